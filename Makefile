@@ -38,7 +38,7 @@ nightly: setup ## before a release: all tests, types, versions; writes docs/resu
 	@$(MAKE) --no-print-directory lint types
 	$(PY) tools/nightly.py $(STEPS)
 
-setup: ## .venv with everything development needs, Java, Chromium
+setup: ## create .venv with all development tools, find or install Java and Chromium
 	@$(PYTHON) tools/setup.py dev --java --chromium
 
 lint:
@@ -59,7 +59,7 @@ coverage: setup ## branch coverage of odps_nb/wire by its own tests; fails below
 bench: setup ## speed and memory compared with pyodps in the same run (ARGS="tables wire --json FILE", "--compare OLD NEW")
 	$(PY) -m benchmarks $(ARGS)
 
-explore: setup ## new random examples for every property, and QUERIES=3000 random queries for the push-down of Spark SQL
+explore: setup ## new random examples for every property, and QUERIES=3000 random queries for the Spark SQL push-down
 	@ODPS_NB_EXPLORE=$(QUERIES) $(PY) -m pytest -m "hypothesis or explore" --timeout 7200 -rN --tb=short
 
 fuzz: setup ## fuzzing of every parser of untrusted bytes (SECONDS=60 in total)
@@ -78,7 +78,7 @@ simulate: setup ## histories of reads and writes over a simulated network (SEEDS
 soak: setup ## mixed work in one kernel for MINUTES=60, to detect leaks; writes docs/results/soak.md (ARGS="--json FILE")
 	$(PY) -m benchmarks.soak --minutes $(MINUTES) $(ARGS)
 
-corpora: setup ## previews and converts files of other projects, fetched by package name, and compares; writes docs/results/corpora.md
+corpora: setup ## previews and converts files from other projects (fetched by package name), and compares; writes docs/results/corpora.md
 	@rm -f build/corpora.jsonl; mkdir -p build
 	ODPS_NB_CORPORA_NOTES=$(CURDIR)/build/corpora.jsonl $(PY) -m pytest tests/corpora -n 2 --dist loadfile -rs --tb=short
 	@$(PY) -m tests.corpora.page build/corpora.jsonl

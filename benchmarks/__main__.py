@@ -1,10 +1,10 @@
 """Run every ``bench_*`` module of this directory, each in a separate process.
 
-``python -m benchmarks [NAME …] [--json FILE]``: all, or those named (``wire``, ``tables``); with
-``--json`` all samples go into a file. ``--quick`` runs each case once, as `make nightly` does.
-``python -m benchmarks --compare OLD NEW`` reports what became slower between two such files by more
-than their noise, without running benchmarks. ``--readme FILE`` prints the speed table of the README
-from such a file, without running benchmarks.
+``python -m benchmarks [NAME …] [--json FILE]`` runs all benchmarks or those named (``wire``,
+``tables``); ``--json`` writes all samples to a file. ``--quick`` runs each case once, as `make
+nightly` does. Without running benchmarks, ``python -m benchmarks --compare OLD NEW`` reports which
+cases became slower between two such files by more than their noise, and ``--readme FILE`` prints
+the speed table of the README from such a file.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ WORSE = ("slower", "worse", "missed")
 def main(argv: list[str] | None = None) -> int:
     """Run the command; the exit status is 1 if a benchmark failed or a result became worse."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("names", nargs="*", help="which; all by default")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="keep all samples in this file")
-    parser.add_argument("--quick", action="store_true", help="each case once, without goals")
+    parser.add_argument("names", nargs="*", help="benchmarks to run (default: all)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all samples to this file")
+    parser.add_argument("--quick", action="store_true", help="run each case once, without goals")
     parser.add_argument("--compare", type=Path, nargs=2, metavar=("OLD", "NEW"))
     parser.add_argument("--readme", type=Path, metavar="FILE", help="print the README's table")
     options = parser.parse_args(argv)

@@ -1,8 +1,8 @@
 """A simple server of large bodies in a separate process, so that it shares no memory or lock.
 
-``/blob/<MiB>`` one raw blob in CRC blocks; ``/arrow/<MiB>`` an Arrow stream; both chunked.
-``/upload`` accepts any body and responds like the service to a blob. Only a subset of HTTP is
-implemented.
+``/blob/<MiB>`` returns one raw blob in CRC blocks, and ``/arrow/<MiB>`` an Arrow stream; both are
+chunked. ``/upload`` accepts any body and responds as the service does to a blob. Only a subset of
+HTTP is implemented.
 """
 
 from __future__ import annotations

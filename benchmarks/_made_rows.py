@@ -1,9 +1,8 @@
 """A service with one table of any size, whose rows are generated while they are sent.
 
-It is used by memory benchmarks and runs in a separate process. It holds one batch in memory,
-however large the table is, and checks no signature. The column ``id`` counts the rows, so that a
-lost, duplicated or moved row is detected; the other columns repeat every `BATCH_ROWS`. `running`
-starts it.
+The memory benchmarks use it. `running` starts it in a separate process. It keeps one batch in
+memory, however large the table is, and checks no signatures. The column ``id`` numbers the rows, so
+a lost, duplicated or moved row is detected; the other columns repeat every `BATCH_ROWS` rows.
 """
 
 from __future__ import annotations
@@ -100,7 +99,7 @@ class _Handler(BaseHTTPRequestHandler):
     rows: int
 
     def do_GET(self) -> None:
-        if "/tenants" in self.path:  # the first request of pyodps
+        if "/tenants" in self.path:  # pyodps sends this request first
             self._answer(*TenantInfo().encode())
             return
         if "/tunnel" in self.path:
@@ -143,7 +142,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        with contextlib.suppress(ConnectionError):  # who has enough hangs up
+        with contextlib.suppress(ConnectionError):  # a client that has read enough disconnects
             self._chunk(TEMPLATE.schema.serialize().to_pybytes())
             for message in Maker().messages(request.split, most):
                 self._chunk(message)
@@ -168,7 +167,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 class _Server(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exc_info()[1], ConnectionError):  # who has enough hangs up
+        if not isinstance(sys.exc_info()[1], ConnectionError):  # clients may disconnect early
             super().handle_error(request, client_address)
 
 

@@ -1,12 +1,12 @@
 """The harness of all benchmarks: cases in the same run, medians, ratios.
 
-Rounds are interleaved (ours, peer, limit, ours, peer, …), so that other load of the machine affects
-all of them equally; a sample is repeated until it takes a twentieth of a second. Work that never
+Rounds are interleaved (ours, peer, limit, ours, peer, …), so that other load on the machine affects
+all cases equally. A sample repeats the work until it takes a twentieth of a second. Work that never
 waits can be timed by the processor time of this process (``clock``), which excludes other
 processes. Each benchmark checks that both sides return the same data before it measures time.
 
-The processor time of this process is taken beside the clock, threads included: a client that needs
-two cores to be as fast as one is behind. All samples are kept for ``--json`` (`_results`).
+In addition to the elapsed time, the processor time of this process is measured, including all
+threads, because a client may be fast only by using more cores. ``--json`` saves all samples.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from benchmarks._results import keep
 __all__ = ["Case", "Comparison", "Goal", "compare", "figure", "header", "judged", "summary"]
 
 QUICK = "ODPS_NB_BENCH_QUICK"
-"""Environment variable: run each case once, to see whether the benchmark still works."""
+"""Environment variable: run each case once, to check that the benchmark still works."""
 MIN_SAMPLE = 0.05
 _WIDTH = 44
 _missed: list[str] = []
@@ -151,7 +151,7 @@ def _judge(result: Comparison, goals: Sequence[Goal]) -> None:
 
 
 def judged(line: str, met: bool, *, title: str | None = None) -> str:
-    """Count a goal for the `summary`; return the words that say whether it was met.
+    """Record whether a goal was met, for the `summary`; return the result in words.
 
     ``title`` names the goal without its figures; by default the text before the first colon.
     """

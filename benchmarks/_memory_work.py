@@ -2,8 +2,8 @@
 
 ``python -m benchmarks._memory_work`` reads the job as JSON from stdin and writes the result as JSON
 to stdout. A job first does a small part of the work, so that everything is imported and every pool
-is created: this state is called idle. The result is the peak of resident memory above it during
-the whole work. Digests are computed piece by piece or after the peak was read.
+is created: this is the idle state. The result is the peak of resident memory above the idle state
+during the whole work. Digests are computed piece by piece, or after the peak has been read.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _row(content: Path) -> Any:
 
 
 def upload_theirs(job: dict[str, Any], memory: Memory) -> str:
-    """The same with pyodps' stream for large blobs."""
+    """Write the same row with pyodps' stream for large blobs."""
     client = theirs(job)
     manager = client.open_blob_manager(job["table"])
 

@@ -31,7 +31,7 @@ from odps_nb.wire.frames import FrameHeader, encode_frame
 from odps_nb.wire.schema_json import WriteSchema
 
 BATCH_ROWS = 32_768
-BLOB = b"*" * 1_000_000  # the blob of every reference
+BLOB = b"*" * 1_000_000  # the blob that every reference resolves to
 
 
 @contextlib.contextmanager

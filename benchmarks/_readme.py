@@ -14,7 +14,7 @@ PYODPS = "pyodps maxstorage"
 PARQUET = "`read.parquet` / `write.parquet` on local disk"
 MEMORY = "a table as a pandas DataFrame, peak memory"
 
-# the work, the peer, the benchmark; for each figure of the cell, its titles and the peer's case
+# the work, the peer, the benchmark, and for each figure its titles and the peer's case
 TIMES: tuple[tuple[str, str, str, tuple[tuple[str, str], ...]], ...] = (
     (
         "verified CRC32C blocks of a 64 MiB blob, read in several sizes",

@@ -23,9 +23,9 @@ __all__ = ["LINES", "changes", "gathered", "keep"]
 LINES = "ODPS_NB_BENCH_LINES"
 """The environment variable that names the file."""
 LEAST = 0.05
-"""Smaller changes are ignored, however little the rounds differ."""
+"""Minimum relative change to report, even if the rounds hardly differ."""
 SINGLE = 0.20
-"""The same for single measurements."""
+"""Minimum relative change of a single measurement to report."""
 
 
 def keep(kind: str, **facts: Any) -> None:

@@ -60,7 +60,7 @@ def bench(connection: odps_nb.Connection, rounds: int) -> None:
             return read
 
         if not again() == fetched() == again() == theirs() == content:
-            raise SystemExit("bench: the readers give different bytes")
+            raise SystemExit("bench: the readers return different bytes")
         if not head() == their_head() == content[:HEAD]:
             raise SystemExit("bench: the heads differ")
         name, size = f"{len(content) / 1e6:.1f} MB", len(content)

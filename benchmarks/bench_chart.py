@@ -1,4 +1,4 @@
-"""A chart of two million rows, compared with the same SQL and a plot by hand.
+"""A chart of two million rows, compared with manually running the same SQL and plotting it.
 
 ``python -m benchmarks.bench_chart``. By hand means the query that the chart names, run with
 `Connection.sql` and with pyodps. Drawing is measured alone, from the figures that were read.

@@ -1,4 +1,4 @@
-"""One SQL query of DuckDB over a table: the cost of each way to pass the table.
+"""One DuckDB query over a table: the cost of each way to pass the table to DuckDB.
 
 The query is the push-down example of the README: two data columns, one partition of eight.
 ``dataset()`` transfers only the data that the query needs; a `Scan` transfers the whole table; the
@@ -53,7 +53,7 @@ def main() -> int:
             return queried(pa.Table.from_batches(batches))
 
         if not queried(orders) == lazy() == queried(table.read()) == theirs():
-            raise SystemExit("bench: the ways gave different rows")
+            raise SystemExit("bench: the cases returned different rows")
         compare(
             "sum by status, of one day",
             Case("DuckDB over dataset()", lambda: queried(orders)),

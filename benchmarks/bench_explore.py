@@ -3,21 +3,26 @@
 ``python -m benchmarks.bench_explore [ROWS]``. The table has 2,048,000 rows and 22 columns; with
 ROWS (such as 100000000), a table with this number of rows and three columns is created first, which
 takes about 30 bytes of disk per row during the run. Pages of 100 rows are read at random positions,
-also with a condition. pyodps reads the same rows by number through its table tunnel (`open_reader`
-of a table, then a slice), as its users do.
+also with a condition. Profile, filter, chart and download are measured from the browser's request
+to the last message, also over loopback. pyodps reads the same rows by number through its table
+tunnel (`open_reader` of a table, then a slice), as its users do.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import shutil
 import statistics
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +35,7 @@ from odps_nb.access.connection import Connection
 from odps_nb.access.looking.browsing import rows_of
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.notebook.explore.choosing.choice import Choice
+from odps_nb.notebook.explore.explorer import Explorer
 from odps_nb.notebook.explore.messages import page_message, profile_message, table_message
 from odps_nb.notebook.explore.pages import CACHE_BYTES
 from odps_nb.notebook.explore.view import RowView
@@ -39,7 +45,7 @@ ROW_BYTES = 60  # on disk, with a margin
 ROUND_TRIP, SPEED = 0.040, 50e6  # seconds, bytes per second of one connection
 PAGES, PEER_PAGES, SIZE = 60, 12, 100
 FIRST_PAGE, ANY_PAGE = 0.300, 0.100
-MESSAGE = 100_000
+MESSAGE, FILE = 100_000, 5_000_000
 
 
 @dataclass(frozen=True)
@@ -82,7 +88,7 @@ def made_rows(rows: int) -> Iterator[pa.RecordBatch]:
 
 
 def made(connection: Connection, rows: int) -> Subject:
-    """Write a table with a number of rows, piece by piece; it is deleted with the service."""
+    """Write a table of ``rows`` rows in pieces; it is deleted together with the service."""
     free = shutil.disk_usage(tempfile.gettempdir()).free
     if free < rows * ROW_BYTES:
         raise SystemExit(f"bench: {rows:,} rows need {rows * ROW_BYTES / 1e9:.1f} GB of free disk")
@@ -148,6 +154,64 @@ def messages(connection: Connection, subject: Subject) -> None:
         judged(f"message of {name}: {size:,} bytes", size <= MESSAGE)
 
 
+class Browser:
+    """Stands for the browser of a widget: notes when messages come and how large they are."""
+
+    def __init__(self) -> None:
+        self._came = threading.Condition()
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget all messages so far."""
+        self.times: dict[str, float] = {}
+        self.sizes: Counter[str] = Counter()
+
+    def send(self, content: dict[str, Any], buffers: Sequence[bytes]) -> None:
+        """Take a message of the kernel."""
+        with self._came:
+            kind = content["kind"]
+            self.times[kind] = time.perf_counter()
+            self.sizes[kind] += len(json.dumps(content)) + sum(map(len, buffers))
+            self._came.notify_all()
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    def wait(self, kinds: set[str]) -> None:
+        """Wait for messages of these kinds."""
+        with self._came:
+            if not self._came.wait_for(lambda: kinds <= self.times.keys(), 600):
+                raise SystemExit(f"bench: no {kinds}, but {set(self.times)}")
+
+
+def panels(connection: Connection, subject: Subject, line: str) -> None:
+    """Measure the panels of a view: profile, filter, chart and download of 20,000 rows."""
+    explorer = connection.table(subject.table).explore(seed=1)
+    assert isinstance(explorer, Explorer)
+    explorer._widget = browser = Browser()
+    explorer._show_static = lambda bundle: None  # type: ignore[method-assign]  # no notebook
+    low = 1_000_001
+    between = {"do": "filter", "column": 0, "op": "range", "values": [str(low), str(low + 19_999)]}
+    between |= {"exclude": False, "below": False, "index": None}
+    file = {"do": "download", "file": "parquet", "number": 1}
+    for message, names in (
+        ({"do": "ready"}, {"page": "first page", "profile": "profile of a sample"}),
+        (between, {"page": "filter", "profile": "profile of the filter"}),
+        ({"do": "chart", "x": "status"}, {"chart": "chart"}),
+        (file, {"file": "download as Parquet"}),
+    ):
+        browser.forget()
+        start = time.perf_counter()
+        explorer.receive(message)
+        browser.wait(set(names))
+        for kind, name in names.items():
+            seconds = browser.times[kind] - start
+            size = browser.sizes[kind] + (browser.sizes["chunk"] if kind == "file" else 0)
+            print(f"  {line}: {name:<34}{seconds * 1e3:10.1f} ms {size:>14,} bytes")
+            judged(f"{line}, {name}: {size:,} bytes", size <= (FILE if kind == "file" else MESSAGE))
+    explorer.close()
+
+
 def peer(profile: odps_nb.Profile, near: Connection, subject: Subject, starts: list[int]) -> None:
     """Measure the same pages with pyodps: one reader of the table, and a slice of it per page."""
     entry = pyodps_entry(profile)
@@ -168,7 +232,7 @@ def peer(profile: odps_nb.Profile, near: Connection, subject: Subject, starts: l
 def main() -> int:
     """Run the benchmark; return 0 if all goals are met."""
     parser = argparse.ArgumentParser(description="pages of an explorer over a shaped line")
-    parser.add_argument("rows", nargs="?", type=int, help="make a table of so many rows")
+    parser.add_argument("rows", nargs="?", type=int, help="create a table with this many rows")
     rows = parser.parse_args().rows
     line = f"{ROUND_TRIP * 1e3:.0f} ms and {SPEED / 1e6:.0f} MB/s per connection"
     with odps_nb.connect("local") as near:
@@ -191,6 +255,8 @@ def main() -> int:
             with odps_nb.connect(far) as connection:
                 starts = pages(connection, subject)
                 messages(connection, subject)
+                panels(connection, subject, "line")
+            panels(near, subject, "loopback")
             peer(far, near, subject, starts)
     return summary()
 

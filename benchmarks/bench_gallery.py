@@ -51,7 +51,7 @@ class Browser:
 def column_of(connection: odps_nb.Connection, count: int) -> BlobColumn:
     """Return a number of blobs, repeating the sample files."""
     texts = connection.table("media").blobs().references().tolist()
-    blobs = [connection.blob(texts[n % len(texts)]) for n in range(count)]  # nothing is known
+    blobs = [connection.blob(texts[n % len(texts)]) for n in range(count)]  # without metadata
     return BlobColumn(blobs, title="media")
 
 

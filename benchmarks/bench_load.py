@@ -4,7 +4,7 @@
 retry, so that every error of the service is detected. Readers read splits, filtered rows and blobs
 and check the data; each writer overwrites its own table, including a blob, and reads it back. The
 resident memory of the service is sampled during the run and must not grow. Clients and service
-share the machine's cores: the figures say what both do together. Linux only.
+share the machine's cores, so the figures include the work of both. Linux only.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from odps_nb.wire.signing import Credentials, sign
 READERS, WRITERS = 64, 16
 SECONDS = 20.0
 SAMPLE_EVERY = 0.25
-WARM_UP = 0.2  # the share of the run before memory is compared
-GROWTH = 1.15  # maximum ratio of the end to the middle, and
-SLACK = 48 << 20  # additional tolerance for allocators
+WARM_UP = 0.2  # the initial share of the run in which memory is not compared
+GROWTH = 1.15  # maximum ratio of the memory at the end to that in the middle
+SLACK = 48 << 20  # additional tolerance in bytes for allocators
 MIB = 1 << 20
 ROWS = pa.table({"id": pa.array(range(20_000)), "note": [f"note {i:060d}" for i in range(20_000)]})
 SOME = ROWS.slice(0, 2_000)
@@ -154,7 +154,7 @@ def require(found: object, expected: object) -> None:
 
 
 def read_once(client: Client, turn: int, blob: BlobReference) -> None:
-    """Do the kind of read for this turn."""
+    """Do one read, whose kind depends on the turn."""
     if turn % 4 == 0:
         kept = client.rows("shared", filter_predicate="id % 10 = 3")
         require(kept.column("id").to_pylist(), list(range(3, 20_000, 10)))
@@ -217,7 +217,7 @@ class Load:
                 while not self._end.is_set():
                     work(client, turn)
                     turn += 1
-            except Exception:  # noqa: BLE001 - any failure at all is what this run looks for
+            except Exception:  # noqa: BLE001 - this run must detect any failure
                 self.errors.append(traceback.format_exc(limit=4))
                 self._end.set()
             finally:

@@ -72,12 +72,12 @@ def fingerprint(frame: DataFrame) -> tuple[object, ...]:
 
 
 def thrown_away(frame: DataFrame) -> DataFrame:
-    """Only the transfer from the JVM to Python: a task receives all batches and returns none."""
+    """Measure only the transfer from the JVM to Python: a task receives batches, returns none."""
     return frame.mapInArrow(lambda batches: (batch.slice(0, 0) for batch in batches), frame.schema)
 
 
 def handed_over(frame: DataFrame, folder: Path) -> DataFrame:
-    """Only the transfer from Python to the JVM: the same rows from files, in Spark's format."""
+    """Measure only the transfer from Python to the JVM: the same rows from files."""
     place, schema = str(folder), frame.schema
     folder.mkdir()
 
@@ -111,7 +111,7 @@ def same(expected: DataFrame, *others: DataFrame) -> None:
     """Stop unless all DataFrames have the same rows."""
     wanted = fingerprint(expected)
     if any(fingerprint(other) != wanted for other in others):
-        raise SystemExit("bench: two roads gave different rows")
+        raise SystemExit("bench: two cases returned different rows")
 
 
 def bench_read(spark: SparkSession, odps: Connection, ready: Profile, folder: Path) -> None:
@@ -257,13 +257,13 @@ def bench_blobs(title: str, frame: DataFrame, profile: Profile, *goals: Goal) ->
 
     def as_column() -> DataFrame:
         bytes_column = frame.mapInArrow(fetch, "id bigint, data binary")
-        # An operation between fetch and use separates the two, like a join or a cache.
+        # An operation between the steps, such as a join or a cache, prevents their chaining.
         apart = bytes_column.filter("length(data) > 0")
         return apart.mapInArrow(weigh, "weight bigint")
 
     total = "sum(weight)"
     if here().selectExpr(total).collect() != as_column().selectExpr(total).collect():
-        raise SystemExit("bench: two roads gave different sums")
+        raise SystemExit("bench: two cases returned different sums")
     compare(
         f"one pass over {BLOBS} blobs of {len(plain.BLOB) / 1e6:g} MB, from {title}",
         Case("blob_map: fetch and compute in one place", lambda: drain(here())),
@@ -298,7 +298,7 @@ def main() -> None:
                 bench_read(spark, odps, ready, parquet)
                 bench_write(spark, odps, ready, parquet)
                 bench_tasks(spark, odps, parquet)
-                # Every reference is valid there: 100 in each of four tasks.
+                # This service accepts every reference: 100 in each of four tasks.
                 goal = Goal("bytes as a column of Spark", 5)
                 any_blobs = spark.range(0, BLOBS, 1, SPLITS).selectExpr("id", "'QUJD' pic")
                 bench_blobs("a service that sends ready bytes", any_blobs, ready, goal)

@@ -65,7 +65,7 @@ def bench_split(url: str, mib: int, rounds: int) -> None:
             return sum(batch.num_rows for batch in ArrowStreamReader(answer))
 
         if not ours() == theirs() == rows:
-            raise SystemExit("bench: the readers count different rows")
+            raise SystemExit("bench: the readers counted different numbers of rows")
         goals = [Goal(RAW, 0.9)]
         cases = [Case("odps_nb", ours), Case(MAX, theirs), Case(RAW, raw)]
         compare("body → record batches", *cases, rounds=rounds, size=mib * MIB, goals=goals)

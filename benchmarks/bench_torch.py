@@ -2,8 +2,8 @@
 
 The loops read the table in order, in a few large requests; the loader reads shuffled chunks. All
 return batches of 512 rows as tensors of the same numbers. The peer, pyodps' `maxstorage`, reads one
-split after another. Most of the cost of two workers is torch's own, which a loader of generated
-batches measures.
+split after another. torch itself causes most of the cost of two workers; a loader of generated
+batches measures that part.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Files that become blobs of a table: one large one, and many small ones, beside pyodps.
+"""Files that become blobs of a table: one large file and many small ones, compared with pyodps.
 
-``python -m benchmarks.bench_upload``. From the files on disk to the confirmed commit, into the
-embedded service over loopback: seconds, seconds of processor time here and in the service, and
-memory here. pyodps is given pieces of 1 MiB as a stream of its own per file (which keeps neither
-name nor type), and batches with both and a CRC-32, which is what odps_nb sends. Each sample has a
-service of its own; what was written is read back once for each way. ``--quick`` takes 256 MiB and
-1,000 files. Linux only. Needs about three times the size of the file on the temporary folder.
+``python -m benchmarks.bench_upload``. Measures elapsed time, processor time of the client and the
+service, and memory of the client, from the files on disk to the confirmed commit in the embedded
+service over loopback. pyodps uploads each file as a separate stream in pieces of 1 MiB (which keeps
+neither name nor type), and in batches with name, type and CRC-32, as odps_nb does. Each sample uses
+a new service, and the rows written in each way are read back once. ``--quick`` uses 256 MiB and
+1,000 files. Linux only. Needs about three times the size of the file in the temporary folder.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def _check(name: str, connection: Connection, files: Files) -> None:
     wanted = sorted(_checksum(file.open("rb")) for file in files)
     blobs = connection.table(TABLE).blobs("content", progress=False)
     if wanted != sorted(_checksum(blob.open()) for blob in blobs):
-        raise SystemExit(f"bench: {name} did not write what the files hold")
+        raise SystemExit(f"bench: {name} did not write the contents of the files")
 
 
 def _checksum(opened: Any) -> tuple[int, int]:

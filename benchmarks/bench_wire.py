@@ -1,9 +1,9 @@
-"""Blocks and blob frames beside pyodps' stream classes, on the same bytes (goals: docs).
+"""Blocks and blob frames, compared with pyodps' stream classes on the same bytes (goals: docs).
 
 ``python -m benchmarks.bench_wire``. Peers: `odps.maxstorage` of the installed pyodps, and the
 older class of pyodps 0.13.1, which verifies nothing. Limits: one CRC32C pass over the bytes, and
-a fresh copy of them. Everything here runs in this process and waits for nothing, so processor
-time is what is measured.
+a new copy of them. Processor time is measured, because everything runs in this process and never
+waits.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LIMIT, COPY = "limit: one CRC32C pass", "limit: a fresh copy"
 
 
 class OnlyReads:
-    """A raw stream with only a method ``read``, which hides that the data is in memory."""
+    """A raw stream that has only the method ``read`` and hides that its data is in memory."""
 
     def __init__(self, body: bytes) -> None:
         self.read = io.BytesIO(body).read
@@ -212,7 +212,7 @@ def main() -> int:
     """Run all benchmarks; the exit status is 0 even if a goal is missed, which the table shows."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--no-older", action="store_true", help="leave pyodps 0.13.1 out")
+    parser.add_argument("--no-older", action="store_true", help="omit pyodps 0.13.1")
     options = parser.parse_args()
     print(f"CRC32C by {crc32c.IMPLEMENTATION}; CRC-32 by {crc32.IMPLEMENTATION}")
     older = None if options.no_older else _older_peer.load()

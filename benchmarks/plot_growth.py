@@ -1,8 +1,8 @@
 """Plot time and memory against size over three decades: ``docs/results/growth.png`` and ``.md``.
 
 ``python -m benchmarks.plot_growth``. A line of slope 1 in these logarithmic panels is linear
-growth. Times are processor time, the best of several runs: what is drawn is growth, not noise. It
-takes about five minutes on two cores.
+growth. A point is the minimum processor time of several runs, to exclude noise. Takes about five
+minutes on two cores.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ class Line:
 
     @property
     def slope(self) -> float:
-        """Return the growth by least squares without the smallest sizes: 1 linear, 2 quadratic.
+        """Return the slope by least squares without the smallest sizes: 1 linear, 2 quadratic.
 
-        Memory of 32 MiB and more comes fresh from the kernel, page by page: a step in every line
-        that materialises a blob, whoever draws it.
+        Allocations from 32 MiB get new pages from the kernel, so the line of any client that
+        materialises a blob has a step there.
         """
         points = [(math.log(size), math.log(time)) for size, time in self.points[2:]]
         mean_x = sum(x for x, _ in points) / len(points)
@@ -100,7 +100,7 @@ def best(
         spent = (clock() - start) / repeats
         if turn:
             times.append(spent)
-        else:  # a first run, which also warms up
+        else:  # the first run, which is also the warm-up
             repeats = max(1, round(0.02 / spent))
     return min(times, default=spent)
 

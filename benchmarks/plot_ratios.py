@@ -1,8 +1,8 @@
-"""How many times as fast as its peer each work is, by release: draws ``docs/bench/ratios.png``.
+"""Draw the speed relative to the peers by release into ``docs/bench/ratios.png``.
 
-``python -m benchmarks.plot_ratios [FILE …]``: of results that ``python -m benchmarks --json FILE``
-kept; by default all in ``docs/bench``. A point is the median of a run's rounds, the line through
-it reaches from the lower to the upper quartile.
+``python -m benchmarks.plot_ratios [FILE …]`` reads results of ``python -m benchmarks --json FILE``;
+default: all in ``docs/bench``. A point is the median of a run's rounds, and the line through it
+extends from the lower to the upper quartile.
 """
 
 from __future__ import annotations

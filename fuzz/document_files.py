@@ -1,4 +1,4 @@
-"""Small workbooks, papers and pictures of science, written byte by byte."""
+"""Generates small workbooks, PDF documents and scientific images byte by byte."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def files() -> dict[str, bytes]:
 
 
 def xlsx(*, rows: str = _ROWS, strings: str = "<si><t>price</t></si>", more: str = "") -> bytes:
-    """Return a workbook of two sheets; ``more`` are relationships of the workbook."""
+    """Return a workbook with two sheets; ``more`` contains relationships of the workbook."""
     kinds = "application/vnd.openxmlformats-officedocument.spreadsheetml"
 
     def link(number: int, kind: str, target: str) -> str:
@@ -98,7 +98,7 @@ def xls(
     *,
     name: str = "Prices",
 ) -> bytes:
-    """Return a workbook of one sheet as Excel 97 wrote it: records in a compound file."""
+    """Return a workbook with one sheet in the format of Excel 97: records in a compound file."""
 
     def record(kind: int, data: bytes) -> bytes:
         return struct.pack("<HH", kind, len(data)) + data
@@ -127,7 +127,7 @@ def xls(
 
 
 def compound(name: str, stream: bytes) -> bytes:
-    """Return a compound file of one stream: its sectors, then the folder, then their chain."""
+    """Return a compound file with one stream: its sectors, the directory, the sector chain."""
     stream = stream.ljust(4096, b"\0")
     stream += bytes(-len(stream) % 512)
     count, last, none = len(stream) // 512, -2, -1
@@ -165,7 +165,7 @@ def pdf(
     more: tuple[bytes, ...] = (),
     packed: bool = False,
 ) -> bytes:
-    """Return a paper of one page; ``more`` are objects from number 5 on."""
+    """Return a PDF with one page; ``more`` contains additional objects, numbered from 5."""
     way = b"/Filter /FlateDecode " if packed else b""
     held = zlib.compress(content, 9) if packed else content
     objects = (
@@ -190,7 +190,7 @@ def pdf(
 def fits(
     bits: int = 16, extents: tuple[int, ...] = (60, 40), *, data: bytes | None = None
 ) -> bytes:
-    """Return a picture of a slope, with the extents that the header states, fastest first."""
+    """Return a FITS image of a slope; the header states ``extents``, fastest-varying axis first."""
     cards = [
         "SIMPLE  =                    T / a standard file",
         f"BITPIX  = {bits:20d}",
@@ -215,7 +215,7 @@ def dicom(
     syntax: bytes = b"1.2.840.10008.1.2.1",
     pixels: bytes | None = None,
 ) -> bytes:
-    """Return a picture of 16 bits with the name of a patient (explicit lengths, little-endian)."""
+    """Return a 16-bit DICOM image with a patient's name (explicit lengths, little-endian)."""
 
     def element(group: int, number: int, kind: bytes, value: bytes) -> bytes:
         value += (b"\0" if kind in (b"UI", b"OW") else b" ") * (len(value) % 2)
@@ -249,5 +249,5 @@ def dicom(
         )
     )
     if syntax.endswith(b".99"):
-        body = zlib.compress(body)[2:-4]  # without the two bytes before and the sum after it
+        body = zlib.compress(body)[2:-4]  # without the zlib header and checksum
     return bytes(128) + b"DICM" + meta + body

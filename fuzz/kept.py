@@ -1,4 +1,4 @@
-"""The kept corpus: one archive of inputs per target, beside the seeds that a script makes.
+"""The stored corpus: one archive of inputs per target, in addition to the generated seeds.
 
 The same inputs always give the same archive, so that a diff shows real changes.
 """
@@ -18,12 +18,12 @@ def targets() -> list[str]:
 
 
 def inputs(target: str) -> dict[str, bytes]:
-    """Return the seeds and the kept inputs of a target, by name."""
-    from .seeds import seeds  # late: what it imports is instrumented first
+    """Return the seeds and the stored inputs of a target, by name."""
+    from .seeds import seeds  # not at the top, because its imports must be instrumented first
 
     made = {f"seed-{name}": data for where, name, data in seeds() if where == target}
     path = CORPUS / f"{target}.zip"
-    if not path.exists():  # a source distribution has none
+    if not path.exists():  # a source distribution contains no archives
         return made
     with zipfile.ZipFile(path) as archive:
         return made | {name: archive.read(name) for name in archive.namelist()}
@@ -38,7 +38,7 @@ def unpack(target: str, folder: Path) -> Path:
 
 
 def pack(target: str, folder: Path) -> None:
-    """Replace the archive of a target by the files of a folder, without the seeds."""
+    """Replace a target's archive with the files in a folder, without the seeds."""
     CORPUS.mkdir(exist_ok=True)
     with zipfile.ZipFile(CORPUS / f"{target}.zip", "w") as archive:
         for path in sorted(folder.iterdir()):

@@ -1,4 +1,4 @@
-"""Small films and sounds, encoded by PyAV."""
+"""Generates small video and audio files with PyAV, and a few pictures and meshes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _picture(form: str) -> bytes:
 
 
 def psd(width: int, height: int, *, channels: int = 3, layers: bytes = b"") -> bytes:
-    """Return a picture of Photoshop, of 8 bits a channel and not packed."""
+    """Return an uncompressed Photoshop picture with 8 bits per channel."""
     head = struct.pack(">4sH6xHIIHH", b"8BPS", 1, channels, height, width, 8, 3)
     lists = struct.pack(">III", 0, 0, len(layers)) + layers + bytes(2)
     plane = bytes(at * 255 // (width * height) for at in range(width * height))
@@ -79,7 +79,7 @@ def film(
     frames: int = 24,
     title: str = "",
 ) -> bytes:
-    """Return two seconds of 64 × 48 points, red at the left; ``dark`` frames are black at first."""
+    """Return two seconds of 64 × 48 pixels, red on the left; ``dark`` frames are black at first."""
     out = io.BytesIO()
     with av.open(out, "w", format=container) as file:
         file.metadata.update({"title": title} if title else {})
@@ -106,7 +106,7 @@ def sound(
     bits: int | None = None,
     title: str = "",
 ) -> bytes:
-    """Return a tone that grows louder over the first half."""
+    """Return a tone whose volume rises during the first half."""
     time = np.arange(seconds * rate) / rate
     tone = np.sin(time * 440 * 2 * np.pi) * np.minimum(1, time / seconds * 2) * 0.8
     whole = av.AudioFrame.from_ndarray(tone.astype(np.float32)[None], "flt", "mono")
@@ -117,7 +117,7 @@ def sound(
         stream = file.add_stream(codec, rate=rate, layout="mono")
         if bits is not None:
             stream.codec_context.bit_rate = bits
-        # opened now, to know how many samples this encoder takes at a time
+        # open the encoder now, because only then is its frame size known
         stream.codec_context.open()
         cutter = av.AudioResampler(
             format=stream.format.name,

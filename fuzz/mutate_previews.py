@@ -1,10 +1,10 @@
-"""Draw damaged files of every kind, and see that nothing but a tile ever comes of it.
+"""Draw damaged files of every kind, and check that each becomes a valid tile.
 
 ``.venv/bin/python fuzz/mutate_previews.py --count 20000 --seed 1`` damages sample files (flipped
-bits, cuts, splices, altered lengths) and draws each as a notebook would. That happens in a child,
-so that a death by signal is seen: the input is left in ``build/fuzz`` and the run fails. So it does
-for an exception, markup that is not ours, and a tile beyond its budget. Parsers that died in their
-own process did no harm: they are counted.
+bits, truncation, splices, altered lengths) and draws each as a notebook would, in a child process.
+If the child is killed by a signal, raises an exception, or produces unknown markup or a tile beyond
+its budget, the input is saved in ``build/fuzz`` and the run fails. A parser that dies in its own
+process is harmless and only counted.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ROOT = Path(__file__).parent.parent
 WORK = ROOT / "build" / "fuzz"
 SLICE = 500
 
-# what a tile is made of; anything else came out of a file
+# the tags and attributes of tiles; any other would have come from a file
 _TAGS = """audio b bdi br details div em figcaption figure i iframe img li p pre span summary
     table tbody td th thead tr ul video"""
 _ATTRIBUTES = """alt aria-label controls dir open poster preload role sandbox scope src srcdoc style
@@ -44,7 +44,7 @@ class File(io.BytesIO):
 
 
 class Value:
-    """A blob as a value, with a name that is markup."""
+    """A blob value with markup as its name."""
 
     mime_type = "image/png"
     file_name = "\"><script>alert(1)</script><img src=x onerror='alert(2)'>"
@@ -57,7 +57,7 @@ class Value:
 
 
 class Checked(HTMLParser):
-    """Raises for markup that no preview makes."""
+    """A parser that raises an error for markup that no preview generates."""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = dict(attrs)
@@ -73,7 +73,7 @@ class Checked(HTMLParser):
 
 def seeds() -> dict[str, bytes]:
     """Return a file of each kind, by name."""
-    sys.path.insert(0, str(ROOT))  # run as a script, it finds its own folder alone
+    sys.path.insert(0, str(ROOT))  # a script has only its own folder on the path
     from fuzz.preview_files import files
     from tests.support.samples import media
 
@@ -82,7 +82,7 @@ def seeds() -> dict[str, bytes]:
 
 
 def columns() -> dict[str, bytes]:
-    """Return Arrow and Parquet of many types."""
+    """Return Arrow and Parquet files with many types."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -120,7 +120,7 @@ def columns() -> dict[str, bytes]:
 
 
 def pictures() -> dict[str, bytes]:
-    """Return small pictures in each format that is decoded."""
+    """Return small pictures in each format that the previews decode."""
     from PIL import Image
 
     noise = Image.effect_noise((40, 30), 60).convert("RGB")
@@ -137,7 +137,7 @@ def pictures() -> dict[str, bytes]:
 
 
 def packed(found: dict[str, bytes]) -> dict[str, bytes]:
-    """Return a text and an archive in each packing."""
+    """Return text and an archive in each compression format."""
     import zstandard
 
     text = b"all work and no play\n" * 300
@@ -177,15 +177,15 @@ def papers() -> dict[str, bytes]:
 
 
 def damaged(data: bytes, other: bytes, rng: random.Random) -> bytes:
-    """Return a file that is almost right."""
+    """Return a slightly damaged copy of a file."""
     raw = bytearray(data)
     for _ in range(rng.choice((1, 1, 1, 1, 2, 4))):
-        # mostly behind the signature: a file that is no longer of its kind tries little
+        # mostly after the signature: a file that is no longer recognised tests little
         first = 0 if rng.random() < 0.04 else min(12, len(raw))
         if len(raw) <= first:
             break
         at = rng.randrange(first, len(raw))
-        if rng.random() < 0.3:  # heads and ends hold most of the structure
+        if rng.random() < 0.3:  # the beginning and the end contain most of the structure
             near = min(len(raw) - first, 200)
             at = rng.choice((first + rng.randrange(near), len(raw) - 1 - rng.randrange(near)))
         _hurt(raw, at, other, rng)
@@ -210,9 +210,9 @@ def _hurt(raw: bytearray, at: int, other: bytes, rng: random.Random) -> None:
 
 
 def inputs(seed: int, start: int, stop: int) -> Any:
-    """Yield number, name and bytes of some inputs: the same for a seed.
+    """Yield number, name and bytes of some inputs, which depend only on the seed.
 
-    The first ones are the files as they are, so that each kind is among them.
+    The first inputs are the undamaged files, so that every kind is included.
     """
     files = seeds()
     names = sorted(name for name, data in files.items() if len(data) <= 200_000)
@@ -228,7 +228,7 @@ def inputs(seed: int, start: int, stop: int) -> Any:
 
 
 def draw(seed: int, start: int, stop: int) -> None:
-    """Draw in this process and say what came of each; it may die at any of them."""
+    """Draw inputs in this process and print each outcome; any input may crash the process."""
     from odps_nb.notebook.preview.shared import GRID, LIST, SINGLE
     from odps_nb.notebook.preview.tile import TILE_BUDGET, tile
 
@@ -253,7 +253,7 @@ def draw(seed: int, start: int, stop: int) -> None:
 
 
 def run(budget: Budget, seed: int) -> int:
-    """Draw in children, in slices, so that memory that grows is seen; return the failures."""
+    """Draw inputs in child processes, one per slice; return the number of failures."""
     outcomes: collections.Counter[tuple[str, str]] = collections.Counter()
     failures, longest, start = 0, (0.0, 0, ""), 0
     while not budget.is_spent(start):
@@ -286,13 +286,13 @@ def tell(
     count: int,
     failures: int,
 ) -> None:
-    """Print kinds × outcomes."""
+    """Print a table of kinds and outcomes."""
     ways = ("drawn", "refused", "parser died")
     print(f"{'kind':24}" + "".join(f"{way:>14}" for way in ways))
     for kind in sorted({kind for kind, _ in outcomes}):
         print(f"{kind[:24]:24}" + "".join(f"{outcomes[kind, way]:14,}" for way in ways))
     died = sum(number for (_, way), number in outcomes.items() if way == "parser died")
-    print(f"{count:,} inputs: {failures} failures of the kernel's side, {died} parsers died aside")
+    print(f"{count:,} inputs: {failures} failures, {died} parser processes died")
     print(f"longest: {longest[0]:.2f} s, input {longest[1]} ({longest[2]})")
 
 

@@ -1,11 +1,11 @@
-"""Sends damaged requests to the embedded service, among right ones that keep its state alive.
+"""Send damaged requests to the embedded service, mixed with valid ones that maintain its state.
 
-``.venv/bin/python fuzz/mutate_requests.py --count 20000 --seed 1``. Jobs of our client and of the
-stock pyodps run through a proxy on loopback, which sends damaged copies of each request before the
-request itself. The invariant: the service answers each with a document or with rows, never with
-500, and goes on. A finding is an answer of 500, none within a minute, a traceback in the log of the
-service, a service that has ended, and an error of our client that is none of ours; its request is
-left in ``build/fuzz/``, and the run fails.
+``.venv/bin/python fuzz/mutate_requests.py --count 20000 --seed 1`` runs jobs of our client and of
+the stock pyodps through a proxy on loopback, which sends damaged copies of each request before the
+request itself. The invariant: the service responds to each with a document or rows, never with 500,
+and keeps running. The run fails if it finds a 5xx or malformed response, no response within a
+minute, a traceback in the service's log, a service that has ended, or an untyped error in our
+client. The request is saved in ``build/fuzz/``.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from urllib.parse import quote, urlencode
 
 from budget import Budget, read
 
-sys.path.insert(0, str(Path(__file__).parent.parent))  # run as a script, it finds its own folder
+sys.path.insert(0, str(Path(__file__).parent.parent))  # a script has only its folder on the path
 from fuzz.request_damage import damaged
 from tests.support.reverse_proxy import SECONDS, Request, ReverseProxy
 
 ROOT = Path(__file__).parent.parent
 WORK = ROOT / "build" / "fuzz"
-COPIES = 12  # damaged ones for each request of a job
+COPIES = 12  # damaged copies of each request of a job
 TOKEN = "a bearer token"
 
 
@@ -41,7 +41,7 @@ TOKEN = "a bearer token"
 
 
 class Findings:
-    """What became of the damaged requests; thread-safe."""
+    """The outcomes of the damaged requests; thread-safe."""
 
     def __init__(self, seed: int) -> None:
         self.outcomes: Counter[str] = Counter()
@@ -51,7 +51,7 @@ class Findings:
         self._lock = threading.Lock()
 
     def chooser(self) -> random.Random:
-        """Return the chance of the next damaged request."""
+        """Return the random generator for the next damaged request."""
         with self._lock:
             self.count += 1
             return random.Random(f"{self._seed}:{self.count}")
@@ -62,7 +62,7 @@ class Findings:
             self.outcomes[outcome] += 1
 
     def report(self, what: str, request: Request | None = None) -> None:
-        """Keep a finding, with its request."""
+        """Store a finding and its request."""
         with self._lock:
             self.found.append(what)
             if request is not None:
@@ -72,7 +72,7 @@ class Findings:
 
 
 class Proxy(ReverseProxy):
-    """Passes requests on, after damaged copies of each."""
+    """A proxy that sends damaged copies of each request before it forwards the request."""
 
     def __init__(self, target: str, findings: Findings) -> None:
         self.findings = findings
@@ -80,13 +80,13 @@ class Proxy(ReverseProxy):
         super().__init__(target)
 
     def before_request(self, request: Request) -> None:
-        """Send damaged copies of a request and look at the answers."""
+        """Send damaged copies of a request and check the responses."""
         for _ in range(0 if self.is_over else COPIES):
             copy = damaged(request, self.findings.chooser())
             try:
                 status, answer = self.send(copy)
             except http.client.IncompleteRead:
-                self.findings.add("broken off")  # told by the log of the service, if it is a fault
+                self.findings.add("broken off")  # if this is a fault, the service has logged it
             except (TimeoutError, OSError, http.client.HTTPException) as error:
                 self.findings.report(f"{type(error).__name__}: {error}", copy)
             else:
@@ -95,7 +95,7 @@ class Proxy(ReverseProxy):
                     self.findings.report(f"{status}: {answer[:300]!r}", copy)
 
     def send(self, request: Request) -> tuple[int, bytes]:
-        """Send a request with a token in place of its signature."""
+        """Send a request with a token instead of its signature."""
         signed = {"authorization", "date", "connection", "content-length", "transfer-encoding"}
         target = quote(request.path, safe="/%") + (
             f"?{urlencode(request.params, errors='replace')}" if request.params else ""
@@ -117,7 +117,7 @@ class Proxy(ReverseProxy):
 
 @contextmanager
 def served(folder: Path) -> Iterator[tuple[dict[str, Any], Any]]:
-    """Run the embedded service; give what it announces, and its process."""
+    """Run the embedded service; yield the facts that it prints at startup, and its process."""
     keys = folder / "keys.json"
     keys.touch(0o600)
     keys.write_text(json.dumps({"keys": {"me": "secret"}, "bearer_tokens": {TOKEN: "me"}}))
@@ -142,7 +142,7 @@ def served(folder: Path) -> Iterator[tuple[dict[str, Any], Any]]:
 
 
 def connected(facts: dict[str, Any], proxy: Proxy) -> tuple[Any, Any]:
-    """Return our connection and pyodps's entry, both through the proxy."""
+    """Return our connection and pyodps' entry object, both through the proxy."""
     from odps import ODPS
 
     import odps_nb
@@ -168,7 +168,7 @@ def connected(facts: dict[str, Any], proxy: Proxy) -> tuple[Any, Any]:
 
 
 def jobs(ours: Any, theirs: Any, turn: int) -> Iterator[Callable[[], Any]]:
-    """Yield pieces of work, on tables of this turn."""
+    """Yield the jobs of one round, which use the tables of this round."""
     import pandas as pd
 
     frame = pd.DataFrame({"id": [1, 2, 3], "note": ["a", None, "ü"], "price": [0.5, None, 2.0]})
@@ -213,7 +213,7 @@ def jobs(ours: Any, theirs: Any, turn: int) -> Iterator[Callable[[], Any]]:
 
 
 def play(facts: dict[str, Any], proxy: Proxy, budget: Budget, process: Any) -> None:
-    """Do the jobs over and over, until enough damaged requests were sent."""
+    """Repeat the jobs until enough damaged requests have been sent."""
     from odps_nb.errors import OdpsNbError, ProtocolError, StateError
 
     findings = proxy.findings
@@ -228,8 +228,8 @@ def play(facts: dict[str, Any], proxy: Proxy, budget: Budget, process: Any) -> N
             except (OdpsNbError, StateError) as error:
                 findings.add(f"job: {type(error).__name__}")
                 if isinstance(error, ProtocolError):
-                    findings.report(f"job {number}: an answer that is not right: {error}")
-            except Exception as error:  # noqa: BLE001 - those of pyodps are its own
+                    findings.report(f"job {number}: an invalid response: {error}")
+            except Exception as error:  # noqa: BLE001 - pyodps may raise its own errors
                 findings.add(f"job: {type(error).__module__}.{type(error).__name__}")
                 if not type(error).__module__.startswith(("odps.", "requests")):
                     findings.report(f"job {number}: {type(error).__name__}: {error}")
@@ -252,7 +252,7 @@ def main() -> int:
         log = (Path(folder) / "log").read_text("utf-8", "replace")
     if "Traceback" in log:
         at = log.index("Traceback")
-        findings.report(f"in the log of the service: {log[at : at + 3000]}")
+        findings.report(f"in the service's log: {log[at : at + 3000]}")
     for what, many in sorted(findings.outcomes.items()):
         print(f"{what:42} {many:>8}")
     for found in findings.found[:20]:

@@ -1,10 +1,10 @@
-"""Feeds damaged Arrow streams to everything that takes one, in processes that may die.
+"""Feed damaged Arrow streams to every reader, in child processes that may crash.
 
-``.venv/bin/python fuzz/mutate_streams.py --count 20000 --seed 1``. Seeds are whole streams of all
-types and compressions; an input is one of them after a few mutations, the same for the same seed
-and number. The invariant: a reader gives rows, all of whose values can be looked at, or one of our
-errors. A signal, another error, or memory beyond the limit is a finding: its input is left in
-``build/fuzz/``, and the run fails. Bodies travel over a socket to the readers that take an answer.
+``.venv/bin/python fuzz/mutate_streams.py --count 20000 --seed 1``. The seeds are valid streams with
+all types and compressions. An input is a seed after a few mutations and depends only on the seed
+and its number. The invariant: a reader returns rows, all of whose values can be read, or raises a
+typed error. After a signal, another error, or excessive memory use, the input is saved in
+``build/fuzz/`` and the run fails. Readers of responses receive the bodies over a socket.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from odps_nb.wire.crc32c import crc32c
 WORK = Path(__file__).parent.parent / "build" / "fuzz"
 CHILD_INPUTS = 500
 MEMORY = 3 << 30
-"""Bytes of address space that a child gets on top of what it has after its imports."""
+"""Bytes of address space that a child may use in addition to the space used by its imports."""
 CHILD_SECONDS = 600
 BODY = 1 << 20
 HOSTILE = (0, 1, -1, 2, 7, 255, 1 << 20, (1 << 31) - 1, -(1 << 31), (1 << 40), (1 << 63) - 1)
@@ -57,7 +57,7 @@ HOSTILE = (0, 1, -1, 2, 7, 255, 1 << 20, (1 << 31) - 1, -(1 << 31), (1 << 40), (
 
 
 class Bodies:
-    """A server on loopback that answers with the body it was given last."""
+    """A server on loopback that responds with the most recently assigned body."""
 
     def __init__(self) -> None:
         owner = self
@@ -74,7 +74,7 @@ class Bodies:
                     self.wfile.write(owner.body)
 
             def log_message(self, *_: object) -> None:
-                """Say nothing."""
+                """Do not log."""
 
         self.body = b""
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -84,13 +84,13 @@ class Bodies:
         self._transport = RequestsTransport()
 
     def answer(self, body: bytes) -> Any:
-        """Return the answer with this body, over a real connection."""
+        """Return the response with this body, received over a real connection."""
         self.body = body
         return self._transport.send(HttpRequest(method="GET", url=self._url, read_timeout=30.0))
 
 
 class Readers:
-    """Everything that takes an Arrow stream from outside."""
+    """All functions that accept untrusted Arrow streams."""
 
     def __init__(self, folder: Path) -> None:
         self._bodies, self._file = Bodies(), folder / "body"
@@ -98,13 +98,13 @@ class Readers:
         self._columns = tuple(COLUMNS)
 
     def row_stream(self, data: bytes) -> None:
-        """Rows of a split, preview or query, of which no schema is known."""
+        """Read the rows of a split, preview or query without a known schema."""
         with RowStream(self._bodies.answer(data)) as stream:
             for batch in iter(stream.next, None):
                 look(batch)
 
     def session_rows(self, data: bytes) -> None:
-        """The same held against the schema of its session, as an analyst gets them."""
+        """Read rows and convert them with the schema of the session, as for a user."""
         with RowStream(self._bodies.answer(data)) as stream:
             places = find_columns(stream.schema, self._columns)
             for batch in iter(stream.next, None):
@@ -113,47 +113,47 @@ class Readers:
                 to_pandas([shown], schema=shown.schema)
 
     def replaced_rows(self, data: bytes) -> None:
-        """The same with U+FFFD in place of what is not UTF-8."""
+        """Read rows, with U+FFFD in place of invalid UTF-8."""
         with RowStream(self._bodies.answer(data), text=TextMode.REPLACE) as stream:
             for batch in iter(stream.next, None):
                 look(batch)
 
     def rows_as_bytes(self, data: bytes) -> None:
-        """The same with all text as bytes."""
+        """Read rows with all text as bytes."""
         with RowStream(self._bodies.answer(data), text=TextMode.BINARY) as stream:
             for batch in iter(stream.next, None):
                 look(batch)
 
     def coded_rows(self, data: bytes) -> None:
-        """The same inside of a content coding."""
+        """Read rows with a content coding."""
         coder = encoder("zstd")
         self.row_stream(coder.feed(data) + coder.finish())
 
     def arrow_reader(self, data: bytes) -> None:
-        """The public reader."""
+        """Read with the public reader."""
         with ArrowReader(StreamReader(self._bodies.answer(data))) as reader:
             for batch in reader:
                 look(batch)
 
     def end_marker(self, data: bytes) -> None:
-        """The check alone, cut into pieces."""
+        """Feed the stream in pieces to the end marker check alone."""
         check = EndMarkerCheck()
         for at in range(0, len(data), 61):
             check.feed(data[at : at + 61])
         check.require()
 
     def uploaded(self, data: bytes) -> None:
-        """What somebody writes to the embedded service."""
+        """Decode the stream as an upload to the embedded service."""
         self._file.write_bytes(data)
         matches = None
         for batch in read_body(self._file):
             matches = matches or match_columns(batch.schema, self._columns)
             stored = coerce_batch(batch, self._columns, matches, blobs=lambda array: array)
             arrays = [array.view(as_bytes(array.type)) for array in stored.columns]
-            look(pa.record_batch(arrays, names=stored.schema.names))  # a STRING holds any bytes
+            look(pa.record_batch(arrays, names=stored.schema.names))  # a STRING may have any bytes
 
     def tunnelled(self, data: bytes) -> None:
-        """What somebody writes through the tunnel: batches only, under the table's schema."""
+        """Decode the stream as a tunnel upload, which contains only batches and no schema."""
         first = next(iter(messages_or_none(data)), None)
         rows = data if first is None else data[first[2] :]
         rows = rows.removesuffix(END_MARKER)
@@ -162,7 +162,7 @@ class Readers:
             look(batch)
 
     def all(self) -> list[Callable[[bytes], None]]:
-        """Return each."""
+        """Return all readers."""
         return [
             *(self.row_stream, self.session_rows, self.coded_rows, self.arrow_reader),
             *(self.replaced_rows, self.rows_as_bytes),
@@ -171,7 +171,7 @@ class Readers:
 
 
 def messages_or_none(data: bytes) -> list[tuple[int, int, int]]:
-    """Return the first message, if it is one."""
+    """Return the position of the first message, if it is valid."""
     try:
         size = int.from_bytes(data[4:8], "little")
         end = 8 + size + parse_message(data[8 : 8 + size]).body_length
@@ -181,26 +181,26 @@ def messages_or_none(data: bytes) -> list[tuple[int, int, int]]:
 
 
 def look(batch: pa.RecordBatch) -> None:
-    """Look at every value as Python, pandas and text do."""
+    """Convert every value to Python, pandas and text."""
     for column in batch.columns:
         repr(column)
         for value in column:
             try:
                 value.as_py()
             except (OverflowError, ValueError):
-                # Arrow's times go on where Python's end; their bits are values like any other.
+                # Arrow's times have a wider range than Python's.
                 if not has_times(column.type):
                     raise
     with contextlib.suppress(*_PANDAS_LACKS):
         batch.to_pandas()
 
 
-# Layouts, times and repeated names of which pandas has no form.
+# The errors for layouts, times and duplicate names that pandas does not support.
 _PANDAS_LACKS = (pa.ArrowException, OverflowError, ValueError, TypeError, KeyError)
 
 
 def has_times(kind: pa.DataType) -> bool:
-    """Whether a time hides in the type; Python's end with the year 9999."""
+    """Whether the type contains a time; Python's times end in the year 9999."""
     if isinstance(kind, pa.BaseExtensionType):
         return has_times(kind.storage_type)
     if pt.is_dictionary(kind) or pt.is_run_end_encoded(kind):
@@ -214,12 +214,12 @@ def has_times(kind: pa.DataType) -> bool:
 
 
 def child(seed: int, start: int, stop: int) -> None:
-    """Try the inputs of some numbers; say each number before, and what became of it after."""
+    """Run a range of inputs; print each number before its run, and the outcome after it."""
     WORK.mkdir(parents=True, exist_ok=True)
     folder = WORK / f"streams-{seed}-{start}"
     folder.mkdir(exist_ok=True)
     mutator, readers = Mutator(seed), Readers(folder).all()
-    for reader in readers:  # whatever is imported when it is used
+    for reader in readers:  # trigger all lazy imports
         with contextlib.suppress(ProtocolError, InvalidRequestError):
             reader(mutator.make(0))
     pages = int(Path("/proc/self/statm").read_text().split()[0])
@@ -233,7 +233,7 @@ def child(seed: int, start: int, stop: int) -> None:
                 reader(data)
             except (ConversionError, ProtocolError, InvalidRequestError) as error:
                 print(type(error).__name__, flush=True)
-            except BaseException as error:  # noqa: BLE001 - any other is what is looked for
+            except BaseException as error:  # noqa: BLE001 - any other error is a finding
                 print(f"! {type(error).__name__}: {' '.join(str(error).split())[:200]}", flush=True)
             else:
                 print("rows", flush=True)
@@ -241,7 +241,7 @@ def child(seed: int, start: int, stop: int) -> None:
 
 
 class Tally:
-    """What became of all inputs."""
+    """The outcomes of all inputs."""
 
     def __init__(self, seed: int) -> None:
         self.outcomes: Counter[str] = Counter()
@@ -250,7 +250,7 @@ class Tally:
         self._seed = seed
 
     def run(self, budget: Budget) -> None:
-        """Try inputs in children, a new one after each that died."""
+        """Run the inputs in child processes; start a new one whenever one dies."""
         while not budget.is_spent(self.count):
             start, end = self.count, budget.slice(self.count, CHILD_INPUTS)
             command = [sys.executable, __file__, "--child", *map(str, (self._seed, start, end))]
@@ -260,7 +260,7 @@ class Tally:
                 ended = f"exit {done.returncode}" if done.returncode else ""
             except subprocess.TimeoutExpired as late:
                 said, errors = late.stdout or b"", late.stderr or b""
-                ended = f"not done after {CHILD_SECONDS} s"
+                ended = f"still running after {CHILD_SECONDS} s"
             lines = said.decode().splitlines()
             for line in lines:
                 self._take(line)
@@ -288,10 +288,10 @@ class Tally:
         self.findings.append(what)
 
     def lines(self) -> Iterator[str]:
-        """Tell it, for people."""
+        """Yield a readable report."""
         for what, count in sorted(self.outcomes.items()):
             yield f"{what:42} {count:>8}"
-        yield f"peak of a child: {self.peak} MiB"
+        yield f"peak memory of a child process: {self.peak} MiB"
         yield from (f"FOUND {finding}" for finding in self.findings[:20])
 
 

@@ -1,4 +1,4 @@
-"""Small documents and messages, made part by part."""
+"""Generates small documents and messages."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def files() -> dict[str, bytes]:
 
 
 def packed(parts: dict[str, str | bytes]) -> bytes:
-    """Return a ZIP file of the parts; ``mimetype`` is not packed."""
+    """Return a ZIP file of the parts; ``mimetype`` is not compressed."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in parts.items():
@@ -72,7 +72,7 @@ def docx(
     main: str = "word/document.xml",
     more: dict[str, str | bytes] | None = None,
 ) -> bytes:
-    """Return a text of Word; ``more`` are parts that are added or replaced."""
+    """Return a Word document; ``more`` contains parts to add or replace."""
     return packed(
         {
             "[Content_Types].xml": f'<Types xmlns="{_PACKAGE}/content-types"/>',
@@ -90,7 +90,7 @@ def docx(
 
 
 def pptx() -> bytes:
-    """Return a talk of two slides, of which the second file comes first."""
+    """Return a presentation with two slides, in which the second file is the first slide."""
     slide = (
         f'<p:sld xmlns:p="{_SLIDES}" xmlns:a="{_DRAWING}"><a:p><a:r><a:t>{{}}</a:t></a:r></a:p>'
         "</p:sld>"
@@ -112,7 +112,7 @@ def pptx() -> bytes:
 
 
 def odf(kind: str, body: str, *, manifest: str = "", prolog: str = "") -> bytes:
-    """Return an OpenDocument file; ``manifest`` is what its list of files holds besides."""
+    """Return an OpenDocument file; ``manifest`` is additional content of its file list."""
     names = " ".join(f'xmlns:{name}="{_NAMES}:{name}:1.0"' for name in ("office", "text", "draw"))
     return packed(
         {
@@ -130,7 +130,7 @@ def odf(kind: str, body: str, *, manifest: str = "", prolog: str = "") -> bytes:
 
 
 def epub() -> bytes:
-    """Return a book of two sections."""
+    """Return an EPUB book with two sections."""
     page = (
         '<?xml version="1.0"?><!DOCTYPE html PUBLIC "-//W3C//DTD XHTML 1.1//EN" "http://x/y.dtd">'
         '<html xmlns="http://www.w3.org/1999/xhtml"><head><style>p {{}}</style></head>'
@@ -152,7 +152,7 @@ def epub() -> bytes:
 
 
 def eml() -> bytes:
-    """Return a message with a text, a page and an attachment."""
+    """Return a mail message with plain text, HTML and an attachment."""
     message = EmailMessage()
     message["From"] = "Jörg <joerg@example.org>"
     message["To"] = "ann@example.org"
@@ -169,7 +169,7 @@ def eml() -> bytes:
 
 
 def sqlite(*statements: str) -> bytes:
-    """Return a database in which the statements were run."""
+    """Return a SQLite database after running the statements."""
     with contextlib.closing(sqlite3.connect(":memory:")) as database:
         for statement in statements:
             database.execute(statement)

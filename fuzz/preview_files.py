@@ -1,4 +1,4 @@
-"""Small files of many kinds, made by code; films and sounds are those of `media_files`."""
+"""Generates small files of many kinds, including the video and audio of `media_files`."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _sound() -> bytes:
 
 
 def _flac() -> bytes:
-    """Return a header alone: 44.1 kHz, mono, 16 bits, 90 seconds."""
+    """Return only a FLAC header: 44.1 kHz, mono, 16 bits, 90 seconds."""
     packed = 44100 << 44 | 0 << 41 | 15 << 36 | 44100 * 90
     return b"fLaC\x80\x00\x00\x22" + bytes(10) + packed.to_bytes(8, "big") + bytes(16)
 

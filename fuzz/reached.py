@@ -1,7 +1,7 @@
-"""Tells how much of the code that is fuzzed the kept corpus reaches, lines and branches.
+"""Report the line and branch coverage of the fuzzed code by the stored corpus.
 
-``.venv/bin/python fuzz/reached.py`` feeds the corpus to all targets under coverage.py and prints a
-line for each file. Code that no input reaches needs a seed (``fuzz/seeds.py``) or another target.
+``.venv/bin/python fuzz/reached.py`` feeds the corpus to all targets under coverage.py and prints
+one line per file. Code that no input reaches needs a seed (``fuzz/seeds.py``) or another target.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from run import INSTRUMENTED
 
 
 def feed() -> int:
-    """Feed all inputs to their targets; return their number."""
+    """Feed all inputs to their targets; return the number of inputs."""
     from fuzz import kept, targets
 
     count = 0

@@ -1,4 +1,4 @@
-"""Damages a request at a place that a seed chooses: it is almost right afterwards."""
+"""Makes small random changes to a request; a seed determines them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CODINGS = ("zstd", "x-lz4-frame", "deflate", "gzip", "identity", "x", "", "zstd,
 
 
 def damaged(request: Request, choose: random.Random) -> Request:
-    """Return a request that is almost right."""
+    """Return a slightly damaged copy of a request."""
     for _ in range(choose.choice((1, 1, 1, 2, 4))):
         ways = [_param, _param, _header, _method, _path]
         if request.body:
@@ -76,7 +76,7 @@ def _header(request: Request, choose: random.Random) -> Request:
     name = choose.choice(HEADERS)
     value = choose.choice(CODINGS) if "encoding" in name else _text(choose)
     kept = tuple(pair for pair in request.headers if pair[0] != name)
-    value = "".join(c for c in value if " " <= c <= "~")  # what a header can carry
+    value = "".join(c for c in value if " " <= c <= "~")  # the characters allowed in a header
     return replace(request, headers=(*kept, (name, value)))
 
 
@@ -109,7 +109,7 @@ def _body(request: Request, choose: random.Random) -> Request:
 
 
 def _document(request: Request, choose: random.Random) -> Request:
-    """Change a member of a JSON body, or a piece of a text between signs."""
+    """Change a member of a JSON body, or a word of any other body."""
     try:
         found = json.loads(request.body)
     except ValueError:
@@ -129,7 +129,7 @@ def _document(request: Request, choose: random.Random) -> Request:
         home[key] = [home[key]] * choose.choice((2, 1000))
     else:
         home[key] = choose.choice(VALUES)
-    with suppress(RecursionError, ValueError):  # it may hold itself by now
+    with suppress(RecursionError, ValueError):  # the document may now contain itself
         return replace(request, body=json.dumps(found).encode()[:MOST_OF_A_BODY])
     return request
 

@@ -1,13 +1,13 @@
-"""Coverage-guided fuzzing (atheris) of all that reads bytes of others, for a chosen time.
+"""Run coverage-guided fuzzing (atheris) of all parsers of untrusted bytes for a given time.
 
-``.venv/bin/python fuzz/run.py --seconds 60`` shares the time among all targets; name some to run
-only those. The archives of ``fuzz/corpus`` are unpacked into ``build/fuzz``; ``--keep`` packs the
-smallest set of inputs that reaches all of the code reached. An input that breaks an invariant stays
-in ``build/fuzz/<target>-crash-…`` and makes the run fail: fix the fault and put the input into
+``.venv/bin/python fuzz/run.py --seconds 60`` divides the time among all targets, or among those
+named. The archives of ``fuzz/corpus`` are unpacked into ``build/fuzz``; ``--keep`` packs the
+smallest set of inputs with the same coverage. An input that violates an invariant is saved as
+``build/fuzz/<target>-crash-…`` and makes the run fail: fix the fault and move the input to
 ``build/fuzz/<target>`` before you run with ``--keep``. Needs the ``fuzz`` extra.
 
-Native code cannot be guided, and ends its process instead of raising: ``mutate_*.py`` beside this
-file damage what it reads, in processes of their own, and are run after the targets.
+Native code cannot be guided, and crashes its process instead of raising an error. The
+``mutate_*.py`` files in this folder damage its input in separate processes; they run last.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ def child(name: str, flags: list[str]) -> None:
 
     with atheris.instrument_imports(include=list(INSTRUMENTED)):
         from fuzz import targets
-    # For a merge libFuzzer runs its first argument again, through a shell.
+    # For a merge, libFuzzer runs its first argument again in a shell.
     command = f"{sys.executable} {Path(__file__)} --child {name}"
     atheris.Setup([command, *flags], targets.TARGETS[name])
     atheris.Fuzz()
 
 
 def start(name: str, flags: list[str]) -> tuple[int, str]:
-    """Run a child with libFuzzer's flags; return its status and what it said."""
+    """Run a child process with libFuzzer's flags; return its exit status and output."""
     command = [sys.executable, str(Path(__file__)), "--child", name, *flags]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     said = done.stdout.decode("utf-8", "replace")
@@ -61,7 +61,7 @@ def start(name: str, flags: list[str]) -> tuple[int, str]:
 
 
 def fuzz(name: str, seconds: float) -> int:
-    """Fuzz a target for a while, from the kept corpus and what was found before."""
+    """Fuzz a target for some seconds, starting from the stored corpus and earlier findings."""
     found = WORK / name
     found.mkdir(parents=True, exist_ok=True)
     flags = [f"-max_total_time={max(1, round(seconds))}", f"-max_len={LARGEST}", "-timeout=20"]
@@ -80,7 +80,7 @@ def _statistic(said: str, name: str) -> str:
 
 
 def keep(name: str) -> int:
-    """Pack the inputs that reach all of the code reached so far, as few and small as possible."""
+    """Pack the smallest set of inputs that reaches all of the code reached so far."""
     before, merged = kept.unpack(name, WORK / "kept" / name), WORK / "merged" / name
     shutil.rmtree(merged, ignore_errors=True)
     merged.mkdir(parents=True)
@@ -93,12 +93,12 @@ def keep(name: str) -> int:
 
 
 def mutators() -> dict[str, Path]:
-    """Return the programs that damage inputs of native code, by name."""
+    """Return the programs that damage the input of native code, by name."""
     return {path.stem: path for path in sorted(Path(__file__).parent.glob("mutate_*.py"))}
 
 
 def mutate(program: Path, seconds: float) -> int:
-    """Run one of them with another seed each time, for so long."""
+    """Run one of these programs for some seconds with a random seed."""
     seed = random.randrange(1 << 31)
     command = [sys.executable, str(program), "--seconds", str(seconds), "--seed", str(seed)]
     print(f"{program.stem}, seed {seed}", flush=True)
@@ -110,9 +110,9 @@ def main() -> int:
     if sys.argv[1:2] == ["--child"]:
         child(sys.argv[2], sys.argv[3:])
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--seconds", type=float, default=60, help="time for all targets together")
-    parser.add_argument("--keep", action="store_true", help="pack what reaches new code")
-    parser.add_argument("targets", nargs="*", help="only these")
+    parser.add_argument("--seconds", type=float, default=60, help="total time for all targets")
+    parser.add_argument("--keep", action="store_true", help="pack the inputs that reach new code")
+    parser.add_argument("targets", nargs="*", help="targets to run (default: all)")
     options = parser.parse_args()
     programs = mutators()
     names = options.targets or [*kept.targets(), *programs]
@@ -125,7 +125,7 @@ def main() -> int:
             failed.append(name)
         elif options.keep:
             keep(name)
-    print(f"{len(names) - len(failed)} targets held" + (f", broken: {failed}" if failed else ""))
+    print(f"{len(names) - len(failed)} targets passed" + (f", failed: {failed}" if failed else ""))
     return len(failed)
 
 

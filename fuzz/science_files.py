@@ -1,4 +1,4 @@
-"""Small datasets of science, and an archive that no library here writes."""
+"""Generates small scientific datasets, and a RAR archive, which no installed library can write."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def files() -> dict[str, bytes]:
 
 
 def hdf5(*, netcdf: bool = False) -> bytes:
-    """Return datasets in groups, with links that lead elsewhere and a group inside itself."""
+    """Return datasets in groups, with links to other files and a group that contains itself."""
     out = io.BytesIO()
     with h5py.File(out, "w") as file:
         if netcdf:
@@ -38,7 +38,7 @@ def hdf5(*, netcdf: bool = False) -> bytes:
 
 
 def netcdf3(version: int = 1, *, records: int = 5) -> bytes:
-    """Return two variables over two dimensions, of which the first grows with the records."""
+    """Return two variables with two dimensions, the first of which is the record dimension."""
     wide, place = (">Q" if version == 5 else ">I"), (">I" if version == 1 else ">Q")
 
     def number(value: int) -> bytes:
@@ -76,7 +76,7 @@ def netcdf3(version: int = 1, *, records: int = 5) -> bytes:
 
 
 def rar(names: tuple[str, ...] = ("tea.txt", "dir/<b>.txt"), *, locked: bool = False) -> bytes:
-    """Return a RAR 5 archive of stored files; ``locked``: it says that all after is encrypted."""
+    """Return a RAR 5 archive of stored files; ``locked`` marks the rest of it as encrypted."""
     packed = b"Rar!\x1a\x07\x01\x00"
     packed += _block(b"\x04\x00\x00\x01\x0f" + bytes(28)) if locked else _block(b"\x01\x00\x00")
     for name in names:

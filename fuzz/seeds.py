@@ -55,7 +55,7 @@ def _ipc() -> bytes:
 
 
 def seeds() -> Iterator[tuple[str, str, bytes]]:
-    """Give target, name and bytes."""
+    """Yield target, name and bytes of each seed."""
     cuts = b"\x20\x80\xc0"
     header = FrameHeader(content_type="a/b", custom_file_name="n")
     upload = FrameHeader(partition_values=("ds=x",), column_index=1, distribution_key=b"key")
@@ -101,7 +101,7 @@ def seeds() -> Iterator[tuple[str, str, bytes]]:
 
 
 def _written(wire: calls.WireRequest) -> bytes:
-    """Return a request as ``fuzz/targets/requests.py`` reads it."""
+    """Return a request in the form that ``fuzz/targets/requests.py`` parses."""
     head = [f"{wire.method} {wire.path}?{urlencode(wire.params)}"]
     head += [f"{name}: {value}" for name, value in wire.headers]
     return "\n".join(head).encode() + b"\n\n" + (wire.body or b"")
@@ -161,7 +161,7 @@ def _name(call: object) -> str:
     return type(call).__name__
 
 
-# texts of answers, with the places among the documents of ``fuzz/targets/answers.py``
+# response bodies, with the indexes of their decoders in ``fuzz/targets/answers.py``
 _ANSWERS = {
     '{"SessionId": "s", "SessionStatus": "NORMAL", "SplitMode": "Size", "SplitsCount": 2, '
     '"RecordCount": 5, "ExpirationTime": 1763676245000, "DataSchema": {"DataColumns": '

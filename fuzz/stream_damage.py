@@ -1,4 +1,4 @@
-"""Damages whole Arrow streams of all types and compressions at places that a seed chooses."""
+"""Damages valid Arrow streams with all types and compressions; a seed determines the changes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def session_batch(count: int) -> pa.RecordBatch:
 
 
 def _exotic_batch(shift: int) -> pa.RecordBatch:
-    """What only readers that know no session take: layouts that Arrow has and services do not."""
+    """Return Arrow layouts that no service sends; only readers without a session accept them."""
     texts = pa.array(["aa", None, "bb", "aa", f"only {shift}"])
     entries = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.int64())])
     return pa.record_batch(
@@ -91,7 +91,7 @@ def _ipc(batches: Sequence[pa.RecordBatch], compression: str | None, *, deltas: 
 
 
 def seeds() -> list[bytes]:
-    """Return whole streams, the same ones each time."""
+    """Return valid streams, which are the same each time."""
     session = [session_batch(13), session_batch(0), session_batch(4)]
     exotic = [_exotic_batch(0), _exotic_batch(1)]
     return [
@@ -105,7 +105,7 @@ def seeds() -> list[bytes]:
 
 
 def messages(stream: bytes) -> list[tuple[int, int, int]]:
-    """Return where messages begin, where their bodies begin, and where they end."""
+    """Return the offsets at which each message begins, its body begins, and it ends."""
     found, at = [], 0
     while stream[at : at + 8] != END_MARKER:
         size = int.from_bytes(stream[at + 4 : at + 8], "little")
@@ -117,14 +117,14 @@ def messages(stream: bytes) -> list[tuple[int, int, int]]:
 
 
 class Mutator:
-    """Makes inputs; one of a number is always the same."""
+    """Generates inputs, each determined by the seed and the input's number."""
 
     def __init__(self, seed: int) -> None:
         self._seed, self._seeds = seed, seeds()
         self._parts = [messages(stream) for stream in self._seeds]
 
     def make(self, number: int) -> bytes:
-        """Return the input of a number; the first ones are the whole streams themselves."""
+        """Return the input with this number; the first inputs are the undamaged streams."""
         if number < len(self._seeds):
             return self._seeds[number]
         choose = random.Random(f"{self._seed}:{number}")
@@ -136,7 +136,7 @@ class Mutator:
         return bytes(data)
 
     def _place(self, data: bytearray, parts: list[tuple[int, int, int]], choose: Any) -> int:
-        """Choose a byte: as often of metadata as of bodies, which are longer."""
+        """Choose a byte: metadata more often than by size, because bodies are longer."""
         start, body, end = choose.choice(parts)
         low, high = (start, body) if choose.random() < 0.6 or body == end else (body, end)
         return min(choose.randrange(low, high), len(data) - 1)
@@ -146,7 +146,7 @@ class Mutator:
         return data
 
     def _number(self, data: bytearray, parts: Any, choose: Any) -> bytearray:
-        """Put a hostile number in the place of another, where numbers are."""
+        """Replace an aligned number with an extreme one."""
         size = choose.choice((4, 8))
         at = self._place(data, parts, choose) // size * size
         if at + size <= len(data):
@@ -170,14 +170,14 @@ class Mutator:
         return data
 
     def _splice(self, data: bytearray, parts: Any, choose: Any) -> bytearray:
-        """Put a message of any stream in front of one of this: a batch of another schema."""
+        """Insert a message of any stream before a message, such as a batch of another schema."""
         other = choose.randrange(len(self._seeds))
         start, _, end = choose.choice(self._parts[other])
         at = choose.choice(parts)[0]
         return data[:at] + self._seeds[other][start:end] + data[at:]
 
     def _swap_schema(self, data: bytearray, parts: Any, choose: Any) -> bytearray:
-        """Let the batches of a stream come under the schema of another."""
+        """Replace the schema of a stream with that of another stream."""
         other = choose.randrange(len(self._seeds))
         end = self._parts[other][0][2]
         return self._seeds[other][:end] + data[parts[0][2] :]
@@ -191,7 +191,7 @@ class Mutator:
         return data[:start] + data[end:]
 
     def _promise(self, data: bytearray, parts: Any, choose: Any) -> bytearray:
-        """Let the first bytes of a buffer promise another size of it."""
+        """Change the decompressed size at the start of a compressed buffer."""
         start, body, end = choose.choice(parts)
         if body == end or end > len(data):
             return data

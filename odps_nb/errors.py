@@ -31,9 +31,9 @@
     ├── CancelledError           cancelled by the user
     └── StateError               misuse: closed, consumed, wrong order; also a RuntimeError
 
-Every error has a ``hint``: what to do, or ``None``. Its other facts are keyword attributes.
-Higher layers add context as notes (``add_note``) and re-raise the same error. Message, facts and
-notes survive pickling, because Spark sends errors between processes.
+Every error has a ``hint``: what to do, or ``None``. Other facts about an error are passed as
+keywords and become attributes. Higher layers add context as notes (``add_note``) and re-raise the
+same error. Message, facts and notes survive pickling, because Spark sends errors between processes.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ class OdpsNbError(Exception):
 
     def __copy__(self) -> OdpsNbError:
         # pyodps registers a reducer for every exception class, which `copy.copy` would prefer to
-        # `__reduce__`. Copies made with it would share one list of notes.
+        # `__reduce__`. Copies made by that reducer would share one list of notes.
         make, parts = self.__reduce__()
         copied: OdpsNbError = make(*parts)
         return copied
@@ -188,7 +188,8 @@ def _facts_told(error: OdpsNbError) -> list[str]:
 
 
 def _shorten(value: object) -> str:
-    # Some messages and facts come from a service and may be long, and a repr may be logged.
+    # Some messages and facts come from a service and may be long, and the repr of an error may be
+    # logged.
     text = repr(value[:300] if isinstance(value, str) else value)
     return text if len(text) <= 240 else text[:239] + "…"
 
@@ -324,7 +325,7 @@ class SessionExpiredError(ServiceError):
 
 
 class ThrottledError(ServiceError):
-    """Too many requests; ``retry_after`` is the delay in seconds that the server sent, if any."""
+    """Too many requests; ``retry_after``: delay in seconds sent by the server, or ``None``."""
 
 
 class ServerFaultError(ServiceError):

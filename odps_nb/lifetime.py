@@ -68,7 +68,8 @@ class Home:
 class Living(Generic[T]):
     """A weak set that compares objects by identity.
 
-    Each operation on the dictionary is atomic. A lock is not used, as it could be held at a fork.
+    Each operation on the dictionary is atomic. No lock is used, because it could be held during a
+    fork.
     """
 
     def __init__(self) -> None:
@@ -105,7 +106,7 @@ def end_at_exit(one: Ending) -> None:
 
 
 def start_thread(thread: threading.Thread) -> None:
-    """Start a thread that the interpreter joins at exit; the caller must make it end.
+    """Start a thread that the interpreter joins at exit; the caller must ensure that it ends.
 
     Ctrl-C inside ``Thread.start`` would break a lock, and the thread would fail with "release
     unlocked lock" (CPython 3.11). So the interrupt is raised only after the thread has started.

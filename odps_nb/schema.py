@@ -1,7 +1,8 @@
 """MaxCompute's types, columns and table schemas as immutable values.
 
-``odps_nb.wire.type_text`` and ``odps_nb.wire.schema_json`` convert them to text and JSON, and
-``odps_nb.convert`` to Arrow. Type codes are those in ``docs/protocol.md`` section 3.11.
+``odps_nb.wire.type_text`` and ``odps_nb.wire.schema_json`` convert them to text and JSON;
+``odps_nb.convert`` converts them to Arrow. Type codes are those in ``docs/protocol.md`` section
+3.11.
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ class VectorType:
 
 @dataclass(frozen=True, slots=True)
 class UnknownType:
-    """A type that this version of odps_nb does not know; ``text`` is as the service sent it."""
+    """A type that this version of odps_nb does not know; ``text`` is what the service sent."""
 
     text: str
     code: TypeCode = field(default=TypeCode.UNKNOWN, init=False)
@@ -167,8 +168,8 @@ OdpsType = (
 class Generated:
     """The expression that computes a partition column's values (AUTO PARTITIONED BY).
 
-    ``text`` is its SQL. For ``trunc_time(source, 'unit')`` with the unit year, month, day or hour,
-    ``source`` and ``unit`` are the arguments; for other expressions both are empty.
+    ``text`` is the expression's SQL text. If it is ``trunc_time(source, 'unit')`` with the unit
+    year, month, day or hour, ``source`` and ``unit`` are the arguments; otherwise, both are empty.
     """
 
     text: str
@@ -178,7 +179,7 @@ class Generated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One column of a table. ``column_id`` is its id on the server; ``None`` if unknown.
+    """One column of a table. ``column_id`` is the id on the server; ``None`` if unknown.
 
     ``generated`` is the expression if this is a partition column computed from another column.
     """
@@ -246,7 +247,7 @@ def has_timestamp(odps: OdpsType) -> bool:
 
 
 def has_any(odps: OdpsType, codes: tuple[TypeCode, ...]) -> bool:
-    """Whether the type has one of these codes or contains a type that does."""
+    """Whether the type, or a type nested in it, has one of these codes."""
     return any(one.code in codes for one in types_in(odps))
 
 
@@ -270,7 +271,7 @@ def children_of(odps: OdpsType) -> Iterator[tuple[str, OdpsType]]:
 
 
 def text_as_binary(schema: TableSchema) -> TableSchema:
-    """Return the schema with BINARY in place of text in data columns, including nested types.
+    """Return the schema with text types replaced by BINARY in data columns, at any nesting level.
 
     BLOB references and partition columns stay text.
     """

@@ -1,4 +1,4 @@
-"""Keeps keys and tokens out of tracebacks and logs by hiding their reprs.
+"""Keeps keys and tokens out of tracebacks and logs by hiding them in reprs.
 
 Tracebacks with local variables (``%xmode Verbose``, error collectors) show reprs. So secrets are
 converted to `Secret` as soon as they enter the package.
@@ -58,7 +58,7 @@ def hides_secrets(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def hiding(*args: P.args, **given: P.kwargs) -> R:
-        given = hidden(given)  # type: ignore[assignment]  # the type does not change
+        given = hidden(given)  # type: ignore[assignment]  # hidden() keeps types
         return function(*args, **given)
 
     return hiding

@@ -39,7 +39,7 @@ def spell(tree: Any, dialect: Any, **options: Any) -> str:
 
 
 def annotate(tree: Any, columns: Mapping[str, object], dialect: Any) -> Any:
-    """Return a copy of a query whose nodes have types, as far as these can be inferred.
+    """Return a copy of a query with the type of each node, where the type can be inferred.
 
     Parameters
     ----------
@@ -70,6 +70,6 @@ def _own_errors() -> Iterator[None]:
         yield
     except (SqlglotError, RecursionError, MemoryError):
         raise
-    except Exception as error:  # sqlglot may raise anything for an unusual tree
+    except Exception as error:  # sqlglot may raise any exception for an unusual tree
         said = "the parser failed: check that each function has all its arguments"
         raise ParseError(said) from error

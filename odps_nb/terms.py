@@ -60,7 +60,7 @@ class Compression(str, Enum):
 
     @classmethod
     def of(cls, value: str | Enum | None) -> Compression:
-        """Return the member for a member, a name (also pyodps's, in any case), or ``None``."""
+        """Return the member for a name (pyodps's or ours, in any case); ``None`` means ``NONE``."""
         if value is None:
             return cls.NONE
         name = value.name if isinstance(value, Enum) else value
@@ -90,7 +90,7 @@ class TextMode(str, Enum):
 
     @classmethod
     def of(cls, value: str | None) -> TextMode:
-        """Return the member for a member, a value (in any case), or ``None`` (strict)."""
+        """Return the member for a value (in any case); ``None`` means strict."""
         try:
             return cls.STRICT if value is None else cls(value.lower())
         except (AttributeError, ValueError):
@@ -186,7 +186,9 @@ class TableName:
     @classmethod
     def parse(cls, text: str, *, project: str, schema: str | None = None) -> TableName:
         """Parse ``table``, ``project.table`` or ``project.schema.table``; names may be quoted."""
-        parts = text.split(".") if isinstance(text, str) else []  # names may come from a DataFrame
+        parts = (
+            text.split(".") if isinstance(text, str) else []
+        )  # a name from a DataFrame may not be a string
         match [part.strip().strip("`") for part in parts]:
             case [table]:
                 return cls(project=project, schema=schema, table=table)
@@ -215,7 +217,7 @@ class PartitionSpec:
 
     @classmethod
     def of(cls, value: str | Mapping[str, object] | PartitionSpec | None) -> PartitionSpec:
-        """Create a spec from text, a mapping, a spec, or ``None`` (empty).
+        """Create a spec from text, a mapping, another spec, or ``None`` (an empty spec).
 
         Values in a mapping are text, integers or dates, and are used unchanged. In text, ``,`` or
         ``/`` separates levels. Blanks around keys and values are ignored, but quoted values are
@@ -275,8 +277,8 @@ def check_partition_value(key: str, value: str) -> None:
     """Raise if a request cannot express a partition value unambiguously.
 
     Requests express partitions as ``key=value,key=value`` without quotes. Parsers of that text
-    strip blanks and quotes, and split it at ``,``, ``/`` and ``=``. So a value that contains these
-    characters could make a request read or replace another partition.
+    strip blanks and quotes, and split the text at ``,``, ``/`` and ``=``. So a value that contains
+    these characters could make a request read or replace another partition.
     """
     problem = _doubt(value)
     if problem:
@@ -372,7 +374,7 @@ class BlobReference:
 
     @classmethod
     def from_text(cls, token: str | bytes) -> BlobReference:
-        """Create a reference from base64 text, the form in JSON and in BLOB columns of a read."""
+        """Create a reference from base64 text, as used in JSON and in reads of BLOB columns."""
         text = token.decode("ascii", "replace") if isinstance(token, bytes) else token
         try:
             base64.b64decode(text, validate=True)
@@ -385,12 +387,12 @@ class BlobReference:
 
     @classmethod
     def from_raw(cls, raw: bytes) -> BlobReference:
-        """Create a reference from decoded bytes, the form in BLOB columns of a write."""
+        """Create a reference from decoded bytes, the form used in writes of BLOB columns."""
         return cls(base64.b64encode(raw).decode("ascii"))
 
     @property
     def raw(self) -> bytes:
-        """The decoded bytes, as a BLOB column of a write expects them."""
+        """The decoded bytes, the form used in writes of BLOB columns."""
         return base64.b64decode(self.token)
 
     def __repr__(self) -> str:
@@ -399,7 +401,7 @@ class BlobReference:
 
 
 def check_choice(argument: str, value: object, known: tuple[object, ...]) -> None:
-    """Raise `ArgumentError` unless an argument has one of the known values."""
+    """Raise `ArgumentError` unless an argument has one of the allowed values."""
     if value not in known:
         *others, last = map(repr, known)
         hint = f"pass {', '.join(others)} or {last}"
@@ -423,7 +425,7 @@ def no_item(noun: str, position: int, count: int) -> PositionError:
 
 
 def shorten(text: str, limit: int) -> str:
-    """Truncate ``text`` to ``limit`` characters; if truncated, the last one is an ellipsis."""
+    """Truncate ``text`` to ``limit`` characters; a truncated text ends with an ellipsis."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 

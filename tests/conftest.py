@@ -1,4 +1,4 @@
-"""Fixtures that all tests share: one embedded service with samples, and ways to reach it."""
+"""Fixtures shared by all tests: an embedded service with samples, and ways to connect to it."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from odps_nb.client.auth.profile import Profile
     from odps_nb.local.server.launch import LocalService
 
-# Two shared cores make single examples slow at times; that is no defect of the code under test.
-# The gate tries the same examples each time, half of the usual number; `make explore` draws new
-# ones, and what it finds becomes an @example.
+# Two shared cores make single examples slow at times, which is not a defect of the tested code.
+# `make test` uses the same examples each time, half of the usual number. `make explore` draws new
+# ones; add each failing example as an @example.
 _slow = [HealthCheck.too_slow]
 settings.register_profile(
     "gate",
@@ -55,8 +55,8 @@ if os.environ.get("ODPS_NB_EXPLORE"):
     settings.load_profile("explore")
 else:
     settings.load_profile("gate")
-    # Hypothesis also draws the constants of our modules that are loaded, which in a worker of
-    # xdist depends on the tests before.
+    # Hypothesis also draws constants from our loaded modules. In a worker of xdist, these depend on
+    # the previous tests.
     if hasattr(providers, "_get_local_constants"):
         nothing = providers.Constants()
         providers._get_local_constants = lambda: nothing
@@ -64,7 +64,7 @@ else:
 
 @pytest.fixture(scope="session", autouse=True)
 def _interruptible() -> None:
-    """Give Ctrl-C its meaning back: what a shell starts with `&` inherits that it is ignored."""
+    """Restore the default action of Ctrl-C, which background jobs (`&`) inherit as ignored."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -78,7 +78,7 @@ def repeated_interrupts() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_resource_tracker() -> Iterator[None]:
-    """End the helper that Python starts beside spawned processes; it would outlive the tests."""
+    """End the helper process of multiprocessing, which would outlive the tests."""
     yield
     if (tracker := sys.modules.get("multiprocessing.resource_tracker")) is not None:
         tracker._resource_tracker._stop()
@@ -86,7 +86,7 @@ def _no_resource_tracker() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _private_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep the tests away from the user's profiles, variables and Jupyter settings."""
+    """Isolate the tests from the user's profiles, variables and Jupyter settings."""
     home = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith("ODPS_")]:
@@ -94,7 +94,8 @@ def _private_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("XDG_CONFIG_HOME", str(home / "config"))
         patch.setenv("ODPS_NB_CACHE_DIR", str(home / "cache"))
         patch.setenv("IPYTHONDIR", str(home / "ipython"))
-        # Kernels talk over files there, whose paths may have a hundred characters: see lab.py.
+        # Kernels communicate over files in this folder, whose paths are limited to about a hundred
+        # characters: see lab.py.
         runtime = tempfile.mkdtemp(prefix="jp")
         patch.setenv("JUPYTER_RUNTIME_DIR", runtime)
         startup = home / "ipython" / "profile_default" / "startup"
@@ -118,7 +119,7 @@ def service(_private_home: None) -> Iterator[LocalService]:
 
 @pytest.fixture(scope="session")
 def empty_service(_private_home: None) -> Iterator[LocalService]:
-    """One embedded service without samples, for tests that make tables of names of their own."""
+    """One embedded service without samples, for tests that create tables with unique names."""
     from odps_nb.local.server.launch import start
 
     with start(samples=False) as running:
@@ -127,7 +128,7 @@ def empty_service(_private_home: None) -> Iterator[LocalService]:
 
 @pytest.fixture(scope="session")
 def profile(service: LocalService) -> Profile:
-    """The profile that reaches `service`."""
+    """The profile that connects to `service`."""
     from odps_nb.client.auth.profile import Profile
 
     return Profile(
@@ -150,7 +151,7 @@ def odps(service: LocalService) -> Iterator[Connection]:
 
 @pytest.fixture(scope="session")
 def wide(_private_home: None) -> Iterator[Connection]:
-    """A connection to a service that gives all times in nanoseconds that 64 bits hold."""
+    """A connection to a service that returns all times that fit into 64 bits in nanoseconds."""
     from odps_nb.local.server.launch import start
     from tests.support.service.connecting import connected
 
@@ -161,19 +162,19 @@ def wide(_private_home: None) -> Iterator[Connection]:
 
 @pytest.fixture(scope="session")
 def event_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the session of this run writes its event log."""
+    """The folder to which this run's Spark session writes its event log."""
     return tmp_path_factory.mktemp("event-log")
 
 
 @pytest.fixture(scope="session")
 def spark_said(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the Java of this run's session and its Python processes say on stderr."""
+    """The stderr of the JVM and the Python processes of this run's session."""
     return tmp_path_factory.mktemp("spark") / "stderr"
 
 
 @pytest.fixture(scope="session")
 def spark_session(event_log: Path, spark_said: Path, _private_home: None) -> Iterator[SparkSession]:
-    """The one Spark of the run; ``local[2, 2]`` tries a failed task a second time."""
+    """The Spark session of the run; ``local[2, 2]`` retries a failed task once."""
     import odps_nb.spark
 
     ours = os.dup(2)
@@ -184,12 +185,12 @@ def spark_session(event_log: Path, spark_said: Path, _private_home: None) -> Ite
         **{
             "spark.driver.memory": "1g",
             "spark.eventLog.enabled": True,
-            "spark.eventLog.compress": False,  # it is read as text
+            "spark.eventLog.compress": False,  # a test reads it as text
             "spark.eventLog.dir": event_log.as_uri(),
             "spark.sql.shuffle.partitions": 3,
-            "spark.ui.enabled": True,  # it is searched for keys
+            "spark.ui.enabled": True,  # a test searches it for keys
             "spark.ui.port": 0,
-            "spark.sql.ui.retainedExecutions": 60,  # a page lists them all
+            "spark.sql.ui.retainedExecutions": 60,  # one page lists them all
             "spark.sql.warehouse.dir": str(event_log.parent / "warehouse"),
         },
     )
@@ -199,7 +200,7 @@ def spark_session(event_log: Path, spark_said: Path, _private_home: None) -> Ite
     yield started
     started.stop()
     gateway.shutdown()
-    gateway.proc.stdin.close()  # its Java would end with this process only
+    gateway.proc.stdin.close()  # otherwise the JVM would end only with this process
     gateway.proc.wait()
 
 
@@ -208,13 +209,13 @@ _numbers = itertools.count()
 
 @pytest.fixture
 def new_name() -> Callable[[str], str]:
-    """Give table names that no other test of this run uses."""
+    """Return table names that no other test of this run uses."""
     return lambda stem="t": f"{stem}_{next(_numbers)}_{os.getpid()}"
 
 
 @pytest.fixture(scope="session")
 def authority() -> trustme.CA:
-    """Signs certificates for servers of these tests; nobody trusts it by nature."""
+    """Signs certificates for servers of these tests; not trusted by default."""
     import trustme
 
     return trustme.CA()
@@ -222,7 +223,7 @@ def authority() -> trustme.CA:
 
 @pytest.fixture
 def trusted(authority: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> trustme.CA:
-    """The authority, trusted by this test in the way that the documentation describes."""
+    """The authority, trusted by this test as the documentation describes."""
     bundle = tmp_path / "authority.pem"
     authority.cert_pem.write_to_path(str(bundle))
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(bundle))
@@ -239,7 +240,7 @@ def repo() -> Path:
 def run_older(repo: Path) -> Callable[[str, LocalService], list[dict[str, Any]]]:
     """Run a module like ``compat/older_jobs.py`` with pyodps 0.13.1; return its lines of JSON.
 
-    A failure, not a skip, where that pyodps cannot be had.
+    Fails, instead of skipping, if that pyodps is not available.
     """
     import older_pyodps
 

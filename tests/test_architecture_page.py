@@ -16,7 +16,7 @@ OTHERS = {"http.client.HTTPResponse"}  # of Python
 
 
 def is_defined(words: list[str]) -> bool:
-    """Whether a dotted name is a package, a module, or a name that one of them contains."""
+    """Whether a dotted name is a package, a module, or a name in one of them."""
     for end in range(len(words), 0, -1):
         place = ROOT.joinpath("odps_nb", *words[:end])
         if place.is_dir():

@@ -71,5 +71,5 @@ def test_the_readme_has_these_rows(repo: Path) -> None:
     works = [line.split(" | ")[0].strip("| ") for line in shown.splitlines()[2:]]
     known = {work for work, _, _, _ in TIMES}
     assert known <= set(works)
-    assert len(set(works) - known) == 1  # that of memory, with its size
+    assert len(set(works) - known) == 1  # the row for memory, which contains a size
     assert MEMORY.partition("a table")[2] in (set(works) - known).pop()

@@ -1,4 +1,4 @@
-"""What ``make bench`` keeps of a run, and what it calls a change between two of them."""
+"""What ``make bench`` stores from a run, and the differences between two runs that it reports."""
 
 from __future__ import annotations
 

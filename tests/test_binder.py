@@ -1,4 +1,4 @@
-"""Binder: the files are sound, agree with `pyproject.toml`, and the start script starts."""
+"""Binder: the files are valid, agree with `pyproject.toml`, and the start script works."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_start_serves_and_hands_on_how_to_reach_it(binder: Path, tmp_path: Path)
     before = {child.pid for child in psutil.process_iter()}
     said, complained = tmp_path / "stdout", tmp_path / "stderr"
     with said.open("wb") as out, complained.open("wb") as err:
-        # files, since the service that goes on would hold the ends of pipes open
+        # files, because the service keeps running and would hold pipes open
         subprocess.run(
             ["bash", str(binder / "start"), "python", "-c", show],
             stdout=out,

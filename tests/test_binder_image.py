@@ -14,11 +14,11 @@ import on_binder
 import psutil
 import pytest
 
-pytestmark = pytest.mark.nightly  # each makes an environment of its own, from the network
+pytestmark = pytest.mark.nightly  # each creates a new environment, from the network
 
 
 def test_repo2docker_takes_the_folder(repo: Path, tmp_path: Path) -> None:
-    """The Dockerfile that it would build; nothing here runs Docker."""
+    """The Dockerfile that Binder would build; nothing here runs Docker."""
     venv.create(tmp_path / "env", with_pip=True)
     commands = tmp_path / "env" / "bin"
     pip = [commands / "python", "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]

@@ -1,6 +1,6 @@
-"""Every example in every docstring of the package runs as it is written.
+"""Every example in every docstring of the package runs unchanged.
 
-Examples that need a service find a connection called ``odps``; those of Spark find ``spark``.
+Examples that need a service can use a connection called ``odps``; Spark examples can use ``spark``.
 """
 
 from __future__ import annotations

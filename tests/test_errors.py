@@ -1,4 +1,4 @@
-"""The error tree: its shape, its facts, pickling, reprs, and the lines that people see."""
+"""The error classes: their hierarchy, details, pickling, reprs, and the lines that users see."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name
 
 
 def full(kind: type[Any]) -> Any:
-    """One error with a value in every fact."""
+    """One error with a value for every detail."""
     return kind("what failed", **{name: f"<{name}>" for name in kind.fact_names})
 
 
@@ -111,7 +111,7 @@ def test_error_survives_pickling_with_message_facts_and_notes(kind: type[Any]) -
 
 @pytest.fixture(params=["alone", "beside pyodps"])
 def _reducers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without and with the reducers that importing pyodps registers for every exception."""
+    """With and without the pickle functions that importing pyodps registers for every exception."""
     table = {k: v for k, v in copyreg.dispatch_table.items() if not issubclass(k, BaseException)}
     monkeypatch.setattr(copyreg, "dispatch_table", table)
     monkeypatch.setattr(copy, "dispatch_table", table)
@@ -161,12 +161,12 @@ def test_misuse_is_in_the_tree_and_also_a_runtime_error() -> None:
     assert issubclass(StateError, RuntimeError)
 
 
-#: Where the packages that users hold raise a built-in error: a protocol of Python asks for that
-#: error, or a caller in the package catches it.
+#: Built-in errors that the public packages raise: a Python protocol requires the error, or a caller
+#: in the package catches it.
 BUILT_IN = {
     "__init__.py": "AttributeError",
     "types.py": "AttributeError",
-    "torch/datasets.py": "TypeError",  # len() of a dataset whose length is not known
+    "torch/datasets.py": "TypeError",  # len() of a dataset with an unknown length
     "access/engines/expression.py": "LookupError",  # caught: not pushed down
     "client/blob/seekable.py": "ValueError",  # as files raise it
     "client/blob/upload.py": "OSError",  # caught: becomes an ArgumentError that names the file
@@ -186,7 +186,7 @@ def test_what_users_call_raises_errors_of_the_tree() -> None:
             kind = getattr(builtins, raised.id, None) if isinstance(raised, ast.Name) else None
             if inspect.isclass(kind) and kind is not AssertionError:
                 found.setdefault(path.relative_to(root).as_posix(), set()).add(kind.__name__)
-    del found["errors.py"]  # a fact that an error does not have
+    del found["errors.py"]  # a detail that an error does not have
     del found["child_process.py"]  # its two users catch what it raises
     assert found == {name: {kind} for name, kind in BUILT_IN.items()}
 
@@ -197,7 +197,7 @@ def test_notes_are_shown_with_the_traceback() -> None:
     assert caught.value.__notes__ == ["frame 3"]
     error = NotFoundError("no table", code="NoSuchTable", request_id="R1")
     error.add_note("table p.t")
-    error.hint = "did you mean orders?"  # a higher floor may set it later
+    error.hint = "did you mean orders?"  # a higher layer may set it later
     assert "".join(traceback.format_exception(error)).endswith(
         "NotFoundError: no table\ntable p.t\ncode NoSuchTable · request id R1\n"
         "to do: did you mean orders?\n"

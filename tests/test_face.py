@@ -1,4 +1,4 @@
-"""The public face: the cost of `import odps_nb`, its exports, and the command line."""
+"""The public package: the cost of `import odps_nb`, its exports, and the command line."""
 
 import json
 import subprocess
@@ -48,7 +48,7 @@ def test_the_import_loads_less_than_a_part_of_the_standard_library():
 
 
 def test_what_people_annotate_with_is_there():
-    """By value and by annotation; each is the class that its maker returns."""
+    """By value and by annotation; each is the class that its function returns."""
     code = (
         "import odps_nb\n"
         "def f(a: odps_nb.Connection, b: odps_nb.Table, c: odps_nb.Scan, d: odps_nb.Result,\n"

@@ -44,7 +44,7 @@ def table(request, odps, new_name):
 
 @pytest.mark.parametrize("kind", frames())
 def test_a_frame_with_the_year_9999_comes_back(table, kind):
-    """Evidence 180: the service takes writes in microseconds."""
+    """Evidence 180: the service accepts writes in microseconds."""
     table.write(frames()[kind])
     with pytest.warns(OdpsNbWarning, match=WARNED):
         got = table.read().to_pandas()
@@ -75,7 +75,7 @@ def test_nanoseconds_stay_exact_where_they_reach(table):
 
 
 def test_all_nanoseconds_of_64_bits_are_written(wide: Connection, new_name):
-    """Read from a service that gives them."""
+    """Read from a service that returns them."""
     table = wide.create_table(new_name("fine"), "t timestamp")
     ends = pa.array([-(2**63) + 1, -1, 2**63 - 1, None], pa.timestamp("ns"))
     table.write(pa.table({"t": ends}))

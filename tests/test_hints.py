@@ -1,4 +1,4 @@
-"""Every setting that a hint names exists, and a user can reach it."""
+"""Every setting that a hint names exists and is available to users."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from odps_nb.client.auth import sources
 
 ROOT = Path(odps_nb.__file__).parent
 PUBLIC = ("odps_nb", "odps_nb.spark", "odps_nb.torch", "odps_nb.stream_io")
-#: `name=` in a hint; not that of a setting of SQL (`odps.sql.x=`) or of a partition (`ds=2024`).
+#: `name=` in a hint, but not in a SQL setting (`odps.sql.x=`) or a partition (`ds=2024`).
 NAMED = re.compile(r"(?<![\w.'/-])([a-z]\w*)=(?![=\d])")
-#: Parameters of other libraries that hints name, and the word in the place of a partition's key.
+#: Parameters of other libraries in hints, and the placeholder for a partition's key.
 FOREIGN = {
     "allow_pyarrow_filter",
     "decryption_properties",
@@ -54,7 +54,7 @@ def reachable() -> set[str]:
 
 
 def texts(node: ast.AST) -> Iterator[str]:
-    """The texts of an expression; values of an f-string are left out."""
+    """The texts in an expression; values in an f-string are omitted."""
     if isinstance(node, ast.JoinedStr):
         yield "".join(part.value if isinstance(part, ast.Constant) else "…" for part in node.values)
     elif isinstance(node, ast.Constant):
@@ -66,7 +66,7 @@ def texts(node: ast.AST) -> Iterator[str]:
 
 
 def hints() -> Iterator[tuple[str, str]]:
-    """Each hint of the package with its place: ``hint=…``, ``error.hint = …``, ``_HINT_OF…``."""
+    """Each hint in the package with its location: ``hint=…``, ``error.hint = …``, ``_HINT_OF…``."""
     for path in sorted(ROOT.rglob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         constants = {

@@ -12,11 +12,11 @@ from tests.support.interrupting import interrupts_repeated
 
 
 class Thing:
-    """An object that weak references can point to."""
+    """An object that weak references can refer to."""
 
 
 def dropped_interrupt() -> None:
-    """Raise the KeyboardInterrupt of a SIGINT in the callback of a weak reference."""
+    """Raise the KeyboardInterrupt of a SIGINT in a weak reference's callback."""
     thing = Thing()
     reference = weakref.ref(thing, lambda _: signal.raise_signal(signal.SIGINT))
     del thing

@@ -1,7 +1,7 @@
-"""Allowed imports: every import of every module, read with ``ast``, and what is really loaded.
+"""Allowed imports: every import, read with ``ast``, and the modules that are really loaded.
 
-The layers are those of ``docs/architecture.md``. A module sees only layers below its own; an
-exception stands in `CROSSINGS` with its reason.
+The layers are those of ``docs/architecture.md``. A module imports only from layers below its own;
+`CROSSINGS` lists the exceptions with their reasons.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1] / "odps_nb"
 VALUES = {"errors", "terms", "schema", "secret", "type_facts"}
 VALUES_AND_LIFE = VALUES | {"lifetime"}
 
-# package -> the packages below it; a package always sees itself
+# package -> the packages below it; a package can always import itself
 BELOW: dict[str, set[str]] = {
     "errors": set(),
     "lifetime": {"errors"},
@@ -58,8 +58,8 @@ CROSSINGS = {
     ("odps_nb.spark.tasks.shipping", "__init__"): "names the version that executors need",
 }
 
-# Methods of `access` that use a higher layer import it when they are called: exactly these.
-# (importing module, imported module): what for
+# The methods of `access` that use a higher layer, and therefore import it when they are called.
+# (importing module, imported module): purpose
 UPWARD = {
     ("odps_nb.access.blobs.column", "odps_nb.notebook.gallery.page"): "a column is displayed",
     (
@@ -94,7 +94,7 @@ UPWARD = {
     ("odps_nb.access.writing.rows", "odps_nb.spark.writing.dataframe"): "a DataFrame of Spark",
 }
 
-# library -> the packages that may import it when they run (not only for type checkers)
+# library -> the packages that may import it at run time (not only for type checkers)
 ONLY_IN = {
     "requests": {"http"},
     "urllib3": {"http"},
@@ -126,7 +126,7 @@ NOT_PURE = {
 
 @dataclass(frozen=True)
 class Import:
-    """One import: by which module, of what, and whether only a type checker sees it."""
+    """One import: the importing module, the imported name, and whether it is only for types."""
 
     importer: str
     imported: str
@@ -156,7 +156,7 @@ FILES = {module_name(path): path for path in sorted(ROOT.rglob("*.py"))}
 
 @functools.cache
 def trees() -> dict[str, ast.Module]:
-    """Return every module of the package, parsed; not at import, for most workers need it not."""
+    """Return every module of the package, parsed; not on import, as most workers need none."""
     return {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in FILES.items()}
 
 
@@ -216,7 +216,7 @@ def test_modules_import_only_layers_below_their_own() -> None:
 
 
 def part_of(module: str) -> str:
-    """Return the package of a module; one beside sub-packages stands for itself."""
+    """Return the package of a module; a module next to sub-packages represents itself."""
     packages = {name for name, path in FILES.items() if path.name == "__init__.py"}
     own = module if module in packages else module.rpartition(".")[0]
     return module if any(name.startswith(f"{own}.") for name in packages) else own
@@ -224,9 +224,9 @@ def part_of(module: str) -> str:
 
 @functools.cache
 def cycles() -> list[set[str]]:
-    """Return the sets of packages that import each other, also inside functions.
+    """Return the sets of packages that import each other, including imports inside functions.
 
-    Imports for types do not count, nor those that `UPWARD` and `CROSSINGS` permit by name.
+    Imports for types do not count, nor do those that `UPWARD` and `CROSSINGS` list.
     """
     graph: dict[str, set[str]] = {}
     for found in ours():
@@ -315,12 +315,12 @@ def test_http_knows_no_arrow() -> None:
     ] == []
 
 
-# Packages whose own file gathers names: public ones, and calls as one vocabulary.
+# Packages whose own file collects names: public ones, and the calls.
 GATHER = {"spark", "stream_io", "torch", "wire/calls", "wire/control"}
 
 
 def test_other_package_files_below_the_face_are_empty() -> None:
-    """A Spark executor that imports one module must not load a package's worth of others."""
+    """A Spark executor that imports one module must not load a whole package."""
     full = {
         path.parent.relative_to(ROOT).as_posix()
         for path in ROOT.rglob("__init__.py")
@@ -330,7 +330,7 @@ def test_other_package_files_below_the_face_are_empty() -> None:
 
 
 def test_every_folder_is_a_package() -> None:
-    """A folder without ``__init__.py`` is left out of the wheel."""
+    """A folder without ``__init__.py`` is missing from the wheel."""
     folders = {path.parent for path in ROOT.rglob("*.py")}
     assert [str(folder) for folder in folders if not (folder / "__init__.py").exists()] == []
 
@@ -377,7 +377,7 @@ PUBLIC += ("odps_nb.schema", "odps_nb.terms")
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_module_lists_its_exports_if_it_is_public_or_exports_names_of_others(name: str) -> None:
-    """Elsewhere an underscore says what is private to a module."""
+    """Elsewhere, an underscore marks what is private to a module."""
     listed = exports(trees()[name])
     if name in PUBLIC:
         assert listed is not None

@@ -1,4 +1,4 @@
-"""Threads that are started while a person presses Ctrl-C."""
+"""Threads that are started while a user presses Ctrl-C."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from odps_nb.lifetime import start_thread
 
 
 class Interrupted(threading.Thread):
-    """Its start is hit by a SIGINT before the thread runs."""
+    """A SIGINT interrupts its start before the thread runs."""
 
     def start(self) -> None:
         signal.raise_signal(signal.SIGINT)

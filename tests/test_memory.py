@@ -1,8 +1,8 @@
 """Streaming does not hold all data: peaks of resident memory in a separate process.
 
-The sizes are about 100 MiB and the bounds a fraction of them, so that whoever buffers the whole
-fails. ``benchmarks/bench_memory.py`` does the same with gigabytes, beside pyodps. Run as a
-script this file is the child: a job on stdin, what it needed on stdout.
+The sizes are about 100 MiB and the limits a fraction of them, so code that buffers everything
+fails. ``benchmarks/bench_memory.py`` does the same with gigabytes, compared with pyodps. If run as
+a script, this file is the child process: a job on stdin, the memory that it needed on stdout.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def resident_peak() -> int:
     """The largest resident size so far, in bytes."""
     try:
         status = Path("/proc/self/status").read_text()
-    except FileNotFoundError:  # ru_maxrss of Linux would count what the parent had
+    except FileNotFoundError:  # ru_maxrss of Linux would include the memory of the parent
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return int(status.split("VmHWM:")[1].split()[0]) * 1024
 
@@ -45,7 +45,7 @@ def connected(job: dict[str, Any]) -> Any:
 
 
 def upload(job: dict[str, Any]) -> Iterator[Any]:
-    """Write a row whose blob is a file; a small one makes the process warm."""
+    """Write a row whose blob is a file; a small write first warms up the process."""
     import pandas as pd
 
     table = connected(job).table(job["table"])
@@ -74,7 +74,7 @@ def read_file(job: dict[str, Any]) -> Iterator[Any]:
 
 
 def stream_blob(job: dict[str, Any]) -> Iterator[Any]:
-    """Read a body of blocks by the class of stream_io."""
+    """Read a body of blocks with the class of stream_io."""
     from odps_nb.stream_io import BlobDataIterator, BlobStreamReader
     from odps_nb.wire.blocks import encode_blocks
 
@@ -97,7 +97,7 @@ def stream_blob(job: dict[str, Any]) -> Iterator[Any]:
 
 
 def batches(job: dict[str, Any]) -> Iterator[Any]:
-    """Read rows in batches; what counts is the memory of batches, without what pools keep."""
+    """Read rows in batches; count the memory of batches, without the reserves of pools."""
     table = connected(job).table("orders")
     for limit in (1000, None):
         yield
@@ -118,7 +118,7 @@ def frame(job: dict[str, Any]) -> Iterator[Any]:
 
 
 def write_rows(job: dict[str, Any]) -> Iterator[Any]:
-    """Write a stream of rows that is made on the way."""
+    """Write a stream of rows that is generated while it is sent."""
     table = connected(job).table(job["table"])
     schema = pa.schema({"id": pa.int64()})
     for count in (1, ROWS_SIZE // (8 * MIB)):
@@ -128,17 +128,17 @@ def write_rows(job: dict[str, Any]) -> Iterator[Any]:
 
 
 def new_rows(number: int) -> pa.RecordBatch:
-    """Make 8 MiB of rows that share no memory with others."""
+    """Create 8 MiB of rows that share no memory with others."""
     data = pa.py_buffer(bytes([number + 1]) * (8 * MIB))
     return pa.record_batch({"id": pa.Array.from_buffers(pa.int64(), MIB, [None, data])})
 
 
 def main() -> None:
-    """Do the first, small part of a job; call that idle; do the rest."""
+    """Run the first, small part of a job; measure the idle memory; run the rest."""
     job = json.load(sys.stdin)
     steps = JOBS[sys.argv[1]](job)
     next(steps)
-    next(steps)  # behind the small part
+    next(steps)  # after the small part
     gc.collect()
     pa.default_memory_pool().release_unused()
     idle = resident_peak()
@@ -206,11 +206,11 @@ def test_batches_are_held_within_what_is_read_ahead(needed, odps):
 
 @pytest.mark.nightly  # large
 def test_a_large_frame_needs_less_than_twice_its_rows_and_some(needed, odps):
-    """All types but nested ones, whose lists and dicts are objects of Python."""
+    """All types except nested ones, whose lists and dicts are Python objects."""
     scan = odps.table("orders").read(limit=FRAME_ROWS)
     flat = [field.name for field in scan.arrow_schema if not pa.types.is_nested(field.type)]
     table = odps.table("orders").read(flat, limit=FRAME_ROWS).to_arrow()
-    assert table.nbytes > 256 * MIB  # what is read ahead is more than a small frame
+    assert table.nbytes > 256 * MIB  # the rows that are read ahead need more than a small frame
     found = needed("frame", rows=FRAME_ROWS, columns=flat)
     assert found["found"] == table.num_rows
     assert found["above_idle"] < 2.3 * table.nbytes
@@ -220,7 +220,7 @@ def test_a_large_frame_needs_less_than_twice_its_rows_and_some(needed, odps):
 def test_rows_that_are_made_on_the_way_are_not_gathered(needed, odps, new_name):
     table = odps.create_table(new_name("made"), "id bigint")
     found = needed("write_rows", table=table.name.table)
-    assert found["above_idle"] < ROWS_SIZE / 2  # a part of 64 MiB is put together at a time
+    assert found["above_idle"] < ROWS_SIZE / 2  # a part of 64 MiB is assembled at a time
     assert table.read().row_count == ROWS_SIZE // 8
     odps.drop_table(table.name)
 

@@ -1,4 +1,4 @@
-"""A name that is searched for is found once."""
+"""A name that is looked up is found once."""
 
 from __future__ import annotations
 

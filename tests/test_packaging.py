@@ -1,4 +1,4 @@
-"""What is published: built offline from a copy of the checkout, and looked into."""
+"""The published files: built offline from a copy of the checkout, and inspected."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ VERSIONED = {
 
 
 def checked_in(repo: Path) -> set[str]:
-    """Return the files of the checkout (those of git, where this is one)."""
+    """Return the files of the checkout (those in git, if it is a repository)."""
     if not (repo / ".git").exists():  # an unpacked source distribution
         pytest.skip("this is no checkout; make test in one builds packages")
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
@@ -43,7 +43,7 @@ def copied(repo: Path, target: Path, names: set[str], *, mtime: int) -> Path:
 
 
 def build(checkout: Path, mask: int) -> dict[str, Path]:
-    """Build in a process of its own, with a mask of its own."""
+    """Build in a separate process, with its own umask."""
     done = subprocess.run(
         [sys.executable, "-m", "build", "--no-isolation", "--outdir", "dist", "."],
         cwd=checkout,
@@ -59,7 +59,7 @@ def build(checkout: Path, mask: int) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def built(repo: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A build with a mask that lets nobody read, in a folder with what is left over."""
+    """A build with a umask that denies reading, in a folder with leftover files."""
     folder = tmp_path_factory.mktemp("one") / "odps"
     checkout = copied(repo, folder, checked_in(repo), mtime=1_650_000_000)
     (checkout / "odps_nb" / "__pycache__").mkdir()
@@ -67,11 +67,11 @@ def built(repo: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pat
     return build(checkout, 0o077)
 
 
-@pytest.mark.nightly  # a second build; the gate has what is in the first
+@pytest.mark.nightly  # a second build; `make test` checks the contents of the first
 def test_two_builds_of_the_same_files_are_the_same_bytes(
     repo: Path, built: dict[str, Path], tmp_path: Path
 ) -> None:
-    """Another folder, other times of files, another mask."""
+    """Another folder, other file times, another umask."""
     again = build(copied(repo, tmp_path / "other", checked_in(repo), mtime=1_600_000_000), 0o022)
     one, two = (
         {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in found.items()}
@@ -100,7 +100,7 @@ def test_the_wheel_holds_the_library_and_its_labextension_and_nothing_else(
         found = {name for name in names if ".dist-info/" not in name}
         (metadata,) = [name for name in names if name.endswith(".dist-info/METADATA")]
         text = packed.read(metadata).decode()
-    # pip puts what is below *.data/data/ where JupyterLab looks for extensions
+    # pip puts files below *.data/data/ where JupyterLab looks for extensions
     data = re.compile(r"^odps_nb-[\d.]+\.data/data/share/jupyter/")
     found = {data.sub("", name) for name in found}
     wanted = ("odps_nb/", "labextensions/odps-nb/")

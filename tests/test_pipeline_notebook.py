@@ -1,4 +1,4 @@
-"""The tutorial of the pipeline runs as it is saved, in a real kernel with a real Spark."""
+"""The pipeline tutorial runs as saved, in a real kernel with a real Spark session."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAME = "06_spark_pipeline.ipynb"
 
 @pytest.fixture
 def notebook(repo: Path) -> nbformat.NotebookNode:
-    import nbformat  # a second to load, in every worker if it stood above
+    import nbformat  # importing it at module level would take a second in every worker
 
     found = nbformat.read(repo / "notebooks" / NAME, as_version=4)
     nbformat.validate(found)
@@ -53,7 +53,7 @@ def _shown(cell: nbformat.NotebookNode) -> str:
 
 @pytest.mark.kernel
 @pytest.mark.spark
-@pytest.mark.nightly  # a kernel with a Spark of its own; the gate has the quickstart
+@pytest.mark.nightly  # a kernel with its own Spark; `make test` has the quickstart
 def test_every_cell_runs_and_the_gallery_shows_the_thumbnails(
     notebook: nbformat.NotebookNode, service: LocalService, odps: Connection
 ):

@@ -1,4 +1,4 @@
-"""Check ``docs/protocol.md``: cited sections exist, its examples run, its documents are right."""
+"""Check ``docs/protocol.md``: cited sections exist, its examples run, its documents are valid."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ THE_PAGE = {"docs/protocol.md", "](docs/protocol.md", "](protocol.md", "](../pro
 
 
 def _pages() -> Iterator[tuple[str, str]]:
-    """Yield the name and the text of every file that may cite, line breaks taken out."""
+    """Yield the name and the text of every file that may cite, with line breaks removed."""
     for place in READ:
         found = ROOT.glob(place) if "*" in place else (ROOT / place).rglob("*")
         for path in sorted(found):
@@ -51,7 +51,7 @@ def _sections(text: str) -> dict[str, str]:
 
 
 def _cited(numbers: str) -> Iterator[str]:
-    """Yield each section of a list, those between both ends of ``3.8 to 3.10`` too."""
+    """Yield each section in a list, including those between the ends of ``3.8 to 3.10``."""
     for part in re.split(", | and ", numbers):
         first, _, last = part.partition(" to ")
         yield first
@@ -62,7 +62,7 @@ def _cited(numbers: str) -> Iterator[str]:
 
 
 def _wrong(text: str, sections: dict[str, str]) -> list[str]:
-    """Return what a text cites that is not there, or cites in another form."""
+    """Return citations of sections that do not exist, or that have another form."""
     wrong = [
         f"section {number}"
         for numbers in CITATION.findall(text)

@@ -1,7 +1,7 @@
 """The public API: its snapshot, the types that it names, and lines as a user writes them.
 
-The snapshot is changed on purpose; the promise to keep names begins with 1.0. Each line of the
-second half is one that a user writes, run against the embedded service.
+The snapshot changes only on purpose; names become stable with version 1.0. The second half runs
+lines as a user writes them against the embedded service.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tests.support.signatures import PUBLIC, TYPES, callables, exported, snapsho
 SNAPSHOT = Path(__file__).with_name("public_api.txt")
 NEED_TORCH = {"Loader", "RowDataset"}  # in odps_nb.types, but torch is not installed here
 
-# Words that parameters had, and what each of them is called now.
+# Former words of parameters, and their current names.
 RETIRED = {
     "side_by_side": "workers",
     "streams": "workers",
@@ -71,7 +71,7 @@ def test_every_type_of_a_public_signature_can_be_imported():
 
 @pytest.fixture
 def made(odps, new_name):
-    """A table of the user's own, and its name."""
+    """A table that belongs to the test, and its name."""
     name = new_name("api")
     yield (
         odps.create_table(
@@ -131,7 +131,7 @@ def test_one_thing_has_one_name(face):
         for parameter in signature.parameters.values():
             assert parameter.name not in RETIRED, f"{name}: {RETIRED[parameter.name]}"
             if parameter.name == "text":  # a query is ``query``
-                assert parameter.default in ("strict", "exact"), name  # of a read, of a write
+                assert parameter.default in ("strict", "exact"), name  # of a read and of a write
             if parameter.name == "progress":
                 assert parameter.annotation == "Progress", name
             if parameter.name == "overwrite" and name not in ("Blob.save", "BlobColumn.save"):

@@ -1,6 +1,6 @@
 """The quickstart as a visitor sees it: a real JupyterLab, a real browser, the real service.
 
-The gate runs the cells without Spark: ``tests/notebook/browser/test_quickstart_cells.py``.
+`make test` runs the cells without Spark: ``tests/notebook/browser/test_quickstart_cells.py``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ IMAGES = """() => [...document.querySelectorAll('.jp-OutputArea img')]
                   local: image.src.startsWith('data:')}))"""
 
 
-#: The service returns no rows before a progress card is shown.
+#: The service returns no rows before a progress card is displayed.
 SLOW = {"action": "TableRead", "fault": "stall", "seconds": 2 * SHOW_AFTER, "times": 0}
 
 
@@ -59,7 +59,7 @@ def _is_of_spark(cell: dict) -> bool:
 
 @pytest.fixture
 def slow_service() -> Iterator[LocalService]:
-    """A service with samples that gives no rows sooner than a card is shown."""
+    """A service with samples that returns no rows before a card is displayed."""
     with start(options=("--misbehave",)) as running, connected(running) as odps:
         body = json.dumps({"rules": [SLOW]}).encode()
         odps._storage.rest(WireRequest(method="PUT", path="/misbehaviour", body=body))
@@ -77,7 +77,7 @@ def quickstart(repo: Path, *, spark: bool) -> dict[str, Any]:
 
 @pytest.mark.browser
 @pytest.mark.spark
-@pytest.mark.nightly  # a server, a Chromium and a JVM of its own
+@pytest.mark.nightly  # a separate server, Chromium and JVM
 def test_the_quickstart_runs_in_a_real_jupyterlab(
     slow_service: LocalService, lab_page: ModuleType, repo: Path, tmp_path: Path
 ) -> None:
@@ -97,7 +97,7 @@ def test_the_quickstart_runs_in_a_real_jupyterlab(
 
 
 def check_run(page: Any, state: dict[str, Any], service: LocalService, *, least: int) -> None:
-    """Check the outputs of more than ``least`` cells; ``state`` is what ``run_all`` returned."""
+    """Check the outputs of more than ``least`` cells; ``state`` is the result of ``run_all``."""
     cells, images = page.evaluate(MODEL), page.evaluate(IMAGES)
     assert state["errors"] == []
     assert state["ran"] == state["total"] > least

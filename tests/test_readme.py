@@ -19,10 +19,10 @@ def blocks(repo: Path) -> list[str]:
 
 @pytest.fixture
 def environment(service, odps, monkeypatch):
-    """What the README assumes: settings in the environment; the tables it makes go away after."""
+    """What the README assumes: settings in the environment. Its tables are dropped afterwards."""
     for name in SETTINGS:
         monkeypatch.setenv(f"ODPS_{name.upper()}", getattr(service, name))
-    connect = odps_nb.connect  # "local" is the service that runs already: a second takes seconds
+    connect = odps_nb.connect  # the running service: starting a second one is slow
     monkeypatch.setattr(
         odps_nb, "connect", lambda place: connect(None if place == "local" else place)
     )
@@ -59,7 +59,8 @@ def test_spark_works_as_shown(blocks, environment, tmp_path, monkeypatch, spark_
         exec(blocks[4], names)
         assert names["sizes"].count() > 30
         assert names["odps"].table("status_counts").read().to_arrow().num_rows > 1
-        # a Spark that runs already has another working folder: it must not find an old checkpoint
+        # a running Spark session has a different working folder, and must not find an old
+        # checkpoint
         assert '"checkpoints/' in blocks[5]
         exec(blocks[5].replace('"checkpoints/', f'"{tmp_path}/checkpoints/'), names)
         paid = names["odps"].table("orders").read(where="status = 'paid'").to_arrow()

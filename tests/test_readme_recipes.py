@@ -23,7 +23,7 @@ with odps:
 
 @pytest.fixture
 def stranger(tmp_path: Path) -> dict[str, str]:
-    """An environment whose home is empty, with the commands of this installation."""
+    """An environment with an empty home and the commands of this installation."""
     kept = ("PATH", "LANG", "LC_ALL", "VIRTUAL_ENV")
     env = {name: os.environ[name] for name in kept if name in os.environ}
     commands = str(Path(sys.executable).parent)
@@ -35,7 +35,7 @@ def stranger(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def recipe(repo: Path, service) -> str:
-    """The commands of the README, but the installation, with the values of the service."""
+    """The commands in the README, except the installation, with the values of the service."""
     text = (repo / "README.md").read_text("utf-8")
     (block,) = re.findall(r"```\n(pip install \"odps-nb\[keyring\]\"\n.*?)```", text, re.DOTALL)
     install, *lines = block.splitlines()
@@ -82,9 +82,9 @@ def test_without_a_keyring_the_command_and_the_error_say_so(recipe, service, str
     assert "access_key" in asked.stderr
 
 
-@pytest.mark.nightly  # one more process; tests/client/auth reads profiles in the gate
+@pytest.mark.nightly  # an additional process; in `make test`, tests/client/auth reads profiles
 def test_the_key_in_the_profile_is_the_other_way(recipe, service, stranger):
-    """What the README says for a machine without a keyring service."""
+    """The README's instructions for a machine without a keyring service."""
     without = "\n".join(line for line in recipe.splitlines() if not line.startswith("keyring "))
     line = f"echo 'access_key = \"{service.access_key}\"' >> ~/.config/odps_nb/profiles.toml"
     done = run(["bash", "-c", f"{without}\n{line}"], stranger)

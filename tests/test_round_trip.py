@@ -16,7 +16,7 @@ from odps_nb.convert.arrow_schema import arrow_schema
 from odps_nb.terms import BlobReference
 from odps_nb.wire.type_text import parse_columns
 
-# Each type of ``docs/protocol.md`` section 5.1: its extremes, what hides inside them, and a null.
+# Each type in ``docs/protocol.md`` section 5.1: its extremes, difficult nested values, and a null.
 VALUES = {
     "tinyint": [-128, 127, 0],
     "smallint": [-(2**15), 2**15 - 1, 0],
@@ -74,7 +74,7 @@ def columns_of(texts: list[str]) -> str:
 
 
 def table_of(texts: list[str]) -> pa.Table:
-    """Four rows, the last one null in every column but the first."""
+    """Four rows; the last one is null in every column except the first."""
     schema = arrow_schema(parse_columns(columns_of(texts)))
     columns = [pa.array([0, 1, 2, 3])]
     for field, text in zip(list(schema)[1:], texts, strict=True):
@@ -88,7 +88,7 @@ def by_id(table: pa.Table) -> pa.Table:
 
 @pytest.fixture(scope="module")
 def odps(wide):
-    """A connection to a service that gives all times in nanoseconds that 64 bits hold."""
+    """A connection to a service that returns all times that fit into 64 bits in nanoseconds."""
     return wide
 
 

@@ -1,4 +1,4 @@
-"""The page for users of pyodps: every name is listed, every block runs, before equals after."""
+"""The page for users of pyodps: every name is listed, every block runs, with equal results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAXSTORAGE = "odps.maxstorage"
 
 @pytest.fixture
 def entry(service: Any, odps: Any) -> Iterator[Any]:
-    """What the blocks assume; the table that they make goes away."""
+    """What the blocks assume; the table that they create is dropped afterwards."""
     from odps import ODPS
 
     yield ODPS(
@@ -45,7 +45,7 @@ def run(block: str, entry: Any) -> dict[str, Any]:
 
 
 def mentioned(text: str) -> set[str]:
-    """Return the words that stand in code spans and in headings."""
+    """Return the words in code spans and in headings."""
     text = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
     spans = re.findall(r"`([^`]+)`", text) + re.findall(r"^#+ (.*)", text, re.MULTILINE)
     return {word for span in spans for word in re.findall(r"\w+", span)}

@@ -1,4 +1,4 @@
-"""The soak in short: real processes, a few rounds; and that its judge sees what grows."""
+"""A short soak: real processes, a few rounds; also that its judge detects growth."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_what_rises_while_caches_fill_is_no_growth() -> None:
 
 
 def test_too_few_figures_are_not_judged() -> None:
-    with pytest.raises(ValueError, match="no thirds"):
+    with pytest.raises(ValueError, match="divided into thirds"):
         grown([{"round": 1}, {"round": 2}])
 
 
@@ -38,10 +38,11 @@ def test_too_few_figures_are_not_judged() -> None:
 @pytest.mark.timeout(900)
 def test_twelve_rounds_of_everything_leave_nothing_behind() -> None:
     done = Counter[str]()
-    jobs = {**work.DONE_BY, work.spark_anew: 100}  # in the first round alone
+    jobs = {**work.DONE_BY, work.spark_anew: 100}  # only in the first round
     taken = list(soak(minutes=0, rounds=12, done=done, jobs=jobs))
     assert done == {job.__name__: (12 + every - 1) // every for job, every in jobs.items()}
-    # memory of the service and of the JVM is level after some forty rounds: `make soak` judges it
+    # the memory of the service and of the JVM stabilises only after some forty rounds: `make soak`
+    # checks it
     assert [one for one in report(taken, done, 0) if " uss bytes: " not in one] == []
 
 

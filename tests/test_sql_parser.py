@@ -1,4 +1,4 @@
-"""Texts that sqlglot's own code fails over, wherever SQL of users or of requests is read."""
+"""Text on which sqlglot's own code fails, wherever user or request SQL is parsed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COLUMNS = TableSchema(columns=tuple(parse_columns("i bigint, s string")))
 
 
 def spark_query(text: bytes) -> None:
-    with suppress(OdpsNbError):  # refused in words; anything else fails the test
+    with suppress(OdpsNbError):  # rejected with a message; any other error fails the test
         parse_query(text.decode())
 
 
@@ -77,14 +77,14 @@ def test_what_the_parser_fails_over_is_an_error_of_the_text() -> None:
 
 
 def test_a_refused_condition_leaves_nothing_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """sqlglot warned on stderr that Hive has no such thing while it was quoted in the error."""
+    """sqlglot warned on stderr that Hive does not support this while the error quoted it."""
     with pytest.raises(ArgumentError, match="not supported"):
         RowFilter.parse("named_struct('a', 1) = 1", COLUMNS)
     assert not caplog.records
 
 
 def test_a_cast_keeps_its_length() -> None:
-    """sqlglot reads CHAR(n) and VARCHAR(n) as STRING, as Spark does, and says nothing."""
+    """sqlglot silently parses CHAR(n) and VARCHAR(n) as STRING, as Spark does."""
     for text in ("cast(s as varchar(2)) = 'a'", "cast(s as array<char(2)>) = 'a'"):
         tree = sql_parser.parse(text, sql_parser.hive())[0]
         assert "(2)" in sql_parser.spell(tree, "hive")

@@ -1,4 +1,4 @@
-"""The shared terms: names that cannot become URLs or SQL, specs, references, sizes."""
+"""Shared terms: names that cannot become URLs or SQL, specs, references, sizes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from odps_nb.terms import (
 
 
 class Named(str, enum.Enum):
-    """Text that shows itself as another one."""
+    """A str whose text differs from its value."""
 
     DAY = "day"
 
@@ -186,7 +186,7 @@ def test_partition_round_trips_or_is_refused(values: dict[str, str]) -> None:
 
 
 def _readings(text: str) -> Iterator[str]:
-    """How readers of ``key=value`` are known to read one value, besides as it is."""
+    """How readers of ``key=value`` are known to interpret a value, besides unchanged."""
     yield from (text.strip(), text.strip(" "), text.strip("'\""), text.replace("'", ""))
     yield from (text.replace('"', ""), *re.split("[,/=]", text), text.replace("\\", ""))
     yield text.strip("\u200b\ufeff\u00ad")

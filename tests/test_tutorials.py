@@ -1,6 +1,6 @@
 """Every tutorial runs unchanged: a copy in an empty home, a real kernel, a separate service.
 
-A new file in ``notebooks/`` is taken by itself; what else must hold of it goes into `FACTS`.
+A new file in ``notebooks/`` is included automatically; additional requirements are in `FACTS`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).parents[1] / "notebooks"
 NOTEBOOKS = sorted(path.name for path in FOLDER.glob("*.ipynb"))
 GIB = 2**30
-SPARK = 1.4  # GiB, where a notebook starts Spark: its JVM and Python workers come on top
+SPARK = 1.4  # GiB, for a notebook that starts Spark, including its JVM and Python workers
 LARGEST = 3_000_000  # bytes of a notebook with its results
 KEYS = ("ENDPOINT", "TUNNEL_ENDPOINT", "PROJECT", "ACCESS_ID", "ACCESS_KEY")
 
@@ -101,7 +101,7 @@ def _learning(shown: Texts) -> None:
     assert "((600, 128), (200, 128))" in _of(shown, "Image.MAX_IMAGE_PIXELS")
     right = re.search(r"right: (\d+)%", _of(shown, "seed ="))
     assert right
-    assert int(right[1]) > 70  # by chance a quarter of them would be
+    assert int(right[1]) > 70  # by chance, a quarter of them would be right
     assert " taken for " in _of(shown, "chances =")
     assert _of(shown, "import duckdb").count("<tr") == 4
 
@@ -155,14 +155,14 @@ def test_it_is_saved_without_results(name: str) -> None:
 
 @pytest.fixture
 def own_service() -> Iterator[LocalService]:
-    """A service for one notebook: its memory is a part of what is measured."""
+    """A service for one notebook, because its memory is measured as well."""
     with start() as running:
         yield running
 
 
 @pytest.fixture
 def visitor(own_service: LocalService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder to work in, below an empty home."""
+    """An empty folder to work in, inside an empty home."""
     for variable in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.delenv("ODPS_NB_CACHE_DIR", raising=False)
@@ -177,7 +177,7 @@ def visitor(own_service: LocalService, tmp_path: Path, monkeypatch: pytest.Monke
 class Peak(threading.Thread):
     """Adds up the memory of some processes and their children; ``most`` is the largest sum.
 
-    Pages that several share count once (PSS).
+    Shared memory pages count once (PSS).
     """
 
     def __init__(self, *pids: int) -> None:
@@ -197,7 +197,7 @@ class Peak(threading.Thread):
             with suppress(psutil.Error):
                 process = psutil.Process(pid)
                 for one in (process, *process.children(recursive=True)):
-                    with suppress(psutil.Error):  # it has ended meanwhile
+                    with suppress(psutil.Error):  # it has ended in the meantime
                         found[f"{one.name()} {one.pid}"] = one.memory_full_info().pss
         return found
 
@@ -225,7 +225,7 @@ def _texts(notebook: nbformat.NotebookNode) -> Texts:
 
 @pytest.mark.kernel
 @pytest.mark.spark
-@pytest.mark.nightly  # up to two minutes each; the gate has the quickstart in a real JupyterLab
+@pytest.mark.nightly  # up to two minutes each; `make test` runs the quickstart in a real JupyterLab
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_every_cell_runs_in_an_empty_home(
     name: str, visitor: Path, own_service: LocalService
@@ -244,7 +244,7 @@ def test_every_cell_runs_in_an_empty_home(
             resources={"metadata": {"path": str(visitor)}},
             on_notebook_start=lambda notebook: peak.pids.append(client.km.provisioner.pid),
         )
-        client.execute()  # a cell that fails ends it with its error
+        client.execute()  # a cell that fails raises its error
     print(f"\n{name}: {time.monotonic() - began:.1f} s, {peak}")
 
     texts = _texts(notebook)

@@ -1,4 +1,4 @@
-"""Each code of a type has an answer in each place that lists them."""
+"""Each type code is handled in each place that lists type codes."""
 
 from __future__ import annotations
 

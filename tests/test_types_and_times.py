@@ -1,4 +1,4 @@
-"""The tables of ``docs/types-and-times.md`` agree with what reads and writes really do.
+"""The tables in ``docs/types-and-times.md`` agree with the results of reads and writes.
 
 ``.venv/bin/python tests/test_types_and_times.py`` regenerates them.
 """
@@ -128,7 +128,7 @@ def types_table(odps: Connection, new_name: Callable[[str], str]) -> str:
             if with_null.dtypes.iloc[i] != frame.dtypes.iloc[i]:
                 pandas += f", with nulls {code(with_null.dtypes.iloc[i].name)}"
             if exact.dtypes.iloc[i] != frame.dtypes.iloc[i]:
-                pandas += f" or exact, {code(exact.dtypes.iloc[i].name)}"
+                pandas += f", or {code(exact.dtypes.iloc[i].name)} for exact values"
             spark = spark_type(parse_type(kind)).simpleString()
             came = str(arrow.schema.types[i])
             yield kind.upper(), code(came), pandas, code(polars), code(spark)
@@ -208,7 +208,7 @@ def written(value: Any) -> str:
     return text.replace("tzinfo=ZoneInfo(key='Asia/Shanghai')", "tzinfo=…")
 
 
-# Kinds of columns, and examples of each; the test finds the types of a new table.
+# Kinds of columns, with examples; the test determines the types of a new table.
 NEW: list[tuple[str, list[Any]]] = [
     (
         "pandas `int8` … `int64`, `Int8` … `Int64`",
@@ -350,7 +350,7 @@ CONDITIONS = [
 
 
 def conditions(odps: Connection, zoned: Connection, new_name: Callable[[str], str]) -> str:
-    """Find the meaning of a condition from the row that it selects."""
+    """Determine the meaning of a condition from the row that it selects."""
     name = new_name("asked")
     table = odps.create_table(name, "t timestamp")
     hours = [CLOCK - dt.timedelta(hours=8), CLOCK]

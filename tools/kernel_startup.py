@@ -1,10 +1,10 @@
-"""Startup code of the kernels of tests and demos: a workaround for ipykernel 7.0 to 7.3.
+"""Startup code for the kernels of tests and demos: a workaround for ipykernel 7.0 to 7.3.
 
-These versions send replies of the shell channel directly to the socket, bypassing the stream that
+These versions send replies on the shell channel directly to the socket, bypassing the stream that
 reads requests from it. A request that arrives at that moment is read only with the next one, so a
 cell or a click can wait forever (github.com/ipython/ipykernel/issues/1554). 7.4.0 sends replies
-through the stream, as this code does, but replies to widgets in the wrong place (`pyproject.toml`
-excludes it). This file is copied into ``profile_default/startup`` of ``IPYTHONDIR``.
+through the stream, as this code does, but sends replies to widgets in the wrong place, so
+`pyproject.toml` excludes it. This file is copied to ``profile_default/startup`` in ``IPYTHONDIR``.
 """
 
 from __future__ import annotations

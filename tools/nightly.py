@@ -1,7 +1,7 @@
 """`make nightly`: the checks before a release that take too long for every change.
 
-Each step runs to its end, whatever the others return; `docs/results/nightly.md` contains the
-results. Separate runs of steps on the same unchanged commit are combined on the page.
+Each step runs to its end, even if others fail; `docs/results/nightly.md` contains the results.
+Separate runs of steps on the same unchanged commit are combined on the page.
 
     python tools/nightly.py [STEP …]
 """
@@ -154,7 +154,7 @@ def main() -> int:
     parser.add_argument("steps", nargs="*", metavar="STEP", help=f"of {', '.join(STEPS)}; all")
     wanted = parser.parse_args().steps or list(STEPS)
     if unknown := set(wanted) - set(STEPS):
-        parser.error(f"no step is called {' or '.join(sorted(unknown))}; there are: {[*STEPS]}")
+        parser.error(f"unknown step {' or '.join(sorted(unknown))}; the steps are: {[*STEPS]}")
     commit = state()
     steps = {} if "changes" in commit else kept(commit)
     with tempfile.TemporaryDirectory() as place:

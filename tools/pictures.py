@@ -22,7 +22,7 @@ IMAGES = ROOT / "docs" / "images"
 EXPLORE = """odps.table("orders").read(
     ["id", "amount", "quantity", "status", "created", "due", "gift"]
 ).explore(seed=1)"""
-# from the cell whose source begins with the first text to the cell that begins with the second
+# each picture extends from the cell that begins with the first text to that with the second text
 CROPS = {
     "read": ("%odps read", "by_status"),
     "gallery": ("%odps blobs", "%odps blobs"),
@@ -81,7 +81,7 @@ def picture_explorer(folder: str, theme: str, environment: dict[str, str]) -> No
         page.set_viewport_size({"width": 1100, "height": 1200})
         page.locator(".odps-x-ends", has_text="shipped").click()
         page.get_by_role("dialog").locator(".odps-x-row").first.wait_for()
-        page.wait_for_timeout(500)  # for the layout of the larger page
+        page.wait_for_timeout(500)  # wait for the layout of the larger page
         crop(page, IMAGES / f"explore-{theme}.png", "odps.table", "odps.table")
 
 

@@ -22,7 +22,7 @@ SHARES = {"docstring": 0.5, "page": 0.35, "message": 0.15}
 #: The end of a sentence: punctuation before a space and a capital letter, a digit or a code span.
 _END = re.compile(r"(?<=[.!?:])\s+(?=[A-Z`*0-9])")
 _CODE = re.compile(r"\\[\w(]|\(\?|^<|[{};]$")
-#: What a comment says to a tool.
+#: Comments for linters and type checkers.
 _LINTERS = re.compile(r"(noqa|type: ignore|pragma)[^#]*#?\s*")
 _WORDS = re.compile(r"[A-Za-z]{2,}")
 

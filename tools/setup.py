@@ -140,7 +140,7 @@ def apt_install(*packages: str) -> bool:
 
 def ensure_older_pyodps() -> None:
     if not older_pyodps.HOME.exists():
-        say(f"installing pyodps {older_pyodps.VERSION} beside the other (tests/compat runs both) …")
+        say(f"also installing pyodps {older_pyodps.VERSION} (tests/compat runs both versions) …")
     try:
         older_pyodps.ensure()
     except RuntimeError as error:

@@ -104,7 +104,7 @@ def relinked(found: re.Match[str], name: str, target: Path) -> str:
     here = posixpath.dirname(staged_name(name) or name)
     staged = staged_name(wanted)
     if staged is None and (ROOT / wanted).is_dir():
-        return f"{found['text']} (`{wanted}/`)"  # a folder of sources has no page
+        return f"{found['text']} (`{wanted}/`)"  # source folders have no page
     if staged is None:
         return f"[{found['text']}]({os.path.relpath(ROOT / wanted, target / here)})"  # downloaded
     return f"[{found['text']}]({posixpath.relpath(staged, here or '.')}{mark}{fragment})"

@@ -31,8 +31,10 @@ def main() -> int:
     """Run the soak test and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=60)
-    parser.add_argument("--rounds", type=int, help="rounds, in place of minutes")
-    parser.add_argument("--json", type=Path, help="a file that gets the figures, a line each")
+    parser.add_argument("--rounds", type=int, help="number of rounds, instead of minutes")
+    parser.add_argument(
+        "--json", type=Path, help="file to which to write the figures, one per line"
+    )
     options = parser.parse_args()
     taken, done = [], Counter[str]()
     began = time.monotonic()
@@ -65,7 +67,7 @@ def soak(
 ) -> Iterator[Figures]:
     """Run rounds in a separate kernel and yield the figures after every few of them.
 
-    ``rounds`` is how many, with figures after each; ``None``: for so many minutes.
+    With ``rounds``, run this many and yield figures after each; otherwise run for ``minutes``.
     """
     with tempfile.TemporaryDirectory(prefix="odps-nb-soak-") as folder:
         root = Path(folder)

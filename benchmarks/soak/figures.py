@@ -12,7 +12,7 @@ from benchmarks.soak.front import Front
 
 __all__ = ["take"]
 
-# Asked of the kernel, which collects first; the JVM, too, if there is one.
+# Runs in the kernel, after a garbage collection there and in the JVM, if there is one.
 _PROBE = """
 def _soak_probe():
     import ctypes, gc, json, sys, threading, comm, pyarrow

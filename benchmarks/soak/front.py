@@ -1,4 +1,4 @@
-"""A real kernel, used like a browser uses it: cells, interrupts, and messages of widgets."""
+"""A real kernel, used as a browser uses it: cells, interrupts and widget messages."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Front:
         self._manager.cleanup_resources()
 
     def interrupt(self) -> None:
-        """Press the stop button."""
+        """Interrupt the kernel, as the stop button does."""
         self._manager.interrupt_kernel()
 
     def run(
@@ -82,7 +82,7 @@ class Front:
         until: Sequence[str] = (),
         buffers: Sequence[bytes] = (),
     ) -> list[Mapping[str, Any]]:
-        """Message a widget; return its messages when all kinds of ``until`` have arrived."""
+        """Send a message to a widget; return its messages once all kinds in ``until`` arrive."""
         self._said.clear()
         content = {"comm_id": widget, "data": {"method": "custom", "content": message}}
         session, socket = self._client.session, self._client.shell_channel.socket
@@ -105,7 +105,7 @@ class Front:
         try:
             message: Mapping[str, Any] = self._client.get_iopub_msg(timeout=TIMEOUT)
         except Empty:
-            raise CellError(f"the kernel said nothing for {TIMEOUT:.0f} s") from None
+            raise CellError(f"the kernel sent no message for {TIMEOUT:.0f} s") from None
         content = message["content"]
         if message["msg_type"] == "comm_open":
             if "static_id" in content["data"].get("state", {}):

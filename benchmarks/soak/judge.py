@@ -14,8 +14,8 @@ __all__ = ["BOUNDS", "grown", "table"]
 Figures = Mapping[str, float]
 
 _MIB = 1 << 20
-#: How much a figure may be larger, by the end of its name. What has no bound is shown alone: the
-#: files of the service are of dropped tables, whose read sessions keep them for 24 hours.
+#: Maximum growth of a figure, by the end of its name. Figures without a bound are only shown: the
+#: service's files belong to dropped tables, whose read sessions keep them for 24 hours.
 BOUNDS: Mapping[str, float] = {
     "python objects": 2_000,
     "python blocks": 8_000,
@@ -27,7 +27,7 @@ BOUNDS: Mapping[str, float] = {
     "kernel uss bytes": 64 * _MIB,
     "service uss bytes": 128 * _MIB,
     "jvm uss bytes": 64 * _MIB,
-    "jvm threads": 40,  # of Spark's pools, which end after an idle minute
+    "jvm threads": 40,  # Spark's pools, whose threads end after an idle minute
     "threads": 4,
     "file descriptors": 16,
     "sockets": 12,
@@ -57,7 +57,7 @@ def _names(taken: Sequence[Figures]) -> list[str]:
 def grown(taken: Sequence[Figures]) -> list[str]:
     """Return a sentence for each figure that grew by more than its limit; needs three samples."""
     if len(taken) < 3:
-        raise ValueError(f"{len(taken)} figures have no thirds")
+        raise ValueError(f"{len(taken)} samples cannot be divided into thirds")
     found = []
     for name in _names(taken):
         (_, second, last), most = _thirds(name, taken), _bound(name)
@@ -68,7 +68,7 @@ def grown(taken: Sequence[Figures]) -> list[str]:
 
 
 def table(taken: Sequence[Figures]) -> str:
-    """Return the medians of the thirds as a table of Markdown."""
+    """Return the medians of the thirds as a Markdown table."""
     lines = ["| | first third | second | last | may grow by |", "|---|--:|--:|--:|--:|"]
     for name in _names(taken):
         thirds, most = _thirds(name, taken), _bound(name)

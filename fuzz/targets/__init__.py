@@ -1,7 +1,7 @@
-"""What is fuzzed: one function per parser, each beginning with the invariant it holds.
+"""The fuzz targets: one function per parser, whose docstring states the invariant that it checks.
 
-A function takes any bytes and raises when the invariant breaks. None of them needs atheris, so
-that the tests run them over the kept corpus (``tests/wire/test_fuzz_corpus.py``).
+A function takes any bytes and raises an error if the invariant is violated. No function needs
+atheris, so the tests run all of them over the stored corpus (``tests/wire/test_fuzz_corpus.py``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a client reads of an answer: the HTTP body, JSON and XML documents, errors."""
+"""Targets for the client's parsers of responses: HTTP bodies, JSON and XML documents, errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from odps_nb.http.body import BodyResponse
 from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire import calls, control
 
-# what the transport expects of a connection; it translates any other exception, too
+# the errors that the transport expects from a connection; it also translates all others
 _BROKEN = (HTTPException, ValueError, OSError, OdpsNbError)
 _LARGEST = 1 << 16
 _LONGEST_MESSAGE = 8000
@@ -47,7 +47,7 @@ DOCUMENTS = len(_DOCUMENTS)
 
 
 def documents(data: bytes) -> None:
-    """Any document is a value or one of our errors, whose message is bounded."""
+    """Any document is decoded or raises a typed error with a message of bounded length."""
     decode = _DOCUMENTS[data[0] % DOCUMENTS if data else 0]
     try:
         repr(decode(data[1:], {}))
@@ -56,7 +56,7 @@ def documents(data: bytes) -> None:
 
 
 def errors(data: bytes) -> None:
-    """Any answer that is no success is an error of the service; its code travels on."""
+    """Any unsuccessful response becomes a `ServiceError`; its code survives encoding."""
     status = 200 + int.from_bytes(data[:2], "big") % 400
     headers = {"Retry-After": data[2:12].decode("latin-1")}
     found = calls.decode_error(status, headers, data[2:])
@@ -70,10 +70,10 @@ def errors(data: bytes) -> None:
 
 
 def _read(stream: bytes, take: Callable[[BodyResponse], bytes]) -> Any:
-    """Return status and body of what a peer sent before it closed; ``None`` if it is broken."""
+    """Return status and body of a response sent by a peer; ``None`` if the response is invalid."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        theirs.sendall(stream)  # inputs are shorter than what a socket holds
+        theirs.sendall(stream)  # never blocks, because inputs fit into the socket buffer
         theirs.shutdown(socket.SHUT_WR)
         try:
             with contextlib.closing(BodyResponse(ours, method="GET")) as answer:
@@ -93,7 +93,7 @@ def _at_once(answer: BodyResponse) -> bytes:
 
 
 def http_answer(data: bytes) -> None:
-    """Any bytes of a peer are an answer with a whole body, or broken, however they are read."""
+    """Any bytes are a complete response or invalid, regardless of the size of the reads."""
     assert _read(data, _by_pieces) == _read(data, _at_once)
 
 

@@ -1,4 +1,4 @@
-"""The decoders of the wire: frames, blocks, compression, Arrow streams, schemas."""
+"""Targets for the decoders in `odps_nb.wire`: blocks, compression, frames, Arrow, schemas."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ SMALL = {"max_header": 1 << 12, "max_blob": 1 << 16}
 
 
 def _split(data: bytes) -> tuple[int, list[bytes]]:
-    """Take a mode and three cuts off the front; return the mode and the rest in pieces."""
+    """Read a mode and three cut positions; return the mode and the remaining bytes in pieces."""
     head, rest = data[:4].ljust(4, b"\0"), data[4:]
     places = sorted(place * len(rest) // 256 for place in head[1:])
     return head[0], [rest[a:b] for a, b in pairwise([0, *places, len(rest)])]
 
 
 def _run(make: Callable[[], Any], chunks: Iterable[bytes]) -> Any:
-    """Feed a fresh decoder; return what it gives in all, or the class of its error."""
+    """Feed a new decoder; return its outputs, or the class of its error."""
     decoding, out = make(), []
     try:
         for chunk in chunks:
@@ -41,7 +41,7 @@ def _run(make: Callable[[], Any], chunks: Iterable[bytes]) -> Any:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two runs end alike. What a coding damages is noticed sooner or later by cuts."""
+    """Whether two runs have the same outcome; the classes of two errors may differ."""
     return one == other or (isinstance(one, type) and isinstance(other, type))
 
 
@@ -63,10 +63,10 @@ def _events_of(result: Any) -> Any:
 
 
 def blocks(data: bytes) -> None:
-    """Any bytes give a payload that encodes to them again, or an error; cuts change nothing."""
+    """Any bytes decode to a payload that encodes to them, or raise; cuts change nothing."""
     mode, chunks = _split(data)
     stored = b"".join(chunks)
-    if mode & 1:  # a right stream, or one with a single byte changed
+    if mode & 1:  # a valid stream, or one with a single byte changed
         stored = encode_blocks(stored)
         assert _bytes_of(_run(BlockDecoder, [stored])) == b"".join(chunks)
         if mode & 2 and stored:
@@ -81,9 +81,9 @@ def blocks(data: bytes) -> None:
 
 
 def codings(data: bytes) -> None:
-    """Any bytes give data within the budget, or an error; cuts change no data.
+    """Any bytes decode to data within the budget, or raise; cuts do not change the data.
 
-    zstd notices some damage only in a frame that is fed whole.
+    zstd detects some damage only in a frame that is fed in one piece.
     """
     mode, chunks = _split(data)
     name = (Compression.ZSTD, Compression.LZ4)[mode & 1]
@@ -107,7 +107,7 @@ def codings(data: bytes) -> None:
 
 
 def frames(data: bytes) -> None:
-    """Any bytes give events or an error; cuts change nothing; the scanner says the same."""
+    """Any bytes give events or an error; cuts change nothing, and the scanner agrees."""
     mode, chunks = _split(data)
     stream, count = b"".join(chunks), None if mode & 8 else mode & 7
 
@@ -134,11 +134,11 @@ def _records_of(events: list[Any]) -> list[BlobRecord]:
 
 
 def layers(data: bytes) -> None:
-    """Any body gives events within the budget or an error; cuts change nothing."""
+    """Any body decodes to events within the budget or raises an error; cuts change nothing."""
     mode, chunks = _split(data)
     encoding = (None, "zstd", "x-lz4-frame", "identity")[mode & 3]
     count, body = mode >> 2 & 3, b"".join(chunks)
-    if mode & 16:  # let the checksums of the blocks be right
+    if mode & 16:  # with valid checksums of the blocks
         body = encode_blocks(body)
     if mode & 32 and encoding in ("zstd", "x-lz4-frame"):
         coder = encoder("zstd" if encoding == "zstd" else "lz4")
@@ -155,7 +155,7 @@ def layers(data: bytes) -> None:
 
 
 def arrow_stream(data: bytes) -> None:
-    """Any bytes are watched or refused; only a stream that ends with its marker is complete."""
+    """Any bytes are accepted or rejected; only a stream with its end marker is complete."""
     _, chunks = _split(data)
     stream = b"".join(chunks)
     outcomes = []
@@ -173,7 +173,7 @@ def arrow_stream(data: bytes) -> None:
 
 
 def type_text(data: bytes) -> None:
-    """Any text is a type or columns that are written and read again the same, or an error."""
+    """Any text is a type or columns that survive formatting and parsing, or raises an error."""
     text = data.decode("utf-8", "replace")
     try:
         found = parse_type(text)
@@ -189,7 +189,7 @@ def type_text(data: bytes) -> None:
 
 
 def schema_json(data: bytes) -> None:
-    """Any JSON object is a schema that is written and read again the same, or an error."""
+    """Any JSON object is a schema that survives encoding and decoding, or raises an error."""
     try:
         members = json.loads(data)
     except (ValueError, RecursionError):

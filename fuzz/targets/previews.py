@@ -1,4 +1,4 @@
-"""What the kernel itself reads of a blob: its first bytes, which say of what kind it is."""
+"""Target for the recognition of a blob's format by its first bytes, which runs in the kernel."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from odps_nb.notebook.preview.registry import sniff
 
 
 def kinds(data: bytes) -> None:
-    """Any bytes are of some kind, whether they are the whole blob or its beginning."""
+    """Any bytes have a format, whether they are the whole blob or its beginning."""
     for size in (len(data), None, len(data) + 1000):
         assert isinstance(sniff(data, size), Format)
 

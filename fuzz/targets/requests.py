@@ -1,4 +1,4 @@
-"""What the embedded service reads of a request: parameters, documents, signatures, rows."""
+"""Targets for the service's request parsers: parameters, documents, signatures, rows."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ _COLUMNS = tuple(
 
 
 def _request(data: bytes) -> WireRequest | None:
-    """Read an input as a request: first line, headers, an empty line, the body."""
+    """Parse an input as a request: first line, headers, an empty line, the body."""
     head, _, body = data.partition(b"\n\n")
     first, *lines = head.decode("utf-8", "replace").split("\n")
     method, _, target = first.partition(" ")
     path, _, query = target.partition("?")
     try:
         params = tuple(parse_qsl(query, keep_blank_values=True, max_num_fields=200))
-    except ValueError:  # the service refuses it here, too
+    except ValueError:  # the service rejects such a query, too
         return None
     headers = tuple((name, value) for name, _, value in (line.partition(": ") for line in lines))
     return WireRequest(method=method, path=path, params=params, headers=headers, body=body)
 
 
 def storage_requests(data: bytes) -> None:
-    """Any request of the Storage API is a value that is written and read again the same."""
+    """Any Storage API request is decoded to a value that survives encoding and decoding."""
     wire = _request(data)
     if wire is not None:
         _same_again(wire, decode_request)
 
 
 def control_requests(data: bytes) -> None:
-    """Any request of the control plane is such a value, an error, or none of these requests."""
+    """Any control plane request is decoded to such a value, raises an error, or is unknown."""
     wire = _request(data)
     if wire is not None:
         _same_again(wire, decode_control)
@@ -61,17 +61,17 @@ def _same_again(wire: WireRequest, decode: Any) -> None:
         return
     try:
         written = found.encode()
-    except ArgumentError:  # what a client of ours does not send
+    except ArgumentError:  # our client never sends such a request
         return
     again = decode(written)
-    if isinstance(found, SubmitSql):  # a query without a semicolon at its end got one
+    if isinstance(found, SubmitSql):  # encoding adds a missing final semicolon
         found = again
         again = decode(found.encode())
     assert again == found
 
 
 def signatures(data: bytes) -> None:
-    """Any request without the key is denied, with the answer to give."""
+    """Any request that is not signed with the key is denied with 401 or 403."""
     head, *lines = data.decode("latin-1").split("\n")
     method, _, target = head.partition(" ")
     headers = {name: value for name, _, value in (line.partition(": ") for line in lines)}
@@ -80,12 +80,12 @@ def signatures(data: bytes) -> None:
     except AccessDeniedError as error:
         assert error.status in (401, 403)
         return
-    raise AssertionError("a request that nobody signed was taken")
+    raise AssertionError("a request without a valid signature was accepted")
 
 
 def tunnel_upload(data: bytes) -> None:
-    """Any stream is rows that are written and read again the same, or refused."""
-    # once as it is, and once as if all of its checksums were right
+    """Any stream decodes to rows that survive encoding and decoding, or is rejected."""
+    # once unchanged, and once as if all of its checksums were valid
     for crc32c in (tunnel_rows.crc32c, lambda data, crc=0: 0):
         with mock.patch.object(tunnel_rows, "crc32c", crc32c):
             try:
@@ -95,7 +95,7 @@ def tunnel_upload(data: bytes) -> None:
                 continue
             written = b"".join(tunnel_rows.encode_rows(_COLUMNS, iter(rows)))
             again = list(tunnel_rows.decode_rows(_COLUMNS, memoryview(written)))
-            # as bytes: NaN is not itself
+            # compare bytes, because NaN does not equal itself
             assert [batch.serialize() for batch in again] == [batch.serialize() for batch in rows]
 
 

@@ -1,4 +1,4 @@
-"""Texts of SQL: statements, queries, settings above them, conditions of ``where=`` and filters."""
+"""Targets for the parsers of SQL: statements, settings, queries, ``where=`` and filters."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _ROWS = pa.record_batch(
 
 
 def sql_script(data: bytes) -> None:
-    """Any text is a statement, or refused with its place; settings leave the query as it is."""
+    """Any text is a statement or rejected; splitting off settings does not change the query."""
     text = data.decode("utf-8", "replace")
     try:
         settings, rest = split_settings(text)
@@ -89,7 +89,7 @@ def _find(name: tuple[str, ...], _view: StoredTable | None) -> StoredTable:
 
 
 def sql_query(data: bytes) -> None:
-    """Any text reads registered tables alone, as DuckDB's own parser sees it, or is refused."""
+    """Any text is rejected or, by DuckDB's own parser, reads only registered tables."""
     text = data.decode("utf-8", "replace")
     try:
         statement = parse_statement(text)
@@ -122,7 +122,7 @@ def _check_names(sql: str, registered: set[str]) -> None:
     try:
         found = _parser().get_table_names(sql)
     except duckdb.Error:
-        return  # refused when it is run
+        return  # running the query would fail
     assert found <= registered, found - registered
     parsed = _parser().execute("select json_serialize_sql(?::varchar)", [sql]).fetchall()[0][0]
     outside = set(filter(looks_outside, re.findall(r'"function_name":"([^"]*)"', parsed)))
@@ -130,7 +130,7 @@ def _check_names(sql: str, registered: set[str]) -> None:
 
 
 def where(data: bytes) -> None:
-    """Any text is a condition, which keeps a row alone or among others, or is refused."""
+    """Any text is rejected or a condition that tests each row independently of other rows."""
     try:
         found = RowFilter.parse(data.decode("utf-8", "replace"), _SCHEMA)
         kept = found.apply(_ROWS)
@@ -138,7 +138,7 @@ def where(data: bytes) -> None:
         return
     alone = [found.apply(_ROWS.slice(n, 1)) for n in range(_ROWS.num_rows)]
     rows = pa.Table.from_batches(alone, _ROWS.schema).to_pylist()
-    assert str(rows) == str(kept.to_pylist())  # as text: NaN is not itself
+    assert str(rows) == str(kept.to_pylist())  # as text, because NaN does not equal itself
 
 
 @cache
@@ -147,7 +147,7 @@ def _duck() -> Duck:
 
 
 def filter_predicate(data: bytes) -> None:
-    """Any predicate of a request gives a mask of rows, or is refused."""
+    """Any predicate in a request gives one value per row, or is rejected."""
     text = data.decode("utf-8", "replace")
     try:
         found = Predicate.parse(text, _SCHEMA, _duck())

@@ -42,7 +42,7 @@ _HEAD = 1 << 16  # bytes used to detect the file format
 
 
 def reference_of(value: str | bytes | BlobReference | Blob) -> BlobReference:
-    """Return the reference of a handle or of a BLOB column's value (base64 text or bytes)."""
+    """Return the reference in a handle or in a value of a BLOB column (base64 text or bytes)."""
     if isinstance(value, BlobReference):
         return value
     if isinstance(value, Blob):
@@ -59,7 +59,7 @@ def reference_of(value: str | bytes | BlobReference | Blob) -> BlobReference:
 
 
 class Blob:
-    """Handle of one blob; created by ``odps.blob(reference)``.
+    """A handle to one blob; created by ``odps.blob(reference)``.
 
     The first use of `size`, `mime_type` or `file_name` fetches all three in one small request.
 
@@ -300,7 +300,7 @@ class Blob:
         separator
             Field separator. Default: a tab, ``,``, ``;`` or ``|``, detected from the first lines.
         ragged
-            Accept lines with fewer or more fields than the first one. Missing fields are empty;
+            Accept lines with fewer or more fields than the first line. Missing fields are empty;
             extra fields become columns ``f3``, ``f4``, …. By default, such a line raises an error.
         max_bytes
             Maximum size in bytes of the blob, and of its decompressed rows.
@@ -392,7 +392,7 @@ def _picture(data: bytes, mime: str, max_pixels: int, *, trusted: bool) -> Image
 def iter_glances(
     blobs: Sequence[Blob], cancel: CancelToken | None = None
 ) -> Generator[StreamedBlob, None, None]:
-    """Iterate over blobs for previews, storing their heads; see `BlobColumn._glances`."""
+    """Iterate over blobs for previews, and cache their heads; see `BlobColumn._glances`."""
     from odps_nb.client.blob import streamed
 
     if not blobs:

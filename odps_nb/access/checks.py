@@ -17,8 +17,8 @@ from odps_nb.type_facts import TYPE_FACTS
 
 PartitionLike = str | Mapping[str, object] | PartitionSpec
 Overwrite = bool | Literal["partitions", "all"]
-"""``True`` replaces the table or the given partition, ``"partitions"`` each partition that receives
-rows, ``"all"`` every partition."""
+"""``True`` replaces the table or the partition passed, ``"partitions"`` each partition that
+receives rows, ``"all"`` every partition."""
 
 
 def is_missing(value: object) -> bool:
@@ -132,7 +132,7 @@ def check_overwrite(
 ) -> bool:
     """Return whether a write replaces rows; raise if it could replace more than intended.
 
-    ``takes_all`` is false if the writer cannot tell which partitions received rows.
+    ``takes_all``: whether ``overwrite="all"`` is allowed.
     """
     keys = [column.name for column in schema.partition_columns]
     if overwrite == "partitions":
@@ -161,7 +161,7 @@ def check_overwrite(
 
 
 def _check_spelling(value: str | None, column: Column) -> None:
-    """Reject spellings such as ``03`` for 3, which some readers treat as a different partition."""
+    """Reject spellings such as ``03`` for 3, which some readers treat as another partition."""
     if value is None:
         return
     code, good = column.type.code, True

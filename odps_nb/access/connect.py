@@ -44,17 +44,18 @@ def connect(
     source
         Default: environment variables (``ODPS_ENDPOINT``, ``ODPS_PROJECT``, ``ODPS_ACCESS_ID``,
         ``ODPS_ACCESS_KEY``, …), then the default profile of the profile file, then the keyring. A
-        name selects that profile in ``~/.config/odps_nb/profiles.toml``. ``"local"`` starts the
-        embedded service in a child process, which ends with the connection or the interpreter. A
-        `Profile` or a pyodps ``ODPS`` object supplies its settings.
+        string selects the profile with that name in ``~/.config/odps_nb/profiles.toml``.
+        ``"local"`` starts the embedded service in a child process, which exits when the connection
+        is closed or the interpreter exits. A `Profile` or a pyodps ``ODPS`` object supplies its
+        settings.
     root
         The folder that stores the tables of ``"local"``. Default: a temporary folder.
     endpoint, tunnel_endpoint, project, schema, access_id, access_key, region, quota, api_version
         Settings that override those of the source; see `odps_nb.Profile`.
     credentials
         Instead of ``access_id`` and ``access_key``: an `odps_nb.AccessKey` (with an application),
-        `odps_nb.StsToken`, `odps_nb.BearerToken` or `odps_nb.CredentialProcess`. A function that
-        returns the keys as a mapping is also accepted, and called again before the keys expire.
+        `odps_nb.StsToken`, `odps_nb.BearerToken` or `odps_nb.CredentialProcess`. Alternatively, a
+        function that returns the keys as a mapping; it is called again before the keys expire.
         These credentials replace those of ``source``.
     timezone
         Time zone, e.g. ``"Asia/Shanghai"``, for DATETIME, TIMESTAMP and naive times. Default: UTC.
@@ -62,7 +63,7 @@ def connect(
         Size of the disk cache of opened blobs, e.g. ``"20 GB"``, or ``"off"``. Default: 4 GiB, in
         the platform's cache folder; see `odps_nb.Blob.open`.
     client_options
-        Retries, time-outs and connection limits. They replace all such settings from the
+        Retries, time-outs and connection limits. They replace all client options from the
         environment and the profile; see `odps_nb.ClientOptions`.
 
     Raises

@@ -113,7 +113,7 @@ class Connection:
     # -- tables -------------------------------------------------------------------------------
 
     def table(self, name: str | TableName) -> Table:
-        """Return the handle of a table; sends no request.
+        """Return a handle to a table; sends no request.
 
         ``name`` is ``table``, ``project.table`` or ``project.schema.table``; anything else raises
         an `ArgumentError`.
@@ -163,9 +163,9 @@ class Connection:
         columns
             ``"id bigint, amount decimal(18,2), note string comment 'free text'"``, a list with one
             such string per column, a dict of names and types, an Arrow or Spark schema, or a
-            `TableSchema`. Alternatively, data as for `Table.write`. Its columns define the table
-            (see ``docs/types-and-times.md``), and its rows are written in one commit, so do not
-            write them again. If the write fails, the table is dropped.
+            `TableSchema`. Alternatively, data as for `Table.write`. The data's columns define the
+            table (see ``docs/types-and-times.md``), and the rows are written in one commit, so do
+            not write them again. If the write fails, the table is dropped.
         partitioned_by
             ``"ds string"``, a column name, or a list of both: ``["ds string", "region"]``.
             ``"trunc_time(d, 'day') as pt"`` auto-partitions by a date or time column.
@@ -176,10 +176,10 @@ class Connection:
             Table properties such as ``{"acid.cdc.mode.enable": True}``. Properties required by a
             BLOB column or a primary key are set automatically.
         lifecycle
-            Days after which the service drops data that has not changed.
+            Number of days after which the service drops unchanged data.
         cluster_by, buckets
             Columns to cluster rows by, and the number of buckets. With a primary key, pass only
-            ``buckets``: the number of write buckets.
+            ``buckets``, which is then the number of write buckets.
         if_not_exists
             Leave an existing table unchanged. Cannot be combined with data: use ``create`` of
             `Table.write` instead.
@@ -244,7 +244,7 @@ class Connection:
     # -- blobs -----------------------------------------------------------------------------------
 
     def blob(self, reference: str | bytes | BlobReference) -> Blob:
-        """Return a blob's handle from a value of a BLOB column; sends no request."""
+        """Return a handle to a blob, given a value of a BLOB column; sends no request."""
         from odps_nb.access.blob import Blob, reference_of
 
         self._storage  # noqa: B018  # raises if the connection is closed
@@ -258,7 +258,7 @@ class Connection:
         caption: str | Sequence[str] | None = None,
         limit: int | None = None,
     ) -> BlobColumn:
-        """Return the handles of many blobs, shown as a gallery in Jupyter; sends no request.
+        """Return handles to many blobs, shown as a gallery in Jupyter; sends no request.
 
         The returned `BlobColumn` fetches, streams and saves its blobs in few requests.
 
@@ -268,9 +268,9 @@ class Connection:
             Values of a BLOB column as a list, a Series or an Arrow array, with or without nulls. If
             ``column`` is passed, a pandas or polars DataFrame or an Arrow table.
         column
-            The frame's column that holds references; each tile shows the index of its blob's row.
+            The frame's column of references. Each tile in the gallery shows the index of its row.
         caption
-            Columns of the frame whose values each tile shows in addition to the index.
+            Columns of the frame to show in each tile in addition to the index.
         limit
             Maximum number of blobs; rows without a blob are skipped.
 
@@ -303,7 +303,7 @@ class Connection:
         return column_of_values(self, references, limit)
 
     def _frame_blobs(self) -> FrameBlobs:
-        """Return the fetcher that ``series.odps`` uses for a column without a connection."""
+        """Return the `FrameBlobs` that ``series.odps`` uses for a column without a connection."""
         from odps_nb.access.blobs.frames import FrameBlobs
 
         return FrameBlobs(self)
@@ -330,11 +330,11 @@ class Connection:
             One SQL statement, with ``:name`` as a placeholder for a value. It may begin with
             settings: ``set odps.sql.allow.fullscan=true; select …``.
         params
-            Values for ``:name``, e.g. ``{"ids": [1, 2]}`` for ``id in (:ids)``; for ``{name}``,
-            pass a table or column name. Python, NumPy, pandas, Arrow and polars values are
-            accepted; times keep their nanoseconds. Times with a zone require a connection with a
-            time zone; the query then runs in that zone. Without ``params``, the query is sent
-            unchanged.
+            Values for ``:name``, e.g. ``{"ids": [1, 2]}`` for ``id in (:ids)``. A placeholder
+            ``{name}`` is replaced by a table or column name. Python, NumPy, pandas, Arrow and
+            polars values are accepted; times keep their nanoseconds. Times with a zone require a
+            connection with a time zone; the query then runs in that zone. Without ``params``, the
+            query is sent unchanged.
         settings
             Job settings, e.g. ``{"odps.sql.type.system.odps2": "true"}``; they override the
             settings in ``query``.
@@ -351,7 +351,7 @@ class Connection:
             The query failed; the message comes from the service.
         ArgumentError
             ``params`` lacks a value, a value has no SQL literal, a null follows ``not in``, or the
-            value of a ``{name}`` is not a valid name.
+            value for a ``{name}`` is not a valid name.
 
         Examples
         --------
@@ -410,7 +410,7 @@ class Connection:
     def result(
         self, instance_id: str, *, text: str = "strict", char_padding: bool = False
     ) -> Result:
-        """Return the result of a query in this project by its instance id; sends two requests.
+        """Return the result of a query in this project, given its instance id; sends two requests.
 
         The query may have been started by another process and may still be running; see
         `Result.instance_id`. ``text`` and ``char_padding`` are as for `Table.read`.
@@ -493,5 +493,5 @@ class Connection:
 
 
 def _reconnect(address: Address) -> Connection:
-    """Return an open connection to an unpickled address, or a new one."""
+    """Return the open connection for an unpickled address, or a new one."""
     return connect_again(address, lambda profile: Connection(profile, address=address))

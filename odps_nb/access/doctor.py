@@ -25,7 +25,7 @@ _PATIENCE = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The result of one check; ``optional`` marks a missing part that only some features need."""
+    """The result of one check; ``optional`` marks components that only some features need."""
 
     name: str
     verdict: Verdict
@@ -158,7 +158,7 @@ def _client(profile: Profile, *, timeout: float) -> StorageClient:
 
 
 def _ask(storage: StorageClient, dates: list[str]) -> str:
-    """Request the project, append the response's date to ``dates``, and return the result."""
+    """Request the project, append the response's date to ``dates``, and return a message."""
     from odps_nb.wire.calls import Scope
     from odps_nb.wire.control import GetProject
 

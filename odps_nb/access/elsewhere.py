@@ -1,4 +1,4 @@
-"""Pickles connections without credentials; the unpickling process reconnects with its own.
+"""Pickles connections without credentials; the unpickling process uses its own credentials.
 
 A pickled handle contains an `Address` and never a key or token. Unpickling it in the process that
 pickled it returns the same connection.
@@ -25,7 +25,7 @@ _OPEN: WeakValueDictionary[str, Connection] = WeakValueDictionary()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Settings without credentials; ``root`` is an embedded service's folder, with its keys."""
+    """Settings without credentials. ``root``: the folder that stores an embedded service's keys."""
 
     connection_id: str
     settings: tuple[tuple[str, str], ...]
@@ -42,8 +42,8 @@ def connect_again(
 ) -> Connection:
     """Return the open connection for an address, or a new one created by ``make``.
 
-    A new connection looks up its credentials on first use, so an error is raised in the
-    caller's code.
+    A new connection looks up its credentials on first use, so that an error is raised in the
+    caller's code and not during unpickling.
     """
     found = _OPEN.get(address.connection_id)
     if found is not None and not found.closed:

@@ -21,7 +21,7 @@ _RELEASE = re.compile(r'^JAVA_VERSION="(?:1\.)?(\d+)', re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Java:
-    """One Java installation; ``source`` names where it was found."""
+    """One Java installation; ``source`` says where it was found."""
 
     home: Path
     version: int

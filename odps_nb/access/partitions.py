@@ -195,7 +195,7 @@ def _comparable(value: str, column: Column) -> Any:
 def _latest(
     listed: list[PartitionInfo], schema: TableSchema, table: TableName, storage: StorageClient
 ) -> PartitionSpec:
-    """Return the largest first-level value with rows, like ``max_pt``, but compared by type."""
+    """Return the largest first-level value with rows, like ``max_pt``, but compare by type."""
     first = schema.partition_columns[0]
 
     def value_of(info: PartitionInfo) -> str:
@@ -224,7 +224,7 @@ def _has_rows(info: PartitionInfo, table: TableName, storage: StorageClient) -> 
 def _fetched(
     info: PartitionInfo, table: TableName, storage: StorageClient, token: CancelToken | None = None
 ) -> PartitionInfo:
-    """Return a listed partition with its details, or unchanged if no request can address it."""
+    """Return a partition with its details, or unchanged if its name cannot be sent in a request."""
     from odps_nb.wire.control import GetPartition
 
     if not info.spec.has_name:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from typing import Any
 
 from odps_nb.client.calls.progress import Progress, ProgressListener, silent
+from odps_nb.convert.loaded import loaded
 from odps_nb.errors import ArgumentError
 
 MakesListener = Callable[..., ProgressListener]
@@ -32,7 +34,7 @@ def listener_of(*said: Progress, on_cancel: Callable[[], None] | None = None) ->
 
 
 def default_listener(*, on_cancel: Callable[[], None] | None = None) -> ProgressListener:
-    """Return a card in a notebook, a line in a terminal, and otherwise no display."""
+    """Return a card in a notebook, a line in a terminal, or elsewhere a silent listener."""
     if _in_kernel():
         from odps_nb.notebook.progress.cards import CardListener
 
@@ -45,7 +47,7 @@ def default_listener(*, on_cancel: Callable[[], None] | None = None) -> Progress
 
 
 def after_cell(call: Callable[[BaseException | None], None]) -> Callable[[], None]:
-    """Call a function after each cell of a notebook, with the error that ended the cell.
+    """Call a function after each notebook cell, passing the cell's error or ``None``.
 
     Returns a function that unregisters it.
     """
@@ -57,6 +59,6 @@ def after_cell(call: Callable[[BaseException | None], None]) -> Callable[[], Non
 
 
 def _in_kernel() -> bool:
-    ipython = sys.modules.get("IPython")  # in a kernel it is already imported
+    ipython: Any = loaded("IPython")  # in a kernel it is already imported
     shell = ipython.get_ipython() if ipython is not None else None
     return getattr(shell, "kernel", None) is not None

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from odps_nb.access.sql import Result
     from odps_nb.notebook.display.listing import Listing
 
-_SHOWN = 120  # maximum characters of a statement in the table
+_SHOWN = 120  # maximum characters of a statement in the list
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -45,7 +45,7 @@ class Query:
 
     @contextmanager
     def _watched(self, *, ends: bool = True, cancels: bool = False) -> Iterator[None]:
-        """Record how the statement ends in this block; with ``ends=False``, record only a failure.
+        """Record the outcome of the block; with ``ends=False``, do not record a success.
 
         With ``cancels``, an interrupt or time-out is recorded as ``cancelled``.
         """

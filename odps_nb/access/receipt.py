@@ -12,8 +12,8 @@ class Receipt:
     """Result of one commit, created only after the service has confirmed it.
 
     ``bytes`` is the size of the rows as Arrow data before compression, ``blob_bytes`` that of the
-    blobs. ``partition`` is empty for a whole table or dynamic partitions. ``streams`` is the number
-    of write streams, ``seconds`` the time from the first request to the confirmed commit.
+    blobs. ``partition`` is empty for a whole table or for dynamic partitions. ``streams`` is the
+    number of write streams, ``seconds`` the time from the first request to the confirmed commit.
     ``resumed`` is the number of rows sent by an earlier call (`Table.write_files` with ``resume``).
     ``verb`` is ``None`` for `Table.write`, otherwise ``upserted``, ``deleted`` or ``upserted or
     deleted``. Quote ``session_id`` in support requests.

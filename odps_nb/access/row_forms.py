@@ -73,13 +73,13 @@ class RowForms(ABC):
         workers: int | None = None,
         read_ahead: int | None = None,
     ) -> Batches:
-        """Read the rows once, with TIMESTAMPs in the current unit."""
+        """Read the rows once, with TIMESTAMPs in the unit now in use (see `_fall_back`)."""
 
     @abstractmethod
     def _fall_back(
         self, tracker: ProgressTracker | None, token: CancelToken | None
     ) -> Callable[[OdpsNbError], str | None]:
-        """Before a read, return a function that switches to microseconds after an error.
+        """Return a function that handles an error of the next read by switching to microseconds.
 
         The function returns a warning (``None`` if it was issued before) or raises the error.
         """
@@ -90,7 +90,7 @@ class RowForms(ABC):
 
     @abstractmethod
     def _unit_is_open(self) -> bool:
-        """Whether a time outside the nanosecond range would still change the TIMESTAMP unit."""
+        """Whether the TIMESTAMP unit may still change if a time does not fit into nanoseconds."""
 
     def batches(
         self,
@@ -131,8 +131,8 @@ class RowForms(ABC):
     ) -> Generator[B, None, None]:
         """Iterate over ``begin()``; call it again if a time requires microseconds.
 
-        The second call is possible only before the first item. The warning is issued with the first
-        item of the second call: if that call fails, nothing was read in microseconds.
+        The second call is possible only before the first item. The warning is issued only when the
+        second call has returned its first item, because the call may still fail before that.
         """
         given, fall_back = False, self._fall_back(tracker, token)
         try:
@@ -290,7 +290,7 @@ class RowForms(ABC):
         """Export the rows through the Arrow C stream interface, reading on demand.
 
         The first batch is read immediately if the type of a column depends on it (VARIANT, unknown
-        types, TIMESTAMPs without a unit). A DECIMAL of more than 38 digits keeps its full width.
+        types, TIMESTAMPs without a unit). A DECIMAL of more than 38 digits is a decimal256.
         DuckDB can read such a column only from `Scan.dataset`.
         """
         import pyarrow as pa
@@ -309,7 +309,7 @@ class RowForms(ABC):
     ) -> Explorer:
         """Return a view of the rows to page through, filter, sort and search in a notebook.
 
-        Pages are fetched when shown; at most 1 MiB of them is cached. Without the ``notebook``
+        Pages are fetched when shown; at most 1 MiB of pages is cached. Without the ``notebook``
         extra, only the first page is shown.
 
         Parameters
@@ -336,15 +336,16 @@ class RowForms(ABC):
         step: ChartStep | None = None,
         top: int | None = None,
     ) -> Chart:
-        """Return a chart of all rows, which the service groups and aggregates by SQL.
+        """Return a chart of all rows. The service groups and aggregates them with SQL.
 
-        Runs one to four SQL jobs, each of which scans the rows. ``kind="scatter"`` shows a random
-        sample of rows.
+        Runs one to four SQL jobs, each of which scans the rows. For a query result of up to 64 MB,
+        the rows are read instead; for a larger one, the query runs again, after a warning with the
+        cost. ``kind="scatter"`` shows a random sample of rows.
 
         Parameters
         ----------
         x
-            The column whose values are grouped along the axis.
+            The column to group by; its values are on the x axis.
         y
             The column to aggregate. Default: count rows.
         kind

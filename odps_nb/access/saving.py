@@ -85,11 +85,11 @@ def save_stream(chunks: Iterable[bytes], target: Path, *, overwrite: bool) -> Pa
 
 
 class Folder:
-    """Saves many files in a folder, and appends a number to a name that is taken.
+    """Saves many files in a folder, appending a number to each name that is taken.
 
-    Names that differ only in case or Unicode normalization count as equal, as on some file systems.
-    ``overwrite`` applies to existing files; files saved by the same object never replace each
-    other.
+    Names that differ only in case or Unicode normalization are treated as equal, as on some file
+    systems. ``overwrite`` applies to existing files; files saved by the same object never replace
+    each other.
     """
 
     def __init__(self, path: Path, *, overwrite: bool = False) -> None:
@@ -115,7 +115,7 @@ class Folder:
 
 
 def _as_one(name: str) -> str:
-    """Return a key that is equal for all names that a file system may treat as equal."""
+    """Return a key that is the same for all names that a file system may treat as equal."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
 
 
@@ -137,7 +137,7 @@ def _save(chunks: Iterable[bytes], names: Iterator[Path], folder: Path, *, overw
             return _claim(temporary, names, overwrite=overwrite)
         finally:
             temporary.unlink(missing_ok=True)
-    finally:  # again, because an interrupt may have skipped the line above
+    finally:  # repeated, because an interrupt may have skipped the line above
         temporary.unlink(missing_ok=True)
 
 
@@ -162,7 +162,7 @@ def _claim(temporary: Path, names: Iterator[Path], *, overwrite: bool) -> Path:
             os.link(temporary, name)
         except FileExistsError:
             continue
-        except OSError:  # the file system has no hard links
+        except OSError:  # the file system does not support hard links
             if not _claim_empty(temporary, name):
                 continue
         return name

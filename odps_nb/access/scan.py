@@ -42,8 +42,8 @@ class Scan(RowForms, ForEngines):
     """A planned read of a table; created by ``table.read(…)``.
 
     The first use of `splits`, `row_count`, `schema` or a result opens the read session (one
-    request). The rows may be read several times and in several forms, always from the same
-    snapshot, until the session expires.
+    request). The rows may be read several times and converted to several types, always from the
+    same snapshot, until the session expires.
 
     TIMESTAMPs are read in nanoseconds. If a value does not fit, the read restarts in a new session
     in microseconds, with an `OdpsNbWarning`. After the first batch, `batches` and `reader` raise an
@@ -81,7 +81,7 @@ class Scan(RowForms, ForEngines):
         self._lock, self._running = threading.RLock(), []
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state to pickle, without running reads and the progress display.
+        """Return the state to pickle: all except running reads and the progress display.
 
         An unpickled scan reads the same snapshot if the session was open.
         """
@@ -157,8 +157,8 @@ class Scan(RowForms, ForEngines):
     def arrow_schema(self) -> pa.Schema:
         """The columns of the results as Arrow types; the first use opens the session (one request).
 
-        A column whose type odps_nb does not know is ``null`` here; the rows have the type that the
-        service sends, such as ``binary``.
+        A column whose type odps_nb does not know is ``null`` here; in the rows, it has the type
+        that the service sends, such as ``binary``.
         """
         schema = self._shown_columns()
         unit = "us" if self._opened().timestamp_unit is TimeUnit.MICRO else "ns"
@@ -241,7 +241,7 @@ class Scan(RowForms, ForEngines):
                 )
 
     def _replanned(self, plan: ReadPlan, session_id: str | None = None) -> Scan:
-        """Return a scan with another plan, by default in the session passed to this scan."""
+        """Return a scan with another plan; ``session_id`` defaults to the one set in this scan."""
         return Scan(self._connection, plan, session_id=session_id or self._reopens)
 
     def _replacing(self) -> Scan:
@@ -297,9 +297,9 @@ class Scan(RowForms, ForEngines):
     ) -> str | None:
         """Open a session in microseconds and return the warning, or raise the given error.
 
-        A session has a single unit, so this opens a new session, whose snapshot may be newer.
-        Unless ``fresh``, the caller may have used the old session, so both must report the same
-        counts.
+        A session has a single unit, so this opens a new session, whose snapshot may be newer. If
+        ``fresh`` is false, the caller may have used the old session, so the new one must report the
+        same version and counts.
         """
         with self._lock:
             if self._fell_back:  # another thread has switched already
@@ -354,7 +354,7 @@ class Scan(RowForms, ForEngines):
     def _shown(self, batch: pa.RecordBatch, session: ReadSession) -> pa.RecordBatch:
         """Return a batch of the session with the columns in the order of the results."""
         shown = present_batch(batch, session.schema, timezone=self._connection.profile.timezone)
-        # A session returns partition columns last, whatever the order of ``columns``.
+        # A session returns partition columns last, regardless of the order of ``columns``.
         return shown.select(list(self._plan.columns)) if self._plan.columns else shown
 
     def _opened(

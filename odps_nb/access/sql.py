@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.blobs.frames import tell_polars
@@ -18,7 +19,7 @@ from odps_nb.client.sql.query import SqlInstance, cancel_sql, fetch_status, stop
 from odps_nb.client.sql.result import ResultSession, iter_result, open_result
 from odps_nb.convert.arrow_schema import arrow_schema
 from odps_nb.convert.references import present_batch
-from odps_nb.errors import CancelledError, OdpsNbError
+from odps_nb.errors import CancelledError, OdpsNbError, SessionExpiredError
 from odps_nb.lifetime import renew_after_fork
 from odps_nb.terms import STRICT_TEXT, TextMode, TextOptions, TimeUnit
 
@@ -33,9 +34,9 @@ if TYPE_CHECKING:
 class Result(RowForms):
     """A query on the service and its rows; created by ``odps.sql(…)``.
 
-    Rows are read over the Storage API, any number of times until the service deletes the result. A
-    statement without rows (``create``, ``insert``) has an empty schema. In a project with data
-    protection, an access key may read only the first 10,000 rows of a result. Reading a larger
+    Rows are read over the Storage API. They can be read repeatedly until the service deletes the
+    result. A statement without rows (``create``, ``insert``) has an empty schema. In a project with
+    data protection, an access key may read only the first 10,000 rows of a result. Reading a larger
     result raises an `AccessDeniedError`; `first` returns the permitted rows.
 
     Examples
@@ -54,7 +55,7 @@ class Result(RowForms):
         query: Query | None = None,
     ) -> None:
         self._connection, self._instance, self._text = connection, instance, text
-        self._query = query  # its entry in `Connection.queries`
+        self._query = query  # this query in `Connection.queries`
         self._session: ResultSession | None = None
         self._lock = threading.Lock()
         self._token = CancelToken()
@@ -106,12 +107,6 @@ class Result(RowForms):
     def connection(self) -> Connection:
         """The connection of the query."""
         return self._connection
-
-    def _reopened(self) -> Result:
-        """Return the same result with a new session, after the old one has expired."""
-        made = Result(self._connection, self._instance, text=self._text, query=self._query)
-        made._limit = self._limit
-        return made
 
     @property
     def instance_id(self) -> str:
@@ -252,9 +247,9 @@ class Result(RowForms):
         tell_polars(session.schema)
         tracker.plan(session_id=self.instance_id, rows_total=self._cut(session.row_count))
         tracker.phase(Phase.READING)
-        batches = iter_result(
+        read = partial(
+            iter_result,
             self._connection._storage,
-            session,
             limit=self._limit,
             workers=workers,
             read_ahead=read_ahead,
@@ -263,7 +258,7 @@ class Result(RowForms):
             tracker=tracker,
             cancel=token,
         )
-        with closing(batches):
+        with closing(self._in_session(read, tracker)) as batches:
             for batch in batches:
                 yield present_batch(batch, session.schema, timezone=zone or self._zone)
 
@@ -284,6 +279,38 @@ class Result(RowForms):
         session = self._opened(tracker)
         session.check(self._limit)
         return session
+
+    def _in_session(
+        self,
+        read: Callable[[ResultSession], Generator[pa.RecordBatch, None, None]],
+        tracker: ProgressTracker | None = None,
+    ) -> Generator[pa.RecordBatch, None, None]:
+        """Iterate over ``read(session)``; if the session has expired, call it with a new session.
+
+        The rows of a result never change. The second call is possible only before the first batch.
+        """
+        session, given = self._open(tracker), False
+        try:
+            with closing(read(session)) as found:
+                for one in found:
+                    given = True
+                    yield one
+            return
+        except SessionExpiredError:
+            if given:
+                raise
+            self._forget(session)
+        with closing(read(self._open(tracker))) as found:
+            yield from found
+
+    def _forget(self, session: ResultSession) -> None:
+        """Open a new session at the next use, because this one has expired."""
+        if self._whole is not None:
+            self._whole._forget(session)
+            return
+        with self._lock:
+            if self._session is session:
+                self._session = None
 
     def _opened(self, tracker: ProgressTracker | None) -> ResultSession:
         if self._whole is not None:

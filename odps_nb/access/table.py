@@ -1,4 +1,4 @@
-"""`Table`: a table's handle, with its metadata and methods to read and write it."""
+"""`Table`: a handle to a table, with its metadata and methods to read and write it."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _SHOWN_COLUMNS = 60
 
 
 class Table(ForEngines):
-    """Handle of a table on the service; created by ``odps.table(name)``.
+    """A handle to a table on the service; created by ``odps.table(name)``.
 
     Examples
     --------
@@ -156,13 +156,13 @@ class Table(ForEngines):
         return check_partition(PartitionSpec.of(partition), self.schema, self._name)
 
     def reload(self) -> Table:
-        """Clear the cached metadata, which the next use fetches again, and return this table."""
+        """Clear the cached metadata and return this table; the next use fetches metadata again."""
         with self._lock:
             self._info = self._partition_count = self._primary_key = None
         return self
 
     def exists(self, partition: PartitionLike | None = None) -> bool:
-        """Whether the table, or the given partition, exists now; sends one request each time."""
+        """Whether the table, or one of its partitions, exists now; sends one request each time."""
         storage = self._connection._storage
         if partition is None:
             return table_exists(storage, self._name)
@@ -205,10 +205,11 @@ class Table(ForEngines):
         params
             Values for ``:name`` and ``{name}`` in ``where``, as for `Connection.sql`.
         partitions
-            One or more partitions. Each is a spec of all or the first levels (``"ds=2024-01-01"``),
-            a range (``"ds>=2024-01-01,ds<2024-02-01"`` or ``{"ds >=": day}``), or ``"latest"`` (the
-            largest first-level value that has rows). Values are compared by the column's type. This
-            call resolves ranges and ``"latest"`` once.
+            One or more partitions. Each is a spec of all levels or of the first ones
+            (``"ds=2024-01-01"``), a range (``"ds>=2024-01-01,ds<2024-02-01"`` or
+            ``{"ds >=": day}``), or ``"latest"`` (the largest first-level value that has rows).
+            Values are compared by the column's type. This call resolves ranges and ``"latest"``
+            once.
         limit
             Maximum number of rows.
         splits, split_bytes
@@ -234,16 +235,16 @@ class Table(ForEngines):
         since, until
             Read only changes after ``since`` and up to ``until``. Each is a version (pass
             `Scan.latest_version` as ``since`` of the next read), or a time in the project's time
-            zone, as a naive datetime or text. With a primary key, the read returns the last state
-            of each row added or updated, without deleted rows.
+            zone, as a naive datetime or text. If the table has a primary key, the read returns the
+            latest state of each added or updated row and omits deleted rows.
         changes
-            Return every change of a table with a primary key, and append a column ``_change``:
+            Return every change to a table with a primary key, and append a column ``_change``:
             ``insert``, ``delete`` (the old row), ``update_before`` or ``update_after``. The service
             reports neither the version of a change nor the order of changes to different keys. To
             process versions in order, read each one: ``since=v, until=v + 1``.
         session_id
-            Read the snapshot of a session opened elsewhere (`Scan.session_id`). Pass the
-            ``columns``, ``where`` and ``since`` of that session, because it may omit other rows.
+            Read the snapshot of a session opened elsewhere (`Scan.session_id`). Pass its
+            ``columns``, ``where`` and ``since``, because the session may lack other rows.
 
         Raises
         ------
@@ -308,9 +309,9 @@ class Table(ForEngines):
         """Return the first rows as a DataFrame, without reading the rest of the table.
 
         Sends one request if the service offers a preview of the table; otherwise performs a short
-        read. The head of each of the first blobs takes one more small request. ``partitions``,
-        ``columns``, ``text``, ``char_padding`` and ``progress`` are as for `read`, the other
-        parameters as for `Scan.to_pandas`.
+        read. For each of the first blobs, one more small request fetches its name and size.
+        ``partitions``, ``columns``, ``text``, ``char_padding`` and ``progress`` are as for `read`,
+        the other parameters as for `Scan.to_pandas`.
         """
         from odps_nb.convert.pandas_frame import to_pandas
 
@@ -364,7 +365,7 @@ class Table(ForEngines):
         step: ChartStep | None = None,
         top: int | None = None,
     ) -> Chart:
-        """Return a chart of all rows, which the service groups and aggregates by SQL.
+        """Return a chart of all rows. The service groups and aggregates them with SQL.
 
         Same as ``table.read().chart(…)``: see `Scan.chart`.
         """
@@ -383,7 +384,7 @@ class Table(ForEngines):
         partitions: PartitionLike | Iterable[PartitionLike] | None = None,
         progress: Progress = None,
     ) -> BlobColumn:
-        """Return handles of a column's blobs; their bytes are fetched on use.
+        """Return handles to a column's blobs; a blob's bytes are fetched when they are used.
 
         The first three number, date, boolean or string columns are also read, for the captions.
 
@@ -391,12 +392,12 @@ class Table(ForEngines):
         ----------
         column
             The BLOB column, or a path such as ``pages.element.image``. Optional if the table has
-            only one BLOB.
+            only one BLOB column or path.
         limit
             Maximum number of blobs, not counting nulls. Default: all.
         keep
             Function that returns whether to keep a blob, e.g. ``lambda blob: blob.size > 1000``.
-            ``limit`` counts only kept blobs. Using size, type or name takes one request per blob.
+            ``limit`` counts only kept blobs. Using a size, type or name takes one request per blob.
         where, params, partitions, progress
             As for `read`.
 
@@ -452,7 +453,7 @@ class Table(ForEngines):
             come from the data. In an auto-partitioned table, they are computed (``trunc_time`` of a
             column, in UTC).
         overwrite
-            ``True``: replace the rows of an unpartitioned table, or of the complete ``partition``.
+            ``True``: replace the rows of an unpartitioned table, or of a partition named in full.
             ``"partitions"``: replace each partition that receives rows and keep the others.
             ``"all"``: replace all partitions (those under ``partition`` if it is a partial spec).
             Partitions without new rows are dropped after the commit, with one statement each. If a
@@ -466,8 +467,8 @@ class Table(ForEngines):
             ``"jpeg"`` (lossy), or ``"npy"`` for arrays of any shape and numeric type. A value that
             the format cannot store raises an error before anything is sent.
         decimals
-            Handling of values with more decimal places than their DECIMAL column: ``"exact"``
-            raises an error, ``"round"`` rounds half away from zero.
+            Handling of values with more decimal places than their DECIMAL column allows:
+            ``"exact"`` raises an error, ``"round"`` rounds half away from zero.
         text
             ``"exact"``: accept text only for text and binary columns. ``"parse"``: parse text for
             numeric, time and boolean columns as well (``12.5``, ``2024-01-31 10:00:00``, ``true``).
@@ -561,10 +562,10 @@ class Table(ForEngines):
             ``False``: raise if the table does not exist.
         resume
             Keep the write session open if the call ends early because of an error, an interrupt or
-            a dead kernel. Repeating the call on this machine then sends only files that changed or
-            had not arrived (in groups of 64 MiB or 256 files), and commits all files once. If the
-            session has expired, the call reports this and sends all files again. A table that the
-            call created is kept.
+            a dead kernel. Repeating the call on this machine then sends only the groups of files
+            (64 MiB or 256 files each) that changed or had not arrived, and commits all files once.
+            If the session has expired, the call reports this and sends all files again. A table
+            that the call created is kept.
 
         Raises
         ------
@@ -625,8 +626,8 @@ class Table(ForEngines):
     ) -> Uploader:
         """Return a file picker for a notebook that writes the chosen files as rows.
 
-        The browser uploads the files in pieces of 1 MiB to a temporary folder of the kernel while
-        no cell runs; then all files are written in one commit. After an error no rows are written.
+        While no cell runs, the browser uploads the files in pieces of 1 MiB to a temporary folder
+        of the kernel; then all files are written in one commit. After an error no rows are written.
 
         Parameters
         ----------
@@ -663,12 +664,12 @@ class Table(ForEngines):
         partition, overwrite, compression, decimals, text
             As for `write`, except that ``overwrite="all"`` is not available.
         session_id
-            The session of another process to join: its ``handle``, or its id with ``partition``.
+            The session to join: its ``handle`` in the other process, or its id with ``partition``.
 
         Returns
         -------
         OpenWrite
-            A context manager; leaving it without a commit aborts the session, unless it was joined.
+            A context manager; leaving it without a commit aborts a session that was not joined.
 
         Raises
         ------
@@ -766,14 +767,15 @@ class Table(ForEngines):
         text: TextConversion = "exact",
         progress: Progress = None,
     ) -> Receipt:
-        """Delete the rows with these keys in one atomic commit, ignoring unknown keys.
+        """Delete the rows with these keys in one atomic commit, ignoring keys without a row.
 
         Parameters
         ----------
         data
             As for `write`. Only the key columns and the partition columns not in ``partition`` are
-            used. Rows without column names, such as tuples, contain these values in this order. If
-            the key has one column, a list, an array or a Series of its values is also accepted.
+            used. Rows without column names, such as tuples, must have only these columns, in this
+            order. If the key has one column, a list, an array or a Series of key values is also
+            accepted.
         partition, index, compression, text, progress
             As for `write`.
 

@@ -31,8 +31,8 @@ def columns_of(came: Sequence[str], columns: Sequence[Column]) -> list[Column | 
 def with_leaf_types(came: pa.DataType, odps: OdpsType | None, leaf: LeafType) -> pa.DataType:
     """Return an Arrow type with its leaves replaced.
 
-    ``odps``: the values' MaxCompute type; ``None`` if unknown. ``leaf``: maps the Arrow type
-    and the MaxCompute type of a leaf to the new Arrow type. Dictionaries count as leaves. So do
+    ``odps``: the values' MaxCompute type; ``None`` if unknown. ``leaf``: maps the Arrow type and
+    the MaxCompute type of a leaf to the new Arrow type. Dictionaries are treated as leaves, as are
     types that are nested only in Arrow, such as ``struct<sec, nano>`` for a TIMESTAMP.
     """
 

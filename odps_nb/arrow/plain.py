@@ -2,7 +2,7 @@
 
 The service chooses each column's encoding (``docs/protocol.md`` section 5.2). Text may arrive
 dictionary-encoded or as string views, times as ``struct<sec, nano>``, and DECIMAL without precision
-and scale as 32 bytes in MaxCompute's own layout. Times may have a time zone, but their numbers are
+and scale as 32 bytes in MaxCompute's own layout. Times may have a time zone, but their values are
 still in UTC, or in local time for TIMESTAMP_NTZ. Any column may be run-end encoded, or have Arrow's
 null type if it has no values. Batches with none of these encodings are returned unchanged.
 """
@@ -44,7 +44,7 @@ class FarTimeError(ConversionError):
 
 
 class PlainColumns:
-    """Converter of one stream's columns to plain types.
+    """Converts the columns of one stream to plain types.
 
     ``came``: the stream's schema. ``columns``: the read's columns; ``None`` if unknown,
     in which case structs are unchanged. ``unit``: the unit of TIMESTAMPs sent as
@@ -90,7 +90,7 @@ class PlainColumns:
         if odps is None:
             return came
         if pt.is_null(came):
-            if isinstance(odps, VectorType):  # a fixed-size list would need memory for nulls
+            if isinstance(odps, VectorType):  # a fixed-size list needs memory even for nulls
                 return pa.list_(pa.field("element", arrow_type(odps.element)))
             return arrow_type(odps, timestamp_unit=_UNITS[self._unit])
         if _is_seconds_and_nanos(came) and odps.code in _TIMES:

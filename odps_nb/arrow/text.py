@@ -1,7 +1,7 @@
 """Handles invalid UTF-8 in Arrow batches: raises an error, replaces it, or returns bytes.
 
 A MaxCompute STRING may contain any bytes, but an Arrow string must be UTF-8. For a column with
-other bytes, `odps_nb.arrow.validation` returns Arrow binary, which `fit_text` converts later.
+invalid UTF-8, `odps_nb.arrow.validation` returns Arrow binary, which `fit_text` converts later.
 """
 
 from __future__ import annotations
@@ -79,10 +79,10 @@ def fit_text(
 ) -> pa.RecordBatch:
     """Convert the text in a validated batch to the requested types.
 
-    Invalid bytes that belong to no row (in a null slot, or outside all lists) never raise.
+    Invalid bytes that belong to no row (in a null slot, or outside all lists) never cause an error.
 
-    ``types``: type of each column, from `text_types`. ``place``: returns the description and the
-    number of a row in the batch, for errors. ``unprotected``: whether changes to the bytes in
+    ``types``: type of each column, from `text_types`. ``place``: maps a row's index in the batch to
+    a description and a row number for errors. ``unprotected``: whether changes to the bytes in
     transit would go undetected.
     """
     arrays = batch.columns
@@ -199,8 +199,8 @@ def _error(bad: _Bad, where: str, row: int, *, unprotected: bool) -> ConversionE
     )
     if unprotected:
         error.add_note(
-            "either the STRING contains these bytes, or they were changed in transit (rows over "
-            "plain http have no checksum); in the second case, reading again succeeds"
+            "rows sent over plain http have no checksum: if reading again succeeds, these bytes "
+            "were changed in transit; otherwise, the STRING contains them"
         )
     return error
 

@@ -25,7 +25,7 @@ def validate(batch: pa.RecordBatch) -> None:
 
 
 class Validator:
-    """Validator of one stream's batches, which analyses the schema only once."""
+    """Validator for the batches of one stream; analyses the schema only once."""
 
     def __init__(self, schema: pa.Schema) -> None:
         types = schema.types
@@ -42,20 +42,23 @@ class Validator:
             The batch, with columns that contain invalid UTF-8 converted to binary.
         """
         batch.validate()  # fast check of lengths and buffer sizes
-        columns = batch.columns
-        parts = columns.copy()
-        for place, kind in self._bytes.items():
-            parts[place] = columns[place].view(kind)
-        # validate all columns in one call, since each call releases the GIL
-        pa.RecordBatch.from_arrays(parts, names=[""] * len(parts)).validate(full=True)
+        checked = batch
+        if self._bytes:
+            parts = batch.columns
+            for place, kind in self._bytes.items():
+                parts[place] = parts[place].view(kind)
+            checked = pa.RecordBatch.from_arrays(parts, names=[""] * len(parts))
+        checked.validate(full=True)  # all columns in one call, since each call releases the GIL
         for place in self._nested:
-            _check_empty_lists(columns[place])
-        odd = [place for place in self._bytes if not is_utf8(columns[place])]
+            _check_empty_lists(batch.column(place))
+        odd = [place for place in self._bytes if not is_utf8(batch.column(place))]
         if not odd:
             return batch
-        arrays = [parts[n] if n in odd else column for n, column in enumerate(columns)]
-        fields = [batch.schema.field(n).with_type(one.type) for n, one in enumerate(arrays)]
-        return pa.record_batch(arrays, schema=pa.schema(fields, batch.schema.metadata))
+        arrays, schema = batch.columns, batch.schema
+        for place in odd:
+            arrays[place] = checked.column(place)
+            schema = schema.set(place, schema.field(place).with_type(self._bytes[place]))
+        return pa.record_batch(arrays, schema=schema)
 
 
 def _is_flat(kind: pa.DataType) -> bool:

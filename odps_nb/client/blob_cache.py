@@ -73,10 +73,10 @@ class BlobCache:
         Path of the folder, which is created when needed and readable only by this user. A folder
         that belongs to another user, or that others can write to, is never used.
     service
-        Address and project of the service, for which the references are valid.
+        Address of the service, and the project in which the references are valid.
     limit
-        Maximum bytes in all files. A blob is not cached if it is larger than a quarter of this, or
-        if less than 1 GiB of disk space would be left.
+        Maximum bytes in all files. A blob is not cached if it is larger than a quarter of this
+        limit, or if less than 1 GiB of disk space would be left.
     """
 
     def __init__(self, folder: Path, service: tuple[str, str], *, limit: int) -> None:
@@ -167,9 +167,9 @@ class BlobCache:
         if os.name == "nt":  # user folders are private on Windows
             return True
         own = found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-        if not own or not stat.S_ISDIR(found.st_mode):  # links may lead anywhere
+        if not own or not stat.S_ISDIR(found.st_mode):  # reject links, which may lead anywhere
             level, self._warned = logging.INFO if self._warned else logging.WARNING, True
-            why = "it is a link, or others can write to it"
+            why = "it is a link, or another user owns it or can write to it"
             _log.log(level, "no blobs are cached in %s: %s", self.folder, why)
             return False
         if found.st_mode & 0o077:

@@ -56,7 +56,7 @@ def _names(
             if is_name(name):
                 yield name
             else:
-                _log.warning("skipping %r from a list of the service: not a valid name", name[:200])
+                _log.warning("skipping %r in a list from the service: not a valid name", name[:200])
 
 
 def iter_table_names(
@@ -156,7 +156,7 @@ def suggest_partitions(
     specs: Sequence[PartitionSpec],
     error: NotFoundError,
 ) -> None:
-    """List the partitions; add those nearest to the missing one to the error's hint."""
+    """List the partitions, and name those nearest to the missing partition in the error's hint."""
     if error.code != "NoSuchPartition":
         return
     found = iter_partitions(storage, table)
@@ -173,7 +173,7 @@ def suggest_partitions(
 
 
 def _nearest(missing: PartitionSpec, known: Sequence[PartitionSpec]) -> list[str]:
-    """Return the partition with the same numbers, or the ones that sort just before and after."""
+    """Return the partition that differs only in leading zeros, or the nearest partitions."""
     keys = [key for key, _ in missing]
     same_level = ({key: dict(one).get(key, "") for key in keys} for one in known)
     names = {",".join(f"{key}={value}" for key, value in one.items()) for one in same_level}
@@ -244,7 +244,7 @@ def _similar_tables(storage: StorageClient, table: TableName) -> list[str]:
 def iter_partitions(
     storage: StorageClient, table: TableName, *, under: PartitionSpec | None = None
 ) -> Iterator[PartitionInfo]:
-    """Iterate over a table's partitions, page by page, or only those ``under`` a partial spec."""
+    """Iterate over a table's partitions, or only those ``under`` a partial spec, page by page."""
     under = under or PartitionSpec()
     for page in _pages(storage, ListPartitions(table=table, partition=under)):
         yield from (one for one in page.partitions if under.covers(one.spec))

@@ -59,7 +59,8 @@ def arrow_schema(
 def require_arrow_types(columns: Iterable[Column], what: str) -> None:
     """Raise `ConversionError` if a column's Arrow type is known only when rows arrive.
 
-    ``what`` names the feature that needs the types; the error's hint lists the other columns.
+    ``what`` names the feature that needs the types; the error's hint lists the columns whose types
+    are known.
     """
     columns = tuple(columns)
     known = [column.name for column in columns if is_readable(column.type)]
@@ -150,8 +151,8 @@ def match_columns(
 ) -> tuple[int | None, ...]:
     """Match fields to columns like `match_names`; raise for a type whose values can never fit.
 
-    Use this function for data whose rows do not exist yet, as in Spark. If rows exist, their values
-    decide, because a column of nulls fits regardless of its type.
+    Use this function for data whose rows do not exist yet, as in Spark. If rows exist, check their
+    values instead, because a column of nulls fits regardless of its type.
     """
     matched = match_names(source.names, target)
     found: list[Misfit] = []
@@ -239,7 +240,7 @@ def fit_table(
 def fit_columns(
     source: Source, names: Sequence[str], rows: int, schema: TableSchema, *, first_row: int = 0
 ) -> pa.Table:
-    """Return columns, fetched by position, as a converted table; raise like `fit_table`.
+    """Fetch columns by position and return them as a converted table; raise like `fit_table`.
 
     ``first_row`` is the number of the first row within all data, for errors.
     """

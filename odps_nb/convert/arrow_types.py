@@ -38,12 +38,12 @@ _CODES: tuple[tuple[Callable[[pa.DataType], bool], TypeCode], ...] = (
 
 
 def odps_type(arrow: pa.DataType) -> OdpsType:
-    """Return the MaxCompute type that holds every value of an Arrow type.
+    """Return a MaxCompute type that can hold every value of an Arrow type.
 
     Unsigned integers become the next wider type (uint64: DECIMAL(20, 0)). Timestamps in seconds or
-    milliseconds become DATETIME, finer ones TIMESTAMP; for local times, create the table with
-    ``timestamp_ntz``. Nulls become STRING. Dictionaries and extension types are converted like
-    their value type or storage type.
+    milliseconds become DATETIME, finer ones TIMESTAMP; for local times, create the table with a
+    ``timestamp_ntz`` column. Nulls become STRING. Dictionaries are converted like their value type,
+    and extension types like their storage type.
     """
     if isinstance(arrow, pa.BaseExtensionType):
         return _extension(arrow)

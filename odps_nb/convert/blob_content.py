@@ -1,8 +1,8 @@
 """Converts a blob's bytes to a Python object: a picture, an array, text, or a table.
 
-The caller passes the media type detected from the bytes; the uploader's media type is
-never used. If a format states sizes, they are checked before parsing. `blob_conversion`
-runs the conversion in a process with limited memory.
+The caller passes the media type detected from the bytes; the uploader's media type is never used.
+Sizes stated in the content are checked before parsing. `blob_conversion` runs the conversion in a
+process with limited memory.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def as_picture(data: bytes, mime: str, *, max_pixels: int) -> Image.Image:
 
     try:
         with warnings.catch_warnings():
-            # Pillow warns about harmless defects; others raise an error or are checked here
+            # Pillow warns about harmless defects; other defects raise an error or are checked here
             warnings.simplefilter("ignore")
             if PICTURES[mime] == "ICO":  # Pillow decodes icons on opening
                 _require_pixels(icon_size(data), max_pixels)
@@ -66,13 +66,13 @@ def as_picture(data: bytes, mime: str, *, max_pixels: int) -> Image.Image:
         raise _no_memory(max_pixels) from None
     except Exception as error:  # codecs may raise any exception
         unknown = isinstance(error, UnidentifiedImageError) and PICTURES[mime] == "TIFF"
-        what = f"Pillow does not decode {form}" if unknown and (form := tiff_form(data)) else ""
+        what = f"Pillow cannot decode {form}" if unknown and (form := tiff_form(data)) else ""
         raise _not_readable(mime, "picture", error, what) from error
     return picture
 
 
 def check_picture(mime: str) -> None:
-    """Check that ``mime`` is a picture, and that Pillow is installed."""
+    """Check that ``mime`` is a picture type, and that Pillow is installed."""
     if mime not in PICTURES:
         known = (
             "use it for PNG, JPEG, JPEG 2000, GIF, WebP, BMP, TIFF, AVIF, HEIC, ICO, PSD, PPM or "
@@ -107,7 +107,7 @@ def as_text(data: bytes, encoding: str | None) -> str:
     found = None if encoding else detect(data)
     if not encoding and found is None and b"\0" in data:
         raise _no_text("the blob is binary")
-    # fall back to UTF-8, which keeps control characters; a failure names the byte position
+    # fall back to UTF-8, which keeps control characters; its error states the byte position
     stated = encoding or (found.name if found else "utf-8")
     try:
         text = data.decode(stated)
@@ -135,7 +135,9 @@ def as_table(
     if mime not in (_PARQUET, _ARROW_FILE, _ARROW_STREAM) and not is_text:
         hint = "use it for Parquet, Arrow, CSV and TSV files, and other text with separator="
         raise _other_kind(
-            mime, "table", hint + "; for other formats, read blob.open(seek=True) with a library"
+            mime,
+            "table",
+            hint + "; for other formats, read blob.open(seek=True) with another library",
         )
     try:
         if is_text:
@@ -168,13 +170,13 @@ def _npy(data: bytes) -> np.ndarray[Any, Any]:
             target_type="array",
             hint="save it again with a numeric or text dtype",
         )
-    # NumPy would allocate the declared size before reading; zero-size elements waste time
+    # check first: NumPy allocates the declared size; many zero-size elements would waste time
     if (
         min(shape, default=0) < 0
         or not dtype.itemsize
         or math.prod(shape) * dtype.itemsize != len(data) - file.tell()
     ):
-        raise ValueError(f"{shape} of {dtype} does not fit the bytes that follow")
+        raise ValueError(f"the shape {shape} and the type {dtype} do not fit the bytes that follow")
     file.seek(0)
     array: np.ndarray[Any, Any] = np.load(file, allow_pickle=False)
     return array
@@ -230,7 +232,7 @@ def _delimited(
 def _read_csv(text: str, separator: str) -> pa.Table:
     from pyarrow import csv as fast_csv
 
-    hive = separator == HIVE  # Hive text has no header and no quoting, and \N for nulls
+    hive = separator == HIVE  # Hive text has no header and no quoting, and uses \N for nulls
     return fast_csv.read_csv(
         pa.BufferReader(text.encode()),
         read_options=fast_csv.ReadOptions(block_size=_BLOCK, autogenerate_column_names=hive),
@@ -269,7 +271,7 @@ def _require_columns(columns: int) -> None:
             f"a line has {columns:,} columns; the maximum is {_MAX_COLUMNS:,}",
             limit=_MAX_COLUMNS,
             actual=columns,
-            hint="read blob.open(seek=True) with a library",
+            hint="read blob.open(seek=True) with another library",
         )
 
 
@@ -283,7 +285,7 @@ def _collected(batches: Iterable[pa.RecordBatch], schema: pa.Schema, max_bytes: 
     kept, held = [], 0
     for batch in batches:
         validate(batch)
-        for column in batch.columns:  # exclude dictionaries, which batches share
+        for column in batch.columns:  # do not count dictionaries, which batches share
             held += (column.indices if pa.types.is_dictionary(column.type) else column).nbytes
         _require_unpacked(held, max_bytes)
         kept.append(batch)

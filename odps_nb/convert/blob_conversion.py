@@ -1,7 +1,7 @@
-"""Converts blob content in the parser process, and its results to Python objects.
+"""Converts blob content in the parser process, and the results to Python objects.
 
 `blob_parser` runs in that process. If native code crashes on untrusted bytes or exhausts memory,
-only the parser process ends. Its results are checked before use: Arrow batches are validated, and
+only the parser process ends. The results are checked before use: Arrow batches are validated, and
 pixel data must have the stated size.
 """
 

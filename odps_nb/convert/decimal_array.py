@@ -1,9 +1,9 @@
 """`DecimalDtype` and `DecimalArray`: exact DECIMAL columns that support calculations.
 
 pandas' own Arrow decimals fail in most calculations, because Arrow's result types exceed the digit
-limit. This subclass stores the same values. Selecting, sorting, joining, comparing and writing
-use all digits; ``+``, ``-`` and ``*`` with integers and decimals use up to 76 digits. All other
-calculations use float64, and NumPy, plots and ``describe`` receive float64.
+limit. `DecimalArray` is a subclass that stores the same values. Selecting, sorting, joining,
+comparing and writing use all digits; ``+``, ``-`` and ``*`` with integers and decimals use up to 76
+digits. All other calculations use float64, and NumPy, plots and ``describe`` receive float64.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _MOST = 76  # maximum digits of Arrow's decimals
 class DecimalDtype(pd.ArrowDtype):
     """The dtype of an exact DECIMAL column, named like pandas' own Arrow dtype."""
 
-    kind = "O"  # otherwise pandas treats an index or a key as floats
+    kind = "O"  # otherwise pandas treats indexes and keys as floats
 
     def __eq__(self, other: object) -> bool:
         return type(other) is DecimalDtype and self.pyarrow_dtype == other.pyarrow_dtype
@@ -117,7 +117,7 @@ class DecimalArray(ArrowExtensionArray):
 
     @classmethod
     def _from_scalars(cls, scalars: Any, *, dtype: Any) -> Any:
-        """Convert a user function's results; if this raises, pandas 2 keeps their own dtype."""
+        """Convert a user function's results; raise to make pandas 2 keep the results' dtype."""
         if infer_dtype(scalars, skipna=True) != "decimal":
             raise ValueError("results that are not decimals keep their own dtype")
         return cls._from_sequence(scalars, dtype=dtype)
@@ -134,10 +134,10 @@ class DecimalArray(ArrowExtensionArray):
         copy: bool = False,  # noqa: FBT001, FBT002  pandas' own
         na_value: Any = no_default,
     ) -> Any:
-        """Return float64 values for float dtypes and ``None``, `Decimal` objects for other dtypes.
+        """Return float64 values for a float dtype or ``None``, `Decimal` objects for other dtypes.
 
-        Series and NumPy pass a dtype or ``None``. pandas omits the dtype when it joins the keys of
-        sorted indexes, which must be exact.
+        Series and NumPy pass a dtype or ``None``. When pandas joins sorted indexes, it passes no
+        dtype and needs exact keys.
         """
         dtype = object if dtype is no_default else dtype
         found: np.ndarray[Any, Any]
@@ -323,7 +323,7 @@ def _exact(other: Any) -> Any:
 
 
 def _fitted(values: Any, kind: pa.DataType) -> Any:
-    """Convert values to a decimal type; round floats to its scale, with a warning."""
+    """Convert values to a decimal type; round floats to the type's scale, with a warning."""
     if getattr(values, "dtype", "object") != "object":
         found = pa.array(values, from_pandas=True)
         if not pt.is_floating(found.type):
@@ -363,7 +363,7 @@ def _is_float(value: Any) -> bool:
 
 
 def _number(value: Any) -> Any:
-    """Convert a number to a `Decimal` (floats by their shortest text), a null to ``None``."""
+    """Convert a number to a `Decimal` (floats via their shortest text), and null to ``None``."""
     if value is None or value is pd.NA or value != value:
         return None
     if isinstance(value, (int, np.integer)):

@@ -20,7 +20,7 @@ def as_floats(values: Any) -> Any:
 
 
 def from_floats(values: Any, kind: pa.DataType) -> Any:
-    """Convert floats to a decimal type by way of their shortest text form."""
+    """Convert floats to a decimal type via their shortest text."""
     return values.cast(pa.string()).cast(kind)
 
 
@@ -56,7 +56,7 @@ def whole_digits(values: Any) -> int:
 
 
 def _short_floats(values: pa.Array) -> pa.Array | None:
-    """Convert decimals to floats by one exact division; ``None`` if one exceeds 15 digits."""
+    """Convert decimals to floats by one exact division; ``None`` if a value exceeds 15 digits."""
     scale = min(values.type.scale, _DIGITS - max(whole_digits(values), 0))
     if scale < 0:
         return None

@@ -23,7 +23,7 @@ from odps_nb.convert.frame_options import FrameOptions
 from odps_nb.convert.nested_values import is_vector, python_values, vector_values
 
 _FIRST_ROWS = 1 << 16  # initial size if the number of rows is unknown
-_MAX_FIRST_ROWS = 1 << 24  # maximum initial size otherwise; the array grows as rows arrive
+_MAX_FIRST_ROWS = 1 << 24  # maximum initial size; larger arrays grow as rows arrive
 _SETTLE_BYTES = 4 * 2**20
 
 _USUAL = FrameOptions()

@@ -1,6 +1,6 @@
 """Chooses the MaxCompute type of each DataFrame column when a table is created for the DataFrame.
 
-``docs/types-and-times.md`` lists the types. Files whose paths are in a column are not opened.
+``docs/types-and-times.md`` lists the types. If a column contains paths, the files are not opened.
 Arrow columns follow ``odps_nb.convert.arrow_types``.
 """
 

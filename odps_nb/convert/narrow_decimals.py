@@ -13,8 +13,8 @@ from odps_nb.errors import ConversionError
 _MOST = 38
 _FOR_TIMES = "pass timestamp_unit='us' to read(), for times before 1677 or after 2262"
 _FOR_DIGITS = (
-    "use read().to_pandas() or to_arrow(), or select cast(column as string) in SQL; "
-    "this library supports at most 38 digits"
+    "polars and DuckDB support at most 38 digits; use read().to_pandas() or to_arrow(), "
+    "or select cast(column as string) in SQL"
 )
 _FOR_OTHERS = "use read().to_arrow(), which returns the column as sent"
 _T = TypeVar("_T", pa.RecordBatch, pa.Table)

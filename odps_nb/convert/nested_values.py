@@ -43,7 +43,7 @@ def _each(change: _Change, values: list[Any]) -> list[Any]:
 
 
 def _with_dicts(kind: pa.DataType) -> _Change | None:
-    """Return a function that converts the maps in a type's values; ``None`` without maps."""
+    """Return a function that converts the maps in a type's values; ``None`` if it has no maps."""
     if pt.is_map(kind):
         return partial(_as_dict, inner=_with_dicts(kind.item_type))
     if is_list(kind):

@@ -55,7 +55,7 @@ def to_pandas(
             raise TypeError("pass the schema of the batches")
     options, blobs = options or FrameOptions(), blobs or {}
     wanted = by_column(options.dtypes, schema.names)
-    exact = replace(options, decimals="exact")  # dtype casts start from exact values
+    exact = replace(options, decimals="exact")  # casts to other dtypes need exact values
     columns = [
         frame_column(
             field.type, rows, exact if field.name in wanted else options, blobs.get(field.name)

@@ -27,7 +27,7 @@ PICTURES: Final = {
     "image/x-portable-anymap": "PPM",
     "image/vnd-ms.dds": "DDS",
 }
-#: Keys of ``PIL.Image.Image.info`` that affect how a picture is displayed, and EXIF data.
+#: Keys of ``PIL.Image.Image.info`` to keep: EXIF data, and keys that affect how pictures look.
 KEPT_INFO: Final = (
     *("exif", "icc_profile", "dpi", "gamma", "srgb", "chromaticity", "transparency"),
 )

@@ -137,7 +137,7 @@ def _named_columns(
     rows: Sequence[Mapping[Any, Any]], names: Names, first_row: int
 ) -> dict[str, list[Any]]:
     spelled = {name.casefold(): name for name in names.known or ()}
-    keys: dict[str, dict[str, None]] = {}  # for each column, the spellings of its key
+    keys: dict[str, dict[str, None]] = {}  # for each column, how its key is spelled in the rows
     seen: set[tuple[Any, ...]] = set()
     for number, row in enumerate(rows):
         shape = tuple(row)
@@ -213,7 +213,7 @@ def _frame(columns: Mapping[str, Sequence[Any]], rows: int) -> pd.DataFrame:
 
 
 def _objects(values: Sequence[Any]) -> pd.Series[Any]:
-    """Return values as an object column; nested arrays and lists each stay one value."""
+    """Return values as an object column; each nested array or list stays a single value."""
     return pd.Series(np.fromiter(values, dtype=object, count=len(values)), dtype=object)
 
 
@@ -305,7 +305,7 @@ def with_index(frame: pd.DataFrame, names: Names, *, index: bool | None) -> pd.D
     if index is None:
         # any index level could be a column of the new table
         _refuse_index_columns(frame, names.known or names.order or None)
-        ignored = names.known is None and names.order  # a delete uses only the key columns
+        ignored = names.known is None and names.order  # deletes use only key columns
         if not ignored and _has_labels(frame.index):
             _warn_of_index(frame.index)
     if not index:

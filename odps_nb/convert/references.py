@@ -54,7 +54,7 @@ def _fixed_size(array: pa.Array, column: Column, vector: VectorType) -> pa.Array
         return array
     if not pc.all(pc.equal(pc.list_value_length(array), vector.length), min_count=0).as_py():
         raise ConversionError(
-            f"column {column.name!r}: the length of a value differs from {format_type(vector)}",
+            f"column {column.name!r} has a value of the wrong length for {format_type(vector)}",
             column=column.name,
             source_type=str(array.type),
             target_type=format_type(vector),

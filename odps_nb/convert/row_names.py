@@ -1,4 +1,4 @@
-"""`Names`: the column names that Python rows are matched with; does not import pandas."""
+"""`Names`: the column names that Python rows are matched against; does not import pandas."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """The column names that rows are matched with.
+    """The column names that rows are matched against.
 
     ``order``: columns for rows without names, such as tuples; if empty, such rows raise an error.
     ``known``: all columns that a row may have; ``None`` means any. ``single``: whether a scalar is

@@ -1,8 +1,8 @@
 """Adds the time zone to the Arrow type of instants.
 
 DATETIME and TIMESTAMP are instants. On the wire, their Arrow type has no time zone, and their
-values count from the epoch in UTC. If a zone is known, it becomes part of their Arrow type; the
-values stay the same. TIMESTAMP_NTZ is a local time without a zone, and is not changed.
+values are counted from the epoch in UTC. If the time zone is known, it is added to the Arrow type;
+the values stay the same. TIMESTAMP_NTZ is a local time without a zone, and is not changed.
 """
 
 from __future__ import annotations

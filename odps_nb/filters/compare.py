@@ -100,7 +100,7 @@ _HINTS = {
     ValueKind.DURATION: "compare it with interval '1 02:03:04' day to second",
     ValueKind.BYTES: "bind bytes with params=, or write unhex('0aff')",
 }
-# Pairs of kinds, of a value and a constant, that are compared without conversion
+# Pairs (kind of the value, kind of the constant) that are compared without conversion
 _AS_THEY_ARE = {
     (ValueKind.INTEGER, ValueKind.DECIMAL),
     (ValueKind.TEXT, ValueKind.BYTES),  # the text is compared as UTF-8 bytes
@@ -142,7 +142,7 @@ def _time(left: Node, right: Constant, zone: ZoneInfo) -> Constant:
     if left.kind is ValueKind.INSTANT:
         return Constant(ValueKind.INSTANT, instant_of(clock, zone))
     days, rest = divmod(clock, _DAY)
-    if left.kind is ValueKind.DATE and not rest:  # a DATE counts as its midnight
+    if left.kind is ValueKind.DATE and not rest:  # compared as a DATE
         return Constant(ValueKind.DATE, _EPOCH + datetime.timedelta(days=days))
     return Constant(ValueKind.CLOCK, clock)
 
@@ -175,7 +175,7 @@ def _of_columns(operator: str, left: Node, right: Node) -> Node:
         raise _do_not_meet(left, right, "cast the CHAR column to string")
     if len(kinds) == 1 and (left.kind is not ValueKind.BOOLEAN or operator in ("=", "<>")):
         return Compare(operator, left, right)
-    raise _do_not_meet(left, right, "cast one of them to the type of the other")
+    raise _do_not_meet(left, right, "cast one side to the type of the other side")
 
 
 def _both_constant(sign: str, left: Constant, right: Constant) -> Constant:

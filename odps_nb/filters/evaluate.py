@@ -166,7 +166,7 @@ def _compare_steps(sign: str, values: Values, steps: int) -> Values:
 
 
 def _beyond(sign: str, values: Values, steps: int) -> Values:
-    """Compare values with a constant beyond the column's range."""
+    """Compare values with a constant outside the column's range."""
     held = {"=": False, "<>": True}.get(sign, (sign in ("<", "<=")) == (steps > 0))
     return _all(values, held=held)
 

@@ -1,7 +1,7 @@
 """Converts casts and calls that MaxCompute and Arrow define identically; rejects all others.
 
-``upper`` and ``lower`` are rejected because they treat non-ASCII letters differently. So
-are regular expressions.
+For example, ``upper`` and ``lower`` are rejected because MaxCompute and Arrow treat non-ASCII
+letters differently. Regular expressions are also rejected.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _substring(tree: Any, read: Callable[[Any], Node]) -> Node:
     start, length = read(tree.args["start"]), tree.args.get("length")
     count = None if length is None else read(length)
     if not _is_count(start, 1) or (count is not None and not _is_count(count, 0)):
-        raise refuse("substr requires a start of at least 1, and a length, both as numbers")
+        raise refuse("substr requires integer constants: a start of at least 1, and a length")
     return FunctionCall(
         "substr", (value, start, *([] if count is None else [count])), ValueKind.TEXT
     )
@@ -58,7 +58,7 @@ def _is_count(node: Node, least: int) -> bool:
 
 def _concat(tree: Any, read: Callable[[Any], Node]) -> Node:
     parts = [read(one) for one in tree.expressions]
-    if not tree.args.get("safe"):  # sqlglot sets "safe" for concat(), not adjacent literals
+    if not tree.args.get("safe"):  # sqlglot sets "safe" for concat() only, not for literals
         raise refuse(
             "adjacent string literals are not supported",
             "write a comma between them, or concat('a', s)",
@@ -68,7 +68,7 @@ def _concat(tree: Any, read: Callable[[Any], Node]) -> Node:
     if all(isinstance(one, Constant) and one.kind is ValueKind.TEXT for one in parts):
         return Constant(ValueKind.TEXT, "".join(str(one.value) for one in parts))  # type: ignore[union-attr]
     if any(one.kind is not ValueKind.TEXT for one in parts):
-        raise refuse("concat requires STRING columns and text", "cast numbers: cast(id as string)")
+        raise refuse("concat requires STRING values", "cast numbers: cast(id as string)")
     return FunctionCall("concat", tuple(parts), ValueKind.TEXT)
 
 
@@ -79,7 +79,7 @@ def _character(tree: Any, read: Callable[[Any], Node]) -> Node:
         or not isinstance(parts[0], Constant)
         or parts[0].kind is not ValueKind.INTEGER
     ):
-        raise refuse("chr requires one number")
+        raise refuse("chr requires one integer constant")
     code = int(parts[0].number)
     if not 0 <= code < 0x110000 or 0xD800 <= code < 0xE000:
         raise refuse(f"chr({code}) is not a character")
@@ -109,7 +109,9 @@ def _part_of_date(name: str) -> Callable[[Any, Callable[[Any], Node]], Node]:
         inner = tree.this.this if type(tree.this).__name__ == "TsOrDsToDate" else tree.this
         value = read(inner)
         if value.kind is not ValueKind.DATE or isinstance(value, Constant):
-            raise refuse(f"{name} requires a DATE column; with times it depends on a time zone")
+            raise refuse(
+                f"{name} requires a DATE column: the {name} of a time depends on a time zone"
+            )
         return FunctionCall(name, (value,), ValueKind.INTEGER)
 
     return make
@@ -192,11 +194,11 @@ def _cast_constant(value: Constant, name: str) -> Constant:
     if name == "TEXT" and text:
         return value
     problem = f"a cast of {value.value!r} to {name} is not supported"
-    raise refuse(problem, "write the constant in its target type")
+    raise refuse(problem, "write the constant as a value of the target type")
 
 
 def _size(to: Any) -> tuple[int, int]:
-    """Return a DECIMAL's precision and scale, within the limits of table columns."""
+    """Return a DECIMAL's precision and scale; raise if a column cannot have them."""
     given = [str(part.this.name) for part in to.expressions]
     if not given:
         return 38, 18

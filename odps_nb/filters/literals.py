@@ -69,8 +69,8 @@ def clock_of(text: str) -> int:
 def instant_of(clock: int, zone: ZoneInfo) -> int:
     """Convert a local time in a zone to epoch nanoseconds.
 
-    If a local time occurs twice, the first occurrence is used. A nonexistent time uses the offset
-    before the change.
+    If a local time occurs twice, the first occurrence is used. For a nonexistent time, the offset
+    before the change is used.
     """
     seconds, rest = divmod(clock, 10**9)
     shown = (_EPOCH + datetime.timedelta(seconds=seconds)).replace(tzinfo=zone)

@@ -243,7 +243,7 @@ class _Reader:
 
 _COMPARISONS = {"eq": "=", "neq": "<>", "lt": "<", "lte": "<=", "gt": ">", "gte": ">="}
 _ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/", "mod": "%"}
-# Allowed arguments of sqlglot nodes; any others would change the meaning.
+# Allowed arguments of sqlglot nodes; other arguments would change the meaning.
 _ARGUMENTS: dict[str, tuple[str, ...]] = {
     "column": ("this", "table", "db", "catalog"),
     "literal": ("this", "is_string"),
@@ -292,7 +292,7 @@ def arithmetic(operator: str, left: Node, right: Node) -> Node:
         return Arithmetic(operator, left, right, ValueKind.INTEGER)
     if ValueKind.DECIMAL in kinds:
         raise refuse(
-            f"{operator} of DECIMALs rounds in an undocumented way", "cast to bigint or double"
+            f"how {operator} rounds DECIMALs is not documented", "cast to bigint or double"
         )
     if operator == "/" or kinds != {ValueKind.INTEGER}:
         return Arithmetic(operator, as_double(left), as_double(right), ValueKind.DOUBLE)

@@ -185,7 +185,7 @@ def _text(node: Node) -> str | None:
 
 
 def _opposite(node: Node) -> str | None:
-    """Return a negation as text if its operand can be expressed exactly."""
+    """Return the negation of a node as text; ``None`` if it cannot be expressed exactly."""
     if isinstance(node, IsNull) and isinstance(node.value, ColumnValue):
         return f"{_name(node.value)} is not null"
     if isinstance(node, IsIn) and not node.with_null:
@@ -205,7 +205,7 @@ def _comparison(node: Compare) -> str | None:
 
 
 def _around(sign: str, name: str, instant: int) -> str | None:
-    """Widen the range by a day on each side, because the service's time zone is unknown."""
+    """Widen a time comparison by a day on each side, because the service's time zone is unknown."""
     if sign == "<>" or not _YEARS[0] < instant < _YEARS[1]:
         return None
     texts = []

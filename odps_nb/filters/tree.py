@@ -1,8 +1,8 @@
 """A condition as a tree of typed, picklable values.
 
 `odps_nb.filters.parse` builds it from text; the engines and Spark build it from their own trees.
-`odps_nb.filters.evaluate` applies it to batches, and `odps_nb.filters.row_filter` translates its
-pushed-down part.
+`odps_nb.filters.evaluate` applies it to batches, and `odps_nb.filters.row_filter` translates the
+part that is pushed down.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class Arithmetic:
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """A value cast to another kind; evaluation raises an error if it does not fit."""
+    """A value cast to another kind; evaluation raises an error if the value does not fit."""
 
     value: Node
     kind: ValueKind
@@ -202,7 +202,7 @@ def columns_of(node: Node) -> Iterator[str]:
 
 
 def with_columns(node: Node, change: Callable[[ColumnValue], Node]) -> Node:
-    """Return a tree in which ``change`` has replaced each column."""
+    """Return the tree with each column replaced by the result of ``change``."""
 
     def changed(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
         return tuple(with_columns(one, change) for one in nodes)

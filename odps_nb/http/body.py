@@ -26,7 +26,7 @@ _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\r\n]*)?\r\n")
 
 
 class _Head:
-    """Reads a response head and keeps the last line read, since only an empty line ends a head."""
+    """Reads a response head and keeps the last line, because only an empty line ends a head."""
 
     def __init__(self, file: BufferedReader) -> None:
         self._file = file
@@ -45,7 +45,7 @@ class _Head:
         return self.last
 
     def flush(self) -> None:
-        """Do nothing; http.client calls it when it closes an interrupted response."""
+        """Do nothing; http.client calls this method when closing an interrupted response."""
 
     def close(self) -> None:
         self._file.close()
@@ -80,7 +80,7 @@ class BodyResponse(HTTPResponse):
         self.end_within(None)
 
     def end_within(self, seconds: float | None) -> None:
-        """Limit the time for the rest of the response to ``seconds``; ``None``: no limit."""
+        """Limit the time for the remaining response to ``seconds``; ``None``: no limit."""
         self._source.deadline = None if seconds is None else time.monotonic() + seconds
 
     @property
@@ -94,7 +94,7 @@ class BodyResponse(HTTPResponse):
         return bool(self.chunked) or self.length is not None
 
     def available(self) -> int:
-        """Return how many bytes can be read before the next boundary; 0 at the verified end."""
+        """Return how many bytes can be read before the chunk or body ends; 0 at the end."""
         if self.fp is None:
             return 0
         if self.chunked:

@@ -140,7 +140,7 @@ class _Guarded(HTTPConnection):
         except OSError as error:
             raise ProxyError(f"the proxy failed: {error}", error) from error
         finally:
-            exchange.sent, exchange.body = False, None  # still those of the exchange with the proxy
+            exchange.sent, exchange.body = False, None  # reset after the proxy's response
         self.sock.settimeout(timeout)  # reading the proxy's response set a shorter time-out
 
     def getresponse(self) -> Any:
@@ -199,8 +199,8 @@ def _send_unless_answered(sock: socket.socket, data: memoryview) -> None:
 
 
 def _encrypt_unless_answered(sock: ssl.SSLSocket, data: memoryview, exchange: Exchange) -> None:
-    # Under TLS, readable bytes may be only a session ticket, which only a read can show. The
-    # bytes read here may begin a response, so they are kept for the reader.
+    # Under TLS, readable bytes may be just a session ticket, and only a read can tell. The bytes
+    # read here may begin a response, so they are kept for the reader.
     timeout = sock.gettimeout()
     sock.settimeout(0.0)
     try:
@@ -254,7 +254,7 @@ _POOLS = {"http": _Pool, "https": _PoolTLS}
 
 
 class Adapter(HTTPAdapter):
-    """The adapter of requests (TLS settings, proxies), with our connection classes."""
+    """The requests adapter (TLS settings, proxies) with our connection classes."""
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         """Make the pools use our connection classes."""
@@ -262,7 +262,7 @@ class Adapter(HTTPAdapter):
         self.poolmanager.pool_classes_by_scheme = _POOLS
 
     def build_response(self, _: Any, answer: Any) -> Any:
-        """Return urllib3's response as it is, without requests' cookies and other additions."""
+        """Return urllib3's response unchanged; requests would add cookies and other attributes."""
         return answer
 
     def close(self) -> None:
@@ -279,13 +279,13 @@ class Adapter(HTTPAdapter):
 
     def _pools(self) -> Iterator[HTTPConnectionPool]:
         for manager in (self.poolmanager, *self.proxy_manager.values()):
-            keys = manager.pools.keys()  # urllib3 only lets us iterate over keys
+            keys = manager.pools.keys()  # urllib3 supports iteration only over keys
             for key in keys:
                 if (pool := manager.pools.get(key)) is not None:
                     yield pool
 
     def cert_verify(self, conn: Any, url: str, *args: Any) -> None:
-        """Verify certificates wherever TLS is used, even a proxy's for an http:// URL."""
+        """Verify certificates wherever TLS is used, including a proxy's if the URL is http://."""
         of = "https:" if conn.scheme == "https" else url
         super().cert_verify(conn, of, *args)  # type: ignore[no-untyped-call]  # by types-requests
 

@@ -55,7 +55,7 @@ def translate(error: BaseException, url: str, *, abort: Abort, sent: bool) -> Od
     if abort.stopped:
         forget_locals(error)
         return CancelledError("the request was stopped")
-    forget_locals(error)  # its frames hold headers and proxies, which contain keys
+    forget_locals(error)  # its frames hold headers and proxy settings, which may contain keys
     chain = list(_chain(error))
     for one in chain:
         if isinstance(one, theirs.RequestException):
@@ -74,7 +74,7 @@ def translate(error: BaseException, url: str, *, abort: Abort, sent: bool) -> Od
         return unreached
     if _among(chain, TooSlowError):
         return RequestTimeoutError(
-            f"the response of {place} takes longer than the total time allowed",
+            f"the response of {place} took longer than the total time allowed",
             url=url,
             request_sent=sent,
             hint=_SLOW,

@@ -31,19 +31,21 @@ def may_have_been_done(error: BaseException) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """Retry limits: attempts, total time and backoff. Times are seconds.
+    """Retry limits: attempts, total time and backoff. Times are in seconds.
 
     Parameters
     ----------
     max_attempts
         Maximum number of attempts of one call, including the first.
     connect_attempts
-        Maximum attempts if the connection is refused. Lower, since the endpoint is probably wrong.
+        Maximum attempts if the connection is refused; lower, because the endpoint is probably
+        wrong.
     deadline
         Maximum time between the first attempt (or the last progress) and the start of another.
         For a read that is throttled (429) after it has received rows, this is the only limit.
     base, cap
-        Waits double from ``base`` up to ``cap``, unless the server requests a longer wait.
+        The wait doubles from ``base`` up to ``cap``. If the server requests a longer wait, that is
+        used.
     spread
         Maximum fraction by which waits are randomly shortened, so clients do not retry in step.
     """
@@ -67,9 +69,10 @@ class RetryPolicy:
     ) -> float | None:
         """Return the seconds to wait before the next attempt, or ``None`` to give up.
 
-        ``attempt`` is the number of attempts so far, ``elapsed`` the seconds since the first began,
-        and ``chance`` a random number in [0, 1). ``idempotent``: repeating the call is harmless.
-        ``patient``: retry a 429 until the deadline, unless the policy allows only one attempt.
+        ``attempt`` is the number of attempts so far, ``elapsed`` the seconds since the first
+        attempt began, and ``chance`` a random number in [0, 1). ``idempotent``: repeating the call
+        is harmless. ``patient``: retry a 429 until the deadline if the policy allows more than one
+        attempt.
         """
         limit = self.max_attempts
         if isinstance(error, ConnectError):
@@ -87,7 +90,7 @@ class RetryPolicy:
         return wait if elapsed + wait <= self.deadline else None
 
 
-_MOST_DOUBLINGS = 60  # any base then exceeds any cap; a much larger power would overflow
+_MOST_DOUBLINGS = 60  # enough for any base to exceed any cap; many more would overflow
 
 
 def _may_repeat(error: BaseException, *, idempotent: bool) -> bool:
@@ -115,9 +118,9 @@ def _may_repeat(error: BaseException, *, idempotent: bool) -> bool:
 
 
 def seconds_until_retry(headers: Mapping[str, str], now: float) -> float | None:
-    """Return the seconds until the date in ``Retry-After``; ``None`` if it has no date.
+    """Return the seconds until the date in ``Retry-After``; ``None`` if the header has no date.
 
-    `wire` parses the other form, a number of seconds. The current time is the response's
+    `odps_nb.wire` parses the other form, a number of seconds. The current time is the response's
     ``Date``, or ``now`` (seconds since the epoch) if the response has none.
 
     Examples

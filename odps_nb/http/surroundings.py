@@ -1,7 +1,7 @@
 """Proxy and certificate settings from environment variables, for each server.
 
-The requests library reads these variables. They are validated here before anything is sent,
-because it reports invalid ones with unhelpful errors that may contain a proxy's password.
+The requests library reads these variables, but reports invalid values with unhelpful errors that
+may contain a proxy's password. They are therefore validated here before anything is sent.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class ProxyEnvironment:
     def of(self, url: str) -> Hidden:
         """Return ``proxies``, ``verify`` and ``cert`` in the form that requests' adapter expects.
 
-        Raises `ConfigError` if a variable holds an invalid proxy address or a path to certificates
-        that do not exist.
+        Raises `ConfigError` if a variable holds an invalid proxy address or a certificate path that
+        does not exist.
         """
         parts = urlsplit(url)
         key = (parts.scheme, parts.netloc)

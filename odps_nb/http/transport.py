@@ -1,6 +1,6 @@
 """Sends one request and returns its response, without signing or retrying.
 
-A body is complete only if HTTP proves it (Content-Length or last chunk). It is not decoded in
+A body is complete only if HTTP proves it (Content-Length or last chunk). Bodies are not decoded in
 this module (``docs/protocol.md`` section 1.6). Errors of requests, urllib3, http.client and sockets
 are translated into this package's errors.
 """
@@ -42,8 +42,8 @@ class HttpRequest:
     ``read_timeout`` limits each pause while waiting for or reading a response, and the time to
     receive its headers. ``send_timeout`` (default: ``read_timeout``) limits each pause in which the
     peer accepts no data. ``document_timeout`` limits the time for a body after
-    `HttpResponse.end_in_time`. ``abort`` lets another thread stop the exchange. ``receive_buffer``
-    limits the bytes that the kernel receives ahead.
+    `HttpResponse.end_in_time` is called. ``abort`` lets another thread stop the exchange.
+    ``receive_buffer`` limits the bytes that the kernel receives ahead.
     """
 
     method: str
@@ -59,10 +59,10 @@ class HttpRequest:
 
 
 class HttpResponse:
-    """A response whose body has not been read yet; the caller closes it or reads it to the end.
+    """A response with an unread body; the caller reads it to the end or closes the response.
 
-    Closing it early closes the connection; reading to the end returns the connection to the pool.
-    Only `arriving` may be used from another thread.
+    Closing the response early closes the connection; reading to the end returns the connection to
+    the pool. Only `arriving` may be used from another thread.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class HttpResponse:
         return self._account(self._guarded(self._body.fill, memoryview(buffer)))
 
     def read(self, n: int = -1) -> bytes:
-        """Return ``n`` bytes, fewer only at the end of the body; if negative, the whole body."""
+        """Return ``n`` bytes (fewer only at the end of the body); if negative, the whole body."""
         if n < 0:
             return b"".join(self.chunks(_LOOK))
         buffer = bytearray(n)
@@ -174,7 +174,7 @@ class HttpResponse:
         return count
 
     def _guarded(self, read: Callable[[A], R], argument: A) -> R:
-        """Read, translate foreign errors, and close the response on any error."""
+        """Call ``read``; translate other libraries' errors, and close the response on any error."""
         try:
             return read(argument)
         except Exception as error:
@@ -237,7 +237,7 @@ class RequestsTransport:
                 return self._response(request, exchange)
             finally:
                 EXCHANGE.reset(token)
-        except BaseException:  # including Ctrl-C: its traceback may live for hours
+        except BaseException:  # also on Ctrl-C: a kept traceback would keep the connection open
             exchange.drop()
             raise
 
@@ -271,7 +271,7 @@ class RequestsTransport:
         )
 
     def close(self) -> None:
-        """Close idle connections; an open response closes its own at its end. Idempotent."""
+        """Close idle connections; open responses close theirs when they end. Idempotent."""
         self._closed = True
         self._adapter.close()
         self._environment.close()

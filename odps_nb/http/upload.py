@@ -124,7 +124,8 @@ class Upload:
         try:
             start_thread(self._thread)
         except BaseException:
-            # If Ctrl-C arrives during the start, the thread must not wait for a body.
+            # If Ctrl-C arrives during the start, end the thread, which would otherwise wait for a
+            # body.
             self._pipe.desert()
             self._request.abort.stop()
             raise
@@ -153,7 +154,7 @@ class Upload:
         return len(view)
 
     def finish(self) -> HttpResponse:
-        """End the body and return the response; later calls return the same one."""
+        """End the body and return the response; later calls return the same response."""
         self._home.require("this upload")
         if self._aborted:
             raise StateError("the upload was aborted")

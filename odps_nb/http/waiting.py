@@ -1,7 +1,8 @@
 """Waits for sockets in short slices, so that Ctrl-C and `Abort` always take effect.
 
 A signal that arrives just before a thread sleeps in the kernel does not wake the thread. On some
-systems, no signal does. This module also aborts exchanges and limits the kernel's receive buffer.
+systems, signals never wake it. This module also aborts exchanges and limits the kernel's receive
+buffer.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class SilentError(TimeoutError):
 
 
 class TooSlowError(TimeoutError):
-    """The total time has passed, although bytes still arrive."""
+    """The time limit has passed, although bytes are still arriving."""
 
 
 def wait_until_ready(
@@ -51,7 +52,7 @@ def wait_until_ready(
 
 
 def connect(sock: socket.socket, address: Any, timeout: float | None) -> None:
-    """Connect, or raise `OSError`; ``timeout`` also applies to later operations of the socket."""
+    """Connect, or raise `OSError`; ``timeout`` also applies to later operations on the socket."""
     sock.settimeout(0.0)
     code = sock.connect_ex(address)
     if code in _UNDER_WAY:
@@ -65,9 +66,9 @@ def connect(sock: socket.socket, address: Any, timeout: float | None) -> None:
 class SlicedReader(io.RawIOBase):
     """A raw socket reader that waits in slices, up to the socket's time-out.
 
-    ``deadline``, a value of ``time.monotonic()``, limits all reads together. ``hold`` is a file of
-    the socket that is closed with this reader. It keeps the descriptor open if http.client releases
-    the socket before the body ends.
+    ``deadline``, a value of ``time.monotonic()``, limits all reads together. ``hold``, a file
+    object of the socket, keeps the descriptor open if http.client releases the socket before the
+    body ends; it is closed with this reader.
     """
 
     deadline: float | None = None
@@ -116,7 +117,7 @@ class SlicedReader(io.RawIOBase):
             return
         if not self.received and self._timeout is not None:
             raise SilentError(self._timeout)
-        raise TooSlowError("the response takes longer than the total time allowed")
+        raise TooSlowError("the response took longer than the total time allowed")
 
     def close(self) -> None:
         """Release the socket. Idempotent."""
@@ -154,7 +155,7 @@ def _slice(deadline: float | None) -> float:
 
 
 class Abort:
-    """Stops one exchange: `stop` shuts down its socket, even one that is attached later.
+    """Stops one exchange: `stop` shuts down the attached socket, or one attached later.
 
     It holds a duplicate of the descriptor, because TLS replaces the socket object during the
     handshake. Shutting down the duplicate shuts down the connection itself.

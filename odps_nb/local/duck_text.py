@@ -22,7 +22,8 @@ def spell(tree: Any) -> tuple[str, list[str]]:
     for kind in tree.find_all(exp.DataType):
         if kind.is_type("char", "varchar"):
             raise UnsupportedError(
-                "the embedded service does not cut text to CHAR(n) or VARCHAR(n): cast to STRING"
+                "the embedded service does not truncate text to CHAR(n) or VARCHAR(n): "
+                "cast to STRING"
             )
     text = sql_parser.spell(tree, "duckdb", unsupported_level=ErrorLevel.RAISE)
     tokens = sqlglot.tokenize(text, read="duckdb")

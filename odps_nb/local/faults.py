@@ -21,7 +21,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def with_advice(message: str, advice: str) -> str:
-    """Return a message with the advice appended, which clients split off as a hint."""
+    """Return a message with the advice appended; clients split the advice off as a hint."""
     return f"{message} (to do: {advice})" if advice else message
 
 
@@ -54,7 +54,7 @@ def parse_failed(
 def lacks(
     what: str, *, is_sure: bool, at: tuple[int, int] = (1, 1), advice: str = ""
 ) -> InvalidRequestError:
-    """Return the error for unsupported SQL; ``is_sure`` if MaxCompute is known to support it."""
+    """Return the error for unsupported SQL; ``is_sure``: MaxCompute is known to support it."""
     message = f"the embedded service does not support {what}; MaxCompute "
     advice = advice or "rewrite the statement without it, or run it in MaxCompute"
     return parse_failed(message + ("does" if is_sure else "may"), at=at, advice=advice)
@@ -124,7 +124,7 @@ def invalid_state(message: str) -> ConflictError:
 
 
 def instance_over(instance_id: str) -> ConflictError:
-    """Return the error for stopping an instance that has ended."""
+    """Return the error for an attempt to stop an instance that has ended."""
     message = f"ODPS-0420095: the instance {instance_id} has ended, so its state cannot be set"
     return conflict(message, "InvalidStateSetting")
 

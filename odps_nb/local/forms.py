@@ -1,8 +1,8 @@
 """Alternative response forms, for cases where the real service's response is uncertain.
 
-Each field of :class:`Forms` is one such case. Its default is the most likely form. The others can
-be selected at startup (``odps-nb serve --form NAME=VALUE``), so that tests can cover all of them.
-The client accepts all forms.
+Each field of :class:`Forms` stands for one such case. Its default is the most likely form. The
+other forms can be selected at startup (``odps-nb serve --form NAME=VALUE``), so that tests can
+cover all of them. The client accepts all forms.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _TIMESTAMPS = (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ)
 class Forms:
     """The response forms to use. The type of each field lists its values, the default first."""
 
-    # Time zone of DATETIME and TIMESTAMP in Arrow (evidence 151: it is set to an unknown name).
+    # Time zone of DATETIME and TIMESTAMP in Arrow (evidence 151: one is set, but its name is
+    # unknown).
     time_zone: Literal["UTC", "Asia/Shanghai", "none"] = "UTC"
     # Split modes of non-incremental reads of primary-key tables (evidence 164: the Java SDK uses
     # Size in version 1; the vendor's manual specifies RowOffset).
@@ -75,7 +76,7 @@ class Forms:
 def formed(
     schema: pa.Schema, batches: Iterator[pa.RecordBatch], columns: Sequence[Column], forms: Forms
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """Return a stream's schema and batches, converted to the service's forms."""
+    """Return a stream's schema and batches, converted to the selected forms."""
 
     def leaf(came: pa.DataType, odps: OdpsType | None) -> pa.DataType:
         code = None if odps is None else odps.code

@@ -1,8 +1,8 @@
 """Access rights: which key may read and write which projects.
 
 A key without an entry has all rights. A service without entries does not check rights. Each route
-declares the right that it requires in its project (`odps_nb.local.routes.table`). SQL statements
-name projects in their text, so rights are checked when these names are resolved.
+declares the right that its requests need in the project (`odps_nb.local.routes.table`). SQL
+statements name projects in their text, so rights are checked when these names are resolved.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Assembles the parts of the embedded service on one folder, without HTTP.
+"""Assembles the parts of the embedded service for one folder, without HTTP.
 
 Opening locks the folder, recovers from a crash and creates the project. Closing releases all
 resources.
@@ -57,7 +57,7 @@ class Settings:
 
 
 class Service:
-    """The service of one folder. ``prepare`` may fill the folder before its catalog is opened."""
+    """The service for one folder. ``prepare`` may fill the folder before its catalog is opened."""
 
     def __init__(
         self,

@@ -23,13 +23,13 @@ from odps_nb.errors import (
 )
 from odps_nb.parsing.values import Limits, UnshowableError
 
-# elapsed seconds per CPU second, as a job may wait for a disk or a busy CPU
+# maximum elapsed seconds per CPU second, because a job may wait for a disk or a busy CPU
 _PATIENCE: Final = 3
 _START: Final = 30
 IDLE_SECONDS: Final = 10.0
 """Idle seconds after which the parser process ends; the process uses about 60 MiB."""
-# Search this package, then the interpreter's folders, then the kernel's: a file in the user's
-# working folder, such as a saved blob, must not replace a library.
+# Import from this package, then the interpreter's folders, then the kernel's, so that a file in the
+# user's working folder (such as a saved blob) cannot replace a library.
 _BOOT: Final = """
 import sys
 from importlib.machinery import PathFinder
@@ -60,7 +60,7 @@ class ParserStoppedError(UnshowableError):
 
     def __init__(self, why: str) -> None:
         self.why = why
-        super().__init__(f"parsing it stopped the parser process ({why}); your kernel still runs")
+        super().__init__(f"it stopped the parser process ({why}); your kernel is still running")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,7 +227,7 @@ def _stop(timer: threading.Timer) -> None:
 
 
 def _refusal(found: dict[str, Any]) -> OdpsNbError:
-    """Return the error that a parser raised; allow only two classes."""
+    """Return the error that a parser raised; only two classes are allowed."""
     made = _REFUSALS.get(str(found["refused"]))
     facts = _checked(found.get("facts"), dict)
     if made is None or facts.keys() - set(made.fact_names):

@@ -38,8 +38,8 @@ def form_of(text: str, *, whole: bool = True, separator: str = "") -> Form | Non
     """Return the separator and header offset; ``None`` if the text is not a table.
 
     Leading lines that begin with ``#`` are comments; the last one is the header if it has as many
-    fields as the rows. Unless ``whole``, the last line may be truncated. If
-    ``separator`` is set, any text is considered a table.
+    fields as the rows. If ``whole`` is false, the last line may be truncated. If ``separator`` is
+    set, any text is considered a table.
     """
     if not separator and HIVE in text:  # unique to Hive text, see `odps_nb.parsing.encodings`
         separator = HIVE
@@ -60,8 +60,9 @@ def form_of(text: str, *, whole: bool = True, separator: str = "") -> Form | Non
 def lines_of(text: str, form: Form) -> Iterator[tuple[int, list[str]]]:
     """Yield each line's number and fields, beginning with the header.
 
-    Skips blank lines and comments, which begin with ``#`` and do not have as many fields as the
-    first line. Raises `ValueError` for a field that is too long, and for an unclosed quote.
+    Skips blank lines, and comments: lines that begin with ``#`` and have a different number of
+    fields than the first line. Raises `ValueError` for a field that is too long, and for an
+    unclosed quote.
     """
     file = io.StringIO(text[form.start :], newline="")
     reader = csv.reader(
@@ -88,7 +89,7 @@ def unevenness(number: int, fields: int, names: int) -> str:
 
 
 def _comments(sample: str) -> tuple[int, int]:
-    """Return the offsets of the end of the leading comments and of the last comment."""
+    """Return two offsets: the end of the leading comments, and the start of the last comment."""
     at = last = 0
     while sample.startswith("#", at):
         end = sample.find("\n", at)

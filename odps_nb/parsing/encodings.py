@@ -56,10 +56,10 @@ class Encoding:
 
 
 def detect(data: bytes, *, whole: bool = True, guess: bool = True) -> Encoding | None:
-    """Return the encoding of text or of its beginning; ``None`` if the bytes are not text.
+    """Return the encoding of a text or of its first bytes; ``None`` if it is not text.
 
-    Unless ``whole``, the last character may be truncated. With ``guess``, a library guesses the
-    encoding if none is stated and the text is not UTF-8.
+    If ``whole`` is false, the last character may be truncated. With ``guess``, a library guesses
+    the encoding if none is stated and the text is not UTF-8.
     """
     sample = data[:SAMPLE]
     complete = whole and len(sample) == len(data)
@@ -74,7 +74,7 @@ def detect(data: bytes, *, whole: bool = True, guess: bool = True) -> Encoding |
 
 
 def decode(data: bytes, encoding: str, *, whole: bool = True) -> str:
-    """Decode text; unless ``whole``, drop a truncated character at the end."""
+    """Decode text; if ``whole`` is false, drop a truncated character at the end."""
     return codecs.getincrementaldecoder(encoding)("strict").decode(data, final=whole)
 
 

@@ -104,8 +104,8 @@ def _done(job: dict[str, Any], data: bytes) -> bytes:
     except MissingDependencyError as error:
         return pack({"missing": str(error), "extra": error.extra, "hint": error.hint})
     except (ConversionError, LimitExceededError) as error:
-        # A conversion's caller receives the class, message and attributes. It can increase
-        # every limit here, so an OversizeError is reported as its base class.
+        # The caller of a conversion receives the class, message and attributes. An OversizeError
+        # is reported as its base class, because the caller can increase every limit here.
         kind = ConversionError if isinstance(error, ConversionError) else LimitExceededError
         facts = {name: getattr(error, name) for name in kind.fact_names}
         return pack({"refused": kind.__name__, "message": error.message, "facts": facts})

@@ -1,7 +1,8 @@
 """Describes in plain words why a library rejected bytes.
 
-A library's message is kept if users can understand it, without system error numbers and the repr
-of Python objects. Messages with addresses or names from the library's code are dropped.
+A library's message is kept if users can understand it; system error numbers and reprs of Python
+objects are removed. Messages that contain memory addresses or names from the library's code are
+dropped.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _LONGEST: Final = 200
 _FORM: Final = "its format is unknown to the decoder"
 _RANGE: Final = "it contains a number that is out of range"
 _NUMERAL: Final = "it contains a number that cannot be parsed"
-# keyed by class name, so that this module imports none of the libraries
+# keyed by class name, so that this module need not import the libraries
 _OURS: Final = {
     **dict.fromkeys(("AssertionError", "AttributeError", "IndexError", "KeyError"), _FORM),
     **dict.fromkeys(("StopIteration", "TypeError", "struct.error"), _FORM),
@@ -79,7 +80,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def refusal_of(error: BaseException) -> str:
-    """Return ``truncated or damaged: …`` if the error proves that, else ``not decoded here: …``."""
+    """Return ``truncated or damaged: …`` if damage is certain, else ``not decoded here: …``."""
     reason = reason_of(error)
     damaged = type(error).__name__ == "BadZipFile" or _DAMAGE.search(reason)
     return f"{DAMAGED if damaged else 'not decoded here'}: {reason}"

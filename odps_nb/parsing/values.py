@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 class UnshowableError(ValueError):
-    """The bytes cannot be shown as their type; the message is one line for the user."""
+    """The bytes cannot be displayed as a file of their type; the message is one line for users."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,5 +14,5 @@ class Limits:
     """Limits for one job; the defaults are those for a preview."""
 
     seconds: int = 10  #: Processor time in seconds.
-    memory: int = 2 << 30  #: Bytes in addition to the memory that the loaded parsers use.
+    memory: int = 2 << 30  #: Bytes of memory, in addition to those that the loaded parsers use.
     answer: int = 8 << 20  #: Maximum size of the response in bytes.

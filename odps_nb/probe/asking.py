@@ -1,4 +1,4 @@
-"""Sends and records the requests of a question, each one once and within its limits."""
+"""Sends each request of a question once, within the question's limits, and records it."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from odps_nb.wire.control import CancelInstance, SubmitSql
 
 MAX_DOCUMENT = 1 << 22  # maximum bytes of a response without rows
 MAX_MESSAGE = 1 << 26  # maximum bytes of one batch of rows
-CANCEL_SECONDS = 10.0  # seconds of the time limit, reserved for cancelling a slow statement
+CANCEL_SECONDS = 10.0  # seconds of the time limit to reserve for cancelling a slow statement
 
 
 class BoundedTransport:
-    """Transport that enforces the running question's limits by raising `CannotTell`."""
+    """Transport that enforces the current question's limits by raising `CannotTell`."""
 
     def __init__(self, inner: Transport) -> None:
         self._inner = inner
@@ -43,7 +43,7 @@ class BoundedTransport:
 
     @property
     def seconds_left(self) -> float:
-        """Seconds left for the running question; at least 0.1."""
+        """Seconds left for the current question; at least 0.1."""
         return max(0.1, self._deadline - time.monotonic())
 
     def send(self, request: HttpRequest) -> HttpResponse:
@@ -72,7 +72,7 @@ class BoundedTransport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """A response with JSON ``members``, ``rows`` and their types as sent, or raw ``data``."""
+    """A response: JSON ``members``, or ``rows`` with their ``types`` as sent, or raw ``data``."""
 
     status: int
     code: str | None = None
@@ -89,11 +89,11 @@ class Response:
 
     @property
     def word(self) -> str:
-        """The result as one word, ``refused`` or ``taken``."""
+        """``refused`` if the service refused the request, else ``taken``."""
         return "refused" if self.is_refusal else "taken"
 
     def outcome(self) -> Observation:
-        """Return whether the service refused the request, with status and code."""
+        """Return the status, the error code, and whether the service refused the request."""
         return {"refused": self.is_refusal, "status": self.status, "code": self.code}
 
     def need(self) -> Response:
@@ -175,8 +175,8 @@ class _Request:
 class Asker:
     """Sends the questions' requests, counts rows, and records requests and responses.
 
-    ``own`` is the user's table. ``tables`` maps each kind of table to its full name: ``table`` (the
-    user's table or a scratch table), and the kinds in `scratch.KINDS`.
+    ``own`` is the user's table. ``tables`` maps each kind of table to its full name. The kinds are
+    ``table`` (the user's table or a scratch table) and those in `scratch.KINDS`.
     """
 
     def __init__(
@@ -216,10 +216,10 @@ class Asker:
     ) -> Response:
         """Send one request, without retries.
 
-        ``target`` is a kind of table in ``tables``, or a ``Target`` as text. The body is JSON
-        (``body``) or bytes (``data``). ``kind`` is the content of a successful response: ``json``,
-        ``rows`` or ``data``. A status of 401 or 403 raises `CannotTell` unless ``may_deny``; a
-        status of 500 or above does so unless ``may_fail``.
+        ``target`` is a kind of table in ``tables``, or the text of a ``Target``. The body is JSON
+        (``body``) or bytes (``data``). ``kind`` is what a successful response contains: ``json``,
+        ``rows`` or ``data``. A status of 401 or 403 raises `CannotTell` unless ``may_deny``; so
+        does a status of 500 or above, unless ``may_fail``.
         """
         if target in self.tables:
             target = table_target(self.tables[target])
@@ -253,7 +253,7 @@ class Asker:
         return found
 
     def abort_writes(self) -> None:
-        """Abort the write sessions that a question left open; they expire if that fails."""
+        """Abort the write sessions that a question left open; if that fails, they expire later."""
         writing, self._writing = self._writing, {}
         self.begin(requests=len(writing), rows=0, seconds=30.0)
         for session, target in writing.items():

@@ -1,6 +1,6 @@
 """``odps-nb probe``: asks questions, prints verdicts and writes a report.
 
-Before it exits, it drops the tables that it created, even if it is interrupted or terminated.
+Before exiting, the command drops the tables that it created, even if interrupted or terminated.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def _scratch(profile: Profile, text: str) -> TableName:
 
 
 def _make(folder: Path) -> None:
-    """Create the report folder; remove an earlier report, or a link in its place."""
+    """Create the report folder; remove any earlier report, even if it is a link."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name in ("probe.json", "probe.txt"):
@@ -188,7 +188,7 @@ def as_document(findings: Iterable[Finding], *, facts: Mapping[str, object]) -> 
 
 
 def as_page(document: Mapping[str, Any]) -> str:
-    """Return the report as text: differences, then unanswered questions, then the rest."""
+    """Return the report as text: differences, unanswered questions, confirmed assumptions."""
     groups: dict[str, list[Any]] = {"differs": [], "cannot tell": [], AS_ASSUMED: []}
     for one in document["findings"]:
         groups[one["verdict"].partition(":")[0]].append(one)

@@ -39,15 +39,16 @@ class Question:
     ask
         Function that sends the requests and returns the observation; may raise `CannotTell`.
     expected
-        Observation that odps_nb assumes; a tuple lists several allowed values. Any other members of
-        an observation are recorded but not compared.
+        Observation that odps_nb assumes; a tuple lists several allowed values. Additional members
+        of an observation are recorded but not compared.
     needs
-        Kinds of table to use. ``table`` is the user's table; the others (`scratch.KINDS`) are
-        created, which requires ``--write``.
+        Kinds of table to use. ``table`` is the user's table; the probe creates the others
+        (`scratch.KINDS`), which requires ``--write``.
     requests, statements, rows, seconds
-        Limits: Storage API requests, SQL statements, rows received, and seconds without SQL.
+        Limits: Storage API requests, SQL statements, rows received, and seconds excluding SQL.
     embedded
-        Whether the embedded service, whose SQL engine is DuckDB, behaves like MaxCompute here.
+        Whether the embedded service, whose SQL engine is DuckDB, behaves like MaxCompute in this
+        respect.
     """
 
     id: str
@@ -63,7 +64,7 @@ class Question:
 
     @property
     def writes(self) -> bool:
-        """Whether the question needs created tables, and therefore ``--write``."""
+        """Whether the question needs tables that the probe creates, which requires ``--write``."""
         return any(need != "table" for need in self.needs)
 
     @property

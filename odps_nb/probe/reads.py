@@ -58,7 +58,7 @@ def _signed_parameters(asker: Asker) -> Observation:
     found = asker.send("TableCreateReadSession", "table", params, body, may_deny=True)
     if not found.is_refusal:
         return {"taken": True}
-    open_session(asker, "table").need()  # this succeeds, so only the parameter was refused
+    open_session(asker, "table").need()  # raises if it is refused even without the parameter
     return {"taken": False, "status": found.status, "code": found.code}
 
 

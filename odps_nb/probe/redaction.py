@@ -80,7 +80,7 @@ def shown_members(members: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def shown_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the few headers that may be shown."""
+    """Return the headers that may be shown."""
     found = {key.lower(): value for key, value in headers.items()}
     return {
         key: found[key] for key in SHOWN_HEADERS if key in found and _WORD.fullmatch(found[key])
@@ -93,7 +93,7 @@ def shown_code(code: str | None) -> str | None:
 
 
 def _as_word(name: str) -> str:
-    """Return a pattern for the whole name only, so that a column ``a`` does not match ``Table``."""
+    """Return a pattern that matches only whole names: ``a`` does not match part of ``Table``."""
     start = r"(?<!\w)" if name[0].isalnum() or name[0] == "_" else ""
     end = r"(?!\w)" if name[-1].isalnum() or name[-1] == "_" else ""
     return start + re.escape(name) + end

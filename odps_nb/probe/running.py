@@ -52,8 +52,8 @@ class Prober:
     """Asks questions over one connection; leaving the ``with`` block drops the created tables.
 
     ``scratch`` is the name prefix of the created tables; without it, nothing is created or written.
-    Without ``table``, a created table is read. If ``embedded``, questions that only the real
-    service can answer are skipped.
+    Without ``table``, the probe reads a table that it creates. If ``embedded``, questions that only
+    the real service can answer are skipped.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Prober:
         self._asker = Asker(self._storage, self._transport, self.redactor, table)
         self._scratch = None if scratch is None else Scratch(self._asker, scratch)
         self._embedded = embedded
-        self._may_drop = False  # set by `start`, once it has checked who created existing tables
+        self._may_drop = False  # set by `start` after checking who created existing tables
         self.left_behind: list[str] = []
         """Redacted descriptions of tables that could not be dropped; set by `close`."""
 

@@ -1,6 +1,6 @@
 """Creates and drops the tables that ``--write`` uses.
 
-Their comment marks them as created by the probe, and their lifecycle is one day. If a run is
+Each table's comment marks it as created by the probe, and its lifecycle is one day. If a run is
 killed, the next run or the service drops its tables.
 """
 
@@ -109,7 +109,7 @@ class Scratch:
         asker.redactor.hide(name.table, "scratch")
 
     def start_clean(self) -> None:
-        """Drop a killed run's tables; raise `ConfigError` if one belongs to another program."""
+        """Drop a killed run's tables; raise `ConfigError` if a table belongs to another program."""
         for name in self._names.values():
             self._begin()
             try:
@@ -140,7 +140,7 @@ class Scratch:
             raise
 
     def drop(self) -> list[str]:
-        """Drop all tables; return descriptions of any failures, without names."""
+        """Drop all tables; return a description of each failure, without names."""
         failed = []
         for kind, name in self._names.items():
             self._begin()

@@ -28,7 +28,7 @@ STREAM = "s0"
 
 
 def open_session(asker: Asker, table: str, *, may_deny: bool = False, **body: object) -> Response:
-    """Create a read session and wait for it; splits are by rows unless ``SplitOptions`` is set."""
+    """Create a read session and wait for it; split by rows unless ``SplitOptions`` is set."""
     said = {"SplitOptions": ROW_OFFSET, **body}
     response = asker.send("TableCreateReadSession", table, body=said, may_deny=may_deny)
     session = {"SessionId": response.members.get("SessionId")}
@@ -83,7 +83,7 @@ def read_all(asker: Asker, table: str, **body: Any) -> pa.Table:
 
 
 class ProbeUpload:
-    """A new write session on a table; sends the requests for its streams."""
+    """Opens a write session on a table and sends the requests for its streams."""
 
     def __init__(self, asker: Asker, table: str, partition: str = "", **flags: str) -> None:
         self._asker, self._table = asker, table

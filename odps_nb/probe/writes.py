@@ -189,7 +189,7 @@ def _send_blob(upload: ProbeUpload, column: int, partition: str = "") -> Respons
 
 
 def _reference(asker: Asker) -> str:
-    """Write one row with a blob; return its reference as read back. Sends eight requests."""
+    """Write a row with a blob; return the blob's reference as read back. Sends eight requests."""
     upload, column = _blob_stream(asker, "blobs")
     uploaded = _send_blob(upload, column).need().members.get("BlobReference")
     found = BlobReference.from_text(str(uploaded))

@@ -1,9 +1,10 @@
-"""The stream classes of the vendor's SDK, with verified reads and typed errors.
+"""The stream classes of the vendor's SDK, with verified reads.
 
 Names and methods are those of the SDK (``read``, ``write``, ``finish``, ``next``, ``get_status``,
-``get_request_id``). Failures raise typed errors instead of returning ``None`` or ``False``.
-``docs/coming-from-pyodps.md`` lists the similarities and differences. All classes are context
-managers; ``close`` is idempotent, and using a closed object raises `odps_nb.errors.StateError`.
+``get_request_id``). Failures raise errors from `odps_nb.errors` instead of returning ``None`` or
+``False``. ``docs/coming-from-pyodps.md`` lists the similarities and differences. All classes are
+context managers; ``close`` is idempotent, and using a closed object raises
+`odps_nb.errors.StateError`.
 
 ============================  ====================================================
 `StreamReader`                a response body as a file-like object

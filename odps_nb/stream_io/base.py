@@ -57,7 +57,7 @@ def read_response(answer: Any) -> tuple[int, Mapping[str, str], bytes]:
 
 
 def close_raw(raw: Any) -> None:
-    """Call ``raw.close()`` if there is such a method."""
+    """Call ``raw.close()`` if the method exists."""
     close = getattr(raw, "close", None)
     if close is not None:
         close()
@@ -75,7 +75,7 @@ class _Filler(io.RawIOBase):
 
 
 def read_into_new(fill: Callable[[memoryview], int], size: int) -> bytes:
-    """Return up to ``size`` bytes from ``fill``, called for 1 MiB at a time until it returns 0."""
+    """Return up to ``size`` bytes; call ``fill`` for 1 MiB at a time until it returns 0."""
     if size <= _TRUSTED_SIZE:
         # A BufferedReader allocates bytes without zeroing them and fills them in place.
         return io.BufferedReader(_Filler(fill), 1).read(size)
@@ -87,7 +87,7 @@ def read_into_new(fill: Callable[[memoryview], int], size: int) -> bytes:
 
 
 class Guarded:
-    """A reader that raises `StateError` after it is closed or one of its steps has failed."""
+    """A reader that raises `StateError` after it was closed or one of its steps failed."""
 
     _name = "stream"
     _failed = _ended = _closed = False
@@ -128,7 +128,7 @@ class Guarded:
 
 
 class ByteReader(Guarded, io.BufferedIOBase):
-    """A file-like object that raises `StateError` after it is closed or a read has failed."""
+    """A file-like object that raises `StateError` after it was closed or a read failed."""
 
     def readable(self) -> bool:
         """Whether the stream is open."""

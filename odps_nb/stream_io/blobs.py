@@ -59,7 +59,7 @@ class _Blobs:
         self.end = _NO_END
 
     def noted(self, step: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a step; add a note to its errors that states which blob failed."""
+        """Call a step; if it raises, add a note that states which blob failed."""
         try:
             return step(*arguments)
         except ProtocolError as error:
@@ -83,7 +83,7 @@ class _Blobs:
         return True
 
     def take(self, size: int) -> bytes:
-        """Return ``size`` bytes of the blob (negative: the rest); fewer only at the blob's end."""
+        """Return ``size`` bytes of the blob (negative: all that remain); fewer only at its end."""
         wanted = size if self.left is None or 0 <= size < self.left else self.left
         if wanted and (self.is_raw or wanted <= RETAINED_BYTES):
             data = self.stream.read(wanted)
@@ -126,7 +126,7 @@ class _Blobs:
             pass
 
     def _feed(self, size: int) -> type | None:
-        """Feed the next bytes; return the type of the last event that they produce, if any."""
+        """Feed the next bytes; return the type of the last event that they produce, or ``None``."""
         data = self.stream.read(size)
         events = self.frames.feed(data)
         if len(data) < size:
@@ -154,7 +154,7 @@ class BlobDataIterator(Guarded, Iterator[BlobRecord]):
     content_encoding
         Value of the ``Content-Encoding`` header. Default: the stream's own header, if present.
     max_output
-        Maximum bytes that the coding may decode to; ``None`` for no limit.
+        Maximum bytes after the content coding is decoded; ``None`` for no limit.
     max_blob
         Maximum bytes in one blob.
 
@@ -246,13 +246,13 @@ class BlobStreamReader(ByteReader):
     """The blobs of a body as a file-like object. `read` reads one blob; `next` opens the next one.
 
     Buffers a window of payload, and up to 8 MiB of each blob. The read that returns a blob's last
-    byte checks its footer. For a larger blob, an MD5 footer can be checked only if an earlier
-    footer in the body was also MD5; `checksum_verified` reports whether it was checked.
+    byte also checks the footer. For a blob over 8 MiB, an MD5 footer can be checked only if an
+    earlier footer in the body was also MD5; `checksum_verified` reports whether it was checked.
 
     Parameters
     ----------
     iterator
-        An unused `BlobDataIterator`. `close` closes its raw stream.
+        An unused `BlobDataIterator`. `close` closes the iterator's raw stream.
 
     Raises
     ------
@@ -291,12 +291,12 @@ class BlobStreamReader(ByteReader):
 
     @property
     def size(self) -> int | None:
-        """Size of the current blob in bytes; ``None`` for a raw blob until its end is reached."""
+        """Size of the current blob in bytes; ``None`` for a raw blob until the end is reached."""
         return self._current().length
 
     @property
     def checksum_kind(self) -> ChecksumKind:
-        """Kind of checksum in the current blob's footer; known once its end is reached."""
+        """Kind of checksum in the current blob's footer; known once the blob's end is reached."""
         return self._current().end.checksum_kind
 
     @property
@@ -305,7 +305,7 @@ class BlobStreamReader(ByteReader):
         return self._current().end.verified
 
     def read(self, size: int | None = -1) -> bytes:
-        """Return ``size`` bytes of the current blob, fewer only at its end; by default the rest."""
+        """Return ``size`` bytes of the current blob (default: all left); fewer only at its end."""
         data: bytes = self._do(self._current().take, -1 if size is None else size)
         return data
 

@@ -21,7 +21,7 @@ from odps_nb.wire.calls.errors import decode_error
 
 
 def opener_of(function: Callable[..., Any]) -> Callable[[], Any]:
-    """Return a function that begins an upload; a function that takes the body runs in a thread."""
+    """Return a function that begins an upload; a ``function`` with a parameter runs in a thread."""
     try:
         inspect.signature(function).bind()
     except TypeError:
@@ -68,7 +68,7 @@ def _refuse_early(response: Any) -> Exception:
 
 
 class CalledUpload(Upload):
-    """An upload by ``function(body)``; `finish` returns its return value.
+    """An upload by ``function(body)``; `finish` returns the function's return value.
 
     If the function raises, `write` or `finish` raises the same error. After `abort`, reading the
     body raises an error in the function; `abort` does not wait until the function returns.

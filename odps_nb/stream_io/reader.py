@@ -20,8 +20,9 @@ class StreamReader(ByteReader):
     Parameters
     ----------
     response_or_opener
-        A response with ``read(n)`` (`odps_nb.http.transport.HttpResponse`, or one from requests),
-        or a function without arguments that fetches a response; it is called when first needed.
+        A response with ``read(n)`` (`odps_nb.http.transport.HttpResponse`, or one from requests).
+        It may also be a function without arguments that fetches a response; the function is called
+        when the response is first needed.
 
     Raises
     ------
@@ -65,7 +66,7 @@ class StreamReader(ByteReader):
         return find_header(getattr(self._answer, "headers", None) or {}, REQUEST_ID)
 
     def read(self, nbytes: int | None = -1) -> bytes:
-        """Return ``nbytes`` bytes, fewer only at the end of the body; by default the rest."""
+        """Return ``nbytes`` bytes (default: all that remain); fewer only at the end of the body."""
         wanted = -1 if nbytes is None else nbytes
         parts = [self.read1(wanted)]
         while parts[-1] and (wanted := wanted - (len(parts[-1]) if wanted > 0 else 0)):

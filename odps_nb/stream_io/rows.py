@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ArrowReader(Guarded):
-    """The record batches of a table read: iterate over it, or call `read` until ``None``.
+    """Reads the record batches of a table: iterate, or call `read` until it returns ``None``.
 
     Times are time zone-naive UTC values, whatever time zone the stream states. Dictionary-encoded
     text is returned as plain text.
@@ -50,12 +50,12 @@ class ArrowReader(Guarded):
     Raises
     ------
     ConversionError
-        Raised by the iteration: a value is not UTF-8, and ``text`` is ``"strict"``.
+        Raised during iteration: a value is not UTF-8, and ``text`` is ``"strict"``.
     TruncatedError
-        Raised by the iteration: the stream is truncated.
+        Raised during iteration: the stream is truncated.
     FramingError
-        The body is not an Arrow stream, continues after its end, or contains damaged values. Every
-        batch is fully validated.
+        The body is not an Arrow stream, continues after the end of the stream, or contains damaged
+        values. Every batch is fully validated.
     LimitExceededError
         A batch is larger than ``max_batch``, or than ``max_decompressed`` after decompression.
 

@@ -34,7 +34,7 @@ def _plain(data: Any) -> bytes:
 
 
 class Finishing:
-    """A writer as a context manager; its exit calls `finish`, or `abort` after an error."""
+    """A writer as a context manager; exiting calls `finish`, or `abort` after an error."""
 
     def __enter__(self) -> Self:
         return self
@@ -86,7 +86,7 @@ class _Writer(Finishing, Generic[Result]):
         ServiceError
             The server rejected the request.
         TransportError
-            No response arrived, so it is unknown whether the server acted.
+            No response arrived, so it is unknown whether the server acted on the request.
         """
         if self._result is None:
             self._check_open()
@@ -165,8 +165,8 @@ class _Writer(Finishing, Generic[Result]):
 class WriteResult:
     """The server's response to a write of rows; absent fields are ``None``.
 
-    It unpacks like the SDK's result: ``commit_message, success = writer.finish()``, where
-    ``success`` is always true, because a failed write raises.
+    Unpacks like the SDK's result: ``commit_message, success = writer.finish()``, where ``success``
+    is always true, because a failed write raises.
 
     Examples
     --------
@@ -242,7 +242,7 @@ class StreamWriter(_Writer[WriteResult]):
         return self._result
 
     def get_route_token(self) -> str | None:
-        """Return the response's route token; ``None`` before `finish`, or if there is none."""
+        """Return the response's route token; ``None`` before `finish`, or if it has none."""
         return None if self._result is None else self._result.route_token
 
 

@@ -9,8 +9,8 @@
         loader.set_epoch(epoch)
         for batch in loader: ...
 
-Each worker of each rank reads its own row ranges of one session in a random order, and shuffles
-the rows in memory. The same seed and epoch give the same order, so an epoch resumes at the next
+Each worker of each rank reads its own row ranges of one session in a random order, and shuffles the
+rows in memory. The same seed and epoch give the same order, so an epoch can be resumed at the next
 unread row. See ``docs/learning-from-blobs.md``. Importing this module does not require torch.
 """
 
@@ -52,15 +52,15 @@ def rows(
     Parameters
     ----------
     source
-        ``odps.table(…)``, or its ``read(…)`` with columns and partitions. The client evaluates
-        ``where=``, so all rows are transferred.
+        ``odps.table(…)``, or ``odps.table(…).read(…)`` with columns and partitions. The client
+        evaluates ``where=``, so all rows are transferred.
     batch_size
         Number of rows to return at a time, as one NumPy array per column. A DataLoader with
         ``batch_size=None`` converts these arrays to tensors, several times faster than it converts
         rows. Text, times and nested values are returned as lists. A null becomes NaN, or raises a
-        `ConversionError` if the type of its column has no NaN.
+        `ConversionError` if the column's type has no NaN.
     seed
-        Seed for the order, combined with the epoch: from 0 to 2**32 - 1.
+        Seed for the order, from 0 to 2**32 - 1; combined with the epoch's number.
     shuffle
         ``False``: each worker reads its rows in the table's order.
     chunk_rows
@@ -74,16 +74,16 @@ def rows(
         Give all workers of all ranks the same number of rows, for ranks that synchronise after each
         batch. Each epoch skips a few rows, fewer than the total number of workers.
     rank, world_size
-        This rank and the number of ranks. Default: the values of torch.distributed, if initialized.
-        All ranks need the same session: pass ``table.read(…, session_id=…)`` with the
-        `RowDataset.session_id` of the first rank.
+        The rank of this process, and the number of ranks. Default: the values of torch.distributed,
+        if initialized. All ranks need the same session: pass ``table.read(…, session_id=…)`` with
+        the `RowDataset.session_id` of the first rank.
 
     Raises
     ------
     MissingDependencyError
         torch is not installed.
     ArgumentError
-        The scan has a ``limit`` or ``max_bytes``, it reads changes, or an argument is invalid.
+        The scan has a ``limit`` or ``max_bytes`` or reads changes, or an argument is invalid.
     """
     given = locals()
     from odps_nb.access.learning.samples import AsBatches, AsRows
@@ -122,7 +122,7 @@ def blobs(
         Name of the BLOB column; optional if there is only one.
     decode
         Function that the worker calls with each blob's bytes; its result replaces the bytes. Nulls
-        stay ``None``. If workers are spawned, define it at the top level of a module.
+        stay ``None``. If workers are spawned, define the function at the top level of a module.
     max_blob_bytes
         Maximum size of a blob in bytes.
     read_ahead
@@ -135,7 +135,7 @@ def blobs(
     MissingDependencyError
         torch is not installed.
     NotFoundError
-        No BLOB column has the given name; the hint lists the BLOB columns.
+        No BLOB column has that name; the hint lists the BLOB columns.
     ArgumentError
         As for `rows`; also raised if the BLOB is nested in another column.
     """

@@ -22,7 +22,7 @@ from odps_nb.errors import ArgumentError, StateError
 
 
 def place_in_group(rank: int | None, world_size: int | None) -> tuple[int, int]:
-    """Return the given rank and world size, otherwise the process group's, otherwise 0 and 1."""
+    """Return the rank and world size passed, else those of the process group, else 0 and 1."""
     if (rank is None) != (world_size is None):
         raise ArgumentError(
             "rank and world_size must be passed together", argument="rank", hint="pass both or none"
@@ -46,7 +46,8 @@ class RowDataset(IterableDataset[Any]):  # type: ignore[misc]  # torch is missin
 
     def __init__(self, epochs: Epochs) -> None:
         self._epochs = epochs
-        # Shared with all workers, even persistent ones: the epoch, and whether workers have read.
+        # Shared with all workers, even persistent ones: the epoch, and whether workers have read
+        # rows.
         self._shared = torch.zeros(2, dtype=torch.int64).share_memory_()
 
     @property
@@ -62,8 +63,8 @@ class RowDataset(IterableDataset[Any]):  # type: ignore[misc]  # torch is missin
     def set_epoch(self, epoch: int) -> None:
         """Choose the order of the next pass; call this before each pass, as in DistributedSampler.
 
-        If a state of this epoch was loaded, the pass resumes at its position. Otherwise, it begins
-        at the first row.
+        If a state of this epoch was loaded, the pass resumes at the saved position. Otherwise, it
+        begins at the first row.
         """
         self._epochs.set_epoch(epoch)
         self._shared[0], self._shared[1] = epoch, 0
@@ -82,7 +83,8 @@ class RowDataset(IterableDataset[Any]):  # type: ignore[misc]  # torch is missin
         Raises
         ------
         StateError
-            Workers read the rows; call the ``state_dict`` method of `odps_nb.torch.loader` instead.
+            Workers read the rows; call ``state_dict`` of the loader (`odps_nb.torch.loader`)
+            instead.
         """
         if get_worker_info() is None and int(self._shared[1]):
             raise StateError(
@@ -149,7 +151,7 @@ class Loader(DataLoader[Any]):  # type: ignore[misc]
         for worker in range(workers):
             rows = self._rows._epochs.rows_of(worker, workers)
             if rows is None:
-                raise TypeError("the number of rows that a condition keeps is unknown")
+                raise TypeError("the number of rows that match where= is unknown")
             if isinstance(samples, AsBatches):
                 rows = -(-rows // samples.size)
             if size is not None:
@@ -170,7 +172,7 @@ class Loader(DataLoader[Any]):  # type: ignore[misc]
         Raises
         ------
         ArgumentError
-            `state` is invalid, or was saved with another order, rank or worker count.
+            `state` is invalid, or was saved with a different order, rank or worker count.
         ConflictError
             The session has expired, and the table's version or number of rows has changed.
         """
@@ -180,7 +182,7 @@ class Loader(DataLoader[Any]):  # type: ignore[misc]
 
 @dataclass(slots=True)
 class _Handed:
-    """The number of rows that one pass has returned from each shard, and the next worker."""
+    """Rows that one pass has returned from each shard, and the worker whose turn is next."""
 
     given: dict[int, int]
     turn: int

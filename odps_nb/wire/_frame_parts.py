@@ -40,7 +40,7 @@ class ChecksumKind(str, Enum):
     MD5 = "md5"
 
 
-_KINDS = tuple(ChecksumKind)  # in a footer, a kind's index is its "Type"
+_KINDS = tuple(ChecksumKind)  # the index of a kind is the "Type" in footers
 
 
 def parse_json_object(data: bytes, what: str) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def _any_text(fields: Mapping[str, Any], known: Fields, key: str) -> str | None:
 
 
 def check_json_size(size: int, limit: int, what: str, index: int) -> int:
-    """Return the length of a header or footer; raise unless it is from 0 to ``limit`` bytes."""
+    """Return the length of a header or footer; raise unless it is between 0 and ``limit`` bytes."""
     if size < 0:
         raise FramingError(f"the {what} of frame {index} has the negative length {size}")
     if size > limit:
@@ -69,13 +69,13 @@ def check_json_size(size: int, limit: int, what: str, index: int) -> int:
             f"the {what} of frame {index} has {size} bytes; the limit is {limit}",
             limit=limit,
             actual=size,
-            hint="raise max_header, unless the stream is damaged or not framed",
+            hint="increase max_header; if this recurs, the stream is damaged or not framed",
         )
     return size
 
 
 def check_data_size(size: int, limit: int, index: int) -> int:
-    """Return the length of a blob; raise unless it is from 0 to ``limit`` bytes."""
+    """Return the length of a blob; raise unless it is between 0 and ``limit`` bytes."""
     if size < 0:
         raise FramingError(f"the data of frame {index} has the negative length {size}")
     if size > limit:
@@ -83,7 +83,7 @@ def check_data_size(size: int, limit: int, index: int) -> int:
             f"blob {index} has {size} bytes; the limit is {limit}",
             limit=limit,
             actual=size,
-            hint="raise max_blob, unless the stream is damaged or not framed",
+            hint="increase max_blob; if this recurs, the stream is damaged or not framed",
         )
     return size
 
@@ -211,7 +211,7 @@ class RunningChecksum:
         return Footer(kind=kind, value=self._value(kind))
 
     def check(self, footer: Footer, index: int) -> bool:
-        """Raise unless the footer's checksum matches; return ``False`` if none was computed."""
+        """Raise unless the footer's checksum matches; return ``False`` if it was not computed."""
         actual = self._value(footer.kind)
         if actual is None:
             return False

@@ -31,12 +31,12 @@ MAX_FIELDS = 100_000
 # Number of fields: Message (version, header kind, header, body length, custom metadata) and
 # RecordBatch (length, nodes, buffers, compression).
 _MESSAGE_FIELDS, _BATCH_FIELDS = 5, 4
-_DATA = 1  # DictionaryBatch field: its RecordBatch
+_DATA = 1  # the field of DictionaryBatch that contains the RecordBatch
 _ENDIANNESS, _FIELDS = 0, 1  # Schema fields
 _NAME, _TYPE_KIND, _TYPE, _CHILDREN = 0, 2, 3, 5  # fields of Field
 _TIMESTAMP, _ZONE = 10, 1  # the Timestamp type, and its timezone field
 _V4 = 3  # MetadataVersion.V4
-_PROMISE = 8  # bytes before each compressed buffer, which state its decompressed size
+_PROMISE = 8  # bytes at the start of a compressed buffer that state its decompressed size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -95,7 +95,7 @@ class _BodyNeeds:
                 f"after decompression; the limit is {self._limit}",
                 limit=self._limit,
                 actual=self._promised,
-                hint="read in smaller batches, unless the stream is damaged",
+                hint="read in smaller batches; if this recurs, the stream is damaged",
             )
 
     def _check_lengths(self) -> None:
@@ -107,7 +107,7 @@ class _BodyNeeds:
                 f"the limit for this size is {accounted}",
                 limit=accounted,
                 actual=self._longest,
-                hint="read in smaller batches, unless the stream is damaged",
+                hint="read in smaller batches; if this recurs, the stream is damaged",
             )
 
 
@@ -204,7 +204,7 @@ class EndMarkerCheck:
                 offset=offset,
                 limit=limit,
                 actual=size,
-                hint=f"read in smaller batches, or raise max_{what}",
+                hint=f"read in smaller batches, or increase max_{what}",
             )
 
     @property

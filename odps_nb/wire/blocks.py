@@ -9,11 +9,11 @@ a complete block; the frame decoder and the HTTP body length can.
 
 Why one pass over n blocks is enough
 ------------------------------------
-Let A be the map that pushes one zero byte through the register, which is linear over GF(2), and F
-the register's initial value, all ones. After a payload, the register is r and its CRC is r ^ F.
-Pushing that CRC, little-endian, through the register leaves A⁴(r ^ (r ^ F)) = A⁴(F), a constant
-that does not depend on the payload. The next block therefore starts from a constant instead of F,
-and by linearity ends in another constant. Let c(n) be the CRC of n blocks and their trailers:
+Let A be the map, linear over GF(2), that pushes one zero byte through the register, and F the
+register's initial value, all ones. After a payload, the register is r and its CRC is r ^ F. Pushing
+that CRC, little-endian, through the register leaves A⁴(r ^ (r ^ F)) = A⁴(F), a constant that does
+not depend on the payload. The next block therefore starts from a constant instead of F, and by
+linearity ends in another constant. Let c(n) be the CRC of n blocks and their trailers:
 
     c(1)   = A⁴(F) ^ F
     c(a+b) = A^(4100·b)(c(a)) ^ c(b)
@@ -51,7 +51,7 @@ _BLOCK = np.dtype([("payload", _PAYLOAD), ("crc", "<u4")])
 
 
 class DamagedTailError(ChecksumError, TruncatedError):  # type: ignore[misc]  # both bases have compatible fields
-    """The checksum of the last, short block does not match: it was truncated or damaged."""
+    """The checksum of the last, short block does not match: the block is truncated or damaged."""
 
 
 @cache
@@ -170,21 +170,17 @@ class BlockDecoder(PieceDecoder):
             view = view[missing:]
             if len(self._held) < STORED_SIZE:
                 return runs
-            runs.append((self._verified(self._held, 1), 1))
+            runs.append((self._held, 1))
             self._held = bytearray()
-        whole, rest = divmod(len(view), STORED_SIZE)
-        for start in range(0, whole, RUN_BLOCKS):
-            count = min(RUN_BLOCKS, whole - start)
-            run = view[start * STORED_SIZE : (start + count) * STORED_SIZE]
-            runs.append((self._verified(run, count), count))
-        if rest:
-            self._held += view[-rest:]
+        while len(view) >= STORED_SIZE:
+            count = min(len(view) // STORED_SIZE, RUN_BLOCKS)
+            runs.append((view[: count * STORED_SIZE], count))
+            view = view[count * STORED_SIZE :]
+        self._held += view
+        for stored, count in runs:
+            verify_blocks(stored, count, first_block=self._blocks)
+            self._blocks += count
         return runs
-
-    def _verified(self, stored: BytesLike, count: int) -> BytesLike:
-        verify_blocks(stored, count, first_block=self._blocks)
-        self._blocks += count
-        return stored
 
     def _feed(self, chunk: BytesLike) -> bytes:
         parts = [strip_trailers(*run) for run in self._runs(chunk)]

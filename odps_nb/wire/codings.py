@@ -1,7 +1,7 @@
 """Push decoders and encoders for zstd and LZ4 frames (``docs/protocol.md`` sections 1.4, 6.4).
 
 A decoder treats concatenated frames as one stream, raises if the input ends inside a frame, and
-limits its total output. Empty input counts as an empty stream.
+limits its total output. Empty input is decoded as an empty stream.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Decoder(PieceDecoder):
 
     Raises `OversizeError` if the output exceeds ``max_output`` (bytes; ``None``: no limit), and
     buffers at most one piece (1 MiB) beyond it. ``pieces`` yields the output in pieces of this
-    size, for streams of any size in bounded memory.
+    size, so that streams of any size are decoded in bounded memory.
     """
 
     __slots__ = ("_max_output", "_taken", "_total")
@@ -90,7 +90,7 @@ class Decoder(PieceDecoder):
                         offset=self._taken,
                         limit=self._max_output,
                         actual=self._total,
-                        hint="raise max_output if you trust the source",
+                        hint="increase max_output if you trust the source",
                     )
                 yield piece
         except self.failure as error:
@@ -164,8 +164,9 @@ class _Zstd(Decoder):
                 yield self._reader.read1(MAX_PIECE)
 
     def _is_inside_frame(self) -> bool:
-        # The library cannot report this, so feed one more frame. It is decoded only at a boundary.
-        # Feed it in two parts, because libzstd decodes a whole frame even after half a header.
+        # The library cannot report this, so feed one more frame, which is decoded only at a frame
+        # boundary. Feed it in two parts, because libzstd decodes a whole frame even after half a
+        # header.
         parts = (_ZSTD_PROBE[:-1], _ZSTD_PROBE[-1:])
         try:
             return b"".join(piece for part in parts for piece in self._decode(part)) != _PROBE

@@ -1,4 +1,4 @@
-"""CRC-32 (the gzip polynomial) for frame footers; zlib-ng is 4 times faster if installed."""
+"""CRC-32 (the gzip polynomial) for frame footers; uses zlib-ng (4 times faster) if installed."""
 
 from __future__ import annotations
 

@@ -84,9 +84,9 @@ class FrameDecoder(PushDecoder[list[BlobEvent]]):
     """Decoder that converts frames to events.
 
     ``expected_count``: number of frames that the body must have; ``None`` for any number, as in an
-    upload, whose number of frames the server does not know. The transport must then detect
-    truncation at a frame boundary. ``max_header``: maximum bytes of a header's or footer's JSON.
-    ``max_blob``: maximum bytes of one blob.
+    upload, whose number of frames the server does not know. With ``None``, the transport must
+    detect truncation at a frame boundary. ``max_header``: maximum bytes of a header's or footer's
+    JSON. ``max_blob``: maximum bytes of one blob.
 
     An MD5 footer of a blob over 8 MiB is checked only if an earlier footer in the stream was MD5;
     see `BlobEnd.verified`.
@@ -317,6 +317,6 @@ def encode_frame(
     *,
     checksum: ChecksumKind = ChecksumKind.CRC32,
 ) -> bytes:
-    """Return one whole frame."""
+    """Return one complete frame."""
     encoder = FrameEncoder(header or FrameHeader(), length=len(data), checksum=checksum)
     return b"".join((encoder.begin(), encoder.feed(data), encoder.finish()))

@@ -37,7 +37,7 @@ from odps_nb.wire.type_text import (
 DEFAULT_MAX_FIELD_SIZE = 8 * 2**20
 _NESTED = (TypeCode.ARRAY, TypeCode.MAP, TypeCode.STRUCT)
 _CODES = {str(int(code)): code for code in TypeCode if code >= 0}
-# A type can also be sent as its name, with precision, scale and length in the same members.
+# A type can also be sent as a name instead of a code; the other members are the same.
 _CODES |= {code.name.lower(): code for code in TypeCode if code >= 0 and code not in _NESTED}
 MAX_COLUMNS = 10_000  # the service allows 1200
 
@@ -65,7 +65,7 @@ class WriteSchema:
         max_field_size: int = DEFAULT_MAX_FIELD_SIZE,
         key_columns: tuple[str, ...] = (),
     ) -> WriteSchema:
-        """Create a schema; number levels in pre-order from 1: data, partition, system columns."""
+        """Create a schema; ids count from 1, in pre-order: data, partition, then system columns."""
         ids: dict[str, int] = {}
         for column in (*schema.all_columns, *system_columns):
             for path, _ in _levels(column.name, column.type):
@@ -80,10 +80,10 @@ class WriteSchema:
 
     @property
     def blob_ids(self) -> dict[str, int]:
-        """Known column ids of the BLOB leaves by path, e.g. ``{"c2.element": 2}``.
+        """The known column ids of BLOB leaves, by path, e.g. ``{"c2.element": 2}``.
 
-        BLOBs in MAP keys are excluded, because the service accepts no blobs in keys, and the stock
-        client ignores them.
+        BLOBs in MAP keys are excluded, because the service does not accept blobs in keys, and the
+        stock client ignores BLOBs in keys.
         """
         return {
             path: self.column_ids[path]
@@ -189,7 +189,7 @@ def encode_nested(schema: WriteSchema | TableSchema) -> dict[str, object]:
                 "extendedLabels": [],
                 "columnType": _encode_level(column.name, column.name, column.type, full)
                 | {"Nullable": column.nullable}
-                # a partition column in the rows is in both lists, possibly with different ids
+                # a partition column in the rows is in both column lists, maybe with different ids
                 | ({} if column.column_id is None else {"ColumnId": column.column_id}),
             }
             for column in columns
@@ -241,7 +241,7 @@ def decode_nested(members: Mapping[str, object]) -> WriteSchema:
         return tuple(_nested_column(one, ids, keys) for one in _limited(fields, key))
 
     def known(columns: tuple[Column, ...]) -> tuple[Column, ...]:
-        """Fill in missing column ids from the other list, by name."""
+        """Fill in a missing column id from the column with the same name in another list."""
         return tuple(
             replace(one, column_id=ids.get(one.name)) if one.column_id is None else one
             for one in columns

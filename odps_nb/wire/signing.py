@@ -32,12 +32,12 @@ _LAST_SECOND = 253402300799  # 9999-12-31T23:59:59Z, the latest datetime
 class Credentials:
     """Keys or tokens that sign requests. The repr hides secrets; pickling raises an error.
 
-    A bearer token alone is sufficient. Otherwise ``access_id`` and ``access_key`` are required,
-    ``sts_token`` for temporary keys, ``region`` for version 4, and ``app_id`` and ``app_key`` for
-    an application that acts for a user.
+    A bearer token alone is sufficient. Otherwise, ``access_id`` and ``access_key`` are required.
+    Temporary keys also require ``sts_token``, version 4 requires ``region``, and an application
+    that acts for a user requires ``app_id`` and ``app_key``.
 
-    Raises `ConfigError` if a value contains spaces or line breaks, for example from pasting. Such a
-    value would make the signature wrong or the header invalid.
+    Raises `ConfigError` if a value contains spaces or line breaks, for example because it was
+    pasted. Such a value would make the signature wrong or the header invalid.
     """
 
     access_id: str | None = None
@@ -230,11 +230,11 @@ def verify(
     (``docs/protocol.md`` section 8.2).
 
     ``method``, ``path_and_query``, ``headers``: the request as received; the path starts with
-    ``/``. ``keys``: returns an access id's secret, ``None`` if unknown. ``prefixes``: paths
-    that a client's endpoint may end with; they are not signed. ``now``: epoch seconds.
-    ``max_skew``: maximum seconds between ``Date`` and ``now``. ``sts_tokens``: returns the
-    temporary token that an access id requires, or ``None``. ``bearers``: returns the access id of a
-    bearer token, ``None`` if unknown.
+    ``/``. ``keys``: function that returns an access id's secret, or ``None`` if unknown.
+    ``prefixes``: paths that a client's endpoint may end with; they are not signed. ``now``: epoch
+    seconds. ``max_skew``: maximum seconds between ``Date`` and ``now``. ``sts_tokens``: function
+    that returns the temporary token that an access id requires, or ``None``. ``bearers``: function
+    that returns the access id of a bearer token, or ``None`` if unknown.
     """
     lower = {name.lower(): value for name, value in headers.items()}
     if "authorization" not in lower and "x-odps-bearer-token" in lower:

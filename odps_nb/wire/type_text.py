@@ -30,7 +30,7 @@ from odps_nb.terms import shorten
 
 MAX_DEPTH = 32  # the service allows 20 levels
 MAX_TEXT = 2**20
-MAX_CHAR, MAX_VARCHAR, MAX_PRECISION = 255, 65535, 76  # 76 is the maximum in decimal256
+MAX_CHAR, MAX_VARCHAR, MAX_PRECISION = 255, 65535, 76  # 76 is the maximum of decimal256
 MAX_VECTOR = 65536  # no source documents the limit
 
 _T = TypeCode

@@ -1,7 +1,7 @@
 """Parses and writes control plane XML, with limits against malicious input.
 
-A DOCTYPE raises an error before any entity is declared; size and depth are limited.
-All text is escaped in one place.
+A DOCTYPE raises an error before any entity is declared; size and depth are limited. `element`
+escapes all text.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NOT_THEIRS = "check the endpoint, and whether a proxy or a login page sent the 
 
 Element = ElementTree.Element
 
-# XML parsers normalise a carriage return and, in attributes, all white space.
+# XML parsers normalise carriage returns and, in attributes, all white space.
 _TEXT = {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;", ord("\r"): "&#13;"}
 _ATTRIBUTE = _TEXT | {ord('"'): "&quot;", ord("\n"): "&#10;", ord("\t"): "&#9;"}
 # XML 1.0 cannot represent these characters, even as character references.
@@ -57,8 +57,8 @@ def parse_answer(body: bytes, what: str, *, root: str) -> Element:
         raise
     if found.tag != root:
         raise FramingError(
-            f"{what}: this is not a MaxCompute response: it begins with <{found.tag[:80]}>, "
-            f"but <{root}> is expected",
+            f"{what}: this is not a MaxCompute response; it begins with <{found.tag[:80]}> "
+            f"instead of <{root}>",
             hint=_NOT_THEIRS,
         )
     return found

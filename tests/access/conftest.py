@@ -14,14 +14,14 @@ from tests.support.forking import Forking
 
 @pytest.fixture(scope="session")
 def forking() -> Iterator[Forking]:
-    """Runs scripts in processes of their own."""
+    """Runs scripts in separate processes."""
     with Forking() as forking:
         yield forking
 
 
 @pytest.fixture
 def recorder(odps: Connection) -> Iterator[Recorder]:
-    """What a proxy before the service has seen."""
+    """The requests that a proxy in front of the service has recorded."""
     with recording(odps.profile.tunnel_endpoint) as found:
         yield found
 

@@ -1,7 +1,7 @@
 """A process that forks while it works: `test_fork` starts it and reads what it prints (JSON).
 
-Children of the fork end with 0 (all answers right), or with a traceback and 1. One that hangs
-is ended by its alarm.
+Children of the fork exit with 0 if all results are correct, or with a traceback and 1. An alarm
+ends a child that hangs.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from odps_nb.client.write.session import open_write_session
 from odps_nb.errors import StateError
 
 DAY = "ds=2024-01-01"
-HUNG = 20  # seconds, of a child that needs one
+HUNG = 20  # seconds; a child needs about one
 
-# Python 3.12 and later say so of every fork; what comes of it is what is tested
+# Python 3.12 and later warn about every fork; the tests check the consequences
 warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
 
 
 def child(work: Callable[[], None]) -> int:
-    """Do it in a forked child; return what ended it, as ``os.waitpid`` tells."""
+    """Run a function in a forked child; return its exit status as ``os.waitpid`` does."""
     pid = os.fork()
     if pid:
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -61,7 +61,7 @@ def rows_of(odps, ds: str) -> pa.Table:
 
 
 class Halves:
-    """One of everything that can be half done."""
+    """One operation of each kind that can be incomplete."""
 
     def __init__(self, odps, table: str) -> None:
         self.day = odps.table("orders").read(["id", "note"], partitions=DAY, splits=4)
@@ -79,7 +79,7 @@ class Halves:
         self.stream.write([pa.record_batch({"id": [7], "text": ["kept"]})])
 
     def leave_at_once(self, odps):
-        """Begin to read by one connection."""
+        """Start a read over one connection."""
         odps._storage.quickest = 0.0
         rows = odps.table("orders").read(["id", "note"]).batches()
         self.begun = next(rows)
@@ -117,7 +117,7 @@ class Halves:
 
 
 def partitions(odps, *, times: int, way: str) -> list[int]:
-    """Have many children read a partition each while threads of the parent read, too."""
+    """Let many children read one partition each while threads of the parent also read."""
     days = [str(spec).partition("=")[2].strip("'\"") for spec in odps.table("orders").partitions()]
     known = {ds: rows_of(odps, ds) for ds in days}
     over, wrong = threading.Event(), []
@@ -171,7 +171,7 @@ def reading(settings: dict[str, str], way: str) -> list[int]:
         SHARED.append(odps)
         called_after_me(odps)
         codes = partitions(odps, times=8, way=way)
-        assert len(odps.tables()) > 1  # the parent's own connections are as they were
+        assert len(odps.tables()) > 1  # the parent's own connections still work
     return codes
 
 
@@ -229,7 +229,7 @@ def held(settings: dict[str, str]) -> list[int]:
 
 
 def local() -> list[int]:
-    """Close a connection to an embedded service in children: it is the parent's."""
+    """Close a connection to an embedded service in children; the service belongs to the parent."""
     with odps_nb.connect("local") as odps:
         wanted = odps.tables()
 

@@ -1,4 +1,4 @@
-"""Functions that run in other processes: they use handles that were pickled."""
+"""Functions that run in other processes and use pickled handles."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def write(table: Table, value: int) -> int:
 
 
 def told(work: Callable[[Any], Any], handle: Any) -> tuple[str, str, list[str]]:
-    """Return type, hint and notes of the error that the work ends with."""
+    """Return type, hint and notes of the error that the job raises."""
     try:
         work(handle)
     except odps_nb.errors.OdpsNbError as error:
@@ -46,13 +46,13 @@ def told(work: Callable[[Any], Any], handle: Any) -> tuple[str, str, list[str]]:
 
 
 def with_environment(variables: Mapping[str, str], work: Callable[[Any], Any], handle: Any) -> Any:
-    """Do the work with these variables in the environment."""
+    """Run the job with these environment variables."""
     os.environ.update(variables)
     return work(handle)
 
 
 def connected_first(settings: Mapping[str, str], work: Callable[[Any], Any], handle: Any) -> Any:
-    """Do the work after a connection of this process was opened."""
+    """Run the job after this process has opened a connection."""
     with odps_nb.connect(**settings) as odps:
         assert isinstance(odps, Connection)
         return work(handle)

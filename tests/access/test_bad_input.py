@@ -1,6 +1,6 @@
-"""What bad input gets: one typed error that says what failed, where and what to do.
+"""Bad input: one typed error that states what failed, where, and what to do.
 
-And nothing is half written.
+Nothing is partly written.
 """
 
 import io
@@ -424,7 +424,7 @@ def blobs(odps, new_name):
         ("cat.png", "a blob must be bytes or a Path, not a string"),
         (Path("/no/such/file.png"), "the file does not exist"),
         (io.StringIO("x"), "is in text mode"),
-        (7, "cannot be the content of a blob"),
+        (7, "cannot be written as a blob"),
     ],
 )
 def test_a_cell_that_is_no_blob_is_refused_before_anything_is_sent(blobs, cell, said):
@@ -442,7 +442,7 @@ def test_the_siblings_of_a_nested_blob_are_checked_before_anything_is_sent(blobs
 
 
 class Unreadable(io.RawIOBase):
-    """A file that breaks when it is read."""
+    """A file that raises an error when it is read."""
 
     def __init__(self, error: BaseException) -> None:
         self._error = error

@@ -77,7 +77,7 @@ def test_a_blob_opens_as_a_file_that_is_read_forward(written):
     with empty.open() as stream:
         assert stream.read() == b""
     with big.open() as stream:
-        stream.read(1)  # leaving early is fine
+        stream.read(1)  # the stream may be closed early
 
 
 def test_a_repr_costs_no_request_and_shows_no_bytes():

@@ -1,4 +1,4 @@
-"""What a person typed against what a table has; and columns of new tables."""
+"""User input checked against a table's schema; columns of new tables."""
 
 import pyarrow as pa
 import pytest

@@ -1,4 +1,4 @@
-"""Connecting in every form; what a connection holds, shows and refuses."""
+"""All ways to connect; what a connection stores, displays and rejects."""
 
 import pickle
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Statements that give no rows."""
+"""Statements that return no rows."""
 
 
 def test_statements_without_rows_have_no_columns(odps, new_name):

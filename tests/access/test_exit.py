@@ -1,4 +1,4 @@
-"""A script may end at any moment: no abort of the interpreter, no noise, no hang."""
+"""A script may end at any moment without an interpreter abort, output or a hang."""
 
 from __future__ import annotations
 
@@ -72,13 +72,13 @@ HALVES = {
 }
 ENDINGS = {"end": "", "exit": "sys.exit(0)", "error": "1 / 0", "close": "odps.close()"}
 CASES = [(half, ending) for half in HALVES for ending in ("end", "close")]
-ALONE = [("batches", "end"), ("write", "error")]  # in an interpreter that nobody forked
+ALONE = [("batches", "end"), ("write", "error")]  # in an interpreter that was not forked
 CASES += [(half, ending) for half in ("batches", "write") for ending in ("exit", "error")]
 
 
 @pytest.fixture(scope="module")
 def table(odps):
-    """Enough rows that readers are in the middle of them when the script ends."""
+    """Enough rows that readers are still active when the script ends."""
     name = "exit_rows"
     odps.create_table(name, "id bigint, text string", if_not_exists=True)
     odps.table(name).write(pa.table({"id": range(400_000), "text": ["x" * 100] * 400_000}))
@@ -88,7 +88,7 @@ def table(odps):
 
 @pytest.fixture(scope="module")
 def asked(service, table) -> str:
-    """What a script is told: how to connect, and the table."""
+    """The arguments of a script: how to connect, and the table."""
     settings = {
         "endpoint": service.endpoint,
         "tunnel_endpoint": service.tunnel_endpoint,
@@ -101,13 +101,13 @@ def asked(service, table) -> str:
 
 @pytest.fixture
 def run_forked(forking, asked) -> Callable[[str], subprocess.CompletedProcess[str]]:
-    """Run a script in a child of an interpreter that has imported what scripts do."""
+    """Run a script in a child of an interpreter that has already imported the modules."""
     return lambda script: forking.run(PRELUDE + script, asked)
 
 
 @pytest.fixture
 def run_alone(asked) -> Callable[[str], subprocess.CompletedProcess[str]]:
-    """Run a script in an interpreter of its own."""
+    """Run a script in a new interpreter."""
 
     def run(script: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-c", PRELUDE + script, asked]
@@ -127,7 +127,7 @@ def test_a_script_ends_with_half_of_it_done(run_alone, run_forked, odps, table, 
         assert done.stderr.count("Traceback") == 1
     else:
         assert (done.returncode, done.stderr) == (0, "")
-    if half == "write":  # nobody can finish it: its session must not wait for its expiry
+    if half == "write":  # no one can finish it, so its session must be aborted before it expires
         ref = WriteSessionRef(table=odps.table(table).name, session_id=done.stdout.strip())
         assert fetch_write_status(odps._storage, ref) == "ABORTED"
 

@@ -1,4 +1,4 @@
-"""The whole of it with TLS or a proxy in between: tables, blobs, SQL, and what stops it."""
+"""All operations through TLS or a proxy: tables, blobs, SQL, and what interrupts them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PICTURE = bytes(range(256)) * 5000
 
 @pytest.fixture
 def near(service):
-    """Where the embedded service listens."""
+    """The address of the embedded service."""
     parts = urlsplit(service.endpoint)
     return parts.hostname, parts.port
 
@@ -34,7 +34,7 @@ def connect(service, address: str):
 
 
 def everything(odps, name: str) -> None:
-    """A round trip of rows and blobs, a query, and its rows."""
+    """Write and read rows and blobs, run a query, and read its rows."""
     odps.create_table(name, "id bigint, note string, photo blob")
     table = odps.table(name)
     rows = pa.table(

@@ -52,7 +52,7 @@ def table(structs: Connection, new_name: Callable[[str], str]) -> Table:
 
 @pytest.fixture
 def refused(odps: Connection, new_name: Callable[[str], str]) -> Iterator[Table]:
-    """A table of a service that answers ODPS-0422214 for nanoseconds."""
+    """A table of a service that responds with ODPS-0422214 to reads in nanoseconds."""
     found = made(odps, new_name("far"))
     yield found
     odps.drop_table(found.name)
@@ -60,7 +60,7 @@ def refused(odps: Connection, new_name: Callable[[str], str]) -> Iterator[Table]
 
 @contextmanager
 def through(odps: Connection, kind: type[Recorder]) -> Iterator[tuple[Connection, Recorder]]:
-    """Connect through a proxy that changes answers."""
+    """Connect through a proxy that changes responses."""
     proxy, own = kind(odps.profile.tunnel_endpoint), odps.profile
     with (
         proxy.running(),
@@ -94,14 +94,14 @@ FORMS: dict[str, Callable[[Any], list[Any]]] = {
 @pytest.mark.gate(3)
 @pytest.mark.parametrize("form", FORMS)
 def test_structs_of_seconds_lose_no_time(table: Table, form: str) -> None:
-    """A read and a result are read again in microseconds, with one warning."""
+    """A read and a result are repeated in microseconds, with one warning."""
     for source in (table.read(), table.connection.sql(f"select * from {table.name}")):
         with pytest.warns(OdpsNbWarning, match="in microseconds") as told:
             assert FORMS[form](source) == TIMES
         assert len(told) == 1
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # what was read once knows its unit
-            if form != "page":  # of a read of its own
+            warnings.simplefilter("error")  # after the first read, the unit is known
+            if form != "page":  # of a separate read
                 assert FORMS[form](source) == TIMES
                 assert source.arrow_schema.field("t").type == MICRO
 
@@ -121,7 +121,7 @@ def test_the_first_rows_show_far_structs(table: Table) -> None:
 
 
 class FarStructs(Recorder):
-    """Sends the times of every read as structs, and the first of them as one of the year 9999."""
+    """Sends the times of every read as structs, the first of them in the year 9999."""
 
     def changed(self, request: Request, answer: Answer) -> bytes:
         if dict(request.params).get("Action") != "TableRead":
@@ -183,7 +183,7 @@ def test_rows_are_counted_by_a_far_time(refused: Table) -> None:
 
 
 def test_what_keeps_its_schema_says_what_to_pass_and_does_not_warn(refused: Table) -> None:
-    """A LazyFrame and the meta of Dask have said nanoseconds."""
+    """A LazyFrame and the meta of Dask have already declared nanoseconds."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", OdpsNbWarning)
         for ask in (
@@ -200,7 +200,7 @@ def test_what_keeps_its_schema_says_what_to_pass_and_does_not_warn(refused: Tabl
 
 
 class AlwaysOverflows(Recorder):
-    """Answers every read of rows by the error of evidence 152."""
+    """Responds to every read of rows with the error of evidence 152."""
 
     def changed(self, request: Request, answer: Answer) -> bytes:
         if dict(request.params).get("Action") != "TableRead":
@@ -215,7 +215,7 @@ class AlwaysOverflows(Recorder):
 def test_an_overflow_of_microseconds_is_reported_once(
     odps: Connection, refused: Table, unit: str | None, reads: int
 ) -> None:
-    """Evidence 152: nothing says that microseconds always help."""
+    """Evidence 152: no source says that microseconds always work."""
     with through(odps, AlwaysOverflows) as (connection, proxy), warnings.catch_warnings():
         warnings.simplefilter("error", OdpsNbWarning)
         with pytest.raises(OdpsNbError, match="RuntimeTimestamp") as caught:

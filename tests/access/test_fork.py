@@ -1,4 +1,4 @@
-"""After a fork both processes get their own answers, whatever was going on before."""
+"""After a fork, both processes receive their own responses, whatever was in progress before."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ JOB = Path(__file__).with_name("fork_job.py")
 
 @pytest.fixture
 def front(request, service, authority, trusted):
-    """What stands in front of the service, and hears who says what over which connection."""
+    """A proxy in front of the service that records which process uses which connection."""
     parts = urlsplit(service.endpoint)
     tls = server_context(authority) if request.param == "https" else None
     with TlsFront((parts.hostname, parts.port), tls, listens=True) as front:
@@ -40,7 +40,7 @@ def settings(front, service):
 
 
 def forked(*job: object) -> list[int]:
-    """Run a job, and return how its children ended."""
+    """Run a job, and return the exit statuses of its children."""
     done = subprocess.run(
         [sys.executable, JOB, json.dumps(job)], capture_output=True, text=True, timeout=300
     )
@@ -51,7 +51,7 @@ def forked(*job: object) -> list[int]:
 
 
 def speakers(front: TlsFront) -> list[set[str]]:
-    """Return for each connection which processes sent requests over it."""
+    """Return, for each connection, the processes that sent requests over it."""
     found = [
         set(re.findall(r"(?im)^user-agent: (pid-\d+)", one.decode("latin-1"))) for one in front.said
     ]
@@ -67,7 +67,7 @@ def test_children_that_read_a_partition_each_get_it(front, settings, way):
     assert codes == [0] * 8
     spoken = speakers(front)
     assert [each for each in spoken if len(each) > 1] == []
-    assert len(set().union(*spoken)) >= 5  # parent and children were heard
+    assert len(set().union(*spoken)) >= 5  # the parent and its children were recorded
 
 
 @pytest.mark.parametrize("front", ["https"], indirect=True)

@@ -1,4 +1,4 @@
-"""A read in nanoseconds goes over to microseconds where the service says that it must."""
+"""A read in nanoseconds switches to microseconds if the service requires it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.service.connecting import connected
 
 WARNED = r"RuntimeTimestamp data overflow"
 FAR = dt.datetime(2100, 1, 1)
-ROWS = 150_000  # the service sends a megabyte before it sees the last of them
+ROWS = 150_000  # the service sends a megabyte before it reaches the last row
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def rows(count: int = ROWS) -> pa.Table:
 
 @pytest.fixture
 def table(odps: Connection, new_name: Callable[[str], str]) -> Iterator[Table]:
-    """A table whose last row has the time that cannot be read in nanoseconds."""
+    """A table whose last row has a time that cannot be read in nanoseconds."""
     made = odps.create_table(new_name("micro"), "id bigint, t timestamp")
     made.write(rows(), progress=False)
     yield made
@@ -65,20 +65,20 @@ COLLECTED: dict[str, Callable[[Any], pa.Table]] = {
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("form", COLLECTED)
 def test_a_whole_result_is_read_again_and_has_every_row_once(table: Table, form: str) -> None:
-    """Evidence 152: also where the error comes in the middle."""
+    """Evidence 152: also if the error arrives in the middle."""
     scan = table.read()
     with pytest.warns(OdpsNbWarning, match=WARNED) as told:
         in_micro(COLLECTED[form](scan))
     assert [warning.filename for warning in told] == [__file__]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        in_micro(scan.to_arrow())  # the session has learned it
+        in_micro(scan.to_arrow())  # the session remembers the unit
         assert scan.arrow_schema.field("t").type == pa.timestamp("us")
         in_micro(pickle.loads(pickle.dumps(scan)).to_arrow())
 
 
 def test_any_status_costs_no_retries(with_500: Connection, new_name: Callable[[str], str]) -> None:
-    """Evidence 152: the status is not known."""
+    """Evidence 152: the status is unknown."""
     table = with_500.create_table(new_name("status"), "id bigint, t timestamp")
     table.write(rows(), progress=False)
     told: list[ProgressSnapshot] = []
@@ -118,7 +118,7 @@ STREAMED: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.gate(2)
 @pytest.mark.parametrize("form", STREAMED)
 def test_a_stream_that_has_begun_says_what_to_pass(table: Table, form: str) -> None:
-    """No row of another session follows: nothing tells that it numbers rows alike."""
+    """No row from another session may follow, because its row order may be different."""
     given: list[pa.RecordBatch] = []
     kind = pa.ArrowInvalid if form == "stream" else InvalidRequestError
     with pytest.raises(kind, match=WARNED) as caught:
@@ -137,7 +137,7 @@ def test_a_stream_goes_over_before_its_first_row(
     with pytest.warns(OdpsNbWarning, match=WARNED):
         found = pa.Table.from_batches(list(STREAMED[form](table.read())))
     assert found["t"].to_pylist()[-1:] == [FAR]
-    # what was promised before a row was read stays: nanoseconds hold the year 2100
+    # a unit that was declared before the first row stays; nanoseconds reach the year 2100
     promised = "ns" if form == "dataset" else "us"
     assert found["t"].type == pa.timestamp(promised)
     odps.drop_table(table.name)
@@ -212,7 +212,7 @@ def test_pages_of_an_explorer_show_far_times(table: Table) -> None:
 
 
 def test_tasks_say_what_to_pass(table: Table) -> None:
-    """They read one session in several processes, so none of them can go over."""
+    """These forms read one session in several processes, so no process can switch."""
     (task,) = table.read()._split_tasks()
     with pytest.raises(InvalidRequestError, match=WARNED) as caught:
         task.table()

@@ -1,4 +1,4 @@
-"""No key, token or password is in any repr, text, pickle, log line or traceback."""
+"""No key, token or password appears in any repr, text, pickle, log line or traceback."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import product
 from urllib.parse import urlsplit
 
-import odps as stock_client  # registers how every exception is pickled: with all that led to it
+import odps as stock_client  # registers a pickle function for every exception
 import pyarrow as pa
 import pytest
 
@@ -61,9 +61,9 @@ assert stock_client.__version__
 
 
 def frames_of(error: BaseException) -> Iterator[str]:
-    """Show each local variable of each frame, of all that led to it, suppressed or not.
+    """Display every local variable of every frame of the error and its causes, suppressed or not.
 
-    Frames of the tests and of pytest are the user's own; they call with secrets.
+    Frames of the tests and of pytest represent the user's code, which passes secrets.
     """
     waiting, seen = [error], set()
     while waiting:
@@ -81,14 +81,14 @@ def frames_of(error: BaseException) -> Iterator[str]:
 
 
 class Told:
-    """All that anybody could read: collected, and searched at the end."""
+    """All text that anyone could read: collected here, and searched at the end."""
 
     def __init__(self) -> None:
         self.pieces: list[bytes] = []
         self.errors = 0
 
     def thing(self, one: object) -> None:
-        """Look at what an object says of itself, and at its pickle if it allows one."""
+        """Record the repr of an object, and its pickle if it can be pickled."""
         self.pieces += [repr(one).encode(), str(one).encode()]
         if (bundle := getattr(one, "_repr_mimebundle_", None)) is not None:
             self.attempt(lambda: self.pieces.append(str(bundle()).encode()))
@@ -97,10 +97,10 @@ class Told:
         except OdpsNbError as error:
             self.pieces.append(repr(error).encode())
         except (TypeError, AttributeError, pickle.PicklingError):
-            pass  # holds a lock or a function: Python refuses it, whatever else is in it
+            pass  # has a lock or a function: Python cannot pickle it, whatever else it has
 
     def attempt(self, work) -> None:
-        """Do it; look at the error if there is one, and at all that led to it."""
+        """Run a function; record its error, if any, and the error's causes."""
         try:
             self.thing(work())
         except OdpsNbError as error:
@@ -118,7 +118,7 @@ class Told:
 
 
 class Lines(logging.Handler):
-    """Keeps every line, with the traceback that belongs to it."""
+    """Keeps every log line, with its traceback."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -131,7 +131,7 @@ class Lines(logging.Handler):
 @pytest.fixture
 def told(caplog, monkeypatch, request):
     monkeypatch.setattr(Attempts, "pause", lambda self, seconds: None)
-    caplog.set_level(logging.DEBUG)  # urllib3's own lines are among them
+    caplog.set_level(logging.DEBUG)  # includes urllib3's log lines
     kept, collected = Lines(), Told()
     logging.getLogger().addHandler(kept)
     yield collected
@@ -143,7 +143,7 @@ def told(caplog, monkeypatch, request):
 
 
 def journeys(told: Told, odps) -> None:
-    """Everything that a connection does, whatever comes of it."""
+    """Every operation of a connection, whatever its outcome."""
     for thing in (odps, odps.profile, odps._storage, odps.table("orders")):
         told.thing(thing)
     told.attempt(lambda: odps.profile.keys)
@@ -311,7 +311,7 @@ def test_of_values_that_are_wrong():
         collected.attempt(wrong)
     collected.check()
     assert collected.errors == 7
-    assert repr(object.__new__(odps_nb.StsToken)) == "StsToken(<hidden>)"  # as a traceback sees it
+    assert repr(object.__new__(odps_nb.StsToken)) == "StsToken(<hidden>)"  # as seen in a traceback
 
 
 PROFILE_FILES = {
@@ -370,7 +370,7 @@ def no_http(line: Line) -> None:
 
 SCRIPTS = [cut, hang_up, silence, nonsense, two_lengths, throttled, early, no_http]
 SIGNING = ["sts", "bearer", "application", "version 4", "function"]
-#: Every way to go wrong with one kind of account, and each other kind with two of them.
+#: Every kind of failure with one kind of credentials, and two of them with every other kind.
 IN_THE_GATE = {("sts", script) for script in SCRIPTS}
 IN_THE_GATE |= {(SIGNING[1 + at // 2], script) for at, script in enumerate(SCRIPTS)}
 PAIRS = [
@@ -399,7 +399,7 @@ def test_no_frame_shows_a_secret_whatever_the_server_does(told, script, account)
                     table=table, session_id="s", stream_id="0", stream_version=1, count=1
                 )
                 with storage.upload(rows) as body:
-                    for _ in range(16):  # more than waits in the buffers of both sides
+                    for _ in range(16):  # more than the buffers of both sides hold
                         body.write(b"x" * 10**6)
                     body.finish()
 
@@ -417,7 +417,7 @@ def test_the_verbose_traceback_of_ipython_shows_no_secret(told):
         try:
             odps.tables()
         except OdpsNbError as error:
-            own = error.__traceback__.tb_next  # the frame of this test is the user's
+            own = error.__traceback__.tb_next  # the frame of this test belongs to the user
             text = VerboseTB(include_vars=True).text(type(error), error, own)
     text = re.sub(r"\x1b\[[0-9;]*m", "", text)
     assert "self = <Connection" in text  # variables are shown

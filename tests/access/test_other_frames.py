@@ -1,4 +1,4 @@
-"""What speaks Arrow's C stream is written, and takes a `Scan`: DuckDB, and views as polars has."""
+"""Arrow C streams can be written, and accept a `Scan`: DuckDB, and views like polars'."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LONG = "more than the twelve bytes that a view holds in itself"
 
 
 class Stream:
-    """Nothing but the interface."""
+    """Implements only the interface."""
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table
@@ -95,7 +95,7 @@ def test_a_relation_of_duckdb_is_written(odps, new_name):
 def test_duckdb_takes_a_scan_and_a_result_by_name(odps):
     orders = odps.table("orders").read(limit=50, columns=["id", "quantity"])
     total = sum(orders.to_arrow(progress=silent).column("quantity").to_pylist())
-    for _ in range(2):  # a scan may be read again
+    for _ in range(2):  # a scan can be read repeatedly
         assert duckdb.sql("select count(*), sum(quantity) from orders").fetchall() == [(50, total)]
     types = odps.table("types_all").read()
     counted = duckdb.sql("select * from types").fetchall()

@@ -1,4 +1,4 @@
-"""Handles that are pickled without credentials: each process uses its own."""
+"""Handles that are pickled without credentials: each process uses its own credentials."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SECRETS = {
 
 @pytest.fixture
 def keyed(service: Any) -> Iterator[Connection]:
-    """Return a connection by keys, as one to a real project is: no folder tells them."""
+    """Return a connection with keys, like one to a real project: no folder contains the keys."""
     with odps_nb.connect(**settings_of(service)) as found:
         yield found
 
@@ -45,7 +45,7 @@ def settings_of(service: Any) -> dict[str, str]:
 
 @pytest.fixture
 def spawned() -> Iterator[ProcessPoolExecutor]:
-    """Return a pool of one new process, which inherits no connection."""
+    """Return a pool with one new process, which inherits no connection."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=context) as pool:
         yield pool
@@ -176,7 +176,7 @@ def test_another_process_of_this_user_reaches_the_embedded_service(
         assert spawned.submit(job.count, table).result(60) == 2
     with pytest.raises(StateError, match="closed"):
         table.read().to_arrow()
-    gone = pickle.loads(data)  # its connection is closed: it is another one now
+    gone = pickle.loads(data)  # its connection is closed, so a different one is used
     with pytest.raises(ConfigError, match="embedded service of this connection cannot be reached"):
         gone.read().to_arrow()
 

@@ -1,4 +1,4 @@
-"""Ranges and the latest partition in ``partitions=``, and rows and size of each partition."""
+"""Ranges and the latest partition in ``partitions=``, and row count and size of each partition."""
 
 from __future__ import annotations
 

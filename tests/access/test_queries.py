@@ -1,4 +1,4 @@
-"""`Connection.queries`: what it remembers of each statement, and what it forgets."""
+"""`Connection.queries`: what it stores about each statement, and what it drops."""
 
 import copy
 import pickle
@@ -79,5 +79,5 @@ def test_a_history_stays_in_its_process(fresh):
     result = pickle.loads(pickle.dumps(fresh.sql("select 1 as one")))
     assert result.to_arrow().to_pylist() == [{"one": 1}]
     (query,) = fresh.queries()
-    assert query.received == 0  # another process would have read it
+    assert query.received == 0  # another process might have read it
     assert copy.copy(fresh).queries() == fresh.queries()

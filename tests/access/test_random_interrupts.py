@@ -1,4 +1,4 @@
-"""Work that is stopped at any moment leaves no thread, no socket, no file, no half of a table."""
+"""Operations interrupted at any moment leave no thread, socket, file or partial table."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tests.support.interrupting import interrupt, interrupts_repeated
 from tests.support.service.connecting import connected
 
 ROWS = 20_000
-MOMENTS = [6, pytest.param(24, marks=pytest.mark.nightly)]  # the long run draws more
+MOMENTS = [6, pytest.param(24, marks=pytest.mark.nightly)]  # the long run draws more moments
 
 
 @pytest.fixture
 def own_temp(tmp_path, monkeypatch):
-    """A folder for temporary files that only this test uses."""
+    """A temporary folder that only this test uses."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
@@ -42,7 +42,7 @@ def sockets() -> int:
 
 
 def interrupted(work, after: float) -> bool:
-    """Run and send SIGINT so many seconds later; say whether it came before the end."""
+    """Run a function, send SIGINT after some seconds; return whether it arrived before the end."""
     timer = threading.Timer(after, interrupt)
     try:
         with interrupts_repeated():
@@ -57,7 +57,7 @@ def interrupted(work, after: float) -> bool:
 
 
 def some_moments(work: Callable[[], object], count: int, dice: random.Random) -> list[float]:
-    """Draw seconds into the work, one from each part of what it takes here when it is warm."""
+    """Draw moments during the job, one from each part of its run time when warm."""
     took = []
     for _ in range(2):
         began = time.monotonic()
@@ -67,7 +67,7 @@ def some_moments(work: Callable[[], object], count: int, dice: random.Random) ->
 
 
 def of_ours(before: set[threading.Thread]) -> list[threading.Thread]:
-    """Threads of ours that run. One whose start the signal hit is listed by Python for good."""
+    """Running threads of odps_nb. One whose start was interrupted stays in Python's list."""
     return [
         thread
         for thread in threading.enumerate()
@@ -104,8 +104,9 @@ def query(odps, name):
 WORKS = [read, write, write_photos, fetch, query]
 
 
-# A signal may come between the making of a socket and its first name: then its last reference
-# closes it, which Python calls unclosed. What counts is that none is open in the end.
+# A signal may arrive after a socket is created and before it is assigned. Then the last reference
+# closes it, and Python reports an unclosed socket. The test only requires that no socket is open at
+# the end.
 @pytest.mark.gate(2)
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 @pytest.mark.parametrize("moments", MOMENTS)
@@ -128,8 +129,8 @@ def test_nothing_is_left_whenever_the_interrupt_comes(
     for seconds in after:
         with connected(service) as mine:
             stopped += interrupted(lambda mine=mine: work(mine, name), seconds)
-            threading.Event().wait(0.02)  # a thread that is being started
-            for thread in of_ours(threads):  # what the signal hit may need a slice more
+            threading.Event().wait(0.02)  # a thread that is starting
+            for thread in of_ours(threads):  # an interrupted thread may need one more slice
                 thread.join(2.0)
             assert of_ours(threads) == []
         if whole:
@@ -138,13 +139,13 @@ def test_nothing_is_left_whenever_the_interrupt_comes(
             rows = now
     assert stopped
     gc.collect()
-    assert sockets() <= before + 4  # what the shared connection keeps alive for these counts
+    assert sockets() <= before + 4  # includes the idle connections of the shared connection
     assert list(own_temp.iterdir()) == []
     for one in (name, f"{name}_photos"):
         odps.drop_table(one)
 
 
-# The same goes for a file that is being opened.
+# The same applies to a file that is being opened.
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 @pytest.mark.parametrize("moments", MOMENTS)
@@ -180,7 +181,7 @@ def test_a_folder_of_blobs_holds_whole_files_whenever_the_interrupt_comes(
 
 
 class Worker(threading.Thread):
-    """Runs some work and keeps what it raised."""
+    """Runs a job and keeps the error that it raised."""
 
     def __init__(self, work) -> None:
         super().__init__()
@@ -232,12 +233,12 @@ def test_a_cancel_reaches_a_query_that_waits_on_the_service(odps):
     result = odps.sql(slow, wait=False)
     worker = Worker(result.wait)
     worker.start()
-    for _ in range(200):  # it may not wait yet
+    for _ in range(200):  # it may not be waiting yet
         worker.join(0.1)
         odps.cancel()
         if not worker.is_alive():
             break
     assert isinstance(worker.error, CancelledError)
-    with pytest.raises(QueryError):  # the service was told
+    with pytest.raises(QueryError):  # the service received the cancellation
         result.wait()
     assert odps.sql("select 1 as n").row_count == 1

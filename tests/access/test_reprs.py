@@ -1,4 +1,4 @@
-"""A repr asks nothing: of a service that counts, of a connection that is closed."""
+"""A repr sends no request: tested with a service that counts, and with a closed connection."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.compat.recorder import Recorder
 
 
 def untouched(odps: Connection, token: str) -> list[Any]:
-    """One of each thing that a person may hold before anything was asked."""
+    """One object of each kind, before any request was sent."""
     return [
         odps,
         odps.profile,
@@ -31,7 +31,7 @@ def untouched(odps: Connection, token: str) -> list[Any]:
 
 
 def used(odps: Connection, name: str) -> list[Any]:
-    """One of each thing that has been used, as far as it goes."""
+    """One object of each kind after use."""
     table, media = odps.table(name), odps.table("media")
     scan, blobs = odps.table("orders").read(["id"], limit=3), media.blobs("content", limit=2)
     scan.to_arrow()

@@ -1,4 +1,4 @@
-"""`Connection.result`: a query found again by its instance id, from this process or another one."""
+"""`Connection.result`: a query found again by its instance id, in this process or another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of a query come as those of a table do: a part at a time, stopped when left."""
+"""The rows of a query arrive like those of a table: in parts, stopped on close."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_less_than_one_worker_is_refused(result: Result) -> None:
 
 
 def test_a_part_is_here_before_the_rest(odps: Connection) -> None:
-    """A reader that is left stops what is on its way, and its threads end."""
+    """A reader that is closed early cancels the transfer, and its threads end."""
     threads = threading.active_count()
     with odps_nb.connect(odps.profile) as connection:
         result = connection.sql(ALL, progress=False)

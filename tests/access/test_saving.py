@@ -1,4 +1,4 @@
-"""Files: whole or not at all, never over another one unasked, no surprises in names."""
+"""Files: complete or absent, never overwritten by default, safe names."""
 
 import os
 import re

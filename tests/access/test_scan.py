@@ -1,4 +1,4 @@
-"""Scans: one snapshot, many forms, early ends; and how tables and results look."""
+"""Scans: one snapshot, many forms, early ends; also the display of tables and results."""
 
 import inspect
 import threading
@@ -74,7 +74,7 @@ def test_a_limit_ends_the_read_exactly(orders):
 def test_a_read_beyond_its_bytes_fails_and_hardly_more_arrives(orders):
     watcher, budget, columns = Watcher(), 4_000_000, ["id", "amount", "created"]
     whole = [batch.nbytes for batch in orders.read(columns, splits=8).batches()]
-    most = budget + 8 * max(whole)  # each of the eight lanes may hold one batch more
+    most = budget + 8 * max(whole)  # each of the eight workers may hold one more batch
     assert most < sum(whole) / 4
     scan = orders.read(columns, splits=8, max_bytes=budget, progress=watcher)
     assert repr(scan).endswith(f"max_bytes={budget})")

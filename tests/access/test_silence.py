@@ -1,4 +1,4 @@
-"""`progress=False` is silence: nothing is asked what suits the place, and nothing is shown."""
+"""`progress=False` disables progress completely: no display is created or shown."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Names = Callable[[str], str]
 
 
 class Told:
-    """A listener that counts what it was told."""
+    """A listener that counts its calls."""
 
     def __init__(self) -> None:
         self.started, self.ends = 0, []  # type: ignore[var-annotated]
@@ -36,7 +36,7 @@ def told() -> Told:
 
 @pytest.fixture
 def shown(odps: Connection, told: Told, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connection]:
-    """A connection whose place shows progress to `told`."""
+    """A connection whose progress display is `told`."""
 
     def listener(*, on_cancel: Callable[[], None] | None = None) -> ProgressListener:
         return told
@@ -49,7 +49,7 @@ def shown(odps: Connection, told: Told, monkeypatch: pytest.MonkeyPatch) -> Iter
 def uses(
     odps: Connection, table: str, keyed: str, folder: Path
 ) -> dict[str, Callable[[object], object]]:
-    """Everything of a connection, a table, a scan and a result that takes ``progress=``."""
+    """All methods of a connection, a table, a scan and a result that accept ``progress=``."""
     orders, media = odps.table("orders"), odps.table("media")
     rows = pa.table({"id": [1]})
     tokens = media.read(["content"], progress=False).to_arrow()["content"]
@@ -100,7 +100,7 @@ def test_false_is_silence_everywhere(every_use, told: Told) -> None:
 
 
 def test_a_listener_receives_every_event(every_use, told: Told) -> None:
-    """The uses above do something that could have been seen."""
+    """The calls above do transfer data, so progress could have been shown."""
     for name, use in every_use.items():
         mine = Told()
         use(mine)

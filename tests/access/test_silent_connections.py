@@ -1,7 +1,7 @@
 """A connection that goes silent is closed after the read time-out, and the job still succeeds.
 
-A proxy before the embedded service stops once, at one request of a job, and waits until the client
-closes the connection. `tests.sweep` has every job with silence at each of its requests.
+A proxy in front of the embedded service stops once, at one request of a job, and waits until the
+client closes the connection. `tests.sweep` runs every job with silence at each of its requests.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.support.sockets.peers import Peer
 from tests.sweep.proxy import BreaksOne
 
 SOON = ClientOptions(read_timeout=0.5, deadline=60.0)
-LATER = ClientOptions(read_timeout=2.0, deadline=60.0)  # where a false time-out would count
+LATER = ClientOptions(read_timeout=2.0, deadline=60.0)  # a false time-out would fail the test
 ROWS = 100_000
 Names = Callable[[str], str]
 
@@ -138,7 +138,7 @@ def test_a_write_is_committed_exactly_once(odps, table, fault, action):
 
 
 def test_a_stalled_upload_is_sent_again(odps, table):
-    """It is larger than the buffers of the sockets, so that the sending itself stops."""
+    """It is larger than the sockets' buffers, so sending itself blocks."""
     wide = pd.DataFrame({"id": range(10, 15), "name": [c * 1_500_000 for c in "abcde"]})
     with before(odps, "silent inside", "TableWrite") as (client, _):
         client.table(table).write(wide, progress=False)
@@ -175,7 +175,7 @@ def test_blobs_are_uploaded_and_downloaded_byte_by_byte(odps, new_name):
 
 
 def test_a_server_that_is_silent_in_the_tls_handshake_is_given_up_in_time():
-    """The request did not leave, so that also a statement is sent again."""
+    """The request was not sent, so even a statement is sent again."""
     with Peer(lambda line: line.wait_closed()) as peer:
         url = peer.url.replace("http://", "https://")
         options = ClientOptions(connect_timeout=0.2, retries=2)
@@ -234,5 +234,5 @@ def test_a_wrong_sts_token_is_distinguished_from_a_wrong_key(odps):
     key = odps_nb.AccessKey(*account)
     with odps_nb.connect(
         **facts, credentials=key
-    ) as client:  # what the hint says: without it, the key is right
+    ) as client:  # as the hint suggests; without it, the key is accepted
         client.tables()

@@ -1,4 +1,4 @@
-"""Existing, emptied, added and dropped tables and partitions; projects and schemas."""
+"""Creating, emptying, adding and dropping tables and partitions; projects and schemas."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Names = Callable[[str], str]
 
 @pytest.fixture
 def days(odps: Connection, new_name: Names) -> Iterator[Table]:
-    """A table of two levels with a row in each of three partitions."""
+    """A table with two partition levels and a row in each of three partitions."""
     table = odps.create_table(new_name("days"), "id bigint", partitioned_by="ds string, h bigint")
     table.write(pa.table({"id": [1, 2, 3], "ds": ["a", "a", "b"], "h": [1, 2, 1]}))
     yield table
@@ -100,7 +100,7 @@ def test_a_truncated_table_is_empty(odps: Connection, new_name: Names, days: Tab
 
 
 def test_values_are_written_as_values(odps: Connection, new_name: Names) -> None:
-    """A value that looks like SQL names a partition and does nothing else."""
+    """A value that looks like SQL names a partition and has no other effect."""
     table = odps.create_table(new_name("odd"), "id bigint", partitioned_by="`order` string")
     odd = "x) drop table orders; -- é $1"
     table.add_partition({"order": odd})

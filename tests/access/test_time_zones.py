@@ -1,4 +1,4 @@
-"""The time zone of a connection: how it is set, and that every way to use a table honours it."""
+"""The time zone of a connection: how it is set, and that every use of a table respects it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_zone_is_said_like_other_settings(tmp_path, profile):
     named = {"ODPS_TIMEZONE": "UTC", "ODPS_NB_PROFILES": str(tmp_path / "none")}
     settings = {"endpoint": "http://h/api", "project": "p"}
     assert Profile.resolve(environ=named, **settings, **keys).timezone == "UTC"
-    # tasks of Spark get it with the other settings
+    # Spark tasks receive it with the other settings
     assert Profile.from_options(found.as_options()) == found
     assert found.as_settings()["timezone"] == ZONE
     assert f"timezone={ZONE!r}" in repr(found)

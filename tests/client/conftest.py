@@ -1,4 +1,4 @@
-"""Proves that no test here leaves a thread behind."""
+"""Checks that no test in this folder leaves a thread behind."""
 
 from __future__ import annotations
 

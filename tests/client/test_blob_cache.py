@@ -67,13 +67,13 @@ def test_folder_and_files_are_of_their_user_alone(cache):
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(cache.folder.stat().st_mode) == 0o700
     assert reference(1).token not in path.name
-    cache.folder.chmod(0o755)  # others could look into it
+    cache.folder.chmod(0o755)  # other users could read it
     assert found(cache, 1) == content(1)
     assert stat.S_IMODE(cache.folder.stat().st_mode) == 0o700
 
 
 def test_a_link_is_never_used_and_what_it_leads_to_stays_as_it_is(cache, caplog, tmp_path):
-    """Attack 6: another user plants it where the cache will be made."""
+    """Attack 6: another user creates the folder before the cache does."""
     theirs = tmp_path / "theirs"
     theirs.mkdir(mode=0o755)
     cache.folder.parent.mkdir(parents=True, exist_ok=True)
@@ -88,7 +88,7 @@ def test_a_folder_that_others_may_write_to_is_never_used(cache, caplog):
     cache.folder.chmod(0o777)
     assert found(cache, 1) is None
     assert not keep(cache, 2)
-    assert "others can write" in caplog.text
+    assert "another user owns it or can write" in caplog.text
 
 
 def test_the_least_recently_used_go_first(tmp_path):
@@ -103,7 +103,7 @@ def test_the_least_recently_used_go_first(tmp_path):
     assert found(cache, 0) == content(0)
     assert found(cache, 19) == content(19)
     assert found(cache, 1) is None
-    assert not keep(cache, 30, 5000)  # more than a quarter of all
+    assert not keep(cache, 30, 5000)  # more than a quarter of the limit
 
 
 def test_a_new_process_counts_what_is_there(tmp_path):
@@ -198,7 +198,7 @@ def test_an_open_blob_outlives_its_file(cache):
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")  # of Python 3.12
 def test_processes_and_threads_never_see_a_part_of_a_file(tmp_path):
-    """Children that keep, find and clear the same few blobs at once; each says what it saw."""
+    """Children that store, find and clear the same few blobs at once; each reports its results."""
 
     def work(seed: int) -> bool:
         cache, drawn = BlobCache(tmp_path, SERVICE, limit=60_000), random.Random(seed)

@@ -1,4 +1,4 @@
-"""Lists and metadata of tables; DDL text, in which nothing typed becomes SQL unchecked."""
+"""Lists and metadata of tables; DDL text in which no input becomes SQL unchecked."""
 
 import pytest
 from hypothesis import given
@@ -83,7 +83,7 @@ def test_a_table_with_a_blob_says_what_the_service_wants(column):
         ("id blob", "", {"primary_key": ("id",)}, "BLOB cannot be a key"),
         ("id array<int>", "", {"primary_key": ("id",)}, "ARRAY cannot be a key"),
         ("id blob", "", {"cluster_by": ("id",), "buckets": 2}, "BLOB cannot be a key"),
-        ("id bigint", "", {"cluster_by": ("id",)}, "number of buckets"),
+        ("id bigint", "", {"cluster_by": ("id",)}, "requires buckets="),
         ("id bigint", "", {"buckets": 2}, "without cluster_by"),
         ("id bigint", "", {"cluster_by": ("id",), "buckets": 0}, "must be a number of buckets"),
         ("id bigint", "b blob", {}, "partition column 'b' contains a BLOB"),
@@ -206,7 +206,7 @@ def test_what_is_no_name_is_left_out_of_lists(caplog):
     script = pages((("a", *wrong, "b"), ""))
     with ControlService(ListTables=script) as service, service.client() as storage:
         assert list_tables(storage) == ["a", "b"]
-    assert "skipping '--help\\n!touch x\\n#' from a list" in caplog.text
+    assert "skipping '--help\\n!touch x\\n#' in a list" in caplog.text
 
 
 def test_a_marker_that_repeats_ends_the_list():
@@ -277,7 +277,7 @@ def test_partitions_come_page_by_page():
     ],
 )
 def test_a_refused_read_says_what_the_storage_api_does_not_read(facts, columns, note, hint):
-    """``docs/protocol.md`` section 3.1; of external tables the embedded service has none."""
+    """``docs/protocol.md`` section 3.1; the embedded service has no external tables."""
     info = TableInfo(name=TABLE, schema=schema("id bigint, seen json, told json"), **facts)
     refused = fail(405, "SomethingElse", "it cannot be")
     with (

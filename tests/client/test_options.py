@@ -1,4 +1,4 @@
-"""`ClientOptions`: what it accepts, where it comes from, and how it travels to other processes."""
+"""`ClientOptions`: accepted values, their sources, and how they reach other processes."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_deadline_within_which_silence_is_never_retried_is_refused_with_what_t
     with pytest.raises(ArgumentError, match=f"not longer than {name}.*never be retried") as caught:
         ClientOptions(**{name: 60, "deadline": 60})
     assert caught.value.argument == "deadline"
-    ClientOptions(**{name: 60, "deadline": 180})  # what the hint says
+    ClientOptions(**{name: 60, "deadline": 180})  # as the hint suggests
     ClientOptions(**{name: 60, "deadline": 60, "retries": 0})
 
 

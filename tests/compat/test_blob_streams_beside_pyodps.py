@@ -1,4 +1,4 @@
-"""The same blob bytes through pyodps and through us: its data where it is right, else an error."""
+"""The same blob bytes read by pyodps and odps_nb: pyodps' data if correct, else an error."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ EVERY = pytest.mark.parametrize("case", CASES, ids=[case.title for case in CASES
 def test_we_give_the_data_or_a_typed_error(case: Case, stream: bool) -> None:
     expected = case.ours
     if stream and case.count == 0 and expected == []:
-        expected = [(b"", None)]  # a reader of no blobs is one empty read, as in pyodps
+        expected = [(b"", None)]  # for no blobs, the reader returns one empty read, as in pyodps
     result = read_ours(case, stream=stream)
     if isinstance(expected, type):
         assert isinstance(result, type)

@@ -1,4 +1,4 @@
-"""Our errors, schemas and type texts as the stock client reads them."""
+"""Errors, schemas and type texts of odps_nb as parsed by the stock client."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def normal(text: str) -> str:
 def test_type_text_means_the_same_to_the_stock_client(type_: OdpsType) -> None:
     text = format_type(type_)
     theirs = normal(str(validate_data_type(text)))
-    # A scale of 0 is left out there.
+    # The stock client omits a scale of 0.
     assert theirs == normal(text).replace(",0)", ")") or theirs == normal(text)
 
 

@@ -1,7 +1,7 @@
 """The stock `storage_api_v2` of pyodps 0.13.1 drives the embedded service, versions 2 and 3.
 
-It cannot be imported beside the pyodps that is installed: `older_jobs.py` runs in a process of
-its own, once, and each of its jobs is a test here.
+It cannot be imported together with the installed pyodps: `older_jobs.py` runs once in a separate
+process, and each of its jobs is a test here.
 """
 
 from __future__ import annotations

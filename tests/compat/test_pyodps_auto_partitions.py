@@ -1,7 +1,7 @@
 """Evidence 171: the stock client creates and writes auto-partitioned tables.
 
-As its tests test_write_table_with_generate_parts, test_write_table_with_generate_cols_and_parts and
-test_write_sql_to_auto_parted_table do.
+The same operations as its tests test_write_table_with_generate_parts,
+test_write_table_with_generate_cols_and_parts and test_write_sql_to_auto_parted_table.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def local(empty_service: LocalService) -> LocalService:
 
 @pytest.fixture(scope="module")
 def entry(local: LocalService) -> ODPS:
-    options.local_timezone = False  # times as UTC, whatever this machine's zone
+    options.local_timezone = False  # times in UTC, regardless of this machine's time zone
     return ODPS(local.access_id, local.access_key, project=local.project, endpoint=local.endpoint)
 
 
@@ -83,7 +83,7 @@ def test_the_rows_of_a_query_are_read_in_each_way(entry: ODPS) -> None:
 
 
 def test_two_jobs_with_one_id_of_the_caller_are_one_instance(entry: ODPS, name: str) -> None:
-    """Evidence 163: ``unique_identifier_id``, which the document of the job gives back."""
+    """Evidence 163: ``unique_identifier_id``, which the job's document returns."""
     entry.execute_sql(f"create table {name} (n bigint)")
     text, guid = f"insert into {name} values (1)", str(uuid.uuid4())
     first, second = (entry.execute_sql(text, unique_identifier_id=guid) for _ in range(2))
@@ -94,7 +94,7 @@ def test_two_jobs_with_one_id_of_the_caller_are_one_instance(entry: ODPS, name: 
 
 
 def test_what_is_shown_is_text(entry: ODPS, name: str) -> None:
-    """The stock client first asks for rows, hears that there are none, and takes the text."""
+    """The stock client first requests rows, learns that there are none, and uses the text."""
     entry.execute_sql(
         f"create table {name} (n bigint comment 'a number') partitioned by (p string)"
     )

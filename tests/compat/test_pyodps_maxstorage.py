@@ -69,7 +69,7 @@ def read_all(session: Any, **options: Any) -> pa.Table:
 
 
 def by_rows() -> SplitOptions:
-    """Ask for what tables with blobs or keys are read by."""
+    """Read tables with blobs or keys in the mode that they require."""
     return SplitOptions(split_mode=SplitMode.ROW_OFFSET, split_number=1_000_000)
 
 
@@ -213,7 +213,7 @@ def test_what_was_added_since_the_last_read_is_read(
     for number in range(3):
         entry.write_table(name, [[number]])
         moments.append(datetime.now(UTC))
-        time.sleep(0.01)  # two commits of one moment would be one to a clock
+        time.sleep(0.01)  # two commits at the same time would have the same timestamp
     last = storage.create_table_read_session(name).latest_version
     assert last == 3
     entry.write_table(name, [[3]])
@@ -280,7 +280,7 @@ def test_blobs_inline_are_uploaded_and_read(
             if r is not None
         ]
         assert singles == contents[:-1]
-        # the stock iterator leaves an empty blob out
+        # the stock iterator omits an empty blob
         many = [r.data for r in manager.read_blobs(references[1:-1], compress_algo=algorithm)]
         assert many == contents[1:-1]
 

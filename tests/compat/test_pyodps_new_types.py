@@ -1,4 +1,4 @@
-"""The stock client writes and reads VECTOR and GEOGRAPHY by the tunnel, as its live tests do."""
+"""The stock client writes and reads VECTOR and GEOGRAPHY over the tunnel, like its live tests."""
 
 from __future__ import annotations
 

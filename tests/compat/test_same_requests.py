@@ -1,7 +1,7 @@
 """The stock client and ours send the same requests for the same job, versions 2 and 3.
 
-Compared are method, path, parameters in order, headers that mean something, and body. What
-differs on purpose stands in `Job.explanation` and in ``docs/results/requests.md``.
+Compared are method, path, parameters in order, relevant headers, and body.
+`Job.explanation` and ``docs/results/requests.md`` list the intended differences.
 """
 
 from __future__ import annotations
@@ -78,6 +78,6 @@ def test_bodies_are_those_of_the_protocol(outcomes: dict[tuple[str, int], Outcom
 def test_page_in_the_docs_is_what_is_recorded(
     outcomes: dict[tuple[str, int], Outcome],
 ) -> None:
-    """Write it anew with ``python -m tests.support.compat.record_requests``."""
+    """Regenerate it with ``python -m tests.support.compat.record_requests``."""
     written = Path(PAGE).read_text(encoding="utf-8")
     assert written == page_of(list(outcomes.values()))

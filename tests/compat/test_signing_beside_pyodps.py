@@ -19,7 +19,8 @@ pytestmark = pytest.mark.compat
 NOW = 1763676245.0
 CREDENTIALS = Credentials(access_id="id", access_key="key", app_id="app", app_key="appkey")
 
-# What travels in a URL or a header; surrogates cannot, and requests refuses control characters.
+# Text that a URL or header can contain: no surrogates, and no control characters, which requests
+# rejects.
 words = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=12)
 tokens = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=12)
 queries = st.lists(st.tuples(st.text("abzAZ-_x09", min_size=1), words))
@@ -89,7 +90,7 @@ def test_same_key_of_the_day_and_region(secret: str, day: date, region: str) -> 
 
 
 def test_path_parameters_are_left_out_as_the_stock_client_does() -> None:
-    """urllib cuts ``;x`` off the last path segment, so the stock client does not sign it."""
+    """urllib removes ``;x`` from the last path segment, so the stock client does not sign it."""
     request = prepared("GET", "http://h", "/api/tables/t;x", [("a", "1")], {})
     CloudAccount("id", "key").sign_request(request, "http://h")
     assert request.url is not None

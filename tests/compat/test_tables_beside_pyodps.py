@@ -1,4 +1,4 @@
-"""What exists, comes and goes is the same for us and for the stock client, each after the other."""
+"""Tables and partitions that one client creates or drops exist or not for the other client, too."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Times written by the stock client are the same instants here, and back, in three time zones.
+"""Times that the stock client writes are the same instants here, and vice versa, in three zones.
 
-The stock client means and shows local time of its process (``TZ``) where a connection of ours is
-told that zone; its newer module ``odps.maxstorage`` means UTC, as a connection without one does.
+The stock client uses local time of its process (``TZ``), like our connection with that time zone;
+its newer module ``odps.maxstorage`` uses UTC, like our connection without one.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from tests.support.service.connecting import connected
 pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
 
 ZONES = ["UTC", "Asia/Shanghai", "America/Los_Angeles"]
-# A wall clock takes no time with a zone: tests/convert/test_times.py.
+# A local time does not accept a time with a zone: tests/convert/test_times.py.
 WRITTEN = [(how, kind) for how in ("arrow", "pandas", "objects") for kind in stock.KINDS]
 WRITTEN += [("aware", kind) for kind in ("datetime", "timestamp")]
-LOCAL = ("records", "arrow", "pandas", "sql")  # roads of the stock client that mean local time
+LOCAL = ("records", "arrow", "pandas", "sql")  # interfaces of the stock client that use local time
 Read = dict[str, dict[str, dict[str, str | None]]]
 
 
@@ -41,7 +41,7 @@ def zone(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def theirs(empty_service: LocalService) -> dict[str, Read]:
-    """What the stock client has read in each zone, where it has also written."""
+    """The values that the stock client has read in each zone, where it has also written."""
     tables: dict[str, list[str]] = {}
     for each in ZONES:
         with connected(empty_service, timezone=each) as odps:
@@ -61,7 +61,7 @@ def theirs(empty_service: LocalService) -> dict[str, Read]:
 def both(
     zone: str, empty_service: LocalService, theirs: dict[str, Read]
 ) -> Iterator[tuple[LocalService, Connection, Read]]:
-    """A service where both have written, our connection in the zone, and what they have read."""
+    """A service with rows from both clients, our connection in the zone, and pyodps' values."""
     with connected(empty_service, timezone=zone) as odps:
         yield empty_service, odps, theirs[zone]
 
@@ -74,7 +74,7 @@ def ours(how: str, kind: str, zone: str) -> object:
         return pd.DataFrame({"id": ids, "t": pd.array(stock.CLOCK, "datetime64[ns]")})
     if how == "objects":
         return pd.DataFrame({"id": ids, "t": pd.Series(stock.CLOCK, dtype=object)})
-    # the same instants, named in a zone of their own
+    # the same instants, in a named time zone
     aware = [None if v is None else instant(v, zone) for v in stock.CLOCK]
     return pa.table({"id": ids, "t": pa.array(aware, pa.timestamp("ms", "Europe/Paris"))})
 
@@ -136,7 +136,7 @@ def test_its_module_maxstorage_means_utc_as_a_connection_without_a_zone(both, zo
         for v in stock.CLOCK
     ]
     found = theirs[stock.name_of(zone, "ours", "pandas", kind)]
-    # Arrow shows the zone of the stream; of a DATETIME with one, records are local time
+    # Arrow shows the stream's zone; records of a DATETIME with a zone are in local time
     records = [clock(v) for v in stock.CLOCK] if kind == "datetime" else expected
     for road, meant in (("maxstorage", expected), ("maxstorage records", records)):
         assert [v and v.removesuffix("+00:00") for v in found[road].values()] == meant, road

@@ -1,4 +1,4 @@
-"""Types of ``docs/protocol.md`` section 5.1 both ways; data fitted to a table, no value lost."""
+"""Types of ``docs/protocol.md`` section 5.1 both ways; data fitted to a table without loss."""
 
 import datetime as dt
 import pickle

@@ -121,7 +121,7 @@ FLOATS = {
 
 @pytest.mark.parametrize(
     ("values", "options"),
-    [(SHORT, {"decimals": "exact"}), (LONG, {})],  # without options SHORT is float64 itself
+    [(SHORT, {"decimals": "exact"}), (LONG, {})],  # without options, SHORT is float64 itself
     ids=COLUMNS,
 )
 @pytest.mark.parametrize("name", FLOATS)
@@ -400,7 +400,7 @@ def test_zero_in_a_csv_file_is_written_with_digits_alone():
     assert money.to_csv(index=False, lineterminator="\n") == "s\n0.00\n"
 
 
-# pandas 2.1 with NumPy 1.24 warns of each NaN in a CSV file
+# pandas 2.1 with NumPy 1.24 warns about each NaN in a CSV file
 @pytest.mark.filterwarnings("ignore:invalid value encountered in cast:RuntimeWarning")
 @pytest.mark.parametrize("values", COLUMNS.values(), ids=COLUMNS)
 def test_files_and_arrow_have_every_value(values, tmp_path: Path):

@@ -1,4 +1,4 @@
-"""Texts with separators: a tile and `to_table` see the same columns and rows."""
+"""Delimited text: a tile and `to_table` detect the same columns and rows."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Texts in the encodings that people store: stated, or guessed."""
+"""Text in common encodings: declared or guessed."""
 
 import pyarrow as pa
 import pytest
@@ -39,7 +39,7 @@ def test_text_is_found_in_its_encoding(encoding):
     "text", ["你好", "苹果", "中国北京", "id,name\n1,张三\n2,李四\n", "价格：3"]
 )
 def test_a_few_chinese_characters_are_gbk(text):
-    """A library finds several encodings alike in so few bytes; MaxCompute's users write GBK."""
+    """For so few bytes, several encodings are equally likely; MaxCompute users write GBK."""
     assert blob_content.as_text(text.encode("gbk"), None) == text
 
 

@@ -1,4 +1,4 @@
-"""`decimals=` and `dtype_backend=`: other dtypes of the same values."""
+"""`decimals=` and `dtype_backend=`: other dtypes with the same values."""
 
 from __future__ import annotations
 

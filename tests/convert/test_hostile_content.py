@@ -1,4 +1,4 @@
-"""Malicious files that try to crash the converting process or to exhaust its memory."""
+"""Malicious files that try to crash the converting process or exhaust its memory."""
 
 import io
 import struct
@@ -21,14 +21,14 @@ PARQUET = "application/vnd.apache.parquet"
 
 @pytest.fixture
 def own_memory():
-    """Check that this process took no more than some MiB for what it converted."""
+    """Check that the conversions took no more than some MiB in this process."""
     before = psutil.Process().memory_info().rss
     yield
     assert psutil.Process().memory_info().rss - before < 64 * MIB
 
 
 def repeated_string(length: int, rows: int) -> bytes:
-    """A small Parquet file: one long value in a dictionary, named by every row."""
+    """A small Parquet file: one long value in a dictionary, referenced by every row."""
     out = io.BytesIO()
     column = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), ["x" * length])
     plain = {"write_statistics": False, "store_schema": False}
@@ -37,7 +37,7 @@ def repeated_string(length: int, rows: int) -> bytes:
 
 
 def test_a_value_that_every_row_repeats_fills_no_memory(own_memory):
-    """Attack 1: the file states the size of the dictionary, not of the rows."""
+    """Attack 1: the file declares the size of the dictionary, not that of the rows."""
     data = repeated_string(400_000, 16_384)
     assert len(data) < 4_000
     with pytest.raises(LimitExceededError) as caught:
@@ -58,7 +58,7 @@ def test_a_limit_of_the_caller_is_reported_as_one_and_not_as_damage():
 
 @pytest.mark.parametrize("sign", ["\u2028", "\x0c", "\x85", "\x1c"])
 def test_lines_end_where_the_parser_of_csv_ends_them(own_memory, sign):
-    """Attack 2: `str.splitlines` ends lines at more signs than pyarrow."""
+    """Attack 2: `str.splitlines` ends lines at more characters than pyarrow does."""
     line = f"1,2,3{sign}" * 20_000
     with pytest.raises(LimitExceededError, match="40,001 columns"):
         blob_conversion.table(f"{line}\n{line}\n".encode(), "text/csv", max_bytes=MIB)
@@ -72,7 +72,7 @@ def test_a_table_that_unpacks_to_too_much_is_refused_for_csv_as_well():
 
 
 def test_a_union_with_codes_of_its_own_is_refused():
-    """pyarrow 26.0.1 ends the process where it adds up the sizes of such a union."""
+    """pyarrow 26.0.1 ends the process when it adds up the sizes of such a union."""
     union = pa.UnionArray.from_sparse(
         pa.array([5, 7], pa.int8()), [pa.array([1, 2]), pa.array(["a", "b"])], type_codes=[5, 7]
     )
@@ -95,9 +95,9 @@ def test_a_file_with_encrypted_columns_is_refused_before_pyarrow_looks_at_one():
 
 
 def encrypted_column() -> list[bytes]:
-    """Parquet files of a plain footer, in one of which a column is said to be encrypted.
+    """Parquet files with a plain footer, one of which declares a column as encrypted.
 
-    Thrift, compact: `ColumnChunk.crypto_metadata` (field 8) is written in front of the end of the
+    Thrift, compact: `ColumnChunk.crypto_metadata` (field 8) is written before the end of the
     struct, as a union whose member ENCRYPTION_WITH_COLUMN_KEY (2) names the column.
     """
     out = io.BytesIO()
@@ -107,7 +107,7 @@ def encrypted_column() -> list[bytes]:
     footer = data[-8 - size : -8]
     made = []
     for at in range(len(footer)):
-        if footer[at] == 0:  # the end of some struct: one of them is the column chunk
+        if footer[at] == 0:  # the end of a struct, one of which is the column chunk
             for delta in range(1, 8):
                 extra = bytes([delta << 4 | 12, 2 << 4 | 12, 1 << 4 | 9, 1 << 4 | 8, 1]) + b"n\0\0"
                 longer = footer[:at] + extra + footer[at:]
@@ -116,7 +116,7 @@ def encrypted_column() -> list[bytes]:
 
 
 def test_a_file_that_ends_the_parser_does_not_end_this_process():
-    """Attack of `terminate called`: a plain footer over an encrypted column ended the kernel."""
+    """Attack (`terminate called`): a plain footer with an encrypted column ended the kernel."""
     said = set()
     for data in encrypted_column():
         try:

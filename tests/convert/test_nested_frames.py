@@ -1,4 +1,4 @@
-"""ARRAY, MAP and STRUCT in a DataFrame: Python's lists and dicts, which files and writes take."""
+"""ARRAY, MAP and STRUCT in a DataFrame: Python lists and dicts, which files and writes accept."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_values_are_those_of_python_and_a_write_takes_them_back(table):
 
 
 def test_pandas_saves_and_loads_them(table, tmp_path):
-    """Not a MAP whose keys are no text, which Arrow refuses as a dict."""
+    """Excludes MAPs with keys that are not text, which Arrow rejects as dicts."""
     frame = table.read().to_pandas(progress=False).drop(columns="n").iloc[:1]
     frame.to_parquet(tmp_path / "f.parquet")
     (back,) = pd.read_parquet(tmp_path / "f.parquet", dtype_backend="pyarrow").to_dict("records")
@@ -54,7 +54,7 @@ def test_pandas_saves_and_loads_them(table, tmp_path):
     assert list(back["a"]) == there["a"]
     assert [pd.Timestamp(one) for one in back["t"][:1]] == [NANO.floor("us")]  # Arrow's inference
     assert list(back["d"]) == there["d"]
-    assert back["m"] == there["m"]  # a STRUCT of all keys
+    assert back["m"] == there["m"]  # a STRUCT with all keys
     assert back["s"]["x"] == there["s"]["x"]
     with pytest.raises(pa.ArrowTypeError, match="key"):
         table.read(["n"]).to_pandas(progress=False).to_parquet(tmp_path / "n.parquet")

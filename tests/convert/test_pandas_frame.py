@@ -1,4 +1,4 @@
-"""DataFrames: each type keeps its values and its kind, with nulls and at its extremes."""
+"""DataFrames: each type keeps its values and its dtype, with nulls and at its extremes."""
 
 import datetime as dt
 import io
@@ -94,7 +94,7 @@ def test_nested_values_are_lists_and_dicts_with_exact_values(text, values):
 
 @pytest.mark.parametrize(("text", "values"), [c[:2] for c in CASES] + DECIMALS + NESTED)
 def test_a_frame_that_was_read_can_be_written_back(text, values):
-    """Values arrive in the type that a write sends, equal to what was there."""
+    """The values are unchanged when they arrive in the type that a write sends."""
     there = table_of(text, [*values, None])
     schema = TableSchema(columns=parse_columns(f"c {text}"))
     back = from_pandas(to_pandas(there), schema)
@@ -112,7 +112,7 @@ def test_batches_are_the_same_as_a_table_and_empty_ones_have_columns():
 
 
 def off_the_wire(table: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Batches as a stream gives them: the columns of each are slices of one buffer."""
+    """Batches as a stream returns them: the columns of each batch are slices of one buffer."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table, max_chunksize=10_000)
@@ -130,7 +130,7 @@ def test_a_frame_keeps_no_memory_of_columns_that_were_converted():
             "exact": pa.array([Decimal(1)] * 100_000, pa.decimal128(18, 2)),
         }
     )
-    own = table.nbytes * 1.05  # each value once; what the batches came in would double it
+    own = table.nbytes * 1.05  # each value once; keeping the received batches would double it
     before = pa.total_allocated_bytes()
     frame = to_pandas(off_the_wire(table), schema=table.schema, rows=table.num_rows)
     assert pa.total_allocated_bytes() - before < own

@@ -1,4 +1,4 @@
-"""Times with and without a zone: shown without being moved, written as the instant meant."""
+"""Times with and without a zone: displayed unchanged, written as the intended instant."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from odps_nb.wire.type_text import parse_columns
 PACIFIC = "America/Los_Angeles"
 SHANGHAI = "Asia/Shanghai"
 EPOCH = dt.datetime(1970, 1, 1)
-GAP = dt.datetime(2024, 3, 10, 2, 30)  # no clock in Los Angeles showed it
-TWICE = dt.datetime(2024, 11, 3, 1, 30)  # and this one twice
+GAP = dt.datetime(2024, 3, 10, 2, 30)  # a local time that does not exist in Los Angeles
+TWICE = dt.datetime(2024, 11, 3, 1, 30)  # and one that occurs twice
 
 
 def schema_of(text: str) -> TableSchema:
@@ -38,7 +38,7 @@ def zoned(zone: str | None) -> Conversions:
 
 
 def sent(value: object, kind: str, zone: str | None, unit: str = "us") -> object:
-    """Return what a write sends of one clock time, shown as if it were a clock of UTC."""
+    """Return what a write sends for one local time, displayed as a time in UTC."""
     table = pa.table({"t": pa.array([value], pa.timestamp(unit))})
     (got,) = fit_table(table, schema_of(f"t {kind}"), conversions=zoned(zone))["t"].to_pylist()
     return got
@@ -115,7 +115,7 @@ def test_a_frame_has_the_zone_as_its_dtype_and_memory_of_its_own(unit: str) -> N
     kind = pa.timestamp(unit, SHANGHAI)
     parts = [pa.array([0, None], kind), pa.array([10**9], kind)]
     batches = [pa.record_batch([part], names=["t"]) for part in parts]
-    frame = to_pandas(batches, schema=batches[0].schema, rows=2)  # one fewer than come
+    frame = to_pandas(batches, schema=batches[0].schema, rows=2)  # one fewer than arrives
     assert str(frame["t"].dtype) == f"datetime64[{unit}, {SHANGHAI}]"
     assert frame["t"][0] == pd.Timestamp(0, tz="UTC")
     assert pd.isna(frame["t"][1])
@@ -130,7 +130,7 @@ def test_far_times_are_shown_where_the_zone_has_them() -> None:
     stored = pa.array([last - dt.timedelta(hours=8), last], pa.timestamp("us")).cast(kind)
     frame = to_pandas(pa.table({"t": stored}))
     assert frame["t"][0].tz_localize(None).to_pydatetime() == last
-    # The other is there, though no clock of Python's shows it in Shanghai.
+    # The other value exists, although Python cannot display it in Shanghai.
     assert frame["t"].dt.tz_convert("UTC")[1].tz_localize(None).to_pydatetime() == last
 
 
@@ -230,7 +230,7 @@ def test_nanoseconds_at_their_ends_never_wrap() -> None:
         for zone in (SHANGHAI, PACIFIC):
             with pytest.raises(ConversionError):
                 fit_table(table, schema_of("t timestamp"), conversions=zoned(zone))
-    near = dt.datetime(2262, 4, 11, 23, 47)  # beyond nanoseconds by the clock of Los Angeles
+    near = dt.datetime(2262, 4, 11, 23, 47)  # beyond nanoseconds when local in Los Angeles
     assert sent(near, "timestamp", PACIFIC) == near + dt.timedelta(hours=7)
 
 
@@ -317,7 +317,7 @@ def test_a_write_and_a_condition_mean_the_same_instant(zone: str, clock: dt.date
     meant = instant_of(micros * 1000, zone_of(zone))
     try:
         got = sent(clock, "timestamp", zone)
-    except ConversionError:  # a condition may ask for a time that was left out
+    except ConversionError:  # a condition may contain a time that was omitted
         back = EPOCH + dt.timedelta(microseconds=meant // 1000)
         shown = back.replace(tzinfo=dt.UTC).astimezone(ZoneInfo(zone))
         assert shown.replace(tzinfo=None) != clock

@@ -1,4 +1,4 @@
-"""Where we agree to differ from another program, with the reason. An unused line is a fault."""
+"""Intended differences from other programs, each with its reason. An unused line fails a test."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _NOT_CLAIMED = "the format has no preview here, and docs/previews.md does not cl
 _IN_TEXT = "it is written in plain text, and shown as such"
 _NO_MARK = "libmagic judges by a few numbers that many files have"
 
-#: Our label, and the media type that libmagic tells.
+#: Our label, and libmagic's media type.
 KINDS: dict[tuple[str, str], str] = {
     ("Arrow file", "application/octet-stream"): _UNKNOWN,
     ("Avro", "application/octet-stream"): _UNKNOWN,
@@ -49,7 +49,7 @@ KINDS: dict[tuple[str, str], str] = {
     ("binary", "video/x-fli"): _NOT_CLAIMED,
 }
 
-#: One file, as corpus/path: the rule would be wrong for others.
+#: A single file, as corpus/path, because the rule would be wrong for other files.
 FILES: dict[str, str] = {
     "chardet/tests/EUC-TW/_ude_euc-tw1.txt": "no codec of Python reads EUC-TW",
     "chardet/tests/UTF-16BE/nobom-utf16be.txt": "libmagic wants a byte order mark",
@@ -75,15 +75,15 @@ FILES: dict[str, str] = {
     "pillow/Tests/images/l2rgb_read.bmp": "all its numbers are 0x30303030: only the mark is right",
 }
 
-#: One file of which a conversion differs from that of another library.
+#: A single file for which a conversion differs from that of another library.
 CONVERSIONS: dict[str, str] = {}
 
-#: What libmagic calls texts, beside `text/…`.
+#: Types that libmagic calls text, in addition to `text/…`.
 _TEXTS = ("application/json", "application/javascript", "application/x-ndjson")
 
 
 def is_same_kind(file: Mapping[str, Any]) -> bool:
-    """Whether a file has for libmagic the kind that it has here."""
+    """Whether libmagic detects the same kind of file as odps_nb."""
     theirs = file["libmagic"]
     if theirs == file["mime"] or theirs in file["aliases"]:
         return True
@@ -91,7 +91,7 @@ def is_same_kind(file: Mapping[str, Any]) -> bool:
 
 
 def is_disputed(corpus: str, file: Mapping[str, Any]) -> bool:
-    """Whether the two differ, and no line above says why."""
+    """Whether the two results differ without a line above that explains it."""
     if is_same_kind(file) or (file["label"], file["libmagic"]) in KINDS:
         return False
     return f"{corpus}/{file['name']}" not in FILES

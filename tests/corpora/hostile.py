@@ -2,8 +2,9 @@
 
     python -m tests.corpora.hostile [NAME …]    prints the peaks of each as JSON
 
-Peaks are of resident memory above what a process had before. Of the parser process it is the fork
-that does the job: above the memory that it shares with its parent, pages of libraries included.
+Peaks are of resident memory, minus the memory of the process before the job. For the parser
+process, the peak is that of the fork that runs the job: beyond the memory shared with its parent,
+but including library pages.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def _long_sound() -> bytes:
     return out.getvalue()
 
 
-#: Shown as a large preview.
+#: Displayed as a large preview.
 SHOWN: dict[str, Callable[[], bytes]] = {
     **{name: make for name, (make, _) in BOMBS.items()},
     **{name: lambda data=data: data for name, data in WIDE.items()},
@@ -74,10 +75,10 @@ SHOWN: dict[str, Callable[[], bytes]] = {
     "a CSV with very wide lines": _wide_line,
     "JSON, nested": lambda: b"[" * 200_000,
     "7 MiB of sound": _long_sound,
-    # the last one: what comes after a job that ran out of time has less of it
+    # Must be last, because the job after one that timed out has less time.
     "a PDF page that never finishes": nested_forms,
 }
-#: Converted: way, bytes, options.
+#: Converted: method, bytes, options.
 CONVERTED: dict[str, tuple[str, Callable[[], bytes], dict[str, Any]]] = {
     "to_table: a Parquet file with one repeated value": (
         "table",
@@ -112,14 +113,14 @@ _BOOT = (
 
 
 def measure(name: str, noted: Path) -> dict[str, Any]:
-    """Return the peaks of both processes while this file is shown or converted, and the bounds."""
+    """Return the peaks and limits of both processes while this file is displayed or converted."""
     convert, data = _job(name)
-    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+    Path("/proc/self/clear_refs").write_text("5")  # reset the recorded peak
     before = status("VmRSS")
     noted.unlink(missing_ok=True)
     said = convert()
     kernel = max(0, status("VmHWM") - before)
-    # the parser process was not asked, or was ended from here
+    # the parser process was not used, or was killed by this process
     none = {"child": None, "memory": Limits().memory, "answer": Limits().answer}
     peak = json.loads(noted.read_text()) if noted.exists() else none
     bound = 2 * len(data) + peak["answer"] + TILE_BUDGET
@@ -158,7 +159,7 @@ def _said(value: Value) -> str:
 
 
 def warm_up() -> None:
-    """Load what a kernel has loaded when the second blob comes."""
+    """Load the modules that a kernel has loaded before it displays the second blob."""
     small = bomb(8)
     for data in (*documents().values(), small):
         tile(Value(data, "", "small"))
@@ -167,7 +168,7 @@ def warm_up() -> None:
 
 
 def status(name: str) -> int:
-    """Return a line of `/proc/self/status` in bytes."""
+    """Return a value of `/proc/self/status` in bytes."""
     text = Path("/proc/self/status").read_text()
     return int(text.split(f"{name}:")[1].split()[0]) * 1024
 

@@ -1,4 +1,4 @@
-"""Writes `docs/results/corpora.md` from what a run noted: `make corpora`.
+"""Writes `docs/results/corpora.md` from the notes of a run: `make corpora`.
 
 python -m tests.corpora.page FILE
 """
@@ -23,8 +23,8 @@ _FEW = 3
 _HEAD = """# Files of other projects
 
 Written by `make corpora` ({date}) from {count:,} files of {corpora}. Each is shown as a tile and
-converted (`to_pil`, `to_numpy`, `to_text`, `to_table`) in a child process. {ended} ended that
-process, {untyped} raised an undocumented class of error, and {internal} put an
+converted (`to_pil`, `to_numpy`, `to_text`, `to_table`) in a child process. Of these files,
+{ended} ended that process, {untyped} raised an undocumented class of error, and {internal} put an
 address, an error number or an object's repr into a message.
 
 ## Formats
@@ -39,7 +39,7 @@ address, an error number or an object's repr into a message.
 
 """
 _TEXTS = """
-## Texts
+## Text encodings
 
 For {right} of {all} samples of chardet ({share:.0%}), in {encodings} encodings, `to_text` detects
 the encoding and returns the same text as with the encoding in the name of the sample's folder.
@@ -50,9 +50,9 @@ _MEMORY = """
 
 The table shows peak resident memory minus the memory before the job, in MB. For the parser
 process, this includes the library pages that it touches. A dash means that the process was not
-used, or was killed. The kernel's bound is twice the blob, plus the parser's longest response, plus
-a tile. The bound of the parser process is `Limits.memory`; for conversions, `blob_conversion`
-computes it.
+used, or was killed. The kernel's bound is twice the size of the blob, plus the parser's longest
+response, plus a tile. The bound of the parser process is `Limits.memory`; for conversions,
+`blob_conversion` computes it.
 
 | file | bytes | kernel | bound | parser | bound | how it ends |
 |---|--:|--:|--:|--:|--:|---|
@@ -60,7 +60,7 @@ computes it.
 
 
 def page(notes: Iterable[str]) -> str:
-    """Return the page of these notes, one JSON document each; the last of each counts."""
+    """Return the page for these notes (one JSON document each); the last note for a file counts."""
     corpora: dict[str, list[dict[str, Any]]] = {}
     hostile: dict[str, dict[str, Any]] = {}
     texts: dict[str, list[int]] = {}
@@ -119,13 +119,13 @@ def _files(count: int) -> str:
 
 
 def is_wrong(file: dict[str, Any]) -> bool:
-    """Whether a test fails for this file."""
+    """Whether a test fails because of this file."""
     differ = [s for s in file["compared"].values() if s != EQUAL and not s.startswith(REFUSES)]
     return bool(differ or file["internal"] or file["is_disputed"])
 
 
 def _reason(said: str) -> str:
-    """Return the reason in what a tile says, without numbers, which differ."""
+    """Return the reason in a tile's text, with numbers replaced, because they differ."""
     reason = said.split(" · ")[-1].split("; ")[0]
     return re.sub(r"\b\d[\d,.]*", "N", reason.removeprefix("not decoded here: "))[:70]
 

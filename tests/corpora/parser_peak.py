@@ -1,4 +1,4 @@
-"""A parser process that notes what its last fork took: peak memory, and the bounds it had."""
+"""A parser process that records the peak memory and the limits of its last fork."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def main(place: str) -> None:
 
     def waited(pid: int, options: int) -> tuple[int, int]:
         pid, status, usage = os.wait4(pid, options)
-        peaks.append(usage.ru_maxrss * 1024)  # also of one that was killed
+        peaks.append(usage.ru_maxrss * 1024)  # also of a killed fork
         return pid, status
 
     def forked(job: dict[str, Any], data: bytes, limits: Limits, answers: int) -> bytes:
-        # what a fork begins with; pages of libraries come when it touches them
+        # the memory of a new fork; library pages are added when the fork touches them
         own = Path("/proc/self/status").read_text().split("RssAnon:")[1].split()[0]
         answer = in_fork(job, data, limits, answers)
         child = max(0, peaks[-1] - int(own) * 1024)

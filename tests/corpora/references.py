@@ -1,4 +1,4 @@
-"""What other libraries make of the same bytes: Pillow, pandas, pyarrow, fastavro, numpy."""
+"""The results of other libraries for the same bytes: Pillow, pandas, pyarrow, fastavro, numpy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from odps_nb.convert.pictures import PICTURES, register
 from odps_nb.notebook.preview.parsing import parse
 from odps_nb.notebook.preview.shared import GRID
 
-#: The two read the same. Else one line says what differs, or that the other one refuses.
+#: Both libraries read the same values. Otherwise, one line states the difference, or that the other
+#: library rejects the file.
 EQUAL = "equal"
 REFUSES = "the other refuses"
 
@@ -26,7 +27,7 @@ REFUSES = "the other refuses"
 def compare(
     data: bytes, about: Mapping[str, Any], made: Mapping[str, tuple[str, Any]]
 ) -> dict[str, str]:
-    """Return for each conversion that another library has, how it compares with ours."""
+    """Return how our result of each conversion compares with that of another library."""
     mime = about["mime"]
     found = {}
     if mime in PICTURES:
@@ -91,13 +92,13 @@ _SEPARATORS = {"text/csv": ",", "text/tab-separated-values": "\t"}
 def _same_rows(ours: pa.Table, theirs: pa.Table) -> str:
     if ours.schema != theirs.schema:
         return f"schema {ours.schema}, of pyarrow {theirs.schema}"
-    # not equals(): a NaN is no other one's equal, and buffers say it as well
+    # equals() does not suffice: NaN never equals NaN, and neither do buffers
     equal = ours.equals(theirs) or str(ours.to_pylist()) == str(theirs.to_pylist())
     return EQUAL if equal else f"{ours.num_rows} rows, other values than pyarrow"
 
 
 def _csv(data: bytes, encoding: str, separator: str) -> pd.DataFrame:
-    """Read each cell as text, as it is written."""
+    """Read each cell as its original text."""
     text = data.decode(encoding or "utf-8")
     line = text.splitlines()[0]
     if separator == "," and line.count(";") > line.count(","):
@@ -118,7 +119,7 @@ def _same_texts(ours: pa.Table, theirs: pd.DataFrame) -> str:
 
 
 def _same_column(values: pa.ChunkedArray, texts: pd.Series) -> bool:
-    """Compare a column that pyarrow has given a type with its texts."""
+    """Compare a column to which pyarrow assigned a type with its text."""
     kind = values.type
     if pa.types.is_string(kind):
         return [value or "" for value in values.to_pylist()] == texts.tolist()
@@ -131,7 +132,7 @@ def _same_column(values: pa.ChunkedArray, texts: pd.Series) -> bool:
     if pa.types.is_boolean(kind):
         return held.tolist() == written.str.lower().isin(("true", "1")).tolist()
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        held = held.dropna()  # NaN is written as one of the nulls
+        held = held.dropna()  # NaN is written as a null
         return bool((held.astype(float).to_numpy() == pd.to_numeric(written).to_numpy()).all())
     if pa.types.is_time(kind):
         return held.astype(str).str[:5].tolist() == written.str.zfill(8).str[:5].tolist()
@@ -159,7 +160,7 @@ def _avro(data: bytes, about: Mapping[str, Any]) -> str:
 
 
 def _cell(value: object) -> str:
-    """Return the text of a cell: bytes are counted, and what is long is cut."""
+    """Return the text of a cell; bytes are counted and long text is truncated."""
     if value is None:
         return "null"
     return f"<{len(value)} B>" if isinstance(value, bytes) else str(value)[:400]

@@ -1,4 +1,4 @@
-"""Runs the survey of a corpus in children, and asks libmagic about the same files."""
+"""Runs the survey of a corpus in child processes, and runs libmagic on the same files."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from tests.support.corpora import ROOT, folder, require
 
 __all__ = ["note", "surveyed"]
 
-NOTES = os.environ.get("ODPS_NB_CORPORA_NOTES")  # tests do not see it, as no ODPS_ variable
+NOTES = os.environ.get("ODPS_NB_CORPORA_NOTES")  # tests cannot see ODPS_ variables
 
 
 @cache
 def surveyed(corpus: str) -> list[dict[str, Any]]:
-    """Return what came of each file. One that ended the process has ``ended`` and where.
+    """Return the results for each file. A file that ended the process has ``ended`` and the place.
 
     Raises
     ------
     NoNetworkError
-        The corpus is not here and cannot be fetched.
+        The corpus is missing and cannot be fetched.
     """
     place = folder(corpus)
     found: list[dict[str, Any]] = []
@@ -56,7 +56,7 @@ def surveyed(corpus: str) -> list[dict[str, Any]]:
 
 
 def _libmagic(place: Path, names: list[str]) -> list[str]:
-    """Return the media type that ``file`` tells of each."""
+    """Return the media types that ``file`` detects."""
     require("file", "file")
     told = subprocess.run(
         ["file", "--mime-type", "--brief", "--files-from", "-"],
@@ -69,7 +69,7 @@ def _libmagic(place: Path, names: list[str]) -> list[str]:
 
 
 def note(facts: dict[str, Any]) -> None:
-    """Note facts for the page, where `ODPS_NB_CORPORA_NOTES` names a file for it."""
+    """Record facts for the page if `ODPS_NB_CORPORA_NOTES` names a file."""
     if NOTES:
         with Path(NOTES).open("a") as notes:
             notes.write(json.dumps(facts) + "\n")

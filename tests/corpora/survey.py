@@ -1,7 +1,7 @@
-"""Show and convert each file of a corpus, as a kernel does; notes one JSON document per line.
+"""Displays and converts each file of a corpus, as a kernel does; writes one JSON document per line.
 
-Runs as a child of the test, which sees whether it ends by a signal. What other libraries say of
-the same bytes is asked after our own work is noted, so that a crash is of one of the two.
+Runs as a child of the test, which detects whether it ends by a signal. Other libraries read the
+same bytes only after our own results are recorded, so that a crash can be attributed.
 
     python -m tests.corpora.survey CORPUS FIRST
 """
@@ -28,9 +28,9 @@ from tests.corpora import references
 from tests.support.corpora import files
 from tests.support.previews import Seen, Value
 
-#: What the methods of a blob raise for its bytes, by their documentation.
+#: The documented errors of a blob's methods for its bytes.
 TYPED = (ConversionError, LimitExceededError, MissingDependencyError)
-#: What no text of ours has: an address, the number of an error, the repr of an object.
+#: Must not appear in our text: an address, an error number, the repr of an object.
 INTERNAL = re.compile(
     r"0x[0-9a-f]{7,}|\berrno\b|<[\w.]+(?: object)? at |avcodec_|\w+_\w+\(\)"
     r"|\b[\w/]+\.(?:cc|cpp|c):\d+|Traceback \(|\bPy_\w+|\bb['\"]\\x",
@@ -40,12 +40,12 @@ _REASON = re.compile(r"not decoded|truncated or damaged|stopped the parser|not d
 
 
 def shown(data: bytes, name: str) -> dict[str, Any]:
-    """Return what the tile of a gallery says of these bytes."""
+    """Return the text of a gallery tile for these bytes."""
     began = time.perf_counter()
     made = tile(Value(data, "", name), size=GRID)
     page = Seen(made.html)
     said = " · ".join((made.words, *made.notes))
-    # a text of the file is its own; of what we say, all is ours
+    # text of the file itself is allowed; everything else is ours
     inner = [found for found in INTERNAL.findall(page.text) if found.encode() not in data]
     hexed = made.format.kind != "binary" and any(
         value.startswith("first bytes of ") for value in page.values("aria-label")
@@ -65,7 +65,7 @@ def shown(data: bytes, name: str) -> dict[str, Any]:
 
 
 def converted(data: bytes, mime: str) -> dict[str, tuple[str, Any]]:
-    """Return what each conversion of a blob gives: ``value``, ``refused`` or ``untyped``."""
+    """Return the outcome of each conversion of a blob: ``value``, ``refused`` or ``untyped``."""
 
     def picture() -> Any:
         return blob_conversion.picture(data, mime, max_pixels=MAX_PIXELS)
@@ -97,8 +97,8 @@ def converted(data: bytes, mime: str) -> dict[str, tuple[str, Any]]:
 
 
 def survey(corpus: str, first: int) -> None:
-    """Note what comes of each file, beginning with the one of number ``first``."""
-    warnings.simplefilter("ignore")  # of the libraries that are compared with
+    """Record the results for each file, starting with number ``first``."""
+    warnings.simplefilter("ignore")  # from the libraries used for comparison
     for number, (name, path) in enumerate(files(corpus)):
         if number < first:
             continue

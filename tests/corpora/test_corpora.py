@@ -1,6 +1,6 @@
-"""Thousands of files that we did not write: shown, converted, and compared with other programs.
+"""Thousands of files from other projects: displayed, converted, and compared with other programs.
 
-`make corpora` runs this alone and writes docs/results/corpora.md.
+`make corpora` runs only this file and writes docs/results/corpora.md.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from tests.corpora.survey import TYPED
 from tests.support.corpora import NPM, PYPI, NoNetworkError, folder
 
 CORPORA = (*PYPI, *NPM)
-#: Languages that stand behind the encoding in names of folders of chardet's samples.
+#: Languages that follow the encoding in the folder names of chardet's samples.
 _LANGUAGES = re.compile(
     r"-(?:arabic|bulgarian|croatian|czech|greek|hebrew|hungarian|polish|romanian|russian|slovak"
     r"|slovene|turkish)$"
 )
 
-# a quarter of an hour, and packages fetched from registries; tests/notebook/preview and
-# tests/convert hold the same rules on files that we wrote
+# takes a quarter of an hour and fetches packages from registries; tests/notebook/preview and
+# tests/convert test the same rules with our own files
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(3000)]
 
 
 @pytest.fixture(params=CORPORA)
 def corpus(request):
-    """The name of a corpus that is here."""
+    """The name of an available corpus."""
     try:
         folder(request.param)
     except NoNetworkError as error:
@@ -95,7 +95,7 @@ def test_a_picture_that_is_decoded_is_shown(corpus):
 
 @pytest.mark.parametrize("corpus", ["python-calamine", "fastavro", "nbformat"], indirect=True)
 def test_blobs_of_a_table_are_shown_and_converted_as_their_bytes(odps, corpus):
-    """The same methods over the service, which a user calls."""
+    """The same methods over the service, as a user calls them."""
     table = f"corpus_{corpus.replace('-', '_')}"
     odps.table(table).write_files(folder(corpus))
     rows = odps.table(table).read().to_arrow().to_pylist()
@@ -136,7 +136,7 @@ def test_no_agreement_is_out_of_date():
 
 
 def test_texts_in_many_encodings_are_read_as_they_were_written():
-    """The folders of chardet's samples say the encoding; 100 of 115 was what we promised."""
+    """The folder names of chardet's samples contain the encoding; the goal was 100 of 115."""
     try:
         place = folder("chardet")
     except NoNetworkError as error:
@@ -149,9 +149,9 @@ def test_texts_in_many_encodings_are_read_as_they_were_written():
 
 
 def texts(place: Path) -> dict[str, list[bool]]:
-    """Return by encoding, for each text that is of it, whether ours is the same.
+    """Return by encoding, for each sample in it, whether our result is the same.
 
-    No codec of Python reads EUC-TW.
+    Python has no codec for EUC-TW.
     """
     found: dict[str, list[bool]] = {}
     for path in sorted(place.glob("*/*")):

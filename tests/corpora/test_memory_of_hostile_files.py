@@ -11,14 +11,14 @@ from tests.corpora.hostile import CONVERTED, SHOWN
 from tests.corpora.runs import note
 from tests.support.corpora import ROOT
 
-# a minute; tests/convert/test_hostile_content.py and tests/notebook/preview/test_decoders.py hold
-# for the same files how each ends
+# takes a minute; tests/convert/test_hostile_content.py and tests/notebook/preview/test_decoders.py
+# test the outcomes for the same files
 pytestmark = pytest.mark.nightly
 
 
 @pytest.fixture(scope="module")
 def peaks():
-    """What a child measured of each file, by name."""
+    """The measurements of a child process for each file, by name."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.corpora.hostile"],
         cwd=ROOT,
@@ -38,4 +38,4 @@ def peaks():
 def test_a_hostile_file_takes_no_more_memory_than_the_code_states(peaks, name):
     found = peaks[name]
     assert found["kernel"] <= found["bound"]
-    assert (found["child"] or 0) <= found["memory"]  # none where it was not asked
+    assert (found["child"] or 0) <= found["memory"]  # none if it was not used

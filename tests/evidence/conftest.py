@@ -1,8 +1,8 @@
-"""What is known of the real service, asked of the embedded one by raw requests.
+"""Facts about the real service, checked on the embedded service with raw requests.
 
-Each test names the fact by its number in the list of facts that this project keeps, and the public
-source that shows it. Sources: C++ is aliyun/aliyun-odps-sdk-cpp, ``test/max_storage_api`` (live
-tests) and ``max_storage_api`` (code); Python is aliyun/aliyun-odps-python-sdk; Java is
+Each test names the number of the fact in this project's list of facts, and the public source that
+shows it. Sources: C++ is aliyun/aliyun-odps-sdk-cpp, ``test/max_storage_api`` (live tests) and
+``max_storage_api`` (code); Python is aliyun/aliyun-odps-python-sdk; Java is
 aliyun/aliyun-odps-java-sdk.
 """
 
@@ -19,14 +19,14 @@ from tests.support.service.raw import Raw
 
 @pytest.fixture(scope="module")
 def raw(empty_service: LocalService) -> Iterator[Raw]:
-    """Speaks to it by raw requests."""
+    """Sends raw requests to it."""
     with Raw(empty_service) as raw:
         yield raw
 
 
 @pytest.fixture
 def peer(empty_service: LocalService) -> Iterator[Peer]:
-    """Speaks to it by calls."""
+    """Sends requests to it with the client's calls."""
     peer = Peer(empty_service)
     yield peer
     peer.session.close()

@@ -173,7 +173,7 @@ def test_what_contradicts_or_lacks_is_refused_and_nothing_is_written(make: Make)
 
 
 def test_a_partition_that_is_named_is_taken(odps: Connection, make: Make) -> None:
-    """As by pyodps: test_write_table_with_generate_cols_and_parts."""
+    """Same as pyodps' test_write_table_with_generate_cols_and_parts."""
     table = make()
     table.write(FRAME, partition="pt=2000-01-01")
     name = table.name.table

@@ -1,6 +1,6 @@
-"""Blobs as the real service has them: one test for each known fact.
+"""Blobs of the real service: one test for each known fact.
 
-Named are the public sources: live tests of aliyun-odps-python-sdk (``odps/maxstorage/tests/
+The public sources are live tests of aliyun-odps-python-sdk (``odps/maxstorage/tests/
 test_e2e_blob.py`` and ``conftest.py``, ``odps/apis/storage_api_v2/tests/test_blob.py``) and the
 vendor's pages on the BLOB type.
 """
@@ -47,7 +47,7 @@ def writer(make: Make) -> Writer:
 
 
 def stored(odps: Connection, writer: Writer, *blobs: tuple[bytes, FrameHeader]) -> list[str]:
-    """Write a row for each blob and return the references as a read gives them."""
+    """Write a row for each blob, and return the references as read."""
     session = writer.begin("pt=x")
     writer.stream(session)
     frames = b"".join(encode_frame(data, header) for data, header in blobs)
@@ -67,7 +67,7 @@ def header(**members: Any) -> FrameHeader:
 def fetch(
     odps: Connection, texts: list[str], coding: Compression = Compression.NONE
 ) -> tuple[bytes, str | None]:
-    """Return the body of a BlobRead as it came, and its coding."""
+    """Return the unchanged body of a BlobRead, and its coding."""
     references = tuple(BlobReference.from_text(text) for text in texts)
     request = calls.ReadBlobs(references=references, compression=coding)
     with odps._storage.open(request) as response:
@@ -76,7 +76,7 @@ def fetch(
 
 
 def bare(body: bytes) -> bytes:
-    """Return a body without the checksums of its blocks."""
+    """Return a body without its block checksums."""
     blocks = BlockDecoder()
     return bytes(blocks.feed(body)) + bytes(blocks.feed_eof())
 

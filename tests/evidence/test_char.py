@@ -32,7 +32,7 @@ STRIPPED = WRITTEN | {
 
 @pytest.fixture(scope="module")
 def stripping() -> Iterator[Raw]:
-    """A service that is told to send CHAR without blanks."""
+    """A service that sends CHAR without padding."""
     options = ("--form", "char=stripped")
     with launch.start(samples=False, options=options) as service, Raw(service) as raw:
         yield raw
@@ -66,7 +66,7 @@ def test_every_answer_with_rows_has_char_in_that_form(
 
 @pytest.mark.parametrize("form", ["padded", "stripped"])
 def test_a_predicate_ignores_blanks_at_the_end(request: pytest.FixtureRequest, form: str) -> None:
-    """evidence 153, 157: CHAR is compared without them, in either form (Doris: all_type tests)"""
+    """evidence 153, 157: CHAR is compared without padding, in either form (Doris: all_type)"""
     raw: Raw = request.getfixturevalue("raw" if form == "padded" else "stripping")
     name = raw.make("(id bigint, c char(5))")
     raw.write(name, pa.table({"id": [1], "c": ["ab"]}))

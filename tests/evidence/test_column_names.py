@@ -1,7 +1,7 @@
 """Evidence 156: columns named ``44``, ``5列`` and ``'列七'``, with the quotes.
 
-The live test ``filterPushDownColumnNames`` of the vendor's Spark connector makes, writes, reads and
-filters such a table.
+The live test ``filterPushDownColumnNames`` of the vendor's Spark connector creates, writes, reads
+and filters such a table.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Writes into primary-key tables, as clients of the real service do them. Raw requests.
+"""Writes into primary-key tables, as clients of the real service send them. Raw requests.
 
 Sources: aliyun/aliyun-odps-python-sdk, odps/maxstorage/tests/test_e2e_write.py (live tests);
 aliyun/aliyun-odps-sdk-cpp, test/max_storage_api/table_write_test.cpp (live tests).
@@ -70,7 +70,7 @@ def test_many_rows_of_few_keys_in_one_body(peer: Peer, name: str) -> None:
 
 
 def test_the_stream_names_the_operation_and_the_key(peer: Peer, name: str) -> None:
-    """evidence 114: `__operation` is among the system columns here; the key is marked."""
+    """evidence 114: `__operation` is one of the system columns here; the key is marked."""
     session = peer.open_write(name)
     schema = peer.open_stream(name, session, "0").schema
     assert [column.name for column in schema.system_columns] == ["__operation"]
@@ -89,7 +89,7 @@ def test_the_extended_document_of_the_table_names_its_key(peer: Peer, name: str)
 
 
 def test_a_delete_needs_only_the_key(peer: Peer) -> None:
-    """No live test says whether columns that take no null may be null in a delete."""
+    """No live test shows whether NOT NULL columns may be null in a delete."""
     name = f"delta_{time.monotonic_ns()}"
     peer.sql(f"CREATE TABLE {name} (`key` BIGINT PRIMARY KEY NOT NULL, value STRING NOT NULL);")
     peer.write(name, rows([1, 2], ["a", "b"], [UPSERT, UPSERT]))
@@ -100,7 +100,7 @@ def test_a_delete_needs_only_the_key(peer: Peer) -> None:
 
 
 def test_blob_frames_may_carry_the_key(peer: Peer) -> None:
-    """evidence 115: `DistributionKey` of a frame is taken and means nothing here."""
+    """evidence 115: the service accepts and ignores `DistributionKey` in a frame."""
     from odps_nb.wire.frames import FrameHeader
 
     name = f"delta_{time.monotonic_ns()}"

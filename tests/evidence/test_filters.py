@@ -1,7 +1,7 @@
 """Filters as the real service applies them: whole blocks of 10,000 rows of a file.
 
-The table is that of the C++ client's predicate tests: c1 = i, c2 = 2i, c3 = a fixed noon less
-i days, c4 a text; 100,000 rows in one file, read in splits of 10 MiB with the columns c1 to c3.
+The table is that of the C++ client's predicate tests: c1 = i, c2 = 2i, c3 = a fixed noon minus i
+days, c4 a text; 100,000 rows in one file, read in splits of 10 MiB with the columns c1 to c3.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def ranged(raw: Raw, table: str) -> str:
 
 
 def found(raw: Raw, table: str, text: str, **body: object) -> list[int]:
-    """Return c1 of all rows that come."""
+    """Return c1 of all received rows."""
     said: dict[str, object] = {"SplitOptions": SIZE, "RequiredDataColumns": NAMED, **body}
     session = raw.session(table, FilterPredicate=text, **said)
     assert session["SplitsCount"] > 0
@@ -72,7 +72,7 @@ def found(raw: Raw, table: str, text: str, **body: object) -> list[int]:
 
 
 def blocks(*numbers: int) -> list[int]:
-    """Return c1 of the rows of these blocks."""
+    """Return c1 of the rows in these blocks."""
     return [i for number in numbers for i in range(number * BLOCK, (number + 1) * BLOCK)]
 
 
@@ -91,7 +91,7 @@ def blocks(*numbers: int) -> list[int]:
     ],
 )
 def test_a_filter_drops_whole_blocks(raw: Raw, table: str, text: str, expected: list[int]) -> None:
-    """evidence 50, 51 (C++: TestPredicatePushdown to 6; the comment where the table is made)"""
+    """evidence 50, 51 (C++: TestPredicatePushdown to 6; the comment at the table's creation)"""
     assert found(raw, table, text) == expected
 
 
@@ -139,14 +139,14 @@ def test_a_text_compares_with_a_datetime(raw: Raw, table: str) -> None:
 def test_all_words_of_the_cpp_client_are_taken(
     raw: Raw, table: str, text: str, expected: list[int]
 ) -> None:
-    """evidence 54: words, signs, back-quotes (C++: predicate.cpp)"""
+    """evidence 54: words, operators, back-quotes (C++: predicate.cpp)"""
     assert found(raw, table, text) == blocks(*expected)
 
 
 def test_back_quotes_in_a_name_are_doubled() -> None:
     """evidence 54: a name with a back-quote (C++: AttributeToStringWithEscapedBackticks)
 
-    No table can have such a column (``docs/protocol.md`` section 9.6), so the text is tried alone.
+    No table can have such a column (``docs/protocol.md`` section 9.6), so only the text is tested.
     """
     schema = TableSchema(columns=(Column(name="a`b", type=PrimitiveType(TypeCode.BIGINT)),))
     duck = Duck()
@@ -161,7 +161,7 @@ def test_back_quotes_in_a_name_are_doubled() -> None:
 
 
 def test_a_hash_clustered_table_gives_a_bucket(raw: Raw, hashed: str) -> None:
-    """evidence 55: under 2,000 rows by the key, all there may be by others (C++: …HashCluster…)"""
+    """evidence 55: fewer than 2,000 rows by the key, any number by others (C++: …HashCluster…)"""
     by_key = found(raw, hashed, "c1 = 20000")
     assert 20000 in by_key
     assert len(by_key) < 2000
@@ -172,7 +172,7 @@ def test_a_hash_clustered_table_gives_a_bucket(raw: Raw, hashed: str) -> None:
 def test_a_range_clustered_table_is_pruned_finely(
     raw: Raw, ranged: str, text: str, row: int
 ) -> None:
-    """evidence 56: under 2,000 rows by c1 and by c2, the DDL is taken (C++: …RangeCluster…)"""
+    """evidence 56: fewer than 2,000 rows by c1 and c2; the DDL is accepted (C++: …RangeCluster…)"""
     rows = found(raw, ranged, text)
     assert row in rows
     assert len(rows) < 2000
@@ -202,7 +202,7 @@ def test_a_filter_that_is_not_taken_fails_or_falls_back(
 
 
 def test_row_ranges_of_a_filtered_session_are_of_stored_rows(raw: Raw, table: str) -> None:
-    """open question: whether RecordCount and ranges are of stored rows; here they are"""
+    """open question: whether RecordCount and ranges refer to stored rows; here they do"""
     session = raw.session(table, SplitOptions=ROW_OFFSET, FilterPredicate="c1 = 20000")
     assert session["RecordCount"] == ROWS
     for offset, count, expected in (
@@ -217,7 +217,7 @@ def test_row_ranges_of_a_filtered_session_are_of_stored_rows(raw: Raw, table: st
 
 
 def test_what_comes_does_not_depend_on_how_a_table_is_cut(raw: Raw, table: str) -> None:
-    """evidence 50: blocks are those of the file, wherever ranges begin and end"""
+    """evidence 50: blocks are those of the file, regardless of the ranges"""
     session = raw.session(table, SplitOptions=ROW_OFFSET, FilterPredicate="c1 in (5, 15000, 99999)")
     cuts = [0, 1, 9_999, 10_000, 10_001, 15_000, 20_000, 65_535, 65_537, 90_001, ROWS]
     parts = [
@@ -229,7 +229,7 @@ def test_what_comes_does_not_depend_on_how_a_table_is_cut(raw: Raw, table: str) 
 
 
 def test_skipped_rows_are_those_that_would_come(raw: Raw, table: str) -> None:
-    """evidence 33 with a filter: SkipRowNum leaves out rows of what the split delivers"""
+    """evidence 33 with a filter: SkipRowNum omits rows from those that the split returns"""
     session = raw.session(table, SplitOptions=SIZE, FilterPredicate="c1 = 20000")
     rows = raw.rows(table, session, {"Index": 0}, SkipRowNum=9_990)
     assert rows["c1"].to_pylist() == list(range(29_990, 30_000))
@@ -246,7 +246,7 @@ def test_blocks_are_those_of_each_file(raw: Raw) -> None:
 
 
 def test_a_session_outlives_its_service(tmp_path: Path) -> None:
-    """evidence 22, 50: an id is enough, and blocks stay blocks (Python: manual)"""
+    """evidence 22, 50: the session id suffices, and blocks stay the same (Python: manual)"""
     said = {"SplitOptions": SIZE, "FilterPredicate": "c1 = 15000", "IncrementalRead": False}
     with start(tmp_path, samples=False) as running, Raw(running) as raw:
         name = raw.make("(c1 bigint)")
@@ -260,7 +260,7 @@ def test_a_session_outlives_its_service(tmp_path: Path) -> None:
 
 @pytest.mark.nightly
 def test_a_service_may_be_started_to_filter_exactly_and_split_finely() -> None:
-    """The other reading of ranges, and answers without blocks, for tests that need them."""
+    """The other meaning of ranges, and responses without blocks, for tests that need them."""
     options = ("--filter-block-rows", "1", "--kept-ranges", "--min-split-bytes", "100")
     with start(samples=False, options=options) as running, Raw(running) as raw:
         name = raw.make("(c1 bigint)")

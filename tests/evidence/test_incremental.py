@@ -1,4 +1,4 @@
-"""Incremental reads of primary-key tables, as the real service was seen to answer them.
+"""Incremental reads of primary-key tables, as observed on the real service.
 
 The source of each line is the C++ client's live tests (aliyun/aliyun-odps-sdk-cpp,
 test/max_storage_api/table_read_test.cpp), unless it says otherwise. Raw requests over real sockets.
@@ -69,7 +69,7 @@ class Keyed:
 
 @pytest.fixture
 def table(peer: Peer) -> Keyed:
-    """An empty table of the live tests."""
+    """An empty table as in the live tests."""
     name = f"incremental_{time.monotonic_ns()}"
     peer.sql(f"CREATE TABLE {name} (id BIGINT PRIMARY KEY NOT NULL, val STRING) {PROPERTIES};")
     return Keyed(peer, name)
@@ -116,7 +116,7 @@ def test_the_key_is_declared_inline_or_after_the_columns(peer: Peer, out_of_line
 
 
 def test_versions_count_from_one_and_each_statement_adds_one(table: Keyed) -> None:
-    """evidence 61: all four TestIncrementalReadOptions*."""
+    """evidence 60: inline key (C++ live tests); out of line: the CREATE TABLE of pyodps."""
     versions = [table.open("cdc", 0).latest_version]
     for statement in (
         f"INSERT INTO TABLE {table.name} VALUES (1, '1')",
@@ -155,7 +155,7 @@ def test_both_modes_are_taken(changed: Keyed) -> None:
 
 
 def test_the_start_is_left_out_and_the_end_is_in(changed: Keyed) -> None:
-    """evidence 64: from 1 after the creation only version 2 comes."""
+    """evidence 64: from 1 after the creation, only version 2 is returned."""
     assert changed.rows("cdc", 1, 2) == [(1, "1", INSERT)]
     assert changed.rows("cdc", 2, 3) == [(2, "2", INSERT)]
     assert changed.rows("cdc", 3) == [*changed.rows("cdc", 4), (2, "2", DELETE)]
@@ -163,7 +163,7 @@ def test_the_start_is_left_out_and_the_end_is_in(changed: Keyed) -> None:
 
 
 def test_a_split_for_each_bucket_that_was_touched(table: Keyed) -> None:
-    """evidence 65: SplitBucketId is empty without news, else one entry for each bucket."""
+    """evidence 65: SplitBucketId is empty without changes, else one entry per bucket."""
     assert table.open("append", 1).bucket_ids == ()
     table.peer.sql(f"INSERT INTO {table.name} VALUES (1, '1');")
     one = table.open("append", 1)
@@ -187,7 +187,7 @@ def test_changes_say_what_became_of_each_row(changed: Keyed) -> None:
 
 
 def test_append_gives_inserts_and_the_last_state_of_updates(changed: Keyed) -> None:
-    """evidence 67: insert 2, update 8, and a delete gives a split without a row."""
+    """evidence 67: insert 2, update 8, and a delete causes a split without rows."""
     assert changed.rows("append", 1, 2) == [(1, "1", INSERT)]
     assert changed.rows("append", 4, 5) == [(1, "3", UPDATED)]
     (part,) = changed.splits(changed.open("append", 3, 4))
@@ -236,7 +236,7 @@ def test_partitions_come_and_restrict(partitioned: Keyed) -> None:
 
 
 def next_millisecond() -> int:
-    """Return a millisecond of the epoch that is over, so that what follows is after it."""
+    """Return a past time in milliseconds since the epoch, so that later changes are after it."""
     moment = time.time_ns() // 1_000_000 + 1
     while time.time_ns() // 1_000_000 <= moment:
         pass
@@ -262,7 +262,7 @@ def test_a_read_starts_at_a_time(table: Keyed, padded: bool) -> None:
 
 
 def test_unpadded_milliseconds_are_milliseconds() -> None:
-    """evidence 71: ".5" of the live test is five milliseconds, not half a second."""
+    """evidence 71: ".5" in the live test means five milliseconds, not half a second."""
     from odps_nb.local.reading.increments import seconds_of
 
     base = datetime(2024, 1, 1, tzinfo=UTC).timestamp()
@@ -271,7 +271,7 @@ def test_unpadded_milliseconds_are_milliseconds() -> None:
 
 
 def test_a_truncated_table_is_refused_not_guessed(changed: Keyed) -> None:
-    """No source says what a read across TRUNCATE answers: see docs/open-questions.md."""
+    """No source shows the result of a read across TRUNCATE: see docs/open-questions.md."""
     changed.peer.sql(f"TRUNCATE TABLE {changed.name};")
     with pytest.raises(ConflictError, match=r"version 6 .* replaced rows"):
         changed.open("cdc", 4)
@@ -280,7 +280,7 @@ def test_a_truncated_table_is_refused_not_guessed(changed: Keyed) -> None:
 
 
 def test_an_overwrite_is_reported_row_by_row(changed: Keyed) -> None:
-    """No live test overwrites: what it comes to is told as changes (docs/open-questions.md)."""
+    """No live test overwrites; here, an overwrite appears as changes (docs/open-questions.md)."""
     changed.peer.sql(f"INSERT OVERWRITE TABLE {changed.name} VALUES (1, '4'), (9, '9');")
     assert changed.rows("cdc", 5) == [(1, "3", BEFORE), (1, "4", AFTER), (9, "9", INSERT)]
     changed.peer.sql(f"INSERT OVERWRITE TABLE {changed.name} VALUES (9, '10');")

@@ -1,4 +1,4 @@
-"""Results of SQL as the real service sends them, with and without a session."""
+"""SQL results as the real service sends them, with and without a session."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_session_counts_exactly(raw: Raw, instance: str) -> None:
 
 
 def test_halves_make_the_whole(raw: Raw, instance: str) -> None:
-    """evidence 147: Offset is left out when 0 (C++: …WithOffset)"""
+    """evidence 147: Offset is omitted if it is 0 (C++: …WithOffset)"""
     named = {"SessionId": opened(raw, instance)["DownloadID"]}
     halves = [
         read(raw, instance, named | {"Count": 5}, Columns=[]),
@@ -73,7 +73,7 @@ def test_halves_make_the_whole(raw: Raw, instance: str) -> None:
 
 
 def test_a_count_beyond_the_end_of_a_result_is_cut(raw: Raw, instance: str) -> None:
-    """evidence 3: 9999999 for all (C++: table_write_test reads its results so)"""
+    """evidence 3: 9999999 for all rows (C++: table_write_test reads its results in this way)"""
     named = {"SessionId": opened(raw, instance)["DownloadID"]}
     assert read(raw, instance, named | {"Count": 9999999}, Columns=[]).num_rows == 10
 
@@ -118,7 +118,7 @@ def test_a_result_is_read_without_a_session(
 
 
 def test_a_count_without_a_session_gives_some_rows(raw: Raw, instance: str) -> None:
-    """evidence 151: 5 are not promised, some are (C++: …AllMethods)"""
+    """evidence 151: 5 rows are not guaranteed, but some rows are (C++: …AllMethods)"""
     said: dict[str, object] = {"TaskName": "console_sqlrt_task", "QueryId": 0, "EnableLimit": True}
     assert 0 < read(raw, instance, {"Count": 5}, Columns=[], **said).num_rows <= 10
 

@@ -69,7 +69,7 @@ def test_jobs_without_a_guid_are_never_one(peer: Peer) -> None:
 
 
 def test_a_statement_of_one_guid_runs_once_however_often_it_is_sent(peer: Peer) -> None:
-    """Evidence 163: after it ended, with the outcome of the first."""
+    """Evidence 163: also after the job has ended, with the outcome of the first."""
     peer.sql("create table of_one_guid (a bigint);")
     guid = str(uuid4())
     ids = set()
@@ -80,7 +80,7 @@ def test_a_statement_of_one_guid_runs_once_however_often_it_is_sent(peer: Peer) 
 
 
 def test_requests_at_the_same_moment_run_one_statement(peer: Peer) -> None:
-    """Evidence 163: of two requests that arrive together, one starts the job."""
+    """Evidence 163: if two requests arrive together, one of them starts the job."""
     peer.sql("create table at_once (a bigint);")
     ready = threading.Barrier(8)
 
@@ -98,7 +98,7 @@ def test_requests_at_the_same_moment_run_one_statement(peer: Peer) -> None:
 
 
 def test_a_job_that_still_runs_is_found_by_its_guid(peer: Peer) -> None:
-    """Evidence 163: and also after it was stopped."""
+    """Evidence 163: also after the job was stopped."""
     peer.sql("create table range_a (n bigint);")
     peer.write("range_a", pa.table({"n": range(5000)}))
     guid = str(uuid4())
@@ -110,7 +110,7 @@ def test_a_job_that_still_runs_is_found_by_its_guid(peer: Peer) -> None:
 
 
 def test_a_refused_text_takes_no_guid(peer: Peer) -> None:
-    """A statement that was not started leaves its Guid to one that can be."""
+    """A statement that was not started leaves its Guid to a later one."""
     guid = str(uuid4())
     for _ in range(2):
         with pytest.raises(InvalidRequestError):
@@ -133,7 +133,7 @@ def test_the_document_of_a_job_has_its_guid(peer: Peer) -> None:
 
 
 def test_a_guid_is_known_after_a_restart_and_a_kill(tmp_path: Path) -> None:
-    """A statement whose answer a crash of the service swallowed is not run again."""
+    """A statement whose response was lost in a crash of the service is not run again."""
     guid, root = str(uuid4()), tmp_path / "root"
     with start(root, samples=False) as first:
         peer = Peer(first)
@@ -164,7 +164,7 @@ def test_a_guid_of_another_key_names_no_instance(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def moody() -> Iterator[LocalService]:
-    """A service that misbehaves when it is asked to."""
+    """A service that misbehaves on request."""
     with start(samples=False, options=("--misbehave",)) as running:
         yield running
 
@@ -212,7 +212,7 @@ def test_an_insert_whose_answer_is_lost_inserts_once(
 @pytest.mark.gate(3)
 @pytest.mark.parametrize("make", ["create", "drop", "add", "ctas", "merge", "cost"])
 def test_every_statement_of_the_client_survives_a_lost_answer(odps: Connection, make: str) -> None:
-    """Evidence 163: what would fail or double the second time does neither."""
+    """Evidence 163: a statement that would fail or be duplicated by a second run does neither."""
     odps.sql("drop table if exists made")
     if make in ("drop", "add", "merge"):
         odps.create_table("made", "id bigint", primary_key=["id"] if make == "merge" else [])
@@ -242,7 +242,7 @@ def test_a_query_reads_its_rows_after_a_lost_answer(odps: Connection) -> None:
 
 
 def test_a_failure_of_a_statement_is_not_hidden_by_a_lost_answer(odps: Connection) -> None:
-    """Evidence 163: the second response has the failure of the first instance."""
+    """Evidence 163: the second response contains the failure of the first instance."""
     lose(odps)
     with pytest.raises(QueryError) as caught:
         odps.sql("select cast('x' as bigint) / a from t where nowhere = 1")
@@ -250,7 +250,7 @@ def test_a_failure_of_a_statement_is_not_hidden_by_a_lost_answer(odps: Connectio
 
 
 def test_a_statement_is_in_doubt_when_no_request_is_answered(moody: LocalService) -> None:
-    """Evidence 163: all retries failed, and the statement may have run."""
+    """Evidence 163: all retries failed, and the statement may have been executed."""
     with connected(moody, client_options=ClientOptions(retries=1)) as odps:
         odps.create_table("t", "a bigint", if_not_exists=True)
         lose(odps, times=2)

@@ -1,7 +1,7 @@
-"""Columns of types that odps_nb does not know, and of the newest ones: GEOGRAPHY and VECTOR.
+"""Columns of types that odps_nb does not know, and of the newest types: GEOGRAPHY and VECTOR.
 
-A proxy rewrites the name of a type in each document of the service, so that the column arrives as
-the rows have it and no document says a type that odps_nb knows.
+A proxy changes the name of a type in each document of the service, so the column's rows stay the
+same but no document names a type that odps_nb knows.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ BYTES = [b"\x01", None, b"\xff\x00"]
 
 
 class Rewriting(Recorder):
-    """Changes what documents say of types, and no row."""
+    """Changes the types in documents, but no rows."""
 
     def changed(self, request: Request, answer: Answer) -> bytes:
         kind = dict(answer.headers).get("content-type", "")
@@ -48,7 +48,7 @@ class Rewriting(Recorder):
 
 
 class Renaming(Rewriting):
-    """Gives the type BINARY another name, and another number."""
+    """Gives the type BINARY another name and number."""
 
     text = "FOO(3)"
 
@@ -58,7 +58,7 @@ class Renaming(Rewriting):
 
 
 class Untyped(Rewriting):
-    """Writes other JSON in the place of the text of the type BINARY, or leaves the member out."""
+    """Replaces the text of the type BINARY with other JSON, or omits the member."""
 
     written = ""
 
@@ -69,7 +69,7 @@ class Untyped(Rewriting):
 
 @contextmanager
 def connected(service: LocalService, proxy: Rewriting | None = None) -> Iterator[Connection]:
-    """Connect to the service, through a proxy or not."""
+    """Connect to the service, with or without a proxy."""
     with (
         nullcontext() if proxy is None else proxy.running(),
         odps_nb.connect(
@@ -119,7 +119,7 @@ def types_of(schema: TableSchema) -> list[str]:
 def test_the_table_shows_the_type_as_it_is_written(
     odps: Connection, proxy: Renaming, name: str, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Evidence 154, 155: a type text that cannot be read is data, in both kinds of documents."""
+    """Evidence 154, 155: a type text that cannot be parsed is kept, in both kinds of documents."""
     monkeypatch.setattr(proxy, "text", text)
     scan = odps.table(name).read()
     shown = types_of(odps.table(name).schema)
@@ -133,7 +133,7 @@ def test_the_table_shows_the_type_as_it_is_written(
 def test_the_table_is_read_where_a_type_has_no_readable_text(
     empty_service: LocalService, name: str, written: str
 ) -> None:
-    """Evidence 154: such a type is unknown, in all documents, and costs no second request."""
+    """Evidence 154: such a type is unknown in all documents, and causes no second request."""
     proxy = Untyped(empty_service.tunnel_endpoint)
     proxy.written = written
     with connected(empty_service, proxy) as odps:
@@ -146,7 +146,7 @@ def test_the_table_is_read_where_a_type_has_no_readable_text(
 
 
 def test_an_unknown_column_is_given_as_it_arrives(odps: Connection, name: str) -> None:
-    """Evidence 154: the other columns read as ever, and this one as Arrow sends it."""
+    """Evidence 154: other columns are read as usual, and this one with its Arrow type."""
     rows = odps.table(name).read().to_arrow()
     assert rows.schema.field("x").type == pa.binary()
     assert rows["x"].to_pylist() == BYTES
@@ -170,7 +170,7 @@ def test_an_unknown_column_costs_no_request_more(
 
 
 def test_results_of_sql_have_unknown_columns(odps: Connection, name: str) -> None:
-    """Evidence 154: the read session of an instance has the nested form."""
+    """Evidence 154: the read session of an instance uses the nested form."""
     result = odps.sql(f"select id, x from {name} order by id")
     assert result.to_pandas()["x"].tolist() == BYTES
     assert types_of(result.schema) == ["bigint", "type 77"]
@@ -183,7 +183,7 @@ def test_an_empty_table_has_its_columns(odps: Connection, raw: Raw) -> None:
 
 
 def test_a_condition_reads_other_columns_only(odps: Connection, proxy: Renaming, name: str) -> None:
-    """Evidence 154: a condition on an unknown type is refused before anything is sent."""
+    """Evidence 154: a condition on an unknown type is rejected before anything is sent."""
     table = odps.table(name)
     assert table.read(where="s = 'b'").to_arrow()["x"].to_pylist() == [None]
     assert table.read(where="x is null").to_arrow()["id"].to_pylist() == [2]
@@ -195,7 +195,7 @@ def test_a_condition_reads_other_columns_only(odps: Connection, proxy: Renaming,
 
 
 def test_forms_that_state_their_types_first_refuse_it_by_name(odps: Connection, name: str) -> None:
-    """Evidence 154: the error names column and type, and the columns to choose."""
+    """Evidence 154: the error names the column and type, and the columns to select instead."""
     table = odps.table(name)
     named = table.read(columns=["id", "x"])
     for refused in (named.dataset, named.scan_polars, named.to_dask, named.to_ray):
@@ -216,7 +216,7 @@ WITHOUT_TYPES: dict[str, Callable[[Table], Any]] = {
 
 
 def _ray_column(table: Table) -> list[str]:
-    """Return what the tasks of Ray read, without Ray."""
+    """Return the rows that Ray's tasks read, without Ray."""
     (task,) = table.read()._with_types("a Ray Dataset")._split_tasks()
     assert task.schema.names == ["id", "s"]
     return task.table()["s"].to_pylist()
@@ -226,7 +226,7 @@ def _ray_column(table: Table) -> list[str]:
 def test_forms_that_state_their_types_first_leave_it_out(
     odps: Connection, name: str, form: str
 ) -> None:
-    """Evidence 154: the other columns are read, and one warning names those that are not."""
+    """Evidence 154: the other columns are read, and one warning names the omitted ones."""
     with pytest.warns(OdpsNbWarning, match=r"x \(FOO\(3\)\)|x \(type 77\)") as told:
         found = WITHOUT_TYPES[form](odps.table(name))
     assert found == {"id": [1, 2, 3], "s": ["a", "b", "c"]}
@@ -237,7 +237,7 @@ def test_forms_that_state_their_types_first_leave_it_out(
 def test_a_known_type_in_an_unknown_form_is_given_as_it_arrives(
     odps: Connection, proxy: Renaming, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Evidence 155: no source says in which Arrow form a session sends a VECTOR."""
+    """Evidence 155: no source shows the Arrow form of a VECTOR in a session."""
     monkeypatch.setattr(proxy, "text", "vector(float,3)")
     table = odps.table(name)
     assert types_of(table.schema)[1] == "vector(float,3)"
@@ -250,7 +250,7 @@ def test_a_known_type_in_an_unknown_form_is_given_as_it_arrives(
 
 
 def test_a_write_leaves_an_unknown_column_null(odps: Connection, raw: Raw) -> None:
-    """Evidence 154: the other columns are written as ever; values of this one are refused."""
+    """Evidence 154: other columns are written as usual; values for this one are rejected."""
     table = odps.table(raw.make("(id bigint, x binary, s string)"))
     table.write(pd.DataFrame({"id": [1], "s": ["a"]}))
     table.write(pa.table({"id": [2], "x": pa.nulls(1)}))
@@ -267,7 +267,7 @@ def test_no_table_is_created_of_an_unknown_type(odps: Connection, name: str) -> 
 
 
 def test_an_unknown_column_is_looked_at(odps: Connection, name: str) -> None:
-    """Evidence 154: the explorer shows and profiles the table, and a listing has the type."""
+    """Evidence 154: the explorer displays and profiles the table, and lists show the type."""
     assert "FOO(3)" in odps.table(name).read()._repr_mimebundle_()["text/html"]
     view = exploring.explore(odps.table(name).read(), seed=1)
     view._widget = browser = Browser()
@@ -307,7 +307,7 @@ def places(local: Connection, raw: Raw) -> str:
 
 
 def test_geography_is_bytes(local: Connection, places: str) -> None:
-    """Evidence 154: WKB (Go: geography_ft_test), as it was written."""
+    """Evidence 154: WKB (Go: geography_ft_test), unchanged."""
     table = local.table(places)
     assert types_of(table.schema)[1] == "geography"
     rows = table.read().to_arrow()
@@ -321,7 +321,7 @@ def test_geography_is_bytes(local: Connection, places: str) -> None:
 
 
 def test_vector_is_a_list_of_its_length(local: Connection, places: str) -> None:
-    """Evidence 155: vector(float,3), of lists and NumPy arrays, with nulls."""
+    """Evidence 155: vector(float,3), from lists and NumPy arrays, with nulls."""
     table = local.table(places)
     assert types_of(table.schema)[2:] == ["vector(float,3)", "array<vector(double,2)>"]
     rows = table.read().to_arrow()
@@ -340,7 +340,7 @@ def test_vector_is_a_list_of_its_length(local: Connection, places: str) -> None:
 
 
 def test_vectors_of_a_result_are_lists(local: Connection, places: str) -> None:
-    """Evidence 155: SQL selects them; a result has no text of its types."""
+    """Evidence 155: SQL can select these columns; a result as text does not contain their types."""
     found = local.sql(f"select v, v[1] as second from {places} where id = 2").to_arrow()
     assert found["v"].to_pylist() == [[3, 4, 5]]
     assert found["second"].to_pylist() == [4]
@@ -368,7 +368,7 @@ def test_vectors_of_a_result_are_lists(local: Connection, places: str) -> None:
 def test_a_value_that_is_no_vector_is_refused(
     local: Connection, places: str, value: object, problem: str
 ) -> None:
-    """Evidence 155: a vector of another length is an error that names the row."""
+    """Evidence 155: a vector of a different length is an error that names the row."""
     for rows in ({"id": [8, 9], "v": [[1, 2, 3], value]}, pd.DataFrame({"v": [None, value]})):
         with pytest.raises(ConversionError, match=problem) as caught:
             local.table(places).write(rows)
@@ -387,7 +387,7 @@ def test_a_value_that_is_no_vector_is_refused(
     ids=str,
 )
 def test_arrow_lists_are_vectors(local: Connection, raw: Raw, kind: pa.DataType) -> None:
-    """Evidence 155: each form of lists is taken."""
+    """Evidence 155: every form of lists is accepted."""
     table = local.table(raw.make("(v vector(float,3))"))
     rows = [[1, 2, 3], None, [4, 5, 6]]
     if pa.types.is_float16(kind.value_type):
@@ -399,7 +399,7 @@ def test_arrow_lists_are_vectors(local: Connection, raw: Raw, kind: pa.DataType)
 
 
 def test_a_matrix_is_a_column_of_vectors(local: Connection, raw: Raw) -> None:
-    """Evidence 155: NumPy arrays of two dimensions and tensors are written by rows."""
+    """Evidence 155: Two-dimensional NumPy arrays and tensors are written row by row."""
     table = local.table(raw.make("(id bigint, v vector(double,2))"))
     matrix = np.arange(6.0).reshape(3, 2)
     table.write({"id": [1, 2, 3], "v": matrix})
@@ -409,14 +409,14 @@ def test_a_matrix_is_a_column_of_vectors(local: Connection, raw: Raw) -> None:
 
 
 def test_the_service_refuses_vectors_of_another_length(raw: Raw) -> None:
-    """Evidence 155: also by rows that no client checked."""
+    """Evidence 155: also for rows that no client checked."""
     name = raw.make("(v vector(float,3))")
     with pytest.raises(AssertionError, match="3 elements"):
         raw.write(name, pa.table({"v": pa.array([[1.0]], pa.list_(pa.float32()))}))
 
 
 def test_what_no_embedded_service_can_compute_is_said(local: Connection, places: str) -> None:
-    """Evidence 154: of functions of geography there is none."""
+    """Evidence 154: there are no geography functions."""
     with pytest.raises(
         QueryError, match="the embedded service does not support function st_geogfromtext"
     ):
@@ -427,7 +427,7 @@ def test_what_no_embedded_service_can_compute_is_said(local: Connection, places:
 
 
 class Bare(Rewriting):
-    """Says DECIMAL of columns whose rows are DECIMAL(54,18)."""
+    """Declares columns as DECIMAL whose rows are DECIMAL(54,18)."""
 
     def rewrite(self, body: bytes) -> bytes:
         body = body.replace(b"decimal(54,18)", b"decimal")
@@ -453,7 +453,7 @@ NARROW = ("dask", "to_polars", "scan_polars", "dataset", "stream")
 def test_the_bare_decimal_may_have_more_than_38_digits(
     empty_service: LocalService, local: Connection, new_name: Callable[[str], str], digits: int
 ) -> None:
-    """Evidence 174: each way reads DECIMAL(54,18), or says what does not fit, and what to do."""
+    """Evidence 174: each way reads DECIMAL(54,18), or names what does not fit and what to do."""
     value = Decimal("1" * digits + ".5")
     made = local.create_table(new_name("bare"), "id bigint, d decimal(54,18)")
     made.write({"id": [1, 2], "d": [value, None]})

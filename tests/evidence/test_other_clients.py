@@ -1,4 +1,4 @@
-"""What production readers and the live tests of other clients rely on, asked by our client."""
+"""Behaviour that production readers and other clients' live tests need, with our client."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.service.connecting import connected
 def test_an_empty_table_reads_as_no_rows(
     empty_service: LocalService, where: str | None, columns: list[str] | None
 ) -> None:
-    """Evidence 177: by ranges, and by Size where there is a condition (maxframe: live)."""
+    """Evidence 177: by ranges, and by Size with a condition (maxframe: live)."""
     with connected(empty_service) as odps:
         table = odps.create_table("no_rows", "a bigint, b string", if_not_exists=True)
         found = table.read(columns, where=where).to_arrow()
@@ -23,7 +23,7 @@ def test_an_empty_table_reads_as_no_rows(
 
 
 def test_the_quota_pay_as_you_go_may_be_named(empty_service: LocalService) -> None:
-    """Evidence 178: Doris and TorchEasyRec name it by default."""
+    """Evidence 178: Doris and TorchEasyRec request it by default."""
     with (
         recording(empty_service.tunnel_endpoint) as recorder,
         connected(

@@ -1,4 +1,4 @@
-"""``TablePreview`` as the real service answers it, with the request in the body alone."""
+"""``TablePreview`` as the real service responds, with the parameters only in the body."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def table(raw: Raw) -> str:
 def shown(
     raw: Raw, table: str, *, limit: int = 0, partition: str = "", columns: tuple[str, ...] = ()
 ) -> pa.Table:
-    """Preview as the C++ client does; the body has all three members."""
+    """Request a preview as the C++ client does; the body has all three members."""
     body = {"Limit": limit, "Partition": partition, "Columns": list(columns)}
     return rows_of(raw.ask("TablePreview", raw.table(table), body=body, coding="x-lz4-frame,zstd"))
 
@@ -51,7 +51,7 @@ def test_without_bounds_all_rows_of_all_partitions_come(raw: Raw, table: str) ->
 def test_columns_are_those_named_in_that_order(
     raw: Raw, table: str, columns: tuple[str, ...]
 ) -> None:
-    """evidence 141: exactly these, no partition columns (C++: TestSpecificPartition)"""
+    """evidence 141: exactly these columns, no partition columns (C++: TestSpecificPartition)"""
     rows = shown(raw, table, partition="region=east,dt=20250701", columns=columns)
     assert (tuple(rows.column_names), rows.num_rows) == (columns, 3)
 
@@ -90,13 +90,13 @@ def test_a_limit_is_exact(raw: Raw, table: str, limit: int, rows: int) -> None:
 
 
 def test_an_empty_table_has_no_rows(raw: Raw) -> None:
-    """evidence 143, 146: as of a partition without rows, with and without its name"""
+    """evidence 143, 146: same for a partition without rows, named or not"""
     name = raw.make("(id bigint) PARTITIONED BY (p string)")
     assert shown(raw, name).num_rows == shown(raw, name, partition="p=x").num_rows == 0
 
 
 def test_our_client_names_a_partition_with_commas(raw: Raw, table: str) -> None:
-    """evidence 142: the comma is proven here, the slash elsewhere (C++: preview_test)"""
+    """evidence 142: the comma is confirmed here, the slash elsewhere (C++: preview_test)"""
     spec = PartitionSpec.of("region=east/dt=20250701")
     name = TableName.parse(table, project=raw.service.project)
     wire = Preview(table=name, limit=2, partition=spec).encode()

@@ -1,4 +1,4 @@
-"""Results of SQL where a key may not read all of their tables (``docs/protocol.md`` section 3.14).
+"""SQL results if a key may not read all of the query's tables (``docs/protocol.md`` section 3.14).
 
 Sources: the vendor's manual (*InstanceTunnel*, limits) and pyodps (``Instance.open_reader``, which
 falls back to the first 10,000 rows with a warning).
@@ -80,7 +80,7 @@ def test_a_large_one_is_looked_at_as_far_as_it_may_be_read(analyst: Connection) 
     assert view.describe().columns
     view.choose(Choice(conditions=("n >= 9990",)))
     assert [int(text) for text in view.page(0).columns[0]] == list(range(9990, 10_000))
-    view.choose(Choice(order=(("n", True),)))  # by SQL, which reads all rows
+    view.choose(Choice(order=(("n", True),)))  # through SQL, which reads all rows
     assert view.page(0).columns[0][0] == "10999"
 
 

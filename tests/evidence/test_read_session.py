@@ -1,4 +1,4 @@
-"""Read sessions as the real service answers them."""
+"""Read sessions as the real service responds."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_count_beyond_the_end_is_cut(raw: Raw, plain: str) -> None:
 
 
 def test_size_splits_of_a_small_table(raw: Raw, plain: str) -> None:
-    """evidence 4: SplitsCount > 0, the mode echoed (C++: TestSplitOptionsSize)"""
+    """evidence 4: SplitsCount > 0; the response repeats the mode (C++: TestSplitOptionsSize)"""
     session = raw.session(plain, SplitOptions={"SplitMode": "Size", "SplitNumber": 2**30})
     assert session["SplitsCount"] > 0
     assert session["SplitMode"] == "Size"
@@ -94,7 +94,7 @@ def test_a_filter_without_matches_leaves_splits_without_rows(raw: Raw, plain: st
 
 @pytest.mark.parametrize("number", [0, 1, 10 * 2**20 - 1])
 def test_splits_under_10_mib_are_refused(raw: Raw, plain: str, number: int) -> None:
-    """evidence 6: 10 MiB pass, 1 byte does not (Python v1: test_split_limit; Java SplitOptions)"""
+    """evidence 6: 10 MiB is accepted, 1 byte is not (Python v1: test_split_limit; Java)"""
     assert raw.session(plain, SplitOptions=SIZE)["SplitsCount"] > 0
     assert "must be at least" in refused(
         raw.open(plain, SplitOptions=SIZE | {"SplitNumber": number})
@@ -151,7 +151,7 @@ def test_a_primary_key_table_is_read_by_size_too(
 
 @pytest.fixture(scope="module", params=["RowOffset", "Size"])
 def one_mode(request: pytest.FixtureRequest) -> Iterator[tuple[str, Raw]]:
-    """A service that reads primary-key tables in one split mode alone."""
+    """A service that reads primary-key tables in only one split mode."""
     form = f"key_splits={request.param}"
     with start(samples=False, options=("--form", form)) as service, Raw(service) as raw:
         yield request.param, raw
@@ -159,7 +159,7 @@ def one_mode(request: pytest.FixtureRequest) -> Iterator[tuple[str, Raw]]:
 
 @pytest.mark.gate(1)
 def test_a_primary_key_table_may_take_one_split_mode_alone(one_mode: tuple[str, Raw]) -> None:
-    """Evidence 164 against 8: the service by --form key_splits, and what our client does there."""
+    """Evidence 164 and 8 contradict each other: `--form key_splits`, and how our client reacts."""
     mode, raw = one_mode
     name = keyed_table(raw)
     for split in (SIZE, ROW_OFFSET):
@@ -187,7 +187,7 @@ def test_increments_of_a_primary_key_table_may_be_split_by_bucket(raw: Raw) -> N
 
 
 def test_a_table_without_clusters_has_no_buckets(raw: Raw, plain: str) -> None:
-    """evidence 10: refused (Python v1: test_create_read_session_neg1)"""
+    """evidence 10: rejected (Python v1: test_create_read_session_neg1)"""
     assert "not clustered" in refused(raw.open(plain, SplitOptions={"SplitMode": "Bucket"}))
     clustered = raw.make(f"{COLUMNS} CLUSTERED BY (col1) SORTED BY (col1) INTO 4 BUCKETS")
     assert raw.session(clustered, SplitOptions={"SplitMode": "Bucket"})["SplitMode"] == "Bucket"
@@ -232,7 +232,7 @@ def test_partitions_are_named_with_either_sign_and_united(raw: Raw, parted: str,
 
 
 def test_our_client_names_partitions_with_slashes(raw: Raw, parted: str) -> None:
-    """evidence 16: the slash is proven here (C++: TestFilterOptionsRequiredPartitions)"""
+    """evidence 16: the slash is confirmed here (C++: TestFilterOptionsRequiredPartitions)"""
     table = TableName.parse(parted, project=raw.service.project)
     specs = (PartitionSpec.of("p1=partition1,p2=a"), PartitionSpec.of("p1=partition2"))
     wire = CreateReadSession(
@@ -296,7 +296,7 @@ def test_an_answer_holds_every_member(raw: Raw, plain: str, options: dict[str, o
 def test_options_of_increments_are_always_echoed(
     raw: Raw, plain: str, asked: dict[str, object], echoed: tuple[object, ...]
 ) -> None:
-    """evidence 18: an object, also of a read that is not incremental (C++: from_json)"""
+    """evidence 18: an object, also in a read that is not incremental (C++: from_json)"""
     session = raw.session(plain, SplitOptions=ROW_OFFSET, **asked)
     said = session["IncrementalReadOptions"]
     keys = ("StartVersion", "EndVersion", "StartTimeStamp", "EndTimeStamp", "Mode")
@@ -315,7 +315,7 @@ def test_the_schema_comes_in_both_forms(raw: Raw, parted: str) -> None:
 
 
 def test_a_session_is_normal_at_once(raw: Raw, plain: str) -> None:
-    """evidence 20: any value but INIT and NORMAL ends a client (C++, Python: loops)"""
+    """evidence 20: any value except INIT and NORMAL ends a client (C++, Python: loops)"""
     assert raw.session(plain, SplitOptions=SIZE)["SessionStatus"] == "NORMAL"
 
 

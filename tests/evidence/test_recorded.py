@@ -1,8 +1,8 @@
 """The embedded service responds as recorded in reports of the probe.
 
-Each file of ``recorded`` is the ``probe.json`` of a run of ``odps-nb probe``. Its questions are
-asked again, and whatever was seen must be seen again. A report of a real account that is put there
-becomes a test of the embedded service. To record the embedded service anew::
+Each file in ``recorded`` is the ``probe.json`` of a run of ``odps-nb probe``. The test repeats its
+questions and requires the same observations. A report from a real account in this folder becomes a
+test of the embedded service. To record the embedded service again::
 
     odps-nb probe --local --out tests/evidence/recorded/new
 

@@ -1,7 +1,7 @@
-"""What the stock client's live tests outside of maxstorage show: tunnel, results, instances.
+"""Facts in the stock client's live tests outside of maxstorage: tunnel, results, instances.
 
-Source: aliyun/aliyun-odps-python-sdk, ``odps/tunnel/tests``, ``odps/models/tests``, and the code
-of the stock client where no test shows a rule.
+Source: aliyun/aliyun-odps-python-sdk, ``odps/tunnel/tests``, ``odps/models/tests``, and the code of
+the stock client if no test shows a rule.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def entry(empty_service: LocalService) -> ODPS:
-    options.local_timezone = False  # times as UTC, whatever this machine's zone
+    options.local_timezone = False  # times in UTC, regardless of this machine's time zone
     service = empty_service
     keys = (service.access_id, service.access_key)
     return ODPS(*keys, project=service.project, endpoint=service.endpoint)
@@ -39,7 +39,7 @@ def entry(empty_service: LocalService) -> ODPS:
 
 @pytest.fixture(scope="module")
 def parts(entry: ODPS) -> Table:
-    """A table of two levels of partitions, one with rows."""
+    """A table with two partition levels, one partition with rows."""
     table = entry.create_table(f"p{time.time_ns()}", ("id bigint, note string", "ds string, h int"))
     with table.open_writer("ds=a,h=7", create_partition=True) as writer:
         writer.write([[1, "x"], [2, None]])
@@ -74,7 +74,7 @@ def test_columns_of_a_partition_are_selected_with_its_keys(parts: Table) -> None
 
 
 def test_a_session_repeats_the_partition_columns_when_asked_again(parts: Table) -> None:
-    """Evidence 165: the schema of a session is the same in each document of it."""
+    """Evidence 165: the schema of a session is the same in each of its documents."""
     tunnel = TableTunnel(parts.odps)
     made = tunnel.create_download_session(parts, partition_spec="ds=a,h=7")
     again = tunnel.create_download_session(parts, partition_spec="ds=a,h=7", download_id=made.id)
@@ -116,7 +116,7 @@ def test_arrow_rows_of_an_instance_have_timestamps_as_structs(entry: ODPS) -> No
 
 
 def test_times_of_an_instance_that_nanoseconds_do_not_reach_are_sent(entry: ODPS) -> None:
-    """Evidence 166: the struct holds seconds, so that the range of TIMESTAMP fits."""
+    """Evidence 166: the struct contains seconds, so the range of TIMESTAMP fits."""
     late, other = "cast('9999-12-31 23:59:59.5' as timestamp)", "timestamp'2020-01-01 00:00:00.25'"
     sql = f"select {late} as t, 1 as i, {other} as u, map('k', array({other})) as m"
     session = InstanceTunnel(entry).create_download_session(entry.execute_sql(sql))
@@ -203,13 +203,13 @@ def test_documents_say_what_kind_an_object_is(entry: ODPS, parts: Table) -> None
     assert entry.get_table(parts.name).type == Table.Type.MANAGED_TABLE
     partition = entry.get_table(parts.name).get_partition("ds=a,h=7")
     assert (partition.is_archived, partition.is_exstore, partition.lifecycle) == (False, False, -1)
-    assert not partition.is_loaded  # the extended document has nothing of the other one
+    assert not partition.is_loaded  # the extended document contains nothing of the other one
     assert partition.creation_time is not None
     assert partition.is_loaded
 
 
 def test_nothing_is_listed_of_a_schema_that_is_not_there(entry: ODPS) -> None:
-    """Evidence 181: test_schemas, how the stock client of old looks for a schema"""
+    """Evidence 181: test_schemas, how older stock clients look up a schema"""
     with pytest.raises(errors.NoSuchObject):
         list(entry.list_functions(schema="nowhere"))
     assert list(entry.list_functions()) == []
@@ -222,7 +222,7 @@ def test_a_partition_is_touched_and_gets_other_values(entry: ODPS) -> None:
         entry.write_table(table, [[1]], partition=spec, create_partition=True)
     partition = table.get_partition("ds=a,h=1")
     first = (partition.last_meta_modified_time, partition.last_data_modified_time)
-    partition.touch()  # tests/local/test_service_parts.py has the times, with a clock of its own
+    partition.touch()  # tests/local/test_service_parts.py tests the times, with its own clock
     partition.reload()
     assert (partition.last_meta_modified_time, partition.last_data_modified_time) >= first
     table.touch()

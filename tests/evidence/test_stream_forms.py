@@ -66,7 +66,7 @@ Running = dict[str, tuple[LocalService, Connection]]
 
 @pytest.fixture(scope="module")
 def forms() -> Iterator[Running]:
-    """A service of each set of forms, and the same rows in a table of each."""
+    """A service for each set of forms, and a table with the same rows in each service."""
     with contextlib.ExitStack() as stack:
         running = {}
         for name, chosen in FORMS.items():
@@ -81,13 +81,13 @@ def forms() -> Iterator[Running]:
 
 @pytest.fixture(params=FORMS)
 def odps(request: pytest.FixtureRequest, forms: Running) -> Connection:
-    """A connection to each of them."""
+    """A connection to each service."""
     return forms[request.param][1]
 
 
 @pytest.fixture
 def table(odps: Connection) -> Table:
-    """The rows of each of them."""
+    """The rows of each service."""
     return odps.table("forms")
 
 
@@ -95,7 +95,7 @@ def table(odps: Connection) -> Table:
 
 
 def streams(raw: Raw, name: str) -> dict[str, pa.Table]:
-    """Return the rows of a table, by each action that sends them."""
+    """Return the rows of a table, read with each action that sends rows."""
     instance = raw.sql(f"select * from {name};")
     target = raw.instance(instance)
     opened = raw.ask("InstanceCreateReadSession", target, body={"EnableLimit": False}).json()
@@ -111,12 +111,12 @@ def streams(raw: Raw, name: str) -> dict[str, pa.Table]:
 @pytest.fixture(scope="module")
 def default(raw: Raw) -> str:
     name = raw.make(f"({COLUMNS})")
-    raw.write(name, EXPECTED[1:])  # the first one has times that are not sent in nanoseconds
+    raw.write(name, EXPECTED[1:])  # the first row has times that are not sent in nanoseconds
     return name
 
 
 def test_instants_have_a_zone_and_wall_clocks_have_none(raw: Raw, default: str) -> None:
-    """Evidence 151: in each stream, nested too; the numbers are UTC (Doris connector, maxframe)"""
+    """Evidence 151: in each stream, also nested; the numbers are UTC (Doris connector, maxframe)"""
     for action, rows in streams(raw, default).items():
         types = {field.name: str(field.type) for field in rows.schema}
         assert (types["d"], types["t"], types["n"]) == (
@@ -131,7 +131,7 @@ def test_instants_have_a_zone_and_wall_clocks_have_none(raw: Raw, default: str) 
 def test_the_forms_are_sent_that_the_service_was_started_with(
     forms: Running,
 ) -> None:
-    """Evidence 151, 173: behind switches, in each stream"""
+    """Evidence 151, 173: if switched on, in each stream"""
     with Raw(forms["zones and dictionaries"][0]) as raw:
         for rows in streams(raw, "forms").values():
             types = {field.name: str(field.type) for field in rows.schema}
@@ -156,7 +156,7 @@ def test_the_forms_are_sent_that_the_service_was_started_with(
 
 @pytest.mark.parametrize("zone", ["UTC", "Asia/Shanghai", "+08:00", "PRC"])
 def test_rows_with_a_zone_are_taken_as_their_number(raw: Raw, zone: str) -> None:
-    """Evidence 151: who writes what was read sends the zone; nested values too"""
+    """Evidence 151: a client that writes the rows it read sends the zone; also in nested values"""
     name = raw.make("(t timestamp, n timestamp_ntz, a array<datetime>)")
     moment = pa.array([1, None], NANO)
     nested = pa.array([[1], None], pa.list_(pa.timestamp("ms", zone)))
@@ -187,14 +187,14 @@ ROADS: dict[str, Callable[[Table], pa.Table]] = {
 
 @pytest.mark.parametrize("road", ROADS)
 def test_arrow_has_plain_types(table: Table, road: str) -> None:
-    """Evidence 151, 173: the types and values are those of any other form of stream"""
+    """Evidence 151, 173: types and values are the same as in any other form of stream"""
     rows = by_id(ROADS[road](table))
     assert rows.schema.equals(EXPECTED.schema)
     assert rows.equals(EXPECTED)
 
 
 def test_results_of_sql_have_plain_types(odps: Connection) -> None:
-    """Evidence 151, 173: all rows of a result, and the first ones"""
+    """Evidence 151, 173: all rows of a result, and its first rows"""
     result = odps.sql("select * from forms")
     for rows in (result.to_arrow(), result.first(9).to_arrow()):
         assert by_id(rows).schema.equals(EXPECTED.schema)
@@ -202,12 +202,12 @@ def test_results_of_sql_have_plain_types(odps: Connection) -> None:
 
 
 def test_an_empty_read_has_the_same_types(table: Table) -> None:
-    """Evidence 151, 173: what no batch says is said by the columns of the session"""
+    """Evidence 151, 173: if there is no batch, the session's columns define the types"""
     assert table.read(where="id > 99").to_arrow().schema.equals(EXPECTED.schema)
 
 
 def test_pandas_has_plain_types(table: Table) -> None:
-    """Evidence 151, 173: of a read, the first rows, and a result"""
+    """Evidence 151, 173: of a read, its first rows, and a result"""
     frame = table.read().to_pandas()
     assert [str(frame[name].dtype) for name in TIMES] == [
         "datetime64[ms]", "datetime64[ns]", "datetime64[ns]",
@@ -247,7 +247,7 @@ def test_the_explorer_has_plain_types(table: Table) -> None:
 def test_a_zone_that_was_asked_for_is_shown_and_no_other(
     forms: Running,
 ) -> None:
-    """Evidence 151: the connection names the zone, whatever the stream names"""
+    """Evidence 151: the connection determines the zone, whatever the stream says"""
     zone = "America/Los_Angeles"
     for service, _ in forms.values():
         with connected(service, timezone=zone) as odps:
@@ -261,7 +261,7 @@ def test_a_zone_that_was_asked_for_is_shown_and_no_other(
 
 
 def test_changes_of_a_table_have_plain_types(odps: Connection) -> None:
-    """Evidence 151, 173: of an incremental read as well"""
+    """Evidence 151, 173: also in an incremental read"""
     columns = "id bigint not null, t timestamp, s string"
     keyed = odps.create_table("keyed", columns, primary_key="id")
     rows = EXPECTED.select(["id", "t", "s"])
@@ -272,7 +272,7 @@ def test_changes_of_a_table_have_plain_types(odps: Connection) -> None:
 
 
 def test_a_read_that_breaks_resumes_at_the_exact_row(odps: Connection) -> None:
-    """Evidence 173: dictionaries and structs of the next stream are its own"""
+    """Evidence 173: the next stream has its own dictionaries and structs"""
     count = 60_000
     numbers = pa.array(range(count), pa.int64())
     words = pa.array([f"word {n % 97}" for n in range(count)])
@@ -316,7 +316,7 @@ PAIRS = [[("k", 1), ("k", None), ("l", 3)], [("k", None), ("k", 2)], []]
 
 @pytest.fixture
 def repeated(odps: Connection) -> Table:
-    """Maps with repeated keys, in a table of the default forms or of others."""
+    """Maps with repeated keys, in a table with the default forms or others."""
     table = odps.create_table("repeated", "id bigint, m map<string,bigint>", if_not_exists=True)
     maps = pa.array(PAIRS, pa.map_(pa.string(), pa.int64()))
     table.write(pa.table({"id": range(3), "m": maps}), overwrite=True)
@@ -324,7 +324,7 @@ def repeated(odps: Connection) -> Table:
 
 
 def test_a_map_keeps_the_keys_that_repeat(repeated: Table) -> None:
-    """Evidence 172: pairs come as stored, also with null values (vendor's Spark connector)"""
+    """Evidence 172: pairs are returned as stored, also with null values (vendor's connector)"""
     assert by_id(repeated.read().to_arrow())["m"].to_pylist() == PAIRS
     cells = [PAIRS[0], PAIRS[1], {}]
     assert repeated.read().to_pandas().sort_values("id")["m"].tolist() == cells
@@ -334,7 +334,7 @@ def test_a_map_keeps_the_keys_that_repeat(repeated: Table) -> None:
 
 
 def test_duckdb_refuses_a_map_with_a_repeated_key(repeated: Table) -> None:
-    """Evidence 172: DuckDB has no such maps; it says so and computes nothing"""
+    """Evidence 172: DuckDB does not support such maps; it raises an error and computes nothing"""
     import duckdb
 
     rows = repeated.dataset()  # noqa: F841 - DuckDB finds it by its name
@@ -347,7 +347,7 @@ def test_duckdb_refuses_a_map_with_a_repeated_key(repeated: Table) -> None:
 def test_spark_keeps_all_pairs_and_shows_the_last(
     odps: Connection, repeated: Table, spark_session: SparkSession
 ) -> None:
-    """Evidence 172: `size` counts them all, a lookup finds the first, a dict holds the last"""
+    """Evidence 172: `size` counts all, a lookup finds the first, a dict contains the last"""
     import odps_nb.spark
 
     frame = odps_nb.spark.read(spark_session, odps, repeated.name).orderBy("id")

@@ -1,4 +1,4 @@
-"""Queries that projects refuse by default (``docs/protocol.md`` section 8.6, with the sources)."""
+"""Queries that projects reject by default (``docs/protocol.md`` section 8.6, with the sources)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FREE = {"odps.sql.allow.fullscan": "true", "odps.sql.validate.orderby.limit": "f
 
 @pytest.fixture(scope="module")
 def strict() -> Iterator[Connection]:
-    """A service that refuses them, with a partitioned table, a view of it and a plain table."""
+    """A service that rejects them, with a partitioned table, a view of it and a plain table."""
     with (
         start(samples=False, options=("--strict-sql",)) as service,
         connected(service) as odps,

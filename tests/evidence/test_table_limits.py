@@ -1,7 +1,7 @@
 """Limits of a table's definition: one test for each line of ``docs/protocol.md`` section 9.6.
 
-Named there are the pages of the vendor's manual. Statements go to the service as a person types
-them, so that the client's own checks do not stand before it.
+That section names the pages of the vendor's manual. Statements are sent to the service as a user
+types them, so the client's own checks do not apply.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def test_wide_decimals_come_with_their_settings(
 def test_a_frame_of_wide_decimals_becomes_a_table(
     odps: Connection, new_name: Callable[[str], str]
 ) -> None:
-    values = [Decimal(10) ** 30, Decimal("1.123456789"), None]  # 40 digits, 9 behind the point
+    values = [Decimal(10) ** 30, Decimal("1.123456789"), None]  # 40 digits, 9 after the point
     table = odps.create_table(new_name("limits"), pd.DataFrame({"v": values}))
     assert table.read().to_arrow()["v"].to_pylist() == values
 

@@ -1,4 +1,4 @@
-"""``TableRead`` as the real service answers it."""
+"""``TableRead`` as the real service responds."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def plain(raw: Raw) -> str:
 
 
 def test_batches_have_20000_rows_at_most(raw: Raw, plain: str) -> None:
-    """evidence 30, 32: 20001 is refused by the read, not the session (C++: …MaxBatchRows)"""
+    """evidence 30, 32: 20001 is rejected by the read, not by the session (C++: …MaxBatchRows)"""
     session = raw.session(plain, SplitOptions=ROW_OFFSET)
     batches = batches_of(raw.read(plain, session, ALL, MaxBatchRows=50))
     assert max(batch.num_rows for batch in batches) <= 50
@@ -91,7 +91,7 @@ def test_all_options_work_together(raw: Raw, plain: str) -> None:
 
 @pytest.mark.parametrize("coding", ["x-lz4-frame,zstd", "zstd", "x-lz4-frame"])
 def test_a_body_is_read_by_a_plain_arrow_reader(raw: Raw, plain: str, coding: str) -> None:
-    """evidence 36: a codec is inside IPC, none around it (C++: ArrowBatchReader)"""
+    """evidence 36: compression inside IPC, none around it (C++: ArrowBatchReader)"""
     session = raw.session(plain, SplitOptions=ROW_OFFSET)
     params = {"SessionId": session["SessionId"], **ALL}
     answer = raw.ask("TableRead", raw.table(plain), params, {}, coding=coding)
@@ -138,7 +138,7 @@ def test_types_are_those_of_the_cpp_client(raw: Raw) -> None:
 
 
 def _plain(type_: pa.DataType) -> pa.DataType:
-    """Return a type without the names of inner fields, which readers look over."""
+    """Return a type without the names of inner fields, which readers ignore."""
     if pa.types.is_list(type_):
         return pa.list_(type_.value_type)
     if pa.types.is_map(type_):
@@ -147,7 +147,7 @@ def _plain(type_: pa.DataType) -> pa.DataType:
 
 
 def test_units_are_honoured(raw: Raw) -> None:
-    """evidence 39: units asked in ArrowOptions (C++: header; Python, Java: defaults)"""
+    """evidence 39: units requested in ArrowOptions (C++: header; Python, Java: defaults)"""
     name = raw.make("(a datetime, b timestamp)")
     times = {"a": pa.array([0], pa.timestamp("ms")), "b": pa.array([None], pa.timestamp("ns"))}
     raw.write(name, pa.table(times))
@@ -177,6 +177,6 @@ def test_an_unknown_form_is_refused(raw: Raw, plain: str, form: dict[str, str]) 
 
 
 def test_an_offset_past_the_end_is_refused(raw: Raw, plain: str) -> None:
-    """evidence 43: an error in v1; at the end itself nobody knows (maxframe issue 51, its title)"""
+    """evidence 43: an error in v1; at the end itself unknown (maxframe issue 51, its title)"""
     session = raw.session(plain, SplitOptions=ROW_OFFSET)
     assert "1000" in refused(raw.read(plain, session, {"Offset": 1001, "Count": 1}))

@@ -27,7 +27,7 @@ YEARS = [
 
 
 def clocks(times):
-    """Return times of a stream without the zone of their Arrow type, which is UTC."""
+    """Return the times of a stream without the zone of their Arrow type, which is UTC."""
     return [time and time.replace(tzinfo=None) for time in times.to_pylist()]
 
 
@@ -51,7 +51,7 @@ def asked(raw: Raw, name: str, place: dict[str, object] = ALL, **body: Any) -> r
 
 @pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz"])
 def test_far_times_are_refused_with_the_rows_and_come_in_microseconds(raw: Raw, kind: str) -> None:
-    """Evidence 152: the session opens, the read is refused, microseconds reach years 1 to 9999."""
+    """Evidence 152: the session opens, the read is rejected, microseconds reach years 1 to 9999."""
     name = made(raw, pa.array(YEARS, pa.timestamp("us")), kind)
     assert refused(asked(raw, name)) == MESSAGE
     assert asked(raw, name).json()["Code"] == "ODPS-0422214"
@@ -90,15 +90,15 @@ def test_times_inside_of_other_types_are_refused_in_their_own_rows(
 
 
 def test_a_datetime_of_any_year_comes_in_milliseconds(raw: Raw) -> None:
-    """Evidence 152: Doris reads DATETIME of the years 1 to 9999 so (datetime_tb2)."""
+    """Evidence 152: Doris reads DATETIME of the years 1 to 9999 in this way (datetime_tb2)."""
     years = [datetime(1, 1, 1), datetime(1969, 2, 2), datetime(9999, 12, 31, 23, 59, 59)]
     name = made(raw, pa.array(years, pa.timestamp("ms")), "datetime")
     assert clocks(rows_of(asked(raw, name))["t"]) == years
 
 
 def test_a_split_breaks_at_the_batch_of_the_time_and_is_refused_there(raw: Raw) -> None:
-    """Evidence 152: the error comes with the rows, which may have begun to arrive."""
-    count = 200_000  # a megabyte is sent before the last of them is looked at
+    """Evidence 152: the error arrives with the rows, some of which may already have arrived."""
+    count = 200_000  # the service sends a megabyte before it checks the last rows
     name = made(raw, pa.array([*range(count), -1], pa.timestamp("ns")))
     session = raw.session(name, SplitOptions=ROW_OFFSET)
     with pytest.raises(requests.exceptions.ChunkedEncodingError):

@@ -1,4 +1,4 @@
-"""Logical views: SQL reads them, the Storage API does not (``docs/protocol.md`` section 3.1).
+"""Logical views: SQL reads views, the Storage API does not (``docs/protocol.md`` section 3.1).
 
 Sources: the vendor's manual (*Overview of Open Storage*; *View-related operations*), pyodps
 (``models/table.py``) and the Java SDK (``Table.java``).
@@ -29,7 +29,7 @@ def base(odps: Connection, new_name: Callable[[str], str]) -> Iterator[Table]:
 
 @pytest.fixture
 def view(odps: Connection, base: Table, new_name: Callable[[str], str]) -> Iterator[str]:
-    """The name of a view of what is in the first partition."""
+    """The name of a view of the rows in the first partition."""
     name = new_name("view")
     odps.sql(f"create view {name} as select id, price * 2 as twice from {base.name} where ds = 'a'")
     yield name
@@ -134,16 +134,16 @@ def test_views_of_views_are_replaced_and_never_go_in_circles(
     with pytest.raises(OdpsNbError, match="already"):
         odps.sql(f"create view {outer} as select 1 as i")
     odps.sql(f"create view if not exists {outer} as select 1 as i")
-    with pytest.raises(OdpsNbError, match="reads itself"):
+    with pytest.raises(OdpsNbError, match="refers to itself"):
         odps.sql(f"create or replace view {view} as select i as id from {outer}")
     odps.sql(f"create or replace view {view} as select 7 as id")
     assert odps.sql(f"select i from {outer}").to_pandas()["i"].to_list() == [8]
-    # by renaming a circle can be made, which each reader finds
+    # renaming can create a cycle, which every reader detects
     odps.sql(f"alter view {view} rename to {far}")
     odps.sql(f"alter view {outer} rename to {view}")
-    with pytest.raises(OdpsNbError, match="reads itself"):
+    with pytest.raises(OdpsNbError, match="refers to itself"):
         odps.sql(f"select * from {view}")
-    with pytest.raises(OdpsNbError, match="reads itself"):
+    with pytest.raises(OdpsNbError, match="refers to itself"):
         odps.sql_cost(f"select * from {view}")
     odps.sql(f"drop view {far}")
 

@@ -1,6 +1,6 @@
-"""Write sessions and streams as the real service has them: one test for each known fact.
+"""Write sessions and streams of the real service: one test for each known fact.
 
-Named are the public sources: live tests of aliyun-odps-sdk-cpp (``table_write_test.cpp``) and of
+The public sources are live tests of aliyun-odps-sdk-cpp (``table_write_test.cpp``) and of
 aliyun-odps-python-sdk (``odps/maxstorage/tests``, ``odps/apis``), and code of the Java SDK.
 """
 
@@ -54,7 +54,7 @@ def rows(*numbers: int, **more: str) -> pa.Table:
 
 
 def found(odps: Connection, writer: Writer) -> list[int]:
-    """The numbers of a SELECT, in its order."""
+    """The numbers that a SELECT returns, in its order."""
     return odps.sql(f"select * from {writer.table.table}").to_arrow()["col1"].to_pylist()
 
 
@@ -187,7 +187,7 @@ def test_only_closed_streams_are_listed_and_committed(odps: Connection, plain: W
 
 
 def test_the_client_compares_the_listing_before_it_commits(odps: Connection, plain: Writer) -> None:
-    """evidence 90, 91: table_write_session.cpp, Commit; an open stream is never dropped unsaid."""
+    """evidence 90, 91: table_write_session.cpp, Commit; no open stream is dropped silently."""
     with odps.table(plain.table).open_write() as session:
         session.write(rows(1))
         with pytest.raises(ConflictError, match="no closed stream 'elsewhere'"):
@@ -270,7 +270,7 @@ def test_staging_ids_are_text(plain: Writer) -> None:
 
 
 class _Created(BaseHTTPRequestHandler):
-    """Answers each action with 201 and what a write needs."""
+    """Responds to each action with 201 and the data that a write needs."""
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -307,7 +307,7 @@ def test_any_status_of_success_is_success(created: StorageClient) -> None:
 
 
 def test_versions_begin_at_one_and_zero_is_taken(odps: Connection, plain: Writer) -> None:
-    """evidence 102: Java SDK manual demands 1; an older class of pyodps sends 0."""
+    """evidence 102: the manual of the Java SDK requires 1; an older class of pyodps sends 0."""
     session = plain.begin()
     plain.whole(session, rows(1), version=0)
     plain.commit(session, ("0", 0))
@@ -365,7 +365,7 @@ def test_columns_are_taken_by_name_or_in_their_order(odps: Connection, parted: W
 
 
 def test_each_type_is_taken_in_its_own_arrow_type(make: Make, odps: Connection) -> None:
-    """evidence 38: arrow_meta_helper.h, by which the C++ client builds what it writes."""
+    """evidence 38: arrow_meta_helper.h, with which the C++ client builds what it writes."""
     when = datetime(2024, 1, 2, 3, 4, 5)
     types: dict[str, tuple[pa.DataType, object]] = {
         "tinyint": (pa.int8(), 1),

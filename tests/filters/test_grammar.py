@@ -1,4 +1,4 @@
-"""What ``where=`` takes, what it refuses and with which advice, and what of it is sent."""
+"""Conditions that ``where=`` accepts, rejects (with which advice), and sends."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def kept(text: str, timezone: str = "UTC") -> str:
         ("1 < id", "24"),
         ("id == 1 or ID != 1", "124"),
         ("`a b` >= 3", "34"),
-        ("id = '2'", "2"),  # text and BIGINT meet as DOUBLE
+        ("id = '2'", "2"),  # text and BIGINT are compared as DOUBLE
         ("id >= 1.5", "24"),
         ("id in (1, null)", "1"),
         ("id not in (1, null)", ""),
@@ -79,7 +79,7 @@ def kept(text: str, timezone: str = "UTC") -> str:
         ("-id < -1", "24"),
         ("id % 2 = 0", "24"),
         ("id / 2 = 0.5", "1"),
-        ("f > 0.1", "124"),  # as DOUBLE, which is more than 0.1
+        ("f > 0.1", "124"),  # as DOUBLE, which is greater than 0.1
         ("x > 0.1", "24"),
         ("m = 1.1", "1"),
         ("m = 1.10BD", "1"),
@@ -95,7 +95,7 @@ def kept(text: str, timezone: str = "UTC") -> str:
         ("s like 'x_y'", "3"),
         ("s not like 'a'", "23"),
         ('s = "a" or s is null', "14"),
-        ("c = 'ab '", "12"),  # blanks at the end of a CHAR do not count
+        ("c = 'ab '", "12"),  # trailing blanks of a CHAR are ignored
         ("c in ('ab', 'x')", "12"),
         ("b", "14"),
         ("not b", "2"),
@@ -130,7 +130,7 @@ def test_conditions_have_the_documented_meaning(text, rows):
 def test_times_are_read_where_the_connection_says():
     assert kept("t = '2024-01-01 10:00:00'", "Asia/Shanghai") == "1"
     assert kept("ts = '2023-12-31 18:00:00'", "America/Los_Angeles") == "1"
-    assert kept("n = '2024-01-01 02:00:00'", "Asia/Shanghai") == "1"  # a clock has no zone
+    assert kept("n = '2024-01-01 02:00:00'", "Asia/Shanghai") == "1"  # a local time has no zone
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_times_are_read_where_the_connection_says():
         ("d = '2024-1-1'", "is not a date", "'2024-01-31'"),
         ("t > '2024-01-01'", "is not a time", "'2024-01-01 00:00:00'"),
         ("t > '2024-02-30 00:00:00'", "is not a time", "'2024-01-31 00:00:00'"),
-        ("t < n", "cannot be compared", "cast one of them"),
+        ("t < n", "cannot be compared", "cast one side to"),
         ("id / num > 1", "the divisor after / may be 0", "a nonzero number"),
         ("m + 1 > 2", "DECIMALs", "cast"),
         ("x = 1.5BD", "cannot be compared", "1.5"),
@@ -191,7 +191,7 @@ def test_what_may_mean_something_else_is_refused_with_advice(text, problem, advi
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("num + 1 > 0", "overflow"),  # INT and INT are INT
+        ("num + 1 > 0", "overflow"),  # INT and INT result in INT
         ("s > 1", "Failed to parse string"),
         ("cast(s as bigint) = 1", "Failed to parse string"),
     ],
@@ -214,9 +214,9 @@ def test_values_without_a_meaning_stop_the_read(text, problem):
         ("id between 1 and 3", "id >= 1 and id <= 3"),
         ("d >= date '2024-01-31'", "d >= '2024-01-31'"),
         ("m > 2", "m > 2"),
-        ("t >= '2024-01-02 10:00:00'", "t >= '2024-01-01 08:00:00'"),  # whatever the zone is
+        ("t >= '2024-01-02 10:00:00'", "t >= '2024-01-01 08:00:00'"),  # in any zone
         ("t = '2024-01-02 10:00:00'", "t >= '2024-01-01 08:00:00' and t <= '2024-01-03 12:00:00'"),
-        # what its blocks might be judged by otherwise than the rows are here
+        # conditions for which the service might judge blocks differently from the client
         ("f > 0.1", ""),
         ("c = 'ab'", ""),
         ("m > 1.1", ""),
@@ -232,7 +232,7 @@ def test_values_without_a_meaning_stop_the_read(text, problem):
     ],
 )
 def test_the_service_is_asked_for_no_fewer_rows(text, sent):
-    """Evidence 159: it reads times in the zone of the project, which is not known here."""
+    """Evidence 159: the service reads times in the project's zone, unknown to the client."""
     assert RowFilter.parse(text, COLUMNS).predicate == sent
 
 
@@ -248,7 +248,7 @@ def test_the_service_is_asked_for_no_fewer_rows(text, sent):
     ],
 )
 def test_nothing_is_sent_for_a_table_with_a_decimal_of_a_large_scale(columns, sent):
-    """Evidence 158: the vendor's connector sends none, whatever column the condition names."""
+    """Evidence 158: the vendor's connector sends no predicate, whatever the condition names."""
     schema = TableSchema(columns=tuple(parse_columns(columns)))
     found = RowFilter.parse("id = 1", schema)
     assert found.predicate == sent

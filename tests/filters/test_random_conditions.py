@@ -1,7 +1,7 @@
 """Random conditions give the same rows as DuckDB and as an evaluator in plain Python.
 
-The grammar of ``where=`` over all types, nulls and extremes. A failure prints seed and condition;
-``make explore`` tries other seeds, and more of them.
+Uses the grammar of ``where=`` over all types, nulls and extreme values. A failure prints the seed
+and the condition; ``make explore`` tries more seeds.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def check(duck: duckdb.DuckDBPyConnection, seed: int, *, slowly: bool) -> int:
     said = f"Conditions({seed}): {made.ours}"
     query = f"select row from given where {made.duck} order by row"
     assert found == [row for (row,) in duck.execute(query).fetchall()], said
-    if read.predicate:  # what is sent keeps those rows, and may keep more
+    if read.predicate:  # the predicate keeps these rows, and may keep more
         sent = duck.execute(f"select row from given where {read.predicate}").fetchall()
         assert set(found) <= {row for (row,) in sent}, f"{said} sends {read.predicate}"
     if slowly:
@@ -61,10 +61,10 @@ def check(duck: duckdb.DuckDBPyConnection, seed: int, *, slowly: bool) -> int:
 )
 def test_random_conditions_choose_the_rows_that_duckdb_chooses(duck, first):
     kept = [check(duck, seed, slowly=seed % 5 == 0) for seed in range(first, first + 100)]
-    assert sum(0 < count < ROWS.num_rows for count in kept) > 50  # else little was tried
+    assert sum(0 < count < ROWS.num_rows for count in kept) > 50  # otherwise too little was tested
 
 
-if EXPLORE:  # how many, says `make explore`
+if EXPLORE:  # `make explore` prints the number
 
     @pytest.mark.explore
     @pytest.mark.timeout(0)

@@ -16,7 +16,7 @@ TEXTS = [b"a  ", b"a\xe9 ", b"b", None]
 @pytest.mark.parametrize(
     ("columns", "where", "rows"),
     [
-        ("c char(3)", "c = 'a'", [0]),  # spaces at the end do not count
+        ("c char(3)", "c = 'a'", [0]),  # trailing spaces are ignored
         ("c char(3)", "c > 'a'", [1, 2]),
         ("c char(3)", "c in ('a', 'b')", [0, 2]),
         ("c varchar(3)", "c = 'a'", []),

@@ -1,4 +1,4 @@
-"""A transport for each test, and the proof that none leaves a thread behind."""
+"""A transport for each test, and a check that none leaves a thread behind."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Ctrl-C at any line of a request: it comes out as it is, and its traceback holds no connection.
+"""Ctrl-C at any line of a request: it is raised unchanged, and its traceback holds no connection.
 
-A notebook keeps the last traceback, and with it every object of its frames.
+A notebook keeps the last traceback, and therefore every object of its frames.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from odps_nb.http.transport import HttpRequest, RequestsTransport
 from tests.support.sockets.peers import Line, Peer
 
 FILES = ("/odps_nb/http/", "/http/client.py", "/urllib3/connection")
-#: An interrupt inside of the closing itself leaves the rest of it to the garbage collection, and
-#: so does one before the block of a ``with`` begins.
+#: After an interrupt during closing, or before the block of a ``with`` begins, the garbage
+#: collector closes the rest.
 CLOSING = {"_close_pool_connections", "_close_conn", "close", "isclosed", "detach", "__enter__"}
 
 
 class Interrupter:
-    """Raises `KeyboardInterrupt` at the first line that is run and was not interrupted before."""
+    """Raises `KeyboardInterrupt` at the first executed line that was not interrupted before."""
 
     def __init__(self) -> None:
         self.met: set[tuple[str, int]] = set()
@@ -60,7 +60,7 @@ def connections_to(port: int) -> set[Any]:
     """Return the addresses of this process's sockets that are connected to a port."""
     found = set()
     for entry in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(OSError):  # the descriptor of the listing, or not connected
+        with contextlib.suppress(OSError):  # the listing's descriptor, or not connected
             if not stat.S_ISSOCK(entry.stat().st_mode):
                 continue
             with socket.socket(fileno=os.dup(int(entry.name))) as copy:
@@ -74,7 +74,7 @@ def serve(line: Line) -> None:
         line.answer(b"x" * 1000)
 
 
-# What is interrupted between making a socket and connecting it holds no connection.
+# A socket that is interrupted before it is connected holds no connection.
 @pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 def test_an_interrupt_at_any_line_comes_out_and_leaves_no_connection():
@@ -90,7 +90,7 @@ def test_an_interrupt_at_any_line_comes_out_and_leaves_no_connection():
                     assert response.read() == b"x" * 1000
             except KeyboardInterrupt as error:
                 kept = error  # and its traceback
-            transport.close()  # what went back to the pool
+            transport.close()  # closes pooled connections
             if kept is None:
                 break
             ours = connections_to(port)

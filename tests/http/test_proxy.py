@@ -1,4 +1,4 @@
-"""Requests through a proxy of the environment work as without one; its password is never shown."""
+"""Requests through a proxy from the environment work as without; its password is hidden."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from odps_nb.http.waiting import Abort
 from tests.support.sockets.peers import Line, Peer, answers, refused
 from tests.support.sockets.relays import Proxy, server_context
 
-FAR = "far.example"  # a name that only the proxy knows
+FAR = "far.example"  # a host name that only the proxy can resolve
 PAYLOAD = bytes(range(256)) * 4000
 PASSWORD = "pr0xy-pass"
 
@@ -41,7 +41,7 @@ def _no_proxy_yet(monkeypatch):
 
 @pytest.fixture
 def through(monkeypatch):
-    """Say in the environment that a proxy is to be used for everything."""
+    """Set environment variables that route all requests through a proxy."""
 
     def say(proxy: Proxy, user: str = "") -> None:
         scheme, _, place = proxy.url.partition("://")
@@ -54,7 +54,7 @@ def through(monkeypatch):
 
 @pytest.fixture(params=["http", "https"])
 def far(request, trusted):
-    """Make a server called `FAR`: give the scheme and how to start it."""
+    """Create a server called `FAR` with a scheme and a start function."""
     tls = server_context(trusted, FAR) if request.param == "https" else None
     return request.param, lambda script: Peer(script, tls=tls)
 
@@ -258,7 +258,7 @@ def test_the_password_of_a_proxy_is_in_no_error_and_no_log(transport, through, t
     text = "".join(told) + caplog.text
     assert "407" in text
     assert PASSWORD not in text
-    assert "bWU6" not in text  # how base64 begins with "me:"
+    assert "bWU6" not in text  # the base64 of "me:" begins in this way
 
 
 def test_who_wants_little_ahead_gets_a_connection_that_was_promised_no_more(
@@ -271,7 +271,7 @@ def test_who_wants_little_ahead_gets_a_connection_that_was_promised_no_more(
     ):
         through(proxy)
         connections = []
-        for size in (None, 32_768, 32_768, None):  # Linux begins with 128 KiB
+        for size in (None, 32_768, 32_768, None):  # Linux starts with 128 KiB
             with ask(transport, f"https://{FAR}/", receive_buffer=size) as response:
                 if size is not None and len(connections) == 2:
                     response.receive_freely()

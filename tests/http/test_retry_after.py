@@ -1,4 +1,4 @@
-"""A moment that a server names becomes seconds, by its own clock where it shows one."""
+"""A time in a server's header becomes a number of seconds, by the server's own clock if known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers that drip: each part of one has a total time, except rows and blobs."""
+"""Responses that arrive very slowly: each part has a total time-out, except rows and blobs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.sockets.transports import ask
 
 
 def drip(line: Line, data: bytes, pieces: bytes = b"") -> None:
-    """Send byte by byte, each at the moment when the last one was taken; then more for ever."""
+    """Send byte by byte, each as soon as the previous one was received; then more forever."""
     for at in range(len(data)):
         line.send(data[at : at + 1])
         line.peer.release.wait(0.002)

@@ -1,4 +1,4 @@
-"""Over TLS everything is as without: whole bodies, cuts, early answers, stops; and trust."""
+"""TLS changes nothing: complete bodies, truncation, early responses, interrupts; and trust."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_body_that_ends_too_early_is_broken_with_or_without_a_farewell(transpo
     def script(line: Line) -> None:
         line.request()
         line.send(line.headline(**{"Content-Length": "100"}) + b"x" * 99)
-        if farewell:  # the end of TLS, said properly, is no end of a body
+        if farewell:  # a proper end of TLS is not the end of a body
             line.sock.settimeout(10)
             line.sock.unwrap()
 
@@ -83,7 +83,7 @@ def test_an_upload_of_many_pieces_arrives_and_a_session_ticket_is_no_answer(tran
 
     def script(line: Line) -> None:
         seen = line.head()
-        line.peer.release.wait(10)  # the pipe is full by now: sending has to wait
+        line.peer.release.wait(10)  # the pipe is full by now, so sending has to wait
         line.drain(seen)
         line.answer(b"done")
 
@@ -105,7 +105,7 @@ def test_an_answer_before_the_end_of_an_upload_ends_it(transport, tls):
     def script(line: Line) -> None:
         line.head()
         line.answer(b"no, thank you", 403)
-        line.peer.release.wait(20)  # and reads no more: the pipe stays full
+        line.peer.release.wait(20)  # and reads no more, so the pipe stays full
 
     def refused(response: HttpResponse) -> ServiceError:
         with response:
@@ -161,7 +161,7 @@ def test_an_abort_wakes_a_thread_in_the_handshake(transport):
     stop = Abort()
 
     def script(line: Line) -> None:
-        line.sock.recv(1)  # of the client's hello, which is never answered
+        line.sock.recv(1)  # of the client's hello, which gets no response
         stop.stop()
         assert line.wait_closed()
 

@@ -1,4 +1,4 @@
-"""The transport over sockets: whole answers, broken ones, aborts and kept connections."""
+"""The transport over sockets: complete and broken responses, aborts, and kept connections."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ def test_a_connection_that_is_never_accepted_is_a_connect_error(transport):
         deaf.bind(("127.0.0.1", 0))
         deaf.listen(0)
         url = f"http://127.0.0.1:{deaf.getsockname()[1]}"
-        with socket.create_connection(deaf.getsockname()):  # fills the queue of one
+        with socket.create_connection(deaf.getsockname()):  # fills the queue, which has one place
             with pytest.raises(TransportError) as caught:
                 ask(transport, url, connect_timeout=0.2, read_timeout=0.2)
             assert isinstance(caught.value, (ConnectError, RequestTimeoutError))
@@ -279,7 +279,7 @@ def test_a_reassigned_slot_is_throttling_and_is_not_followed(transport, headers)
 
 
 def test_after_a_timeout_no_idle_connection_is_used_again(transport):
-    """When a laptop wakes up, all idle connections are dead: each would cost a read time-out."""
+    """When a laptop wakes up, all idle connections are dead; each would take a time-out."""
     asleep = threading.Event()
 
     def script(line: Line) -> None:
@@ -307,7 +307,7 @@ def test_an_abort_wakes_a_waiting_read(transport):
     def script(line: Line) -> None:
         line.request()
         line.send(line.headline(**{"Content-Length": "10"}) + b"12345")
-        if line.wait_closed(20):  # a third of the time after which the read would give up
+        if line.wait_closed(20):  # a third of the read time-out
             closed.set()
 
     closed, stop = threading.Event(), Abort()

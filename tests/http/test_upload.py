@@ -1,4 +1,4 @@
-"""A written body arrives whole, or the writer hears why not, soon and every time."""
+"""A written body arrives completely, or the writer gets the reason, quickly and every time."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def begin(transport: RequestsTransport, url: str, *, timeout: float = 5.0, **fac
 
 
 def flood(upload: Upload) -> None:
-    """Write 100 MiB, more than any buffer on the way holds, and finish."""
+    """Write 100 MiB, more than all buffers between client and server, and finish."""
     for _ in range(400):
         upload.write(bytes(1 << 18))
     upload.finish()
@@ -93,7 +93,7 @@ def test_a_slow_peer_slows_the_writer(transport):
         accepted = 0
         while written.acquire(timeout=0.5):
             accepted += 1
-        assert accepted < 64  # 16 MiB fit neither the pipe nor the sockets
+        assert accepted < 64  # 16 MiB do not fit into the pipe and the sockets
         peer.release.set()
         writer.join(10)
         assert not writer.is_alive()
@@ -147,7 +147,7 @@ def test_a_connection_cut_while_writing_reaches_the_writer(transport):
 
 
 def test_a_peer_that_takes_nothing_is_a_timeout_of_its_own(transport):
-    """The answer may take longer than a pause while the body is sent."""
+    """The response may take longer than a pause while the body is sent."""
 
     def script(line: Line) -> None:
         line.head()
@@ -169,7 +169,7 @@ def test_a_peer_that_takes_nothing_is_a_timeout_of_its_own(transport):
 def test_a_peer_that_pauses_has_as_long_as_for_an_answer(transport):
     def script(line: Line) -> None:
         seen = line.head()
-        time.sleep(0.5)  # longer than one may take to connect
+        time.sleep(0.5)  # longer than the connect time-out
         line.drain(seen)
         line.answer(b"ok")
 
@@ -242,6 +242,6 @@ def test_an_abort_wakes_a_thread_that_waits_for_the_answer(transport):
         finishing.start()
         assert peer.release.wait(10)
         upload.abort()
-        finishing.join(20)  # a third of the time after which it would give up
+        finishing.join(20)  # a third of the time-out
         assert not finishing.is_alive()
         assert len(outcome) == 1

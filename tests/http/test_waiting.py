@@ -1,4 +1,4 @@
-"""Nobody sleeps so deeply that a signal, an abort or a deadline goes unnoticed."""
+"""Every wait notices a signal, an abort and a deadline."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def pair():
 def test_a_signal_that_wakes_no_thread_is_detected():
     def script(line: Line) -> None:
         line.request()
-        # Marks the signal as pending for the main thread, which the kernel does not wake for it.
+        # Mark the signal as pending for the main thread, which the kernel does not wake for it.
         _thread.interrupt_main()
-        if line.wait_closed(20):  # a third of the time after which the read would give up
+        if line.wait_closed(20):  # a third of the read time-out
             closed.set()
 
     closed = threading.Event()
@@ -68,7 +68,7 @@ def test_a_reader_outlives_the_socket_object_that_it_reads_from(pair):
     ours, theirs = pair
     ours.settimeout(5.0)
     reader = SlicedReader(ours, hold=ours.makefile("rb", 0))
-    ours.close()  # as http.client does when the answer says that the connection ends
+    ours.close()  # as http.client does if the response announces the end of the connection
     theirs.sendall(b"rest")
     buffer = bytearray(4)
     assert reader.readinto(buffer) == 4

@@ -1,4 +1,4 @@
-"""Services without samples, and a plain client that speaks to them."""
+"""Services without samples, and a plain client for them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _fine() -> Iterator[LocalService]:
 
 @pytest.fixture
 def fine(_fine: LocalService) -> Iterator[Peer]:
-    """A service that splits as small as asked and filters exactly, which the real one does not."""
+    """A service that uses splits as small as requested and filters exactly, unlike the real one."""
     peer = Peer(_fine)
     yield peer
     peer.session.close()
@@ -42,7 +42,7 @@ def fine(_fine: LocalService) -> Iterator[Peer]:
 
 @pytest.fixture
 def new_table(peer: Peer) -> Callable[[str], str]:
-    """Make a table of a fresh name from the text after the name; return the name."""
+    """Create a table with a new name; return the name."""
     return partial(make_table, peer)
 
 

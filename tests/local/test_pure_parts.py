@@ -31,7 +31,7 @@ from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import Compression, PartitionSpec
 from odps_nb.wire.type_text import parse_type
 
-EXAMPLES = 400 if os.environ.get("ODPS_NB_EXPLORE") else 40  # each draws columns of all types
+EXAMPLES = 400 if os.environ.get("ODPS_NB_EXPLORE") else 40  # each example has columns of all types
 TYPES = {
     "tinyint": st.integers(-128, 127),
     "bigint": st.integers(-(2**63), 2**63 - 1),
@@ -73,7 +73,7 @@ NESTED = {
 
 @st.composite
 def batches(draw: st.DrawFn) -> tuple[tuple[Column, ...], pa.RecordBatch]:
-    """Columns of any types with values of them, null now and then."""
+    """Columns of any types with matching values, some of them null."""
     known = {**TYPES, **NESTED}
     names = draw(st.lists(st.sampled_from(sorted(known)), min_size=1, max_size=5))
     columns = tuple(Column(name=f"c{i}", type=parse_type(t)) for i, t in enumerate(names))
@@ -103,7 +103,7 @@ def test_conforming_rows_of_the_right_types_changes_nothing(
 def test_nested_values_are_rebuilt_as_they_were(
     made: tuple[tuple[Column, ...], pa.RecordBatch], start: int
 ) -> None:
-    """A BLOB leaf forces the slow way through every level; the values must survive it."""
+    """A BLOB leaf forces the slow path through every level; the values must survive it."""
     from odps_nb.schema import ArrayType, PrimitiveType, StructField, StructType, TypeCode
 
     columns, batch = made

@@ -1,4 +1,4 @@
-"""The service without HTTP: expiry by the clock, garbage, snapshots against a plain model."""
+"""The service without HTTP: expiry by the clock, garbage, snapshots compared with a plain model."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_what_was_being_written_is_swept_at_the_next_start(root: Path, clock: Cl
 
 
 def _arriving(parts: Iterable[pa.RecordBatch | Exception]) -> Iterator[pa.RecordBatch]:
-    """Yield batches as they come; an error is where the upload breaks."""
+    """Yield batches as they arrive; an error is where the upload breaks."""
     for part in parts:
         if isinstance(part, Exception):
             raise part
@@ -207,7 +207,7 @@ def test_a_failed_upload_leaves_no_files(service: Service) -> None:
 
 
 def test_a_blob_on_its_way_into_a_table_is_not_forgotten(service: Service, clock: Clock) -> None:
-    """The upkeep that runs between a row file's end and its record must not free its blobs."""
+    """Maintenance between the end of a row file and its record must not delete its blobs."""
     table = TableName(project="local", table="b")
     service.catalog.create_table(
         table, TableSchema(columns=(Column(name="b", type=parse_type("blob")),)), owner="me"
@@ -250,7 +250,7 @@ def test_hot_files_are_dropped_when_the_end_was_not_clean(root: Path, clock: Clo
 
 
 class Transactions(RuleBasedStateMachine):
-    """Sessions, streams, commits, aborts and reads against a model that is a few dictionaries."""
+    """Sessions, streams, commits, aborts and reads compared with a model of a few dictionaries."""
 
     make: Callable[[], Service]
 
@@ -318,7 +318,7 @@ class Transactions(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        """Nothing lies there that the catalogue does not know."""
+        """The folder contains no file that the catalog does not list."""
         ledger = Ledger(self.service.database, self.service.folder)
         assert self.service.folder.data_files() == ledger.known()
         root, clock = self.service.folder.root, self.service.clock

@@ -1,7 +1,7 @@
 """The client of the model: `StorageClient` without HTTP, and the checkpoint of a query.
 
-What decides (sessions, streams, retries, commits) is the code that users run; only the way of a
-request to the service is the explorer's.
+The deciding code (sessions, streams, retries, commits) is the code that users run; only the
+transport of requests belongs to the explorer.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PROFILE = Profile(
 
 
 class ModelStorage(StorageClient):
-    """Sends calls to the service of a history; tries each ``tries`` times."""
+    """Sends calls to the service of a history, up to ``tries`` times each."""
 
     def __init__(self, history: History, *, tries: int = 2) -> None:
         super().__init__(
@@ -88,7 +88,7 @@ def batch(*values: int) -> pa.RecordBatch:
 
 
 class ModelLog(CommitLog):
-    """The files of a checkpoint, which outlive a driver; each of its steps may be its last."""
+    """The files of a checkpoint, which survive a driver; a driver may crash at each step."""
 
     def __init__(self, history: History, files: dict[tuple[int, str], bytes]) -> None:
         self._history, self._kept = history, files

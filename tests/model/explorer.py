@@ -1,9 +1,9 @@
 """Runs our own client code in all orders of events: scheduling, lost responses, crashes.
 
-Actors are greenlets. Each stops where it sends a request; the explorer then chooses what happens:
-it is answered, or there is no answer (and the request may arrive later, or never), or the actor
-dies there. A run is a list of choices; the next run has the same ones but the last that had an
-alternative, so that all of them are tried (stateless search, depth first).
+Actors are greenlets. Each actor stops when it sends a request; the explorer then chooses the
+outcome: a response, no response (and the request may arrive later, or never), or the actor crashes.
+A run is a list of choices. The next run repeats them up to the last choice that has an untried
+alternative, so all of them are explored (stateless depth-first search).
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ __all__ = ["Bounds", "Choices", "Crash", "History", "explore"]
 
 
 class Crash(BaseException):
-    """The process of an actor is gone; what it would have done next is not done."""
+    """The process of an actor has crashed; it executes nothing more."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """How much goes wrong in one run at most."""
+    """The maximum number of faults in one run."""
 
-    lost: int = 1  # requests without an answer
+    lost: int = 1  # requests without a response
     crashes: int = 0
-    switches: int = 2  # times that another actor goes on though the present one could
+    switches: int = 2  # times that another actor runs although the current one could
 
 
 class Choices:
-    """The choices of one run: those of ``prefix``, then always the first."""
+    """The choices of one run: those of ``prefix``, then always the first alternative."""
 
     def __init__(self, prefix: list[int]) -> None:
         self._prefix = prefix
@@ -50,7 +50,7 @@ class Choices:
         return chosen
 
     def next_prefix(self) -> list[int] | None:
-        """Return the beginning of the next run; ``None``: all were made."""
+        """Return the prefix of the next run; ``None`` if all were explored."""
         taken = list(self.taken)
         while taken:
             chosen, count = taken.pop()
@@ -61,7 +61,7 @@ class Choices:
 
 @dataclass
 class Sent:
-    """What an actor waits for: an answer, a ``step`` of its own machine, or ``until`` it is so."""
+    """What an actor waits for: a response, a local ``step``, or a condition (``until``)."""
 
     request: Any = None
     step: Callable[[], Any] | None = None
@@ -70,7 +70,7 @@ class Sent:
 
 @dataclass(eq=False)
 class Actor:
-    """Somebody who runs code of ours; ``error`` is how it ended, if not well."""
+    """An actor that runs our code; ``error`` is the error with which it ended, if any."""
 
     name: str
     run: Any = None  # a greenlet
@@ -91,7 +91,7 @@ class Actor:
 
 @dataclass
 class History:
-    """One run: the service, the actors, and a line for each thing that happened."""
+    """One run: the service, the actors, and a line for each event."""
 
     choices: Choices
     bounds: Bounds
@@ -107,7 +107,7 @@ class History:
     _scheduler: Any = field(default_factory=greenlet.getcurrent)
 
     def add(self, name: str, function: Callable[[], Any], *, may_crash: bool = False) -> Actor:
-        """Let another actor take part from now on."""
+        """Add an actor that takes part from now on."""
 
         def run() -> None:
             try:
@@ -131,32 +131,32 @@ class History:
         return ModelStorage(self)
 
     def exchange(self, request: Any) -> Any:
-        """Send a request: its answer, a refusal, or a `BrokenStreamError`."""
+        """Send a request: return its response, or raise its rejection or a `BrokenStreamError`."""
         return self._stop(Sent(request=request))
 
     def step(self, function: Callable[[], Any]) -> Any:
-        """Do something on one's own machine, which may die before it."""
+        """Execute a local step; the machine may crash before it."""
         return self._stop(Sent(step=function))
 
     def wait(self, until: Callable[[], Any]) -> None:
-        """Go on when it is so."""
+        """Continue when the condition is true."""
         self._stop(Sent(until=until))
 
     def _stop(self, sent: Sent) -> Any:
         if self.present is not None and self.present.died:
-            raise Crash  # the dead clean up nothing
+            raise Crash  # a crashed actor does not clean up
         return self._scheduler.switch(sent)
 
     # -- the run --------------------------------------------------------------------------------
 
     def play(self) -> None:
-        """Go on until every actor is over and nothing that is late is wanted any more."""
+        """Run until every actor has ended and no late request is needed."""
         while True:
             ready = self._ready()
             assert ready or all(one.is_over for one in self.actors), "they wait for each other"
             options = [*ready, *self.late] if ready else [None, *self.late]
             chosen = options[self.choices.choose(len(options))]
-            if chosen is None:  # nothing that is late arrives any more
+            if chosen is None:  # no late request arrives any more
                 return
             if isinstance(chosen, Actor):
                 self._advance(chosen)
@@ -164,7 +164,7 @@ class History:
                 self._arrive(chosen)
 
     def _ready(self) -> list[Actor]:
-        """Return who may go on, the present actor first."""
+        """Return the actors that can run, the current one first."""
         ready = [actor for actor in self.actors if actor.is_ready]
         if self.present not in ready:
             return ready
@@ -225,7 +225,7 @@ class History:
 def explore(
     bounds: Bounds, prepare: Callable[[History], None], limit: int | None = None
 ) -> Iterator[History]:
-    """Yield every history that ``prepare`` begins, within bounds; ``limit`` for tests of this."""
+    """Yield every history of the actors that ``prepare`` starts; ``limit`` is for tests."""
     prefix: list[int] | None = []
     for _ in itertools.count() if limit is None else range(limit):
         if prefix is None:
@@ -238,7 +238,7 @@ def explore(
 
 
 def shown(thing: Any) -> str:
-    """Return a request in the words of the protocol."""
+    """Return a request in the terms of the protocol."""
     if callable(thing):
         return getattr(thing, "says", getattr(thing, "__name__", "step"))
     call = getattr(thing, "call", thing)

@@ -1,4 +1,4 @@
-"""Asks the embedded service what a history asked the model, in the same order."""
+"""Sends the requests of a history in the model to the embedded service, in the same order."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ONCE = RetryPolicy(max_attempts=1)
 
 
 def replay(history: History, storage: StorageClient, table: TableName) -> list[str]:
-    """Send each request once; return what came otherwise than in the model."""
+    """Send each request once; return the responses that differ from the model."""
     names: dict[str, str] = {}  # of sessions, there
     tokens: dict[tuple[str, str, int, str], str] = {}
     differences = []

@@ -1,8 +1,9 @@
 """The actors of a history, and the conditions that must hold at its end.
 
-The rows of every scenario are `VALUES`. At the end of each history, whatever arrived late or not at
-all, they are in the table once if somebody was told that they are; and if somebody was told that
-they are not, they are not. Who is told that it is unknown may find them once, or not.
+The rows of every scenario are `VALUES`. At the end of each history, including late and lost
+requests, the rows are in the table once if an actor was told that they are; if an actor was told
+that they are not, they are not. If the outcome was reported as unknown, the rows are there once, or
+not at all.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ VALUES = (1, 2)
 
 @dataclass(frozen=True)
 class Scenario:
-    """Actors within bounds; ``verdict`` names what is wrong at the end, or nothing."""
+    """Actors within bounds; ``verdict`` names what is wrong at the end, or is empty."""
 
     name: str
     prepare: Callable[[History], None]
@@ -39,7 +40,7 @@ class Scenario:
 def write_stream(
     storage: StorageClient, session: WriteSessionRef, name: str, values: Sequence[int] = VALUES
 ) -> Written:
-    """Write as a task does: a stream of its own, in two uploads, closed."""
+    """Write as a task does: its own stream, in two uploads, closed."""
     with WriteStream(storage, session, name, part_bytes=1).start() as stream:
         stream.write([batch(value) for value in values])
     return Written(stream=stream.close())
@@ -49,7 +50,7 @@ def write_stream(
 
 
 def one_writer(history: History) -> None:
-    """What `Table.write` does: session, stream, rows, close, commit; abort after an error."""
+    """The same as `Table.write`: session, stream, rows, close, commit; abort after an error."""
 
     def write() -> None:
         storage = history.client()
@@ -61,7 +62,7 @@ def one_writer(history: History) -> None:
 
 
 def told(history: History) -> str:
-    """Hold the table against what the writer was told."""
+    """Compare the table with the outcome that the writer was told."""
     writer, table = history.actors[0], tuple(history.service.table)
     return _against(writer, table)
 
@@ -81,19 +82,19 @@ def _against(writer: Actor, table: tuple[int, ...]) -> str:
 
 @dataclass
 class Job:
-    """What a driver and its tasks know of each other."""
+    """The data that a driver and its tasks share."""
 
     session: WriteSessionRef | None = None
     done: list[Written] = field(default_factory=list)
 
 
 def attempt_name(number: int) -> str:
-    """What `odps_nb.spark.writing.task.attempt_name` makes of Spark's ids: never twice the same."""
+    """The name that `odps_nb.spark.writing.task.attempt_name` makes from Spark's ids: unique."""
     return f"000000-{number}"
 
 
 def attempts_of_a_task(history: History) -> None:
-    """Two attempts of the one task (the first is taken for dead, and is not), then the commit."""
+    """Two attempts of one task (the first is presumed dead, but is not), then the commit."""
     job = Job()
 
     def attempt(number: int) -> Callable[[], None]:
@@ -117,7 +118,7 @@ def attempts_of_a_task(history: History) -> None:
 
 
 def nothing_counted(history: History) -> None:
-    """An attempt writes rows that the driver does not count; what it counts has none."""
+    """An attempt writes rows that the driver does not commit; the committed attempt has no rows."""
     job = Job()
 
     def write() -> None:
@@ -135,7 +136,7 @@ def nothing_counted(history: History) -> None:
 
 
 def empty(history: History) -> str:
-    """The rows that nobody counted are not there."""
+    """Rows that were not committed are not visible."""
     return f"the table holds {history.service.table}" if history.service.table else ""
 
 
@@ -153,12 +154,12 @@ def _driver(history: History, files: dict[tuple[int, str], bytes]) -> Callable[[
 
 
 def micro_batch(history: History) -> None:
-    """A driver that may die anywhere, and after it, in any case, another one for the same batch."""
+    """A driver that may crash anywhere, and always a second one for the same batch."""
     drive = _driver(history, {})
 
     def restarted() -> None:
         history.wait(lambda: first.is_over)
-        for _ in range(2):  # as often as somebody starts it again
+        for _ in range(2):  # the number of restarts
             with contextlib.suppress(OdpsNbError):
                 return drive()
         return drive()
@@ -168,14 +169,14 @@ def micro_batch(history: History) -> None:
 
 
 def two_drivers(history: History) -> None:
-    """The first driver is taken for dead, and is not: both write the batch at the same time."""
+    """The first driver is presumed dead, but is not: both write the batch at the same time."""
     drive = _driver(history, {})
     history.add("driver", drive)
     history.add("second driver", drive)
 
 
 def once(history: History) -> str:
-    """The last driver succeeded, so the rows are there once; else once at most."""
+    """If the last driver succeeded, the rows are there once; otherwise at most once."""
     table = tuple(history.service.table)
     if table not in ((), VALUES):
         return f"the table holds {table}"

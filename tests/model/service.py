@@ -1,6 +1,6 @@
-"""The write sessions of the service as a small state machine: what the commit protocol rests on.
+"""The service's write sessions as a small state machine: the basis of the commit protocol.
 
-Rules only, no bytes: ``docs/protocol.md`` section 7. `tests/model/test_commit_protocol.py` explores
+Only rules, no bytes: ``docs/protocol.md`` section 7. `tests/model/test_commit_protocol.py` explores
 histories of clients with it.
 """
 
@@ -32,7 +32,7 @@ class Rows:
 
 @dataclass
 class Stream:
-    """A version of a stream; ``token`` counts how often it was opened or asked for."""
+    """A version of a stream; ``token`` counts how often it was opened or looked up."""
 
     is_open: bool = True
     token: int = 1
@@ -57,14 +57,14 @@ class Session:
 
 @dataclass
 class Service:
-    """One table that only grows, and its write sessions; ``log`` is what was asked, and done."""
+    """One table that only grows, and its write sessions; ``log`` records requests and results."""
 
     table: list[int] = field(default_factory=list)
     sessions: dict[str, Session] = field(default_factory=dict)
     log: list[tuple[Any, str]] = field(default_factory=list)
 
     def answer(self, request: Any) -> Any:
-        """Do what a request asks for; refusals are raised as the client sees them."""
+        """Execute a request; rejections are raised as the client sees them."""
         kind = request.call if isinstance(request, Rows) else request
         try:
             answer = _ACTIONS[type(kind)](self, request)

@@ -1,7 +1,7 @@
 """Model checking: our own code in every order of events that could lose or duplicate rows.
 
-`SCENARIOS` within their bounds: no history ends wrong. Each safeguard that is taken out gives one
-that does, which the embedded service plays again, row for row.
+`SCENARIOS` within their bounds: no history ends with a wrong result. Removing any safeguard yields
+a history that does, which is replayed on the embedded service row for row.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ GATE = (Bounds(lost=1, switches=0), Bounds(lost=0, crashes=1, switches=1))
 
 
 def wrong(scenario: Scenario, bounds: Bounds) -> Iterator[tuple[History, str]]:
-    """Yield the histories that end wrong, each with what is wrong."""
+    """Yield the histories with a wrong result, each with what is wrong."""
     for history in explore(bounds, scenario.prepare):
         if verdict := scenario.verdict(history):
             yield history, verdict
@@ -79,7 +79,7 @@ def replaced(log: ModelLog, batch: int, intent: Any, **_: Any) -> None:
     log._step("notes its commit", lambda: log._kept.update({(batch, "json"): intent.encode()}))
 
 
-#: What each safeguard is for: where it stands, what is there instead, and the scenario that breaks.
+#: Each safeguard: its location, its replacement, and the scenario that fails without it.
 SAFEGUARDS: dict[str, tuple[Any, str, Any, str]] = {
     "a commit names its streams": (
         write_session,

@@ -1,4 +1,4 @@
-"""A real InteractiveShell whose outputs are values, for tests of magics and cards."""
+"""A real InteractiveShell that captures its outputs, for tests of magics and cards."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def shell() -> Iterator[InteractiveShell]:
-    """A fresh shell, the one that get_ipython() finds; it keeps what it displays."""
+    """A new shell, which get_ipython() returns; it keeps its outputs."""
     config = Config()
     config.HistoryManager.enabled = False
     config.InteractiveShell.colors = "nocolor"
@@ -41,7 +41,7 @@ def shell() -> Iterator[InteractiveShell]:
 
 @pytest.fixture
 def shown(shell: InteractiveShell) -> list[dict[str, Any]]:
-    """What the shell displayed so far, as messages of data, metadata, transient and update."""
+    """The outputs of the shell so far, as messages with data, metadata, transient and update."""
     outputs: list[dict[str, Any]] = shell.display_pub.outputs
     return outputs
 
@@ -52,15 +52,15 @@ def sample_blobs() -> tuple[SampleBlob | None, ...]:
     return media()
 
 
-# Some batches into the body of a split of `orders`; the service sends 1 MiB at a time, and no body
-# that a read of all of it asks for has less than 3 MB (a profile's are smallest: under 9 MB).
-# behind the first batch of a read of all columns, and within what a profile reads
+# Some batches into the body of a split of `orders`. The service sends 1 MiB at a time, and every
+# body of a complete read has at least 3 MB (a profile's are the smallest: under 9 MB). This is
+# behind the first batch of a read of all columns, and within the bytes that a profile reads
 STALL = {"action": "TableRead", "fault": "stall", "at": 5_000_000, "seconds": 600, "times": 0}
 
 
 @pytest.fixture(scope="session")
 def moody(_private_home: None) -> Iterator[LocalService]:
-    """A service with samples that stalls when it is asked to."""
+    """A service with samples that stalls on request."""
     from odps_nb.local.server.launch import start
 
     with start(options=("--misbehave",)) as service:
@@ -76,7 +76,7 @@ def moody_odps(moody: LocalService) -> Iterator[Connection]:
 
 @pytest.fixture
 def stalled(moody_odps: Connection) -> Iterator[Callable[[], None]]:
-    """Every split of `moody` stalls in its middle, until this is called or the test is over."""
+    """Every split of `moody` stalls in the middle, until this is called or the test ends."""
 
     def misbehave(*rules: dict[str, object]) -> None:
         body = json.dumps({"rules": rules}).encode()

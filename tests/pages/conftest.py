@@ -1,4 +1,4 @@
-"""An empty home for the code of pages; ``connect("local")`` returns the service of this run."""
+"""An empty home for the code in pages; ``connect("local")`` returns the service of this run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Shared:
-    """The embedded service of this run, which outlives the connections of a page."""
+    """The embedded service of this run, which outlives a page's connections."""
 
     service: LocalService
 
@@ -27,14 +27,14 @@ class Shared:
         return getattr(self.service, name)
 
     def stop(self) -> None:
-        """Let it run: other tests use it."""
+        """Do not stop the service, because other tests use it."""
 
 
 @pytest.fixture
 def place(
     service: LocalService, odps: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Path]:
-    """The empty folder that code of a page works in; tables that it makes go away after."""
+    """The empty folder in which a page's code runs; its tables are dropped afterwards."""
     monkeypatch.setattr(launch, "start", lambda root, *, project=None: Shared(service))
     there = set(odps.tables())
     with empty_home(tmp_path) as folder:

@@ -1,4 +1,4 @@
-"""The pages of ``docs/howto``: every block runs, and its output is the one on the page.
+"""The pages in ``docs/howto``: every block runs, and its output is that on the page.
 
 ``python -m tests.support.pages docs/howto/errors.md`` runs one page in an empty home.
 """
@@ -23,7 +23,7 @@ from tests.support.pages import (
 )
 
 FOLDER = ROOT / "docs" / "howto"
-# They take half a second of processor time or more; what they show has cheaper tests elsewhere.
+# They take at least half a second of processor time; cheaper tests elsewhere cover what they show.
 NIGHTLY = {
     "blobs-and-files",
     "cancel-and-background",
@@ -49,7 +49,7 @@ def _params() -> Iterator[Any]:
 
 @pytest.mark.parametrize("page", list(_params()))
 def test_a_page_shows_what_happens(page: Path, place: Path, request: pytest.FixtureRequest) -> None:
-    if request.node.get_closest_marker("spark"):  # `session()` of the page gives that of the run
+    if request.node.get_closest_marker("spark"):  # the page's `session()` returns that of the run
         request.getfixturevalue("spark_session")
     names: dict[str, Any] = {}
     wide = pd.option_context("display.width", 100, "display.max_columns", 20)

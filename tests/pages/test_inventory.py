@@ -1,4 +1,4 @@
-"""Every code block of README and docs is run by a test, or its source says why it is not."""
+"""Every code block in README and docs is run by a test, or the page states why it is not."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.pages import ROOT, Block, blocks, close_all, compiled
 
-# Who runs the blocks of a page in a language; each of these tests holds how many there are.
+# The test that runs the blocks of a page in a language; each test checks the number of blocks.
 RUN = {
     ("README.md", "python"): "tests/test_readme.py",
     ("docs/blobs-in-spark.md", "python"): "tests/versions/torch_spark.py",
@@ -35,7 +35,7 @@ def pages() -> list[Path]:
 
 
 def unrun(block: Block) -> bool:
-    """Whether nobody runs a block of code and nothing says why."""
+    """Whether no test runs a block of code and the page states no reason."""
     name = str(block.page.relative_to(ROOT))
     return not (
         block.language in SHOWN
@@ -50,7 +50,7 @@ def unrun(block: Block) -> bool:
 
 
 def _is_run_recipe(block: Block) -> bool:
-    """Whether a block has the commands that put a key into a keyring, and their test is there."""
+    """Whether a block has the commands that store a key in a keyring, and their test exists."""
     return "keyring set" in block.text and (ROOT / "tests" / "test_readme_recipes.py").exists()
 
 

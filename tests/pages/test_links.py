@@ -1,4 +1,4 @@
-"""Every link of README, docs and notebooks that stays in the repository leads somewhere."""
+"""Every link in README, docs and notebooks that stays in the repository has a target."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def sources() -> Iterator[Path]:
 
 @cache
 def markdown(path: Path) -> str:
-    """Return what of a file is Markdown: of a notebook its cells of text."""
+    """Return the Markdown in a file: for a notebook, its text cells."""
     text = path.read_text("utf-8")
     if path.suffix != ".ipynb":
         return text
@@ -35,13 +35,13 @@ def markdown(path: Path) -> str:
 
 
 def links(text: str) -> list[str]:
-    """Return the targets of links and pictures, those in code left out."""
+    """Return the targets of links and pictures, except those in code."""
     text = CODE.sub(lambda match: "" if match[0].startswith("```") else "code", text)
     return [found for kind in (INLINE, DEFINED, ATTRIBUTE) for found in kind.findall(text)]
 
 
 def anchors(text: str) -> set[str]:
-    """Return what ``#…`` may name: headings as code hosts spell them, and ids in HTML."""
+    """Return the possible targets of ``#…``: headings in the hosts' spelling, and HTML ids."""
     found: dict[str, int] = {}
     named = set(re.findall(r"<\w+ (?:id|name)=[\"']([^\"']+)", text))
     named |= set(re.findall(r"^\(([\w-]+)\)=$", text, re.MULTILINE))
@@ -59,7 +59,7 @@ def anchors(text: str) -> set[str]:
 
 
 def dead(path: Path, link: str) -> str | None:
-    """Return what is wrong with a link of a page; ``None`` if it leads somewhere or outside."""
+    """Return what is wrong with a link of a page; ``None`` if it works or leads elsewhere."""
     if re.match(r"[a-z][a-z0-9+.-]*:", link) or link.startswith("//"):
         return None
     place, _, anchor = unquote(link).partition("#")

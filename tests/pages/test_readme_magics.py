@@ -1,4 +1,4 @@
-"""The magics of the README run, and show what the README describes."""
+"""The magics in the README run, and show what the README describes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.support.pages import blocks, close_all, shell
 
 
-@pytest.mark.nightly  # draws a gallery; the quickstart runs the same magics in the gate
+@pytest.mark.nightly  # draws a gallery; in `make test`, the quickstart runs the same magics
 def test_magics_of_the_readme_work_as_shown(repo: Path, place: Path) -> None:
     cells = [block.text for block in blocks(repo / "README.md") if block.is_magics]
     explorer, gallery, read = cells

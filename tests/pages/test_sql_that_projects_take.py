@@ -1,4 +1,4 @@
-"""SQL in tutorials and how-to pages is such as a real project takes (``docs/protocol.md`` 8.6)."""
+"""A real project accepts the SQL in tutorials and how-to pages (``docs/protocol.md`` 8.6)."""
 
 from __future__ import annotations
 

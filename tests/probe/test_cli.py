@@ -1,4 +1,4 @@
-"""``odps-nb probe`` as a person runs it."""
+"""``odps-nb probe`` as a user runs it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions to the embedded service: their bounds, their verdicts, and nothing is left."""
+"""Questions to the embedded service: their limits and verdicts, and that nothing is left behind."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_a_killed_run_is_tidied_up_by_the_next(profile: Profile) -> None:
     killed = Prober(profile, scratch=named(profile, "killed"))
     killed.start()
     list(killed.ask([asking(lambda asker: {}, needs=("into",))]))
-    assert tables(profile, "killed") == ["killed_into"]  # and nobody calls close
+    assert tables(profile, "killed") == ["killed_into"]  # and close is never called
     with Prober(profile, scratch=named(profile, "killed")):
         assert tables(profile, "killed") == []
 
@@ -217,7 +217,7 @@ def test_a_session_is_waited_for_as_often_as_stated(profile: Profile) -> None:
     answers = [Response(status=200, members={"Status": "initiating"}), Response(status=200)]
     initial = Response(status=200, members={"SessionStatus": "INIT"})
     prober = Prober(profile)
-    prober._asker.begin(requests=0, rows=0, seconds=0.0)  # so that no wait is longer than 0.1 s
+    prober._asker.begin(requests=0, rows=0, seconds=0.0)  # so no wait is longer than 0.1 s
     ready = prober._asker.ready(initial, lambda: answers.pop(0))
     assert (ready.members, answers) == ({}, [])
     with pytest.raises(CannotTell, match="was not ready after"):

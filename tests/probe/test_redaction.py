@@ -1,4 +1,4 @@
-"""A report of all questions: as assumed, and without a name, secret, id or value of the user."""
+"""A report on all questions: as assumed, and without any name, secret, id or value of the user."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ROWS = 4321
 
 @pytest.fixture(scope="module")
 def told() -> Iterator[tuple[Profile, str, str, Prober, list[Finding]]]:
-    """A profile, the report of all questions to a service (JSON and page), and the findings."""
+    """A profile, the report on all questions (JSON and page), and the findings."""
     with start(samples=False, project="hush_project") as service:
         profile = Profile(
             endpoint=service.endpoint,

@@ -1,4 +1,4 @@
-"""Values come back as they were written, also the nanoseconds that only some services give."""
+"""Values are returned as written, including nanoseconds that only some services return."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from odps_nb import Connection
 
 @pytest.fixture(scope="session")
 def odps(wide: Connection) -> Connection:
-    """A connection to a service that gives all times in nanoseconds that 64 bits hold."""
+    """A connection to a service that returns all times that fit into 64 bits in nanoseconds."""
     return wide

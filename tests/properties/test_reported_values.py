@@ -1,6 +1,6 @@
 """Values that users reported as changed or rejected, each with the expected result.
 
-The properties of this folder draw these kinds as well; here they stand by themselves.
+The properties in this folder also draw these kinds; here they have separate tests.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def column(*cells: Any) -> pd.DataFrame:
 
 
 def counts(array: pa.Array) -> list[int | None]:
-    """Return the integers behind times or durations, of any depth of lists."""
+    """Return the integers of times or durations, at any depth of lists."""
     while pa.types.is_list(array.type):
         array = array.flatten()
     return list(array.view(pa.int64()).to_pylist())
@@ -65,7 +65,7 @@ def refuse(table: Table, data: Any, *said: str) -> ConversionError:
     return caught.value
 
 
-# -- A1: DECIMALs of too many digits ------------------------------------------------------------
+# -- A1: DECIMALs with too many digits ----------------------------------------------------------
 
 BIG = Decimal("123456789012345678901234567890.5")
 NARROW = ["decimal(38,18)", "decimal(38,10)", "decimal(38,30)", "decimal"]

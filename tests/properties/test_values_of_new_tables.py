@@ -26,7 +26,7 @@ EXAMPLES = int(os.environ.get("ODPS_NB_EXPLORE") or 6)
 
 
 def kind_of(made: OdpsType) -> Kind:
-    """Return the type of a column that was made, as the rules know it."""
+    """Return the type of a created column, in the form that the rules use."""
     if isinstance(made, ArrayType):
         return array(kind_of(made.element))
     if isinstance(made, MapType):
@@ -41,7 +41,7 @@ def kind_of(made: OdpsType) -> Kind:
 
 
 def is_plain(kind: Kind) -> bool:
-    """Whether Python objects say the type: a dict is a STRUCT, digits beyond 38 are not held."""
+    """Whether Python objects determine the type: dicts are STRUCTs; over 38 digits do not fit."""
     leaves = list(kind.leaves())
     whole = kind.name not in ("map", "array", "struct") or "map<" not in kind.text
     return whole and all(

@@ -1,4 +1,4 @@
-"""Values of Spark's DataFrames are stored as they are, intervals of years and months too."""
+"""Values of Spark DataFrames are stored unchanged, including intervals of years and months."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.support.values.rules import (
 Names = Callable[[str], str]
 _EPOCH = dt.datetime(1970, 1, 1)
 
-#: Types of MaxCompute, and those of Spark that hold the same values.
+#: Types of MaxCompute, and the Spark types with the same values.
 SPARK: dict[Kind, str] = {
     Kind("tinyint"): "tinyint",
     Kind("bigint"): "decimal(19,0)",
@@ -55,7 +55,7 @@ SPARK: dict[Kind, str] = {
 
 
 def holds(kind: Kind, value: Any) -> bool:
-    """Whether Spark holds a value: in microseconds, and within Python's own classes."""
+    """Whether Spark can hold a value: in microseconds, and within the range of Python's classes."""
     if isinstance(value, (list, tuple)):
         return all(holds(kind, one) for one in value)
     if isinstance(value, dict):
@@ -67,7 +67,7 @@ def holds(kind: Kind, value: Any) -> bool:
 
 
 def spark_cell(value: Any) -> Any:
-    """Return what PySpark takes for a value."""
+    """Return the form of a value that PySpark accepts."""
     if isinstance(value, list):
         pairs = any(isinstance(one, tuple) for one in value)
         cells_ = [spark_cell(one) for one in value]
@@ -125,7 +125,7 @@ def test_what_spark_writes_is_read(
         pytest.param(
             "decimal(38,18)",
             "cast('123456789012345678901234567890.5' as decimal(38,1))",
-            marks=pytest.mark.nightly,  # the rule of the next one, at the top of a column
+            marks=pytest.mark.nightly,  # the next one has this rule at the top level
         ),
         ("array<decimal(38,18)>", "array(cast('1e37' as decimal(38,0)))"),
         pytest.param("array<bigint>", "array(1.5D)", marks=pytest.mark.nightly),  # as in a STRUCT

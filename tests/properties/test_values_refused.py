@@ -1,6 +1,7 @@
-"""A value that does not fit a type is refused before anything is written, and the error names it.
+"""A value that does not fit a type is rejected before anything is written; the error names it.
 
-What fits is said by `tests.support.values.rules`: plain Python, without the library's own rules.
+`tests.support.values.rules` defines which values fit, in plain Python and without the library's own
+rules.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ EXAMPLES = int(os.environ.get("ODPS_NB_EXPLORE") or 12)
 
 @dataclass(repr=False)
 class Refused:
-    """A column with one value that does not fit, and what is to be said of it."""
+    """A column with one value that does not fit, and the expected error."""
 
     kind: Kind
     data: Any
@@ -43,13 +44,13 @@ class Refused:
         bad = f"{self.bad!r} in row {self.row} at {'.'.join(self.path)}"
         return f"{self.kind}: {bad} of {described(self.data, self.values)}"
 
-    def _repr_pretty_(self, printer: Any, _: bool) -> None:  # asked for by Hypothesis
+    def _repr_pretty_(self, printer: Any, _: bool) -> None:  # required by Hypothesis
         printer.text(repr(self))
 
 
 @st.composite
 def refused(draw: DrawFn, source: str) -> Refused:
-    """Draw a column in which one cell is, or holds, a value that does not fit."""
+    """Draw a column in which one cell is or contains a value that does not fit."""
     kind = draw(leaves if draw(st.booleans()) else kinds)
     cell, bad, leaf, path = draw(planted(kind))
     before, after = draw(st.tuples(*[st.lists(cells(kind), max_size=2)] * 2))
@@ -60,7 +61,7 @@ def refused(draw: DrawFn, source: str) -> Refused:
         reject()
     row = len(before)
     wrong = [place for place, value in enumerate(values) if not fits(kind, value)]
-    # A column of Arrow has an unknown member in each row, or in none.
+    # An Arrow column has an unknown member in every row or in none.
     assert wrong == [row] or (bad == "stranger" and row in wrong), (kind, values)
     return Refused(kind, data, row, path, bad, _is_kind(leaf, bad), values)
 
@@ -70,16 +71,16 @@ def _is_kind(kind: Kind, value: Any) -> bool:
         stored(kind, value)
     except Misfit as misfit:
         return misfit.kind
-    return True  # a null key, or a member that is not there
+    return True  # a null key, or an unknown member
 
 
 def is_typed(column: Any) -> bool:
-    """Whether the column has a type, by which it may be refused as a whole."""
+    """Whether the column has a type for which it may be rejected as a whole."""
     return str(getattr(column, "dtype", "")) != "object"
 
 
 def check_refused(table: Table, source: str, name: str, drawn: Refused) -> None:
-    """Write, and look at the error."""
+    """Write, and check the error."""
     _, gather = SOURCES[source]
     data = {"id": list(range(len(drawn.values))), name: drawn.data}
     with pytest.raises(ConversionError) as caught:

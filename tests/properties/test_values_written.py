@@ -1,4 +1,4 @@
-"""A value that fits a type is stored as it is, whatever held it; read back, it is equal.
+"""A value that fits a type is stored unchanged, in any form, and is equal when read back.
 
 The rules are those of `tests.support.values.rules`: plain Python, without the library's own.
 """
@@ -21,14 +21,14 @@ from tests.support.values.rules import Kind
 from tests.support.values.sources import SOURCES
 
 EXAMPLES = int(os.environ.get("ODPS_NB_EXPLORE") or 8)
-ZONE, AHEAD = "Etc/GMT-8", 28_800  # eight hours before UTC, in all years
+ZONE, AHEAD = "Etc/GMT-8", 28_800  # eight hours ahead of UTC, in all years
 
 Names = Callable[[str], str]
 
 
 @pytest.fixture(scope="module")
 def zoned(odps: Connection) -> Iterator[Connection]:
-    """A connection whose times without a zone are those of a zone."""
+    """A connection whose naive times are in a time zone."""
     profile = odps.profile
     with odps_nb.connect(
         endpoint=profile.endpoint,
@@ -98,7 +98,7 @@ def test_times_without_a_zone_are_those_of_the_connection(
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("source", ["objects", "pandas", "arrow"])
 def test_what_is_upserted_is_read(odps: Connection, new_name: Names, source: str) -> None:
-    def is_usual(kind: Kind) -> bool:  # more digits need settings of the statement
+    def is_usual(kind: Kind) -> bool:  # more digits require settings of the statement
         return all(leaf.numbers[:1] < (39,) and leaf.numbers[1:] < (19,) for leaf in kind.leaves())
 
     @settings(max_examples=EXAMPLES // 2)

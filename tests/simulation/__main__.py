@@ -12,7 +12,7 @@ from tests.simulation.scenarios import played, story, verdict
 
 
 def main(wanted: str, scenario: str = "") -> int:
-    """Play a range of seeds, or tell the story of one; return how many ended wrong."""
+    """Run a range of seeds, or print the events of one; return the number of wrong histories."""
     logging.disable(logging.WARNING)
     first, _, last = wanted.partition("-")
     if not last:

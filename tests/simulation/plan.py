@@ -1,7 +1,7 @@
 """The events of one history: generated from one seed, and reducible.
 
-The faults and the delays are kept by number (of the exchange, of the wait), so that a plan with
-some of them taken out is a plan again: that is how a failing one is shrunk.
+Faults and delays are stored by number (of the exchange or wait), so a plan without some of them is
+also a valid plan. This is how a failing plan is shrunk.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from random import Random
 
 __all__ = ["KINDS", "LONGEST_DELAY", "Fault", "Plan", "shrunk"]
 
-#: What may happen to an exchange. Where it carries no rows, ``cut`` and ``short`` lose its answer.
+#: Possible faults of an exchange. If it transfers no rows, ``cut`` and ``short`` lose the response.
 KINDS = (
     "refused",  # no connection
-    "reset",  # before the service did it
-    "lost",  # after the service did it
-    "late",  # no answer, and the request arrives later
+    "reset",  # before the service executed it
+    "lost",  # after the service executed it
+    "late",  # no response, and the request arrives later
     "twice",  # the request arrives again, later
-    "stalled",  # until the timeout; the service did it, or not
+    "stalled",  # until the time-out; the service executed it, or not
     "cut",  # within the body
-    "short",  # a proxy ends the body early, and says that it is whole
-    "flip",  # a byte of the answer
+    "short",  # a proxy ends the body early, and declares it complete
+    "flip",  # one byte of the response
     "429",
-    "500",  # the service did it, or not
+    "500",  # the service executed it, or not
     "503",
     "expired",  # the service forgets the session
-    "dies",  # the process, where there is one that is started again
+    "dies",  # the process, if it is one that is restarted
 )
 _WRITES = ("one writer", "attempts of a task", "nothing counted", "micro-batch", "two drivers")
 _SCENARIOS = (*("read",) * len(_WRITES), *_WRITES)
@@ -37,7 +37,7 @@ _NUMBERS = 24  # exchanges that may have a fault, and waits that may be longer
 
 @dataclass(frozen=True)
 class Fault:
-    """``place``, from 0 to 1: how far a body comes, how late, and whether the service did it."""
+    """``place``, from 0 to 1: where a body breaks, the delay, or whether it was executed."""
 
     kind: str
     place: float
@@ -45,23 +45,23 @@ class Fault:
 
 @dataclass(frozen=True)
 class Plan:
-    """A scenario, its options, and what happens when; what has no delay takes a millisecond."""
+    """A scenario, its options, its faults and delays; by default, a step takes a millisecond."""
 
     seed: int
     scenario: str
     splits: int
     workers: int
     is_ordered: bool
-    is_narrow: bool  # one batch at a time may wait for the consumer
+    is_narrow: bool  # only one batch at a time may wait for the consumer
     limit: int | None
     tries: int  # of a call
-    pause: float  # seconds that the consumer takes with a batch at least
+    pause: float  # minimum seconds per batch for the consumer
     faults: dict[int, Fault]
     delays: dict[int, float]
 
     @classmethod
     def of(cls, seed: int, scenario: str = "") -> Plan:
-        """Draw a plan; the same one for the same seed, everywhere. Any scenario, or this one."""
+        """Draw a plan; a seed always yields the same plan. Any scenario, or this one."""
         rng = Random(seed)
         chance = rng.random
         drawn = _SCENARIOS[int(chance() * len(_SCENARIOS))]
@@ -97,7 +97,7 @@ def _fault(chance: Callable[[], float]) -> Fault:
 
 
 def shrunk(plan: Plan, is_wrong: Callable[[Plan], bool]) -> Plan:
-    """Take out faults and delays (delta debugging) until each that is left is needed."""
+    """Remove faults and delays (delta debugging) until each remaining one is needed."""
     items: list[tuple[str, int]] = [("faults", n) for n in plan.faults]
     items += [("delays", n) for n in plan.delays]
     size = max(1, len(items) // 2)

@@ -1,4 +1,4 @@
-"""Who takes part in a simulated history, and what must be true at its end."""
+"""The actors in a simulated history, and the conditions that must hold at its end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.simulation.world import World
 
 __all__ = ["Storage", "played", "story", "verdict"]
 
-#: Faults that pass by themselves: nobody may notice fewer of them than a call has tries.
+#: Transient faults: fewer of them than the attempts of a call must have no effect.
 _PASS_BY = {
     "read": {"refused", "reset", "lost", "late", "twice", "stalled", "cut", "short", "429", "500"}
     | {"503"},
@@ -34,14 +34,14 @@ _WRITES: dict[str, tuple[Callable[[Any], None], Callable[[Any], str]]] = {
 
 
 class _NoTransport:
-    """Nothing is sent: calls go to the service of the world."""
+    """Sends nothing: calls are passed to the world's service."""
 
     def close(self) -> None:
         """Do nothing."""
 
 
 class Storage(StorageClient):
-    """`StorageClient` with its own retries, clock and sleep in a world, and no HTTP."""
+    """`StorageClient` with its own retries, with the clock and sleep of a world, without HTTP."""
 
     def __init__(self, world: World) -> None:
         super().__init__(
@@ -80,7 +80,7 @@ class _Uploading(Upload):
 
 
 def played(plan: Plan) -> World:
-    """Play the history of a plan."""
+    """Run the history of a plan."""
     world = World(plan, Storage)
     if plan.scenario == "read":
         world.add("reader", lambda: _read(world))
@@ -91,7 +91,7 @@ def played(plan: Plan) -> World:
 
 
 def _read(world: World) -> None:
-    """What `Scan.batches` does; the consumer takes its time with each batch."""
+    """The same as `Scan.batches`; the consumer pauses after each batch."""
     plan, storage = world.plan, world.client()
     session = open_read_session(
         storage, ReadPlan(table=TABLE, splits=plan.splits, limit=plan.limit, max_batch_rows=2)
@@ -115,7 +115,7 @@ def _read(world: World) -> None:
 
 
 def verdict(world: World) -> str:
-    """Name what is wrong at the end of a history, or nothing."""
+    """Return what is wrong at the end of a history; empty if nothing is."""
     if world.is_stuck:
         return "it never ends"
     for actor in world.actors:
@@ -135,10 +135,10 @@ def verdict(world: World) -> str:
 
 
 def _could_not_refresh(world: World) -> bool:
-    """Whether a refresh failed, and the consumer came back for more rows too late for another.
+    """Whether a refresh failed and the consumer returned too late for another attempt.
 
-    A lane alone asks again when it does, ten seconds later at the earliest, and a request may take
-    its time.
+    A single worker tries again when the consumer returns, after ten seconds at the earliest, and a
+    request may take some time.
     """
     last = max((at for at, had in world.refreshes if had), default=0.0)
     failed = [at for at, had in world.refreshes if not had and at > last]
@@ -152,7 +152,7 @@ def _wrong_rows(world: World) -> str:
     if error is None and len(found) != count:
         return f"{len(found)} rows of {count}, and no error"
     if "flip" in world.struck:
-        return ""  # rows have no checksum: a byte of a value that changed looks like a value
+        return ""  # rows have no checksum, so a changed byte of a value looks like a value
     if len(set(found)) < len(found) or not set(found) <= set(range(ROWS)):
         return f"rows that came twice, or are none: {found}"
     if plan.is_ordered and found != list(range(len(found))):
@@ -161,7 +161,7 @@ def _wrong_rows(world: World) -> str:
 
 
 def story(world: World) -> str:
-    """Tell a history to a person."""
+    """Describe a history in words."""
     plan = world.plan
     said = verdict(world) or "nothing is wrong"
     options = f"seed {plan.seed}, {plan.scenario}"

@@ -25,16 +25,16 @@ READ_TIMEOUT = 30.0
 
 
 class Tables(Service):
-    """A table to write, and one of `ROWS` rows to read, each the number of its place."""
+    """A table to write, and one with `ROWS` rows to read, each containing its position."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         super().__init__()
         self._now = now
-        self._gone: set[str] = set()  # write sessions that it forgot
-        self._reads: dict[str, float] = {}  # when each read session expires
+        self._gone: set[str] = set()  # write sessions that were deleted
+        self._reads: dict[str, float] = {}  # the expiry of each read session
 
     def answer(self, request: Any) -> Any:
-        """Do what a request asks for; refusals are raised as the client sees them."""
+        """Execute a request; rejections are raised as the client sees them."""
         if isinstance(request, calls.ReadRows):
             self._require(request.session_id)
             assert isinstance(request.split, RowRangeSplit)
@@ -51,7 +51,7 @@ class Tables(Service):
         return super().answer(request)
 
     def forget(self, session_id: str) -> None:
-        """End a session before its time."""
+        """End a session before its expiry."""
         self._gone.add(session_id)
         if session_id in self._reads:
             self._reads[session_id] = self._now()
@@ -75,7 +75,7 @@ class Tables(Service):
 
 @cache
 def rows(offset: int, count: int, batch_rows: int) -> tuple[bytes, tuple[int, ...]]:
-    """Return the Arrow stream of some rows, and where each of its messages begins."""
+    """Return the Arrow stream of some rows, and the start of each message."""
     sink, end = pa.BufferOutputStream(), offset + count
     schema = pa.schema([("id", pa.int64())])
     begins = [0]
@@ -89,7 +89,7 @@ def rows(offset: int, count: int, batch_rows: int) -> tuple[bytes, tuple[int, ..
 
 
 class Body:
-    """The body of an answer, as it comes in: half of it later, and perhaps damaged."""
+    """The body of a response as it arrives: half of it later, and perhaps damaged."""
 
     headers: Mapping[str, str] = {}
     request_id = None
@@ -102,7 +102,7 @@ class Body:
         self._world, self._at, self._half = world, 0, len(data) // 2
         self._kind = damage.kind if damage else ""
         self._end = end = int(damage.place * len(data)) if damage else len(data)
-        if self._kind == "short" and damage:  # between two messages: elsewhere Arrow notices
+        if self._kind == "short" and damage:  # between messages; Arrow detects the others
             self._end = begins[int(damage.place * len(begins))]
         if self._kind == "flip":
             data, self._end = data[:end] + bytes([data[end] ^ 16]) + data[end + 1 :], len(data)
@@ -124,7 +124,7 @@ class Body:
         return end - at
 
     def untold(self) -> int:
-        """Return bytes for the progress."""
+        """Return the byte counts for the progress."""
         return 0
 
     def read(self, n: int) -> bytes:
@@ -133,7 +133,7 @@ class Body:
         return bytes(buffer[: self.readinto(buffer)])
 
     def read1(self) -> bytes:
-        """Return what has arrived; empty at the end."""
+        """Return the bytes that have arrived; empty at the end."""
         return self.read(256)
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
-"""Whole histories from seeds: reads and writes in a simulated world end right, whatever happens.
+"""Whole histories from seeds: simulated reads and writes end correctly, whatever happens.
 
-``make simulate SEEDS=…`` plays more of them, or one again.
+``make simulate SEEDS=…`` runs more of them, or repeats one.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def test_every_fault_and_every_way_to_end_is_there(worlds: list[World]) -> None:
 
 
 def test_the_time_of_a_slow_consumer_takes_no_try_away() -> None:
-    # Seed 20023: a stream that broke while the consumer was busy for two minutes was given up
-    # at once, since the deadline of its retries counted from its last row.
+    # Seed 20023: a stream that broke while the consumer was busy for two minutes was not retried,
+    # because the retry deadline was counted from its last row.
     plan = replace(
         Plan.of(20_023, "read"),
         **{"splits": 1, "workers": 1, "limit": None, "tries": 7, "pause": 150.0, "delays": {}},
@@ -101,7 +101,7 @@ def within_budget(work: Any, number: int, lane: Any, size: int) -> Any:
 _READ_FROM = splits._read_from
 _DELIVERED = splits.delivered
 
-#: What is taken out: (where, name, what is there instead), several where one stands behind another.
+#: The removed safeguards as (place, name, replacement), several if one backs up another.
 OF_READS: dict[str, list[tuple[Any, str, Any]]] = {
     "what failed is tried again": [(RetryPolicy, "decide", nothing)],
     "a stream goes on where it broke": [(splits, "_read_from", from_the_beginning)],
@@ -128,7 +128,7 @@ def without(places: list[tuple[Any, str, Any]]) -> Iterator[None]:
 
 
 def found(scenario: str) -> Plan:
-    """Return the first plan of a scenario that ends wrong."""
+    """Return the first plan of a scenario that ends with a wrong result."""
     plans = (Plan.of(seed, scenario) for seed in range(1_000))
     return next(plan for plan in plans if is_wrong(plan))
 

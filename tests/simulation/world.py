@@ -1,7 +1,7 @@
 """A simulated world with a virtual clock, in which actors wait and are scheduled.
 
-An actor is a greenlet that runs code of ours. What would be a thread is one, too. The world takes
-the place of `tests.model.explorer.History`, so that the scenarios of tests/model run in it as well.
+An actor is a greenlet that runs our code. Each thread of the client is also an actor. The world
+replaces `tests.model.explorer.History`, so the scenarios of tests/model also run in it.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from tests.simulation.service import READ_TIMEOUT, Body, Tables
 
 __all__ = ["World"]
 
-POLL = 2.0  # what the code polls ten times a second is polled so often: the machine is slow
+POLL = 2.0  # polls that the code repeats ten times a second are slower here
 MOST_EVENTS = 3_000
 _STATUS = {
     "429": (429, b'{"Code": "SlotExceeded", "Message": "too many requests"}'),
     "500": (500, b'{"Code": "InternalServerError", "Message": "try again"}'),
     "503": (503, b'{"Code": "ServiceUnavailable", "Message": "try again"}'),
 }
-_DO_IT = {"lost", "flip", "cut", "short"}  # of those without an answer: the service did it
+_DO_IT = {"lost", "flip", "cut", "short"}  # no response, but the service executed the request
 _OF_BODIES = {"cut", "short", "flip", "stalled"}
 
 
 class World:
-    """One history: ``story`` has a line for each thing that happened, with its time."""
+    """One history: ``story`` contains a line for each event, with its time."""
 
     def __init__(self, plan: Plan, client: Callable[[World], Any]) -> None:
         self.plan, self._client = plan, client
@@ -54,12 +54,12 @@ class World:
         self.actors: list[Actor] = []
         self.crashing: set[str] = set()
         self.story: list[str] = []
-        self.rows: list[int] = []  # that a reader was given
-        self.struck: list[str] = []  # kinds of the faults that came to pass
+        self.rows: list[int] = []  # that a reader received
+        self.struck: list[str] = []  # kinds of the faults that occurred
         self.present: Actor | None = None
         self.is_stuck = False
-        self.refreshes: list[tuple[float, bool]] = []  # when one was asked for, and had
-        self.returns: list[float] = []  # when the consumer came back for more rows
+        self.refreshes: list[tuple[float, bool]] = []  # when one was requested, and succeeded
+        self.returns: list[float] = []  # when the consumer requested more rows
         self._hub = greenlet.getcurrent()
         self._heap: list[tuple[float, int, Any, int]] = []
         self._order = itertools.count()
@@ -73,11 +73,11 @@ class World:
         return self._client(self)
 
     def now(self) -> float:
-        """Seconds since the beginning."""
+        """Return the seconds since the beginning."""
         return self.time
 
     def add(self, name: str, function: Callable[[], Any], *, may_crash: bool = False) -> Actor:
-        """Let another actor take part from now on."""
+        """Add an actor that takes part from now on."""
         actor = Actor(name)
 
         def run() -> None:
@@ -94,7 +94,7 @@ class World:
         return actor
 
     def wake(self, actor: Actor, seconds: float) -> None:
-        """Let an actor go on after so many seconds, or when it is woken earlier."""
+        """Schedule an actor after a number of seconds, or earlier if it is woken."""
         at = (self.time + seconds, next(self._order), actor, self._tickets.get(actor, 0))
         heapq.heappush(self._heap, at)
 
@@ -105,28 +105,28 @@ class World:
         self.stop()
 
     def stop(self) -> None:
-        """Wait until somebody wakes the present actor."""
+        """Wait until another actor wakes the current one."""
         self._hub.switch()
 
     def me(self) -> Actor:
-        """Return who runs; the dead do nothing, not even clean up."""
+        """Return the running actor; crashed actors do nothing, not even clean up."""
         assert self.present is not None
         if self.present.died:
             raise Crash
         return self.present
 
     def wait(self, until: Callable[[], Any]) -> None:
-        """Go on when it is so."""
+        """Continue when the condition is true."""
         while not until():
             self.sleep(POLL)
 
     def delay(self) -> float:
-        """Return what the next thing takes."""
+        """Return the duration of the next wait."""
         self._waits += 1
         return self.plan.delay(self._waits)
 
     def step(self, function: Callable[[], Any]) -> Any:
-        """Do something on one's own machine, which may die before it."""
+        """Execute a local step; the machine may crash before it."""
         fault = self._next_fault()
         self.sleep(self.delay())
         if fault is not None and fault.kind == "dies" and self.me().name in self.crashing:
@@ -135,7 +135,7 @@ class World:
         return function()
 
     def exchange(self, request: Any, timeout: float = READ_TIMEOUT) -> Any:
-        """Send a request: its answer, a refusal, or what a fault makes of it."""
+        """Send a request: return its response, its rejection, or the effect of a fault."""
         self.me()
         fault, says = self._next_fault(), shown(request)
         if isinstance(request, ReadRows):
@@ -220,7 +220,7 @@ class World:
     # -- the run ----------------------------------------------------------------------------
 
     def play(self) -> None:
-        """Go on until nothing is left to happen."""
+        """Run until no events are left."""
         with _threads_of(self):
             for _ in range(MOST_EVENTS):
                 if not self._heap:
@@ -239,7 +239,7 @@ class World:
 
 
 def _error(kind: str) -> OdpsNbError:
-    """Return what a client makes of a fault."""
+    """Return the client's error or response for a fault."""
     if kind in _STATUS:
         status, body = _STATUS[kind]
         return decode_error(status, {}, body)
@@ -256,7 +256,7 @@ def _error(kind: str) -> OdpsNbError:
 
 
 class _Condition:
-    """A condition of the world: nobody else runs until the present actor waits."""
+    """A condition variable of the world: no other actor runs until the current one waits."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -300,7 +300,7 @@ class _Thread:
 
 @contextmanager
 def _threads_of(world: World) -> Iterator[None]:
-    """Let the modules that make threads make actors of this world."""
+    """Make modules that start threads start actors of this world instead."""
     modules: tuple[Any, ...] = (fan_out, keepalive)
     real = [(one, one.threading, one.start_thread) for one in modules]
     stand_in = SimpleNamespace(

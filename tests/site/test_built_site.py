@@ -1,6 +1,7 @@
-"""The built site in a real Chromium: nothing leaves loopback, search finds, nothing overflows.
+"""The built site in a real Chromium: nothing leaves loopback, search works, nothing overflows.
 
-Nightly: it runs a tutorial and Sphinx (a minute or two); `make docs` fails by a warning itself.
+Nightly, because it runs a tutorial and Sphinx (a minute or two); `make docs` itself fails on
+warnings.
 """
 
 from __future__ import annotations

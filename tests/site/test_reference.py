@@ -1,4 +1,4 @@
-"""The reference has every public name, error, environment variable and page."""
+"""The reference contains every public name, error, environment variable and page."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_the_page_of_magics_spells_out_what_each_takes() -> None:
 
 
 def test_every_page_of_docs_is_in_a_table_of_contents() -> None:
-    """Sphinx says so too, but only `make docs` runs it."""
+    """Sphinx also reports this, but only `make docs` runs it."""
     listed: set[str] = set()
     for name in ("index", "start", "guides", "internals", "reference/index"):
         page = (DOCS / f"{name}.md").read_text("utf-8")

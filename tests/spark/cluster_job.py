@@ -1,8 +1,8 @@
 """Run by ``test_cluster``: jobs on a cluster, in each of which something dies, hangs or is lost.
 
-Reads a JSON document and prints one. A process of its own, since a run of the tests has one Spark
-session. The service of these jobs misbehaves when it is asked to, which is how they know what a
-task is doing when they strike.
+Reads a JSON document and prints one. A separate process, because a test run has one Spark session.
+The service of these jobs misbehaves on request, which shows the jobs what a task is doing when they
+act.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ EXECUTORS = 3
 TASKS = 2_000
 BATCHES, SPLITS_EACH = 4, 100  # micro-batches of a stream
 DAY = {"ds": "2026-01-01"}
-LONG = 900.0  # seconds: nothing here may wait for the end of a stall
+LONG = 900.0  # seconds; no job may wait for the end of a stall
 Batches = Iterable[pa.RecordBatch]
 
 
@@ -47,7 +47,7 @@ Batches = Iterable[pa.RecordBatch]
 
 
 def _claim(path: str) -> bool:
-    """Say yes to the first who asks, in any process."""
+    """Return true for the first caller, in any process."""
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL))
     except FileExistsError:
@@ -102,7 +102,7 @@ def where(_: Batches) -> Iterator[pa.RecordBatch]:
 
 
 def fail_first_attempt(mark: str) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """Let the first attempts of two partitions break in the middle of their rows."""
+    """Make the first attempts of two partitions fail in the middle of their rows."""
 
     def run(batches: Batches) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
@@ -122,7 +122,7 @@ def fail_first_attempt(mark: str) -> Callable[[Batches], Iterator[pa.RecordBatch
 
 
 class Stage:
-    """A session, a service that misbehaves, and a table of forty thousand numbers."""
+    """A session, a service that misbehaves, and a table with forty thousand numbers."""
 
     def __init__(self, spark: SparkSession, odps: Connection, marks: Path) -> None:
         self.spark, self.odps, self.marks = spark, odps, marks
@@ -244,11 +244,11 @@ def speculated_read(stage: Stage) -> Any:
     result = counted(frame)
     (rule,) = stage.rules()
     stage.ask()
-    return [*result, rule["struck"], rule["matched"] > SPLITS]  # a copy has read as well
+    return [*result, rule["struck"], rule["matched"] > SPLITS]  # a copy has read rows as well
 
 
 def failed_first(stage: Stage) -> Any:
-    """Two tasks fail once, in a read and in a write of each kind."""
+    """Two tasks fail once, in a read and in each kind of write."""
     failing = fail_first_attempt(str(stage.marks / "a"))
     read = counted(stage.source().mapInArrow(failing, "id bigint"))
     failing = fail_first_attempt(str(stage.marks / "f"))
@@ -261,7 +261,7 @@ def failed_first(stage: Stage) -> Any:
 
 
 def lost_commit(stage: Stage) -> Any:
-    """The commit happens and its answer is lost: one commit, for both kinds of write."""
+    """The commit succeeds but its response is lost: one commit, for both kinds of write."""
     name = stage.target("lost")
     stage.ask({"action": "TableCommitWriteSession", "fault": "close"})
     rows = odps_nb.spark.write(stage.numbers(), stage.odps, name).rows
@@ -274,9 +274,9 @@ def lost_commit(stage: Stage) -> Any:
 
 
 def refused_commit(stage: Stage) -> Any:
-    """The commit is refused for good: both kinds of write raise, and nothing is there.
+    """The commit is rejected permanently: both kinds of write raise an error, and no rows exist.
 
-    Not by an answer that is worth another try: tests of one process have that.
+    The response does not justify a retry; single-process tests cover the others.
     """
     name = stage.target("refused")
     refused = {"action": "TableCommitWriteSession", "fault": "status", "status": 403, "times": 0}
@@ -350,14 +350,14 @@ def stream_resumed(stage: Stage) -> Any:
 
 
 def main() -> None:
-    """Do the acts that a JSON document on stdin names."""
+    """Run the jobs that a JSON document on stdin names."""
     given: dict[str, Any] = json.load(sys.stdin)
     spark = odps_nb.spark.session(given["master"], **given["conf"])
     with odps_nb.connect(**given["connection"]) as odps:
         stage = Stage(spark, odps, Path(given["marks"]))
         result = {}
         for name in given["acts"]:
-            print(f"{name} …", file=sys.stderr, flush=True)  # seen if the time is over
+            print(f"{name} …", file=sys.stderr, flush=True)  # visible if the job times out
             result[name] = globals()[name](stage)
     spark.stop()
     print(json.dumps(result))

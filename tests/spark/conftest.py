@@ -1,4 +1,4 @@
-"""The Spark session of the run as a test gets it, and a service that stalls for its tasks."""
+"""The run's Spark session for tests, and a service that stalls for its tasks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let pyspark say what it thinks of pandas 3, in the tests of this folder only.
+    """Allow pyspark's warnings about pandas 3, in the tests of this folder only.
 
     pyspark 4.0 and 4.1 leave a socket of `collect` to the garbage collector.
     """
@@ -58,7 +58,7 @@ sys.addaudithook(_note_connection)
 
 @pytest.fixture
 def connections() -> Iterator[Callable[[], list[Any]]]:
-    """Give the addresses that this process, the driver, has connected to since the last call."""
+    """Return the addresses to which this process, the driver, has connected since the last call."""
     global _watched
     _watched = []
 
@@ -81,7 +81,7 @@ def listener() -> Listener:
 
 @pytest.fixture(scope="session")
 def slow_service(_private_home: None) -> Iterator[LocalService]:
-    """A service that stalls when it is asked to."""
+    """A service that stalls on request."""
     from odps_nb.local.server.launch import start
 
     with start(samples=False, options=("--misbehave",)) as service:
@@ -96,7 +96,7 @@ def slow(slow_service: LocalService) -> Iterator[Connection]:
 
 @pytest.fixture(scope="session")
 def numbers(spark_session: SparkSession, slow: Connection) -> str:
-    """A table of `ROWS` numbers."""
+    """A table with `ROWS` numbers."""
     slow.create_table("numbers", "id bigint")
     odps_nb.spark.write(spark_session.range(0, ROWS, 1, 2), slow, "numbers")
     return "numbers"
@@ -112,6 +112,6 @@ def stall(slow: Connection) -> Iterator[Callable[..., None]]:
 
 @pytest.fixture
 def gate(tmp_path: Path) -> Iterator[Path]:
-    """A file that tasks wait for; it is there at the end of the test at the latest."""
+    """A file that tasks wait for; created at the end of the test at the latest."""
     yield tmp_path / "gate"
     (tmp_path / "gate").touch()

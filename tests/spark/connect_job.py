@@ -1,7 +1,7 @@
 """Run by ``test_connect``: all functions through Spark Connect, first with a separate server.
 
-Prints one JSON document. Processes of their own, since a process is a client of Connect or has a
-Spark of its own, never both. Called again with the URL of the server, it is a client of that.
+Prints one JSON document. Separate processes, because a process is either a client of Connect or has
+its own Spark. If called with the URL of the server, it is a client of that server.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
 
 ROWS = 1000
-#: Seconds after which the job is one that hangs: with PySpark 4.1 each of four stops may take a
-#: minute, and the machine may be a busy one.
+#: Seconds after which the job counts as hanging. With PySpark 4.1, each of four stops may take a
+#: minute, and the machine may be busy.
 LASTS = 1000
 SAYING = 30
 
 
 def _say_where_it_hangs() -> None:
-    """Let every thread of this process and of its JVM be on stderr when the job hangs."""
+    """Print every thread of this process and its JVM to stderr if the job hangs."""
 
     def say() -> None:
         for child in psutil.Process().children(recursive=True):
             if child.name() == "java":
-                child.send_signal(signal.SIGQUIT)  # it prints its threads and goes on
+                child.send_signal(signal.SIGQUIT)  # it prints its threads and continues
         faulthandler.dump_traceback()
 
     timer = threading.Timer(LASTS, say)
@@ -53,7 +53,7 @@ def _say_where_it_hangs() -> None:
 
 
 def listening() -> dict[str, bool]:
-    """Return the ports on which this machine listens, and whether on loopback only."""
+    """Return the ports on which this machine listens, and whether only on loopback."""
     found: dict[str, bool] = {}
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         for line in Path(table).read_text().splitlines()[1:]:
@@ -67,7 +67,7 @@ def listening() -> dict[str, bool]:
 
 
 def roads(spark: SparkSession, odps: Connection, name: str) -> dict[str, Any]:
-    """Read and write by every road there is; give what came of each."""
+    """Read and write in every way; return each result."""
     told: dict[str, Any] = {"kind": type(spark).__module__}
     odps.create_table(name, "id bigint, note string")
     rows = spark.range(0, ROWS, 1, 3).selectExpr("id", "'x' note")
@@ -99,7 +99,7 @@ def _digest(blob: Any) -> dict[str, str]:
 
 
 def failures(spark: SparkSession, odps: Connection, name: str) -> dict[str, list[str]]:
-    """Give the kind and the hint of errors that tasks and the service raise."""
+    """Return the kind and the hint of errors that tasks and the service raise."""
     told = {}
     bad = spark.range(1).selectExpr("id", "'x' note").selectExpr("id", "note", "1 more")
     odps.create_table(f"{name}_times", "id bigint, at datetime")
@@ -122,7 +122,7 @@ def failures(spark: SparkSession, odps: Connection, name: str) -> dict[str, list
 
 
 def as_client(url: str, name: str) -> dict[str, Any]:
-    """Do the same as a client without Java of a server that another process has started."""
+    """Do the same as a client without Java, connected to a server in another process."""
     env = {**os.environ, "SPARK_REMOTE": url, "JAVA_HOME": "/nowhere", "PATH": "/nowhere"}
     for mine in ("SPARK_LOCAL_REMOTE", "SPARK_CONNECT_MODE_ENABLED"):
         env.pop(mine, None)
@@ -141,7 +141,7 @@ def as_client(url: str, name: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Be the client that the environment names, or the server and its first client."""
+    """Be the client that the environment describes, or the server and its first client."""
     faulthandler.dump_traceback_later(LASTS + SAYING, exit=True)
     _say_where_it_hangs()
     name = sys.argv[1] if len(sys.argv) > 1 else ""

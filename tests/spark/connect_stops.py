@@ -44,13 +44,12 @@ if TYPE_CHECKING:
 
 AGAIN = 15.0
 SETTLED = 2.5
-#: A Python worker that Spark leaves alone: with PySpark 4.1 it was gone after 64 s, whatever ended
-#: it.
+#: A Python worker that Spark no longer uses: with PySpark 4.1, it ended after 64 s in every case.
 GONE_WITHIN = 120.0 + WITHIN
 
 
 def stops(spark: SparkSession) -> dict[str, Any]:
-    """Stop reads and a write in every way there is; give what came of each."""
+    """Stop reads and a write in every way; return each result."""
     with (
         start(samples=False, options=("--misbehave",)) as service,
         connected(service) as odps,
@@ -69,7 +68,7 @@ def stops(spark: SparkSession) -> dict[str, Any]:
 
 
 def _tasks(spark: SparkSession, odps: Connection) -> dict[str, Any]:
-    """Write while one task waits for a file; give the tasks that were told before and after."""
+    """Write while one task waits for a file; return the tasks reported before and after."""
     odps.create_table("told", "id bigint")
     listener = Listener()
     with tempfile.TemporaryDirectory() as folder:
@@ -111,7 +110,7 @@ def _interrupt() -> None:
 
 @dataclass
 class _Stalled:
-    """A service whose answers to an action stall for longer than any test waits."""
+    """A service whose responses to an action stall for longer than any test waits."""
 
     odps: Connection
     service: LocalService
@@ -122,7 +121,7 @@ class _Stalled:
     over: threading.Event = field(default_factory=threading.Event)
 
     def stopped(self, work: Callable[[], object], stop: Callable[[], None]) -> dict[str, Any]:
-        """Work in this thread, the main one; stop it from another once a task waits."""
+        """Run work in this thread, the main one; stop it from another once a task waits."""
         misbehave(self.odps, stalled(self.action, self.at))
         self.running.clear()
         self.over.clear()
@@ -137,7 +136,7 @@ class _Stalled:
         return {"error": error, "took": self._wait_for_tasks_to_go()}
 
     def _wait_for_tasks_to_go(self) -> float:
-        """Wait until only this process is connected to the service; return the seconds it took."""
+        """Wait until only this process is connected to the service; return the seconds."""
         began, port = time.monotonic(), urlsplit(self.service.tunnel_endpoint).port
         while True:
             there = psutil.Process(self.service.pid).net_connections("tcp")
@@ -152,20 +151,21 @@ class _Stalled:
             time.sleep(0.05)
 
     def _stop(self, stop: Callable[[], None]) -> None:
-        # A task of the work before may have been late, so both: this work runs, and all wait.
+        # A task of the previous job may have been late, so require both: this job runs, and all
+        # tasks wait.
         assert self.running.wait(WITHIN)
         wait_until_struck(self.odps, self.tasks)
-        # Spark looks after the Python worker of a task every two seconds. One that has only just
-        # begun it may leave alone, and that worker then notices when its next bytes arrive, or
-        # none. This wait makes the usual way likely, and no more.
+        # Spark checks the Python worker of a task every two seconds. It may ignore one that
+        # has only just started, which then notices when its next bytes arrive. This wait only makes
+        # the usual case likely.
         self.over.wait(SETTLED)
         stop()
-        # Python drops an interrupt that comes while an object is finalized; a person presses again.
+        # Python drops an interrupt that arrives during a finalizer; a user would press again.
         while not self.over.wait(AGAIN):
             stop()
 
     def told(self, *, inflight_tasks: int, done: bool, **_: object) -> None:
-        """Take note of the tasks that Spark runs."""
+        """Record the tasks that Spark runs."""
         if inflight_tasks and not done:
             self.tasks = inflight_tasks
             self.running.set()

@@ -1,4 +1,4 @@
-"""What a process shares with all libraries in it, as a value; and a job that compares it."""
+"""The process-wide state that all libraries share, as a value; and a job that compares it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def fingerprint() -> dict[str, str]:
-    """Return what a library must leave as it is: attributes of others, filters, handlers, files."""
+    """Return what a library must not change: attributes of modules, filters, handlers, files."""
     found = {
         "warnings.filters": repr(warnings.filters),
         "gc": repr((gc.isenabled(), gc.get_threshold(), gc.get_freeze_count(), len(gc.callbacks))),
@@ -52,12 +52,12 @@ def _public(module: Any) -> Iterator[tuple[str, Any]]:
 
 
 def changes(before: dict[str, str], after: dict[str, str]) -> list[str]:
-    """Return what was there before and is another one now, or is gone."""
+    """Return what existed before and has changed or is gone."""
     return sorted(key for key, value in before.items() if after.get(key) != value)
 
 
 def around_read(batches: Iterable[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
-    """Read all rows in the worker that runs this; yield what that has changed there."""
+    """Read all rows in the worker that runs this; yield what changed there."""
     import pandas  # noqa: F401
     import pyarrow as pa
     import pyspark.sql  # noqa: F401
@@ -77,7 +77,7 @@ def main() -> None:
     from pyspark.sql.types import StructType
 
     shell = InteractiveShell.instance()
-    # A Spark as a cluster's notebook hands it out, which nothing of ours has set up.
+    # A Spark session as a cluster's notebook provides it, not configured by odps_nb.
     builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
     spark = builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
     told: dict[str, list[str]] = {}

@@ -59,7 +59,7 @@ class Cluster:
 
 @contextlib.contextmanager
 def _daemon(kind: str, *arguments: str, ready: str, folder: Path) -> Iterator[re.Match[str]]:
-    """Start a master or worker; gives the line in which it says that it is ready."""
+    """Start a master or worker; return the line with which it reports that it is ready."""
     env = {
         **os.environ,
         "JAVA_HOME": str(find_java().home),
@@ -161,7 +161,7 @@ def cluster(environment: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture
 def broken() -> Iterator[Connection]:
-    """A connection to a service of the test's own, which misbehaves when it is asked to."""
+    """A connection to the test's own service, which misbehaves on request."""
     with misbehaving() as connection:
         yield connection
 
@@ -169,10 +169,10 @@ def broken() -> Iterator[Connection]:
 def _run(
     acts: list[str], cluster: Cluster, odps: Connection, marks: Path, **conf: str
 ) -> subprocess.CompletedProcess[str]:
-    """Do the acts in a process of their own."""
+    """Run the jobs in a separate process."""
     given = odps.profile.as_options()
     given.pop("name", None)
-    # Java knows no TMPDIR
+    # Java ignores TMPDIR
     conf["spark.executor.extraJavaOptions"] = f"-Djava.io.tmpdir={tempfile.gettempdir()}"
     document = {
         "acts": acts,

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 PORT = str(connect.PORT)
 
-# The first test waits for the job, which says itself where it hangs.
+# The first test waits for the job, which reports where it hangs.
 pytestmark = pytest.mark.timeout(LASTS + 120)
 
 
 @pytest.fixture(scope="module")
 def told(odps: Connection, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What a process that starts a server, and one that joins it, have seen."""
+    """The observations of a process that starts a server, and of one that joins it."""
     log = tmp_path_factory.mktemp("connect-log")
     given = odps.profile.as_options()
     given.pop("name", None)
@@ -37,7 +37,7 @@ def told(odps: Connection, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         "log": str(log),
         "table": f"connected_{log.name.replace('-', '_')}",
     }
-    said = tmp_path_factory.mktemp("connect-said") / "stderr"  # when it hangs, every thread
+    said = tmp_path_factory.mktemp("connect-said") / "stderr"  # every thread, if it hangs
     with said.open("w") as stderr:
         done = subprocess.run(
             [sys.executable, "-W", "ignore", "-m", "tests.spark.connect_job"],
@@ -113,7 +113,7 @@ def test_errors_come_back_as_what_they_were(told: dict[str, Any]) -> None:
 @pytest.mark.spark
 @pytest.mark.nightly
 def test_no_key_is_in_the_log_of_the_server(told: dict[str, Any], odps: Connection) -> None:
-    # Plans are in it, those with options among them, or this test would be blind.
+    # The log must contain plans, including those with options; otherwise this test could not fail.
     assert "SparkListenerConnectOperationStarted" in told["log"]
     assert "redacted" in told["log"]
     assert str(odps.profile.access_key) not in told["log"]
@@ -130,7 +130,8 @@ def test_an_interrupt_or_a_cancel_ends_the_reads_of_the_tasks(told: dict[str, An
         "connection": "CancelledError",
         "write": "KeyboardInterrupt",
     }
-    # The service would have stalled for ten minutes; that the connections went was waited for.
+    # The service would have stalled for ten minutes, and the test waited until the connections were
+    # closed.
     assert all(seen["took"] < GONE_WITHIN for seen in told["stopped"].values() if "took" in seen)
 
 
@@ -156,7 +157,7 @@ def test_a_write_tells_how_many_of_its_tasks_are_done(told: dict[str, Any]) -> N
 
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No session runs, whatever other tests of this run have started."""
+    """No session runs, whatever other tests in this run have started."""
     monkeypatch.setattr("odps_nb.spark.launch.session_factory._running", lambda: None)
 
 
@@ -165,7 +166,7 @@ def test_a_server_that_is_not_there_is_said_at_once_and_without_the_token(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))  # bound and not listening: refused
+        held.bind(("127.0.0.1", 0))  # bound but not listening, so connections are refused
         port = held.getsockname()[1]
         monkeypatch.setenv("SPARK_REMOTE", f"sc://127.0.0.1:{port}/;token=very-secret")
         with pytest.raises(ConnectError, match=f"listens on 127.0.0.1:{port}") as caught:

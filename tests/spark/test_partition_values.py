@@ -1,4 +1,4 @@
-"""Spark's writes and queries reach the partitions that are named, and no other one."""
+"""Spark's writes and queries reach the named partitions, and no others."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_write_is_refused_when_it_is_planned(odps: Connection, table: Table, v
 @pytest.mark.gate(3)
 @pytest.mark.parametrize("value", REFUSED, ids=ascii)
 def test_a_task_refuses_a_value_in_its_rows(odps: Connection, table: Table, value: str) -> None:
-    """The session commits nothing; what other tasks wrote is in no commit either."""
+    """The session commits nothing, including the rows of other tasks."""
     before = state(table)
     target = Target.of(table.schema, table.name, PartitionSpec())
     session = open_write_session(odps._storage, table.name, overwrite=True)

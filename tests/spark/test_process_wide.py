@@ -1,4 +1,4 @@
-"""A library that others share a process with leaves what belongs to the process as it is."""
+"""odps_nb does not change process-wide state, which other libraries share."""
 
 from __future__ import annotations
 

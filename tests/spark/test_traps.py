@@ -1,7 +1,7 @@
-"""Known mistakes of Spark with tables of other sources, which odps_nb avoids in every version.
+"""Known problems of Spark with tables from other sources, which odps_nb avoids in every version.
 
-Each test is a case that has cost somebody an evening (wrong rows without an error, or a driver
-that ran out of memory), and most of them hold for both front ends.
+Each test is a problem that users have reported (wrong rows without an error, or a driver that ran
+out of memory), and most of them apply to both front ends.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def road(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def load(road: str, spark: SparkSession, odps: Connection) -> Load:
-    """Load a table by one of the two roads; columns in that order."""
+    """Load a table in one of the two ways, with the columns in this order."""
     odps_nb.spark.register(spark, odps)
 
     def by_read(name: str, *columns: str) -> DataFrame:
@@ -73,7 +73,7 @@ def test_what_is_derived_from_one_load_keeps_its_own_rows(
     odps_nb.spark.write(spark.range(10).selectExpr("id a", "id * 10 b"), odps, name)
     frame = load(name)
     assert frame.filter("a = 1").count() == 1
-    assert frame.filter("true").count() == 10  # not the rows of the filter before
+    assert frame.filter("true").count() == 10  # not the rows of the previous filter
     one, two = frame.filter("a = 1"), frame.filter("a = 2")
     assert sorted(tuple(row) for row in one.union(two).collect()) == [(1, 10), (2, 20)]
     pairs = one.alias("x").join(two.alias("y")).selectExpr("x.a", "y.a", "x.b", "y.b")
@@ -105,7 +105,7 @@ def test_views_of_sql_keep_their_own_rows_and_need_no_key(
 def test_a_table_of_the_catalog_is_refused_when_it_is_made(
     spark: SparkSession, odps: Connection, new_name: Names
 ) -> None:
-    """Spark gives a reader of it none of its options (seen in 4.3)."""
+    """Spark does not pass the table's options to its reader (seen in 4.3)."""
     odps_nb.spark.register(spark, odps)
     name = new_name("catalogued")
     with pytest.raises(Exception, match="drops its options"):
@@ -160,7 +160,7 @@ def test_digits_of_decimals_are_kept_or_an_error_and_never_cut(
 def test_the_first_batch_has_the_schema_that_spark_demands(
     load: Load, odps: Connection, new_name: Names
 ) -> None:
-    """Order, case, units and NOT NULL, nested ones too; the wire has other units and names."""
+    """Order, case, units and NOT NULL, also nested; the protocol uses other units and names."""
     name = new_name("exact")
     odps.create_table(
         name,
@@ -182,7 +182,7 @@ def test_the_first_batch_has_the_schema_that_spark_demands(
 def test_a_large_table_is_not_broadcast_and_a_small_one_is(
     spark: SparkSession, odps: Connection
 ) -> None:
-    """Spark takes what a Python function gives for as large as its input: the numbers of splits."""
+    """Spark assumes that a Python function returns as much data as its input, the splits."""
     large = odps_nb.spark.read(spark, odps, "orders")
     again = odps_nb.spark.read(spark, odps, "orders", columns=["id"], where="id > 0")
     small = odps_nb.spark.read(spark, odps, "media", columns=["id", "name"])

@@ -1,4 +1,4 @@
-"""Reads and writes of Spark through a service that cuts, refuses, forgets and does not answer."""
+"""Reads and writes of Spark through a service that breaks, rejects, forgets and is silent."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ Ask = Callable[..., None]
 
 @pytest.fixture(scope="module")
 def moody(slow: Connection) -> Connection:
-    """A connection to a service that fails when it is asked to."""
+    """A connection to a service that fails on request."""
     return slow
 
 
 @pytest.fixture
 def ask(moody: Connection) -> Iterator[Ask]:
-    """Put rules in force until the test ends."""
+    """Apply fault rules until the test ends."""
 
     def put(*rules: dict[str, Any]) -> None:
         body = json.dumps({"rules": rules}).encode()
@@ -51,7 +51,7 @@ def _struck(moody: Connection) -> list[int]:
 
 @pytest.fixture
 def table(moody: Connection, new_name: Callable[[str], str]) -> str:
-    """A table of twenty thousand numbers."""
+    """A table with twenty thousand numbers."""
     name = new_name("moody")
     moody.create_table(name, "id bigint").write(pa.table({"id": range(ROWS)}))
     return name

@@ -1,4 +1,4 @@
-"""Record batches of a body and into a body: whole, counted, of one schema."""
+"""Record batches read from a body and written to a body: complete, counted, with one schema."""
 
 import io
 from contextlib import suppress
@@ -134,7 +134,7 @@ def test_a_coding_has_a_budget() -> None:
     [
         (b"", TruncatedError),
         (b"\xff\xff", TruncatedError),
-        (b'{"Code": "x"}', ServiceError),  # what the service says in the place of rows
+        (b'{"Code": "x"}', ServiceError),  # an error of the service instead of rows
         (b'{"rows": 1}', FramingError),
         (bytes(100), FramingError),
         (ipc(BATCHES)[:8] + bytes(200) + ipc(BATCHES)[208:], ProtocolError),
@@ -147,7 +147,7 @@ def test_what_is_no_arrow_stream_is_an_error(body: bytes, error: type[Exception]
 
 def test_what_only_pyarrow_can_refuse_is_a_framing_error() -> None:
     sink = pa.BufferOutputStream()
-    sink.write(rows(3).serialize())  # a batch where the schema should be
+    sink.write(rows(3).serialize())  # a batch in the place of the schema
     sink.write(bytes.fromhex("ffffffff00000000"))
     with pytest.raises(FramingError, match="stream is damaged"):
         read(sink.getvalue().to_pybytes())
@@ -187,7 +187,7 @@ def test_close_frees_the_source_and_after_it_everything_is_misuse() -> None:
 
 
 class Server:
-    """An upload that keeps what it is sent, and answers."""
+    """An upload that stores the data it receives, and responds."""
 
     status = 200
     headers = {"x-odps-request-id": "r1"}  # noqa: RUF012

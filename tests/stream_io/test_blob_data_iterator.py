@@ -1,4 +1,4 @@
-"""Records of blobs: every order of layers, every fault an error, nothing lost in silence."""
+"""Records of blobs: every order of layers, an error for every fault, no silent loss."""
 
 import io
 

@@ -195,7 +195,7 @@ def test_a_flipped_bit_is_found_whatever_is_read() -> None:
 
 def test_memory_is_bounded_by_the_window_not_by_the_blob() -> None:
     class Endless:
-        """A raw stream of one blob of 64 MiB, made on the way."""
+        """A raw stream with one blob of 64 MiB, generated while it is read."""
 
         def __init__(self) -> None:
             self.encoder, self.left, self.ready = BlockEncoder(), 64 << 20, bytearray()

@@ -1,7 +1,7 @@
-"""Code for the SDK's stream_io on our classes: it works, or the error says what to write.
+"""Code for the SDK's stream_io on our classes: it works, or the error states what to write.
 
-The first part is the older SDK's own client with our streams in it, in a process of its own,
-against the embedded service; the second what that client does not do, one thing a test.
+The first part runs the older SDK's own client with our streams in a separate process, against the
+embedded service; the second part tests what that client does not do, one thing per test.
 """
 
 from __future__ import annotations
@@ -113,10 +113,10 @@ def test_an_upload_by_a_function_that_is_refused_or_broken_is_an_error() -> None
             writer.finish()
         assert (caught.value.status, caught.value.request_id) == (403, "req-1")
         assert writer.get_status() == Status.FAILED
-    writer = StreamWriter(posting(peer))  # nobody listens any more
+    writer = StreamWriter(posting(peer))  # the listener is closed
 
     def use() -> None:
-        writer.write(b"rows")  # the first to notice
+        writer.write(b"rows")  # the first call that notices
         writer.finish()
 
     with pytest.raises(requests.ConnectionError):
@@ -160,7 +160,7 @@ def test_an_aborted_upload_by_a_function_is_never_whole() -> None:
 
 
 class Taking:
-    """An upload that keeps what it is given."""
+    """An upload that stores the data it receives."""
 
     status, headers = 200, {"x-odps-max-storage-route-token": "route-1"}
 

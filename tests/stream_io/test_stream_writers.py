@@ -1,4 +1,4 @@
-"""Bodies of writes over real sockets: confirmed, or a typed error, never silence."""
+"""Bodies of writes over real sockets: confirmed, or a typed error, never a silent failure."""
 
 import hashlib
 import json
@@ -42,7 +42,7 @@ def opener(transport: RequestsTransport, url: str) -> Callable[[], Upload]:
 
 
 def answering(make: Callable[[bytes], Any], status: int = 200, **headers: str) -> Any:
-    """Return a script that answers a whole body with the JSON that ``make`` gives."""
+    """Return a script that responds to a complete body with the JSON that ``make`` returns."""
 
     def script(line: Line) -> None:
         seen = line.request()
@@ -263,7 +263,7 @@ class ForeignAnswer:
 
 
 class ForeignUpload:
-    """An upload that is not ours."""
+    """An upload function that is not from odps_nb."""
 
     def __init__(self) -> None:
         self.parts: list[bytes] = []

@@ -1,4 +1,4 @@
-"""Text that is not UTF-8, as Arrow strings, and a way to store it: `Table.write` refuses it."""
+"""Text that is not UTF-8, as Arrow strings, and a way to store it: `Table.write` rejects it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def text_of(values: Sequence[Any], kind: pa.DataType | None = None) -> pa.Array:
 
 
 def send(odps: Connection, name: str, columns: dict[str, pa.Array]) -> None:
-    """Write columns into a table as they are."""
+    """Write columns into a table without checks."""
     batch = pa.record_batch(columns)
     with open_write_session(odps._storage, odps.table(name).name) as session:
         with session.open_stream() as stream:

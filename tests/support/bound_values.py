@@ -1,4 +1,4 @@
-"""A table with a row for each of six values of a type, and values to bind that are one of them."""
+"""A table with a row for each of six values of a type, and equal values to bind."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COLUMNS = (
 
 
 def rows() -> pa.Table:
-    """Return the rows; the values of each column rise with ``id``."""
+    """Return the rows; the values of each column increase with ``id``."""
     days = [-1, 0, 1, 19907, 19908, 19909]
     return pa.table(
         {
@@ -64,7 +64,7 @@ def rows() -> pa.Table:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Case:
-    """A value to bind that equals the one of a row."""
+    """A value to bind that equals that of a row."""
 
     column: str
     row: int
@@ -77,7 +77,7 @@ class Case:
         return f"{self.column}{self.row}-{kind.__module__.split('.')[0]}.{kind.__name__}"
 
     def where(self, sign: str) -> tuple[str, list[int]]:
-        """Return a condition with this sign, and the rows that satisfy it."""
+        """Return a condition with this operator, and the rows that satisfy it."""
         found = range(self.row, self.row + 1) if sign == "=" else range(self.row + 1, 6)
         return f"{self.column} {sign} :x", list(found)
 
@@ -96,7 +96,7 @@ def sampled(cases: list[Case], kind: Callable[[Case], object]) -> list[object]:
 
 
 class Loud(str):
-    """Text whose own spelling is not its value."""
+    """A str subclass whose own text differs from its value."""
 
     def __str__(self) -> str:
         return "' or 1=1 --"
@@ -105,7 +105,7 @@ class Loud(str):
 
 
 class LoudInt(int):
-    """A number whose own spelling is not its value."""
+    """An int subclass whose own text differs from its value."""
 
     def __str__(self) -> str:
         return "0 or 1=1"
@@ -114,14 +114,14 @@ class LoudInt(int):
 
 
 class LoudFloat(float):
-    """The same of a float."""
+    """The same for a float."""
 
     def __repr__(self) -> str:
         return "0 or 1=1"
 
 
 class LoudDate(dt.date):
-    """The same of a date."""
+    """The same for a date."""
 
     def isoformat(self) -> str:
         return "0' or 1=1"
@@ -130,7 +130,7 @@ class LoudDate(dt.date):
 
 
 class LoudTime(dt.datetime):
-    """The same of a time."""
+    """The same for a time."""
 
     def isoformat(self, *args: object, **more: object) -> str:
         return "0' or 1=1"
@@ -139,7 +139,7 @@ class LoudTime(dt.datetime):
 
 
 class LoudDecimal(Decimal):
-    """The same of a decimal."""
+    """The same for a decimal."""
 
     def __format__(self, *args: object) -> str:
         return "0 or 1=1"

@@ -1,4 +1,4 @@
-"""The Chromium of Debian, as browser tests start it."""
+"""Debian's Chromium, as browser tests start it."""
 
 from __future__ import annotations
 

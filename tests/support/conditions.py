@@ -1,7 +1,7 @@
-"""Random conditions, each written for odps_nb and for DuckDB, and evaluated in plain Python.
+"""Random conditions, each written for odps_nb and DuckDB, and evaluated in plain Python.
 
-A condition is made once as a `Made`: two texts and a function of a row that gives True, False or
-None. The function is the slow and obvious meaning; it knows nothing of either library.
+A condition is created once as a `Made`: two texts, and a function of a row that returns True, False
+or None. The function is the slow and obvious definition; it uses neither library.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ WHOLE = ("tiny", "num", "id")
 
 
 def table(rows: int, seed: int) -> pa.Table:
-    """Rows of extremes, nulls and, in ``id``, of growing numbers, as a loaded table has them."""
+    """Rows with extremes, nulls and, in ``id``, increasing numbers, as in a loaded table."""
     chance = random.Random(seed)
     columns = {}
     for name, values in VALUES.items():
@@ -101,7 +101,7 @@ class Made:
 
 
 class Conditions:
-    """Makes random conditions, the same for the same seed."""
+    """Creates random conditions, the same for the same seed."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)

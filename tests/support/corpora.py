@@ -1,9 +1,9 @@
 """Files of other projects, fetched by package name and kept outside of git.
 
-The source of a package comes from pip, that of an npm package from npm. pip builds metadata of
-each source; what is needed here is only the source that it unpacks, so a failed build is no fault.
+The source of a package comes from pip, that of an npm package from npm. pip also builds metadata of
+each source. Only the unpacked source is needed here, so a failed build does not matter.
 
-    python -m tests.support.corpora    fetches all that are missing
+    python -m tests.support.corpora fetches all missing ones
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PLACE = Path(os.environ.get("ODPS_NB_CORPORA") or ROOT / ".corpora")
 
-#: Package and version. Another version may have other files: raise it in a commit of its own.
+#: Package and version. Another version may have different files: change it in a separate commit.
 PYPI = {
     "pillow": "13.0.0",
     "pydicom": "3.0.2",
@@ -42,7 +42,7 @@ PYPI = {
     "nbformat": "5.11.1",
 }
 NPM = {"vega-datasets": "3.2.1"}
-#: Files that are alike: of each of these extensions the first ones of a corpus are enough.
+#: Similar files: for each of these extensions, the first ones of a corpus are enough.
 _SOURCES = """.GDEF .GPOS .GSUB .build .c .cpp .css .designspace .fea .glif .h .js .md .otf
     .plist .py .pyi .pyx .rst .ttf .ttx .typed .xml"""
 SOURCES = frozenset(_SOURCES.split())
@@ -59,14 +59,14 @@ class NoNetworkError(Exception):
 
 
 def folder(name: str) -> Path:
-    """Return the folder of a corpus, which is fetched where it is not there yet.
+    """Return the folder of a corpus; fetch it if it is missing.
 
     Raises
     ------
     NoNetworkError
         The registry cannot be reached.
     RuntimeError
-        It can, and the package does not come.
+        The registry can be reached, but does not return the package.
     """
     version = PYPI.get(name) or NPM[name]
     place = PLACE / f"{name}-{version}"
@@ -79,7 +79,7 @@ def folder(name: str) -> Path:
 
 
 def files(name: str) -> Iterator[tuple[str, Path]]:
-    """Yield path inside the corpus and place of each file that is not empty, in a fixed order."""
+    """Yield the path in the corpus and the location of each non-empty file, in a fixed order."""
     place = folder(name)
     counts: Counter[str] = Counter()
     for path in sorted(place.rglob("*")):
@@ -125,7 +125,7 @@ def _run(command: list[str], variables: dict[str, str], place: Path | None = Non
 
 
 def require(program: str, package: str) -> None:
-    """Raise with what to install, where a program is missing."""
+    """Raise an error that names the package to install if a program is missing."""
     if shutil.which(program) is None:
         raise RuntimeError(f"{program} is missing: install Debian's package {package}")
 

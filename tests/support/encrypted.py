@@ -1,4 +1,4 @@
-"""Parquet with an encrypted column, as pyarrow writes it."""
+"""Parquet with an encrypted column, as written by pyarrow."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow.parquet.encryption as pe
 
 
 class _Keys(pe.KmsClient):
-    """Wraps keys in base64: no test reads what they protect."""
+    """Wraps keys in base64, because no test reads the encrypted data."""
 
     def __init__(self, _: Any) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class _Keys(pe.KmsClient):
 
 
 def encrypted_parquet(*, plaintext_footer: bool) -> bytes:
-    """Return a file of two columns, of which ``secret`` is encrypted."""
+    """Return a file with two columns, of which ``secret`` is encrypted."""
     rows = pa.table({"id": [1, 2, 3], "secret": ["a", "b", "c"]})
     asked = pe.EncryptionConfiguration(
         footer_key="footer", column_keys={"column": ["secret"]}, plaintext_footer=plaintext_footer

@@ -1,6 +1,6 @@
-"""What browser tests ask of an explorer that is shown, in JupyterLab and in Notebook 7.
+"""Browser tests of a displayed explorer, for JupyterLab and Notebook 7.
 
-Those that use it are of ``orders``, from the first row on, without a filter.
+These tests use an explorer of ``orders``, from the first row, without a filter.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CONTRAST = """(one) => {
 
 
 def explorer(page: Any, number: int) -> Any:
-    """Return an explorer of the notebook, counted from 0."""
+    """Return an explorer in the notebook, counted from 0."""
     return page.locator(".odps-x").nth(number)
 
 
@@ -41,12 +41,12 @@ def column_of(view: Any, name: str) -> int:
 
 
 def status(view: Any) -> Any:
-    """Return the line that says which rows are shown."""
+    """Return the line that states which rows are displayed."""
     return view.locator('[role="status"]')
 
 
 def active(page: Any) -> list[str]:
-    """Return row and column of the cell that has the focus."""
+    """Return the row and column of the focused cell."""
     found: list[str] = page.evaluate(
         "() => [document.activeElement.dataset.row, document.activeElement.dataset.column]"
     )
@@ -54,7 +54,7 @@ def active(page: Any) -> list[str]:
 
 
 def change_theme(page: Any, theme: str) -> None:
-    """Change the theme of JupyterLab or Notebook 7, and wait until it is shown."""
+    """Change the theme of JupyterLab or Notebook 7, and wait until it is applied."""
     page.evaluate(
         "(theme) => window.jupyterapp.commands.execute('apputils:change-theme', {theme})", theme
     )
@@ -62,7 +62,7 @@ def change_theme(page: Any, theme: str) -> None:
 
 
 def contrast(text: Any) -> float:
-    """Return the contrast of a text to the head of its explorer, as WCAG counts it (1 to 21)."""
+    """Return the contrast of text with the header of its explorer, as defined by WCAG (1 to 21)."""
     return float(text.evaluate(_CONTRAST))
 
 
@@ -70,26 +70,35 @@ def contrast(text: Any) -> float:
 
 
 def await_profiles(page: Any, count: int) -> None:
-    """Wait until so many explorers of a page have their profile."""
+    """Wait until this number of explorers on a page have their profile."""
     label = re.compile("profile: (all|sample|the)")
     expect(page.locator(".odps-x-described", has_text=label)).to_have_count(count)
 
 
 def cancel_a_profile(view: Any) -> None:
-    """Begin a profile of all rows, which a stalled service never ends, and cancel it."""
-    top = view.locator(".odps-x-box").bounding_box()["y"]
+    """Start a profile of all rows, which a stalled service never ends, and cancel it."""
+    top = _top_of_the_grid(view)
     view.get_by_role("button", name="Profile all rows").click()
     busy = view.locator(".odps-x-busy")
     expect(busy).to_contain_text("profile: reading")
-    assert view.locator(".odps-x-box").bounding_box()["y"] == top, "the grid has moved"
+    assert _top_of_the_grid(view) == top, "the grid has moved in its explorer"
     busy.get_by_role("button", name="Cancel").click()
     expect(busy).to_be_hidden()
     assert "sample of" in view.locator(".odps-x-described").inner_text(), "it was not stalled"
     expect(view.locator(".odps-x-problem")).to_have_text("cancelled")
 
 
+def _top_of_the_grid(view: Any) -> float:
+    """Return where the grid begins in its explorer, in pixels; scrolling does not change it."""
+    top: float = view.evaluate(
+        "(view) => view.querySelector('.odps-x-box').getBoundingClientRect().top"
+        " - view.getBoundingClientRect().top"
+    )
+    return round(top, 1)
+
+
 def use_the_keyboard(page: Any, view: Any) -> None:
-    """Move, turn pages, open a panel and filter by keys alone; no key reaches the notebook."""
+    """Move, turn pages, open a panel and filter with the keyboard; no key reaches the notebook."""
     cells = page.locator(".jp-CodeCell").count()
     page.evaluate("() => { window.jupyterapp.shell.currentWidget.content.mode = 'command'; }")
     cell(view, 0, 0).focus()
@@ -121,14 +130,14 @@ def use_the_keyboard(page: Any, view: Any) -> None:
 
 
 def look_at_a_theme(page: Any, view: Any, theme: str) -> None:
-    """Change the theme; values and what is said of them have contrast."""
+    """Change the theme; values and their descriptions have enough contrast."""
     change_theme(page, theme)
     assert contrast(cell(view, 0, 0)) > 7
     assert contrast(view.locator("th .odps-x-muted").first) > 4
 
 
 def draw_chart(view: Any, **choices: str) -> None:
-    """Open the chart panel of an explorer, choose, and draw."""
+    """Open an explorer's chart panel, choose options, and draw."""
     panel = view.locator(".odps-x-charts")
     if panel.is_hidden():
         view.get_by_role("button", name="Chart", exact=True).click()
@@ -138,5 +147,5 @@ def draw_chart(view: Any, **choices: str) -> None:
 
 
 def chart_tips(view: Any) -> list[str]:
-    """Return the values that the bars of a chart show under the mouse."""
+    """Return the values that the bars of a chart show on hover."""
     return view.locator(".odps-x-chart rect > title").all_text_contents()

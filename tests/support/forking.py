@@ -1,4 +1,4 @@
-"""Scripts in processes of their own, without the time that the imports of each would take."""
+"""Runs scripts in separate processes, without the import time of each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from types import TracebackType
 
-#: What scripts that speak to a service import anyhow.
+#: Modules that scripts for a service import in any case.
 IMPORTS = """
 import json, os, signal, sys, threading, warnings
 import pyarrow as pa
@@ -38,9 +38,9 @@ exec(script)
 
 
 class Forking:
-    """An interpreter whose forked children run scripts; leave its ``with`` block.
+    """An interpreter whose forked children run scripts; use it in a ``with`` block.
 
-    A script is the last thing that its process does: what follows is the end of an interpreter.
+    A script is the last thing that its process runs, and then the interpreter exits.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
-"""Hooks of the whole run: who runs what, seconds by folder, and that nothing is left behind.
+"""Hooks for the whole run: distribution of tests, seconds per folder, and leftovers.
 
-`tests/conftest.py` takes them in.
+`tests/conftest.py` includes them.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ from typing import Any
 import psutil
 import pytest
 
-#: A Java that lives for minutes compiles longer than it runs: with these it needs half the time.
+#: In a JVM that runs for minutes, compilation takes longer than execution; these options halve the
+#: time.
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 FOLDER = pytest.StashKey[Path]()
-#: For a Java that ends beside the process that started it.
+#: For a JVM that ends after the process that started it.
 PATIENCE = 20.0
 
 
 # -- which worker runs what ---------------------------------------------------------------------
 
-#: Names the tests that share the Spark session; written by a worker, read by the scheduler.
+#: The tests that share the Spark session; written by a worker, read by the scheduler.
 SHARED = "pytest-of-spark"
 #: Its tests share a Chromium and a Jupyter server.
 BROWSER = "tests/notebook/browser/"
@@ -40,14 +41,14 @@ def shares_spark(item: pytest.Item) -> bool:
 
 
 def turn(item: pytest.Item) -> int:
-    """Say what begins first: one worker has Spark, the other the longest of the rest."""
+    """Choose the first tests: one worker has Spark, the other the longest of the rest."""
     long = item.get_closest_marker("browser") or item.get_closest_marker("kernel")
     return 0 if shares_spark(item) else 1 if long else 2
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin with what takes longest, and note which tests one worker is to run."""
+    """Start with the slowest tests, and record which tests one worker must run."""
     items.sort(key=turn)
     leave_to_nightly(items)
     if getattr(config, "workerinput", {}).get("workerid") == "gw0":
@@ -70,21 +71,21 @@ def leave_to_nightly(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Leave what was collected, a million objects, out of every later garbage collection."""
+    """Exclude the collected tests, a million objects, from every later garbage collection."""
     gc.collect()
     gc.freeze()
 
 
-#: The file whose tests run.
+#: The file whose tests are running.
 BEGUN = pytest.StashKey[Path]()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Leave what the files before loaded out of the later collections, which took seconds each.
+    """Exclude objects of earlier files from later collections, which took seconds each.
 
-    Cycles that their fixtures left are collected first. One that is still reachable now and dropped
-    later is collected only at the end of the session, by pytest.
+    Cycles that their fixtures left are collected first. A cycle that becomes unreachable later is
+    collected only at the end of the session, by pytest.
     """
     if item.session.stash.get(BEGUN, None) != item.path:
         item.session.stash[BEGUN] = item.path
@@ -94,10 +95,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Collect what tests left in cycles before other tests are blamed for it.
+    """Collect cycles that tests left before other tests are blamed for them.
 
-    A file answers for its own garbage, and a test that may leave a socket unclosed for that socket:
-    its filter of warnings is over with it, and a later test would fail.
+    Each file is responsible for its own garbage. A test that may leave a socket unclosed is
+    responsible for that socket: its warning filter ends with it, and a later test would fail.
     """
     of_file = nextitem is None or nextitem.path != item.path
     marks = item.iter_markers("filterwarnings")
@@ -107,9 +108,9 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Let ``--dist loadfile`` give one worker all that shares the Spark session, or the browser.
+    """Let ``--dist loadfile`` give one worker all tests that share the Spark session or browser.
 
-    What ``--dist loadgroup`` adds to the ids of tests for this, pytest 9.2 does not keep.
+    pytest 9.2 does not keep the suffix that ``--dist loadgroup`` adds to test ids.
     """
     from xdist.scheduler import LoadFileScheduling
 
@@ -130,7 +131,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print tests and seconds by folder; fixtures count where they are set up first."""
+    """Print tests and seconds per folder; fixtures count where they are first set up."""
     seconds: Counter[str] = Counter()
     tests: Counter[str] = Counter()
     for reports in terminalreporter.stats.values():
@@ -152,27 +153,28 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Give the run a temporary folder of its own, which all of its processes inherit."""
+    """Give the run its own temporary folder, which all of its processes inherit."""
     if hasattr(config, "workerinput"):
         tempfile.tempdir = None
         return
     folder = tempfile.mkdtemp(prefix="odps-nb-tests-")
     config.stash[FOLDER] = Path(folder)
     os.environ["TMPDIR"] = tempfile.tempdir = folder
-    # Java knows no TMPDIR; what Spark takes from these it says to nobody, unlike JAVA_TOOL_OPTIONS.
+    # Java ignores TMPDIR. Spark does not print the options in these variables, unlike
+    # JAVA_TOOL_OPTIONS.
     for name in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
         os.environ[name] = f"-Djava.io.tmpdir={folder} {QUICK}"
     os.environ["SPARK_LOCAL_DIRS"] = folder
     found = importlib.util.find_spec("pyspark")
-    if found is not None:  # some environments of noxfile.py are without it
+    if found is not None:  # some environments in noxfile.py do not have it
         os.environ["SPARK_HOME"] = str(compiled_spark(Path(folder), Path(str(found.origin)).parent))
 
 
 def compiled_spark(folder: Path, installed: Path) -> Path:
-    """Make a home for Spark whose Python processes take pyspark from where it is installed.
+    """Create a Spark home whose Python processes import pyspark from its installed location.
 
-    The home in the package puts `pyspark.zip` first, out of which each of its Python processes
-    compiles the same modules anew: half a second, six times as long as it takes from files.
+    The home in the package puts `pyspark.zip` first, from which each Python process compiles the
+    same modules again: half a second, six times as long as from files.
     """
     home = folder / "pytest-of-spark-home"
     home.mkdir()
@@ -191,7 +193,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
         return
     deadline = time.monotonic() + PATIENCE
     while (left := left_behind(folder)) and time.monotonic() < deadline:
-        time.sleep(0.1)  # nothing tells when a process has ended that is not our child
+        time.sleep(0.1)  # there is no notification when a process that is not a child has ended
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     for name in left:
         reporter.write_line(f"left behind: {name}", red=True)
@@ -204,14 +206,14 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
 
 
 def left_behind(folder: Path) -> list[str]:
-    """Name what is in the folder, but pytest's own, and processes that work with the folder."""
-    # The last two are of Spark 4.0 and 4.1: what a JVM unpacks, and leaves where it is killed.
+    """Return what is in the folder except pytest's own files, and processes that use the folder."""
+    # The last two are from Spark 4.0 and 4.1: files that a JVM unpacks, and leaves if it is killed.
     kept = ("pytest-of-", "hsperfdata_", "liblz4-java-", "spark_connect_model_cache")
     left = [str(path) for path in folder.iterdir() if not path.name.startswith(kept)]
     for process in psutil.process_iter():
         try:
             if process.pid != os.getpid() and process.environ().get("TMPDIR") == str(folder):
                 left.append(f"process {process.pid}: {' '.join(process.cmdline())[:200]}")
-        except psutil.Error:  # it has ended, or is another user's
+        except psutil.Error:  # it has ended, or belongs to another user
             continue
     return left

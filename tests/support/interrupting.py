@@ -1,8 +1,8 @@
 """Interrupts of the main thread that are not lost.
 
-Python drops an exception that is raised in a finalizer, in the callback of a weak reference or in
-a callback of the garbage collector, and reports it to `sys.unraisablehook`. If that is the
-KeyboardInterrupt of a SIGINT, the user presses Ctrl-C again, and so do these tests.
+Python drops an exception that is raised in a finalizer, in a weak reference's callback or in a
+garbage collector callback, and reports it to `sys.unraisablehook`. If it is the KeyboardInterrupt
+of a SIGINT, a user would press Ctrl-C again, and so do these tests.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ def interrupt() -> None:
 
 @contextmanager
 def interrupts_repeated() -> Iterator[None]:
-    """Send SIGINT again whenever Python dropped the KeyboardInterrupt of one.
+    """Send SIGINT again whenever Python drops a KeyboardInterrupt.
 
-    None is sent after the block, but the end of the block may raise KeyboardInterrupt.
+    No signal is sent after the block, but the end of the block may raise KeyboardInterrupt.
     """
     dropped = queue.SimpleQueue[bool]()  # its `put` may be called in a finalizer
     report = sys.unraisablehook

@@ -1,8 +1,8 @@
 """A real Jupyter server for browser tests, with JupyterLab and Notebook 7.
 
-One server in a folder, isolated, ended by its id. Its kernels talk over files: a port that Jupyter
-chose for a kernel may be another process's by the time the kernel has started, where tests open
-and close hundreds of them.
+One isolated server in a folder, ended by its process id. Its kernels communicate over files: if
+tests open and close hundreds of ports, the port that Jupyter chose for a kernel may belong to
+another process by the time the kernel has started.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ from typing import Any
 REPO = Path(__file__).resolve().parents[2]
 START = 300.0
 SETTINGS = {
-    # otherwise cells outside of the window are not in the page at all
+    # otherwise the page does not contain cells outside of the window
     "@jupyterlab/notebook-extension/tracker": {"windowingMode": "none"},
+    # a test that saves while JupyterLab saves would be asked whether to overwrite the file
+    "@jupyterlab/docmanager-extension/plugin": {"autosave": False},
     "@jupyterlab/apputils-extension/notification": {
         "fetchNews": "false",
         "checkForUpdates": False,
@@ -59,7 +61,7 @@ def notebook(*cells: str) -> dict[str, Any]:
 
 
 def free_port() -> int:
-    """Return a port that nobody has, and that the system gives to nobody who asks for any."""
+    """Return a free port that the system does not assign automatically."""
     while True:
         port = random.SystemRandom().randrange(20_000, 32_000)
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
@@ -68,19 +70,19 @@ def free_port() -> int:
 
 @dataclass(frozen=True)
 class Jupyter:
-    """A running server: the folder that it serves, and a URL with ``{}`` for a path."""
+    """A running server: the folder that it serves, and a URL with ``{}`` for the path."""
 
     folder: Path
     url: str
 
     def write(self, name: str, content: Mapping[str, Any]) -> None:
-        """Put a notebook into the folder."""
+        """Write a notebook into the folder."""
         (self.folder / name).write_text(json.dumps(content))
 
 
 @contextmanager
 def lab(folder: Path, home: Path, env: Mapping[str, str]) -> Iterator[Jupyter]:
-    """Serve a folder; ``home`` keeps settings, ``env`` is added to the environment of kernels."""
+    """Serve a folder; ``home`` has settings, ``env`` is added to the environment of kernels."""
     for name, values in SETTINGS.items():
         path = home / "settings" / f"{name}.jupyterlab-settings"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -110,7 +112,7 @@ def lab(folder: Path, home: Path, env: Mapping[str, str]) -> Iterator[Jupyter]:
         _await(server, f"http://127.0.0.1:{port}/api/status?token={token}", home / "lab.log")
         yield Jupyter(folder=folder, url=f"http://127.0.0.1:{port}/{{}}?token={token}")
     finally:
-        os.killpg(server.pid, signal.SIGTERM)  # its own group: the server and its kernels
+        os.killpg(server.pid, signal.SIGTERM)  # its own process group: the server and its kernels
         try:
             server.wait(20)
         except subprocess.TimeoutExpired:
@@ -134,13 +136,13 @@ def _await(server: subprocess.Popen[bytes], url: str, log: Path) -> None:
 
 
 def load(page: Any, jupyter: Jupyter, name: str, *, app: str = "doc/tree") -> None:
-    """Load JupyterLab anew, or another application of the server, with a notebook."""
+    """Reload JupyterLab, or another application of the server, with a notebook."""
     page.goto(jupyter.url.format(f"{app}/{name}"), wait_until="domcontentloaded")
     page.wait_for_function("() => window.jupyterapp && window.jupyterapp.started")
     page.evaluate("() => window.jupyterapp.started.then(() => true)")
 
 
-# What a failed test has left open, or all tests after it would fail, too.
+# Close what a failed test has left open; otherwise all later tests would fail, too.
 _CLOSE_ALL = """async () => {
     const open = [...window.jupyterapp.shell.widgets('main')].filter((one) => one.context);
     for (const widget of open) {
@@ -153,7 +155,7 @@ _CLOSE_ALL = """async () => {
 
 
 def open_notebook(page: Any, jupyter: Jupyter, name: str) -> None:
-    """Open a notebook in JupyterLab, which is loaded if it is not yet, and await its kernel."""
+    """Open a notebook in JupyterLab, which is loaded if necessary, and wait for its kernel."""
     if page.evaluate("() => window.jupyterapp?.name === 'JupyterLab'"):
         page.evaluate(_CLOSE_ALL)
         page.evaluate(
@@ -167,7 +169,7 @@ def open_notebook(page: Any, jupyter: Jupyter, name: str) -> None:
 
 
 def await_kernel(page: Any, name: str) -> None:
-    """Wait until a notebook is shown and its kernel is idle."""
+    """Wait until a notebook is displayed and its kernel is idle."""
     page.wait_for_function(
         """(name) => {
             const context = window.jupyterapp.shell.currentWidget?.context;
@@ -179,7 +181,7 @@ def await_kernel(page: Any, name: str) -> None:
 
 
 def close_notebook(page: Any, *, kernel: bool) -> None:
-    """Close the notebook that is shown, with what is not saved; or its kernel, too."""
+    """Close the displayed notebook without saving it; optionally also its kernel."""
     page.evaluate(
         """async (kernel) => {
             const widget = window.jupyterapp.shell.currentWidget;
@@ -194,7 +196,7 @@ def close_notebook(page: Any, *, kernel: bool) -> None:
 
 
 def run_all(page: Any) -> None:
-    """Run all cells, without waiting for their end."""
+    """Run all cells, without waiting for them."""
     page.evaluate("() => { window.jupyterapp.commands.execute('notebook:run-all-cells'); }")
 
 
@@ -204,8 +206,8 @@ def save(page: Any) -> None:
 
 
 def exported(saved: Path, target: Path) -> str:
-    """Export a saved notebook to an HTML file, as ``jupyter nbconvert`` does; give its URI."""
-    from nbconvert import HTMLExporter  # a second to load, in every worker if it stood above
+    """Export a saved notebook to an HTML file, as ``jupyter nbconvert`` does; return its URI."""
+    from nbconvert import HTMLExporter  # loads for a second; at the top, in every worker
 
     made, _ = HTMLExporter().from_filename(str(saved))
     target.write_text(made, encoding="utf-8")

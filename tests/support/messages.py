@@ -1,4 +1,4 @@
-"""Stands for the browser of a widget: keeps what would be sent to it."""
+"""Replaces the browser of a widget: records the messages sent to it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Message = tuple[dict[str, Any], Sequence[bytes]]
 
 
 class Browser:
-    """Keeps messages, and waits for one."""
+    """Records messages, and waits for one."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
@@ -26,7 +26,7 @@ class Browser:
         """Be a widget."""
 
     def wait(self, kind: str, **facts: object) -> Message:
-        """Return the first message of a kind with these facts; wait for it."""
+        """Return the first message of a kind with these values; wait for it."""
 
         def found() -> Message | None:
             for content, buffers in self.messages:
@@ -41,12 +41,12 @@ class Browser:
             return message
 
     def forget(self) -> None:
-        """Forget what came so far."""
+        """Discard the messages so far."""
         with self.came:
             self.messages.clear()
 
 
 def came(browser: Browser) -> dict[int, dict[str, Any]]:
-    """Return the tiles of a gallery that came, by the number of their blob."""
+    """Return the received tiles of a gallery, by the number of their blob."""
     batches = [content["tiles"] for content, _ in browser.messages if content["kind"] == "tiles"]
     return {tile["index"]: tile for batch in batches for tile in batch}

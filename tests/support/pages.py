@@ -1,7 +1,7 @@
 """Find the code blocks of Markdown pages, run them in order, and compare their output.
 
-``python -m tests.support.pages docs/howto/errors.md`` runs a page as a stranger would, in an empty
-folder and with an empty home; with ``--write`` it puts what came into the page.
+``python -m tests.support.pages docs/howto/errors.md`` runs a page as a new user would, in an empty
+folder and with an empty home; with ``--write``, it writes the outputs into the page.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ COMMAND = ("make ", "pip install ", "odps-nb ")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """A fenced block: its text, the line of its fence, and why nobody runs it, if so."""
+    """A fenced block: its text, the line of its fence, and the reason if it is not run."""
 
     page: Path
     line: int
@@ -46,7 +46,7 @@ class Block:
 
     @property
     def is_commands(self) -> bool:
-        """Whether each line of it is a command of ours, of make or of pip."""
+        """Whether each line is a command of odps_nb, make or pip."""
         return all(line.startswith(COMMAND) for line in self.text.splitlines() if line)
 
     @property
@@ -76,7 +76,7 @@ def blocks(page: Path, language: str | None = None) -> list[Block]:
 
 
 def compiled(code: str | ast.Module, block: Block) -> Any:
-    """Compile what is a block or a part of one, so that tracebacks name the page."""
+    """Compile a block, or a part of one, so that tracebacks name the page."""
     return compile(code, block.place, "exec")
 
 
@@ -85,7 +85,7 @@ def compiled(code: str | ast.Module, block: Block) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """What a block wrote and gave, and what the page says that it does."""
+    """The output of a block, and the output that the page shows."""
 
     block: Block
     came: str
@@ -93,7 +93,7 @@ class Shown:
 
     @property
     def ok(self) -> bool:
-        """Whether they are the same; a ``…`` of the page stands for anything."""
+        """Whether the two are equal; a ``…`` on the page matches anything."""
         parts = (re.escape(part) for part in self.told.split("…"))
         return re.fullmatch(".*?".join(parts), self.came, re.DOTALL) is not None
 
@@ -105,10 +105,10 @@ def show_page(
     magics: Callable[[str, dict[str, Any]], str],
     command: Callable[[list[str]], str],
 ) -> Iterator[Shown]:
-    """Run every block of a page as cells, and yield what came of it.
+    """Run every block of a page as cells, and yield the results.
 
-    A block is followed by a ``text`` block with its output: what it printed, the value of its last
-    line, or its error as a notebook shows it. Without one there must be no output.
+    A block is followed by a ``text`` block with its output: the printed text, the value of its last
+    line, or its error as a notebook shows it. Without a ``text`` block, there must be no output.
     """
     found = blocks(page)
     for block, after in zip(found, [*found, None][1:], strict=True):
@@ -131,7 +131,7 @@ def tidied(text: str) -> str:
 
 
 def cell(block: Block, names: dict[str, Any]) -> str:
-    """Run a block as a cell: what it printed, the value of its last line, and its error."""
+    """Run a block as a cell; return its output, the value of its last line, and its error."""
     tree = ast.parse(block.text)
     last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
     said = io.StringIO()
@@ -149,7 +149,7 @@ def cell(block: Block, names: dict[str, Any]) -> str:
 
 @contextlib.contextmanager
 def empty_home(folder: Path) -> Iterator[Path]:
-    """Work in an empty folder, with an empty home and no settings, as a stranger does."""
+    """Work in an empty folder, with an empty home and no settings, as a new user does."""
     home, work = folder / "home", folder / "work"
     home.mkdir()
     work.mkdir()
@@ -168,7 +168,7 @@ def empty_home(folder: Path) -> Iterator[Path]:
 
 
 def close_all(names: Mapping[str, Any]) -> None:
-    """Close the connections that a page has left open."""
+    """Close the connections that a page left open."""
     from odps_nb.access.connection import Connection
 
     for value in names.values():
@@ -178,7 +178,7 @@ def close_all(names: Mapping[str, Any]) -> None:
 
 @contextlib.contextmanager
 def shell() -> Iterator[Callable[[str, dict[str, Any]], str]]:
-    """A shell that runs magics in a namespace and gives what they showed as text."""
+    """A shell that runs magics in a namespace and returns their output as text."""
     from IPython.core.displaypub import CapturingDisplayPublisher
     from IPython.core.interactiveshell import InteractiveShell
     from IPython.utils.capture import capture_output
@@ -215,7 +215,7 @@ def shell() -> Iterator[Callable[[str, dict[str, Any]], str]]:
 
 
 def command_line(words: list[str]) -> str:
-    """Run ``odps-nb`` in this process; return what it said."""
+    """Run ``odps-nb`` in this process; return its output."""
     from odps_nb.cli import main
 
     said = io.StringIO()
@@ -225,7 +225,7 @@ def command_line(words: list[str]) -> str:
 
 
 def rewritten(page: Path, found: list[Shown]) -> str:
-    """Return the text of a page with what came in the place of what it said otherwise."""
+    """Return the text of a page with outdated outputs replaced."""
     text = page.read_text("utf-8")
     for one in found:
         if one.ok:

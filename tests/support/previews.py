@@ -9,7 +9,7 @@ NASTY = "\"><img src=x onerror=alert(1)><script>alert(2)</script>'&lt;"
 
 
 class File(io.BytesIO):
-    """An opened blob that counts what is read and may fail on the way."""
+    """An opened blob that counts the bytes read, and may fail during a read."""
 
     verified = True
 
@@ -46,7 +46,7 @@ class Value:
 
 
 class Column(list):
-    """Blobs as values, in the place of a `BlobColumn`."""
+    """Blobs as values, in place of a `BlobColumn`."""
 
     title = "media.content"
 
@@ -58,7 +58,7 @@ class Column(list):
 
 
 class Seen(HTMLParser):
-    """The tags, attributes and text of a piece of HTML."""
+    """The tags, attributes and text of an HTML fragment."""
 
     def __init__(self, text):
         super().__init__()

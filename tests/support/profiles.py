@@ -1,4 +1,4 @@
-"""ICC profiles of three primaries and one curve, and the colours that they mean."""
+"""ICC profiles with three primaries and one curve, and the colours that they define."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-#: x and y of red, green and blue; the white is D65 in all of them.
+#: x and y of red, green and blue; the white point of all is D65.
 ADOBE = ((0.64, 0.33), (0.21, 0.71), (0.15, 0.06))
 P3 = ((0.68, 0.32), (0.265, 0.69), (0.15, 0.06))
 SRGB = ((0.64, 0.33), (0.3, 0.6), (0.15, 0.06))
 SWAPPED = (SRGB[2], SRGB[1], SRGB[0])
-#: ADOBE is a power of 563/256; the others are written with 2.2.
+#: The curve of ADOBE is a power of 563/256; the others use 2.2.
 ADOBE_POWER = 563 / 256
 _D65 = (0.3127, 0.329)
-# from D65 to D50 (Bradford), as ICC.1:2022, annex E, prints it
+# from D65 to D50 (Bradford), as printed in ICC.1:2022, annex E
 _TO_D50 = np.array(
     [
         [1.047886, 0.022919, -0.050216],
@@ -70,7 +70,7 @@ def rgb_profile(primaries: Sequence[tuple[float, float]], power: float = 2.2) ->
 
 
 def grey_profile(power: float) -> bytes:
-    """Return a profile (ICC v2) of greys."""
+    """Return a greyscale profile (ICC v2)."""
     tags, curve = _common(power)
     return _assembled(b"GRAY", {**tags, b"kTRC": curve})
 
@@ -78,7 +78,7 @@ def grey_profile(power: float) -> bytes:
 def meant(
     colour: Sequence[int], primaries: Sequence[tuple[float, float]], power: float
 ) -> tuple[int, ...]:
-    """Return what a colour of such a screen is in sRGB, where sRGB has it."""
+    """Return the sRGB value of a colour on such a screen, if sRGB contains it."""
     light = np.linalg.inv(_matrix(SRGB)) @ _matrix(primaries) @ (np.array(colour) / 255) ** power
     light = np.clip(light, 0, 1)
     coded = np.where(light <= 0.0031308, 12.92 * light, 1.055 * light ** (1 / 2.4) - 0.055)

@@ -1,7 +1,7 @@
 """A reverse proxy on loopback that records requests and responses.
 
-Speaks HTTP/1.1 with keep-alive and chunked bodies; passes everything on unchanged, so that
-signatures stay valid (the host is not signed). Standard library only.
+Supports HTTP/1.1 with keep-alive and chunked bodies; forwards everything unchanged, so signatures
+stay valid (the host is not signed). Standard library only.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SECONDS = 60.0
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """One request; the path begins with ``/``, names of headers are in lower case."""
+    """One request; the path begins with ``/``, header names are in lower case."""
 
     method: str
     path: str
@@ -34,7 +34,7 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """The answer to one, its body without HTTP framing; names of headers are in lower case."""
+    """The response to a request, its body without HTTP framing; header names are in lower case."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
@@ -42,7 +42,7 @@ class Answer:
 
 
 class ReverseProxy(ThreadingHTTPServer):
-    """Passes requests on to ``http://host:port`` while `running`; subclasses look at them.
+    """Forwards requests to ``http://host:port`` while `running`; subclasses inspect them.
 
     `before_request` and `after_answer` are called by the threads of the connections.
     """
@@ -56,22 +56,22 @@ class ReverseProxy(ThreadingHTTPServer):
 
     @property
     def base(self) -> str:
-        """Where clients find this proxy."""
+        """The address of this proxy for clients."""
         return f"http://127.0.0.1:{self.server_port}"
 
     def before_request(self, request: Request) -> None:
-        """Do something before a request is passed on."""
+        """Run before a request is forwarded."""
 
     def after_answer(self, request: Request, answer: Answer) -> None:
-        """Do something before an answer is passed back."""
+        """Run before a response is returned."""
 
     def changed(self, request: Request, answer: Answer) -> bytes:
-        """Return the body to pass back; by default the one that came."""
+        """Return the body to send back; by default the received one."""
         return answer.body
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Serve until the block is left; the socket is closed then."""
+        """Serve until the block ends; then close the socket."""
         thread = threading.Thread(target=self.serve_forever, name="reverse-proxy")
         thread.start()
         try:
@@ -97,8 +97,8 @@ class _Handler(BaseHTTPRequestHandler):
             body=b"".join(self._body()),
         )
         self.server.before_request(request)
-        # Closed here: a client that leaves early may leave while this thread has yet to connect,
-        # and nobody else would know of the connection then.
+        # Closed here, because a client may leave before this thread has connected, and then nothing
+        # else would close the connection.
         with closing(http.client.HTTPConnection(*self.server.target, timeout=SECONDS)) as onward:
             self._pass_on(request.body, onward)
             found = onward.getresponse()
@@ -136,7 +136,7 @@ class _Handler(BaseHTTPRequestHandler):
         onward.endheaders(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing: the owner knows what happened."""
+        """Log nothing, because the owner knows what happened."""
 
 
 def _lower(headers: list[tuple[str, str]]) -> tuple[tuple[str, str], ...]:

@@ -1,4 +1,4 @@
-"""The files of the sample table `media`, and pictures made for tests."""
+"""The files of the sample table `media`, and pictures created for tests."""
 
 import io
 import struct
@@ -20,7 +20,7 @@ class SampleBlob:
 
 @cache
 def media() -> tuple[SampleBlob | None, ...]:
-    """The cells of the BLOB column, in the order of the table."""
+    """The cells of the BLOB column, in table order."""
     stored = {}
 
     def store(*blob):
@@ -38,14 +38,14 @@ def sample_file(name):
 
 
 def encode(image, form, **options):
-    """``image`` as a file of the Pillow format ``form``."""
+    """Return ``image`` as a file in the Pillow format ``form``."""
     out = io.BytesIO()
     image.save(out, form, **options)
     return out.getvalue()
 
 
 def bomb(side=12_000):
-    """PNG of black pixels: 144 million take about 17 KB."""
+    """A PNG of black pixels: 144 million take about 17 KB."""
     rows = zlib.compress(bytes(side * (1 + (side + 7) // 8)), 9)
     header = struct.pack(">IIBBBBB", side, side, 1, 0, 0, 0, 0)
     chunks = ((b"IHDR", header), (b"IDAT", rows), (b"IEND", b""))

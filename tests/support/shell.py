@@ -1,4 +1,4 @@
-"""Cells that run in a shell with our magics."""
+"""Runs cells in a shell with our magics."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from IPython.utils.capture import capture_output
 
 
 def run(shell, text: str):
-    """Run a cell and return its value; its error is raised."""
+    """Run a cell and return its value; raise its error."""
     with capture_output() as shown:
         result = shell.run_cell(text)
     shell.user_ns["shown"] = [output.data for output in shown.outputs]

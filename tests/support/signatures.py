@@ -1,6 +1,6 @@
-"""The public signatures of the package: what is importable, and the types they name.
+"""The public signatures of the package: importable names, and the types that they contain.
 
-``python -m tests.support.signatures > tests/public_api.txt`` takes the snapshot anew.
+``python -m tests.support.signatures > tests/public_api.txt`` updates the snapshot.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NAME = re.compile(r"[A-Za-z_][\w.]*")
 
 
 def exported(*modules: str) -> dict[str, Any]:
-    """Return each public name of some modules, with its module in front, and what it is."""
+    """Return each public name of some modules with its module, and its object."""
     found: dict[str, Any] = {}
     for module in modules:
         loaded = importlib.import_module(module)
@@ -39,7 +39,7 @@ def exported(*modules: str) -> dict[str, Any]:
 
 
 def callables(name: str, thing: Any) -> Iterator[tuple[str, Any]]:
-    """Return a function, or the constructor, methods and properties of a class of ours."""
+    """Return a function, or the constructor, methods and properties of one of our classes."""
     if not inspect.isclass(thing):
         if callable(thing) and inspect.isfunction(inspect.unwrap(thing)):
             yield name, thing
@@ -60,7 +60,7 @@ def callables(name: str, thing: Any) -> Iterator[tuple[str, Any]]:
 
 @functools.cache
 def _imports(module: str) -> dict[str, str]:
-    """Return where each imported name of a module comes from, also for type checkers only."""
+    """Return the origin of each imported name of a module, including imports for type checkers."""
     tree = ast.parse(inspect.getsource(sys.modules[module]))
     return {
         alias.asname or alias.name: node.module or ""
@@ -85,7 +85,7 @@ def types_of(function: Any) -> set[str]:
 
 
 class _Text(str):
-    """An annotation that is shown without quotes."""
+    """An annotation that is displayed without quotes."""
 
     __slots__ = ()
 

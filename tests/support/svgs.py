@@ -1,4 +1,4 @@
-"""SVG texts: those that would draw without end, and those that people make."""
+"""SVG texts: malicious ones that draw without end, and ordinary ones."""
 
 import re
 
@@ -19,7 +19,7 @@ def nested(element, levels=8, times=10, *, href="href"):
 
 
 def chained(prop, wrapper, levels=8, times=10):
-    """The same by paints, masks, clip paths or markers, each inside the one before."""
+    """The same with paints, masks, clip paths or markers, each inside the previous one."""
     shape = '<path d="M0 0L9 9L0 9L1 2L3 4L5 6L7 8L9 1L2 3L4 5" {}/>'
     rows = [f'<{wrapper} id="p0">{shape.format("")}</{wrapper}>']
     for level in range(1, levels + 1):

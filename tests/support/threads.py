@@ -11,8 +11,8 @@ from odps_nb.errors import CancelledError
 def running() -> list[threading.Thread]:
     """Return the threads that are alive.
 
-    ``threading.enumerate`` also names one whose ``start`` was interrupted before it was launched:
-    CPython keeps it on its list for ever, though it never runs.
+    ``threading.enumerate`` also lists a thread whose ``start`` was interrupted before it was
+    launched: CPython keeps it in its list forever, although it never runs.
     """
     return [thread for thread in threading.enumerate() if thread.is_alive()]
 
@@ -29,7 +29,7 @@ def end_when_stopped(work: Callable[[], object], stop: Callable[[], None]) -> ob
 
     thread = threading.Thread(target=run)
     thread.start()
-    while thread.is_alive():  # it may not have begun yet
+    while thread.is_alive():  # it may not have started yet
         stop()
         thread.join(0.05)
     return ends[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Watcher:
-    """A listener that keeps what it is told."""
+    """A listener that records its calls."""
 
     def __init__(self):
         self.last = None

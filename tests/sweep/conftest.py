@@ -1,4 +1,4 @@
-"""What all jobs of the sweep work in."""
+"""The resources that all jobs of the sweep use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.sweep.jobs import World
 
 @pytest.fixture(scope="module")
 def world(profile: Profile, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """Tables and files of their own, reached without faults."""
+    """Their own tables and files, accessed without faults."""
     with Connection(profile) as steady:
         made = World(steady, tmp_path_factory.mktemp("sweep"))
         made.furnish()

@@ -1,8 +1,8 @@
 """The jobs that run while one exchange is broken, and the conditions that must hold afterwards.
 
-A job makes its place (a table of its own) by a client that nobody troubles, runs with one that is
-troubled, and is looked at by the first again. What a job returns is compared; where it raised, what
-it should have changed must be as it was.
+A job creates its place (its own table) with a client without faults, runs with a client with
+faults, and is checked with the first client. A returned result is compared; after an error, the
+data that the job would have changed must be unchanged.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from odps_nb.terms import BlobReference
 __all__ = ["JOBS", "PAIR_JOBS", "Job", "World"]
 
 ROWS = 600
-PART = 4000  # bytes of an upload where a write takes several
+PART = 4000  # maximum bytes of an upload if a write has several
 NUMBERS = pa.table(
     {
         "id": pa.array(range(ROWS), pa.int64()),
@@ -51,7 +51,7 @@ _numbers = itertools.count()
 
 @dataclass
 class World:
-    """A steady connection, what all jobs read, and a folder for this run."""
+    """A connection without faults, the tables that all jobs read, and a folder for this run."""
 
     steady: Connection
     folder: Path
@@ -60,7 +60,7 @@ class World:
     references: list[BlobReference] = field(default_factory=list)
 
     def furnish(self) -> None:
-        """Make the tables that are only read."""
+        """Create the tables that are only read."""
         self.rows, self.days = self.name(), self.name()
         self.steady.create_table(self.rows, CREATED)
         self.steady.table(self.rows).write(NUMBERS, progress=False)
@@ -85,10 +85,10 @@ class World:
 
 @dataclass(frozen=True)
 class Job:
-    """``make`` a place, ``run`` there, and ``judge`` by what came back and what is there.
+    """``make`` a place, ``run`` there, and ``judge`` by the result and the stored data.
 
-    ``changed`` gives what a whole run leaves, ``unchanged`` what none leaves; a job that only reads
-    has neither, and ``result`` instead.
+    ``changed`` returns the data after a complete run, ``unchanged`` the data without one; a job
+    that only reads has neither, but has ``result`` instead.
     """
 
     name: str
@@ -227,7 +227,7 @@ def insert(odps: Connection, world: World, name: str) -> None:
 
 
 def write_as_spark_does(odps: Connection, world: World, name: str) -> None:
-    """Two tasks of two attempts each, then one commit: what Spark makes of an error."""
+    """Two tasks with two attempts each, then one commit, as Spark does after an error."""
     target, overwrite = write_target(odps._storage, odps.profile.table(name), None, overwrite=False)
     with open_write_session(odps._storage, target.table, overwrite=overwrite) as session:
         task = WriteTask(profile=TaskProfile.of(odps._storage), session=session.ref, target=target)
@@ -273,7 +273,7 @@ def micro_batch(odps: Connection, world: World, place: Stream) -> None:
 
 
 def after_restart(world: World, place: Stream) -> list[dict[str, Any]]:
-    """What is there when the query was started again, as Spark does after any error."""
+    """The data after the query was restarted, as Spark does after any error."""
     micro_batch(world.steady, world, place)
     return world.found(place.table)
 
@@ -285,7 +285,7 @@ def folder_of(world: World) -> Path:
 
 
 def commit_of_others(odps: Connection, world: World, name: str) -> None:
-    """The driver commits what tasks wrote elsewhere."""
+    """The driver commits the rows that tasks wrote elsewhere."""
     session = open_write_session(world.steady._storage, odps.profile.table(name))
     with session.open_stream() as one:
         one.write(NUMBERS.to_batches())
@@ -382,5 +382,5 @@ JOBS = (
     ),
 )
 
-#: What is done with two faults, too.
+#: The jobs that are also run with two faults.
 PAIR_JOBS = tuple(job for job in JOBS if job.name in ("read in order", "append", "blobs up"))

@@ -1,4 +1,4 @@
-"""What the sweep notes of its runs: a JSON document a line."""
+"""Records of the sweep's runs: one JSON document per line."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ __all__ = ["note"]
 
 
 def note(notes: str | Path, job: str, fault: str, ends: Mapping[str, int]) -> None:
-    """Append how the runs of a job with a fault ended."""
+    """Append the outcomes of a job's runs with a fault."""
     with Path(notes).open("a") as file:
         file.write(json.dumps({"job": job, "fault": fault, "ends": ends}) + "\n")

@@ -1,4 +1,4 @@
-"""The faults of the sweep, in the words of its table, and how a run may end."""
+"""The faults of the sweep, as named in its table, and the possible outcomes of a run."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ __all__ = [
 
 RIGHT = "right"
 REFUSED = "error"  # typed, and nothing is changed
-UNKNOWN = "in doubt"  # typed, and says that it may be there: all of it is, or nothing
-ENDED = "interrupted"  # by Ctrl-C: all of it is there, or nothing
-WRONG = "wrong"  # success, and the result is not right; of pyodps alone
-CHANGED = "there"  # an error, and rows are there all the same; of pyodps alone
+UNKNOWN = "in doubt"  # typed, and says that it may be stored: all of it is, or nothing
+ENDED = "interrupted"  # by Ctrl-C: all of it is stored, or nothing
+WRONG = "wrong"  # success with a wrong result; only pyodps
+CHANGED = "there"  # an error although the rows are stored; only pyodps
 
 
 @dataclass(frozen=True)
 class Fault:
     """One way to break an exchange.
 
-    ``mended``: a client has all it needs to go on, and must. ``documents``: one that is whole by
-    HTTP and makes no sense (JSON, XML) is not asked for again, unless it answers a SQL statement:
-    whoever sent it is not the service.
+    ``mended``: a client has everything it needs to recover, and must. ``documents``: a document
+    that is complete by HTTP but meaningless (JSON, XML) is not requested again, unless it responds
+    to a SQL statement, because its sender is not the service.
     """
 
     name: str
@@ -40,15 +40,15 @@ class Fault:
     documents: bool = False
     interrupts: bool = False
     files_only: bool = False
-    silence: float | None = None  # the read time-out of the client, in seconds
+    silence: float | None = None  # the client's read time-out, in seconds
 
     @property
     def on_the_wire(self) -> bool:
-        """Whether it is of an exchange alone, not of the machine of the client."""
+        """Whether the fault affects only an exchange, not the client's machine."""
         return self.name not in _OF_THE_MACHINE and not self.interrupts
 
     def may_fail(self, *, document: bool) -> bool:
-        """Whether a job may end in an error when this happened to a document, or to a stream."""
+        """Whether a job may end with an error if this happened to a document, or to a stream."""
         return not self.mended or (self.documents and document)
 
 
@@ -99,10 +99,10 @@ FAULTS = (
 )
 
 _MEET = ("reset before", "reset after", "cut", "stalled", "429", "503", "expired")
-#: The faults of which two are tried in one run: a client's answer to one meets the other.
+#: The faults that are tried in pairs: the client's reaction to one meets the other.
 PAIRED = tuple(fault for fault in FAULTS if fault.name in _MEET)
 
 
 def pair_name(first: Fault, second: Fault) -> str:
-    """Return what notes call the two."""
+    """Return the name of a pair in the records."""
     return f"{first.name}, then {second.name}"

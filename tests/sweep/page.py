@@ -1,4 +1,4 @@
-"""Writes `docs/results/single-faults.md` from what a run of the sweep noted: `make sweep`.
+"""Writes `docs/results/single-faults.md` from the records of a sweep: `make sweep`.
 
 python -m tests.sweep.page FILE
 """
@@ -75,7 +75,7 @@ Cells are as above; a dash means that the first fault ended the job, so no excha
 
 
 def page(notes: Iterable[str]) -> str:
-    """Return the page of these notes, one JSON document each."""
+    """Return the page for these records, one JSON document each."""
     cells = _cells(notes)
     names = {fault.name for fault in FAULTS}
     runs = sum(sum(ends.values()) for (_, name), ends in cells.items() if name in names)
@@ -91,7 +91,7 @@ def page(notes: Iterable[str]) -> str:
 
 
 def pairs(cells: Cells) -> str:
-    """Return the section of two faults in one run."""
+    """Return the section about two faults in one run."""
     known = {
         (job.name, one.name, two.name): cells[job.name, pair_name(one, two)]
         for job, one, two in itertools.product(PAIR_JOBS, PAIRED, PAIRED)

@@ -1,9 +1,9 @@
-"""The same faults for the stock pyodps, as far as its API allows; its results are only recorded.
+"""The same faults for stock pyodps, as far as its API allows; its results are only recorded.
 
     python -m tests.sweep.peer FILE
 
-Appends to the notes that `tests.sweep.page` makes its page of. pyodps waits in real time, so that
-faults that last until a client has waited are left out, and its delay between two tries is 0.
+Appends to the records from which `tests.sweep.page` generates its page. pyodps waits in real time,
+so faults that last until a client has waited are omitted, and the delay between its attempts is 0.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["PEER_JOBS", "PeerJob"]
 
 @dataclass(frozen=True)
 class PeerJob:
-    """What pyodps does, what it must return, and what of the table is looked at afterwards."""
+    """An operation of pyodps, its expected result, and how the table is checked afterwards."""
 
     name: str
     run: Callable[[Any, World, str], Any]
@@ -79,7 +79,7 @@ PEER_JOBS = (
 
 
 def run(job: PeerJob, fault: Fault, number: int, place: int, world: World) -> tuple[str, BreaksOne]:
-    """Run a job once with one exchange broken; return how it ended, and the proxy."""
+    """Run a job once with one broken exchange; return its outcome, and the proxy."""
     table = with_rows(world) if job.changed else ""
     target, failed, result = world.steady.profile.tunnel_endpoint, False, None
     with BreaksOne(target, fault.name, number, place, Surroundings()) as proxy:
@@ -107,7 +107,7 @@ def client_of(profile: Profile) -> MaxStorageClient:
 
 
 def sweep(job: PeerJob, fault: Fault, world: World) -> Counter[str]:
-    """Break each exchange in turn; count how the runs ended."""
+    """Break each exchange in turn; count the outcomes."""
     ends: Counter[str] = Counter()
     for number in itertools.count():
         for place in itertools.count():

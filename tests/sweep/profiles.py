@@ -8,7 +8,7 @@ __all__ = ["troubled"]
 
 
 def troubled(profile: Profile, url: str) -> Profile:
-    """Return the profile with ``url`` in the place of the service's own."""
+    """Return the profile with ``url`` in place of the service's own."""
     rest = {key: value for key, value in profile.as_options().items() if key != "api_version"}
     endpoint = url + profile.endpoint[len(profile.tunnel_endpoint.rstrip("/")) :]
     return Profile(**{**rest, "endpoint": endpoint, "tunnel_endpoint": url})

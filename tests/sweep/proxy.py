@@ -1,4 +1,4 @@
-"""A proxy that breaks one exchange, the N-th, in one way, at one place; or that one and a later."""
+"""A proxy that breaks the N-th exchange in one way, at one position; also a later one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FRAMING = re.compile(rb"(?im)^(content-length|transfer-encoding|connection): [^
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer of the service: its head without framing, and its body without chunks."""
+    """A response of the service: its headers without framing, and its body without chunks."""
 
     head: bytes
     body: bytes
@@ -38,7 +38,7 @@ class Answer:
         return cls(_FRAMING.sub(b"", head), _joined(body) if chunked else body, chunked)
 
     def encode(self, body: bytes | None = None) -> bytes:
-        """Return it as bytes of HTTP, with another body if one is given, of its right length."""
+        """Return the response as HTTP bytes, with another body if given, of the right length."""
         body = self.body if body is None else body
         if not self.chunked:
             return self.head + b"content-length: %d\r\n\r\n" % len(body) + body
@@ -46,15 +46,15 @@ class Answer:
         return self.head + b"transfer-encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n"
 
     def places(self) -> list[int]:
-        """Return where a body may end too early: at each message, inside each, before the end."""
+        """Return where a body may end early: at and inside each message, before the end."""
         ends = [0, *_message_ends(self.body), len(self.body)]
         inside = [(a + b) // 2 for a, b in itertools.pairwise(ends)]
         return sorted({*ends, *inside, len(self.body) - 1} - {len(self.body), -1})
 
     def marks(self) -> list[int]:
-        """Return bytes whose damage can be seen: any of a blob or document, envelopes of rows.
+        """Return bytes whose damage can be detected: all of a blob or document, message headers.
 
-        Rows have no checksum on the wire: a damaged value of theirs nobody can see.
+        Rows have no checksum in the protocol, so damage to their values cannot be detected.
         """
         if self.body.startswith(_ARROW):
             starts = [0, *_message_ends(self.body)]
@@ -63,16 +63,16 @@ class Answer:
 
 
 class BreaksOne(Peer):
-    """Passes exchanges on to ``target``, and breaks number ``number`` (from 0) by ``fault``.
+    """Forwards exchanges to ``target``, and breaks number ``number`` (from 0) with ``fault``.
 
-    ``struck`` says whether it came to that, ``broken`` what was asked there, ``document`` whether
-    a document was the answer, and ``places`` how many places of it there are to break: ``place`` is
-    one of them. Faults of this machine
-    (no names, no descriptors, a full disk) last until the client has waited a moment.
+    ``struck`` tells whether the fault occurred, ``broken`` which request it affected, ``document``
+    whether the response was a document, and ``places`` the number of positions at which it can
+    break: ``place`` is one of them. Faults of this machine (no names, no descriptors, a full disk)
+    last until the client has waited a moment.
 
-    In the place of a number may be the name of an action: its first request is broken.
-    ``then`` is a second fault, and the number of its exchange; ``struck_again`` and
-    ``broken_again`` are of that. With ``place`` -1 an answer breaks in its middle.
+    Instead of a number, the name of an action may be given: its first request is broken. ``then``
+    is a second fault and the number of its exchange; ``struck_again`` and ``broken_again`` belong
+    to it. With ``place`` -1, a response breaks in its middle.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class BreaksOne(Peer):
                 return
 
     def _break(self, line: Line, seen: Seen, fault: str) -> bool:
-        """Answer the one request wrongly; return whether the connection lives on."""
+        """Send a wrong response to one request; return whether the connection stays open."""
         if fault in REFUSALS:
             status, headers, body = REFUSALS[fault]
             if fault == "500 after":
@@ -224,7 +224,7 @@ class BreaksOne(Peer):
         self._accepting.start()
 
 
-#: Answers in place of that of the service: status, headers, body.
+#: Responses in place of the service's: status, headers, body.
 REFUSALS: dict[str, tuple[int, dict[str, str], bytes]] = {
     "429": (429, {}, encode_error_json("FlowExceeded", "too many requests", "sweep")),
     "429 later": (
@@ -259,7 +259,7 @@ def _joined(body: bytes) -> bytes:
 
 
 def _message_ends(body: bytes) -> list[int]:
-    """Return where the messages of an Arrow stream end; nothing where it is none."""
+    """Return the ends of the messages of an Arrow stream; empty if it is none."""
     if not body.startswith(_ARROW):
         return []
     reader, ends = pa.BufferReader(body), []

@@ -1,4 +1,4 @@
-"""The machine around a client for one run: its clock, its waits, and what it lacks for a moment."""
+"""The machine of a client during one run: its clock, its waits, and its temporary faults."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from tests.sweep.proxy import BreaksOne
 
 JUMP = 26 * 3600.0
-MOMENT = 0.25  # seconds that a client asks to wait before a trouble of the machine is over
+MOMENT = 0.25  # seconds that a client requests to wait before a fault of the machine ends
 FILE_BYTES = 16
 
 
 class Surroundings:
-    """A context manager: every client made inside waits without waiting, and sees these troubles.
+    """A context manager: every client created inside waits without delay, and sees these faults.
 
-    A trouble is over when the client has asked for `MOMENT` seconds of waiting, and at the end.
-    ``silence`` is how many seconds a client waits for the next bytes; ``None``: as long as ever.
+    A fault ends when the client has requested `MOMENT` seconds of waiting, and at the end.
+    ``silence``: seconds that a client waits for the next bytes; ``None``: the default.
     """
 
     def __init__(self, silence: float | None = None) -> None:
@@ -36,7 +36,7 @@ class Surroundings:
         self._patch = pytest.MonkeyPatch()
 
     def begin(self, trouble: str, proxy: BreaksOne) -> None:
-        """Let a trouble begin; who waits meanwhile waits for that, too."""
+        """Start a fault; clients that are waiting wait for its end, too."""
         with self._lock:
             self._begin(trouble, proxy)
 
@@ -56,20 +56,20 @@ class Surroundings:
             self._jump = JUMP if trouble == "clock forward" else -JUMP
 
     def wait(self, seconds: float) -> None:
-        """What clients call to sleep."""
+        """Replaces the clients' sleep function."""
         self._waited += seconds
         if self._waited >= MOMENT:
             self.mend()
 
     def mend(self) -> None:
-        """End the trouble of the machine, if there is one."""
+        """End the fault of the machine, if there is one."""
         with self._lock:
             over, self._over = self._over, None
         if over is not None:
             over()
 
     def clock(self) -> float:
-        """What clients take for the time of day."""
+        """Replaces the clients' time of day."""
         return time.time() + self._jump
 
     def __enter__(self) -> Surroundings:

@@ -1,4 +1,4 @@
-"""The page of the sweep is of the jobs and faults that there are."""
+"""The page of the sweep covers the existing jobs and faults."""
 
 from __future__ import annotations
 

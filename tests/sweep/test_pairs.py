@@ -1,8 +1,8 @@
 """Two faults in one run: one at exchange N, and another, or the same, at a later exchange M.
 
-For three jobs, with the faults that meet each other in a client: what mends the first is broken by
-the second. The same may come of it as of a single fault; where each of two faults must be mended
-alone, both must be mended together. `make sweep` writes what came of it into
+For three jobs, with the faults that interact in a client: the recovery from the first is broken by
+the second. The possible outcomes are those of a single fault. If a job must survive each of two
+faults alone, it must survive both together. `make sweep` writes the outcomes to
 ``docs/results/single-faults.md``.
 """
 
@@ -24,7 +24,7 @@ from tests.sweep.proxy import BreaksOne
 from tests.sweep.surroundings import Surroundings
 from tests.sweep.test_single_faults import judged
 
-NOTES = os.environ.get("ODPS_NB_SWEEP")  # tests do not see it, as no ODPS_ variable
+NOTES = os.environ.get("ODPS_NB_SWEEP")  # tests cannot see ODPS_ variables
 pytestmark = [pytest.mark.nightly, pytest.mark.usefixtures("repeated_interrupts")]
 
 
@@ -44,7 +44,7 @@ def test_two_faults_anywhere_lose_nothing_and_double_nothing(
         if not proxy.struck:
             assert end == RIGHT, f"nobody troubled {where}"
             break
-    # what ends a job at each of its exchanges leaves none to break later
+    # a fault that ends a job at each of its exchanges leaves none to break later
     assert sum(ends.values()) > 0 or not first.mended
     if NOTES:
         note(NOTES, job.name, pair_name(first, second), ends)
@@ -53,7 +53,7 @@ def test_two_faults_anywhere_lose_nothing_and_double_nothing(
 def run(
     job: Job, first: tuple[Fault, int], second: tuple[Fault, int], world: World
 ) -> tuple[str, BreaksOne, str]:
-    """Run a job once with two exchanges broken; return how it ended, and the proxy."""
+    """Run a job once with two broken exchanges; return its outcome, and the proxy."""
     (fault, number), (again, later) = first, second
     at, error, result = job.make(world), None, None
     with Surroundings(fault.silence or again.silence) as around:

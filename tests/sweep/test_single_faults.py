@@ -1,8 +1,8 @@
-"""Each job with each fault at its first exchange, its second, … until there is none left.
+"""Each job with each fault at its first exchange, its second, … until there are none left.
 
-What may come of it: the right result; a typed error, and nothing is changed; or a typed error that
-says that the commit may have been made, and then all or nothing is changed. ``make sweep`` writes
-what came of it into ``docs/results/single-faults.md``.
+Possible outcomes: the correct result; a typed error, and nothing is changed; or a typed error that
+says that the commit may have succeeded, and then all or nothing is changed. ``make sweep`` writes
+the outcomes to ``docs/results/single-faults.md``.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from tests.sweep.profiles import troubled
 from tests.sweep.proxy import BreaksOne
 from tests.sweep.surroundings import Surroundings
 
-NOTES = os.environ.get("ODPS_NB_SWEEP")  # tests do not see it, as no ODPS_ variable
-#: An interrupt may come between the making of a socket's file and the `try` of http.client; the
-#: collector closes it then.
+NOTES = os.environ.get("ODPS_NB_SWEEP")  # tests cannot see ODPS_ variables
+#: An interrupt may arrive between the creation of a socket's file and the `try` of http.client; the
+#: garbage collector closes it then.
 _LEFT = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
-#: What the gate runs of it; the rest is nightly.
+#: The runs in `make test`; the others are nightly.
 IN_GATE = {
     ("append", "reset after"),
     ("read in parallel", "cut"),
@@ -70,7 +70,7 @@ def test_one_fault_anywhere_loses_nothing_and_doubles_nothing(
 def run(
     job: Job, fault: Fault, number: int, place: int, world: World
 ) -> tuple[str, BreaksOne, str]:
-    """Run a job once with one exchange broken; return how it ended, and the proxy."""
+    """Run a job once with one broken exchange; return its outcome, and the proxy."""
     at, error, result = job.make(world), None, None
     with Surroundings(fault.silence) as around:
         target = world.steady.profile.tunnel_endpoint
@@ -80,7 +80,7 @@ def run(
                     result = job.run(odps, world, at)
                 except OdpsNbError as caught:
                     error = caught
-                except OSError as caught:  # of a file of the user's, as Python says it
+                except OSError as caught:  # for a user's file, as Python raises it
                     assert fault.files_only
                     error = caught
                 except KeyboardInterrupt as caught:

@@ -1,6 +1,6 @@
-"""polars takes a `Scan` as it is, and a table takes its frames. Run by ``make versions``.
+"""polars accepts a `Scan` unchanged; tables accept its DataFrames. Run by ``make versions``.
 
-Not by ``make test``: polars is large, and nothing of odps_nb imports it.
+Not in ``make test``: polars is large, and odps_nb itself does not import it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ COLUMNS = (
 
 
 def frame() -> pl.DataFrame:
-    """Each kind of polars' columns, with a null and with what its views keep apart."""
+    """Each kind of polars column, with a null and with values that its views distinguish."""
     long = "more than the twelve bytes that a view holds in itself"
     return pl.DataFrame(
         {
@@ -54,7 +54,7 @@ def frame() -> pl.DataFrame:
 
 
 def moments(column: pl.Series) -> list:
-    """Values; instants arrive as UTC without a zone, and the moment is the same."""
+    """Values; instants arrive in UTC without a zone, and are equal."""
     values = column.to_list()
     return [v.replace(tzinfo=None) if isinstance(v, dt.datetime) else v for v in values]
 

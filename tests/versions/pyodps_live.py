@@ -1,11 +1,11 @@
 """pyodps' own tests against the embedded service: tunnel, tables, SQL, instances.
 
-No package contains these tests. They are fetched from pyodps' repository at `COMMIT`, put beside a
-copy of the installed pyodps in a temporary folder, and run there by a separate pytest. This
-repository keeps none of them. ``pyodps_left_out.toml`` lists the tests that cannot pass.
+No package contains these tests. They are fetched from pyodps' repository at `COMMIT`, copied next
+to the installed pyodps in a temporary folder, and run there by a separate pytest. This repository
+contains none of them. ``pyodps_left_out.toml`` lists the tests that cannot pass.
 
 Run by ``make versions``, not by ``make test``: it needs the repository and several minutes.
-``PYODPS_REPOSITORY`` names another place to fetch from, such as a folder.
+``PYODPS_REPOSITORY`` names another source, such as a folder.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ LEFT_OUT = tomllib.loads(Path(__file__).with_name("pyodps_left_out.toml").read_t
 CANNOT_PASS = {test for one in LEFT_OUT["left_out"] for test in one["tests"]}
 MAY_PASS = {test for one in LEFT_OUT["left_out"] if one.get("unsteady") for test in one["tests"]}
 
-#: Sections of the configuration of these tests: connections to projects with a feature.
+#: Sections in the configuration of these tests: connections to projects with a feature.
 WITHOUT_SCHEMAS = ("odps", "odps_daily", "odps_with_tunnel_quota")
 WITH_SCHEMAS = ("odps_with_schema",)
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a copy of pyodps that has its tests."""
+    """A folder with a copy of pyodps that includes its tests."""
     place = tmp_path_factory.mktemp("pyodps")
     shutil.copytree(Path(odps.__file__).parent, place / "odps")
     git = ("git", "--git-dir", str(KEPT))
@@ -60,7 +60,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def ends(place: Path) -> dict[str, str]:
-    """How each of these tests ended: ``passed``, or why it did not."""
+    """The result of each of these tests: ``passed``, or why it did not pass."""
     report = place / "report.xml"
     command = [sys.executable, "-m", "pytest", "-c", os.devnull, "--rootdir", str(place)]
     command += ["-p", "no:cacheprovider", "-p", "no:xdist", "-q", "--tb=short", "--show-capture=no"]
@@ -92,8 +92,8 @@ def write_config(path: Path, plain: LocalService, with_schemas: LocalService) ->
 
 
 def read_report(report: Path) -> Iterator[tuple[str, str]]:
-    """Yield each test of a report of pytest, named as in the list, and how it ended."""
-    for case in ET.parse(report).iter("testcase"):  # our own pytest wrote it
+    """Yield each test in a pytest report, named as in the list, and its result."""
+    for case in ET.parse(report).iter("testcase"):  # written by our own pytest
         file = str(case.get("classname")).removeprefix("odps.").replace(".", "/") + ".py"
         told = [child for child in case if child.tag in ("failure", "error", "skipped")]
         end = f"{told[0].tag}: {told[0].get('message')}" if told else "passed"
@@ -101,7 +101,7 @@ def read_report(report: Path) -> Iterator[tuple[str, str]]:
 
 
 def is_in(tests: set[str], test: str) -> bool:
-    """Return whether a test is named, with or without its parameters."""
+    """Return whether the list contains a test, with or without its parameters."""
     return test in tests or test.partition("[")[0] in tests
 
 

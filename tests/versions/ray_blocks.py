@@ -1,4 +1,4 @@
-"""`to_ray()`: one read task per split, in processes that have keys of their own.
+"""`to_ray()`: one read task per split, in processes with their own keys.
 
 Run by ``make versions``, not by ``make test``: Ray is large and takes half a minute to start.
 """

@@ -1,9 +1,9 @@
-"""A training that is killed: `torch_loader` starts it, says when it may take a batch, and kills it.
+"""A training job that is killed: `torch_loader` starts it, allows each batch, and kills it.
 
     python torch_job.py CHECKPOINT
 
-Goes on from the checkpoint if there is one. After each batch it saves the rows it has learnt from
-together with the state, prints a line, and waits for one.
+Continues from the checkpoint if there is one. After each batch it saves the rows it has learnt from
+together with the state, prints a line, and waits for a line.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`odps_nb.torch` in a real DataLoader: workers of both kinds, ranks, a killed epoch, recipes.
 
-Run by ``make versions``, not by ``make test``: torch is large. What does not need it is tested in
-``tests/access/learning``.
+Run by ``make versions``, not by ``make test``: torch is large. ``tests/access/learning`` tests the
+parts that do not need it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from odps_nb.errors import ArgumentError, StateError
 from odps_nb.torch import blobs, loader, rows
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:This DataLoader will create"),  # on a machine of one core
+    pytest.mark.filterwarnings("ignore:This DataLoader will create"),  # on a machine with one core
     pytest.mark.filterwarnings("ignore:'set_vital' is deprecated"),  # torchdata calls it
 ]
 ROWS = 1200
@@ -46,15 +46,15 @@ SETTINGS = ("endpoint", "tunnel_endpoint", "project", "access_id", "access_key")
 
 @pytest.fixture(scope="module", autouse=True)
 def _keys(service) -> Iterator[None]:
-    """Give workers that are spawned what they connect with; remove what torch leaves."""
+    """Provide connection settings for spawned workers; remove what torch leaves behind."""
     with pytest.MonkeyPatch.context() as patch:
         for name in SETTINGS:
             patch.setenv(f"ODPS_{name.upper()}", getattr(service, name))
         yield
-    # what serves workers, and would end with this process
+    # ends a helper of the workers, which would only end with this process
     util._run_finalizers()
     resource_tracker._resource_tracker._stop()
-    for pattern in ("pymp-*", "torchinductor_*"):  # of jobs that were killed; of torch
+    for pattern in ("pymp-*", "torchinductor_*"):  # left by killed jobs and by torch
         for left in Path(tempfile.gettempdir()).glob(pattern):
             shutil.rmtree(left)
 
@@ -147,7 +147,7 @@ def test_a_process_group_says_which_rank_this_is(table):
 
 
 def run_job(checkpoint: Path, batches: int | None) -> list[str]:
-    """Let the job take so many batches and kill it, or let it end; return what it printed."""
+    """Let the job take a number of batches and kill it, or let it end; return its output."""
     job = subprocess.Popen(
         [sys.executable, JOB, checkpoint],
         stdin=subprocess.PIPE,
@@ -198,7 +198,7 @@ def test_what_was_fetched_and_not_handed_over_comes_again(table, workers, other)
     later.set_epoch(0)
     assert sorted(first + rest) == list(range(ROWS))
     assert ids(later) == rest
-    assert ids(later) == first + rest  # a state is of one pass
+    assert ids(later) == first + rest  # a state belongs to one pass
     with pytest.raises(ArgumentError, match="num_workers"):
         loader(made(table), batch_size=32, num_workers=other).load_state_dict(state)
 
@@ -261,7 +261,7 @@ def test_a_wrong_argument_is_refused_before_a_row_is_read(table, wrong):
 
 
 def measured(data: bytes) -> int:
-    """Decode, in workers that are spawned too."""
+    """Decode a blob, also in spawned workers."""
     return len(data)
 
 
@@ -290,7 +290,7 @@ def test_workers_decode_blobs_and_go_on_at_the_exact_row(odps, how):
 
 
 def video(frames: int) -> bytes:
-    """A film of squares that get brighter."""
+    """A video of squares that get brighter."""
     file = BytesIO()
     with av.open(file, "w", format="mp4") as made:
         stream = made.add_stream("mpeg4", rate=10)

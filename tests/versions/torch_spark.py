@@ -1,4 +1,4 @@
-"""The recipes of ``docs/blobs-in-spark.md``: a model of torch in tasks, and a TorchDistributor.
+"""The recipes in ``docs/blobs-in-spark.md``: a torch model in tasks, and a TorchDistributor.
 
 Run by ``make versions``, not by ``make test``: torch is large.
 """
@@ -29,7 +29,7 @@ def _remove_what_torch_leaves() -> None:
 def test_the_recipes_run_as_they_stand(
     spark_session, odps, service, repo, tmp_path, monkeypatch, request
 ):
-    for name in SETTINGS:  # the ranks are processes: they connect by themselves
+    for name in SETTINGS:  # the ranks are processes that connect on their own
         monkeypatch.setenv(f"ODPS_{name.upper()}", getattr(service, name))
     request.addfinalizer(lambda: odps.drop_table("training", if_exists=True))
     request.addfinalizer(_remove_what_torch_leaves)

@@ -1,4 +1,4 @@
-"""Where an Arrow stream begins and ends, and what proves that it is whole."""
+"""Where an Arrow stream starts and ends, and what proves that it is complete."""
 
 from contextlib import suppress
 from struct import pack
@@ -121,7 +121,7 @@ def test_missing_and_surplus_rows_are_errors() -> None:
     "junk",
     [
         b"junkjunk",
-        pack("<i", 100) + bytes(4),  # how streams began before Arrow 0.15
+        pack("<i", 100) + bytes(4),  # how streams started before Arrow 0.15
         CONTINUATION + pack("<i", -5),
     ],
 )
@@ -234,7 +234,7 @@ def test_a_dictionary_is_bounded_like_a_batch(compression: str) -> None:
 
 
 def promises_of(stream: bytes) -> list[int]:
-    """Return where the compressed buffers of the first batch begin in the stream."""
+    """Return the start of the compressed buffers of the first batch in the stream."""
     at = 8 + int.from_bytes(stream[4:8], "little")
     body = at + 8 + int.from_bytes(stream[at + 4 : at + 8], "little")
     return [body + place for place in parse_message(stream[at + 8 : body]).promises]
@@ -274,7 +274,7 @@ def test_columns_that_cost_no_bytes_have_a_bound(compression: str | None) -> Non
 def changed(
     batch: pa.RecordBatch, old: bytes, new: bytes, *, compression: str | None = None
 ) -> bytes:
-    """Return a stream whose first batch has something else in its metadata."""
+    """Return a stream whose first batch has different metadata."""
     stream = ipc(batch, compression=compression)
     at = 8 + int.from_bytes(stream[4:8], "little")
     body = at + 8 + int.from_bytes(stream[at + 4 : at + 8], "little")
@@ -296,7 +296,7 @@ def changed(
 )
 def test_buffers_that_overlap_or_leave_the_body_are_refused(buffers: tuple[int, ...]) -> None:
     batch = pa.record_batch({"a": pa.array([1]), "b": pa.array([2])})
-    old = pack("<8q", 0, 0, 0, 8, 8, 0, 8, 8)  # two of validity, two of values
+    old = pack("<8q", 0, 0, 0, 8, 8, 0, 8, 8)  # two for validity, two for values
     new = pack("<8q", 0, 0, *buffers[:2], 8, 0, *buffers[2:])
     with pytest.raises(FramingError, match="overlaps another buffer or lies outside"):
         watch(changed(batch, old, new))
@@ -372,8 +372,8 @@ def test_names_that_are_no_text_are_refused_wherever_they_are(schema: pa.Schema)
 
 
 def test_a_schema_whose_parts_are_shared_does_not_grow_without_bound() -> None:
-    """Each level points twice at the next one: 40 levels would be 10^12 fields."""
-    field = pack("<HHHHHHHH", 16, 8, 0, 0, 0, 0, 0, 4)  # a vtable; the children at 4
+    """Each level refers twice to the next one: 40 levels would be 10^12 fields."""
+    field = pack("<HHHHHHHH", 16, 8, 0, 0, 0, 0, 0, 4)  # a vtable; the children are at 4
     levels = b"".join(pack("<iIIII", 16 + 20 * n, 4, 2, 8, 4) for n in range(40))
     schema = pack("<HHHH", 8, 8, 0, 4) + pack("<iI", 8, 4) + pack("<II", 1, 4 + 16)
     vtable = pack("<HHHHHH", 12, 12, 0, 4, 8, 0) + pack("<iBxxxI", 12, 1, 4 + 8)

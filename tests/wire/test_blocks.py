@@ -1,4 +1,4 @@
-"""CRC32C blocks: the bytes of ``docs/protocol.md`` section 6.3, any cutting, every flip and cut."""
+"""CRC32C blocks (``docs/protocol.md`` section 6.3): any division, every flip and truncation."""
 
 import pickle
 

@@ -1,4 +1,4 @@
-"""zstd and LZ4: round trips, frames in a row, cuts, flips, bombs and their budget."""
+"""zstd and LZ4: round trips, consecutive frames, truncation, flips, bombs and their limit."""
 
 from contextlib import suppress
 
@@ -103,7 +103,7 @@ def test_a_zstd_frame_that_lost_its_blocks_fails_its_checksum(step: int) -> None
 
 
 def test_a_zstd_stream_that_is_cut_where_raw_bytes_follow_is_cut() -> None:
-    """What is put behind the end to find that out is not taken for content."""
+    """The bytes that are appended to detect this are not treated as content."""
     raw_block = bytes.fromhex("28b52ffd 00 58") + (1000 << 3 | 1).to_bytes(3, "little")
     skippable = bytes.fromhex("5a2a4d18 e8030000")
     for head in (raw_block, skippable):
@@ -153,7 +153,7 @@ def test_every_flipped_bit_of_our_own_frames_is_found_or_changes_nothing(
             except ProtocolError:
                 pass
             coded[at] ^= 1 << bit
-    assert harmless <= 16  # bits of the frame header that only describe, such as the window size
+    assert harmless <= 16  # bits in the frame header that only describe, such as the window size
 
 
 @pytest.mark.parametrize("name", CODED)

@@ -1,4 +1,4 @@
-"""CRC32C and CRC-32: known values, and the same numbers from every implementation."""
+"""CRC32C and CRC-32: known values, and the same results from every implementation."""
 
 import sys
 import zlib

@@ -1,4 +1,4 @@
-"""Errors of the service become ours: JSON, XML, anything; with code, request id and a hint."""
+"""Errors of the service become typed: JSON, XML or others; with code, request id and a hint."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_every_code_round_trips_in_both_forms(encode: Any, code: str) -> None:
     error = error_of(status, encode(code, "what <failed> & why", "20251120-id"))
     assert (error.code, error.status, error.message) == (code, status, "what <failed> & why")
     assert error.request_id == "20251120-id"
-    assert error.hint or type(error) is InvalidRequestError  # whose message says all
+    assert error.hint or type(error) is InvalidRequestError  # its message contains everything
 
 
 def test_both_forms_have_what_clients_insist_on() -> None:
@@ -126,7 +126,7 @@ def test_a_timeout_of_the_metadata_store_is_a_fault_of_the_server(status: int) -
 @pytest.mark.parametrize("code", [code for code, status in STATUS_OF_CODE.items() if status < 500])
 @ENCODERS
 def test_a_name_with_the_word_of_a_timeout_hides_no_code(encode: Any, code: str) -> None:
-    """The service repeats the name that was asked for; only these two codes say too little."""
+    """The service repeats the requested name; only these two codes do not say enough."""
     error = error_of(400, encode(code, "Table not found: p.otstimeout_log", "1"))
     vague = code in ("InvalidArgument", "InvalidParameter")
     assert (type(error) is ServerFaultError) is vague

@@ -1,4 +1,4 @@
-"""Every input of the fuzzing corpus holds its invariant, without atheris."""
+"""Every input in the fuzzing corpus satisfies its invariant, without atheris."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Reading JSON of a peer: defaults for what is absent, our error for what is ill-typed."""
+"""Reading JSON from a peer: defaults for missing members, an odps_nb error for wrong types."""
 
 from __future__ import annotations
 

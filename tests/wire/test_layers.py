@@ -1,4 +1,4 @@
-"""Layers by checksums (``docs/protocol.md`` section 6.4), framed or raw by count, budgets."""
+"""Layers by checksums (``docs/protocol.md`` section 6.4), framed or raw by count, limits."""
 
 from contextlib import suppress
 from typing import Any
@@ -76,7 +76,7 @@ def test_every_flipped_bit_of_the_reference_bytes_is_found_or_changes_nothing(na
                 assert decode(encoding, bytes(body)) == b"hello"
                 harmless.append((at, bit))
             body[at] ^= 1 << bit
-    # Only where the blocks are inside: two bits of the zstd header that the content outlives.
+    # Only if the blocks are inside: two bits of the zstd header that do not affect the content.
     assert harmless == ([(4, 4), (4, 5)] if name == "zstd, CRC innermost" else [])
 
 

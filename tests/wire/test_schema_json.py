@@ -1,4 +1,4 @@
-"""Both JSON forms of a schema: the worked example, round trips, and hostile documents."""
+"""Both JSON forms of a schema: the worked example, round trips, and malicious documents."""
 
 from __future__ import annotations
 
@@ -275,7 +275,7 @@ def test_nested_type_that_is_no_number_is_read_as_text(
 
 
 def test_types_without_a_number_are_sent_as_unknown() -> None:
-    """The stock client takes an unknown number for STRING, and fails at a text."""
+    """The stock client treats an unknown number as STRING, and fails on text."""
     nested: Any = encode_nested(
         TableSchema(columns=parse_columns("g geography, v vector(float,2)"))
     )
@@ -283,7 +283,7 @@ def test_types_without_a_number_are_sent_as_unknown() -> None:
 
 
 def test_bare_decimal_is_written_without_precision() -> None:
-    """The stock client refuses a precision of 0."""
+    """The stock client rejects a precision of 0."""
     nested: Any = encode_nested(TableSchema(columns=parse_columns("d decimal")))
     assert not {"Precision", "Scale"} & nested["DataColumns"][0]["columnType"].keys()
 

@@ -1,4 +1,4 @@
-"""Signatures: the stock client's vectors, the verifier, the quirks of the canonical string."""
+"""Signatures: the stock client's vectors, the verifier, and details of the canonical string."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_prefix_that_the_server_does_not_have_is_refused() -> None:
 
 
 def test_plain_reading_of_a_value_with_ampersand_verifies_too() -> None:
-    """A client that decodes each pair by itself signs another text than the stock client."""
+    """A client that decodes each pair separately signs different text from the stock client."""
     query = "Partition=" + quote("a=1&b", safe="")
     lines = ("POST", "", "", DATE, f"/api/storage/v2?Partition={'a=1&b'}")
     value = authorization("\n".join(lines), credentials=PLAIN, now=NOW)
@@ -190,7 +190,7 @@ def test_plain_reading_of_a_value_with_ampersand_verifies_too() -> None:
 
 
 def test_path_that_is_no_url_is_refused_and_not_raised_through() -> None:
-    """urllib takes what follows ``//[`` for a broken IPv6 host."""
+    """urllib parses text after ``//[`` as an invalid IPv6 host."""
     with pytest.raises(AccessDeniedError):
         check(request_headers(), path="//[?a=1")
     with pytest.raises(ArgumentError):
@@ -205,7 +205,7 @@ def test_path_that_is_no_url_is_refused_and_not_raised_through() -> None:
     st.sampled_from([2, 4]),
 )
 def test_what_is_signed_verifies(params: dict[str, str], version: int) -> None:
-    """Evidence 160: the signed resource has the decoded values of the query."""
+    """Evidence 160: the signed resource contains the decoded values of the query."""
     query = "&".join(f"{quote(k, safe='')}={quote(v, safe='')}" for k, v in params.items())
     url = f"http://h/api/storage/v2?{query}"
     added = sign(
@@ -243,7 +243,7 @@ def test_any_other_signature_is_refused(noise: bytes) -> None:
 
 
 def test_two_regions_on_one_day_have_two_keys() -> None:
-    """The stock client caches its key by date alone and signs with the first region's."""
+    """The stock client caches its key only by date, and signs with the first region's key."""
     first, second = (v for v in VECTORS if v.number.startswith("12-"))
     for vector in (first, second, first):
         assert authorization(

@@ -1,4 +1,4 @@
-"""Type text and column lists: the grammar, its limits, and what a person who mistypes sees."""
+"""Type text and column lists: the grammar, its limits, and the errors for mistyped text."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_text_is_read_as(text: str, expected: OdpsType) -> None:
             "struct<a:foo(3),b:bigint>",
             StructType((StructField("a", UnknownType("foo(3)")), StructField("b", BIGINT))),
         ),
-        # not what their first word says
+        # not the type of their first word
         ("timestamp with local time zone", UnknownType("timestamp with local time zone")),
         ("decimal(100,2)", UnknownType("decimal(100,2)")),
         ("vector(bfloat16,4)", UnknownType("vector(bfloat16,4)")),
@@ -134,7 +134,7 @@ def test_text_is_read_as(text: str, expected: OdpsType) -> None:
     ],
 )
 def test_type_text_of_a_service_is_read_as(text: str, expected: OdpsType) -> None:
-    """Evidence 154, 155: a type text that cannot be read is data."""
+    """Evidence 154, 155: a type text that cannot be parsed is kept as data."""
     assert read_type(text) == expected
     assert read_type(format_type(expected)) == expected
 

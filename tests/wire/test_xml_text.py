@@ -1,4 +1,4 @@
-"""XML of a peer is read safely, and ours is read back by any parser."""
+"""XML from a peer is parsed safely, and any parser can read ours."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_any_markup_is_a_document_or_our_error(text: str) -> None:
     assert isinstance(outcome(parse_xml, text.encode(), "document"), (Element, FramingError))
 
 
-# All that XML 1.0 can spell: no control characters but white space, no surrogates.
+# All text that XML 1.0 can contain: no control characters except white space, no surrogates.
 printable = st.text(
     st.one_of(
         st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\ufffe\uffff"),

@@ -31,7 +31,7 @@ MEDIA = pa.schema(
 )
 PAGE = pa.struct({"title": pa.string(), "page": pa.int64(), "image": pa.binary()})
 DOCUMENTS = pa.schema({"id": pa.int64(), "title": pa.string(), "pages": pa.list_(PAGE)})
-# title, number of pages; None: no list at all
+# title, number of pages; None: a null list
 TITLES = (
     ("Annual report", 4),
     ("Lease", 2),

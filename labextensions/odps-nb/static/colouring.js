@@ -1,10 +1,10 @@
-// Colours SQL below a first line `%%odps sql …` or `%%odps spark …`.
+// Highlights SQL in cells whose first line is `%%odps sql …` or `%%odps spark …`.
 //
-// The language of such a cell is JupyterLab's own SQL, parsed from the second line on. That is
-// decided at each change of the text: when the magic goes, the cell is Python again.
+// The language of such a cell is JupyterLab's own SQL, parsed from the second line on. Each change
+// of the text is checked: if the magic is removed, the cell is Python again.
 
 const MAGIC = /^\s*%%odps[ \t]+(?:sql|spark)(?!\w)[^\n]*\n?/;
-const LOOKED_AT = 400; // characters that may stand before the SQL for it to be seen
+const LOOKED_AT = 400; // characters to check for a magic at the start of a cell
 
 export async function addColouring(shared, extensions, languages) {
   const [{ EditorExtensionRegistry }, { Compartment, EditorState, Prec }, codemirror, lezer, sql] =
@@ -42,7 +42,7 @@ export async function addColouring(shared, extensions, languages) {
   });
 }
 
-// The language whose first line is nothing and whose rest is SQL.
+// The language of a cell with a magic: the first line has no syntax, and the rest is SQL.
 function belowTheMagic({ Language, defineLanguageFacet, languageDataProp }, lezer, sql) {
   const data = defineLanguageFacet();
   const top = lezer.NodeType.define({
@@ -82,7 +82,7 @@ function belowTheMagic({ Language, defineLanguageFacet, languageDataProp }, leze
   return new Language(data, new Parser(), [], "odps-sql");
 }
 
-// A parse that is done at once.
+// A parse that is already complete.
 function nothing(tree) {
   return { advance: () => tree, parsedPos: tree.length, stoppedAt: null, stopAt() {} };
 }

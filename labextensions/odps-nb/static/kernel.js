@@ -1,17 +1,17 @@
-// Questions to the kernel of a notebook, as user expressions of an empty, silent execution.
+// Sends queries to a notebook's kernel, as user expressions of an empty, silent execution.
 //
-// They number no cell, define nothing and leave no trace in the notebook. Only what is loaded
-// already answers: a kernel without odps_nb imports nothing because of them.
+// They number no cell, define no names and leave no trace in the notebook. They never import
+// odps_nb into the kernel; only a kernel that has already loaded it can respond.
 
 const MODULE = "odps_nb.notebook.magics.sidebar";
 
-// What `answer` of that module returns; {problem: lines, waiting} where it cannot be asked.
+// Returns the result of `answer` in that module, or {problem: lines, waiting} if that fails.
 export async function ask(kernel, kind, path, fresh) {
   const info = await kernel.info;
   if (info.language_info.name !== "python") {
     return { problem: ["This notebook's kernel is not Python."], waiting: true };
   }
-  // a list of texts is spelled the same in JSON and in Python
+  // a list of strings has the same syntax in JSON and in Python
   const call = `answer(${JSON.stringify(kind)}, ${JSON.stringify(path)}, fresh=${fresh ? "True" : "False"})`;
   const future = kernel.requestExecute({
     code: "",
@@ -30,6 +30,6 @@ export async function ask(kernel, kind, path, fresh) {
       waiting: true,
     };
   }
-  const what = result ? `${result.ename}: ${result.evalue}` : "The kernel gave no answer.";
-  return { problem: [what, "Refresh to ask again."], waiting: false };
+  const what = result ? `${result.ename}: ${result.evalue}` : "The kernel did not respond.";
+  return { problem: [what, "Click Refresh to try again."], waiting: false };
 }

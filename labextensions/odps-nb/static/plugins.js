@@ -41,14 +41,14 @@ export async function plugins(shared) {
   ].filter((plugin) => plugin.optional.every(Boolean));
 }
 
-// Activation that is left out without the service it stands on, and warns where it fails.
+// Wraps an activation: does nothing without the required service, and logs a warning on failure.
 function quietly(activate) {
   return async (app, needed, other) => {
     if (!needed) return; // e.g. a page without notebooks
     try {
       await activate(app, needed, other);
     } catch (error) {
-      console.warn("odps-nb: JupyterLab goes on without a part of the extension:", error);
+      console.warn("odps-nb: a part of the extension could not be started:", error);
     }
   };
 }

@@ -1,13 +1,13 @@
-// What JupyterLab loads first: the container of a federated extension, written by hand.
+// The entry point that JupyterLab loads: the hand-written container of a federated extension.
 //
 // JupyterLab calls `init` with the modules that it shares, by name and version, and then `get` for
-// the module that package.json names. The other files beside this one are ES modules, loaded when
-// they are needed; see docs/decisions/notebook.md.
+// the module that package.json names. The other files in this folder are ES modules, loaded on
+// demand; see docs/decisions/notebook.md.
 (() => {
   const base = document.currentScript.src;
   let offered = {};
 
-  // The shared module of this name: the version in use, else the newest, as for any singleton.
+  // Returns the shared module with this name: the loaded version, else the newest (a singleton).
   async function shared(name) {
     const versions = Object.entries(offered[name] ?? {});
     if (versions.length === 0) throw new Error(`odps-nb: JupyterLab shares no ${name}`);

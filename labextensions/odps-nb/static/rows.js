@@ -2,7 +2,7 @@
 
 import { rowsIn } from "./insert.js";
 
-// What is inside a node of this kind, and how the kernel is asked for it.
+// For each kind of node, the query for its children and the path to send with the query.
 const INSIDE = {
   root: { ask: "projects", path: () => [] },
   project: { ask: "schemas", path: (node) => [node.name] },
@@ -16,13 +16,13 @@ export function newRoot() {
   return { kind: "root", name: "", children: null, open: true };
 }
 
-// The question whose answer has the children of a node.
+// Returns the query for the children of a node.
 export function questionOf(node) {
   const { ask, path } = INSIDE[node.kind];
   return [ask, path(node)];
 }
 
-// Give a node the children that an answer names; return those that open by themselves.
+// Sets the children of a node from a response; returns those that open automatically.
 export function fill(node, answer) {
   if (node.kind === "table") return describe(node, answer);
   const kind = KINDS[answer.kind];
@@ -37,7 +37,7 @@ export function fill(node, answer) {
   return kind === "schema" && node.children.length === 1 ? node.children : [];
 }
 
-// Set a table's columns, row count and partitions; `facts` is null if they are unknown.
+// Sets a table's columns, row count and partitions; `facts` is null if they are unknown.
 export function describe(table, facts) {
   table.isAsked = true;
   if (!facts) return [];
@@ -71,7 +71,7 @@ export function rowsOf(node, filter, level = 1) {
   return rows;
 }
 
-// How many tables are known, and how many of them the filter leaves.
+// Returns the number of known tables, and the number that matches the filter.
 export function count(node, filter) {
   const tables = [...tablesOf(node)];
   const found = filter.toLowerCase();
@@ -79,10 +79,10 @@ export function count(node, filter) {
 }
 
 function* notes(node) {
-  if (node.asking) yield "asking the kernel …";
+  if (node.asking) yield "waiting for the kernel …";
   yield* node.problem ?? [];
   const isEmpty = node.children?.length === 0;
-  if (isEmpty) yield "nothing here";
+  if (isEmpty) yield "empty";
   if (node.more) yield `only the first ${node.children.length.toLocaleString("en")} are shown`;
 }
 
@@ -108,8 +108,8 @@ function columnsWith(table, found) {
   return (table.children ?? []).filter((one) => one.kind === "column" && matches(one, found));
 }
 
-// The actions of a row. Each has its first letter as a key; Enter and a double click run the
-// first one.
+// Returns the actions of a row. The key of each is its first letter; Enter and a double click run
+// the first one.
 function usesOf(node) {
   if (node.kind === "column") return ["insert", "copy"];
   const rows = node.kind === "table" ? rowsIn(node.full) : rowsIn(node.parent.parent.full, node.name);

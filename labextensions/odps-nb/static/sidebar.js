@@ -1,4 +1,4 @@
-// The sidebar: the tables that the magics of the current notebook's kernel reach.
+// The sidebar: the tables that the magics in the current notebook's kernel can access.
 
 import { insertMagic, insertName, rowsIn, variablesIn } from "./insert.js";
 import { ask } from "./kernel.js";
@@ -35,7 +35,7 @@ export async function addSidebar(shared, app, tracker, restorer) {
   }
   const panel = new Panel({ node: browser.node });
   panel.id = ID;
-  panel.title.caption = "Tables of MaxCompute";
+  panel.title.caption = "MaxCompute tables";
   panel.title.icon = new LabIcon({ name: "odps-nb:tables", svgstr: ICON });
   browser.isVisible = () => panel.isVisible;
   app.shell.add(panel, "left", { rank: 650 });
@@ -87,7 +87,7 @@ class Browser {
     this.node.append(head, this.tree.uses, this.status, this.tree.node);
   }
 
-  // Show the current notebook's tables; asks for them only where a person sees them.
+  // Shows the current notebook's tables; requests them only if the sidebar is visible.
   async look() {
     const panel = this.tracker.currentWidget;
     if (panel) this.watch(panel);
@@ -119,7 +119,7 @@ class Browser {
     });
   }
 
-  // A cell of ours may have connected, or connected elsewhere.
+  // A cell with our magics may have connected to a service, or to another one.
   ran(notebook, cell) {
     const source = cell.model.sharedModel.getSource();
     const panel = this.tracker.find((one) => one.content === notebook);
@@ -149,7 +149,7 @@ class Browser {
     if (state) this.read(state);
   }
 
-  // Request the columns and row counts of the tables in a node, and of those to be filtered.
+  // Requests the columns and row counts of the tables in a node, and of those to be filtered.
   async read(state, node) {
     if (state.reading) return;
     state.reading = true;
@@ -163,7 +163,7 @@ class Browser {
         tables = this.unread(state, node);
       }
     } catch (error) {
-      this.said = `The kernel did not answer: ${error.message}`;
+      this.said = `The kernel did not respond: ${error.message}`;
     }
     state.reading = false;
     this.draw();
@@ -182,7 +182,7 @@ class Browser {
     else this.draw();
   }
 
-  // Ask for the children of a node: the one request of an expansion.
+  // Requests the children of a node, with one request per expansion.
   async open(state, node) {
     if (node.asking) return;
     Object.assign(node, { open: true, asking: true, problem: null });
@@ -191,7 +191,7 @@ class Browser {
     try {
       answer = await ask(state.kernel, ...questionOf(node), state.fresh);
     } catch (error) {
-      answer = { problem: [`The kernel did not answer: ${error.message}`], waiting: true };
+      answer = { problem: [`The kernel did not respond: ${error.message}`], waiting: true };
     }
     node.asking = false;
     Object.assign(node, { problem: answer.problem ?? null, waiting: Boolean(answer.waiting) });
@@ -203,7 +203,7 @@ class Browser {
     await this.read(state, isShort ? node : null);
   }
 
-  // A read waits for the previous one, so that the two cells use different variables.
+  // Delays a read until the previous one is inserted, so that they use different variables.
   use(node, use) {
     const panel = this.tracker.currentWidget;
     if (!panel) return;
@@ -227,9 +227,9 @@ class Browser {
     insertMagic(panel, this.NotebookActions, use, rows, variable);
   }
 
-  // A name used neither in the kernel nor in a cell; undefined if the kernel does not respond.
+  // Returns a name used neither in the kernel nor in a cell; undefined without a response.
   async newVariable(panel) {
-    this.say("Asking the kernel …");
+    this.say("Waiting for the kernel …");
     const { kernel } = this.known.get(panel);
     const { name } = await ask(kernel, "variable", variablesIn(panel, "df"), false);
     this.say("");
@@ -250,7 +250,7 @@ class Browser {
   lines(root) {
     if (!this.tracker.currentWidget) return ["Open a notebook to see tables."];
     if (!root) return ["This notebook has no kernel yet."];
-    if (root.asking) return ["Asking the kernel …"];
+    if (root.asking) return ["Waiting for the kernel …"];
     if (root.problem) return root.problem;
     const { known, kept } = count(root, this.filter.value);
     const text = (number) => number.toLocaleString("en");

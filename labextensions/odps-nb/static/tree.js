@@ -1,15 +1,15 @@
-// A tree of any size: only the rows in view are in the page. Text comes in as text nodes only.
+// A tree of any size: the page contains only the rows in view. Text is added only as text nodes.
 //
-// The focus stays on the tree (aria-activedescendant): arrows, Home, End and Page keys move in it,
-// → opens, ← closes or goes up, space opens and closes. Enter runs a row's first action, and the
-// first letter of each action is its key.
+// The focus stays on the tree (aria-activedescendant): arrows, Home, End and Page keys move the
+// active row, → opens it, ← closes it or moves up, and Space opens or closes it. Enter runs a row's
+// first action, and the first letter of each action is its key.
 
 const ROW = 24; // pixels, as in style.css
 const MARGIN = 10; // rows above and below those in view
 
 export class Tree {
-  // `onToggle(node)` opens or closes a node, `onUse(node, use)` is Enter, a letter, a double click
-  // or a button.
+  // `onToggle(node)` opens or closes a node; `onUse(node, use)` handles Enter, a letter, a double
+  // click or a button.
   constructor({ label, hint, onToggle, onUse }) {
     Object.assign(this, { onToggle, onUse, rows: [], active: null });
     this.space = element("div", "odpsNb-space");

@@ -18,7 +18,7 @@ Target = Literal["sql", "where", "spark"]
 """The language of a literal: the service's SQL, a ``where=`` condition, or Spark SQL."""
 
 _LONG = 2**63
-# Maximum DECIMAL digits for each target; SQL needs a setting for more than 38.
+# Maximum DECIMAL digits for each target; more than 38 require a SQL setting.
 _DIGITS: dict[Target, int] = {"sql": 38, "spark": 38, "where": 76}
 _PLAIN_SCALE = 18  # decimal places allowed without a SQL setting
 _SECOND = 10**9
@@ -27,13 +27,13 @@ _UNSAFE = re.compile(r"['\\\x00-\x1f\x7f\ufffe\uffff]")
 
 
 def literal(value: object) -> str:
-    """Format a Python value as a SQL literal, and a list in parentheses for ``in``."""
+    """Format a Python value as a SQL literal; a list becomes a parenthesized list for ``in``."""
     return Writer().literal(plain(value))
 
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Formats literals for one target; ``timezone`` is the target's time zone."""
+    """Formats literals for one target, whose time zone is ``timezone``."""
 
     target: Target = "sql"
     timezone: str | None = None

@@ -50,9 +50,10 @@ def bind(
     A list may be bound after ``in``, with or without parentheses around its name: ``in :names``,
     ``in (:names)``, ``not in (:names, 'other')``.
 
-    The error message for an unknown name contains ``source``. A time with a zone is written as
-    local time in ``timezone``, the target's time zone. Without ``timezone``, such a time is written
-    as a UTC instant for ``where=`` and Spark, and raises an error for SQL (no such literal exists).
+    ``source``: words before the name in the error for an unknown name. A time with a zone is
+    written as local time in ``timezone``, the target's time zone. Without ``timezone``, it is
+    written as a UTC instant for ``where=`` and Spark; SQL has no literal for an instant, so an
+    error is raised.
     """
     place = _Place()
     writer = Writer(target=target, timezone=timezone)
@@ -103,7 +104,7 @@ def bind_query(
     timezone: str | None,
     source: str = "params has no",
 ) -> str:
-    """Bind ``params`` in a query; a time zone in its settings overrides ``timezone``."""
+    """Bind ``params`` in a query; a time zone in ``settings`` overrides ``timezone``."""
     from odps_nb.client.sql.query import SQL_ZONE
     from odps_nb.client.sql.settings import split_settings
 
@@ -152,22 +153,22 @@ class _Place:
         values = value if isinstance(value, list) else [value]
         if before == "not in" and any(one is None for one in values):
             raise ArgumentError(
-                "a null cannot be bound after not in: no row would match",
-                hint="remove nulls (.dropna()), and test with is not null",
+                "a null cannot be bound after NOT IN: no row would match",
+                hint="remove nulls (.dropna()), and test with IS NOT NULL",
             )
         self.last, self.nested = "value", 0
         if not isinstance(value, list):
             return writer.literal(value)
         if not before:
             raise ArgumentError(
-                "a list can be bound only after in",
+                "a list can only be bound after IN",
                 hint="write `column in (:name)`, or bind a single item of the list",
             )
         written = writer.literal(value)
         return written[1:-1] if is_inside else written
 
     def _list_before(self, rest: str) -> tuple[str, bool]:
-        """Return the ``in`` or ``not in`` before a placeholder, and whether ``(`` follows it."""
+        """Return the ``in`` or ``not in`` before a list, and whether the list is in parentheses."""
         if self.last in _IN:
             return self.last, False
         inside = self.opened[-1] if self.opened and self.last in ("(", ",") else ""

@@ -1,4 +1,4 @@
-"""Converts Python, NumPy, pandas, Arrow and polars values to the few types that SQL has.
+"""Converts Python, NumPy, pandas, Arrow and polars values to the few types that have SQL literals.
 
 Times keep their nanoseconds. An instance of a subclass of ``str``, ``int`` or ``date`` is converted
 to the base type without calling its ``__str__``. Libraries that are not loaded are not imported.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime
 import math
-import sys
 from collections import deque
 from collections.abc import KeysView, ValuesView
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any
 
+from odps_nb.convert.loaded import loaded
 from odps_nb.errors import ArgumentError
 
 # Maximum length of an IN list; users can write a longer list to a table and join it.
@@ -51,7 +51,7 @@ PlainValue = (
 
 
 def plain(value: object) -> PlainValue:
-    """Convert a value to a plain value, and an array, index, Series or list to a list of these.
+    """Convert a value to a plain value, or an array, index, Series or list to a list of them.
 
     ``None``, NaT, ``pandas.NA`` and Arrow nulls become ``None``, as do missing values in a Series
     of any dtype but float. A float NaN stays a float.
@@ -71,7 +71,7 @@ def _hint(value: object) -> str:
     if name in ("UUID", "time", "Time32Scalar", "Time64Scalar", "Period", "PosixPath"):
         return "bind it as text: str(value)"
     if name in ("DataFrame", "LazyFrame", "Table", "RecordBatch"):
-        return "bind a single value, or one of its columns after in"
+        return "bind a single value, or one of its columns after IN"
     return (
         "bind None, bool, int, float, Decimal, str, bytes, date, datetime, timedelta, or a list of "
         "these"
@@ -95,7 +95,7 @@ def _listed(values: Any) -> list[PlainValue]:
 
 
 def _of_pandas(value: object) -> object:
-    pandas = sys.modules.get("pandas")
+    pandas = loaded("pandas")
     if pandas is None:
         return _UNKNOWN
     if value is pandas.NaT or value is pandas.NA:
@@ -116,7 +116,7 @@ def _of_pandas(value: object) -> object:
 
 
 def _of_numpy(value: object) -> object:
-    numpy = sys.modules.get("numpy")
+    numpy = loaded("numpy")
     if numpy is None:
         return _UNKNOWN
     if isinstance(value, numpy.ma.MaskedArray) and value.ndim == 0:
@@ -133,7 +133,7 @@ def _of_numpy(value: object) -> object:
 
 
 def _of_numpy_time(value: Any) -> PlainValue:
-    """Convert to a duration, a date (if the unit is a day or longer) or a time."""
+    """Convert a NumPy value to a duration, a date (for units of a day or longer) or a time."""
     import numpy
 
     if numpy.isnat(value):
@@ -166,7 +166,7 @@ def _of_numpy_time(value: Any) -> PlainValue:
 
 
 def _of_arrow(value: object) -> object:
-    arrow = sys.modules.get("pyarrow")
+    arrow = loaded("pyarrow")
     if arrow is None:
         return _UNKNOWN
     if isinstance(value, (arrow.Array, arrow.ChunkedArray)):
@@ -190,15 +190,15 @@ def _of_arrow(value: object) -> object:
 
 
 def _of_polars(value: object) -> object:
-    polars = sys.modules.get("polars")
+    polars = loaded("polars")
     if polars is None or not isinstance(value, polars.Series):
         return _UNKNOWN
-    # Only the Arrow conversion keeps nanoseconds, and only polars itself reads Object columns.
+    # Only the Arrow conversion keeps nanoseconds, but it does not support Object columns.
     return _listed(value.to_arrow() if value.dtype.is_temporal() else value)
 
 
 def _of_others(value: object) -> object:
-    """Convert other columns through the Arrow C stream, and tensors with ``tolist``."""
+    """Convert other libraries' columns through the Arrow C stream, and tensors with ``tolist``."""
     if any(hasattr(type(value), name) for name in ("__arrow_c_stream__", "__arrow_c_array__")):
         import pyarrow as pa
 
@@ -219,7 +219,7 @@ def _of_others(value: object) -> object:
 
 
 def _of_python(value: object) -> object:
-    """Convert a value to its base type, calling only methods of that type."""
+    """Convert a value to its base type, calling only methods of the base type."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, Enum):

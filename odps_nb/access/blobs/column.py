@@ -140,9 +140,9 @@ class BlobColumn(Sequence[Blob]):
         r"""Iterate over each distinct blob as a readable file, in bounded memory.
 
         Each item is a binary file (``read``, ``readinto``; no seeking) with ``size``,
-        ``mime_type``, ``file_name``, ``reference`` and its ``positions`` in the column. Advancing
-        the iterator verifies the unread bytes of the current file and closes the file. The
-        following blobs are fetched in advance. Parameters and errors are as for `fetch`.
+        ``mime_type``, ``file_name``, ``reference`` and ``positions`` (where the blob occurs in the
+        column). Advancing the iterator verifies the unread bytes of the current file and closes the
+        file. The following blobs are fetched in advance. Parameters and errors are as for `fetch`.
 
         Examples
         --------
@@ -202,7 +202,7 @@ class BlobColumn(Sequence[Blob]):
         """
         fetch, wanted = self._fetching(compression, progress), References(self._blobs)
         if fetch is None:
-            Folder(Path(folder).expanduser())  # checks it
+            Folder(Path(folder).expanduser())  # checks the folder
             return []
         paths = save_blobs(fetch, wanted, folder, file_name=file_name, overwrite=overwrite)
         return [path for path in paths if path is not None]

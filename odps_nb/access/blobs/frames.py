@@ -1,4 +1,4 @@
-"""Fetches the blobs of DataFrame columns and caches their heads."""
+"""Fetches the blobs of DataFrame columns and caches their heads (size, type, name)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from odps_nb.client.calls.cancel import CancelToken
 
 _SHOWN_NAME = 32
-_BESIDE, _SHOWN_VALUE = 3, 100  # maximum values in a caption, and characters per value
+_BESIDE, _SHOWN_VALUE = 3, 100  # maximum number of values in a caption, and of characters per value
 _AT_A_TIME = 8
 _LEARNED = 20
 _PATIENCE = 3.0  # seconds that `Table.head` waits for blob heads
@@ -109,7 +109,7 @@ class FrameBlobs:
     def heads(
         self, references: Sequence[Any], progress: Progress = None, *, seconds: float | None = None
     ) -> list[BlobHead | None]:
-        """Return each blob's head, ``None`` for a null; cancel the requests after ``seconds``."""
+        """Return each blob's head, or ``None`` for a null; cancel the fetch after ``seconds``."""
         texts, known = _texts(references), self._known()
         wanted = [text for text in dict.fromkeys(texts) if text and text not in known]
         if wanted:
@@ -140,7 +140,7 @@ class FrameBlobs:
     def save(
         self, references: Sequence[Any], folder: Any, options: Mapping[str, Any]
     ) -> list[Path | None]:
-        """Save the blobs and return their paths, ``None`` for a null. See `BlobColumn.save`."""
+        """Save the blobs and return the paths, with ``None`` for a null. See `BlobColumn.save`."""
         given = dict(options)
         fetch = self._options(given.pop("compression", None), given.pop("progress", None))
         return save_blobs(fetch, References(references), folder, **given)
@@ -211,7 +211,7 @@ def _texts(references: Sequence[Any]) -> list[str | None]:
 def column_of_values(
     connection: Connection, values: Iterable[Any], limit: int | None
 ) -> BlobColumn:
-    """Return the blobs of a list or of one column; see `Connection.blobs`."""
+    """Return the blobs for a list or a column of references; see `Connection.blobs`."""
     source = _source_of(values, connection)
     found = list(plain_values(values))
     index = getattr(values, "index", None)
@@ -302,7 +302,7 @@ def gather_blobs(
     found: list[tuple[Blob, str]] = []
     summary = ""
     if limit != 0:
-        # With a limit, read one split at a time: the first rows usually contain enough blobs.
+        # With a limit, read one split at a time, as the first rows usually contain enough blobs.
         workers = None if limit is None else 1
         scan = read([path[0], *beside])._replacing()
         with closing(_references(scan, path, beside, workers)) as references:
@@ -325,9 +325,9 @@ def gather_blobs(
 
 
 def _summary(limit: int, rest: Iterator[object], rows: int | None, *, searched: bool) -> str:
-    """Return text such as ``first 24 of 47 blobs``; empty if there are no further blobs."""
+    """Return text such as ``first 24 of 47 blobs``; empty if there are no more blobs."""
     first = f"first {count_of(limit, 'blob')}"
-    if searched:  # counting further matches could take a long time
+    if searched:  # counting the remaining matches could take a long time
         return first
     if next(rest, None) is None:
         return ""

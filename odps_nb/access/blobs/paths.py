@@ -28,7 +28,7 @@ def blob_paths(odps: OdpsType, *path: str) -> Iterator[BlobPath]:
 
 
 def find_blob_path(text: str | None, schema: TableSchema, table: TableName) -> BlobPath:
-    """Return the only BLOB leaf at or below a path or, for ``None``, in the whole table."""
+    """Return the only BLOB leaf at or below a path; for ``None``, the only one in the table."""
     known = [path for column in schema.columns for path in blob_paths(column.type, column.name)]
     if text is None:
         return _only(known, table)

@@ -1,4 +1,4 @@
-"""Decides which comparisons have the same meaning in an engine (Spark, Arrow) and the service."""
+"""Decides which comparisons have the same meaning in the service and in Spark or Arrow."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from decimal import Decimal
 from odps_nb.schema import Column, DecimalType, PrimitiveType, TypeCode
 from odps_nb.type_facts import TYPE_FACTS
 
-MAX_PARTITIONS = 1000  # the request lists each partition
+MAX_PARTITIONS = 1000  # limited because a request names every partition
 
 Value = bool | int | float | str | datetime.date | Decimal
 
@@ -30,10 +30,10 @@ _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,18})")
 
 
 def takes_value(column: Column, value: Value, sign: str = "=") -> bool:
-    """Whether Spark and the service always agree on ``column sign value``.
+    """Whether Spark and the service always evaluate ``column sign value`` to the same result.
 
-    False for floats (NaN), CHAR and VARCHAR (padding), times (zones, precision), and literals that
-    Spark or the service would have to cast.
+    False for floats (because of NaN), CHAR and VARCHAR (padding), times (time zone and precision),
+    and literals that Spark or the service would have to cast.
     """
     code = column.type.code
     if TYPE_FACTS[code].kind == "INTEGER":
@@ -70,9 +70,9 @@ def _fits(value: Decimal, kind: DecimalType) -> bool:
 
 
 def takes_pattern(column: Column, pattern: str) -> bool:
-    """Whether Spark and the service always agree on ``column like pattern``.
+    """Whether Spark and the service always evaluate ``column like pattern`` to the same result.
 
-    They agree if ``%`` is the only wildcard, but interpret ``_`` and backslashes differently.
+    They do so if ``%`` is the only wildcard; they interpret ``_`` and backslashes differently.
     """
     return (
         column.type.code is TypeCode.STRING

@@ -47,8 +47,8 @@ _HINT = "call dataset.to_table(columns=…, filter=…) first, or query it with 
 def open_dataset(scan: Scan) -> TableDataset:
     """Return the rows of a scan as a dataset that opens a new scan for each query.
 
-    Columns whose Arrow type is unknown before rows arrive are omitted with a warning, unless the
-    plan names them.
+    If the plan names no columns, columns whose Arrow type is unknown before rows arrive are omitted
+    with a warning.
     """
     plan = scan._plan
     if scan._reopens is not None:
@@ -82,9 +82,9 @@ class TableDataset(UnionDataset):
     """The rows of a `Scan` as a pyarrow dataset; created by ``table.dataset()``.
 
     Each query opens one read session with only the columns and partitions it needs. The service
-    prunes rows with part of the filter; the client applies the whole filter to the rows it
-    receives. Rows are streamed, using about 64 MiB of memory. Thread-safe; may be used in a forked
-    child.
+    uses the parts of the filter that it supports to skip rows; the client applies the whole filter
+    to the rows it receives. Rows are streamed, using about 64 MiB of memory. Thread-safe; may be
+    used in a forked child.
 
     In its schema, TIMESTAMPs are in nanoseconds. If a time does not fit, `to_table`, `head` and
     `take` return microseconds with an `OdpsNbWarning`. The streams that DuckDB and polars read
@@ -103,14 +103,14 @@ class TableDataset(UnionDataset):
     def __init__(self, scan: Scan, filter: pc.Expression | None = None) -> None:
         self._scan, self._plan, self._filter = scan, scan._plan, filter
         arrow = self._arrow_schema()
-        # The file name is a message: Arrow's C++ code shows it in the error if it opens the file.
+        # The file name is a message, which Arrow's C++ code shows if it opens the file.
         form, nowhere = ds.IpcFileFormat(), LocalFileSystem()
         piece = form.make_fragment(f"/{_NO_FILES}", filesystem=nowhere)
         super().__init__(arrow, [ds.FileSystemDataset([piece], arrow, form, nowhere)])
 
     @classmethod
     def like(cls, other: TableDataset, filter: pc.Expression | None = None) -> Self:
-        """Return a dataset of this class with the rows of ``other`` and another filter."""
+        """Return ``other`` as an instance of this class, with its own filter or ``filter``."""
         return cls(other._scan, other._filter if filter is None else filter)
 
     # -- queries ------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ class TableDataset(UnionDataset):
     # -- inside -------------------------------------------------------------------------------
 
     def _arrow_schema(self, unit: TimeUnit | None = None) -> pa.Schema:
-        """Return the dataset's Arrow schema, with TIMESTAMPs in ``unit`` or the plan's unit."""
+        """Return the dataset's Arrow schema, with TIMESTAMPs in ``unit`` (default: the plan's)."""
         text = "us" if (unit or self._plan.timestamp_unit) is TimeUnit.MICRO else "ns"
         binary, zone = (
             self._plan.text.mode is TextMode.BINARY,
@@ -236,11 +236,11 @@ class TableScanner:
                 yield from part.to_batches(max_chunksize=self._batch_size)
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """Return the result as a stream; releasing it stops the read."""
+        """Return the result as a stream; releasing the stream stops the read."""
         return pa.RecordBatchReader.from_batches(self.projected_schema, self.to_batches())
 
     def to_table(self) -> pa.Table:
-        """Read the whole result, in microseconds if necessary, as in `Scan.to_arrow`."""
+        """Read all rows, with TIMESTAMPs in microseconds if necessary; see `Scan.to_arrow`."""
 
         def collect(parts: Iterator[pa.Table], schema: pa.Schema) -> pa.Table:
             return pa.Table.from_batches(
@@ -250,7 +250,7 @@ class TableScanner:
         return self._collected(self._columns, collect)
 
     def head(self, num_rows: int) -> pa.Table:
-        """Return the first rows of the result, without reading many more."""
+        """Return the first rows of the result, reading few rows beyond them."""
         if num_rows <= 0:
             return self.projected_schema.empty_table()
 
@@ -292,7 +292,7 @@ class TableScanner:
         *,
         limit: int | None = None,
     ) -> T:
-        """Return ``collect(parts, schema)`` for the result, in microseconds if necessary."""
+        """Return ``collect(parts, schema)``, reading again in microseconds if necessary."""
         dataset, filter = self._dataset, self._filter
         scan = dataset._query(columns, filter, limit=limit)
         if scan is None:
@@ -332,7 +332,7 @@ class TableScanner:
 def _grouped(
     batches: Generator[pa.RecordBatch, None, None],
 ) -> Generator[list[pa.RecordBatch], None, None]:
-    """Yield the first batch alone, then groups of 2, 4, … batches of at most `GROUP_BYTES`.
+    """Yield the first batch alone, then groups of 2, 4, … batches, or of about `GROUP_BYTES`.
 
     Grouping saves calls to Arrow's scanner, which are costly for a selective filter.
     """

@@ -20,7 +20,7 @@ from odps_nb.errors import FramingError
 from odps_nb.wire import _flatbuffer as flat
 
 _MAGIC = 8  # size of an Arrow file's padded magic number
-_PREFIX = 8  # size of the marker and the length before a message
+_PREFIX = 8  # total size of the marker and the length field before a message
 _HEADER, _METADATA = 2, 2  # Flatbuffers field numbers in Message and Schema
 _MAX_NODES = 10_000
 
@@ -63,7 +63,7 @@ Tree = Field | Literal | ArrowCall
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """Builds expressions of one library; ``methods`` maps Arrow tests to expression methods."""
+    """Builds a library's expressions; ``methods`` maps Arrow's null tests to its methods."""
 
     field: Callable[[tuple[str, ...]], Any]
     literal: Callable[[pa.Scalar], Any]
@@ -107,7 +107,7 @@ def read(expression: pc.Expression) -> Tree | None:
 
 
 def fields_of(expression: pc.Expression) -> frozenset[str] | None:
-    """Return the columns that an expression names; ``None`` if it cannot be parsed."""
+    """Return the columns that an expression uses; ``None`` if it cannot be parsed."""
     tree = read(expression)
     return None if tree is None else frozenset(_names(tree))
 

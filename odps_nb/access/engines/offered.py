@@ -1,4 +1,4 @@
-"""The methods of `Table` and `Scan` that make their rows available to other libraries."""
+"""Methods of `Table` and `Scan` that make their rows available to other libraries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ForEngines:
-    """Base class of `Table` and `Scan`: interfaces to DuckDB, polars, Dask and Ray."""
+    """Base class of `Table` and `Scan` with interfaces to DuckDB, polars, Dask and Ray."""
 
     @abstractmethod
     def _whole(self) -> Scan:
@@ -32,9 +32,8 @@ class ForEngines:
 
         Each query opens one session with only the columns and partitions it needs; filters are
         exact. For polars, use `scan_polars`: filters on a dataset treat NaN, ``~is_in`` and times
-        with a zone differently. This method, `scan_polars`, `to_dask` and `to_ray` omit a column of
-        unknown type with a warning. If ``columns=`` names such a column, they raise a
-        `ConversionError`.
+        with a zone differently. This method, `scan_polars`, `to_dask` and `to_ray` omit columns of
+        unknown type with a warning, but raise a `ConversionError` if ``columns=`` names one.
 
         Raises
         ------
@@ -92,7 +91,7 @@ class ForEngines:
         MissingDependencyError
             Dask is not installed: ``pip install 'odps-nb[dask]'``.
         ArgumentError
-            The scan has ``limit`` or ``max_bytes``, which separate tasks cannot enforce.
+            The scan has a ``limit`` or ``max_bytes``, which separate tasks cannot enforce.
         """
         from odps_nb.convert.pandas_frame import to_pandas
 
@@ -119,7 +118,7 @@ class ForEngines:
         MissingDependencyError
             Ray is not installed: ``pip install 'odps-nb[ray]'``.
         ArgumentError
-            The scan has ``limit`` or ``max_bytes``.
+            The scan has a ``limit`` or ``max_bytes``.
         """
         tasks = self._whole()._with_types("a Ray Dataset")._split_tasks()
         data, blocks = require("ray.data"), require("ray.data.block")

@@ -1,8 +1,8 @@
 """Converts rows to a polars DataFrame, and a table to a polars LazyFrame.
 
-polars passes filters to a pyarrow dataset and does not filter the rows again. But Arrow compares
-differently: in polars, NaN is the greatest number, and ``~is_in`` of a null is null. So the filter
-is converted back to a polars expression, which polars applies.
+polars passes filters to a pyarrow dataset and does not filter the rows again. But Arrow's
+comparisons differ: in polars, but not in Arrow, NaN is the greatest number and ``~is_in`` of a null
+is null. So the filter is converted back to a polars expression, which polars applies.
 """
 
 from __future__ import annotations

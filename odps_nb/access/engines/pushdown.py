@@ -54,11 +54,11 @@ def plan_query(
     """Return the plan of one query; ``None`` if no partition can match.
 
     ``base`` is the plan of the dataset; ``columns`` includes the filter's columns.
-    ``list_partitions`` is called once, and only if the filter uses partition columns.
+    ``list_partitions`` is called only if the filter uses partition columns, and then once.
     """
     keys = tuple(column.name for column in schema.partition_columns)
     plan = replace(base, columns=tuple(columns), partition_columns=keys, schema=schema)
-    if filter is None or base.limit is not None:  # a limit applies before the engine's filter
+    if filter is None or base.limit is not None:  # the plan's limit applies before the filter
         return plan
     tree = read(filter)
     parts = [filter] if tree is None else [build(one, ARROW) for one in parts_of(tree)]
@@ -78,7 +78,7 @@ def plan_query(
 def columns_of(
     projection: Projection, filter: pc.Expression | None, schema: pa.Schema
 ) -> tuple[str, ...]:
-    """Return the columns that a projection and a filter need, at least one, in schema order."""
+    """Return the columns (at least one) that a projection and a filter need, in schema order."""
     needed: set[str]
     if projection is None:
         return tuple(schema.names)
@@ -149,7 +149,7 @@ def _known_of(spec: PartitionSpec, schema: TableSchema, arrow: pa.Schema) -> pc.
 
 
 def _with_condition(plan: ReadPlan, tree: Tree, decided: set[str]) -> ReadPlan:
-    """Add the conditions that can be pushed down and use a column that is not in ``decided``."""
+    """Add the conditions that can be pushed down, except those on ``decided`` columns alone."""
     assert plan.schema is not None
     found = (_condition(part, plan.schema, plan.timezone) for part in parts_of(tree))
     useful = tuple(
@@ -159,7 +159,7 @@ def _with_condition(plan: ReadPlan, tree: Tree, decided: set[str]) -> ReadPlan:
 
 
 def _condition(tree: Tree, schema: TableSchema, zone: str, *, exact: bool = False) -> Node | None:
-    """Return a condition that the tree implies; with ``exact``, an equivalent one."""
+    """Return a condition that the tree implies or, with ``exact``, is equivalent to."""
     if isinstance(tree, Field):
         column = _column(tree, schema)
         if column is None or not takes_value(column, True):
@@ -228,7 +228,7 @@ def _constant(scalar: pa.Scalar, column: Column, zone: str, sign: str = "=") -> 
 
 
 def _instant(scalar: pa.Scalar, zone: str) -> Constant | None:
-    """Convert a time to a constant; ``None`` if it has no zone, unless ``zone`` is UTC."""
+    """Convert a time to a constant; ``None`` if it has no zone and ``zone`` is not UTC."""
     if scalar.type.tz is None and zone != "UTC":
         return None
     try:

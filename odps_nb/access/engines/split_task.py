@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class SessionTask:
-    """Description of a session from which any process can read rows; pickled without keys.
+    """A read session that any process can read from; pickled without keys.
 
     The process that created the task uses its existing connection. Another process opens a client
     with the same settings, and with access keys from its own environment, profile file or keyring.
@@ -47,7 +47,7 @@ class SessionTask:
             yield storage
 
     def shown(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a batch of the session with the columns, order and types of the `Scan`."""
+        """Convert a batch of the session to the columns, column order and types of the `Scan`."""
         zone = dict(self.settings).get("timezone")
         shown = present_batch(batch, self.session.schema, timezone=zone)
         return cast_columns(shown.select(self.schema.names), self.schema)
@@ -58,7 +58,7 @@ class SessionTask:
 
 @dataclass(frozen=True, kw_only=True)
 class SplitTask(SessionTask):
-    """Description of one split to read; pickled without keys, see `SessionTask`."""
+    """One split that any process can read; pickled without keys (see `SessionTask`)."""
 
     split: Split
 
@@ -70,7 +70,7 @@ class SplitTask(SessionTask):
                     for batch in batches:
                         yield self.shown(batch)
             except SessionExpiredError as error:
-                error.add_note("a task cannot open a new session, because its rows could differ")
+                error.add_note("a task cannot open a new session: the table may have changed")
                 raise
 
     def table(self) -> pa.Table:

@@ -1,7 +1,7 @@
 """`Epochs`: iterates over a source's samples, epoch by epoch, and saves its position.
 
-A *shard* is the part of an epoch that one worker of one rank reads. A state contains the number of
-rows that each shard has returned.
+A *shard* is the part of an epoch that one worker of one rank reads. A saved state contains the
+number of rows that each shard has returned.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Epochs:
     """The samples of one rank, epoch by epoch.
 
     A pickle contains no access keys; see `RowSource`. With ``even``, all shards have the same
-    number of rows, and the few remaining rows, which differ from epoch to epoch, are dropped.
+    number of rows; the few rows left over, which differ between epochs, are dropped.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Epochs:
     # -- states -------------------------------------------------------------------------------
 
     def state(self, given: Mapping[int, int], workers: int, turn: int = 0) -> dict[str, Any]:
-        """Return a state as JSON values: the rows returned per shard, and the next worker."""
+        """Return a state as JSON values: the row count of each shard, and the next worker."""
         session = self.source.session
         return {
             "format": FORMAT,
@@ -142,8 +142,8 @@ class Epochs:
     def load(self, state: Mapping[str, Any], *, workers: int | None = None) -> None:
         """Resume from a saved state; raise if its rows, order, workers or ranks differ.
 
-        In the process of the connection, the state's session is reused unless it has expired. In
-        all other cases, the rows come from this object's session. ``workers`` is ``None`` if
+        In the process that opened the connection, the state's session is reused unless it has
+        expired. Otherwise, the rows come from this object's session. ``workers`` is ``None`` if
         unknown.
         """
         saved = _Saved.parse(state)
@@ -169,7 +169,7 @@ class Epochs:
         self._workers, self.turn = saved.workers, saved.turn
 
     def _source_of(self, saved: _Saved) -> RowSource:
-        """Return a source for the state's session, or for a new session with unchanged rows."""
+        """Return a source for the state's session or a new one; raise if the rows changed."""
         source = self.source
         if source.scan is not None:
             wanted = saved.session_id
@@ -188,7 +188,7 @@ class Epochs:
             raise ConflictError(
                 f"{session.table} has changed since the state was saved: " + "; ".join(changed),
                 code="TableChanged",
-                hint=f"{_AFRESH}; the rest of this epoch cannot be read",
+                hint=f"{_AFRESH}; this epoch cannot be resumed",
             )
         return source
 
@@ -245,7 +245,7 @@ def _require_workers(saved: int, here: int) -> None:
     if saved != here:
         raise ArgumentError(
             f"the state was saved with num_workers={saved}, but num_workers is {here}",
-            hint=f"use the same number (0 counts as 1), or {_AFRESH}",
+            hint=f"use the same number (0 is the same as 1), or {_AFRESH}",
         )
 
 

@@ -25,7 +25,7 @@ _CHUNKS, _ROWS = 0, 1  # salts of the two permutations
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochOrder:
-    """The parameters of a session's row order.
+    """The parameters that determine a session's row order.
 
     ``chunk_rows`` rows are read as one range; ``window_rows`` rows are permuted together. Without
     ``shuffle``, chunks and rows keep the order of the session.
@@ -71,8 +71,8 @@ class EpochOrder:
         return self._drawn(count, _ROWS, epoch, at >> 32, at % SEEDS)
 
     def _drawn(self, count: int, *salt: int) -> npt.NDArray[np.int64]:
-        # RandomState is stable across NumPy versions. A Generator is not (NEP 19): an epoch
-        # resumed elsewhere could lose and repeat rows.
+        # RandomState is stable across NumPy versions. A Generator is not (NEP 19), so an epoch
+        # resumed elsewhere could lose or repeat rows.
         drawn = np.random.RandomState([self.seed, *salt]).permutation(count)
         return drawn.astype(np.int64, copy=False)
 

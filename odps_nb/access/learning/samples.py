@@ -53,7 +53,7 @@ class AsBatches:
     def make(
         self, storage: StorageClient, windows: Iterator[Window], skip: int
     ) -> Iterator[Placed]:
-        """Iterate over batches; a batch may contain rows of several windows."""
+        """Iterate over batches, which may contain rows of several windows."""
         held: list[pa.Table] = []
         count = at = 0
         for start, table in windows:
@@ -128,7 +128,7 @@ def blob_column(text: str | None, schema: TableSchema, table: TableName) -> str:
         raise ArgumentError(
             f"{'.'.join(path)} is nested in a column; only top-level BLOB columns are supported",
             argument="column",
-            hint="read its references as rows, and fetch them with odps.blobs(references).fetch()",
+            hint="read the references as rows, and fetch them with odps.blobs(references).fetch()",
         )
     return path[0]
 

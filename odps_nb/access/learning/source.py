@@ -112,7 +112,7 @@ def open_source(scan: Scan, *, read_ahead: int, session_id: str | None = None) -
     session, storage = numbered._opened(), scan.connection._storage
     if session.row_count is None:
         raise ArgumentError(
-            f"the service does not number the rows of {session.table}",
+            f"the service provides no row numbers for {session.table}",
             hint="write the rows to another table, e.g. with odps.sql, and read that",
         )
     require_arrow_types(numbered.schema, "a read for learning")

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     Batches = Generator[pa.RecordBatch, None, None]
 
 ReadRange = Callable[[int, int, CancelToken], Iterator[pa.RecordBatch]]
-"""Reads a range of rows, given by its first row and row count before filtering."""
+"""Reads a range of rows: its start row and row count, both counted before filtering."""
 
 READ_AHEAD = 512 * 1024
 """Maximum bytes to buffer ahead of the visible page."""
@@ -57,8 +57,8 @@ def rows_of(source: RowForms) -> Rows:
         return _ScanRows(shown, text=source._plan.text)
     if not (isinstance(source, Result) and isinstance(shown, Result)):
         raise ArgumentError(
-            "rows that were selected in an explorer cannot be shown in another explorer or chart",
-            hint="use that explorer, or export the rows as code",
+            "rows selected in one explorer cannot be shown in another explorer or chart",
+            hint="use the same explorer, or export the rows as code",
         )
     return _ResultRows(shown, text=source._text)
 
@@ -91,7 +91,7 @@ class _ScanRows:
     @property
     def columns(self) -> tuple[Column, ...]:
         if self._columns is None:
-            scan, known = self._scan, self._scan._all_columns()  # a session has no comments
+            scan, known = self._scan, self._scan._all_columns()  # a session has no column comments
             found = [known.find(column.name) for column in scan._shown_columns()]
             self._columns = tuple(
                 column if one is None else replace(column, comment=one.comment)
@@ -101,16 +101,21 @@ class _ScanRows:
 
     @property
     def row_count(self) -> int | None:
-        """Number of rows; ``None`` if rows have no numbers and only `found` can read them."""
+        """Number of rows; ``None`` if rows have no numbers, so that only `found` can read them."""
         return self._scan.row_count
 
     @property
+    def is_result(self) -> bool:
+        """Whether the rows are a query result. If so, a SQL job over them runs the query again."""
+        return False
+
+    @property
     def is_cut(self) -> bool:
-        """Whether there may be further rows that the access key has no permission to read."""
+        """Whether there may be more rows that the access key has no permission to read."""
         return False
 
     def page(self, start: int, rows: int, cancel: CancelToken) -> Batches:
-        """Fetch rows by number in one request; return none beyond the end."""
+        """Fetch rows by number in one request; return no rows beyond the end."""
         token = self.connection._storage.operation(cancel)
         return self._scan._in_reach(lambda: self._numbered(start, rows, token), None, token)
 
@@ -127,7 +132,7 @@ class _ScanRows:
                 yield scan._shown(batch, session)
 
     def ranges(self, where: str | None) -> tuple[int, ReadRange] | None:
-        """Return the number of stored rows, and a function that reads the matching rows of a range.
+        """Return the number of stored rows, and a function that reads the matching rows in a range.
 
         Return ``None`` if rows cannot be read by number: with both a filter and a limit, or if the
         table has no row numbers.
@@ -145,7 +150,7 @@ class _ScanRows:
         self, where: str | None = None, *, ahead: int = READ_AHEAD, progress: Progress = False
     ) -> Batches:
         """Read all matching rows, buffering at most ``ahead`` bytes; `stop` cancels the read."""
-        # a separate scan, so that `stop` leaves the reads of a `twin` running
+        # a separate scan, so that `stop` does not affect the reads of a `twin`
         if where is None:
             self._running = self._scan._copy(self._scan._plan, self._scan._session)
         else:
@@ -157,14 +162,14 @@ class _ScanRows:
     ) -> Generator[Placed, None, None]:
         """Read the rows that match a condition, filtering on the client; `stop` cancels the read.
 
-        Each batch is yielded with its place, which a later call on this source may pass as
-        ``begin``. Consecutive batches may share the place of the first one. With a limit, all
-        batches have the first row as their place.
+        Each batch is yielded with its position, which a later call on this source may pass as
+        ``begin``. Consecutive batches may share one position, which is that of the first of these
+        batches. With a limit, each batch has the position of the first row.
         """
         if self._chosen is None or self._chosen[0] != where:
             scan = self._scan
             made = Scan(self.connection, self._filtered(where)) if where else None
-            # a copy, so that `stop` leaves the reads of a `twin` running
+            # a copy, so that `stop` does not affect the reads of a `twin`
             self._chosen = where, made or scan._copy(scan._plan, scan._session)
         self._running = self._chosen[1]
         return self._placed(self._running, begin, cancel)
@@ -194,7 +199,7 @@ class _ScanRows:
             yield from scan._in_reach(placed, None, token)
 
     def selected(self, where: str | None, text: TextOptions) -> RowForms:
-        """Return a new read of the same rows as `code`; `stop` cancels the read."""
+        """Return a new read of the rows that `code` describes; `stop` cancels the read."""
         scan = self._scan
         if where is None:
             made = scan._copy(replace(scan._plan, text=text), None)
@@ -212,7 +217,7 @@ class _ScanRows:
         plan = self._scan._plan
         if plan.limit is not None:
             raise ArgumentError(
-                "rows of a read with a limit cannot be filtered further",
+                "the rows of a read with limit= cannot be filtered",
                 hint="explore the table, or a read without limit=",
             )
         both = f"({plan.where}) and ({where})" if plan.where else where
@@ -237,7 +242,7 @@ class _ScanRows:
 
     @property
     def partitions(self) -> tuple[str, ...]:
-        """The names of the partition columns, whose values have a natural order."""
+        """The names of the partition columns; their values have a natural order."""
         return tuple(one.name for one in self._scan._all_columns().partition_columns)
 
     def relation(self, where: str | None) -> str:
@@ -254,7 +259,7 @@ class _ScanRows:
 
     @property
     def job_settings(self) -> dict[str, str]:
-        """The settings of SQL jobs over a `relation`."""
+        """The settings for SQL jobs over a `relation`."""
         return dict(JOB_SETTINGS)
 
     def query(self, text: str) -> pa.Table:
@@ -305,7 +310,7 @@ class _ScanRows:
         return _ScanRows(Scan(self.connection, self._scan._plan), self._columns)
 
     def stop(self) -> None:
-        """Cancel all running reads, from any thread."""
+        """Cancel all running reads. May be called from any thread."""
         self._job.stop()
         if self._running is not None:
             self._running.cancel()
@@ -346,6 +351,10 @@ class _ResultRows:
         return self._readable.row_count
 
     @property
+    def is_result(self) -> bool:
+        return True
+
+    @property
     def is_cut(self) -> bool:
         return self._result.is_cut
 
@@ -359,20 +368,22 @@ class _ResultRows:
 
     def _numbered(self, start: int, rows: int, cancel: CancelToken) -> Batches:
         result, connection = self._readable, self.connection
-        session = result._open(None)
+        schema = result._open(None).schema
         part = RowRangeSplit(start, max(0, min(rows, result.row_count - start)))
         if not part.count:
             return
 
         def begin() -> Batches:
             text, unit = result._text, result._time_unit
-            return iter_result_rows(
-                connection._storage, session, part, text=text, unit=unit, cancel=cancel
+            return result._in_session(
+                lambda session: iter_result_rows(
+                    connection._storage, session, part, text=text, unit=unit, cancel=cancel
+                )
             )
 
         with closing(result._in_reach(begin, None, None)) as batches:
             for batch in batches:
-                yield present_batch(batch, session.schema, timezone=connection.profile.timezone)
+                yield present_batch(batch, schema, timezone=connection.profile.timezone)
 
     def ranges(self, where: str | None) -> tuple[int, ReadRange] | None:
         row_filter = None if where is None else self._filter(where)
@@ -474,7 +485,7 @@ class _ResultRows:
         return self._with(self._result, self._first_columns)
 
     def renewed(self) -> Rows:
-        return self._with(self._result._reopened(), self._first_columns)
+        return self.twin()  # `Result` opens a new session itself
 
     def _with(self, result: Result, columns: int | None) -> Rows:
         return _ResultRows(result, title=self._title, like=self._like, first_columns=columns)

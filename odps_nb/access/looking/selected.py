@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class SelectedRows(RowForms):
     """The rows of ``source``, transformed by ``change`` as the batches are read.
 
-    ``token`` cancels this read, but not other reads of the source or its query.
+    ``token`` cancels only this read, not the source's query or other reads.
     """
 
     def __init__(self, source: RowForms, change: Change | None, token: CancelToken) -> None:

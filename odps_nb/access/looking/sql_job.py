@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
     from odps_nb.access.sql import Result
 
-# Sorting scans the whole table; the inner query may have ``order by`` without ``limit``.
+# Allow full scans, which sorting needs, and ``order by`` without ``limit`` in inner queries.
 JOB_SETTINGS = {"odps.sql.allow.fullscan": "true", "odps.sql.validate.orderby.limit": "false"}
 
 
 class SqlJob:
-    """A SQL job over the ``relation`` of some rows; the job can be stopped."""
+    """A SQL job over the ``relation`` of a row source; the job can be stopped."""
 
     def __init__(self) -> None:
         self._result: Result | None = None
@@ -38,7 +38,7 @@ class SqlJob:
             text, settings=chosen, text=shown.mode, char_padding=shown.char_padding, wait=False
         )
         try:
-            if self._stopped:  # since the check
+            if self._stopped:  # stopped since the check above
                 result.cancel()
             self._check()
             result.wait()
@@ -51,7 +51,7 @@ class SqlJob:
             raise CancelledError("the SQL job was cancelled")
 
     def stop(self) -> None:
-        """Cancel the job, and every later one; may be called from any thread."""
+        """Cancel the job, and make later calls of `run` fail; may be called from any thread."""
         self._stopped = True
         if self._result is not None:
             self._result.cancel()

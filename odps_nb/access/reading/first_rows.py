@@ -36,8 +36,8 @@ def preview_rows(
     """Return the first rows from the preview, or ``None`` if a full read is necessary.
 
     A read is necessary if the service rejects the preview, sends a time outside the nanosecond
-    range, or sends fewer rows than requested. In the last case, the partition may be missing, or
-    the service may have its own limit; the response does not show which (see
+    range, or sends fewer rows than requested. If there are fewer rows, the partition may be
+    missing, or the service may have its own limit; the response does not show which (see
     ``preview_test.cpp``, the live tests of the C++ client).
     """
     wanted, schema = check_count("rows", rows, at_least=0) or 0, table.schema

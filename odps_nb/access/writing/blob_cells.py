@@ -29,7 +29,7 @@ from odps_nb.wire.type_text import format_type
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """One blob to upload; ``size`` is in bytes, ``None`` if unknown before it is read."""
+    """One blob to upload; ``size`` is in bytes, ``None`` if unknown before the blob is read."""
 
     data: Any  # bytes, a Path, or a binary file object
     mime_type: str | None
@@ -94,7 +94,7 @@ def _check_leaf(leaf: Any, path: str, row: int, image_format: ImageFormat) -> No
     if isinstance(data, (bytes, bytearray, memoryview, Blob, BlobReference)):
         return
     if not callable(getattr(data, "read", None)):
-        raise _misfit(f"a {type(data).__name__} cannot be the content of a blob", path, row, data)
+        raise _misfit(f"a {type(data).__name__} cannot be written as a blob", path, row, data)
     if isinstance(data, io.TextIOBase):
         raise _misfit("the file is in text mode", path, row, data, hint="open it with mode 'rb'")
 

@@ -58,7 +58,7 @@ def _partitioned(schema: TableSchema, items: Sequence[Column | str]) -> TableSch
 
 
 def partition_items(partitioned_by: str | Sequence[str]) -> tuple[Column | str, ...]:
-    """Parse ``partitioned_by`` into columns (for items with a type) and column names."""
+    """Parse ``partitioned_by`` into columns (items with a type) and column names (other items)."""
     if isinstance(partitioned_by, str):
         if (made := parse_generated(partitioned_by)) is not None:
             return (made,)
@@ -118,7 +118,7 @@ def _data_columns(
         for name, text in columns.items():
             if not isinstance(text, str):
                 raise ArgumentError(
-                    f"the type of {name!r} is a {type(text).__name__}",
+                    f"the type of {name!r} is a {type(text).__name__}, not a string",
                     argument="columns",
                     hint="pass types, e.g. {'id': 'bigint'}, or a list of values for each column",
                 )
@@ -151,7 +151,7 @@ def is_spark_type(data: Any) -> TypeGuard[StructType]:
 
 
 def columns_of(data: Any, *, index: bool | None = None) -> tuple[TableSchema, Any]:
-    """Return the columns of the data, and the data itself, because it may be readable only once.
+    """Return the data's columns, and data to use in its place, as iterators can be read only once.
 
     The columns of an iterator come from its first `CHUNK_ROWS` rows or its first table.
     """
@@ -192,8 +192,8 @@ def partitioned(
 ) -> TableSchema:
     """Return the schema with some columns turned into partition columns.
 
-    Keys of ``partition`` that the data lacks become STRING. ``partitioned_by`` defaults to the keys
-    of ``partition``.
+    Keys of ``partition`` that the data lacks become STRING columns. ``partitioned_by`` defaults to
+    the keys of ``partition``.
     """
     known = {column.name.casefold() for column in columns.columns}
     keys = [key for key, _ in partition]

@@ -31,7 +31,7 @@ def schema_of_target(table: Table) -> TableSchema:
 
 
 def name_the_way(error: NotFoundError) -> None:
-    """Add a hint to an error that explains how a write can create the missing table."""
+    """Extend an error's hint to explain how a write can create the missing table."""
     if error.code == "NoSuchTable":
         way = "pass create=True (in %odps write: --create) to create it from the data"
         near = error.hint if "did you mean" in (error.hint or "") else ""
@@ -48,11 +48,11 @@ class NewTable:
     committing: bool = False
 
     def keep(self) -> None:
-        """Do not drop the table from now on, because the outcome of a commit may be unknown."""
+        """Keep the table from now on, because the outcome of a commit may be unknown."""
         self.kept = self.committing = True
 
     def drop(self, error: BaseException | None = None) -> None:
-        """Drop the table unless `keep` was called, and add a note about this to the error."""
+        """Drop the table unless `keep` was called; add a note on the outcome to the error."""
         if self.kept:
             if error is not None and self.committing:
                 error.add_note(f"the new table {self.name} was kept, because its commit had begun")
@@ -109,7 +109,7 @@ def write_table(
     create: bool,
     partitioned_by: str | Sequence[str] | None,
 ) -> Receipt:
-    """Write to a table, creating it first if requested and missing; see `Table.write`."""
+    """Write to a table; with ``create``, create a missing table first; see `Table.write`."""
     if partitioned_by is not None and not create:
         raise ArgumentError("partitioned_by= requires create=True", argument="partitioned_by")
     if create and not table_exists(table.connection._storage, table.name):

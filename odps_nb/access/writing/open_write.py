@@ -29,7 +29,7 @@ BUFFER_BYTES = 64 * 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
-    """A commit: its streams as (id, version), and the number of rows, if known."""
+    """A commit: its streams as (id, version), and the number of rows (``None`` if unknown)."""
 
     table: TableName
     session_id: str
@@ -75,8 +75,8 @@ class OpenWrite:
     """A write session; created by ``Table.open_write``.
 
     A context manager. Leaving it aborts a session that was opened here and not committed. A resumed
-    session stays open, and its streams are closed unless there was an error. Several threads may
-    write, each to a separate stream.
+    session stays open; its streams are closed unless an error occurred. Several threads may write,
+    each to a separate stream.
     """
 
     def __init__(
@@ -104,11 +104,11 @@ class OpenWrite:
 
     @property
     def handle(self) -> WriteSessionRef:
-        """The value to pass to ``Table.open_write(session_id=…)`` elsewhere; can be pickled."""
+        """The value for ``Table.open_write(session_id=…)`` in another process; can be pickled."""
         return self._session.ref
 
     def check(self) -> None:
-        """Raise unless the session is open on the service and has the same partition."""
+        """Raise unless the session is open on the service and has the partition passed here."""
         storage = self._table.connection._storage
         status = (fetch_write_state(storage, self._session.ref).status or "").upper()
         if status in (SessionStatus.COMMITTED.value, "ABORTED"):
@@ -119,8 +119,8 @@ class OpenWrite:
         if keys - open_keys != fixed:
             named = ", ".join(sorted(keys - open_keys)) or "none"
             raise ArgumentError(
-                f"the session was opened with the partition levels {named}",
-                hint="pass the same partition= here, or its handle instead of its id",
+                f"the session was opened with other fixed partition levels: {named}",
+                hint="pass the same partition= here, or the session's handle instead of its id",
             )
 
     # -- rows ---------------------------------------------------------------------------------
@@ -135,10 +135,10 @@ class OpenWrite:
         stream_id
             Name of the stream, which no other process may use. Default: a new name.
         version
-            Version of the stream; its rows replace those of lower versions of the same name.
+            Version of the stream; replaces lower versions of the same stream, including their rows.
         resume
             Resume a stream that another writer left open and no longer uses. New rows are appended
-            to those already on the service, whose number is ``rows`` of the returned stream.
+            to the rows already on the service; ``rows`` of the returned stream counts both.
 
         Raises
         ------
@@ -153,7 +153,7 @@ class OpenWrite:
         here = self._streams.get(name)
         if here is not None and version <= here.version and not (resume and here.failed):
             raise ArgumentError(
-                f"{here!r} is already open here",
+                f"{here!r} is already open in this session",
                 hint="write to it, or open a higher version, which replaces it",
             )
         lane = self._session.open_stream(name, version, resume=resume)
@@ -181,9 +181,9 @@ class OpenWrite:
         ----------
         streams
             Receipts, or pairs of id and version, for streams of other processes. They are committed
-            together with the streams opened here. An error is raised if any of them is not closed.
-            ``None``: commit all closed streams of the session, and silently drop the rows of
-            streams that other processes have not closed.
+            together with the streams opened here. An error is raised if one of the passed streams
+            is not closed. ``None``: commit all closed streams of the session, and silently drop the
+            rows of streams that other processes have not closed.
 
         Raises
         ------
@@ -225,12 +225,12 @@ class OpenWrite:
             if stream.failed:
                 raise StateError(
                     f"the stream {stream.stream_id!r} has failed: some of its rows are missing",
-                    hint="open a higher version of it and write all its rows again, or abort",
+                    hint="open a higher version of the stream and write all rows again, or abort",
                 )
         return [stream.close() for stream in self._streams.values()]
 
     def abort(self) -> None:
-        """Discard all rows written to the session, by any process. Idempotent.
+        """Discard all rows that any process has written to the session. Idempotent.
 
         Raises
         ------
@@ -316,7 +316,7 @@ class OpenStream:
         return self._lane.failed
 
     def write(self, data: Any, *, index: bool | None = None) -> int:
-        """Buffer rows and return their number; accepts the data of `Table.write`, except Spark's.
+        """Buffer data as for `Table.write`, except Spark DataFrames; return the number of rows.
 
         Blobs are uploaded immediately. If an iterator or a reader fails, the rows before the error
         stay in the stream; leave the session without a commit to drop them.

@@ -1,4 +1,4 @@
-"""Encodes PIL images and NumPy arrays of BLOB cells; rejects those a format cannot represent."""
+"""Encodes PIL images and NumPy arrays in BLOB cells; rejects values that a format cannot store."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def is_array(value: object) -> bool:
 
 
 def unfit(value: Any, wanted: ImageFormat) -> tuple[str, str] | None:
-    """Return the reason why the value cannot be encoded, and a hint; ``None`` if it can be."""
+    """Return why the value cannot be encoded, and a hint; ``None`` if it can be encoded."""
     if is_array(value):
         return _unfit_array(value, wanted)
     if wanted.name == "npy":
@@ -107,7 +107,7 @@ def _mode(value: np.ndarray[Any, Any]) -> str | None:
 
 
 def encoded(value: Any, wanted: ImageFormat) -> tuple[bytes, str | None]:
-    """Return a picture or array as an encoded file, and the name of a picture's source file."""
+    """Return a picture or array as an encoded file, and the name of the picture's original file."""
     target = io.BytesIO()
     if wanted.name == "npy":
         np.save(target, value, allow_pickle=False)

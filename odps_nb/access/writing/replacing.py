@@ -1,7 +1,8 @@
 """``overwrite="all"``: drops the old partitions that received no rows, after the commit.
 
-An overwriting session replaces the partitions that receive rows; ``docs/open-questions.md`` covers
-the other partitions. A failure between commit and drop keeps old partitions, but loses no rows.
+An overwriting session replaces the partitions that receive rows; for the other partitions, see
+``docs/open-questions.md``. A failure between commit and drop leaves old partitions, but loses no
+rows.
 """
 
 from __future__ import annotations

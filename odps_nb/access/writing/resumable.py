@@ -260,7 +260,7 @@ class Journal:
         self._descriptor = descriptor
 
     def read(self) -> Noted | None:
-        """Return an earlier call's entries, ``None`` if there are none; ignore a truncated line."""
+        """Return the entries of an earlier call, or ``None``; ignore a truncated line."""
         noted: Noted | None = None
         with open(self._descriptor, "rb", closefd=False) as file:
             file.seek(0)

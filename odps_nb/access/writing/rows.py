@@ -198,7 +198,7 @@ def fitted_batches(
     token: CancelToken,
     stamp: Stamp = Stamp(),  # noqa: B008  a frozen value
 ) -> Iterator[pa.RecordBatch]:
-    """Upload the blobs of a stream and yield its rows as batches of the table's types."""
+    """Upload the blobs of a stream and yield its rows as batches with the table's types."""
     for chunk in chunks:
         token.check()
         batch = uploader.finish(chunk) if chunk.cells else chunk.plain

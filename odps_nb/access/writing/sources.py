@@ -47,8 +47,8 @@ MAX_LANES = 4
 class Target:
     """The columns of a write, without those fixed by its partition.
 
-    ``conversions`` applies even to values next to nested blobs. ``flag`` names a column that the
-    data must have but the table does not have.
+    ``conversions`` also applies to the non-BLOB values in nested types that contain blobs. ``flag``
+    names a column that the data must have but the table does not have.
     """
 
     table: TableName
@@ -79,7 +79,7 @@ class Target:
 
     @property
     def names(self) -> Names:
-        """The column names that rows without names are matched with."""
+        """The column names for rows that have no column names."""
         columns = self.columns
         order = tuple(c.name for c in columns if columns.source_of(c) is None)
         return Names(order=order, known=(*columns.names, *(key for key, _ in self.fixed)))
@@ -100,7 +100,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """Some rows, with plain columns as a converted batch and BLOB columns as lists of objects."""
+    """Some rows: BLOB columns as lists of objects, the other columns as a converted batch."""
 
     rows: int
     plain: pa.RecordBatch
@@ -110,7 +110,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteInput:
-    """The rows of a write; each item of ``lanes`` is sent by a parallel write stream."""
+    """The rows of a write; each item of ``lanes`` is sent in a separate write stream."""
 
     lanes: tuple[Iterable[Chunk], ...]
     rows: int | None = None
@@ -179,7 +179,7 @@ def with_partitions(rows: Rows, target: Target, first_row: int = 0) -> Rows:
     rows = fill_generated(rows, target.columns, first_row)
     for column in target.columns.partition_columns:
         values = rows.column(column.name)
-        if pa.types.is_string(values.type):  # only text can be ambiguous
+        if pa.types.is_string(values.type):  # only text has ambiguous spellings
             for value in pc.unique(values):
                 check_partition_value(column.name, value.as_py())
     return rows
@@ -189,7 +189,7 @@ def with_partitions(rows: Rows, target: Target, first_row: int = 0) -> Rows:
 
 
 def check_fixed(table: pa.Table | pa.RecordBatch, target: Target) -> list[str]:
-    """Return the columns that repeat the fixed partition; raise if their values differ."""
+    """Return the data's columns that the partition also fixes; raise if the values differ."""
     fixed = {key.casefold(): (key, value) for key, value in target.fixed}
     repeated = [name for name in table.schema.names if name.casefold() in fixed]
     for name in repeated:
@@ -231,7 +231,7 @@ def _frame_without_fixed(frame: pd.DataFrame, target: Target) -> pd.DataFrame:
 def _frame_parts(
     frame: pd.DataFrame, target: Target, first_row: int = 0
 ) -> tuple[pa.Table, dict[str, list[Any]]]:
-    """Return a DataFrame's plain columns after conversion, and the cells of its BLOB columns."""
+    """Return a DataFrame's columns without BLOBs, converted, and the cells of its BLOB columns."""
     from odps_nb.convert.pandas_frame import from_pandas
 
     named = {str(name).casefold(): name for name in frame.columns}
@@ -267,7 +267,7 @@ def _arrow_cells(
 
 
 def _checked(given: list[Any], column: Column, target: Target, first_row: int) -> list[Any]:
-    """Check cells, including the values next to nested blobs, and return them."""
+    """Check cells, including the non-BLOB values in nested types with blobs, and return them."""
     cells = check_cells(given, column, first_row=first_row, image_format=target.image_format)
     if column.type.code is not TypeCode.BLOB:
         empty = [map_blobs(cell, column.type, lambda _leaf, _path: b"") for cell in cells]
@@ -341,7 +341,7 @@ def _stream_chunks(
 ) -> Iterator[Chunk]:
     fixed = {key.casefold() for key, _ in target.fixed}
     names = [n for n in _plain_names(reader.schema, target) if n.casefold() not in fixed]
-    places = match_names(names, target.plain)  # this raises before a row is read
+    places = match_names(names, target.plain)  # raises on a mismatch before any row is read
     return _read_chunks(reader, target, names, places, first_row)
 
 

@@ -106,7 +106,7 @@ def _refuse_polars_objects(data: Any) -> None:
 
 
 def _named_series(data: Any, names: Names) -> Any:
-    """Return a Series or Index as a DataFrame; a name is required unless the key has one column."""
+    """Convert a Series or Index to a DataFrame; its name may be omitted for a one-column key."""
     is_series = _is_from(data, "pandas") or _is_from(data, "polars")
     if is_series and hasattr(data, "to_frame") and not hasattr(data, "columns"):
         is_index = _is_from(data, "pandas") and not hasattr(data, "iloc")
@@ -166,7 +166,7 @@ def _is_table(item: Any) -> bool:
 class Chunks:
     """Tables built from an iterator's items; can be iterated only once.
 
-    Items are tables of any kind, or rows, which are collected into DataFrames of bounded size.
+    Items are tables of any kind, or rows; rows are collected into DataFrames of bounded size.
     """
 
     def __init__(

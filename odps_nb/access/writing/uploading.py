@@ -78,10 +78,10 @@ class CellUploader:
         return self._joined(chunk.plain, arrays)
 
     def _joined(self, plain: pa.RecordBatch, blobs: Mapping[str, pa.Array]) -> pa.RecordBatch:
-        """Join plain columns and BLOB columns in the order of the target."""
+        """Join BLOB columns and other columns in the order of the target."""
         schema = arrow_schema(self.target.columns, for_write=True)
         for place, name in enumerate(schema.names):
-            if name not in blobs:  # the batch's own field states its time unit
+            if name not in blobs:  # use the batch's field, which has its time unit
                 schema = schema.set(place, plain.schema.field(name))
         arrays = [blobs[name] if name in blobs else plain.column(name) for name in schema.names]
         return pa.record_batch(arrays, schema=schema)
@@ -149,7 +149,7 @@ class CellUploader:
 
 
 def _partitions(chunk: Chunk, target: Target) -> list[PartitionSpec]:
-    """Return the full partition of each row; dynamic values come from the row."""
+    """Return the full partition of each row; values that are not fixed come from the row."""
     dynamic = [column.name for column in target.columns.partition_columns]
     if not dynamic:
         return [target.fixed] * chunk.rows

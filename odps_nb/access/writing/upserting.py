@@ -74,7 +74,7 @@ class Change:
         needed = [(schema.source_of(column) or column).name for column in keys]
         order = tuple(dict.fromkeys((*self.keys, *needed)))
         names = {*order, *(column.name for column in keys)}
-        # If the key has one column, plain values are accepted as keys.
+        # If the key has one column, the data may be a list of key values.
         data = as_tables(data, Names(order=order, single=len(order) == 1), index=index)
         if isinstance(data, Chunks):
             return data.mapped(lambda table: _select(table, names))
@@ -85,7 +85,7 @@ def _find_key(table: Table) -> tuple[str, ...]:
     """Return the columns of the primary key.
 
     The table's extended metadata lists them (``PrimaryKey`` in ``Reserved``, as in the Python and
-    Java SDKs). If it does not, the distribution keys of a write session are used.
+    Java SDKs). If they are missing, the distribution keys of a write session are used.
     """
     from odps_nb.client.write.session import open_write_session
 
@@ -124,7 +124,7 @@ def change_rows(
     spec, keys = check_partition(options.partition, table.schema, table.name), _find_key(table)
     if deleted is not None and table.schema.find(deleted) is not None:
         raise ArgumentError(
-            f"deleted is {deleted!r}, which is a column of {table.name}",
+            f"deleted is {deleted!r}, which is already a column of {table.name}",
             hint="name a boolean column of the data that the table does not have",
         )
     stamp = Stamp(operation=DELETE if delete else UPSERT, flag=deleted)

@@ -29,9 +29,9 @@ class Profile:
     Parameters
     ----------
     endpoint
-        Base URL of REST requests, e.g. ``https://service.cn-hangzhou.maxcompute.aliyun.com/api``.
+        Base URL for REST requests, e.g. ``https://service.cn-hangzhou.maxcompute.aliyun.com/api``.
     project, schema
-        Default project and schema of table names.
+        Default project and schema for table names.
     access_id, access_key, sts_token, bearer_token
         Either an id and a key (with an STS token if they are temporary), or a bearer token.
     app_id, app_key
@@ -45,7 +45,7 @@ class Profile:
     tunnel_endpoint
         Base URL of the Storage API. ``None``: fetched from the service when first needed.
     region
-        Region of the service. If set, signatures have version 4 (``docs/protocol.md`` 2.3).
+        Region of the service. If set, signature version 4 is used (``docs/protocol.md`` 2.3).
     quota
         Name of the quota that requests use.
     timezone
@@ -185,7 +185,7 @@ class Profile:
 
         Temporary keys are copied and not renewed later. Spark sends a DataFrame reader's options to
         tasks without showing them in plans or the UI. Never pass secrets in SQL ``OPTIONS (…)`` or
-        ``spark.conf``, which are shown.
+        ``spark.conf``, because both are shown.
         """
         named = Hidden({**self.as_settings(), **self._account()})
         named |= {"app_id": self.app_id, "app_key": self.app_key}
@@ -232,7 +232,7 @@ class Profile:
         environ
             Environment variables. Default: those of this process.
         keywords
-            Fields of `Profile`; ``None`` counts as not passed.
+            Fields of `Profile`; ``None`` has no effect.
 
         Raises
         ------

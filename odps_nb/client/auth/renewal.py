@@ -40,7 +40,7 @@ class CredentialSource:
     If a renewal fails, the old credentials are used as long as they are valid. ``ask`` returns a
     mapping with ``access_id``, ``access_key`` and possibly ``sts_token``, or with ``bearer_token``.
     Its optional ``expiration`` is in seconds since the epoch, or ISO 8601 text. ``what`` is the
-    name of the source in errors.
+    name of the source in error messages.
 
     Examples
     --------
@@ -100,7 +100,7 @@ class CredentialSource:
         return Hidden((key, Secret(keys[key])) for key in keys), ends_at
 
     def _given(self) -> Hidden:
-        """Call the source and normalise its field names, without secrets in any traceback."""
+        """Call the source and normalise its field names; keep secrets out of tracebacks."""
         try:
             given = self._ask()
         except ConfigError:

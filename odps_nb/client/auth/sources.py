@@ -162,7 +162,7 @@ def _checked(name: str, table: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def _is_foreign(path: Path) -> str | None:
-    """Return the reason not to trust the file (others own it, or can change or replace it).
+    """Return why the file is not trusted: another user owns it, or can change or replace it.
 
     A profile can name any host, and any program to run (``credential_process``).
     """
@@ -173,7 +173,7 @@ def _is_foreign(path: Path) -> str | None:
         if found.st_uid not in (os.geteuid(), 0):
             return f"{place} belongs to another user"
         others = stat.S_IWOTH
-        if found.st_gid != found.st_uid:  # equal ids mean a private group, as on Debian
+        if found.st_gid != found.st_uid:  # a group with the user's id is private, as on Debian
             others |= stat.S_IWGRP
         sticky = place is not path and found.st_mode & stat.S_ISVTX
         if found.st_mode & others and not sticky:
@@ -187,10 +187,10 @@ def _did_you_mean(name: str, names: tuple[str, ...] | list[str]) -> str:
 
 
 def from_keyring(name: str | None, access_id: str | None) -> dict[str, Any]:
-    """Return id and key from the system keyring, or an empty mapping if it has none.
+    """Return the id and key from the system keyring, or an empty mapping if there is no entry.
 
-    ``keyring set odps_nb:<profile> <access id>`` creates the entry; without a profile, its service
-    is ``odps_nb``. Some keyrings cannot find an entry without the id.
+    ``keyring set odps_nb:<profile> <access id>`` creates the entry; without a profile, the service
+    name is ``odps_nb``. Some keyrings cannot find an entry without the id.
     """
     try:
         import keyring

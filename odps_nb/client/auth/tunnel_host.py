@@ -30,7 +30,7 @@ def check_tunnel_host(found: str, *, endpoint: str, has_token: bool) -> None:
         why = "" if _is_private(ours) else ", which is in a private network"
     else:
         leaves = has_token and _domain(theirs) != _domain(ours)
-        why = ": it would receive your token, but is in another domain" if leaves else ""
+        why = ", which is in another domain and would receive your token" if leaves else ""
     if why:
         raise ConfigError(
             f"{ours} names {theirs} as its Storage API{why}",

@@ -47,7 +47,7 @@ class _Answer:
     events: Iterator[BlobEvent]
     owed: int
     framed: bool
-    doubled: bool  # whether a single reference was requested twice, to get a frame
+    doubled: bool  # whether a single reference was sent twice, to get a frame
     start: BlobStart | None = None  # the current blob's first event
 
 
@@ -100,7 +100,7 @@ class BlobBatch:
                         kept[reference] = record
                     self._tracker.add(items=1)
                     yield record
-                    self._attempts.progressed()  # exclude the consumer's time from the deadline
+                    self._attempts.progressed()  # exclude time between records from the deadline
             finally:
                 self._drop()
 
@@ -124,7 +124,7 @@ class BlobBatch:
         """Skip the rest of the blob with index ``number`` and continue with the next blob.
 
         If the rest is short, it is read and dropped. Otherwise, the connection is closed, and
-        later blobs are requested again.
+        another request fetches the blobs after it.
         """
         answer = self._answer
         if self._done == number and answer is not None and answer.start is not None:
@@ -221,7 +221,7 @@ class BlobBatch:
 
     def _open(self) -> _Answer:
         asked = tuple(self._unique[self._done : self._done + self._window])
-        # The response to a single reference has no frame, so that reference is requested twice.
+        # The response to a single reference has no frame, so that reference is sent twice.
         named = asked * 2 if len(asked) == 1 and self._framed else asked
         response = self._storage.open(
             ReadBlobs(references=named, compression=self._compression), attempts=self._attempts

@@ -27,7 +27,7 @@ from odps_nb.wire.frames import BlobData, BlobEvent
 class PieceFile(io.RawIOBase):
     """Base class of binary files that are received from front to back, one piece at a time.
 
-    Unlike other raw files, `read` returns fewer bytes than requested only at the end.
+    Unlike in other raw files, `read` returns fewer bytes than requested only at the end.
     """
 
     when_closed: ClassVar[str] = "open it again"
@@ -63,7 +63,7 @@ class PieceFile(io.RawIOBase):
         return at
 
     def read(self, size: int | None = -1) -> bytes:
-        """Return ``size`` bytes (fewer only at the end); if negative or ``None``, the rest."""
+        """Return ``size`` bytes, or fewer at the end; if negative or ``None``, all that remain."""
         return super().read(-1 if size is None else size) or b""
 
     def readall(self) -> bytes:
@@ -97,7 +97,7 @@ class PieceFile(io.RawIOBase):
 class BlobFile(PieceFile):
     """One blob as a binary file with `read`, `readinto` and `close`, but without seeking.
 
-    Unlike other raw files, `read` returns fewer bytes than requested only at the end.
+    Unlike in other raw files, `read` returns fewer bytes than requested only at the end.
     """
 
     def __init__(self, storage: StorageClient, request: ReadBlobs, attempts: Attempts) -> None:
@@ -149,7 +149,7 @@ class BlobFile(PieceFile):
 
     def _next_piece(self) -> memoryview | None:
         """Return the next verified piece; ``None`` at the end of the blob."""
-        self._attempts.progressed()  # exclude the reader's time from the deadline
+        self._attempts.progressed()  # time between reads does not count toward the deadline
         while not self._ended:
             try:
                 if self._response is None:

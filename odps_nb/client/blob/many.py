@@ -1,7 +1,7 @@
 """Fetches many blobs by reference, or one with its metadata (``docs/protocol.md`` section 6).
 
-Order, number, checksums and lengths are verified. After a broken response, fetching resumes at the
-blob that failed.
+The order, number, checksums and lengths of the blobs are verified. After a broken response,
+fetching resumes at the blob that failed.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def iter_blobs(
     """Iterate over one record per reference, in order, even for empty blobs.
 
     Leaving the iterator early closes its connections and joins its threads. At most ``max_bytes``
-    of blobs wait for the consumer; a blob has at most ``max_blob`` bytes. A single reference is
-    fetched without metadata.
+    bytes are buffered for the consumer; a blob of more than ``max_blob`` bytes raises an error. A
+    single reference is fetched without metadata.
     """
     wanted = list(references)
     fetch = partial(_fetch, storage, wanted, compression, max_blob, len(wanted) > 1, tracker)
@@ -68,9 +68,10 @@ def iter_blobs_or_errors(
 ) -> Generator[BlobRecord | NotFoundError | ProtocolError, None, None]:
     """Iterate over one result per reference, in order: a record with metadata, or an error.
 
-    An unknown, oversized or repeatedly damaged blob affects only its own result, because the other
-    blobs in its request are fetched one by one. Errors that do not concern a single blob (no
-    connection, missing permission, failing service) are raised. References must be distinct.
+    An unknown, oversized or repeatedly damaged blob affects only its own result, because the
+    remaining blobs of its request are then fetched one by one. Errors that do not concern a single
+    blob (no connection, missing permission, failing service) are raised. References must be
+    distinct.
     """
     fetch = partial(_fetch, storage, references, compression, max_blob, True, tracker)
     bounds = plan_batches(len(references), count=batch_count, at_least=BLOB_WORKERS)

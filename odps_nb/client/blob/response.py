@@ -74,7 +74,7 @@ class DeliveredPrefix:
 
     def __init__(self) -> None:
         self.size: int = 0
-        self._crc = self._seen = 0  # CRC of the delivered bytes, and CRC of those read again
+        self._crc = self._seen = 0  # CRC of the delivered bytes, and of the bytes read again
         self._left = 0  # delivered bytes not yet read again after a restart
 
     def add(self, data: bytes | memoryview) -> None:
@@ -139,12 +139,12 @@ def fetch_blob_head(
     cancel: CancelToken | None = None,
     receive_buffer: int | None = None,
 ) -> BlobHead:
-    """Fetch a blob's size, type and name with one request, which ends after the first header.
+    """Fetch a blob's size, type and name with one request; close the response after the header.
 
     Only frames contain type and name, and a response to a single reference has no frame, so the
-    reference is requested twice. ``receive_buffer``: see `open_blob`.
+    request contains the reference twice. ``receive_buffer``: see `open_blob`.
     """
-    attempts = storage.attempts("the head of a blob", tracker=tracker, cancel=cancel)
+    attempts = storage.attempts("the header of a blob", tracker=tracker, cancel=cancel)
     attempts.receive_buffer = receive_buffer
     request = ReadBlobs(references=(reference, reference))
 

@@ -93,7 +93,7 @@ class SeekableBlob(io.RawIOBase):
     Created by `odps_nb.Blob.open` with ``seek=True``; the caller closes it. It returns only
     verified bytes. Threads may share it; a forked child must open its own.
 
-    The protocol does not support ranges, so a read fetches the blob from its first byte to the
+    The protocol does not support ranges, so a read fetches the blob from its first byte to the last
     requested one, and at most 1 MiB more. After the first 8 MiB, the operating system may buffer a
     few MiB ahead. Fetched bytes are kept until `close`: up to 8 MiB in memory, more in an unnamed
     temporary file. `seek` fetches no bytes, but with ``whence=2`` it may send a request for the
@@ -138,7 +138,7 @@ class SeekableBlob(io.RawIOBase):
         with self._lock:
             if self._size is None and self._ask_size is not None:
                 self._size = self._ask_size()
-            assert self._size is not None  # the size is known once the blob is whole
+            assert self._size is not None  # the size is known once the whole blob was fetched
             return self._size
 
     @property
@@ -173,7 +173,7 @@ class SeekableBlob(io.RawIOBase):
             return place
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Return ``size`` bytes, fewer only at the end; if negative or ``None``, the rest.
+        """Return ``size`` bytes, or fewer at the end; if negative or ``None``, all that remain.
 
         After an error, the next call retries.
         """
@@ -239,7 +239,7 @@ class SeekableBlob(io.RawIOBase):
     # -- fetching -----------------------------------------------------------------------------
 
     def _reach(self, end: int | None) -> None:
-        """Fetch up to byte ``end`` and some bytes beyond; ``None`` fetches to the blob's end."""
+        """Fetch the bytes before ``end`` and a few more; ``None`` fetches the rest of the blob."""
         if self._whole or (end is not None and end <= self._kept.size):
             return
         goal = None if end is None else end + _AHEAD
@@ -257,7 +257,7 @@ class SeekableBlob(io.RawIOBase):
             raise
 
     def _fetch_piece(self, stream: BlobFile, goal: int | None) -> None:
-        assert isinstance(self._kept, Spool)  # the blob is not whole yet
+        assert isinstance(self._kept, Spool)  # the blob is still incomplete
         end = goal
         if end is None and self._size is not None:
             end = self._size + 1  # one byte beyond the blob, to reach the end of the stream
@@ -286,7 +286,7 @@ class SeekableBlob(io.RawIOBase):
         if self._stream is None and self._fetch is not None:
             self._stream = self._fetch()
             self._skip_kept(self._stream)
-        assert self._stream is not None  # the blob is not whole yet
+        assert self._stream is not None  # the blob is still incomplete
         return self._stream
 
     def _skip_kept(self, stream: BlobFile) -> None:
@@ -369,5 +369,5 @@ def _require_size(size: int, limit: int) -> None:
             f"the blob has more than {format_bytes(limit)}",
             limit=limit,
             actual=size,
-            hint="pass a larger max_bytes=, or read only a part of it: blob.open(seek=True)",
+            hint="pass a larger max_bytes=, or read only part of the blob: blob.open(seek=True)",
         )

@@ -1,7 +1,7 @@
 """Iterates over blobs of any size; each is an open file until the next one is requested.
 
-Several requests fetch blobs concurrently. Large blobs arrive in pieces, so the number of bytes that
-wait for the consumer is limited.
+Several requests fetch blobs concurrently. Large blobs arrive in pieces, so the number of bytes
+buffered for the consumer is limited.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class StreamedBlob(PieceFile):
         return part.data
 
     def _take(self) -> BlobPart:
-        # Raise an error again if the caller suppressed it, because no later blob has arrived.
+        # If the caller suppressed an error, raise it again, because no later blob has arrived.
         if self._failure is not None:
             raise self._failure
         try:
@@ -128,7 +128,7 @@ class StreamedBlob(PieceFile):
 class ReferenceRanges:
     """Divides references into ranges, one per request, sized by the mean blob size so far.
 
-    The first ranges are short. No range has a single item, unless it is the only range.
+    The first ranges are short. Each range has at least two items unless it is the only one.
 
     Examples
     --------
@@ -175,7 +175,7 @@ def iter_streamed_blobs(
     """Iterate over blobs in order, each once; requesting the next one closes the previous one.
 
     ``positions`` maps each reference to its positions in the caller's list. At most `WAITING_BYTES`
-    of blobs wait for the consumer; each worker holds one more piece. Leaving the iterator early
+    are buffered for the consumer; each worker holds one more piece. Leaving the iterator early
     closes its connections and joins its threads.
     """
     references = list(positions)
@@ -234,8 +234,8 @@ def iter_glances(
     """Iterate over blobs for inspection, in order; requesting one closes the previous one.
 
     Requests are sent only when a header or bytes are needed. If much of a blob is left unread, its
-    connection is closed, and later blobs are requested again. An error in one blob does not affect
-    the others. Only one piece of about 64 KiB is in memory.
+    connection is closed, and another request fetches the blobs after it. An error in one blob does
+    not affect the others. Only one piece of about 64 KiB is in memory.
     """
     token = storage.operation(cancel)
     at = 0

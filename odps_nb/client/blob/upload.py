@@ -243,7 +243,7 @@ class BlobUploader:
             )
 
     def _tell(self, wire_bytes: int, group: list[_Source], *, compared: bool) -> None:
-        """Add blobs to the progress; ``compared``: whether their checksums were verified."""
+        """Count blobs as progress; ``compared``: whether their checksums were verified."""
         size = sum(source.size for source in group)
         self.tracker.add(
             items=len(group),
@@ -262,7 +262,7 @@ class _Body:
         self._upload, self._sending = upload, sending
 
     def single(self, source: _Source) -> WriteBlobAnswer:
-        """Send one blob without a frame; raise unless the MD5 that the server returns matches."""
+        """Send one blob without a frame; raise if the server returns a different MD5."""
         digest = hashlib.md5(usedforsecurity=False)
         self._sending.begin(source.file_name, source.size)
         for piece in source.pieces():

@@ -54,7 +54,7 @@ class Attempts:
     scope: CancelToken = field(init=False)
     _failed: int = 0
     _refused: int = 0
-    """Number of 429s limited only by the deadline, because other splits make progress."""
+    """Number of 429s retried until the deadline, because other splits make progress."""
     _began: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -87,7 +87,7 @@ class Attempts:
         self._began = self.clock.monotonic()
 
     def others_progressed(self) -> None:
-        """Restore half of the attempts, because other calls make progress; keep the long waits."""
+        """Restore half of the attempts, because other calls make progress; keep the long delays."""
         self._failed = min(self._failed, self.policy.max_attempts // 2)
         self._began = self.clock.monotonic()
 
@@ -102,7 +102,7 @@ class Attempts:
         """Wait for the next attempt, or raise ``error`` with a note about the attempts.
 
         ``resume`` describes where the next attempt resumes, if not at the beginning. ``patient``
-        has the effect of the attribute, but only for this failure.
+        has the same effect as the attribute, but only for this failure.
         """
         patient = (patient or self.patient) and isinstance(error, ThrottledError)
         if patient:

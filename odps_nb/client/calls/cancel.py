@@ -13,7 +13,7 @@ SHORT_WAIT = 0.1
 
 
 class Stoppable(Protocol):
-    """Interface of work that can be stopped from any thread, more than once."""
+    """Interface of work that can be stopped from any thread, even repeatedly."""
 
     def stop(self) -> None:
         """Stop the work and wake its waiting threads."""
@@ -64,7 +64,7 @@ class CancelToken:
         for one in watched:
             one.stop()
 
-    stop = cancel  # the name that a parent token calls
+    stop = cancel  # a parent token calls it by this name
 
     def check(self) -> None:
         """Raise `CancelledError` if the token is cancelled."""

@@ -174,7 +174,7 @@ class ProgressTracker:
             self._plan |= {name: value for name, value in known.items() if value is not None}
 
     def plan_split(self, label: str, *, rows: int | None = None) -> None:
-        """Add a split (or write stream) to the display, with its number of rows if known."""
+        """Add a split or write stream to the display; ``rows`` is its expected number of rows."""
         with self._lock:
             one = SplitProgress(label=label, rows_total=rows)
             self._splits.setdefault(label, one)
@@ -224,7 +224,7 @@ class ProgressTracker:
             return self._counts["rows"]
 
     def correct_rows(self, rows: int) -> None:
-        """Set the number of rows returned to the caller, if more arrived than were needed."""
+        """Set the row count to the number of rows returned, if more arrived than were needed."""
         with self._lock:
             self._counts["rows"] = rows
 
@@ -236,12 +236,12 @@ class ProgressTracker:
             self._events.append(why)
 
     def count_tasks(self, done: int, total: int) -> None:
-        """Set another engine's number of finished tasks, and the total number, which may grow."""
+        """Set the numbers of finished and total tasks of another engine; the total may grow."""
         with self._lock:
             self._tasks = done, total
 
     def split_done(self, label: str, *, part: bool = False) -> None:
-        """Mark a split as read or written; with ``part``, only once all of its rows are counted."""
+        """Mark a split as read or written; with ``part``, only if all its rows are counted."""
         with self._lock:
             one = self._splits.get(label)
             if one is not None and not (part and one.rows < (one.rows_total or 0)):

@@ -68,7 +68,7 @@ def document(response: HttpResponse) -> bytes:
 
 
 class CallUpload(Generic[T]):
-    """A call whose request body is being written; leaving the block without `finish` aborts it.
+    """A call whose request body is being written; leaving the block before `finish` aborts it.
 
     `write` accepts any bytes-like object and blocks while the server is slow. If sending fails or
     a response arrives early, the next `write` or `finish` raises the error.

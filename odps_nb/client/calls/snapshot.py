@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from enum import Enum
 
 STALL = 3.0
-"""Minimum seconds without a new row or byte that count as a pause."""
+"""Minimum seconds without a new row or byte that are treated as a pause."""
 
 
 class Pauses:
-    """Measures pauses: times during which the counts passed to `quiet` do not change.
+    """Measures pauses: periods in which the counts passed to `quiet` do not change.
 
     Examples
     --------
@@ -28,7 +28,7 @@ class Pauses:
         """Total seconds of finished pauses that lasted at least `STALL`."""
 
     def quiet(self, counts: tuple[object, ...], now: float) -> float:
-        """Return seconds since ``counts`` changed. `stalled` omits a phase's final pause."""
+        """Return seconds since ``counts`` changed. `stalled` excludes the last pause of a phase."""
         pause = now - self._since
         if counts == self._seen:
             return pause
@@ -153,7 +153,7 @@ class ProgressSnapshot:
     def fraction(self) -> float | None:
         """Fraction done, in [0, 1]; ``None`` if unknown.
 
-        Measured by the first of these that is known: item bytes, rows, items, splits, tasks.
+        Based on the first of these totals that is known: item bytes, rows, items, splits, tasks.
         """
         for count, total in (
             (self.item_bytes, self.bytes_total),
@@ -168,7 +168,7 @@ class ProgressSnapshot:
 
     @property
     def eta(self) -> float | None:
-        """Estimated seconds left at the average rate without pauses; ``None`` if unknown."""
+        """Estimated seconds left at the average rate, excluding pauses; ``None`` if unknown."""
         share = self.fraction
         if not share or share < 0.01 or self.phase.is_final or self.quiet >= STALL:
             return None

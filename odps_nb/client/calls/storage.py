@@ -1,6 +1,7 @@
 """Encodes, signs, sends, retries and decodes calls of the Storage API and the control plane.
 
-This is the only module that signs requests. It keeps no session state; requests contain it.
+This is the only module that signs requests. It keeps no session state, as each request contains all
+it needs.
 """
 
 from __future__ import annotations
@@ -127,9 +128,9 @@ class StorageClient:
     ) -> T:
         """Send a Storage API request, with retries, and return its decoded response.
 
-        ``retry`` and ``read_timeout`` override the client's. Pass `ClientOptions.work_timeout` for
-        requests that the service may take a long time to process. ``patient``: retry a 429 until
-        the deadline.
+        ``retry`` and ``read_timeout`` override those of the client. Pass
+        `ClientOptions.work_timeout` for requests that the service may take a long time to process.
+        ``patient``: retry a 429 until the deadline.
         """
         wire = self._encode(request)
         attempts = self.attempts(_describe(wire), tracker=tracker, cancel=cancel)
@@ -152,7 +153,7 @@ class StorageClient:
         """Begin a request whose body the caller writes; it is sent once, without retries."""
         wire = self._encode(request)
         tries = attempts or self.attempts(_describe(wire))
-        tries.read_timeout = self.options.work_timeout  # to wait until the body is stored
+        tries.read_timeout = self.options.work_timeout  # time for the service to store the body
         tries.patient = True
         began, endpoint = time.perf_counter(), self.tunnel_endpoint
 
@@ -191,7 +192,7 @@ class StorageClient:
         cancel: CancelToken | None = None,
         idempotent: bool | None = None,
     ) -> tuple[Mapping[str, str], bytes]:
-        """Send a control plane request; return headers and body of its successful response.
+        """Send a control plane request; return the headers and body of a successful response.
 
         The path is relative to the REST endpoint; ``curr_project`` is added if missing. By default,
         all methods except POST and PATCH are ``idempotent``.
@@ -266,7 +267,7 @@ class StorageClient:
 
     @property
     def is_here(self) -> bool:
-        """Whether the Storage API runs on this machine, rather than behind a tunnel."""
+        """Whether the Storage API itself, and not just a tunnel to it, runs on this machine."""
         host = urlsplit(self._tunnel or "").hostname or ""
         return is_loopback(host) and self.quickest < HERE_SECONDS
 
@@ -276,7 +277,7 @@ class StorageClient:
         return open_cache(self.profile)
 
     def operation(self, parent: CancelToken | None = None) -> CancelToken:
-        """Return a token for a new operation; `cancel` and ``parent`` cancel it, too."""
+        """Return a token for a new operation; `cancel` and ``parent`` also cancel the operation."""
         token = CancelToken(parent=parent)
         with self._lock:
             self._running.watch(token)
@@ -309,7 +310,7 @@ class StorageClient:
         self._closed = True
         self._transport.close()
 
-    end = close  # the name that is called at interpreter exit
+    end = close  # called by this name at interpreter exit
 
     def __enter__(self) -> StorageClient:
         return self

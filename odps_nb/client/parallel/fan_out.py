@@ -57,7 +57,7 @@ class AdaptiveConcurrency:
         self.items: int = 0
         """Number of items that have arrived, from all jobs."""
         self.starving: bool = False
-        """Whether the service has refused a job and no item has arrived since."""
+        """Whether the service has refused a job and no item has arrived since then."""
 
     def refused(self) -> None:
         """Lower the limit by one, because the service throttled a request."""
@@ -100,15 +100,15 @@ def fan_out(
     jobs
         Each job is called in a worker thread with this call's cancel token and returns an iterator.
         Jobs are taken from ``jobs`` in order, a few in advance. If an iterator has a method
-        ``rest()``, it is called about ten times a second while an item waits for room, e.g. as a
-        keepalive.
+        ``rest()``, it is called about ten times a second while an item waits for space in its
+        queue, e.g. as a keepalive.
     size
         Function that returns an item's size in bytes.
     workers
         Number of concurrent jobs; by default the limit of ``concurrency``, or 8. With 1, all jobs
         run in the caller's thread.
     max_bytes
-        Maximum bytes of finished items that wait for the consumer.
+        Maximum total bytes of the items to buffer for the consumer.
     total_bytes
         Total bytes that the consumer will need; no more than this is read ahead.
     ordered
@@ -143,7 +143,7 @@ def _one_by_one(jobs: Iterator[Job[T]], cancel: CancelToken) -> Generator[T, Non
 
 
 def _close(items: Iterator[T]) -> None:
-    close = getattr(items, "close", None)  # iterators other than generators may lack it
+    close = getattr(items, "close", None)  # iterators other than generators may lack this method
     if close is not None:
         close()
 
@@ -193,7 +193,7 @@ class _Queue(Generic[T]):
 
 
 class _Round(Generic[T]):
-    """State shared by the workers and the consumer, guarded by one condition."""
+    """State shared by the workers and the consumer, guarded by one condition variable."""
 
     def __init__(
         self,
@@ -331,7 +331,7 @@ class _Round(Generic[T]):
                 return None
             del self._queues[self._head]
             self._head += 1
-            self._changed.notify_all()  # the new head's worker may exceed the limit
+            self._changed.notify_all()  # the worker of the next queue may now exceed the limit
         return queue
 
     def _any_queue(self) -> _Queue[T] | None:

@@ -1,9 +1,9 @@
 """Reads and validates the record batches of a response's Arrow stream.
 
-A body may be plain or encoded IPC, whatever was requested (``docs/protocol.md`` section 5.5).
-pyarrow accepts a stream that stops between two messages, so `EndMarkerCheck` checks every byte
-before Arrow reads it. Rows have no checksum, so each batch is fully validated: a damaged offset
-would crash the process. Invalid UTF-8 does not count as damage (`odps_nb.arrow.text`).
+A body may be plain or encoded IPC, regardless of what was requested (``docs/protocol.md`` section
+5.5). pyarrow accepts a stream that stops between two messages, so `EndMarkerCheck` checks every
+byte before Arrow reads it. Rows have no checksum, so each batch is fully validated: a damaged
+offset would crash the process. Invalid UTF-8 is not treated as damage (`odps_nb.arrow.text`).
 """
 
 from __future__ import annotations
@@ -249,7 +249,7 @@ class RowStream:
         except StopIteration:
             self._check.require(rows=self._expected_rows)
             assert self._source is not None
-            self._source.read(4)  # read the body's end, which the check now requires
+            self._source.read(4)  # read to the end of the body, which must follow the end marker
             self._ended = True
             return None
         return self._plain.apply(self._validator.validate(batch))

@@ -81,7 +81,7 @@ def choose_columns(plan: ReadPlan, ask: Ask) -> Columns:
     data = tuple(column.name for column in columns if column in schema.columns)
     parts = tuple(column.name for column in columns if column in schema.partition_columns)
     wanted = tuple(column.name for column in columns[: len(plan.columns)])
-    # A request without data columns would return all, so one is requested and dropped later.
+    # A request without data columns would return all of them, so one is requested and then dropped.
     return Columns(data or tuple(c.name for c in schema.columns[:1]), parts, wanted, found)
 
 
@@ -132,7 +132,7 @@ def hidden_columns(
 
 
 def selected(schema: TableSchema, wanted: tuple[str, ...]) -> TableSchema:
-    """Return the schema of the batches, with only the ``wanted`` columns if there are any."""
+    """Return the schema of the batches: the ``wanted`` columns, or all if none are specified."""
     if not wanted:
         return schema
     order = {name.casefold(): place for place, name in enumerate(wanted)}

@@ -30,10 +30,11 @@ WORDS = {2: "insert", 4: "delete", 8: "update", 16: "update_before", 32: "update
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Increment:
-    """Versions after ``start`` and up to ``end``; each is a number, or a time as text.
+    """Versions after ``start`` and up to ``end``; each bound is a number, or a time as text.
 
-    If ``end`` is ``None``, it is the newest version when the session is created. ``keyed``: whether
-    the table has a primary key. ``changes``: whether to return every change; requires ``keyed``.
+    If ``end`` is ``None``, the range ends at the newest version when the session is created.
+    ``keyed``: whether the table has a primary key. ``changes``: whether to return every change;
+    requires ``keyed``.
     """
 
     start: int | str
@@ -61,7 +62,7 @@ class Increment:
 
     @property
     def split_mode(self) -> SplitMode | None:
-        """The split mode that the service requires; ``None`` if there is a choice."""
+        """The split mode that the service requires; ``None`` if any mode is allowed."""
         return SplitMode.BUCKET if self.keyed else None
 
     def shown(self, schema: TableSchema) -> TableSchema:
@@ -72,7 +73,7 @@ class Increment:
 
 
 def on_the_wire(columns: Sequence[Column]) -> list[Column]:
-    """Return the stream's columns: the session's, with `OPERATION_TYPE` in place of `CHANGE`."""
+    """Return the session's columns as streamed: with `OPERATION_TYPE` in place of `CHANGE`."""
     return [OPERATION_TYPE if column.name == CHANGE.name else column for column in columns]
 
 
@@ -103,7 +104,7 @@ def plan_increment(
         raise ArgumentError(
             "changes=True needs a table with a primary key",
             code="NoPrimaryKey",
-            hint="omit it: read(since=…) returns the rows that were added",
+            hint="omit changes=: read(since=…) returns the rows that were added",
         )
     if changes and CHANGE.name in {name.casefold() for name in names}:
         raise ArgumentError(

@@ -21,8 +21,8 @@ from odps_nb.wire.calls import GetReadSession, ReadSessionAnswer
 
 REFRESH_BEFORE = 60.0
 ASK_AGAIN_AFTER = 10.0
-# A refresh must not delay rows, so it has one attempt and is repeated later. In the last minute,
-# there may be no time to repeat it.
+# A refresh must not delay rows, so it has one attempt and is retried later. In the last minute,
+# there may be no time for a later retry.
 _ONCE = RetryPolicy(max_attempts=1, connect_attempts=1)
 _IN_THE_LAST_MINUTE = RetryPolicy(max_attempts=3, connect_attempts=3, deadline=20.0)
 _TIMEOUT = 10.0
@@ -34,8 +34,8 @@ class SessionKeeper:
     """Refreshes a session before it expires; shared by all its readers.
 
     A refresh is due when half of the remaining time has passed, and at the latest a minute before
-    expiry. So a consumer may spend the other half between two batches. Thread-safe; no thread waits
-    for another thread's refresh. Call `close` after `keep_aside`.
+    expiry. The consumer may use the other half to process a batch. Thread-safe; no thread waits for
+    another thread's refresh. Call `close` after `keep_aside`.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class SessionKeeper:
     def keep(self, cancel: CancelToken | None) -> None:
         """Refresh the session if a refresh is due.
 
-        A failed refresh is logged and repeated later. Reads of an expired session raise an error.
+        A failed refresh is logged and retried later. Reads of an expired session raise an error.
         """
         if self._is_due() and self._refreshing.acquire(blocking=False):
             try:

@@ -30,8 +30,8 @@ class ReadPlan:
     Parameters
     ----------
     columns
-        Names, including partition columns; empty for all. Data columns are returned first, in this
-        order, then partition columns.
+        Column names, including partition columns; empty for all. Data columns are returned first,
+        in this order, then partition columns.
     partition_columns
         Which of ``columns`` are partition columns. ``None``: determined by one more request.
     partitions
@@ -44,8 +44,8 @@ class ReadPlan:
     schema
         All columns of the table; needed for a condition. ``None``: determined by one more request.
     split_bytes, splits
-        Estimated bytes of a split, or the number of splits. By default, a split has 64 MiB, or more
-        if there would be over 100,000 splits.
+        Estimated bytes per split, or the number of splits. By default, a split has 64 MiB, or more
+        if this would give over 100,000 splits.
     row_ranges
         Request row ranges even with a filter, so that `cut_for_blobs` can divide splits.
     limit
@@ -101,13 +101,13 @@ class ReadPlan:
 class ReadSession:
     """A snapshot and its splits as a plain value, which can be pickled.
 
-    - ``schema`` is the batches' schema, ``sent`` (if set) the one with text in place of BINARY.
-    - ``row_count`` is the number of rows in all splits without a filter, ``stored_rows`` with one.
+    - ``schema`` is the batches' schema; ``sent``, if set, is the same with text in place of BINARY.
+    - ``row_count`` is the number of rows in all splits; with a filter, see ``stored_rows``.
       With a ``limit``, the splits may have more rows. ``estimated_size`` is in bytes.
     - ``expires_at`` is in seconds since the epoch. ``latest_version`` is 0 if unknown.
     - ``filter`` needs the ``hidden`` columns, which are not returned.
-    - ``selects``: whether columns were selected. ``columns``: those to select from the stream.
-    - ``tells_changes``: whether the last data column names each row's kind of change.
+    - ``selects``: whether columns were selected. ``columns``: the columns to keep from the stream.
+    - ``tells_changes``: whether the last data column contains each row's kind of change.
     """
 
     table: TableName

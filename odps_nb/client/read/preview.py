@@ -28,11 +28,11 @@ def fetch_preview(
     text: TextOptions = STRICT_TEXT,
     tracker: ProgressTracker | None = None,
 ) -> pa.Table:
-    """Return a table's first rows; sends one request, which is retried as a whole.
+    """Return a table's first rows, fetched with one request that is retried as a whole.
 
-    If the partition does not exist, the result is empty, because the service reports no error. The
-    stream is checked against the table's ``columns``, which are also needed to remove CHAR padding.
-    ``shown`` has the same columns, but with BINARY in place of text that is requested as bytes.
+    If the partition does not exist, the result is empty, because the service reports no error.
+    ``columns``: the table's columns, used to check the stream and to remove CHAR padding.
+    ``shown``: the same columns, but with BINARY in place of text that is requested as bytes.
     """
     if request.limit is None:
         raise ArgumentError(

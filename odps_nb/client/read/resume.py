@@ -34,7 +34,7 @@ from odps_nb.wire.calls.errors import is_time_overflow
 
 @dataclass(frozen=True, slots=True)
 class TextForm:
-    """The options for returning text in a stream of rows."""
+    """Options for returning the text in a stream of rows."""
 
     mode: TextMode
     columns: tuple[Column, ...] | None
@@ -51,23 +51,23 @@ def rows_of(split: Split) -> int | None:
 
 
 class ResumableRowStream:
-    """The batches from row ``start`` to the end; after a failure, the stream is reopened.
+    """Batches from row ``start`` to the end; the stream is reopened after a failure.
 
     Parameters
     ----------
     request_at
-        Returns the request for the rows starting at a given row number.
+        Function that takes a row number and returns the request for the rows starting there.
     what
-        Description of the rows for notes and events.
+        Description of the rows, used in error notes and events.
     start, expected
-        First row, and the row before which the stream must end, if known; numbered as in requests.
+        First row, and the end row (exclusive) if known; both numbered as in requests.
     columns
         Columns of the session; every stream is checked against them. ``None``: no check.
     select
-        Columns to return, in this order; empty for the session's columns. With a selection, streams
-        may have additional columns.
+        Columns to return, in this order; empty for the session's columns. If columns are selected,
+        streams may have more columns.
     label, part
-        Name of the split in the tracker, and whether this stream reads only part of it.
+        Name of the split in the tracker, and whether this stream reads only part of the split.
     concurrency
         Limit shared with concurrent readers; lowered when the service responds with 429.
     unit
@@ -115,14 +115,15 @@ class ResumableRowStream:
     def batches(self, *, fits: bool = True) -> Generator[pa.RecordBatch, None, None]:
         """Iterate over the batches; leaving early closes the connection.
 
-        Unless ``fits``, text columns that are not UTF-8 are returned as binary, for `fit`.
+        With ``fits=False``, text columns that are not UTF-8 stay binary; call `fit` to convert
+        them.
         """
         with self._attempts, self._tracker.metered(self._arriving):
             try:
                 self._attempts.progressed()
                 while (batch := self._next()) is not None:
                     yield self.fit(batch) if fits else batch
-                    self._attempts.progressed()  # exclude the consumer's time from the deadline
+                    self._attempts.progressed()  # restart the deadline after the caller's pause
             finally:
                 self._drop()
         self._tell_end()
@@ -132,8 +133,8 @@ class ResumableRowStream:
     ) -> pa.RecordBatch:
         """Convert the text in ``batch`` to the requested types.
 
-        ``batch`` is the last batch, or some of its rows and leading columns. ``row`` maps a row
-        number in ``batch`` to the row number in the last batch.
+        ``batch`` is the last batch, or a selection of its rows with all or only the first columns.
+        ``row`` maps a row number in ``batch`` to the row number in the last batch.
         """
         first = self.row - self._rows_of_last
         fitted = fit_text(
@@ -150,12 +151,13 @@ class ResumableRowStream:
         self._tracker.add(split=self._label, rows=-rows)
 
     def rest(self) -> None:
-        """Close the connection if the service throttles other readers; `batches` reopens it."""
+        """Close the connection if the service is throttling other readers; `batches` reopens it."""
         if self._stream is None or self._concurrency is None or not self._concurrency.starving:
             return
         self._drop()
         self._tracker.noted(
-            f"{self._what} closed its connection: the service throttles other readers (429)"
+            f"{self._what} closed its connection because the service is throttling other readers "
+            "(HTTP 429)"
         )
 
     def _next(self) -> pa.RecordBatch | None:
@@ -230,7 +232,7 @@ class ResumableRowStream:
         return stream
 
     def _wanted(self, stream: pa.Schema) -> tuple[int, ...]:
-        """Check the stream's columns against the session's; return the selected indexes."""
+        """Check the stream against the session's columns; return the selected columns' indexes."""
         found = tuple(range(len(stream)))
         if self._columns is not None:
             found = find_columns(stream, self._columns, may_have_more=bool(self._select))
@@ -290,12 +292,12 @@ def delivered(
     limit: int | None = None,
     max_bytes: int | None = None,
 ) -> Batches:
-    """Return batches one by one; close their generator at the end.
+    """Yield batches one by one, and close the source generator at the end.
 
-    The iteration stops after ``limit`` rows. Without a limit, it raises unless exactly ``rows``
-    rows arrive, if that number is known. It also raises before the batches exceed ``max_bytes`` in
-    total. During the read, the tracker counts the rows that arrive in all splits. At the end, its
-    row count is the number of rows returned.
+    The iteration stops after ``limit`` rows. Without a limit, it raises if the number of rows
+    differs from ``rows`` (``None``: unknown). It also raises before the total size exceeds
+    ``max_bytes``. During the read, the tracker counts the rows that arrive in all splits. At the
+    end, the tracker's row count is set to the number of rows returned.
     """
     before, found, size = tracker.rows if tracker is not None else 0, 0, 0
     try:
@@ -336,7 +338,7 @@ def asks_for_micro(error: OdpsNbError) -> bool:
 
 
 def refused_in_micro(error: OdpsNbError, what: str) -> ConversionError:
-    """Return the error for a read that failed although it used microseconds."""
+    """Return the error for a read that failed even in microseconds."""
     return ConversionError(
         f"the service cannot return a TIMESTAMP of {what} in microseconds either ({error.message})",
         source_type="timestamp",

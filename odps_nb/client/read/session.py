@@ -54,12 +54,12 @@ from odps_nb.wire.calls import (
 from odps_nb.wire.calls.errors import code_of_text, is_storage_timeout
 
 DEFAULT_SPLIT_BYTES = 64 * 2**20
-#: Minimum split size in bytes (live tests of the service's clients); row ranges may be smaller.
+#: Minimum split size in bytes (from live tests of the vendor's clients); row ranges may be smaller.
 MIN_SPLIT_BYTES = 10 * 2**20
 DEFAULT_SPLIT_ROWS = 1_000_000
-#: Default maximum number of splits; for more data, splits are larger.
+#: Default maximum number of splits; larger reads get larger splits.
 DEFAULT_SPLITS = 100_000
-#: Maximum value of ``splits=``. Each split is an object here and a task in Spark's driver.
+#: Maximum value of ``splits=``. Each split is an object in memory, and a task in Spark's driver.
 MAX_SPLITS = 1_000_000
 READY_TIMEOUT = 600.0
 
@@ -77,8 +77,9 @@ def open_read_session(
     """Open a read session: a snapshot of the table, divided into splits.
 
     Without a filter, rows are counted exactly and divided into ranges (`SplitMode.ROW_OFFSET`).
-    With a filter, the service divides them (`SplitMode.SIZE`), unless the splits are too small for
-    this mode. If the service refuses one mode for the table, the other mode is used.
+    With a filter, the service divides the rows by size (`SplitMode.SIZE`), unless the requested
+    splits are too small for this mode. If the service refuses one mode for the table, the other
+    mode is used.
     """
     ask = partial(_ask, storage, tracker=tracker, cancel=cancel)
     try:
@@ -144,7 +145,7 @@ def _in_other_mode(plan: ReadPlan, request: CreateReadSession) -> CreateReadSess
     """Return the request with row ranges in place of sizes, or vice versa.
 
     BLOB tables support only ranges (vendor's manual). Tables with a primary key may support only
-    sizes, which the Java SDK uses for them.
+    sizes; the Java SDK uses sizes for such tables.
     """
     if request.split_mode is SplitMode.SIZE:
         return replace(request, split_mode=SplitMode.ROW_OFFSET, split_number=DEFAULT_SPLIT_ROWS)
@@ -153,7 +154,7 @@ def _in_other_mode(plan: ReadPlan, request: CreateReadSession) -> CreateReadSess
 
 
 def reopen_read_session(storage: StorageClient, plan: ReadPlan, session_id: str) -> ReadSession:
-    """Refresh a plan's session, with the same rows and splits; raise if it has expired."""
+    """Refresh the session of a plan, keeping its rows and splits; raise if it has expired."""
     columns = choose_columns(plan, partial(_ask, storage, tracker=None, cancel=None))
     answer = storage.call(GetReadSession(table=plan.table, session_id=session_id, refresh=True))
     return _session(plan, require_ready(answer, plan.table), columns)
@@ -294,16 +295,16 @@ def _bearable(splits: int) -> int:
         raise ArgumentError(
             f"the read would have {splits:,} splits; the maximum is {MAX_SPLITS:,}",
             code="TooManySplits",
-            hint="make them larger (split_bytes=), or read fewer partitions at a time",
+            hint="make the splits larger (split_bytes=), or read fewer partitions at a time",
         )
     return splits
 
 
 def cut_for_blobs(session: ReadSession, rows: int) -> ReadSession:
-    """Return the session, with at most ``rows`` rows per split if it reads a BLOB column.
+    """Return the session; if it reads a BLOB column, limit its splits to ``rows`` rows each.
 
-    The service's size estimate counts the 36 bytes of a reference, not the blob. If some splits
-    are not row ranges, the session is unchanged.
+    The service's size estimate counts the 36 bytes of a reference, not the blob. If any split is
+    not a row range, the session is returned unchanged.
     """
     ranges = [split for split in session.splits if isinstance(split, RowRangeSplit)]
     blobs = any(has_blob(column.type) for column in session.schema)

@@ -1,6 +1,6 @@
 """Chooses the sizes of a read's requests: splits, pieces of splits, and batches.
 
-Half of the byte budget is for finished batches, the other half for those that workers are reading.
+Half of the byte budget is for finished batches, the other half for batches being read by workers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FEW_BYTES = 16
 
 
 def workers_for(asked: int | None, ahead: int) -> int:
-    """Return how many splits to read concurrently so that a batch of each fits into the budget."""
+    """Return how many splits to read concurrently so that one batch of each fits the budget."""
     return asked or max(DEFAULT_WORKERS, min(READ_WORKERS, ahead // (2 * WHOLE_BATCH_BYTES)))
 
 
@@ -44,9 +44,9 @@ def piece_bytes(ahead: int, workers: int = READ_WORKERS) -> int:
 def row_bytes(session: ReadSession) -> float | None:
     """Estimate the bytes per row before any rows have arrived; ``None`` if unknown."""
     if not session.row_count or session.estimated_size is None or session.limit is not None:
-        return None  # the service's estimate is for all rows, without the limit
+        return None  # the service estimates the size of all rows, ignoring the limit
     estimate = session.estimated_size / session.row_count
-    # The estimate may include unselected columns, and pieces that are too small cost time.
+    # The estimate may include unselected columns, which would make the pieces too small.
     return min(estimate, _width(session)) if session.selects else estimate
 
 
@@ -55,12 +55,12 @@ def _width(session: ReadSession) -> int:
 
 
 def batch_bytes(ahead: int, workers: int) -> int:
-    """Return a batch size in bytes, such that one per worker fits into half of the budget."""
+    """Return a batch size in bytes, such that one batch per worker fits into half of the budget."""
     return min(DEFAULT_BATCH_BYTES, max(MIN_BATCH_BYTES, ahead // (2 * max(1, workers))))
 
 
 def batch_rows(session: ReadSession, ahead: int, workers: int) -> int:
-    """Return a batch's row limit, lowered if the service's smallest byte limit is too large."""
+    """Return a batch's row limit; reduce it if the service's smallest byte limit is too large."""
     size = max(SMALL_BATCH_BYTES, ahead // (2 * max(1, workers)))
     if size >= MIN_BATCH_BYTES:
         return session.max_batch_rows
@@ -76,9 +76,9 @@ def batch_bound(size: int) -> int:
 class PieceRanges:
     """Divides each split into pieces of about ``size`` bytes of Arrow data, one per request.
 
-    Pieces are chosen during the iteration, by the size of the rows that have arrived. Index splits
-    stay whole, because only the service can divide them. ``row_bytes`` is a first estimate; if
-    ``None``, splits stay whole until rows have arrived.
+    Pieces are chosen during the iteration, based on the size of the rows that have arrived. Index
+    splits stay whole, because only the service can divide them. ``row_bytes`` is a first estimate;
+    if ``None``, splits stay whole until rows have arrived.
 
     Examples
     --------
@@ -92,7 +92,7 @@ class PieceRanges:
         self._rows = self._bytes = 0
 
     def record(self, batch: pa.RecordBatch) -> int:
-        """Use a batch to estimate the bytes per row; return the batch's size in bytes."""
+        """Include a batch in the estimate of bytes per row; return the batch's size in bytes."""
         size = int(batch.nbytes)
         self._rows, self._bytes = self._rows + batch.num_rows, self._bytes + size
         return size

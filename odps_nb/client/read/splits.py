@@ -69,10 +69,10 @@ def iter_split(
     max_batch_bytes
         Maximum bytes of a batch, 0 for no limit; adjusted to the service's range of 1 to 256 MiB.
     keeper
-        Refreshes the session for several splits in a separate thread; its owner closes it. Without
-        a keeper, the split refreshes the session itself between two batches.
+        Refreshes the session for several splits in a separate thread; the caller closes the keeper.
+        Without a keeper, the split refreshes the session itself between two batches.
     part_of
-        The session's split that contains this piece, for progress.
+        The session's split that contains this piece, used for progress displays.
     """
     shown = columns or session.columns or session.schema.names
     hidden = _hidden(session, shown)
@@ -130,7 +130,7 @@ def _promised(session: ReadSession, columns: tuple[str, ...]) -> list[Column]:
 
 
 def _hidden(session: ReadSession, shown: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns that the filter needs but that are not returned."""
+    """Return the columns that are needed only by the filter, not by the result."""
     if session.filter is None:
         return ()
     folded = {name.casefold() for name in shown}
@@ -151,7 +151,7 @@ def _read_from(
     if not session.prunes:
         return replace(request, split=RowRangeSplit(split.offset + row, split.count - row))
     if split.offset + split.count == session.stored_rows:
-        # The service may number stored or filtered rows, so request the last range without an end.
+        # The service may count stored or filtered rows, so request the last range without an end.
         request = replace(request, split=RowRangeSplit(split.offset, ALL_ROWS - split.offset))
     return replace(request, skip_rows=row)
 
@@ -176,7 +176,7 @@ def iter_batches(
     limit
         Maximum number of rows. Default: the session's limit.
     ordered
-        Whether to return batches in split order, or as they arrive.
+        Whether to return batches in split order instead of as they arrive.
     workers
         Number of splits to read concurrently. Default: 16, or 8 if ``read_ahead`` is below 64 MiB.
     read_ahead
@@ -192,8 +192,8 @@ def iter_batches(
     cancel = storage.operation(cancel)
     keeper = SessionKeeper(storage, session, tracker=tracker, cancel=cancel)
     if workers is None and storage.is_here:
-        # One connection to a service on this machine keeps a processor busy; further connections
-        # would only add requests and threads.
+        # One connection to a service on this machine keeps a processor busy; more connections would
+        # only add requests and threads.
         workers = 1
     readers = workers_for(workers, ahead)
     pieces = PieceRanges(
@@ -246,7 +246,7 @@ def _kept(batches: Batches, keeper: SessionKeeper) -> Batches:
 
 
 class SplitRows:
-    """A split's batches; refreshes the session at each batch, and while a batch waits."""
+    """Iterator over a split's batches that refreshes the session at each batch and during waits."""
 
     def __init__(
         self,
@@ -282,7 +282,7 @@ class SplitRows:
             raise
 
     def _fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows that pass the filter; invalid text in other rows raises no error.
+        """Return the rows that pass the filter; invalid text in dropped rows raises no error.
 
         The service skips only whole blocks of rows, so every row is tested here.
         """
@@ -294,7 +294,7 @@ class SplitRows:
         return self._rows.fit(kept, lambda row: found.rows(batch)[row])
 
     def rest(self) -> None:
-        """Keep the session alive; close the connection if the service throttles other readers."""
+        """Keep the session alive; close the connection if the service is throttling others."""
         self._look_after()
         self._rows.rest()
 
@@ -369,7 +369,7 @@ def iter_placed(
 
 
 class _PlacedRows:
-    """A split's batches with their positions; `rest` and `close` are passed on to the split."""
+    """A split's batches with their positions; `rest` and `close` are forwarded to the split."""
 
     def __init__(self, rows: SplitRows, split: int) -> None:
         self._rows, self._split = rows, split

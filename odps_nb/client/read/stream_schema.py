@@ -1,7 +1,8 @@
 """Checks that an Arrow stream has the columns of its session.
 
-Each MaxCompute type accepts every Arrow type that services are known to send for it, after
-conversion by `odps_nb.arrow.plain` (``docs/protocol.md`` sections 5.1, 5.2).
+A column may have any Arrow type that services are known to send for its MaxCompute type
+(``docs/protocol.md`` sections 5.1, 5.2). `odps_nb.arrow.plain` converts the stream before this
+check.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def find_columns(
     Parameters
     ----------
     may_have_more
-        Allow additional columns in the stream, because the caller selects columns.
+        Allow additional columns in the stream, for callers that select columns from it.
 
     Examples
     --------
@@ -49,7 +50,7 @@ def find_columns(
         if len(names) > len(columns) and not may_have_more:
             stranger = next(name for name in stream.names if name.casefold() not in set(wanted))
             raise mismatch(
-                f"the stream has {len(names)} columns and its session {len(columns)}: "
+                f"the stream has {len(names)} columns, but the session has {len(columns)}: "
                 f"{shorten(repr(stranger), _SHOWN)} is not in the session"
             )
     for column, place in zip(columns, places, strict=True):
@@ -58,7 +59,7 @@ def find_columns(
 
 
 def mismatch(message: str, hint: str | None = None) -> FramingError:
-    """Return an error for columns that differ from the session's; such a read is not retried."""
+    """Return the error for columns that differ from the session's; the read is not retried."""
     error = FramingError(message, hint=hint)
     error.lasts = True
     return error
@@ -90,7 +91,7 @@ def _require(came: pa.DataType, promised: OdpsType, path: str) -> None:
         _require_members(came, promised, path)
     elif not _is_form_of(came, promised):
         raise mismatch(
-            f"the column {path!r} is {shorten(format_type(promised), _SHOWN)} in its session, "
+            f"the column {path!r} is {shorten(format_type(promised), _SHOWN)} in the session, "
             f"but has the Arrow type {shorten(str(came), _SHOWN)} in the stream",
             hint="read again if the table was changed; otherwise report the request id",
         )
@@ -105,7 +106,7 @@ def _require_members(came: pa.DataType, promised: StructType, path: str) -> None
     if places.keys() != wanted:
         odd = sorted(places.keys() ^ wanted)[0]
         raise mismatch(
-            f"the member {odd!r} of the struct {path!r} is missing in the stream or in its session"
+            f"the member {odd!r} of the struct {path!r} is missing from the stream or the session"
         )
     for member in promised.fields:
         place = places[member.name.casefold()]

@@ -51,7 +51,8 @@ class TableOptions:
     primary_key
         Names of the primary key columns, which become ``not null``.
     properties
-        Table properties. `create_table_sql` adds those required for BLOBs or a primary key.
+        Table properties. `create_table_sql` adds the properties required for BLOBs or a primary
+        key.
     lifecycle
         Days without changes after which the service drops the table or partition.
     cluster_by, buckets
@@ -100,7 +101,7 @@ def create_table_sql(table: TableName, schema: TableSchema, options: TableOption
 
 def _partitioned_by(schema: TableSchema) -> str:
     first = schema.partition_columns[0]
-    if first.generated is not None:  # a generated column is the only level, without a comment
+    if first.generated is not None:  # then it is the only partition column and has no comment
         return f"auto partitioned by ({first.generated.text} as {_names((first.name,))})"
     return f"partitioned by ({format_columns(schema.partition_columns)})"
 
@@ -113,7 +114,8 @@ def settings_of(schema: TableSchema) -> dict[str, str]:
     return settings | decimal_settings(schema)
 
 
-# These are from pyodps' tests against the live service (test_tables.py: test_vector_index_info).
+# These settings are from pyodps' tests against the live service (test_tables.py:
+# test_vector_index_info).
 _VECTOR_SETTINGS = {"odps.sql.type.system.odps2": "true", "odps.sql.type.vector.enable": "true"}
 
 
@@ -139,14 +141,14 @@ def _clustering(schema: TableSchema, options: TableOptions) -> list[str]:
             )
         return []
     if options.buckets is None:
-        raise ArgumentError("cluster_by needs a number of buckets", hint="pass e.g. buckets=16")
+        raise ArgumentError("cluster_by= requires buckets=", hint="pass e.g. buckets=16")
     names = _names(_spelled(options.cluster_by, schema, "cluster_by"))
     count = _number(options.buckets, "buckets", "of buckets")
     return [f"clustered by ({names}) sorted by ({names}) into {count} buckets"]
 
 
 def _properties(schema: TableSchema, options: TableOptions) -> dict[str, str]:
-    """Add required properties, known from live tests of pyodps and the C++ SDK, to the caller's."""
+    """Add required properties (from live tests of pyodps and the C++ SDK) to the caller's."""
     needed: dict[str, str] = {}
     if options.primary_key:
         needed["transactional"] = "true"
@@ -165,7 +167,7 @@ def _properties(schema: TableSchema, options: TableOptions) -> dict[str, str]:
 
 
 def _spelled(names: Sequence[str], schema: TableSchema, what: str) -> tuple[str, ...]:
-    """Return column names as spelled in the schema; raise unless these columns can be keys."""
+    """Return column names as spelled in the schema; raise if a column cannot be a key."""
     known = {column.name.casefold(): column for column in schema.columns}
     found: list[str] = []
     for name in names:
@@ -198,7 +200,7 @@ def _check_types(schema: TableSchema) -> None:
         if _key_holds_blob(column.type):
             raise ArgumentError(f"the column {column.name!r} contains a MAP with a BLOB in its key")
     for column in schema.all_columns:
-        if has_any(column.type, (TypeCode.UNKNOWN,)):  # the type's text could inject SQL
+        if has_any(column.type, (TypeCode.UNKNOWN,)):  # an unknown type's text could inject SQL
             raise ArgumentError(
                 f"the column {column.name!r} has the type {format_type(column.type)[:80]!r}, "
                 "which odps_nb does not know",
@@ -249,7 +251,7 @@ def create_table(
     schema: TableSchema,
     options: TableOptions = TableOptions(),
 ) -> None:
-    """Create a table; for an invalid definition, raise `ArgumentError` without a request."""
+    """Create a table; raise `ArgumentError` before any request if the definition is invalid."""
     sql = create_table_sql(table, schema, options)
     _run(storage, table, sql, "SQLCreateTableTask", settings_of(schema))
 

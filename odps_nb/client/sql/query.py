@@ -56,7 +56,7 @@ class SqlInstance:
     """A submitted query.
 
     ``is_over``: whether the query was known to have ended when this object was created. ``sql``:
-    the text without ``SET`` statements. ``settings`` come from these statements and the caller.
+    the text without ``SET`` statements. ``settings``: from the ``SET`` statements and the caller.
     """
 
     project: str
@@ -84,9 +84,9 @@ def submit_sql(
 ) -> SqlInstance:
     """Start a query and return immediately.
 
-    The request has a unique id (``<Guid>``), so after a lost response it can be sent again without
+    The request has a unique id (``<Guid>``), so it can be sent again after a lost response without
     running the query twice. The query runs in the profile's time zone, unless ``settings`` or
-    ``SET`` statements at the beginning of the text set another.
+    ``SET`` statements at the beginning of the text specify another one.
     """
     profile = storage.profile
     given, sql = split_settings(sql)
@@ -254,7 +254,7 @@ _NO_PARTITION = re.compile("partition.*(?:does not exist|not found|not exist)", 
 
 def _failure(storage: StorageClient, task: TaskResult, instance_id: str, sql: str) -> ServiceError:
     error: ServiceError = query_error(task)
-    if error.code in _MISSING:  # the error class that a REST request raises
+    if error.code in _MISSING:  # use the error class that REST requests raise
         error = NotFoundError(error.message, code=error.code, hint=error.hint, status=error.status)
     elif _NO_PARTITION.search(error.message):  # the service has no code for this error
         error = NotFoundError(
@@ -312,7 +312,7 @@ def run_sql(
         )
         late.in_doubt = True
         late.add_note(
-            f"instance {instance.instance_id}: a statement that writes may still have succeeded"
+            f"instance {instance.instance_id}: if the statement writes, it may still have succeeded"
         )
         raise late
     if failure is not None:
@@ -331,7 +331,7 @@ def cancel_sql(storage: StorageClient, instance: SqlInstance) -> None:
 
 
 def stop_quietly(storage: StorageClient, instance: SqlInstance) -> bool:
-    """Cancel a query while another error is raised; return whether it was cancelled."""
+    """Cancel a query while handling another error; return whether it was cancelled."""
     try:
         cancel_sql(storage, instance)
     except OdpsNbError as error:
@@ -344,7 +344,7 @@ def stop_quietly(storage: StorageClient, instance: SqlInstance) -> bool:
 def estimate_sql(
     storage: StorageClient, sql: str, *, settings: Mapping[str, str] | None = None
 ) -> SqlCost:
-    """Return the service's cost estimate for a query; cancel it if the wait ends early."""
+    """Return the service's cost estimate for a query; cancel the job if the wait ends early."""
     instance = submit_sql(storage, sql, name=COST_TASK, settings=settings, estimates=True)
     try:
         wait_sql(storage, instance, cancel=storage.operation())

@@ -63,7 +63,7 @@ NO_ROWS = "InstanceTypeNotSupported"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultSession:
-    """A Storage API session over a query's result; the server keeps it for a day.
+    """A Storage API session over a query's result; the server keeps the session for a day.
 
     ``limited``: the service returns at most the first `LIMITED_RESULT_ROWS` rows.
     """
@@ -89,8 +89,8 @@ class ResultSession:
         """Raise if this session may have fewer rows than requested (``None``: all)."""
         if self.is_cut and (rows is None or rows > LIMITED_RESULT_ROWS):
             raise AccessDeniedError(
-                f"this key may read only the first {LIMITED_RESULT_ROWS:,} rows of a result, and "
-                "this result may have more",
+                f"this access key can read only the first {LIMITED_RESULT_ROWS:,} rows of a "
+                "result, and this result may have more",
                 code="NoPermission",
                 status=403,
                 hint=f"read them with result.first({LIMITED_RESULT_ROWS}), write the result to a "
@@ -185,10 +185,10 @@ def iter_result(
 ) -> Batches:
     """Iterate over a result's rows in order; a broken stream resumes at the next unread row.
 
-    The result is read in pages of at most ``page_rows`` rows, of which ``workers`` (default: 8) are
-    read concurrently. At most ``read_ahead`` bytes of batches wait for the consumer; in addition,
-    each worker may hold one batch, whose size the service chooses. Leaving the iterator early
-    closes its connections.
+    The result is read in pages of at most ``page_rows`` rows; up to ``workers`` pages (default: 8)
+    are read concurrently. At most ``read_ahead`` bytes of batches wait for the consumer; in
+    addition, each worker may hold one batch, whose size the service chooses. Leaving the iterator
+    early closes its connections.
     """
     total = session.row_count if limit is None else min(limit, session.row_count)
     pages = plan_ranges(total, math.ceil(total / page_rows))
@@ -226,7 +226,7 @@ def iter_result_rows(
     unit: TimeUnit = TimeUnit.NANO,
     cancel: CancelToken | None = None,
 ) -> Batches:
-    """Iterate over a range of rows with one request; after a break, resume at the next row."""
+    """Iterate over a range of rows with one request; after a failure, resume at the next row."""
     token = storage.operation(cancel)
     return _stream(storage, session, rows, text=text, unit=unit, cancel=token).batches()
 
@@ -272,14 +272,14 @@ def _request(session: ResultSession, page: RowRangeSplit, row: int) -> ReadInsta
 # -- the web page of an instance ------------------------------------------------------------------
 # The address is built as in pyodps 0.13: ``GET /webconsole/host``, below the REST endpoint, returns
 # the console's address, to which region, endpoint, project and instance are appended. The older
-# Logview is not used, because its token would give every reader of a saved notebook access.
+# Logview is not used, because its token would give access to every reader of a saved notebook.
 
 _REGION = re.compile(r"service\.([a-z]+-[a-z0-9-]+?)(?:-internal|-vpc)?\.", re.IGNORECASE)
 _CONSOLE = re.compile(r"https://[\w.-]+(:\d+)?(/[\w./-]*)?", re.ASCII)
 
 
 def console_of(storage: StorageClient) -> str | None:
-    """Return the address of the region's console, or ``None``; sends one request."""
+    """Return the address of the region's console, ``None`` if unknown; sends one request."""
     profile = storage.profile
     host = urlsplit(profile.endpoint).hostname or ""
     found = _REGION.match(host)
@@ -295,7 +295,7 @@ def console_of(storage: StorageClient) -> str | None:
 
 
 def job_page(storage: StorageClient, console: str, instance_id: str) -> str:
-    """Return the address of an instance's page, which requires a login."""
+    """Return the address of an instance's web page; opening the page requires a login."""
     profile = storage.profile
     where = f"h={quote(profile.endpoint, safe=':/')}&p={profile.project}&i={instance_id}"
     return f"{console}/job-insights?{where}"

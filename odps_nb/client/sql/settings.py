@@ -1,4 +1,4 @@
-"""Settings of a query: those for its schema, and the ``SET`` statements at its beginning.
+"""Settings of a query, from its schema and from the ``SET`` statements at its beginning.
 
 Settings are sent separately from the text, because the service ignores ``SET`` in the text
 (vendor's manual, *Set an SQL flag*). The vendor's console and DataWorks also remove ``SET``
@@ -15,7 +15,7 @@ _SET = re.compile(r"(?:\s|--[^\n]*\n)*+set\s+([\w.]+)\s*=([^;]*)(?:;|$)", re.IGN
 
 
 def split_settings(sql: str) -> tuple[dict[str, str], str]:
-    """Split a query into the settings at its beginning and the rest of its text.
+    """Split a query into the settings at its beginning and the remaining text.
 
     Examples
     --------

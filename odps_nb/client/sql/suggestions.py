@@ -1,4 +1,4 @@
-"""Suggests the nearest names in the error of a query with an unknown column or table.
+"""Suggests similar names in the error of a query that uses an unknown column or table.
 
 The service reports only the unresolved name (vendor's manual, *Rewrite incompatible SQL
 statements*), so the client looks up the tables that the query names.
@@ -32,7 +32,7 @@ _SHOWN = 200
 
 
 def suggest_names(storage: StorageClient, sql: str, error: ServiceError) -> None:
-    """Add the nearest names to the hint of a failed query's error; sends a few requests."""
+    """Add similar names to the hint of a failed query's error; sends a few requests."""
     table, column = _TABLE.search(error.message), _COLUMN.search(error.message)
     if table is not None and isinstance(error, NotFoundError):
         with suppress(OdpsNbError):  # not a valid name
@@ -50,7 +50,7 @@ def _plain(name: str) -> str:
 def _columns(storage: StorageClient, sql: str) -> Iterator[str]:
     names = dict.fromkeys(map(_plain, _TABLES.findall(sql)))
     for name in list(names)[:MAX_TABLES]:
-        with suppress(OdpsNbError):  # the name may be a subquery's, or permission may be missing
+        with suppress(OdpsNbError):  # the name may refer to a subquery, or access may be denied
             yield from storage.control(GetTable(table=storage.profile.table(name))).schema.names
 
 

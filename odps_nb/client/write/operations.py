@@ -1,4 +1,4 @@
-"""Values that a write uses: sessions, closed streams, row operations, and parts to upload.
+"""Values used by writes: sessions, closed streams, row operations, and parts to upload.
 
 Rows of a primary-key table have a column ``__operation`` (int8): 85 for upserts, 68 for deletes.
 For each key, a stream's last row wins (Python SDK's live test test_delta_table_record_writer).
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteSessionRef:
-    """The data that identifies a write session in any process; can be pickled."""
+    """Identifies a write session, in any process; can be pickled."""
 
     table: TableName
     session_id: str
@@ -36,7 +36,7 @@ class WriteSessionRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamReceipt:
-    """The data of a closed stream for the commit; can be pickled. ``size``: bytes of Arrow data."""
+    """Data about a closed stream, for the commit; can be pickled. ``size``: bytes of Arrow data."""
 
     stream_id: str
     version: int
@@ -67,12 +67,12 @@ class Stamp:
     """Name of a boolean column that is not written. Rows in which it is true are deleted."""
 
     def put(self, batch: pa.RecordBatch, schema: WriteSchema) -> pa.RecordBatch:
-        """Return the batch, with the operation column added if the stream has one."""
+        """Return the batch, with the operation column added if the stream requires it."""
         if not takes_operation(schema):
             if self.operation is None:
                 return batch
             raise ArgumentError(
-                "the service accepts no upserts or deletes for this table: its write stream has no "
+                "the table does not support upserts or deletes: its write stream has no "
                 f"column {OPERATION!r}",
                 hint="use a table with a primary key, or add rows with write()",
             )
@@ -110,7 +110,7 @@ class RowPart:
         )
 
     def after(self, rows: int) -> RowPart:
-        """Return the part without its first ``rows`` rows, without copying data."""
+        """Return the part minus its first ``rows`` rows; data is not copied."""
         left, kept = rows, []
         for batch in self.batches:
             if left >= batch.num_rows:
@@ -126,7 +126,7 @@ def iter_parts(
 ) -> Iterator[RowPart]:
     """Group batches into parts of about ``max_bytes`` each; skip batches without rows.
 
-    A part is one Arrow stream, so another part begins where a timestamp's unit changes.
+    A part is one Arrow stream, so a new part begins where a timestamp's unit changes.
     """
     held: list[pa.RecordBatch] = []
     size = 0
@@ -149,12 +149,12 @@ def iter_parts(
 
 
 def _require_same(found: pa.Schema, first: pa.Schema) -> None:
-    """Raise unless batches differ only in time units, which each stream declares."""
+    """Raise if batches differ in anything but time units, which each stream declares."""
     for one, other in zip(found, first, strict=False):
         if _without_unit(one) != _without_unit(other):
             raise ConversionError(
                 f"column {one.name!r} is {one.type} in one batch, but {other.name!r} is "
-                f"{other.type} in the first",
+                f"{other.type} in the first batch",
                 column=one.name,
                 source_type=str(one.type),
                 target_type=str(other.type),
@@ -162,7 +162,7 @@ def _require_same(found: pa.Schema, first: pa.Schema) -> None:
             )
     if len(found) != len(first):
         raise ConversionError(
-            f"a batch has {len(found)} columns and the first has {len(first)}",
+            f"a batch has {len(found)} columns, but the first batch has {len(first)}",
             hint="use the same schema for all batches",
         )
 

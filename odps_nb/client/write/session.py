@@ -40,7 +40,8 @@ from odps_nb.wire.calls import (
 )
 from odps_nb.wire.schema_json import WriteSchema
 
-# An abort must not delay a user after Ctrl-C, so it has two attempts, about ten seconds in all.
+# An abort must not delay a user after Ctrl-C, so it is limited to two attempts, about ten seconds
+# in total.
 _ABORT_RETRY = RetryPolicy(max_attempts=2, connect_attempts=1, deadline=8.0)
 _ABORT_TIMEOUT = 5.0
 
@@ -60,8 +61,9 @@ def open_write_session(
     """Begin a transaction; the context manager aborts it unless it was committed.
 
     Partition keys that are not in ``partition`` must be columns of the rows. With ``overwrite``,
-    the commit replaces the table, the partitions under ``partition``, or those that received rows.
-    ``part_bytes`` is the size of one upload; one upload per stream is in memory.
+    the commit replaces the rows of the table, of the partitions under ``partition``, or of the
+    partitions that received rows. ``part_bytes`` is the size of one upload; each stream keeps one
+    upload in memory.
     """
     if tracker is not None:
         tracker.phase(Phase.CREATING)
@@ -114,7 +116,7 @@ class WriteSession:
         renew_after_fork(self)
 
     def _after_fork(self) -> None:
-        """Prevent commits and aborts in the child, since the session is the parent's."""
+        """Prevent commits and aborts in the child, because the session belongs to the parent."""
         self._lock = threading.Lock()
 
     @property
@@ -129,7 +131,7 @@ class WriteSession:
 
     @property
     def write_schema(self) -> WriteSchema:
-        """The columns that rows must have; fetched once, unless a stream has provided them."""
+        """The columns that rows must have; fetched once if no stream has provided them."""
         if self._schema is None:
             self._require_open()
             ref = self.ref
@@ -168,7 +170,7 @@ class WriteSession:
         return stream
 
     def commit(self, streams: Iterable[StreamReceipt | tuple[str, int]] | None = None) -> None:
-        """Make the rows of exactly these streams visible. Default: all streams opened here.
+        """Make the rows of exactly these streams visible. Default: all streams of this object.
 
         The error is ``in_doubt`` if no response arrives and the outcome cannot be determined.
         """
@@ -260,7 +262,7 @@ def named_streams(
     session: WriteSessionRef,
     streams: Iterable[StreamReceipt | tuple[str, int]],
 ) -> tuple[tuple[str, int], ...]:
-    """Return the ids and versions of the streams that a commit names.
+    """Return the ids and versions of the streams to name in a commit.
 
     If there are no streams, an empty one is written. A commit without names would include all
     streams of the session, even those of failed or late writers.
@@ -307,7 +309,7 @@ def commit_write(
             in_doubt = in_doubt or may_have_been_done(error)
             if in_doubt and _is_committed(storage, session, error, tracker):
                 return
-            error.in_doubt = in_doubt  # for the caller, if no retry follows
+            error.in_doubt = in_doubt  # set first, because `again` may raise this error
             # It is safe to commit again (``docs/protocol.md`` section 3.7).
             attempts.again(error, idempotent=True)
         except (ConflictError, NotFoundError, SessionExpiredError) as error:

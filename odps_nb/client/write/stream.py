@@ -1,7 +1,7 @@
 """One stream of a write session (``docs/protocol.md`` sections 3.8, 3.9, 7.2, 7.3).
 
-Each upload states its row offset. If its response is lost, the stream's offset is fetched, and rows
-are sent again only if they did not arrive.
+Each upload states its row offset. If the response to an upload is lost, the stream's offset is
+fetched, and only rows that did not arrive are sent again.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ _log = logging.getLogger("odps_nb")
 class WriteStream:
     """A stream of a write session, for use by one thread. `close` makes it ready for the commit.
 
-    Call `start` or `resume` first. A higher version of a stream replaces lower versions' rows.
-    The context manager closes the stream after success, and drops it after an error.
+    Call `start` or `resume` first. A higher version of a stream replaces the rows of lower
+    versions. The context manager closes the stream after success, and drops it after an error.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class WriteStream:
             raise ConflictError(
                 f"the service does not report how many rows {self.label} has",
                 code="UnknownRowOffset",
-                hint="open a higher version of it and write all of its rows again",
+                hint="open a higher version of the stream and write all of its rows again",
             )
         return self._stands(answer, offset)
 
@@ -186,7 +186,7 @@ class WriteStream:
     def write(
         self, batches: Iterable[pa.RecordBatch], compression: Compression = Compression.NONE
     ) -> int:
-        """Upload batches; return the number of their rows, all confirmed by the server.
+        """Upload batches; return the number of rows once the server has confirmed all of them.
 
         One part (64 MiB by default) is in memory at a time. After an error, the stream is unusable.
         """
@@ -328,7 +328,7 @@ class WriteStream:
         """Upload blobs for a BLOB column; return their references, in order.
 
         An item is (content, media type, file name); the content is bytes, a path or a binary file.
-        ``column_id`` is the BLOB's id in `schema` (``schema.column_ids``), not its position.
+        ``column_id`` is the BLOB column's id in `schema` (``schema.column_ids``), not its position.
         ``partition`` is the rows' partition. Default: the session's partition.
         """
         self.require_open()

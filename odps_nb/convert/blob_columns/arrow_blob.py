@@ -1,7 +1,7 @@
 """Arrow extension type for columns of blob references, stored as text.
 
 A Parquet file keeps the extension name, so a column written by pandas is read back as blobs. Other
-libraries see text.
+libraries see a text column.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """`BlobDtype` and `BlobArray`: a column of blob references in a pandas DataFrame.
 
 Values are the references as text, or ``None`` for nulls. Unlike plain text, they are displayed with
-type, size and name if these are known without a request. A write copies the blobs, and
-``series.odps`` has further methods (`odps_nb.convert.blob_columns.blob_series`).
+type, size and name if these are known without a request. Writing such a column copies
+its blobs. ``series.odps`` provides more methods (`odps_nb.convert.blob_columns.blob_series`).
 
-Other libraries see text. ``str(dtype)`` is ``str``, because pandas writes this name into Parquet
-files, and DuckDB rejects unknown names.
+Other libraries see a text column. ``str(dtype)`` is ``str``, because pandas writes this name into
+Parquet files, and DuckDB rejects unknown names.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _TEXT = pd.StringDtype("pyarrow")
 class BlobDtype(ExtensionDtype):
     """The dtype of a blob reference column; all instances are equal.
 
-    ``source`` fetches the blobs (`odps_nb.access.blobs.frames.FrameBlobs`). Columns from a file
-    or another process have no source.
+    ``source`` fetches the blobs (`odps_nb.access.blobs.frames.FrameBlobs`). Columns read from a
+    file or received from another process have no source.
     """
 
     name = "blob"
@@ -162,7 +162,7 @@ class BlobArray(ExtensionArray):
         return np.asarray(self.astype(str))
 
     def _cast_pointwise_result(self, values: Any) -> Any:
-        """Keep the dtype if all values are references; ``map`` may return any other values."""
+        """Keep the dtype if all values are this array's references; ``map`` may return others."""
         own = {*np.asarray(self), None}
         if all(isinstance(one, str) and one in own for one in values if one is not None):
             return self._from_sequence(values, dtype=self._dtype)
@@ -179,7 +179,7 @@ class BlobArray(ExtensionArray):
 
 
 def short_name(reference: str) -> str:
-    """Return a short name for a blob without known properties: the end of its reference."""
+    """Return a short name for a blob whose properties are unknown: the end of its reference."""
     return f"blob …{reference.rstrip('=')[-8:]}"
 
 

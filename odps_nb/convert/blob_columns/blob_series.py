@@ -1,13 +1,12 @@
 """``series.odps``: methods for a blob column in pandas and polars.
 
-The methods use the connection with which the column was read. Importing this module registers the
-accessor in pandas; `register_polars` registers it in polars.
+The methods use the connection that read the column. Importing this module registers the accessor in
+pandas; `register_polars` registers it in polars.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ import pandas as pd
 from pandas.api.extensions import register_series_accessor
 
 from odps_nb.convert.blob_columns.blob_array import BlobArray, BlobDtype
+from odps_nb.convert.loaded import loaded
 from odps_nb.errors import StateError
 
 
@@ -42,12 +42,12 @@ class BlobSeries:
         return self._like([head and head.size for head in heads], "Int64")
 
     def mime(self, *, connection: Any = None, progress: Any = None) -> Any:
-        """Return each media type set by the uploader, or empty text; send requests like `size`."""
+        """Return the media types set by uploaders (may be empty); send requests as `size` does."""
         heads = self._source(connection).heads(self._references(), progress)
         return self._like([head and head.mime_type for head in heads], "str")
 
     def thumbnails(self, limit: int = 24, *, connection: Any = None) -> Any:
-        """Return a gallery of the first ``limit`` blobs, which are fetched when it is displayed.
+        """Return a gallery of the first ``limit`` blobs; displaying it fetches the blobs.
 
         ``odps.blobs(df, column, caption=…)`` shows other columns in the tiles.
         """
@@ -116,7 +116,7 @@ def reference_series(
 
 def register_polars() -> None:
     """Register the accessor in polars, if polars is loaded."""
-    polars = sys.modules.get("polars")
+    polars = loaded("polars")
     if polars is not None and not hasattr(polars.Series, "odps"):
         polars.api.register_series_namespace("odps")(BlobSeries)
 

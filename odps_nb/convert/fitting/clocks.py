@@ -25,7 +25,7 @@ _REPLACE = "replace it, e.g. by None, or correct its year"
 
 
 def fit_date(array: pa.Array, target: OdpsType) -> pa.Array:
-    """Convert dates, and timestamps at midnight (in their own time zone, if any), to dates."""
+    """Convert dates, and timestamps at midnight (naive or in their own time zone), to dates."""
     days, valid = _integers(array)
     if not pt.is_date32(array.type):
         unit = "ms" if pt.is_date64(array.type) else array.type.unit
@@ -47,7 +47,7 @@ def fit_date(array: pa.Array, target: OdpsType) -> pa.Array:
 def fit_time(array: pa.Array, target: OdpsType, unit: str, timezone: str | None) -> pa.Array:
     """Convert dates and timestamps to time zone-naive timestamps of one unit.
 
-    ``timezone``: time zone of naive values that become instants; ``None`` means UTC.
+    ``timezone``: time zone for converting naive values to instants; ``None`` means UTC.
     """
     zone = timezone if getattr(array.type, "tz", None) is None else None
     if array.type.equals(pa.timestamp("ns")) and unit == "ns" and zone is None:
@@ -140,7 +140,7 @@ def _checked_struct(array: pa.Array, target: OdpsType) -> pa.Array:
         array,
         valid & (missing | (inside < 0) | (inside >= 10**9)),
         target,
-        "it must have seconds, and nanoseconds between 0 and 999999999",
+        "its seconds are missing, or its nanoseconds are not between 0 and 999999999",
         "pass a duration",
     )
     return array

@@ -15,12 +15,12 @@ TextConversion = Literal["exact", "parse"]
 class Conversions:
     """How a write converts values; by default, values are not changed.
 
-    ``timezone``: zone of naive times that become instants; ``None`` means UTC. ``decimals``: if a
-    value has more decimal places than its DECIMAL column, ``"exact"`` raises and ``"round"`` rounds
-    half away from zero. ``text``: ``"exact"`` accepts text only for text and binary types;
-    ``"parse"`` also parses text for columns of numbers, times or booleans, such as ``12.5``,
-    ``1e3``, ``2024-01-31``, ``2024-01-31 10:00:00.123456789+08:00`` or ``true``. Other text,
-    including empty text, raises an error.
+    ``timezone``: time zone for converting naive times to instants; ``None`` means UTC.
+    ``decimals``: if a value has more decimal places than its DECIMAL column, ``"exact"`` raises and
+    ``"round"`` rounds half away from zero. ``text``: ``"exact"`` accepts text only for text and
+    binary types; ``"parse"`` also parses text such as ``12.5``, ``1e3``, ``2024-01-31``,
+    ``2024-01-31 10:00:00.123456789+08:00`` or ``true`` for columns of numbers, times or booleans.
+    Other text, including empty text, raises an error.
 
     Raises `ArgumentError` for an unknown option value.
     """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
@@ -13,6 +12,7 @@ import pyarrow as pa
 
 from odps_nb.convert.fitting.fixed_width import Part, parts_from
 from odps_nb.convert.fitting.numbers import MAX_DIGITS
+from odps_nb.convert.loaded import loaded
 
 _Places = list[int]
 
@@ -27,12 +27,12 @@ def is_missing(value: Any) -> bool:
         return value.is_nan()
     if isinstance(value, (float, np.floating, np.datetime64, np.timedelta64, datetime.datetime)):
         return bool(value != value)
-    pandas = sys.modules.get("pandas")
+    pandas = loaded("pandas")
     return pandas is not None and (value is pandas.NA or value is pandas.NaT)
 
 
 def items_of(value: Any) -> Any:
-    """Return the items of a list, set, array or Series; ``None`` if the value is none of these."""
+    """Return the items of a list, set, array or Series; ``None`` for any other value."""
     if isinstance(value, np.ndarray):
         return value if value.ndim else None
     if isinstance(value, (list, tuple)):
@@ -80,7 +80,7 @@ def parts_of(values: Sequence[Any], *, keeps_nan: bool = False) -> tuple[list[Pa
 
 
 def _at_once(kind: type, values: list[Any], keeps_nan: bool) -> pa.Array | None:  # noqa: FBT001
-    """Return objects of one plain type as an array; ``None`` if any needs special handling."""
+    """Return objects of one type as an array; ``None`` if any of them needs special handling."""
     if kind is datetime.datetime:
         if any(value.tzinfo is not None for value in values):
             return None

@@ -29,7 +29,7 @@ from odps_nb.schema import DecimalType, LengthType, OdpsType, TypeCode, is_reada
 
 @dataclass(frozen=True, slots=True)
 class FitContext:
-    """Timestamp unit (``ns`` or ``us``), allowed conversions, and the target's Arrow form.
+    """Timestamp unit (``ns`` or ``us``), allowed conversions, and whether this is for a write.
 
     See ``odps_nb.arrow.types.arrow_type`` for the meaning of ``for_write``.
     """

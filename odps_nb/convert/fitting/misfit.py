@@ -47,7 +47,7 @@ class Misfit:
 
 
 class ValueMisfit(Exception):
-    """Error for values that do not fit; holds the first `MAX_MISFITS`, ordered by position."""
+    """Error for values that do not fit; holds the first `MAX_MISFITS` of them, by position."""
 
     def __init__(self, found: Sequence[Misfit]) -> None:
         super().__init__(found[0].reason)

@@ -45,7 +45,7 @@ def check_kind(
     """Raise `KindError` if no non-null value of the Arrow type fits the target.
 
     Use this function for sources that are checked before their rows exist, such as a Spark plan. If
-    rows exist, their values decide.
+    rows exist, check their values instead.
     """
     source = _stored(source)
     if pt.is_null(source):
@@ -104,7 +104,7 @@ def no_member(name: str, target: StructType) -> tuple[str, str]:
 
 
 def members_of(names: list[str], target: StructType) -> tuple[dict[str, int], str | None]:
-    """Return the position of each name, ignoring case, and one unknown or repeated name, if any."""
+    """Return each name's position, ignoring case, and the unknown or repeated name, or ``None``."""
     known = {member.name.casefold() for member in target.fields}
     places: dict[str, int] = {}
     for place, name in enumerate(names):
@@ -212,7 +212,7 @@ def lists_of(
 
 
 def list_offsets(lengths: pa.Array) -> Numbers:
-    """Return each list's offset in the packed values, plus the end of the last list."""
+    """Return each list's offset in the concatenated values, plus the end of the last list."""
     counts = lengths.fill_null(0).to_numpy(zero_copy_only=False)
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 
@@ -227,7 +227,7 @@ def null_offsets(offsets: Numbers, lists: pa.Array) -> pa.Array:
 
 @contextmanager
 def inside_lists(offsets: Numbers, step: str) -> Iterator[None]:
-    """Replace a `ValueMisfit`'s positions in the packed values with the positions of the lists."""
+    """Replace a `ValueMisfit`'s positions in the concatenated values with the lists' positions."""
     try:
         yield
     except ValueMisfit as error:
@@ -279,12 +279,12 @@ def _fit_map(
 
 
 def _entries(array: pa.MapArray) -> tuple[pa.Array, pa.Array, pa.Array]:
-    """Return the packed keys and values of the non-null maps, and each map's length."""
+    """Return the concatenated keys and values of the non-null maps, and each map's length."""
     starts, valid = array.offsets.to_numpy()[: len(array) + 1], validity_of(array)
     counts = np.diff(starts)
     lengths = array_from(counts, pa.int32(), valid)
     keys, items = _plain(array.keys), _plain(array.items)
-    if counts[~valid].any():  # null slots have entries, which are dropped
+    if counts[~valid].any():  # drop the entries of null slots
         places = [np.arange(starts[row], starts[row + 1]) for row in np.flatnonzero(valid)]
         kept = array_from(np.concatenate([np.zeros(0, np.int64), *places]), pa.int64())
         return keys.take(kept), items.take(kept), lengths
@@ -317,7 +317,7 @@ def _fit_struct(
     places, stranger = members_of(names, target)
     if stranger is not None:
         refuse(array, array.is_valid(), target, *no_member(stranger, target))
-    parts = array.flatten()  # this respects slices, and applies the struct's nulls to its members
+    parts = array.flatten()  # respects slices, and applies the struct's nulls to its members
 
     def fit(number: int) -> pa.Array:
         member = target.fields[number]

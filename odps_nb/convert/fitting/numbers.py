@@ -1,7 +1,7 @@
 """Checks whether each number fits a numeric type, and converts it.
 
-pyarrow's decimal casts wrap around modulo 2^128 without an error. So this module itself detects
-overflow and lost fractions, by comparing values and by converting them back.
+pyarrow's decimal casts wrap around modulo 2^128 without an error. Therefore, this module detects
+overflow and lost fractions by comparing values and by converting them back.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _floats(array: pa.Array) -> tuple[Numbers, Mask]:
 def fit_decimal(
     array: pa.Array, target: DecimalType, wanted: pa.DataType, *, rounds: bool = False
 ) -> pa.Array:
-    """Convert decimals, integers and floats (by their shortest text) to a decimal type.
+    """Convert decimals, integers and floats (via their shortest text) to a decimal type.
 
     ``rounds``: round half away from zero to the type's scale; otherwise raise for values with
     more decimal places.
@@ -127,13 +127,13 @@ def _places(scale: int) -> str:
 def _rescaled(
     array: pa.Array, target: OdpsType, precision: int, scale: int, *, cure: str
 ) -> pa.Array:
-    """Change the scale of decimals in a sufficiently wide type; raise unless all fit.
+    """Change the scale of decimals in a sufficiently wide type; raise if any does not fit.
 
     The number of digits is checked before each step, so Arrow never overflows. A lost fraction is
     detected by scaling back.
     """
     given = array
-    if array.type.scale < 0:  # Arrow cannot rescale negative scales
+    if array.type.scale < 0:  # Arrow cannot rescale decimals with a negative scale
         array = pa.array(array.to_pylist(), pa.decimal256(MAX_DIGITS, 0))
     wide = array.type.bit_width > 128 or precision > 38
     most = MAX_DIGITS if wide else 38
@@ -161,7 +161,7 @@ def _rescaled(
 
 
 def _resized(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Convert decimals to the width of ``wanted``, which has their scale and is wide enough."""
+    """Convert decimals to ``wanted``, a sufficiently wide type of the same scale."""
     return array if array.type.equals(wanted) else array.cast(wanted, safe=False)
 
 
@@ -186,7 +186,7 @@ def _rounded(array: pa.Array, scale: int) -> pa.Array:
 def _decimals_of_floats(
     array: pa.Array, target: DecimalType, wanted: pa.DataType, *, rounds: bool
 ) -> pa.Array:
-    """Convert floats to decimals by their shortest text: 0.1, not 0.1000000000000000055…"""
+    """Convert floats to decimals via their shortest text: 0.1, not 0.1000000000000000055…"""
     precision, scale = decimal_size(target)
     values, valid = numbers_of(array)
     refuse(
@@ -251,8 +251,8 @@ _SHORT = 10**15
 def _short(values: Numbers, scale: int) -> tuple[Numbers, Mask]:
     """Return floats with few digits as unscaled integers, and the mask of these floats.
 
-    A decimal of at most 15 digits (6 for 32 bits, 3 for 16) is the shortest text of its nearest
-    float. Powers of ten up to 10^22 are exact, so dividing back verifies the digits.
+    A decimal of at most 15 digits (6 for 32-bit floats, 3 for 16-bit floats) is the shortest text
+    of its nearest float. Powers of ten up to 10^22 are exact, so dividing back verifies the digits.
     """
     digits = {2: 3, 4: 6, 8: 15}[values.dtype.itemsize]
     if scale > 22:

@@ -1,9 +1,9 @@
 """Converts columns of Python objects to the Arrow type that a write sends (without pandas).
 
-Python objects are grouped by kind (integers, decimals of a scale, times with a zone, …), and each
-kind becomes a lossless Arrow array. `odps_nb.convert.fitting.leaf` then checks and converts it
-like any Arrow data, both in columns and inside ARRAY, MAP and STRUCT. Arrow's type inference is
-never used: it ignores the units of nested NumPy arrays and truncates nested fractions.
+Python objects are grouped by kind (integers, decimals of one scale, times with a time zone, …), and
+each kind becomes a lossless Arrow array. `odps_nb.convert.fitting.leaf` then checks and converts
+this array like any Arrow data, both in columns and inside ARRAY, MAP and STRUCT. Arrow's type
+inference is never used: it ignores the units of nested NumPy arrays and truncates nested fractions.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def fit_objects(
     """Convert Python objects to the exact type that a write sends.
 
     ``values``: ``None``, NaN, NaT and ``pandas.NA`` are nulls; a NaN inside ARRAY, MAP or STRUCT
-    stays NaN for FLOAT and DOUBLE. NumPy arrays are lists with their own unit and type.
+    stays NaN for FLOAT and DOUBLE. NumPy arrays are treated as lists with their own unit and type.
     ``for_write``: return the form that a write sends; otherwise the form that a read returns, in
     which intervals are durations.
     """
@@ -81,7 +81,7 @@ def _fit(values: _Objects, target: OdpsType, context: FitContext, *, inside: boo
 
 
 def _for_target(values: _Objects, code: TypeCode) -> _Objects:
-    """Prepare objects for the target; a DATE is the date in each object's own time zone."""
+    """Prepare objects for the target; for DATE, use the date in each object's own time zone."""
     if code is TypeCode.DATE:
         return [
             value.replace(tzinfo=None)
@@ -160,7 +160,7 @@ def _stranger(values: _Objects, place: int, target: OdpsType) -> Misfit:
         )
     elif isinstance(value, str):
         reason = "it is not valid Unicode"
-        cure = "remove its surrogates, e.g. with errors='replace'"
+        cure = "remove surrogates: text.encode(errors='replace').decode()"
     else:
         reason = f"a value of type {type(value).__name__} does not fit {target.code.name}"
         cure = "convert it to a number, text, a date or another plain value"

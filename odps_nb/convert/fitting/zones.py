@@ -1,7 +1,7 @@
 """Converts between local times in a time zone and instants, for the years 1 to 9999.
 
-Offsets come from Python's time zones, because Arrow's functions know only the transitions up to
-2037 and ignore the rule for later years.
+Offsets come from Python's time zones, because Arrow's functions use only the transitions up to 2037
+and ignore the rule for later years.
 """
 
 from __future__ import annotations

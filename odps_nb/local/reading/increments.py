@@ -84,10 +84,10 @@ class Interval:
 
 
 def seconds_of(value: object) -> float:
-    """Parse a time given as epoch seconds or milliseconds, or as ISO 8601 text (default UTC).
+    """Parse a time given as epoch seconds or milliseconds, or as ISO 8601 text (UTC by default).
 
-    One to three digits after the last dot are a number of milliseconds, which may lack leading
-    zeros (as in the C++ client's live test).
+    One to three digits after the last dot are a number of milliseconds, even without leading zeros
+    (as in the C++ client's live test).
     """
     text = str(value)
     if text.isdecimal():
@@ -132,7 +132,7 @@ def changed_rows(
     interval: Interval,
     specs: Sequence[PartitionSpec],
 ) -> Iterator[Changed]:
-    """Write each partition's changed rows to a file; yield their counts and the file."""
+    """Write each partition's changed rows to a file; yield the row counts and the file."""
     found: dict[PartitionSpec, list[Record]] = {}
     for record in log.records(table, interval.after, interval.upto, specs):
         found.setdefault(record.spec, []).append(record)
@@ -167,7 +167,7 @@ def _rows(folder: DataFolder, table: StoredTable, record: Record, unit: TimeUnit
 def _last_state(
     rows: pa.Table, buckets: np.ndarray, keys: Sequence[str]
 ) -> tuple[pa.Table, np.ndarray]:
-    """Return the last row of each key, without keys whose last row is a delete."""
+    """Return the last row of each key, except keys whose last row is a delete."""
     numbered = rows.select(list(keys)).append_column("__at", pa.array(range(rows.num_rows)))
     last = numbered.group_by(list(keys)).aggregate([("__at", "max")]).column("__at_max")
     places = np.sort(last.to_numpy())

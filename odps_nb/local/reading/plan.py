@@ -25,7 +25,7 @@ from odps_nb.wire.calls import MAX_BATCH_BYTES, MAX_BATCH_ROWS, MIN_BATCH_BYTES,
 from odps_nb.wire.calls.read import NOT_INCREMENTAL, CreateReadSession
 from odps_nb.wire.schema_json import decode_flat, encode_flat
 
-if TYPE_CHECKING:  # the module imports sqlglot, which only filters need
+if TYPE_CHECKING:  # `predicates` imports sqlglot, which only filters need
     from odps_nb.local.reading.predicates import Predicate
 
 MAX_SPLITS = 50_000
@@ -87,7 +87,7 @@ class ReadRules:
     ``min_split_bytes`` is the minimum split size in bytes. A filter skips whole blocks of
     ``filter_block_rows`` rows of a file; with 1, it skips single rows. In a session with a filter,
     row ranges count stored rows. With ``kept_ranges``, they count the rows that the filter keeps.
-    It is not known which of these the real service counts.
+    It is not known whether the real service counts stored or kept rows.
     """
 
     min_split_bytes: int = 10 * 2**20
@@ -159,13 +159,13 @@ def echoed(request: CreateReadSession) -> dict[str, object]:
 def output_schema(table: StoredTable, request: CreateReadSession) -> TableSchema:
     """Return the columns of the stream (``docs/protocol.md`` section 5.6).
 
-    If the request names columns, the stream has exactly these, even if all of them are partition
-    columns (C++ client: TestFilterOptionsRequiredPartitionColumns).
+    If the request names columns, the stream has exactly these columns, even if all of them are
+    partition columns (C++ client: TestFilterOptionsRequiredPartitionColumns).
     """
     schema, keys = table.schema, set(table.partition_keys)
     data = [find_column(schema, name) for name in request.data_columns]
     parts = [find_column(schema, name) for name in request.partition_columns]
-    # partition keys requested among the data columns are returned too
+    # partition keys that are requested as data columns are returned too
     parts += [c for c in data if c.name in keys and c not in parts]
     data = [c for c in data if c.name not in keys]
     if strangers := [c.name for c in parts if c.name not in keys]:
@@ -237,7 +237,7 @@ def cut_ranges(segments: Sequence[Segment], request: CreateReadSession) -> list[
 
 
 def seek(files: Sequence[ScanFile], offset: int) -> tuple[int, int]:
-    """Return where the file with kept row ``offset`` starts, and the number of kept rows before."""
+    """Return the first stored and first kept row of the file that contains kept row ``offset``."""
     start = before = 0
     for file in files:
         if before + (file.kept or 0) > offset:
@@ -333,7 +333,7 @@ def by_size(
 def by_count(
     segments: Sequence[Segment], count: int, *, cross_partition: bool = True
 ) -> list[Range]:
-    """Return at most ``count`` splits of similar row counts, but at least one per group.
+    """Return up to ``count`` splits of similar row counts, or one per group if that is more.
 
     All rows form one group. With ``cross_partition=False``, each partition forms a group.
     """

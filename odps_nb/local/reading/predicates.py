@@ -46,7 +46,7 @@ class Predicate:
 
     @classmethod
     def parse(cls, text: str, schema: TableSchema, duck: Duck) -> Predicate:
-        """Parse a predicate, or raise 400 unless it is a boolean expression over the columns."""
+        """Parse a predicate; raise 400 if it is not a boolean expression over the columns."""
         if len(text) > MAX_LENGTH:
             raise _refused(
                 f"the filter predicate has {len(text)} characters; the maximum is {MAX_LENGTH}"
@@ -76,7 +76,7 @@ class Predicate:
         return replace(self, columns=tuple(k for k in keys if k in used), conjuncts=own)
 
     def keeps(self, specs: list[PartitionSpec], schema: TableSchema) -> list[bool]:
-        """Return whether the predicate (a `partition_part`) is true, for each partition."""
+        """Return, for each partition, whether the predicate (a `partition_part`) is true."""
         if not specs:
             return []
         types = {c.name: arrow_type(c.type) for c in schema.partition_columns}
@@ -98,7 +98,7 @@ class Predicate:
             yield Evaluator(connection, self.sql)
 
     def _try_on(self, schema: TableSchema) -> None:
-        """Evaluate the predicate on two null rows, to raise its errors at session creation.
+        """Evaluate the predicate on two null rows, so that errors are raised at session creation.
 
         DuckDB reports unknown functions and types even without rows. It needs rows to report
         aggregates and invalid comparisons of constants (in ``"id" = 1``, "id" is a string).
@@ -117,7 +117,7 @@ class Evaluator:
         self._connection, self._sql = connection, sql
 
     def mask(self, columns: Mapping[str, pa.Array], rows: int) -> pa.BooleanArray:
-        """Return a mask of the rows that satisfy the predicate; null counts as false."""
+        """Return a mask of the rows that satisfy the predicate; null is treated as false."""
         return self.values(columns, rows, "COALESCE(CAST(({}) AS BOOLEAN), FALSE)").combine_chunks()
 
     def values(

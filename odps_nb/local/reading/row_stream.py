@@ -50,7 +50,7 @@ def in_nanoseconds(batches: Iterator[pa.RecordBatch], status: str) -> Iterator[p
     """Yield batches until one has a time outside the nanosecond range, then raise.
 
     ``status`` is `odps_nb.local.forms.Forms.nanosecond_status`. TIMESTAMP_NTZ is treated like
-    TIMESTAMP, because the test that shows this error reads a table with both.
+    TIMESTAMP, because the test that documents this error reads a table with both types.
     """
     try:
         for batch in batches:
@@ -80,7 +80,7 @@ def _has_far_time(array: pa.Array) -> bool:
 
 
 class _Pieces:
-    """A file object for Arrow to write to, which collects bytes and buffers without copying."""
+    """A writable file object for Arrow that collects bytes and buffers without copying them."""
 
     closed = False
 
@@ -108,7 +108,7 @@ def encode_stream(
 ) -> Generator[bytes | memoryview, None, None]:
     """Yield the stream in pieces, with the end marker last.
 
-    A piece is an uncopied buffer of a column, or the metadata and padding between buffers. The
+    A piece is a column's buffer (not a copy), or the metadata and padding between buffers. The
     first rows are produced before the schema is yielded, so that an early failure results in an
     error response instead of a broken stream.
     """

@@ -19,7 +19,7 @@ from odps_nb.local.store.row_files import read_rows
 from odps_nb.schema import Column
 from odps_nb.terms import TimeUnit
 
-if TYPE_CHECKING:  # the module imports sqlglot, which only filters need
+if TYPE_CHECKING:  # `predicates` imports sqlglot, which only filters need
     from odps_nb.local.reading.predicates import Evaluator, Predicate
 
 MASK_BYTES = 4 << 20
@@ -37,7 +37,7 @@ class ScanFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanPlan:
-    """The content of a stream; ``predicate`` keeps or skips blocks of ``block_rows`` rows."""
+    """What a stream reads; ``predicate`` is evaluated for each block of ``block_rows`` rows."""
 
     files: tuple[ScanFile, ...]
     columns: tuple[Column, ...]
@@ -196,7 +196,7 @@ def gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def _arrays(
     batch: pa.RecordBatch, columns: dict[str, Column], file: ScanFile
 ) -> dict[str, pa.Array]:
-    """Return columns by name. Adds partition values, and nulls for columns added later."""
+    """Return columns by name. Adds partition values, and nulls for columns newer than the file."""
     values, found = dict(file.values), {}
     for name, column in columns.items():
         target, index = arrow_type(column.type), batch.schema.get_field_index(name)

@@ -1,7 +1,7 @@
 """Creates, finds, reads and expires read sessions.
 
-A session is a catalog row with a plan. It pins the files that it reads, so its table can be
-changed or dropped in the meantime. See ``docs/protocol.md`` sections 3.1 to 3.4 and 4.
+A session is a catalog row that contains a plan. It pins the files that it reads, so its table can
+be changed or dropped in the meantime. See ``docs/protocol.md`` sections 3.1 to 3.4 and 4.
 """
 
 from __future__ import annotations
@@ -252,7 +252,7 @@ class ReadSessions:
     def _window(
         self, session: OpenReadSession, split: Split, skip: int
     ) -> tuple[int, int, int, int | None]:
-        """Return the row range in the snapshot, the kept rows to skip, and an optional limit."""
+        """Return a row range of the snapshot, the filtered rows to skip, and the row limit."""
         if isinstance(split, IndexSplit):
             if session.mode is SplitMode.ROW_OFFSET or not 0 <= split.index < len(session.ranges):
                 count = len(session.ranges)

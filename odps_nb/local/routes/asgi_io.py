@@ -98,7 +98,7 @@ def _write(fd: int, chunks: list[bytes]) -> None:
 
 
 async def drain(request: Request) -> None:
-    """Read and discard the rest of a body."""
+    """Read and discard the remaining body."""
     # the client may have disconnected, or the body may already have been read
     with suppress(ClientDisconnect, RuntimeError):
         async for _ in request.stream():
@@ -148,7 +148,7 @@ class StreamedResponse(Response):
             gone.cancel()
 
     async def _send_directly(self, transport: Any, gone: asyncio.Future[None], send: Send) -> None:
-        """Write the chunks directly to the socket; the server then sends the end."""
+        """Write the chunks directly to the socket; the server then sends the final chunk."""
         writer = BodyWriter(transport.get_extra_info("socket"), self._first.chunks, self._source)
         state = TurnEnd.SOME
         writing: asyncio.Future[TurnEnd] | None = None

@@ -40,7 +40,7 @@ class TurnEnd(enum.Enum):
 def direct_transport(scope: Scope) -> Any | None:
     """Return the transport if its socket may be written to directly now, else ``None``.
 
-    Requires HTTP/1.1 (for chunks) and no middleware that needs the messages. The socket must
+    Requires HTTP/1.1 (for chunks) and no middleware that reads the ASGI messages. The socket must
     already have sent all data that the server has written.
     """
     state = scope.get("state", {})
@@ -127,7 +127,7 @@ class BodyWriter:
         self._begun = True
 
     def _send(self) -> int:
-        """Send some pieces; return the number of bytes, or 0 if the socket stays full."""
+        """Send some pieces; return the number of bytes sent, or 0 if the socket stays full."""
         try:
             count = self._socket.sendmsg(self._pieces)
         except BlockingIOError:

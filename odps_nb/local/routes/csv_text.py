@@ -38,7 +38,7 @@ def _texts(array: pa.Array) -> list[str | None]:
 
 
 def _plain(value: Any, kind: pa.DataType) -> Any:
-    """Return a nested value for JSON. A MAP becomes an object, and numbers remain numbers."""
+    """Convert a nested value for JSON. A MAP becomes an object, and numbers remain numbers."""
     if value is None:
         return None
     if pa.types.is_map(kind):

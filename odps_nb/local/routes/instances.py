@@ -89,7 +89,7 @@ class InstanceRoutes:
 
     def _submit(self, call: control.SubmitSql, asked: Asked) -> Response:
         self._service.catalog.project(call.project)
-        settings = call.settings  # they exclude SET statements in the text
+        settings = call.settings  # excluding SET statements in the SQL text
         schema = settings.get("odps.default.schema") or asked.params.get("curr_schema")
         place = Place(
             project=call.project,

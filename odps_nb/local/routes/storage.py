@@ -58,7 +58,7 @@ def storage_routes(service: Service) -> Iterator[Route]:
 
 
 class StorageActions:
-    """The actions of ``docs/protocol.md`` section 3 on one service."""
+    """The actions of ``docs/protocol.md`` section 3 for one service."""
 
     def __init__(self, service: Service) -> None:
         self._service = service

@@ -81,7 +81,7 @@ class Surface:
         return endpoint
 
     async def _allow(self, asked: Asked, right: Right | None, named: Mapping[str, Any]) -> None:
-        """Check the key's right in the project, and that it owns the instance if one is named."""
+        """Check that the key has the right in the project, and owns any instance that is named."""
         service = self._service
         if not service.rights.limits(asked.access_id):
             return
@@ -115,7 +115,7 @@ class Surface:
                 try:
                     asked.upload.unlink(missing_ok=True)
                 except OSError as error:
-                    # the response must not change, and the next start deletes the file
+                    # send the response anyway; the next start deletes the file
                     log.warning("%s could not be deleted: %s", asked.upload, error)
         if first is not None:
             return edge.StreamedResponse(
@@ -163,7 +163,7 @@ def error_document(status: int, code: str, message: str, request_id: str, *, xml
 
 
 def _begun(work: Callable[[Asked], Any], asked: Asked) -> tuple[Any, Some | None]:
-    """Call a handler; return its result and, for a stream, its first chunks."""
+    """Call a handler; return its result and, if that is a stream, the stream's first chunks."""
     answer = work(asked)
     return answer, take_some(answer.chunks) if isinstance(answer, StreamAnswer) else None
 

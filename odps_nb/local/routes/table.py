@@ -1,4 +1,4 @@
-"""The route table, and XML responses. To add a request, add a row and its handler."""
+"""The route table, and XML responses. To support another request, add a row and a handler."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ALL = ("GET", "POST", "PUT", "DELETE", "HEAD")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """An authenticated request; ``base`` is the scheme and host, ``upload`` the file of a body."""
+    """An authenticated request; ``base``: scheme and host; ``upload``: file with the body."""
 
     wire: WireRequest
     access_id: str
@@ -43,10 +43,10 @@ class StreamAnswer:
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """A route table row for a path; ``right`` is required in its project (``None``: no check).
+    """A route table row for a path; its project requires ``right`` (``None``: no check).
 
-    If ``keys`` is not empty, one of these query parameters must be present. The body of an
-    ``upload`` is saved to a file.
+    If ``keys`` is not empty, one of these query parameters must be present. With ``upload``, the
+    body is saved to a file.
     """
 
     paths: Sequence[str]
@@ -59,7 +59,7 @@ class At:
 
 @dataclass(frozen=True, slots=True)
 class To:
-    """A route table row for a request type; ``right`` is required as in `At`."""
+    """A route table row for a request type; for ``right``, see `At`."""
 
     kind: type
     right: Right | None

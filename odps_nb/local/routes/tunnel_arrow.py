@@ -79,7 +79,7 @@ def decode_arrow(schema: pa.Schema, data: memoryview) -> Iterator[pa.RecordBatch
 def wire_batches(
     columns: Sequence[Column], batches: Iterator[pa.RecordBatch], *, times: bool
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Yield stored rows in the form to send. With ``times``, TIMESTAMPs become structs, too."""
+    """Yield stored rows in the form to send. With ``times``, TIMESTAMPs also become structs."""
     split = _SPLIT_TIMES if times else _SPLIT
     for batch in batches:
         arrays = []

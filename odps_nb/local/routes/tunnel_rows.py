@@ -81,7 +81,7 @@ def _zigzag(number: int) -> bytes:
 def encode_rows(
     columns: Sequence[Column], batches: Iterator[pa.RecordBatch]
 ) -> Generator[bytes | memoryview, None, None]:
-    """Yield rows encoded as a row stream; ``batches`` contain these columns in order."""
+    """Yield rows encoded as a row stream; ``batches`` must have exactly these columns, in order."""
     tags = [
         (_varint((i << 3) | _wire_type(c.type)), _INT32.pack(i), c.type)
         for i, c in enumerate(columns, 1)
@@ -113,7 +113,7 @@ def _encode(value: Any, odps: OdpsType) -> tuple[bytes, bytes]:
     """Return a value's bytes on the wire, and the bytes that its checksum covers."""
     if isinstance(odps, ArrayType):
         return _encode_list(value, odps.element)
-    if isinstance(odps, VectorType):  # unlike list elements, its elements have no null byte
+    if isinstance(odps, VectorType):  # unlike in an ARRAY, the elements have no null byte
         data, checked = _join(_encode(item, odps.element) for item in value)
         return _varint(len(value)) + data, checked
     if isinstance(odps, MapType):
@@ -352,7 +352,7 @@ def to_plain(array: pa.Array, odps: OdpsType) -> list[Any]:
 
 
 def _is_micro(kind: pa.DataType) -> bool:
-    """Return whether the times in a column are in microseconds (a wider range)."""
+    """Return whether a column has times in microseconds (a wider range than nanoseconds)."""
     if pa.types.is_nested(kind):
         return any(_is_micro(kind.field(i).type) for i in range(kind.num_fields))
     return bool(pa.types.is_timestamp(kind)) and kind.unit == "us"
@@ -371,7 +371,7 @@ def _as_nanos(value: Any, odps: OdpsType) -> Any:
 
 
 def from_plain(values: list[Any], column: Column) -> pa.Array:
-    """Return a stored column from plain values, or raise 400 if they do not fit its type."""
+    """Return a stored column built from Python values; raise 400 if they do not fit its type."""
     plain = plain_type(column.type)
     try:
         return pa.array(values, as_bytes(plain)).view(plain).cast(arrow_type(column.type))

@@ -1,8 +1,8 @@
 """The tables ``types_all``, ``media`` and ``documents``, from Parquet files in this folder.
 
-``tools/sample_files`` generates these files. A few blobs of ``media`` are traps: they are
-empty or corrupt, declare a wrong type, contain scripts or too many pixels, or have HTML in their
-name.
+``tools/sample_files`` generates these files. A few blobs of ``media`` are deliberately problematic:
+they are empty or corrupt, declare a wrong type, contain scripts or too many pixels, or have HTML in
+their name.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Installs the sample tables in a new folder. They are built once per user and then linked.
 
-The user's cache contains the built folder, named by a fingerprint of the code that built it. A new
-service folder receives hard links to its immutable files and a copy of its catalog.
+The user's cache contains the built folder, named after a fingerprint of the code that built it. A
+new service folder receives hard links to the cached immutable files, and a copy of the cached
+catalog.
 """
 
 from __future__ import annotations
@@ -125,14 +126,14 @@ def _template() -> Path:
 
 
 def _prune(cache: Path, finished: Path) -> None:
-    """Delete older versions' folders, except recent ones that a process may be linking from."""
+    """Delete older versions' folders, but keep recent ones, which another process may be using."""
     for path in cache.glob("samples-*"):
         if path.is_dir() and path != finished and path.stat().st_mtime < time.time() - KEPT_SECONDS:
             shutil.rmtree(path, ignore_errors=True)
 
 
 def _build(root: Path) -> None:
-    from odps_nb.local.samples.every_sample import SAMPLES  # cached samples do not need it
+    from odps_nb.local.samples.every_sample import SAMPLES  # not needed if the samples are cached
 
     settings = Settings(durable=False, keys={"samples": "unused"})
     with Service(root, settings) as service, ThreadPoolExecutor(2) as pool:

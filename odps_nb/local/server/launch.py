@@ -1,6 +1,6 @@
 """Starts the embedded service as a child process and stops it.
 
-The child checks four times a second whether this process still runs, and exits if it has ended.
+The child checks four times a second whether this process is still running; if not, it exits.
 Importing this module does not import the service.
 """
 
@@ -59,7 +59,7 @@ class LocalService:
         except subprocess.TimeoutExpired:
             process.kill()
         _finish(process, self._reader)
-        # this folder still exists only if the service was killed
+        # the service has deleted this folder, unless it was killed
         if self.temporary_root is not None:
             shutil.rmtree(self.temporary_root, ignore_errors=True)
 
@@ -79,7 +79,7 @@ class LocalService:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment without keys of other services and relative ``PYTHONPATH`` entries."""
+    """Return the environment minus other services' keys and relative ``PYTHONPATH`` entries."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -107,7 +107,7 @@ def start(
     samples
         Whether to create the sample tables in a new folder.
     options
-        Further command-line arguments for ``odps-nb serve``.
+        Additional command-line arguments for ``odps-nb serve``.
 
     Raises
     ------

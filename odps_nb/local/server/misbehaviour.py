@@ -34,7 +34,7 @@ from odps_nb.wire.calls import REQUEST_ID, STATUS_OF_CODE
 
 FAULTS = ("cut", "stall", "corrupt", "status", "expire", "close")
 MAX_RULES = 1000
-_LOOK = 0.1  # seconds between checks whether the client of a stalled response is still connected
+_LOOK = 0.1  # seconds between checks that a stalled response's client is still connected
 
 
 @dataclass(slots=True, kw_only=True)
@@ -108,7 +108,7 @@ class MisbehavingApp:
         self._app, self._service, self._misbehaviour = app, service, misbehaviour
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request, injecting the fault of the matching rule, if any."""
+        """Handle one request; if a rule matches, inject its fault."""
         if scope["type"] != "http" or scope["path"] == "/api/misbehaviour":
             await self._app(scope, receive, send)
             return
@@ -154,7 +154,7 @@ class _Spoiled:
             self._done = True
             head = body[: max(0, rule.at - self._sent)]
             await self._send({**message, "body": head, "more_body": True})
-            # the written bytes need time to be sent before the connection is closed
+            # allow time for the written bytes to be sent before closing the connection
             await asyncio.sleep(0.05)
             _abort(self._scope)
             return

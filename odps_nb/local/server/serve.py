@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.root is None:  # choose the path first, so that a signal cannot leave a folder behind
         temporary = Path(tempfile.gettempdir()) / f"odps-nb-{secrets.token_hex(8)}"
     try:
-        _on_signal(_leave)  # a signal during startup must release what was opened so far
+        _on_signal(_leave)  # after a signal during startup, release the resources opened so far
         if temporary is not None:
             temporary.mkdir(mode=0o700)
         _serve(options, temporary or Path(options.root), ended)
@@ -115,7 +115,7 @@ def _parser() -> argparse.ArgumentParser:
             "--filter-block-rows",
             "ROWS",
             rules.filter_block_rows,
-            "number of rows that a filter keeps or skips together; 1 filters exactly",
+            "rows per block; a filter keeps or skips whole blocks, so 1 filters exactly",
         ),
     ):
         said = f"{text} (default: %(default)s)"
@@ -123,7 +123,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--kept-ranges",
         action="store_true",
-        help="count row ranges of a filtered session in kept rows instead of stored rows",
+        help="in row ranges of a filtered session, count kept rows instead of stored rows",
     )
     parser.add_argument(
         "--strict-sql",
@@ -135,7 +135,8 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="form of a response whose form in the real service is unknown: " + Forms.describe(),
+        help="choose the form of a response where that of the real service is unknown: "
+        + Forms.describe(),
     )
     parser.add_argument("--misbehave", action="store_true", help="accept fault injection rules")
     parser.add_argument("--verbose", action="store_true", help="log requests and errors")
@@ -154,7 +155,7 @@ class _Connection(H11Protocol):
 
 
 def end_hard(ended: threading.Event, seconds: float, temporary: Path | None) -> None:
-    """Exit the process if a graceful stop takes too long. The data survive even ``kill -9``."""
+    """Exit the process if a graceful stop takes too long. Stored data survives even ``kill -9``."""
     if ended.wait(seconds):
         return
     if temporary is not None:

@@ -184,7 +184,7 @@ class _Query:
         self._count = 0
 
     def add(self, values: Iterable[str | None]) -> int:
-        """Add a row (``None``: null) to the current part; return its index in ``choices``."""
+        """Add a row (``None``: null value) to the current part; return its index in ``choices``."""
         choice: list[int | None] = []
         for column, value in enumerate(values):
             if value is not None and (column, value) not in self._places:
@@ -195,13 +195,13 @@ class _Query:
         return len(self.choices) - 1
 
     def end(self, number: str, source: str) -> None:
-        """End a part. ``number`` is the SQL of the choice number; ``source`` starts with FROM."""
+        """End a part. ``number``: SQL for the index in ``choices``; ``source`` starts with FROM."""
         self._parts.append((self._places, number, source))
         self._places = {}
 
     @property
     def text(self) -> str:
-        """The text of the query; its last column is the choice number."""
+        """The text of the query; its last column is the index into ``choices``."""
         parts = []
         for places, number, source in self._parts:
             shown = ["NULL"] * self._count
@@ -212,7 +212,7 @@ class _Query:
 
 
 def _add_matched(query: _Query, merge: Merge, table: StoredTable, matched: list[Branch]) -> str:
-    """Add the values of matched rows, and return the SQL of their choice number."""
+    """Add the values of matched rows, and return the SQL of their index into ``choices``."""
     target = quoted(merge.alias)
     old = {name: f"{target}.{quoted(name)}" for name in _all(table)}
     earlier, numbers = "", []
@@ -222,13 +222,13 @@ def _add_matched(query: _Query, merge: Merge, table: StoredTable, matched: list[
             name: f"CASE {earlier}{condition} ({value}) END"
             for name, value in _set_values(table, one.values).items()
         }
-        number = "NULL"  # a null choice number omits the row, which deletes it
+        number = "NULL"  # a null index omits the row, which deletes it
         if one.values or table.key_columns:
             operation = UPSERT if one.values else DELETE
             number = str(query.add(_with_operation(table, (old | new).values(), operation)))
         numbers.append(f"{condition} {number}")
         earlier += f"{condition} NULL "
-    # the check is part of the choice number, because DuckDB could skip a separate condition
+    # the check is part of the index, because DuckDB could skip a separate condition
     once = f"mc_once(count(*) OVER (PARTITION BY {target}.{_ROW}))"
     return f"CASE WHEN {once} THEN CASE {' '.join(numbers)} END END"
 

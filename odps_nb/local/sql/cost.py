@@ -45,11 +45,11 @@ def estimate(
 def iter_scans(
     query: Any, find: FindTable, views: tuple[StoredTable, ...] = ()
 ) -> Iterator[tuple[Any, StoredTable]]:
-    """Yield each table that a query reads, directly or through views, and its node in the tree."""
+    """Yield each table that a query reads, directly or through views, with its node in the tree."""
     for found, name in tables_of(query):
         table = find(name, views[-1] if views else None)
         if any(one.table_id == table.table_id for one in views):
-            raise faults.parse_failed(f"the view {table.name} reads itself")
+            raise faults.parse_failed(f"the view {table.name} refers to itself")
         if table.view is not None:
             yield from iter_scans(parse_query(table.view.text), find, (*views, table))
         else:
@@ -57,7 +57,7 @@ def iter_scans(
 
 
 def _kept(found: Any, table: StoredTable) -> Callable[[PartitionSpec], bool]:
-    """Return a function that tests whether the query's conditions keep a partition."""
+    """Return a function that tests whether a partition may satisfy the query's conditions."""
     conditions = [one.copy().transform(_spelled_out) for one in partition_conditions(found, table)]
     return lambda spec: all(_may_hold(one, dict(spec.items)) for one in conditions)
 

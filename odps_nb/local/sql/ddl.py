@@ -76,7 +76,7 @@ class Place:
         if code == "NoSuchProject" and len(name) == 2:
             whole = f"{self.project}.{'.'.join(name)}"
             if name[0] in catalog.schemas(self.project):
-                return f"write {whole}: the first of two name parts is a project, not a schema"
+                return f"write {whole}: a two-part name begins with a project, not a schema"
             return f"check the name; tables in schemas need the full name, such as {whole}"
         return ""
 
@@ -84,7 +84,7 @@ class Place:
 def changed_table(
     catalog: Catalog, place: Place, written: Name, *, view: bool = False
 ) -> StoredTable:
-    """Return the table (with ``view``, the view) to change; raise 400 for the wrong kind."""
+    """Return the table (with ``view``, the view) to change; raise 400 for any other object."""
     found = place.named(catalog, written, Right.WRITE)
     if (found.view is not None) != view:
         kinds = "a table, not a view" if view else "a view, not a table"
@@ -197,7 +197,7 @@ def _changed_column(table: StoredTable, change: ChangeColumn) -> TableSchema:
         )
     said = change.said or column
     if said.type != column.type:
-        raise faults.lacks("CHANGE COLUMN to another type", is_sure=True)
+        raise faults.lacks("changing the type of a column with CHANGE COLUMN", is_sure=True)
     comment = column.comment if change.comment is None else change.comment
     new = replace(column, comment=comment, nullable=column.nullable or change.nullable)
 

@@ -62,11 +62,11 @@ def duck_type(odps: OdpsType) -> str:
         return f"DECIMAL({min(precision, 38)}, {scale})"
     if found := TYPE_FACTS[odps.code].duck:
         return found
-    raise faults.invalid(f"SQL of the embedded service does not support {odps.code.name}")
+    raise faults.invalid(f"SQL in the embedded service does not support {odps.code.name}")
 
 
 def result_type(spelled: str, arrow: pa.DataType) -> OdpsType:
-    """Return the MaxCompute type of a result column, from DuckDB's spelling and Arrow's type."""
+    """Return the MaxCompute type of a result column, given its DuckDB and Arrow types."""
     if spelled in ("HUGEINT", "UHUGEINT"):
         return PrimitiveType(TypeCode.BIGINT)  # DuckDB returns HUGEINT for sums of integers
     return _from_arrow(arrow)
@@ -145,7 +145,7 @@ class StoredRows:
         return found
 
     def open(self) -> Any:
-        """Return a dataset (or an empty table) for DuckDB, without `unread` columns."""
+        """Return a dataset (or an empty table) for DuckDB, without the columns in `unread`."""
         # imported here because it imports pandas, which the service avoids
         import pyarrow.dataset as ds
         from pyarrow import fs
@@ -161,9 +161,9 @@ class StoredRows:
         return ds.FileSystemDataset(fragments, schema, parquet, here)
 
 
-_WIDE = "SQL of the embedded service supports DECIMAL only up to 38 digits; read the table instead"
+_WIDE = "SQL in the embedded service supports DECIMAL only up to 38 digits; read the table instead"
 _MIXED = (
-    "SQL of the embedded service cannot read a column in which some TIMESTAMPs are outside the"
+    "SQL in the embedded service cannot read a column in which some TIMESTAMPs are outside the"
     " range of nanoseconds and others have digits below a microsecond; read the table with"
     " timestamp_unit=us"
 )

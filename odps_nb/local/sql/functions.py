@@ -23,7 +23,7 @@ _STRFTIME = {
 }
 _FORMAT = re.compile("|".join(_STRFTIME), re.IGNORECASE)
 _NAMES = frozenset(macro.split("(")[0] for macro in MACROS)
-# Functions that sqlglot's Hive dialect knows with fewer arguments or a different result.
+# Functions that have fewer arguments or a different result in sqlglot's Hive dialect.
 _OWN = ("DATEDIFF", "DATE_ADD", "DATE_SUB", "ADD_MONTHS", "TRUNC", "TO_CHAR", "UNIX_TIMESTAMP")
 
 
@@ -115,7 +115,7 @@ def _order_texts(within: Any) -> None:
 
 
 def join_lateral_views(query: Any) -> None:
-    """Rewrite each LATERAL VIEW (including MAPs and OUTER) as a lateral join, in place."""
+    """Rewrite each LATERAL VIEW (also of a MAP, or with OUTER) as a lateral join, in place."""
     for select in query.find_all(exp.Select):
         _name_exploded(select)
         laterals = select.args.get("laterals") or []
@@ -165,7 +165,7 @@ def _lists_of(function: Any, named: int) -> list[Any]:
 
 
 def _check_format(form: Any, function: str) -> None:
-    """Convert a constant format such as ``yyyy-mm-dd hh:mi:ss`` to DuckDB's, or raise 400."""
+    """Convert a constant format (e.g. ``yyyy-mm-dd hh:mi:ss``) to DuckDB's format, or raise 400."""
     if not (isinstance(form, exp.Literal) and form.is_string):
         raise faults.parse_failed(f"the format of {function} must be a string literal")
     form.set("this", _FORMAT.sub(lambda found: _STRFTIME[found[0].lower()], form.this))

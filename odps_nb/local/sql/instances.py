@@ -117,7 +117,7 @@ class Instances:
 
         If this key has already submitted a job with the same ``guid`` to this project, the instance
         of that job is returned. With ``estimates``, the statement does not run, and the message is
-        an estimate of its cost. ``patience`` is the number of seconds to wait for the end.
+        an estimate of its cost. ``patience``: maximum seconds to wait for it to finish.
         """
         instance_id = self._known(place, guid)
         if instance_id is None:
@@ -157,7 +157,7 @@ class Instances:
         return instance_id
 
     def wait(self, instance_id: str, seconds: float) -> None:
-        """Wait at most ``seconds`` for the end of an instance."""
+        """Wait at most ``seconds`` for an instance to end."""
         with self._lock:
             running = self._running.get(instance_id)
         if running is not None and seconds > 0:
@@ -228,7 +228,7 @@ class Instances:
     # -- results ------------------------------------------------------------------------------
 
     def result(self, project: str, instance_id: str) -> Instance:
-        """Return a successful instance; raise 400 if it failed or has no rows, 409 if it runs."""
+        """Return a successful instance; raise 400 if it failed or has no rows, 409 if running."""
         found = self.get(project, instance_id)
         if found.status == FAILED:
             raise faults.invalid(found.message)
@@ -334,7 +334,7 @@ class Instances:
             status = CANCELLED
         except OdpsNbError as error:
             status, message = FAILED, _spelled(error)
-        except Exception as error:  # otherwise, the instance would never end
+        except Exception as error:  # any error must end the instance
             status, message = FAILED, "ODPS-0010000: System internal error"
             if (fault := faults.of_disk(error)) is not None:
                 message += f" - {fault.message}"

@@ -7,7 +7,7 @@ import re
 FAR = "a time is outside the range of nanoseconds"
 """Error message of a query that reads text as nanoseconds and finds a year such as 9999."""
 CUT = (
-    "SQL of the embedded service cannot combine a time that has digits below a microsecond with a"
+    "SQL in the embedded service cannot combine a time that has digits below a microsecond with a"
     " time outside the range of nanoseconds"
 )
 

@@ -1,7 +1,7 @@
 """Runs queries in worker processes with limits on time and memory.
 
-The first query starts a process, which the next queries reuse. The process is killed when a query
-is cancelled or abandoned, or exceeds its time or memory. It also ends after a few idle seconds,
+The first query starts a process, which later queries reuse. The process is killed when a query is
+cancelled or abandoned, or exceeds its time or memory limit. It also ends after a few idle seconds,
 because it uses several hundred megabytes.
 """
 
@@ -72,7 +72,7 @@ class QueryRunner:
     def run(
         self, tables: Mapping[str, StoredRows], explain: Callable[[str], Exception]
     ) -> Iterator[QueryRun]:
-        """Open a query run over ``tables``; ``explain`` converts DuckDB's error messages."""
+        """Open a `QueryRun` over ``tables``; ``explain`` converts DuckDB's messages to errors."""
         process = self._take()
         found, kept = QueryRun(process, self._limits, explain), False
         try:
@@ -139,7 +139,7 @@ class QueryRun:
         self.timer.daemon = True
 
     def open(self, tables: Mapping[str, StoredRows]) -> None:
-        """Send the tables to the process; the time limit starts when it is ready."""
+        """Send the tables to the process; the time limit starts when the process is ready."""
         self._ask("open", tables=dict(tables))
         self._receive()
         self.timer.start()

@@ -58,7 +58,7 @@ class TranslatedQuery:
     has_star: bool
 
     def kind(self, index: int, count: int) -> str:
-        """Return a column's type, such as ``DATETIME``; ``""`` unless ``count`` types are known."""
+        """Return a column's type, such as ``DATETIME``; ``""`` if ``count`` types are not known."""
         return self.kinds[index] if len(self.kinds) == count else ""
 
 
@@ -75,10 +75,11 @@ def translate(
 ) -> TranslatedQuery:
     """Translate a query to DuckDB.
 
-    With ``far``, text is read as TIMESTAMP in microseconds, because nanoseconds exclude years such
-    as 9999. ``inside`` lists ids of views that the query defines and must not read. ``into`` lists
-    the types of the columns to insert into. Numbers in VALUES for these columns remain as written.
-    With ``exact``, constants in a SELECT for a DECIMAL column also remain as written.
+    With ``far``, text is read as TIMESTAMP in microseconds, because nanoseconds cannot represent
+    years such as 9999. ``inside`` lists ids of the enclosing views, which the query must not read.
+    ``into`` lists the types of the columns to insert into. Numbers in VALUES for these columns
+    remain as written. With ``exact``, constants in a SELECT for a DECIMAL column also remain as
+    written.
     """
     query = parse_query(text)
     if not isinstance(query, (exp.Query, exp.Values)):
@@ -202,7 +203,7 @@ def _check_signs(query: Any, text: str) -> None:
 
 
 def tables_of(query: Any) -> Iterator[tuple[Any, tuple[str, ...]]]:
-    """Yield the nodes and names of the tables in a query, without CTEs."""
+    """Yield the nodes and names of the tables in a query, excluding CTEs."""
     ctes = {cte.alias.casefold() for cte in query.find_all(exp.CTE)}
     for table in list(query.find_all(exp.Table)):
         name = tuple(part.name for part in table.parts)
@@ -228,7 +229,7 @@ class _Replacing:
                 raise faults.parse_failed(f"{node.sql(dialect='hive')[:60]!r} is not a table")
             table = self._found(node, name, view)
             if table.table_id in inside:
-                raise faults.parse_failed(f"the view {table.name} reads itself")
+                raise faults.parse_failed(f"the view {table.name} refers to itself")
             named.append(table)
             _unqualify(node, name)
             alias = node.args.get("alias") or _alias(node.name)
@@ -246,7 +247,7 @@ class _Replacing:
         return tuple(named)
 
     def _replace_latest(self, query: Any, view: StoredTable | None) -> None:
-        """Replace each ``max_pt('t')`` with its current partition value."""
+        """Replace each ``max_pt('t')`` with the greatest partition value of ``t``."""
         for node in list(query.find_all(exp.Anonymous)):
             if node.name.lower() != "max_pt":
                 continue
@@ -281,10 +282,10 @@ class _Replacing:
         return name
 
     def _expanded(self, table: StoredTable, view: View, inside: tuple[int, ...]) -> Any:
-        """Return the query of a view with the columns that it had when it was created.
+        """Return the query of a view with the columns that the view had when it was created.
 
-        A ``*`` does not include columns that were added to its table later. If column names are
-        not unique, columns are matched by position instead.
+        A ``*`` does not include columns that were added to the underlying table later. If column
+        names are not unique, columns are matched by position instead.
         """
         query = parse_query(view.text)
         self.run(query, table, (*inside, table.table_id))
@@ -345,7 +346,7 @@ def _name_columns(query: Any) -> None:
 
 
 def _plain_columns(query: Any) -> tuple[str | None, ...] | None:
-    """Return the source of each output column that is a column, or the MIN or MAX of one."""
+    """Return the source column of each output that is a column, or the MIN or MAX of a column."""
     if not isinstance(query, exp.Select) or any(shown.is_star for shown in query.expressions):
         return None
     found: list[str | None] = []

@@ -1,4 +1,4 @@
-"""Converts errors of the SQL parser and DuckDB to typed errors with a position and a suggestion."""
+"""Converts errors of the SQL parser and DuckDB to service errors with positions and suggestions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class FarTime(InvalidRequestError):
 
 @dataclass(frozen=True, slots=True)
 class QueryNames:
-    """The names in a query: positions (line, column) by lower-case name, and known names."""
+    """The names in a query: positions (line, column) by lower-case name, and known tables."""
 
     columns: Mapping[str, tuple[int, int]]
     functions: Mapping[str, tuple[int, int]]
@@ -103,7 +103,8 @@ def _failure(message: str, advice: str) -> Exception:
 def _says(message: str, advice: str, *, plain: bool = False) -> Refusal:
     """Return a factory of semantic errors. ``{0}`` is the pattern's first group, a name.
 
-    The error refers to the position of that name. With ``plain``, the groups are types.
+    The error refers to the position of that name. With ``plain``, the groups are types instead of
+    names.
     """
 
     def answer(found: re.Match[str], names: QueryNames) -> Exception:
@@ -134,7 +135,7 @@ def _no_function(found: re.Match[str], names: QueryNames) -> Exception:
 
     name, known = found[1], function_names()
     at = names.functions.get(name.casefold(), (1, 1))
-    # known names are not misspelt, and a high cutoff avoids accidental suggestions
+    # suggest nothing for a known name, and only close matches for other names
     advice = "" if name.casefold() in known else did_you_mean(name, known, cutoff=0.85)
     return faults.lacks(f"function {name}", is_sure=False, at=at, advice=advice)
 
@@ -167,7 +168,7 @@ _DUCK_NAMES = {
 _NO_COLUMN = _says("column {0} cannot be resolved", "check the name of the column")
 _OPERANDS = _says(
     "the operator {0} does not support these types: {1}",
-    "cast one side to the type of the other",
+    "cast one side to the type of the other side",
     plain=True,
 )
 _KNOWN: tuple[tuple[str, Refusal], ...] = (
@@ -208,7 +209,7 @@ _KNOWN: tuple[tuple[str, Refusal], ...] = (
     (
         r"STRUCT to STRUCT cast must have",
         _says(
-            "a STRUCT and the type that it is cast to have different members",
+            "a STRUCT is cast to a type with different members",
             "write named_struct('name', value) with the members of the column",
         ),
     ),
@@ -219,7 +220,7 @@ _KNOWN: tuple[tuple[str, Refusal], ...] = (
     (
         r"duplicate key",
         _fails(
-            "SQL of the embedded service does not support a MAP with duplicate keys",
+            "SQL in the embedded service does not support a MAP with duplicate keys",
             "read such columns with table.read(), which supports these maps",
         ),
     ),
@@ -227,7 +228,7 @@ _KNOWN: tuple[tuple[str, Refusal], ...] = (
         r"unicode|UTF-?8",
         _fails(
             "this function of the embedded service does not support text that is not UTF-8; reads, "
-            "comparisons and groups do",
+            "comparisons and GROUP BY do",
             "filter such rows, or compute on the result of table.read(text='binary')",
         ),
     ),

@@ -20,7 +20,7 @@ from odps_nb.local.store.tables import StoredTable
 from odps_nb.schema import Column, OdpsType, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import TimeUnit
 
-if TYPE_CHECKING:  # the module imports sqlglot, which only queries need
+if TYPE_CHECKING:  # `query` imports sqlglot, which only queries need
     from odps_nb.local.sql.query import TranslatedQuery
 
 DIGITS = 38
@@ -54,13 +54,13 @@ def stored_rows(folder: DataFolder, table: StoredTable, segments: Sequence[Segme
 
 
 def _narrow(kind: pa.DataType, _odps: OdpsType | None) -> pa.DataType:
-    """Return the type for DuckDB, with at most 38 digits. Reading larger values fails."""
+    """Return the type for DuckDB; decimals have at most 38 digits. Reading larger values fails."""
     is_wide = pa.types.is_decimal256(kind) and kind.scale <= DIGITS
     return pa.decimal128(DIGITS, kind.scale) if is_wide else kind
 
 
 def _stored_types(query: TranslatedQuery) -> dict[str, OdpsType]:
-    """Return the stored types of result columns that are plain columns, keyed by name."""
+    """Return the stored types of columns by name, without names whose type differs by table."""
     found: dict[str, OdpsType | None] = {}
     for table in query.named:
         for column in table.schema:
@@ -104,7 +104,7 @@ def typed_rows(run: QueryRun, query: TranslatedQuery) -> ResultRows:
 
 
 def _plain_spelling(spelled: str) -> str:
-    """Return a DuckDB type without blanks and quotes, which DuckDB uses inconsistently."""
+    """Return a DuckDB type with blanks and quotes removed (DuckDB uses them inconsistently)."""
     return spelled.replace(" ", "").replace('"', "")
 
 

@@ -48,7 +48,7 @@ from odps_nb.schema import Column, TableSchema, TypeCode, has_timestamp
 from odps_nb.terms import PartitionSpec
 from odps_nb.wire.control import SqlCost
 
-if TYPE_CHECKING:  # the module imports sqlglot, which only queries need
+if TYPE_CHECKING:  # `query` imports sqlglot, which only queries need
     from odps_nb.local.sql.query import TranslatedQuery
 
 _PLACE = re.compile(r"\[\d+,\d+\]")
@@ -84,7 +84,7 @@ class Stopper:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run of a statement: its context, its stopper, and resources to close after it."""
+    """One run of a statement: its context, its stopper, and resources to close afterwards."""
 
     place: Place
     stopper: Stopper
@@ -137,7 +137,7 @@ class SqlRunner:
         return estimate(statement, partial(self._find, place), self._snapshots.visible)
 
     def _find(self, place: Place, name: Name, view: StoredTable | None = None) -> StoredTable:
-        """Return a table or view. Names in a view are resolved where the view was created."""
+        """Return a table or view. Names in a view are resolved as when the view was created."""
         at = place
         if view is not None and (of := view.view) is not None:
             at = replace(place, project=of.project, schema=of.schema, three_parts=of.three_parts)
@@ -214,7 +214,7 @@ class SqlRunner:
             replaced = [a.spec for a in additions] if is_dynamic else [spec]
         if is_static:
             self._catalog.ensure_partition(table, spec)
-        # statements that change rows depend on the old rows
+        # a statement that changes rows depends on the rows that it read
         changes = statement.rewrites or statement.has_operations
         since = table.version if changes else None
         self._publisher.publish(table, additions, replace=replaced, since=since, one_unit=True)
@@ -245,7 +245,7 @@ class SqlRunner:
             properties = {k: v for k, v in like.properties.items() if k != VIEW}
         elif statement.query is not None:
             if not statement.or_replace:
-                self._catalog.require_free(name)  # checked before the rows are written
+                self._catalog.require_free(name)  # fail before any rows are written
             rows = typed_rows(*self._open(statement.query, job))
             schema = rows.schema
         assert schema is not None
@@ -317,7 +317,7 @@ def _converted(
     *,
     numbered: bool,
 ) -> str:
-    """Return the query with its columns cast to the types of the columns they are inserted into."""
+    """Return the query with each column cast to the type of its target column in the table."""
     found = run.describe(query.sql)
     number = ["number"] if numbered else []
     if len(found.columns) != len(fed) + len(number):
@@ -380,7 +380,7 @@ def _chosen_rows(
     columns: tuple[Column, ...],
     choices: tuple[tuple[int | None, ...], ...],
 ) -> list[pa.RecordBatch]:
-    """Return the rows to insert for a query's batch, selected by each row's choice number."""
+    """Convert a query's batch to rows to insert; its last column is an index into ``choices``."""
     found: list[pa.RecordBatch] = []
     order: list[pa.Array] = []
     for number, choice in enumerate(choices or (range(len(columns)),)):
@@ -403,10 +403,10 @@ def _chosen_rows(
 
 
 def _cast(name: str, column: Column, spelled: str, place: Place, kind: str) -> str:
-    """Return the cast to a column's type. Times keep their unit, which may have a wider range.
+    """Return the SQL that casts a value to a column's type; TIMESTAMPs keep their unit.
 
     Text, DATE and TIMESTAMP_NTZ values are converted to instants in the session's time zone, and
-    fractions are truncated. ``kind`` is the type of the value, or ``""`` if unknown.
+    casts to integers truncate fractions. ``kind`` is the type of the value, or ``""`` if unknown.
     """
     code, zone = column.type.code, zone_of(place.timezone).key.replace("'", "''")
     is_instant = code in (TypeCode.DATETIME, TypeCode.TIMESTAMP)
@@ -433,7 +433,7 @@ def _cast(name: str, column: Column, spelled: str, place: Place, kind: str) -> s
         return f"CAST(trunc({name}) AS {duck_type(column.type)})"
     wanted = "TIMESTAMP" if is_timestamp and spelled == "DATE" else duck_type(column.type)
     if has_timestamp(column.type) and "TIMESTAMP" in spelled and "TIMESTAMP_NS" not in spelled:
-        wanted = wanted.replace("TIMESTAMP_NS", "TIMESTAMP")  # nested times keep their wider range
+        wanted = wanted.replace("TIMESTAMP_NS", "TIMESTAMP")  # keep the microsecond range
     return f"CAST({name} AS {wanted})"
 
 

@@ -104,7 +104,7 @@ class _Placing:
                 self._clock.read(value, instant)
 
     def move(self, node: Any) -> None:
-        """Convert instants to local times of the session for nodes that use a local time."""
+        """Convert instants to the session's local time for nodes that compute with local times."""
         if isinstance(node, exp.Cast):
             self._cast(node)
         elif isinstance(node, (exp.CurrentTimestamp, exp.CurrentDate, exp.CurrentTimezone)):
@@ -145,7 +145,7 @@ class _Placing:
             self._show(node.this)
 
     def _contain(self, value: Any, element: str) -> None:
-        """Convert a value to the element type of the array in which it is searched for."""
+        """Convert the value that ``array_contains`` searches for to the array's element type."""
         name = self._types.name(value)
         if element in _INSTANTS and name in _READ:
             self._clock.read(value, element, is_text=name in _TEXTS)
@@ -162,7 +162,7 @@ class _Placing:
             self._clock.compute(node, node.this, "TIMESTAMP")
 
     def _call(self, node: Any) -> None:
-        """Convert instants in arguments to the session's time zone, and a local result back."""
+        """Convert instant arguments to the session's time zone, and convert a local result back."""
         is_named = isinstance(node, exp.Anonymous) and node.name.upper() in _MOVED
         if is_named and node.expressions:
             value = node.expressions[0]

@@ -143,7 +143,7 @@ class Merge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Show:
-    """SHOW TABLES, SCHEMAS, PARTITIONS or CREATE TABLE; or DESC [EXTENDED] (``columns``)."""
+    """SHOW TABLES, SCHEMAS, PARTITIONS or CREATE TABLE; ``what`` is ``columns`` for DESC."""
 
     what: str
     name: Name = ()

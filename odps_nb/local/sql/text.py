@@ -90,7 +90,7 @@ def _query(cursor: Cursor) -> Statement:
         if cursor.accept("insert"):
             insert = _insert(cursor)
             head = placed[: len(placed) - len(text)] + before
-            # Blanks replace the parsed text, so that positions remain those in the statement.
+            # Replace the parsed text with blanks, so that positions still refer to the statement.
             return replace(insert, query=head + insert.query[len(head) :])
     return SelectStatement(text=cursor.take(placed))
 
@@ -333,7 +333,7 @@ def _change_column(name: Name, cursor: Cursor) -> Statement:
         raise cursor.lacks(cursor.words)
     said = read_columns(f"{text} string" if renames else text, at)[0]
     if said.name.casefold() != column.casefold():
-        raise faults.lacks("CHANGE COLUMN to another name", is_sure=True, at=start)
+        raise faults.lacks("renaming a column with CHANGE COLUMN", is_sure=True, at=start)
     return ChangeColumn(name=name, column=column, said=said, comment=said.comment or None)
 
 

@@ -36,12 +36,12 @@ def columns_of(cursor: Cursor) -> tuple[Column, ...]:
 
 
 def read_columns(text: str, at: tuple[int, int]) -> tuple[Column, ...]:
-    """Parse ``a bigint, b string comment '…'``. ``at`` is its line and column, for errors."""
+    """Parse ``a bigint, b string comment '…'``. ``at``: the text's line and column, for errors."""
     try:
         return parse_columns(text)
     except ArgumentError as error:
         if error.message.lower().endswith("found 'default'"):
-            raise faults.lacks("DEFAULT value of a column", is_sure=True, at=at) from None
+            raise faults.lacks("a DEFAULT value for a column", is_sure=True, at=at) from None
         advice = f"check the types: {error.hint}"
         raise faults.parse_failed(error.message, at=at, advice=advice) from None
 

@@ -43,7 +43,7 @@ class SessionClock:
         self.is_utc = self._zone.key in _UTC
 
     def read(self, node: Any, wanted: str, *, is_text: bool = False, strict: bool = False) -> None:
-        """Convert text or a local time to an instant. With ``strict``, invalid text fails."""
+        """Convert text or a local time to an instant. With ``strict``, invalid text is an error."""
         if isinstance(node, exp.Literal) and is_read(node):
             if found := _CLOCK.fullmatch(node.this):
                 node.set("this", _in_utc(found, self._zone))
@@ -116,7 +116,7 @@ class SessionClock:
         wrap(node, made)
 
     def now(self, node: Any) -> None:
-        """Remove the zone of the current time; use the session's for the current date and zone."""
+        """Remove the zone of the current time; take the current date and zone from the session."""
         if isinstance(node, exp.CurrentTimezone):
             node.replace(self._name())
             return
@@ -157,10 +157,11 @@ def is_read(constant: Any) -> bool:
 
 
 def constants_in_utc(query: Any, name: str, types: Mapping[str, set[TypeCode]]) -> None:
-    """Rewrite time constants, such as ``cast('…' as timestamp)``, in UTC, in place.
+    """Rewrite time constants, such as ``cast('…' as timestamp)``, in UTC (in place).
 
     A constant that is compared with a DATE or TIMESTAMP_NTZ column is not converted. A date that is
-    compared with a time column becomes its midnight. ``types`` are column types by lower-case name.
+    compared with a time column becomes midnight of that day. ``types`` are column types by
+    lower-case name.
     """
     zone = zone_of(name)
     _split_ranges(query)
@@ -176,7 +177,7 @@ def constants_in_utc(query: Any, name: str, types: Mapping[str, set[TypeCode]]) 
 
 
 def _split_ranges(query: Any) -> None:
-    """Rewrite ``column between a and b`` as two comparisons, whose constants may differ in unit."""
+    """Rewrite ``between a and b`` as two comparisons, so each constant has its own time unit."""
     for range_ in list(query.find_all(exp.Between)):
         column, low, high = (range_.args.get(key) for key in ("this", "low", "high"))
         if isinstance(column, exp.Column) and not range_.args.get("symmetric"):
@@ -186,7 +187,7 @@ def _split_ranges(query: Any) -> None:
 
 
 def _place(node: Any, found: re.Match[str], zone: ZoneInfo, met: set[TypeCode]) -> None:
-    """Rewrite a constant in UTC, unless it is compared with columns without a time zone."""
+    """Rewrite a constant in UTC; keep it if it is compared with columns without a time zone."""
     kinds = exp.DataType.Type
     if node.to.this == kinds.DATE and found[2] is None and met and met <= _TIMES:
         node.to.set("this", kinds.TIMESTAMP)

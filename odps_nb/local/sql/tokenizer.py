@@ -1,4 +1,4 @@
-"""Splits SQL text into statements and tokens, with a cursor over them.
+"""Splits SQL text into statements and tokens, and provides a cursor over the tokens.
 
 Uses sqlglot's Hive tokenizer without keywords, for statements that this package parses (DDL and
 the head of an INSERT). Queries are passed to sqlglot as text.
@@ -137,7 +137,7 @@ class Cursor:
         return self._at >= len(self._tokens)
 
     def peek(self, *words: str) -> bool:
-        """Return whether the next tokens are these words or signs."""
+        """Return whether the next tokens are these words or symbols."""
         some = self._tokens[self._at : self._at + len(words)]
         return len(some) == len(words) and all(
             token.token_type.name not in _VALUES and token.text.lower() == word
@@ -145,7 +145,7 @@ class Cursor:
         )
 
     def accept(self, *words: str) -> bool:
-        """Consume the next tokens if they are these words or signs; return whether they were."""
+        """Consume the next tokens if they are these words or symbols; return whether they were."""
         found = self.peek(*words)
         if found:
             self._at += len(words)
@@ -154,7 +154,7 @@ class Cursor:
         return found
 
     def expect(self, *words: str) -> None:
-        """Consume these words or signs, or raise a parse error if the next tokens differ."""
+        """Consume these words or symbols, or raise a parse error if the next tokens differ."""
         if not self.accept(*words):
             raise self.error(f"expected {' '.join(words).upper()}")
 
@@ -221,7 +221,7 @@ class Cursor:
         return Cursor(self._text, self._tokens[first:last], self._tokens[last].start)
 
     def until(self, *words: str) -> str:
-        """Consume and return the text up to a word or sign outside ``( … )`` and ``CASE … END``."""
+        """Return the text up to the first of ``words`` not inside ``( … )`` or ``CASE … END``."""
         start, depth, end = self.place, 0, self.place
         while not self.at_end and (depth or not any(self.peek(word) for word in words)):
             depth += 1 if self.peek("case") else -1 if self.peek("end") else 0

@@ -8,7 +8,7 @@ from typing import Any
 from sqlglot import exp
 
 MARK = "odps_nb"
-"""The key in a node's ``meta`` of the number that identifies its type; -1 if unknown."""
+"""The key in a node's ``meta`` of a number that identifies the node's type (-1: unknown)."""
 COMPARISONS: Any = (
     *(exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ),
 )
@@ -16,7 +16,7 @@ ARITHMETIC: Any = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)
 
 
 def call(name: str, *arguments: Any) -> Any:
-    """Return a call of a DuckDB function or macro."""
+    """Return a call to a DuckDB function or macro."""
     return exp.Anonymous(this=name, expressions=list(arguments))
 
 
@@ -36,7 +36,7 @@ def forget(node: Any) -> None:
 
 
 def wrap(node: Any, make: Callable[[Any], Any], *, mark_of: Any = None, typed: bool = True) -> None:
-    """Replace a node with an expression built from that node. With ``typed``, keep its type."""
+    """Replace a node with an expression built from it; with ``typed``, keep the node's type."""
     place = exp.Placeholder()
     node.replace(place)
     made = make(node)
@@ -53,7 +53,7 @@ def place_of(node: Any) -> tuple[int, int]:
 
 
 def operands(node: Any, *, computed: bool = False) -> Iterator[list[Any]]:
-    """Yield groups of operands that share a type. ``computed`` adds arithmetic and branches."""
+    """Yield groups of operands of one type; with ``computed``, also for arithmetic and branches."""
     if isinstance(node, COMPARISONS) or (computed and isinstance(node, ARITHMETIC)):
         yield [node.left, node.right]
     elif isinstance(node, exp.Between):
@@ -110,7 +110,7 @@ def leaves(query: Any) -> Iterator[Any]:
 
 
 def branches(query: Any) -> Iterator[list[Any]]:
-    """Yield the output expressions of each SELECT of a query; ``[]`` for one with a star."""
+    """Yield the output expressions of each SELECT of a query; ``[]`` for a SELECT with a star."""
     for one in leaves(query):
         if isinstance(one, exp.Select):
             yield [] if one.is_star else [shown.unalias() for shown in one.expressions]

@@ -1,6 +1,6 @@
-"""Infers the MaxCompute types of the expressions in a query with sqlglot's annotator.
+"""Uses sqlglot's annotator to infer the MaxCompute types of the expressions in a query.
 
-A copy of the query is qualified and annotated. Types are looked up by the nodes of the original.
+sqlglot annotates a qualified copy of the query. `Types` looks up types by the original nodes.
 Expressions whose type cannot be inferred have no type and are not converted.
 """
 
@@ -43,7 +43,7 @@ _RETURNS = {
 
 
 class Types:
-    """The types of one query's nodes; ``results`` are the types of its result columns."""
+    """The types of a query's nodes; ``results`` contains the types of the result columns."""
 
     def __init__(self, found: Mapping[int, Any], results: Iterable[Any] = ()) -> None:
         self._found = found
@@ -59,7 +59,7 @@ class Types:
         return type_name(found.expressions[0]) if type_name(found) in ("ARRAY", "LIST") else ""
 
     def decimal(self, node: Any) -> Digits | None:
-        """Return the precision and scale of a DECIMAL, or of a DECIMAL that can hold an integer."""
+        """Return the precision and scale of a DECIMAL, or those required to hold an integer."""
         if isinstance(node, (exp.Paren, exp.Neg)):
             return self.decimal(node.this)
         return _decimal(node, self._of(node))
@@ -70,8 +70,8 @@ class Types:
 
 
 def types_of(query: Any, tables: Mapping[str, StoredTable]) -> Types:
-    """Infer the types in a query; ``tables`` are its tables by their names in the query."""
-    members = {}  # keyed by mark; the parser takes a struct member st.a for a column
+    """Infer the types in a query; ``tables`` maps each table name in the query to its table."""
+    members = {}  # by node number; the parser mistakes a struct member st.a for a column
     for number, node in enumerate(query.walk()):
         node.meta[MARK] = number
         if node.arg_key == "this" and isinstance(node.parent, exp.Column):
@@ -99,7 +99,7 @@ def types_of(query: Any, tables: Mapping[str, StoredTable]) -> Types:
 
 
 def _exploded(query: Any) -> dict[tuple[str, str], Any]:
-    """Return the column types of LATERAL VIEWs by (alias, name); sqlglot's are wrong."""
+    """Return the column types of LATERAL VIEWs by (alias, name), because sqlglot's are wrong."""
     found: dict[tuple[str, str], Any] = {}
     for view in query.find_all(exp.Lateral):
         if type(view.this) not in (exp.Explode, exp.Posexplode) or not view.this.this.type:
@@ -113,7 +113,7 @@ def _exploded(query: Any) -> dict[tuple[str, str], Any]:
 
 
 def _variables(query: Any) -> dict[int, Any]:
-    """Return the types of lambda variables over array elements, keyed by mark."""
+    """Return the types of lambda variables for array elements, by node number (`MARK`)."""
     found = {}
     for function in query.find_all(exp.Lambda):
         kind: Any = getattr(function.parent.this, "type", None)
@@ -132,12 +132,12 @@ def quotient_type(left: Digits, right: Digits) -> Digits:
 
 
 def average_type(of: Digits) -> Digits:
-    """Return the precision and scale of an average: both 4 more than its operand's, as in Hive."""
+    """Return the precision and scale of an average, each 4 more than the operand's, as in Hive."""
     return min(_DIGITS, of[0] + 4), min(_SCALE, of[1] + 4)
 
 
 def product_type(left: Digits, right: Digits) -> Digits:
-    """Return the type of a product. Its scale is at most 18, or that of a factor if larger."""
+    """Return the type of a product. Its maximum scale is 18, or a factor's scale if larger."""
     scale = min(left[1] + right[1], max(_SCALE, left[1], right[1]))
     return min(_DIGITS, left[0] - left[1] + right[0] - right[1] + scale), scale
 
@@ -149,7 +149,7 @@ def _sum_type(left: Digits, right: Digits) -> Digits:
 
 @cache
 def _annotating() -> Any:
-    """Return the dialect, extended by MaxCompute's function types and DECIMAL arithmetic."""
+    """Return the dialect, with MaxCompute's function types and DECIMAL arithmetic added."""
     base = maxcompute_dialect()
     rules: dict[Any, Callable[[Any], Any]] = {
         exp.Anonymous: _called,
@@ -224,7 +224,7 @@ def _array_of(kind: Any) -> Any:
 
 
 def _chosen(node: Any) -> Any:
-    """Return the text type if the values are text and instants, otherwise the instants' type."""
+    """Return the text type if text and instants are mixed, otherwise the type of the instants."""
     kinds = [one.type for one in choices(node) if one.type is not None]
     texts = [kind for kind in kinds if kind.is_type("text", "varchar", "char")]
     times = [kind for kind in kinds if kind.is_type("datetime", "timestamp")]
@@ -270,4 +270,4 @@ def _sqlglot_type(odps: OdpsType) -> Any:
     try:
         return exp.DataType.build(text, dialect=maxcompute_dialect())
     except SqlglotError:
-        return exp.DataType.build("unknown")  # the type contains one that the parser cannot read
+        return exp.DataType.build("unknown")  # the parser cannot read a part of the type

@@ -4,7 +4,7 @@ DuckDB functions that build long strings cannot be interrupted, and DuckDB does 
 memory. A query that exceeds its memory or time limit therefore ends only this process.
 
 The parent process writes requests to stdin ({"do": …} and pickled arguments) and reads responses
-with Arrow streams from stdout. The process exits when stdin is closed.
+(with Arrow streams) from stdout. The process exits when stdin is closed.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ def _listen(source: BinaryIO, requests: queue.SimpleQueue[dict[str, Any]]) -> No
     try:
         while True:
             request, what = unpack(source)
-            # only the parent process can write to this pipe
+            # unpickling is safe, because only the parent process can write to this pipe
             requests.put({**request, **pickle.loads(what)})  # noqa: S301
     finally:
-        os._exit(0)  # ends the process even during a request
+        os._exit(0)  # exits even while a request is running
 
 
 def _query(
@@ -144,7 +144,7 @@ def _watch(limit: int) -> None:
 
 
 def _memory() -> int:
-    """Return this process's memory use in bytes, or its peak if the system reports only that."""
+    """Return this process's memory use in bytes, or the peak if nothing else is available."""
     try:
         with open("/proc/self/statm", "rb", buffering=0) as file:  # noqa: PTH123 - every 20 ms
             _, resident, shared = file.read().split()[:3]

@@ -1,7 +1,7 @@
 """Caches row files as uncompressed Arrow files, which can be memory-mapped without decoding.
 
 The Parquet files are authoritative. The cache is limited in size, and any file may be missing from
-it. Cached files are not flushed to disk, so all of them are deleted after an unclean stop.
+it. Cached files are not flushed to disk, so all of them are deleted after an unclean shutdown.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NAME = re.compile(r"[0-9a-f]{32}[nu]?\.arrow", re.ASCII)
 
 
 class ArrowCache:
-    """A cache in one folder, limited to ``limit`` bytes and a quarter of the free disk space."""
+    """A cache in one folder, limited to ``limit`` bytes and to a quarter of the free disk space."""
 
     def __init__(self, folder: Path, *, limit: int = LIMIT) -> None:
         self._folder = folder

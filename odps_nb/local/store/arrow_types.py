@@ -1,8 +1,9 @@
 """Maps MaxCompute types to Arrow types on disk and on the wire, and converts partition values.
 
-On disk, DATETIME is in ms and TIMESTAMP(_NTZ) in ns, or in us for files with years outside the ns
-range. Intervals are ``duration[ns]`` or ``int64`` months. A BLOB is the base64 text of a reference.
-A read session may request other time units (``docs/protocol.md`` sections 5.1, 5.2, 6.5).
+On disk, DATETIME is in ms, and TIMESTAMP(_NTZ) in ns, or in us in files with years outside the ns
+range. Intervals are ``duration[ns]`` or ``int64`` months. A BLOB is represented by the base64 text
+of its reference. A read session may request other time units (``docs/protocol.md`` sections 5.1,
+5.2, 6.5).
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def arrow_type(
 
 
 def arrow_schema(columns: Iterable[Column], **units: TimeUnit) -> pa.Schema:
-    """Return the Arrow schema of columns, in the given order."""
+    """Return the Arrow schema of these columns, in the same order."""
     return pa.schema(
         pa.field(one.name, arrow_type(one.type, **units), nullable=one.nullable) for one in columns
     )

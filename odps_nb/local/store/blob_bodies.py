@@ -85,7 +85,7 @@ def _unpacked(body: Path, work: Path, coding: Compression) -> Iterator[None]:
 def download_body(
     blobs: Sequence[tuple[Path, Piece]], coding: Compression
 ) -> Generator[bytes | memoryview, None, None]:
-    """Yield a blob download's body. ``blobs`` are pairs of a pack's path and a blob in it."""
+    """Yield a blob download's body. ``blobs`` are pairs of a pack path and a blob in that pack."""
     blocks = BlockEncoder()
     payload: Iterator[bytes | memoryview]
     payload = _raw(*blobs[0]) if len(blobs) == 1 else _framed(blobs)

@@ -2,7 +2,7 @@
 
 Each upload is stored as one pack file. A reference contains the id of a catalog row and a secret:
 ``ff · id (8 bytes) · secret (8 bytes)``. No base64 text starts with the byte ``ff``, so raw
-references cannot be confused with it.
+references cannot be confused with base64 text.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _Key = tuple[int, bytes] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredBlob(Piece):
-    """A stored blob. Its ``secret`` is sent only as part of its reference."""
+    """A stored blob. The ``secret`` is sent only as part of the reference."""
 
     blob_id: int
     secret: bytes = field(repr=False)
@@ -135,7 +135,7 @@ class BlobStore:
         return pa.array(tokens, pa.string()).cast(pa.binary())
 
     def used_by(self, file: str, used: set[int]) -> None:
-        """Record which blobs a row file references. They are kept as long as the file."""
+        """Record the blobs that a row file references. They are kept while the file exists."""
         if used:
             pairs = [(file, blob_id) for blob_id in used]
             with self._db.transaction() as db:
@@ -149,7 +149,7 @@ class BlobStore:
                 "SELECT DISTINCT file FROM blob_uses WHERE file NOT IN (SELECT name FROM files"
                 " UNION SELECT name FROM parts)"
             ).fetchall()
-            # an unknown file that exists is about to be added to the catalog
+            # a file on disk that is not in the catalog is about to be registered, so keep its uses
             db.executemany(
                 "DELETE FROM blob_uses WHERE file = ?",
                 [(r["file"],) for r in unknown if not self._folder.row_file(r["file"]).exists()],

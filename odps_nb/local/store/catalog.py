@@ -39,7 +39,7 @@ class Catalog:
     # -- projects and schemas -----------------------------------------------------------------
 
     def add_project(self, name: str, *, owner: str) -> None:
-        """Create a project and its default schema, unless they exist."""
+        """Create a project and its default schema if they do not exist."""
         now = self._clock()
         with self._db.transaction() as db:
             db.execute("INSERT OR IGNORE INTO projects VALUES (?, ?, ?)", (name, owner, now))
@@ -248,7 +248,7 @@ class Catalog:
             ) from None
 
     def touch(self, table: StoredTable, partitions: Sequence[Partition] = ()) -> None:
-        """Set the last-change time of partitions, or of the table if there are none, to now."""
+        """Set the last-change time of ``partitions`` (or of the table if there are none) to now."""
         now = self._clock()
         with self._db.transaction() as db:
             if not partitions:

@@ -44,8 +44,8 @@ def merge(
 ) -> Merged:
     """Find the last row of each key, and whether it is an insert, update or delete.
 
-    The first ``old`` of ``rows`` are already stored; the others are new. ``deleted`` marks rows
-    that delete their key. Without ``stay``, rows whose key has no new row are dropped.
+    The first ``old`` rows are already stored; the others are new. ``deleted`` marks rows that
+    delete their key. If ``stay`` is false, stored rows whose key has no new row are deleted.
     """
     numbered = rows.select(list(keys)).append_column(_ORDINAL, pa.array(range(rows.num_rows)))
     ends = numbered.group_by(list(keys)).aggregate([(_ORDINAL, "min"), (_ORDINAL, "max")])
@@ -90,7 +90,7 @@ class ChangeLog:
         self._db, self._ledger = database, Ledger(database, folder)
 
     def keep(self, table: StoredTable, version: int, changes: Sequence[Addition]) -> None:
-        """Store a version's changes, and delete files without rows."""
+        """Store the files with a version's changes; files without rows are deleted instead."""
         with self._db.transaction() as db:
             self._db.mark(table.table_id, version, RECORDED)
             for change in changes:

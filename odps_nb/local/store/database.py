@@ -1,4 +1,4 @@
-"""The catalog's SQLite database, with one connection and one lock, and version marks."""
+"""The catalog's SQLite database (one connection, one lock) and its version marks."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@
       work/                  unfinished bodies and files
       unknown/               files left behind by a crash
 
-Files in ``rows`` and ``blobs`` are written in ``work``, synced to disk and renamed. Their names
-begin with their creator's `DataFolder.run`, which the catalog records (see ``ledger``).
+Files in ``rows`` and ``blobs`` are written in ``work``, synced to disk and renamed. Each name
+begins with the `DataFolder.run` of its creator; the catalog records these runs (see ``ledger``).
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class DataFolder:
         self.work.mkdir(mode=0o700, exist_ok=True)
         if not self.has_catalog:
             self.make_places()
-        # Files that were unfinished when the last process ended belong to incomplete requests.
+        # Delete the unfinished files of requests that the previous process did not complete.
         for path in self.work.iterdir():
             if _WORK_NAME.fullmatch(path.name):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -158,7 +158,7 @@ class DataFolder:
     # -- access keys and closing --------------------------------------------------------------
 
     def access_keys(self, given: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Return secrets by access ID. An owner-only file stores the given or generated ones."""
+        """Return secrets by access ID; store new ones in a file that only the owner can read."""
         path = self.root / "access_key.json"
         if given:
             keys = dict(given)
@@ -208,7 +208,7 @@ class DataFolder:
 
 
 def _checked(name: str) -> str:
-    """Return a name if it has `new_id`'s form, otherwise raise `ValueError`."""
+    """Return ``name`` if it can be a file id; otherwise, raise `ValueError`."""
     if not name.isalnum() or len(name) > 64:
         raise ValueError(f"not a file id: {name!r}")
     return name

@@ -1,4 +1,4 @@
-"""Caches the first rows of row groups in row files, so that reads of row ranges can seek."""
+"""Caches the start row of each row group in row files, so that reads of row ranges can seek."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GROUP_BYTES = 64
 
 
 class GroupStarts:
-    """The first row of each row group of a file, and the file's footer if it is Parquet."""
+    """The start row of each row group in a file, and the footer of a Parquet file."""
 
     def __init__(self, rows: Sequence[int], metadata: pq.FileMetaData | None = None) -> None:
         self._starts = [0, *accumulate(rows)]

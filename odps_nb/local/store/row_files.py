@@ -1,4 +1,4 @@
-"""Writes and reads row files: a partition's data columns as Parquet, read by row range."""
+"""Writes row files (a partition's data columns as Parquet), and reads them by row range."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROW_GROUP_ROWS = 60_000
 FLUSH_BYTES = 32 * 1024 * 1024
 SAMPLED_ROWS = 10_000
 REPEATS = 4
-# Marks at the end of a file's hexadecimal name, which describe the file's timestamps.
+# Marks at the end of a file's hexadecimal name; they describe the file's timestamps.
 FAR = "u"
 """Timestamps are in microseconds, because some exceed the range of nanoseconds."""
 FINE = "n"
@@ -83,7 +83,7 @@ class RowFileWriter:
         """Delete the unfinished file. Idempotent."""
         try:
             self._close()
-        except OSError as error:  # the disk may be full; the file is deleted nevertheless
+        except OSError as error:  # the disk may be full; delete the file anyway
             log.info("deleting the unfinished file %s: %s", self._path.name, error)
         self._path.unlink(missing_ok=True)
         self._hot_path.unlink(missing_ok=True)
@@ -107,7 +107,7 @@ class RowFileWriter:
         self._pending_rows = self._pending_bytes = 0
 
     def _open(self, sample: pa.Table) -> pq.ParquetWriter:
-        """Open the Parquet file. Only repetitive columns use dictionary encoding, which is slow."""
+        """Open the Parquet file. Dictionary encoding is slow, so only repetitive columns use it."""
         repeating = [n for n in sample.column_names if _repeats(sample.column(n))]
         return pq.ParquetWriter(
             self._path, self._schema, compression="lz4", use_dictionary=repeating
@@ -122,7 +122,7 @@ class RowFileWriter:
 
 
 def unit_of(names: Sequence[str]) -> tuple[TimeUnit, str]:
-    """Return the time unit and name mark of a file merged from files with these names."""
+    """Return the time unit and the name mark for a file that is merged from the named files."""
     far = any(name.endswith(FAR) for name in names)
     fine = any(name.endswith(FINE) for name in names)
     if far and fine:
@@ -146,7 +146,8 @@ def read_rows(
 ) -> Iterator[pa.RecordBatch]:
     """Yield rows ``[start, stop)`` of a file in order, one batch per row group.
 
-    Columns that the file lacks are omitted. Without columns, batches carry only a row count.
+    Columns that the file lacks are omitted. If no columns are requested, batches have only a row
+    count.
     """
     source = folder.hot.open(name)
     if source is not None:
@@ -195,5 +196,5 @@ def _parquet_starts(path: Path) -> GroupStarts:
 
 
 def _counted(rows: int) -> pa.RecordBatch:
-    """Return a batch without data that carries a row count."""
+    """Return a batch that has a row count but no data."""
     return pa.record_batch({"": pa.nulls(rows)})

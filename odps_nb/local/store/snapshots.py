@@ -61,7 +61,7 @@ def list_file(
 
 
 class Snapshots:
-    """Reads and changes which row files are visible."""
+    """Looks up and changes the set of visible row files."""
 
     def __init__(
         self, database: Database, catalog: Catalog, folder: DataFolder, clock: Callable[[], float]
@@ -104,7 +104,7 @@ class Snapshots:
         )
 
     def version_at(self, table: StoredTable, at: float) -> int:
-        """Return the latest version committed by ``at`` (epoch seconds), or 0 if there is none."""
+        """Return the last version committed up to ``at`` (epoch seconds), or 0 if there is none."""
         row = self._db.row(
             "SELECT MAX(version) AS v FROM versions WHERE table_id = ? AND at <= ?",
             table.table_id,
@@ -123,7 +123,7 @@ class Snapshots:
     ) -> int:
         """Add files, and remove those that they replace, in one new version. Return its number.
 
-        ``replace`` lists specs whose current rows are removed; an empty spec is the whole table.
+        ``replace`` lists specs whose current rows are removed; an empty spec means the whole table.
         Raises 409 if the table's version is later than ``since``. With ``one_unit``, raises 400 if
         the new version needs both microseconds and nanoseconds.
         """
@@ -161,7 +161,7 @@ class Snapshots:
             self._catalog.forget_partition(partition)
 
     def pin(self, session_id: str, segments: Iterable[Segment]) -> None:
-        """Keep files until the session is unpinned."""
+        """Keep files until `unpin` is called for the session."""
         with self._db.transaction() as db:
             db.executemany(
                 "INSERT OR IGNORE INTO pins VALUES (?, ?)",

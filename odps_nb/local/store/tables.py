@@ -1,4 +1,4 @@
-"""Tables and partitions as immutable values, and their conversion from and to catalog rows."""
+"""Dataclasses for tables and partitions, and their conversion to and from catalog rows."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _PARTITION_FIELDS = ("partition_id", "created", "altered", "modified", "rows", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """A view's query and column names, and the project and schema for resolving its tables."""
+    """A view's query and column names, and the project and schema to resolve its tables in."""
 
     text: str
     names: tuple[str, ...]
@@ -106,7 +106,7 @@ class StoredTable:
         return tuple(column.name for column in self.schema.partition_columns)
 
     def spec(self, items: PartitionSpec, *, whole: bool = False) -> PartitionSpec:
-        """Return the spec in key order, with the table's spelling of the keys.
+        """Return the spec in key order, with the keys spelled as in the table.
 
         Raises 400 for an unknown or repeated key and, with ``whole``, for a missing key.
         """

@@ -37,7 +37,7 @@ class _Target:
 
 
 class Ingest:
-    """Writes the batches of one request. Leaving the ``with`` block before `finish` drops them.
+    """Writes the batches of one request. Leaving the ``with`` block before `finish` drops the rows.
 
     ``spec`` sets partition key values; the other keys are columns of the rows. With ``exact``, a
     missing column raises 400. With ``one_unit``, rows that need both us and ns raise 400.
@@ -66,7 +66,7 @@ class Ingest:
         self._matches: tuple[int | None, ...] | None = None
         self._stored = arrow_schema([*data, *self._operation])
         self._timed = [n for n, c in enumerate(table.schema.columns) if has_timestamp(c.type)]
-        # A file has one time unit, so a partition that needs both units gets two files.
+        # A file has one time unit, so a partition that needs both units is stored in two files.
         self._targets: dict[tuple[PartitionSpec, pa.Schema], _Target] = {}
         self._finished: list[str] = []
         self.rows = 0
@@ -157,7 +157,7 @@ class Ingest:
         return FAR if far else FINE if fine else ""
 
     def _is_fine(self, rows: pa.RecordBatch) -> bool:
-        """Return whether a time in the rows has digits below a microsecond."""
+        """Return whether any time in the rows has sub-microsecond digits."""
         for place in self._timed:
             column = rows.column(place)
             wide = arrow_type(self._table.schema.columns[place].type, timestamp_unit=TimeUnit.MICRO)
@@ -171,7 +171,7 @@ class Ingest:
 def _groups(
     keys: list[pa.DictionaryArray],
 ) -> Iterator[tuple[tuple[str, ...], np.ndarray | None]]:
-    """Yield each combination of key values with its row indexes, in order."""
+    """Yield each combination of key values with the indexes of its rows, in order."""
     if all(len(key.dictionary) == 1 for key in keys):
         yield tuple(key.dictionary[0].as_py() for key in keys), None
         return
@@ -214,7 +214,7 @@ _TIME = "_partitiontime"
 
 
 def with_generated(rows: pa.RecordBatch, table: StoredTable, spec: PartitionSpec) -> pa.RecordBatch:
-    """Add the generated partition columns that the rows and ``spec`` lack.
+    """Add the generated partition columns that are neither in the rows nor in ``spec``.
 
     If the table has the property ``ingestion_time_partition``, the column ``_partitiontime``
     defaults to the truncated time of the INSERT.

@@ -148,7 +148,7 @@ class WriteSessions:
     def open_stream(
         self, session: StoredWriteSession, stream_id: str, version: int, *, exactly_once: bool
     ) -> Stream:
-        """Open a stream. A higher version replaces an earlier one; a lower one raises 409."""
+        """Open a stream. A newer version replaces an older one; an older version raises 409."""
         with self._db.transaction() as db:
             self._require_open(session)
             newest = self.streams.newest(session, stream_id)
@@ -231,7 +231,7 @@ class WriteSessions:
             stream = self.streams.stream(session, stream.stream_id, stream.version)
             self._check_writable(session, stream)
             if row_offset is not None and row_offset != stream.next_row:
-                # the request is a retry, or a concurrent upload of the same rows was faster
+                # the request is a retry, or a concurrent upload of the same rows finished first
                 if row_offset + rows <= stream.next_row:
                     self._ledger.drop([a.file.file_name for a in additions])
                     return stream, ""

@@ -36,7 +36,7 @@ class StoredWriteSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream:
-    """One stream of a session. ``token`` is empty unless the stream is exactly-once."""
+    """One stream of a session. ``token`` is set only if the stream is exactly-once."""
 
     stream_id: str
     version: int
@@ -132,7 +132,7 @@ class Streams:
             )
 
     def drop_parts(self, session_id: str, published: Sequence[str] = ()) -> None:
-        """Delete the parts of a session, and those of their files that were not published."""
+        """Delete the parts of a session, and their files except the ``published`` ones."""
         with self._db.transaction() as db:
             found = db.execute("SELECT name FROM parts WHERE session_id = ?", (session_id,))
             names = {row["name"] for row in found}

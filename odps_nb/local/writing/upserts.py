@@ -2,8 +2,9 @@
 
 See ``docs/protocol.md`` section 5.7.
 
-The parts of such a table have a column ``__operation``: 85 (``U``) inserts or replaces the row with
-the key, and 68 (``D``) deletes it. Null means 85. A commit rewrites each partition that it changes.
+The parts of a primary-key table have a column ``__operation``: 85 (``U``) inserts or replaces the
+row with that key, and 68 (``D``) deletes it. Null means 85. A commit rewrites each partition that
+it changes.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ BATCH_ROWS = 64 * 1024
 
 
 class Publisher:
-    """Makes additions visible, merged by key if the table has a primary key."""
+    """Makes added files visible, and merges their rows by key if the table has a primary key."""
 
     def __init__(self, database: Database, snapshots: Snapshots, folder: DataFolder) -> None:
         self._db, self._snapshots, self._folder = database, snapshots, folder
@@ -88,7 +89,7 @@ class Publisher:
         return Addition(spec=spec, file=files[0]), Addition(spec=spec, file=files[1])
 
     def _file(self, rows: pa.Table, mark: str, made_of: Sequence[str]) -> RowFile:
-        """Write rows to a file that references the blobs of the files it was merged from."""
+        """Write merged rows to a file that references the same blobs as the original files."""
         with RowFileWriter(self._folder, rows.schema) as writer:
             for batch in rows.to_batches(BATCH_ROWS):
                 writer.write(batch)

@@ -25,10 +25,10 @@ STATUS: Final = (
     "padding:6px 12px;max-width:60em;line-height:1.5"
 )
 STATUS_SMALL: Final = "font-size:85%;opacity:.75;overflow-wrap:anywhere"
-# a mid-grey checkerboard behind transparent pictures, on which both black and white are visible
+# a mid-grey checkerboard behind transparent pictures, so that both black and white are visible
 BACKDROP: Final = "background:repeating-conic-gradient(#b4b4b4 0% 25%,#cccccc 0% 50%) 0 0/16px 16px"
 
-# Direction marks to keep, because the page isolates the text direction of each element.
+# Direction marks that `escape` keeps, because each element isolates its text direction.
 _MARKS = "\u061c\u200e\u200f"
 
 _VOID = frozenset({"br", "img"})
@@ -99,7 +99,7 @@ def join(parts: Iterable[object], separator: str = "") -> Html:
 
 
 def scroller(tag: str, *children: object, label: str, style: str = "") -> Html:
-    """Return a box that scrolls by wheel or keyboard if its content does not fit."""
+    """Return a box that scrolls with the wheel or the keyboard if its content does not fit."""
     return element(
         tag,
         *children,
@@ -109,5 +109,5 @@ def scroller(tag: str, *children: object, label: str, style: str = "") -> Html:
 
 
 def data_url(mime: str, data: bytes) -> str:
-    """Return ``data`` as a ``data:`` URL; ``mime`` must be a constant, not an uploader's type."""
+    """Return ``data`` as a ``data:`` URL; ``mime`` must be a constant, not a declared type."""
     return f"data:{mime};base64,{base64.b64encode(data).decode('ascii')}"

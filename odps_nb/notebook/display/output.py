@@ -36,8 +36,8 @@ def close_widget(widget: Any) -> None:
 def after_cell(call: Callable[[BaseException | None], None]) -> Callable[[], None]:
     """Call a function at the end of each cell, with the cell's error or ``None``.
 
-    Return a function that unregisters it. The call runs in the cell's thread while the cell still
-    counts as running, so any output that it displays or replaces is saved with the cell.
+    Return a function that unregisters it. The call runs in the cell's thread while the cell is
+    still running, so any output that it displays or replaces is saved with the cell.
     """
     from IPython.core.getipython import get_ipython
 

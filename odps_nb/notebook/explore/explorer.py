@@ -18,7 +18,7 @@ from odps_nb.access.blob import iter_glances
 from odps_nb.access.looking.browsing import rows_of
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import ArgumentError, CancelledError, OdpsNbError, visible
-from odps_nb.notebook.explore.charts.chart import Chart
+from odps_nb.notebook.explore.charts.chart import Chart, cost_text
 from odps_nb.notebook.explore.charts.choice import choose
 from odps_nb.notebook.explore.choosing.choice import Choice
 from odps_nb.notebook.explore.choosing.conditions import (
@@ -62,7 +62,7 @@ MAX_SEARCH = 200
 ASK_BYTES = 10 * 1024**3
 """A chart or a sort that would read more bytes than this needs confirmation."""
 COUNT_BYTES = 1024**3
-"""The matching rows are counted without a question if the job reads at most this estimate."""
+"""Matching rows are counted unless the estimated bytes that the SQL job reads exceed this."""
 TELL_SECONDS = 0.2
 """Minimum seconds between two messages about the progress of a search."""
 _REASON = 500  # maximum characters of the reason why rows were not counted
@@ -106,11 +106,11 @@ class Explorer(TakesRows, LiveView):
         self.view = view
         self._static: tuple[Page, str] | None = None
         self._chart: Chart | None = None
-        self._asked: Choice | None = None  # whose sort the user has not yet confirmed
+        self._asked: Choice | None = None  # a choice whose sort the user has not yet confirmed
         self._searched_at = 0.0
         self._start = 0
         self._begun: dict[str, list[str | None]] = {}  # the filters of running tasks
-        self._names: set[str] = set()  # variables in cells that the user opened
+        self._names: set[str] = set()  # variable names already used in inserted cells
         view.tell_searched = self._tell_searched
         super().__init__()
 
@@ -217,11 +217,14 @@ class Explorer(TakesRows, LiveView):
         if self._asked is not None:
             self._choose(self._asked, is_agreed=True)
 
-    def _asks(self, task: str, cost: int) -> bool:
-        """Ask the user to confirm a job above `ASK_BYTES`; return whether it is above."""
-        if cost <= ASK_BYTES:
+    def _asks(self, task: str, cost: int, reason: str = "") -> bool:
+        """Ask the user to confirm a job that reads over `ASK_BYTES` or runs a query again.
+
+        Return whether confirmation is needed.
+        """
+        if cost <= ASK_BYTES and not reason:
             return False
-        self._send({"kind": "cost", "task": task, "text": f"reads {format_bytes(cost)}"})
+        self._send({"kind": "cost", "task": task, "text": cost_text(cost, reason)})
         return True
 
     def _tell_busy(self, task: str, text: str, share: float | None = None) -> None:
@@ -261,7 +264,7 @@ class Explorer(TakesRows, LiveView):
         self._choose(partial(self.view.value, row, column, exclude=exclude))
 
     def _place(self, content: Mapping[str, Any]) -> int:
-        """Return the place of the condition that the browser means."""
+        """Return the index of the condition that a browser message refers to."""
         place, conditions = int(content["index"]), self.view.choice.conditions
         known = conditions[place : place + 1]
         if not known or visible(known[0].where)[:MOST_WHERE] != content["where"]:
@@ -304,10 +307,15 @@ class Explorer(TakesRows, LiveView):
         is_agreed = bool(content.get("agreed"))
 
         def work(token: CancelToken) -> None:
-            if not is_agreed and self._asks("chart", self.view.chart_bytes(choice)):
-                return
-            self._tell_busy("chart", "drawing: a SQL job runs on the service")
-            chart = self.view.chart(choice, token)
+            by_query = is_agreed
+            if not is_agreed:
+                cost, reason = self.view.chart_cost(choice, token)
+                by_query = cost is not None
+                if cost is not None and self._asks("chart", cost, reason):
+                    return
+            job = "a SQL job runs on the service" if by_query else "reading the rows of the result"
+            self._tell_busy("chart", f"drawing: {job}")
+            chart = self.view.chart(choice, token, by_query=by_query)
             token.check()
             self._chart = chart
             self._send(chart.message())
@@ -340,14 +348,14 @@ class Explorer(TakesRows, LiveView):
     # -- profiles and cells ---------------------------------------------------------------------
 
     def _describe_and_count(self) -> None:
-        """Start to profile and count the matching rows, unless this is already done."""
+        """Start profiling and counting the matching rows if this has not been done yet."""
         if self.view.all_rows != 0:
             self._begin("profile", self._describe)
         if self.view.matching is None:
             self._begin("count", self._count)
 
     def _begin(self, task: str, work: Callable[[CancelToken], None]) -> None:
-        """Start a task for the current filter, unless it is running for that filter."""
+        """Start a task for the current filter, unless it is already running for that filter."""
         mine = [self.view.where]
         if self._begun.get(task) == mine:
             return
@@ -367,7 +375,7 @@ class Explorer(TakesRows, LiveView):
             self.view.describe(token)
         token.check()
         if not self.view.is_profiled:
-            return  # the filter has changed, and its own task is about to begin
+            return  # the filter has changed; the task for the new filter is about to begin
         self._send(profile_message(self.view))
         self._send(count_message(self.view))
         if self._static is not None:
@@ -384,7 +392,7 @@ class Explorer(TakesRows, LiveView):
             return
         token.check()
         self._send(count_message(self.view))
-        if self.view.is_profiled:  # its label contains the count
+        if self.view.is_profiled:  # the label of the profile contains the row count
             self._send(profile_message(self.view))
 
     def _on_profile(self, _: Mapping[str, Any], buffers: object) -> None:
@@ -436,7 +444,7 @@ class Explorer(TakesRows, LiveView):
             found = thumbnails(self.view, page, cells=cells, cancel=token)
             token.check()
             if self.view.choice is not choice:
-                return  # the page has other rows now
+                return  # the page now shows other rows
             told = [[row, column, made.src, made.text] for (row, column), made in found.items()]
             self._send({"kind": "blobs", "start": page.start, "cells": told})
 

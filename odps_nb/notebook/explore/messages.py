@@ -1,7 +1,8 @@
-"""Messages of an explorer to the browser, which shows their strings as plain text."""
+"""Messages from an explorer to the browser, which shows all their strings as plain text."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from odps_nb.access.looking.ordering import can_be_sorted
@@ -9,10 +10,12 @@ from odps_nb.errors import visible
 from odps_nb.notebook.explore.charts.choice import TIMES, can_be_axis
 from odps_nb.notebook.explore.choosing.conditions import Condition, operations, typed_texts
 from odps_nb.notebook.explore.pages import Page
+from odps_nb.notebook.explore.profiles.profile import ColumnProfile
 from odps_nb.notebook.explore.static import count_label
 from odps_nb.notebook.explore.values.cells import is_number, kind_of, type_label
+from odps_nb.notebook.explore.values.typed import text_of
 from odps_nb.notebook.explore.view import RowView
-from odps_nb.schema import ArrayType, MapType, StructType, TypeCode
+from odps_nb.schema import ArrayType, Column, MapType, StructType, TypeCode
 
 _NAME, _COMMENT, MOST_WHERE = 200, 500, 300  # maximum characters of each string in a message
 _EDITED = 4000  # maximum characters of all values of a condition that the browser edits
@@ -51,7 +54,7 @@ def table_message(view: RowView) -> dict[str, Any]:
 
 
 def page_message(view: RowView, page: Page) -> dict[str, Any]:
-    """Return the message for a page without its cells, which are sent as a buffer."""
+    """Return the message for a page; its cells are sent separately as a buffer."""
     choice = view.choice
     names = [column.name for column in view.columns]
     return {
@@ -62,6 +65,7 @@ def page_message(view: RowView, page: Page) -> dict[str, Any]:
         "rows": count_label(view),
         "conditions": [condition_message(view, one) for one in choice.conditions],
         "profiled": view.is_profiled,
+        "unprofiled": view.unprofiled,
         "search": choice.search,
         "searched": view.searched,
         "order": [[names.index(name), descending] for name, descending in choice.order],
@@ -71,7 +75,7 @@ def page_message(view: RowView, page: Page) -> dict[str, Any]:
 
 
 def condition_message(view: RowView, one: Condition) -> dict[str, Any]:
-    """Return the part of a message for a condition, and the values with which to edit it."""
+    """Return the part of a message that shows a condition and lets the user edit its values."""
     names = [column.name for column in view.columns]
     values = typed_texts(one, view.timezone) if one.op else []
     edit = None
@@ -95,6 +99,14 @@ def count_message(view: RowView) -> dict[str, Any]:
     return {"kind": "count", "total": view.total, "rows": count_label(view), "why": ""}
 
 
+def _offered(view: RowView, column: Column, one: ColumnProfile) -> Iterator[tuple[str, int, str]]:
+    """Yield label, row count and typed text of each value that the filter builder offers."""
+    for bar in one.frequent if "values" in operations(column) else ():
+        text = "" if bar.value is None else text_of(bar.value, view.timezone)
+        if bar.value is not None and len(text) <= _NAME:
+            yield visible(bar.label), bar.count, text
+
+
 def profile_message(view: RowView) -> dict[str, Any]:
     """Return the message with the profiles of the columns."""
     profile = view.profile
@@ -108,6 +120,7 @@ def profile_message(view: RowView) -> dict[str, Any]:
             "facts": [[name, visible(text)] for name, text in one.facts],
             "bars": [[visible(bar.label), bar.count, bar.whole] for bar in one.bars],
             "beside": [n for n, bar in enumerate(one.bars) if bar.is_beside],
+            "frequent": list(_offered(view, column, one)),
             "is_line": one.is_range or is_number(column),
             "is_log": one.is_log,
         }

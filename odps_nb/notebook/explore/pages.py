@@ -39,7 +39,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Rows as JSON: for each column a list of its cells.
+    """Rows as JSON: one list of cells for each column.
 
     A cell is a string, null, a BLOB reference, or a list with one truncated string.
     """
@@ -98,7 +98,7 @@ class _Pager(ABC):
 
     @property
     def source(self) -> Rows | KnownRows:
-        """The rows; another object after a renewal of the session."""
+        """The rows; replaced by another object when the session is renewed."""
         return self._rows
 
     def __init__(self, columns: Sequence[Column], size: int, kept: int) -> None:
@@ -112,11 +112,11 @@ class _Pager(ABC):
         return sum(len(page.data) for page in self._pages.values())
 
     def page(self, start: int, cancel: CancelToken) -> Page:
-        """Return the page that begins at row ``start``, or the last page if there is none."""
+        """Return the page that begins at row ``start``, or the last page if no page does."""
         if start in self._pages:
             self._pages.move_to_end(start)
             return self._pages[start]
-        return self._renewing(lambda: self._found(start, cancel))
+        return self.renewing(lambda: self._found(start, cancel))
 
     @abstractmethod
     def _found(self, start: int, cancel: CancelToken) -> Page:
@@ -128,7 +128,7 @@ class _Pager(ABC):
             self._pages.popitem(last=False)
         return page
 
-    def _renewing(self, read: Callable[[], _T]) -> _T:
+    def renewing(self, read: Callable[[], _T]) -> _T:
         """Call ``read``; if the session has expired, call it again with a new session."""
         try:
             return read()
@@ -138,9 +138,13 @@ class _Pager(ABC):
             self.renewals += 1
             return read()
 
-    @abstractmethod
     def rows(self, start: int, count: int, cancel: CancelToken) -> list[pa.RecordBatch]:
         """Read rows again, untruncated."""
+        return self.renewing(lambda: self._again(start, count, cancel))
+
+    @abstractmethod
+    def _again(self, start: int, count: int, cancel: CancelToken) -> list[pa.RecordBatch]:
+        """Read rows again in the current session."""
 
     def stop(self) -> None:
         """Cancel the current read; may be called from any thread."""
@@ -152,7 +156,7 @@ class _Pager(ABC):
 
 
 class RangePager(_Pager):
-    """A pager that reads pages by row number, in any order, with one request each."""
+    """A pager that reads pages by row number, in any order, with one request per page."""
 
     def __init__(self, rows: Rows | KnownRows, columns: Sequence[Column], size: int) -> None:
         super().__init__(columns, size, CACHE_BYTES)
@@ -167,14 +171,13 @@ class RangePager(_Pager):
         batches = list(self._rows.page(start, self._size, cancel))
         return self._keep(drawn_page(start, batches, self._columns))
 
-    def rows(self, start: int, count: int, cancel: CancelToken) -> list[pa.RecordBatch]:
-        """Fetch rows again, untruncated, with one request."""
-        return self._renewing(lambda: list(self._rows.page(start, count, cancel)))
+    def _again(self, start: int, count: int, cancel: CancelToken) -> list[pa.RecordBatch]:
+        return list(self._rows.page(start, count, cancel))
 
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """Rows not yet in a page; the first one is ``since`` rows after ``place`` in the stream."""
+    """Rows not yet on a page, starting ``since`` rows after the stream position ``place``."""
 
     place: RowPlace
     since: int
@@ -184,7 +187,7 @@ class _Waiting:
 
 @dataclass(frozen=True, slots=True)
 class _Behind:
-    """The last place received, the rows found after it, and the rows searched before it."""
+    """The last stream position, and the numbers of rows found after it and searched before it."""
 
     place: RowPlace = START
     since: int = 0
@@ -193,7 +196,7 @@ class _Behind:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A stream position from which page ``start`` can be read again after ``skip`` rows.
+    """A stream position from which page ``start`` can be read again by skipping ``skip`` rows.
 
     ``searched`` is the number of rows before the position that a search has tested.
     """
@@ -211,7 +214,7 @@ class PageMarks:
         self._step, self._marks = size, dict[int, Mark]()
 
     def put(self, mark: Mark) -> None:
-        """Store a mark, unless its page is skipped because there are too many marks."""
+        """Store a mark, or do nothing for a page that is skipped to limit the number of marks."""
         if mark.start % self._step:
             return
         self._marks[mark.start] = mark
@@ -222,12 +225,12 @@ class PageMarks:
             }
 
     def before(self, start: int) -> Mark:
-        """Return the last mark at or before a row, or a mark of the first row if there is none."""
+        """Return the last mark at or before a row; if there is none, a mark at the first row."""
         found = max((one for one in self._marks if one <= start), default=None)
         return Mark() if found is None else self._marks[found]
 
     def clear(self) -> None:
-        """Remove all marks, which are not valid for another snapshot."""
+        """Remove all marks, because they are invalid for another snapshot."""
         self._marks.clear()
 
 
@@ -313,8 +316,8 @@ class StreamPager(_Pager):
             if page.start >= start or page.count < self._size:
                 return page
 
-    def rows(self, start: int, count: int, cancel: CancelToken) -> list[pa.RecordBatch]:
-        """Read rows again, untruncated, in a second stream that starts at the nearest mark."""
+    def _again(self, start: int, count: int, cancel: CancelToken) -> list[pa.RecordBatch]:
+        """Read rows again in a second stream, which starts at the nearest mark."""
         mark = self._marks.before(start)
         skip, found = mark.skip + start - mark.start, []
         with closing(self._rows.found(self._where, mark.place, cancel)) as stream:
@@ -352,7 +355,7 @@ class StreamPager(_Pager):
             have += batch.num_rows
 
     def _take(self, rows: int) -> list[pa.RecordBatch]:
-        """Remove and return the first ``rows`` rows that are not yet in a page."""
+        """Remove and return the first ``rows`` rows that are not yet on a page."""
         taken = []
         while rows and self._rest:
             first = self._rest.pop(0)

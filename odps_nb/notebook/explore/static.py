@@ -1,4 +1,4 @@
-"""The first page of rows and the profile of their columns, as HTML without scripts and as text."""
+"""The first page of rows and the profile of their columns, as script-free HTML and as text."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _is_running(source: RowForms) -> bool:
 
 def _looked_up(source: RowForms) -> Shown:
     rows = rows_of(source)
-    view = RowView(rows, page_rows=ROWS, sample=SAMPLE, seed=0)  # makes the output repeatable
+    view = RowView(rows, page_rows=ROWS, sample=SAMPLE, seed=0)  # seeded, so output is repeatable
     if view.all_rows is None:
         page, note = first_found(view)
         return Shown(view=view, page=page, note=note)
@@ -106,7 +106,7 @@ def _looked_up(source: RowForms) -> Shown:
 
 
 def first_found(view: RowView) -> tuple[Page, str]:
-    """Return the first rows that a filtered read finds within `SECONDS`, and a note."""
+    """Return the first rows that a filtered read finds within `SECONDS`, and a note to display."""
     until = time.monotonic() + SECONDS
     found = list(view.first_rows(ROWS, seconds=SECONDS))
     page = drawn_page(0, found, view.columns)
@@ -156,7 +156,9 @@ def _foot(shown: Shown, rows: int) -> str:
         count = "no rows"
     else:
         count = f"rows 1–{rows:,} of {total:,}" if rows < total else ""
-    described = f"profile: {shown.profile.label}" if shown.profile is not None else ""
+    described = ""
+    if shown.profile is not None:
+        described = f"profile: {shown.profile.label}{shown.view.unprofiled}"
     choice = shown.view.choice
     chosen = ", ".join(one.text for one in choice.conditions)
     chosen = f"filter: {chosen}"[:CHOSEN] if chosen else ""
@@ -228,7 +230,7 @@ def _bars(profile: ColumnProfile) -> Html:
             max(1, round(24 * rows / most)) if rows else 0 for rows in (bar.count, bar.whole or 0)
         )
         style = f"{_BAR};height:{max(height, whole)}px"
-        if whole > height:  # the rest of the bar without the filter, in grey
+        if whole > height:  # rows that the filter excludes, in grey
             style += f";background:linear-gradient(#8886 {whole - height}px,{_BLUE} 0)"
         drawn.append(
             element("span", attributes={"title": f"{bar.label}: {bar.count:,}"}, style=style)
@@ -321,7 +323,7 @@ def _short(cell: object, *, is_blob: bool) -> str:
 
 
 def thumbnail(blob: StreamedBlob, *, size: Size = SMALL, budget: int = BUDGET) -> Thumbnail:
-    """Read a blob and draw a thumbnail, whose text shows the error if that fails."""
+    """Read a blob and draw a thumbnail; if that fails, the thumbnail's text is the error."""
     try:
         made = tile(blob, size=size, budget=budget)
     except OdpsNbError as error:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from odps_nb.notebook.explore.view import RowView
 
 MAX_FILE = 100_000_000
-"""Bytes after which a downloaded file gets no more rows."""
+"""Size in bytes from which no more rows are added to a downloaded file."""
 CHUNK = 256 * 1024
 PIECE = 4 * 1024 * 1024  # bytes of Arrow data to write at a time
 
@@ -64,7 +64,7 @@ class TakesRows(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenFile:
-    """The size of a file in rows and bytes, and whether rows are missing at its end."""
+    """The size of a file in rows and bytes, and whether rows were left out at the end."""
 
     rows: int
     size: int
@@ -79,7 +79,7 @@ def file_kind(name: str) -> FileKind:
 
 
 def words_of(made: WrittenFile) -> str:
-    """Return the size of a file in words."""
+    """Describe the size of a file in rows and bytes, and whether it is truncated."""
     first = "only the first " if made.is_cut else ""
     return f"{first}{count_of(made.rows, 'row')}, {format_bytes(made.size)}"
 
@@ -91,7 +91,7 @@ def file_name(title: str, kind: FileKind) -> str:
 
 
 def cell_code(view: RowView, used: set[str]) -> str:
-    """Return a cell that reads the selected rows into a new variable, which is not in ``used``."""
+    """Return code for a cell that reads the selected rows into a variable not in ``used``."""
     from IPython import get_ipython
 
     shell = get_ipython()
@@ -124,8 +124,8 @@ def write_file(
     """Write rows as a file and pass its bytes to ``send``, in chunks of at most `CHUNK` bytes.
 
     No rows are added after ``limit`` bytes. A CSV file is UTF-8 with a header. Text is quoted and
-    otherwise unchanged, even if a spreadsheet would interpret it as a formula. Null is an empty
-    field, binary data is hexadecimal, nested values are JSON, and a BLOB is its reference.
+    otherwise unchanged, even if a spreadsheet would interpret it as a formula. Nulls are written as
+    empty fields, binary data as hexadecimal, nested values as JSON, and BLOBs as their references.
     """
     chunks, count, is_cut, token = _Chunks(send), 0, False, cancel or CancelToken()
     with closing(rows.batches(progress=progress, read_ahead=4 * PIECE)) as batches:
@@ -157,7 +157,7 @@ def _writer(kind: FileKind, sink: _Chunks, schema: pa.Schema) -> Any:
 
 
 def _pieces(first: pa.RecordBatch, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Divide batches into pieces of about `PIECE` bytes; an empty batch yields none."""
+    """Divide batches into pieces of about `PIECE` bytes; an empty batch yields no piece."""
     batch: pa.RecordBatch | None = first
     while batch is not None:
         step = max(1, batch.num_rows * PIECE // max(PIECE, batch.nbytes))

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, TypeVar
 import pyarrow as pa
 
 from odps_nb.access.looking.browsing import Rows
-from odps_nb.access.looking.ordering import MAX_SORTED, check_order, name_in_sql
+from odps_nb.access.looking.ordering import MAX_SORTED, Order, check_order
 from odps_nb.access.looking.selected import SelectedRows
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress
 from odps_nb.errors import ArgumentError, CancelledError, SessionExpiredError, visible
-from odps_nb.notebook.explore.charts.chart import Chart, chart_of
+from odps_nb.notebook.explore.charts.chart import Chart, chart_cost, chart_of
 from odps_nb.notebook.explore.charts.choice import ChartChoice
 from odps_nb.notebook.explore.choosing.choice import Choice
 from odps_nb.notebook.explore.choosing.conditions import (
@@ -96,9 +96,9 @@ class RowView(TakesRows):
         self._taken: Rows | None = None  # the rows that `selected` reads
         self._text = rows.text
         self.tell_searched: Callable[[int, int | None], None] | None = None
-        """Called during a search with the number of rows searched, and of all rows if known."""
+        """Called during a search with the rows searched so far and, if known, the total."""
         self.title, self.connection = self._rows.title, self._rows.connection
-        self.timezone = rows.connection.profile.timezone  # of times in cells and conditions
+        self.timezone = rows.connection.profile.timezone  # for times in cells and conditions
         self._shown: Rows | KnownRows = self._rows
         self._pager = self._pager_of(self._rows, Choice())
         # the state of the previous choice, until a page of the current one is read
@@ -116,7 +116,7 @@ class RowView(TakesRows):
 
     @property
     def matching(self) -> int | None:
-        """Number of rows that match the filter, however many are shown; ``None`` if unknown."""
+        """Number of rows that match the filter, even if fewer are shown; ``None`` if unknown."""
         is_cut = self.choice.order and (self.total or 0) >= MAX_SORTED
         if not is_cut and not self.choice.search:
             return self.total
@@ -157,7 +157,7 @@ class RowView(TakesRows):
             return page
 
     def _adopt(self, renewed: Rows | KnownRows) -> None:
-        """Use the rows of a renewed session everywhere."""
+        """Switch to the rows of a renewed session."""
         if renewed is self._shown:
             return
         if self._shown is self._rows and not isinstance(renewed, KnownRows):
@@ -178,9 +178,15 @@ class RowView(TakesRows):
 
     def first_rows(
         self, count: int, *, seconds: float, cancel: CancelToken | None = None
+    ) -> list[pa.RecordBatch]:
+        """Return the first rows of the read that arrive within ``seconds``."""
+        token = cancel or CancelToken()
+        return self._renewing(lambda: list(self._first_rows(count, seconds, token)))
+
+    def _first_rows(
+        self, count: int, seconds: float, token: CancelToken
     ) -> Iterator[pa.RecordBatch]:
-        """Iterate over the first rows of the read that arrive within ``seconds``."""
-        token, rows = cancel or CancelToken(), self._rows.twin()
+        rows = self._rows.twin()
         timer = threading.Timer(seconds, rows.stop)  # finding rows may take a long time
         timer.daemon = True
         timer.start()
@@ -209,9 +215,9 @@ class RowView(TakesRows):
     def texts(
         self, start: int, count: int, columns: Sequence[int], cancel: CancelToken | None = None
     ) -> tuple[list[list[str | None]], int]:
-        """Return the texts of some columns of consecutive rows, and how many are truncated.
+        """Return the cell texts of some columns in consecutive rows, and how many were truncated.
 
-        There is one list for each column. Each text and the total length are limited.
+        The result has one list per column. Each text and the total length are limited.
         """
         batches = self._again(start, min(count, MAX_PAGE_ROWS), cancel)
         found: list[list[str | None]] = []
@@ -229,6 +235,7 @@ class RowView(TakesRows):
     def _again(self, start: int, count: int, cancel: CancelToken | None) -> list[pa.RecordBatch]:
         with self._lock:
             batches = self._pager.rows(start, count, cancel or CancelToken())
+            self._adopt(self._pager.source)
         found = [batch for batch in batches if batch.num_rows]
         if not found:
             raise ArgumentError(f"there is no row {start:,}")
@@ -250,26 +257,26 @@ class RowView(TakesRows):
 
     @property
     def where(self) -> str | None:
-        """The filter of the shown rows; ``None`` if there is none. A search is not part of it."""
+        """The filter of the displayed rows, without the search text; ``None`` if there is none."""
         return self.choice.where
 
     @property
     def code(self) -> str:
-        """Python code that reads the shown rows; a comment names omitted parts of the choice."""
+        """Python code that reads the displayed rows; a comment names an omitted search or order."""
         return "  # ".join(filter(None, self.code_parts))
 
     @property
     def code_parts(self) -> tuple[str, str]:
-        """An expression that reads the shown rows, and the omitted parts of the choice, if any."""
+        """Python code that reads the displayed rows, and a note of what it omits (or ``""``)."""
         if not isinstance(self._shown, KnownRows) and not self.choice.search:
             return self._shown.code(None if self.choice.order else self.where), ""
         order = " and the order" if self.choice.order else ""
         return self._rows.code(self.where), f"without the search{order}"
 
     def choose(self, choice: Choice, cancel: CancelToken | None = None) -> None:
-        """Show the rows of a choice, page by page from the first.
+        """Show the rows that a choice selects, starting with the first page.
 
-        Sorting runs a SQL job, or with a search text, reads all rows that match the conditions.
+        Sorting runs a SQL job or, with a search text, reads all rows that match the conditions.
         """
         where, token = choice.where, cancel or CancelToken()
         check_order(self.columns, choice.order)
@@ -289,17 +296,18 @@ class RowView(TakesRows):
                 self._counted = self._whole.total
 
     def _sorted(self, choice: Choice, token: CancelToken) -> tuple[Rows | KnownRows, _Pagers]:
-        """Return the chosen rows, sorted if they have an order, and their pager."""
+        """Return the rows of a choice, sorted if it has an order, and their pager."""
         if not choice.order:
             return self._rows, self._pager_of(self._rows, choice)
         self._sorting = rows = self._rows.twin()
         shown: Rows | KnownRows
         try:
             if choice.search:  # SQL cannot express the search
-                found = self._pager_of(rows, choice)
-                assert isinstance(found, StreamPager)  # a search always uses one
-                with closing(found.matches(Mark(), token)) as placed:
-                    shown = first_in_order((batch for _, batch in placed), choice.order)
+                pager = self._pager_of(rows, choice)
+                assert isinstance(pager, StreamPager)  # a search always uses this pager
+                shown = pager.renewing(lambda: _first_matches(pager, choice.order, token))
+                if pager.renewals:
+                    self._rows = self._rows.renewed()
             else:
                 shown = rows.ordered(choice.order, choice.where)
         finally:
@@ -307,7 +315,7 @@ class RowView(TakesRows):
         return shown, RangePager(shown, self.columns, self.page_rows)
 
     def undo(self, choice: Choice) -> None:
-        """Return to the previous choice, because no page of this one could be read."""
+        """Return to the previous choice, because no page of the new one could be read."""
         with self._lock:
             if self.choice is choice and self._before is not None:
                 self.__dict__.update(self._before)
@@ -328,10 +336,10 @@ class RowView(TakesRows):
     ) -> None:
         """Show only the rows that also match a condition on one column.
 
-        Give a range (``low`` and ``high`` are included), some ``values``, a text or ``null``.
+        Pass a range (``low`` and ``high`` are included), ``values``, text to find, or ``null``.
         ``exclude`` shows the rows that do not match, including those with a null. For any other
-        condition, call ``choose(Choice(conditions=("quantity > 9 or gift",)))``, and to show all
-        rows again ``choose(Choice())``.
+        condition, call ``choose(Choice(conditions=("quantity > 9 or gift",)))``. To show all rows
+        again, call ``choose(Choice())``.
 
         Examples
         --------
@@ -355,13 +363,13 @@ class RowView(TakesRows):
 
     def prepare(self) -> None:
         """Load the condition parser in advance, because loading takes most of a second."""
-        with suppress(ArgumentError):  # a read with a limit accepts no condition
+        with suppress(ArgumentError):  # conditions are not allowed with a limit
             self._rows.check(make_condition(self.columns[0], "null").where)
 
     def bar(
         self, column: int, bar: int, *, label: str | None = None, exclude: bool = False
     ) -> Choice:
-        """Return the choice with this bar as the column's only condition; -1 selects its nulls.
+        """Return the choice with this bar as the column's only condition; bar -1 is the nulls.
 
         ``exclude`` selects the other rows instead; values that were already excluded stay excluded.
         ``label`` is the bar's label in the caller's profile, which may be out of date.
@@ -402,7 +410,7 @@ class RowView(TakesRows):
 
     @property
     def note(self) -> str:
-        """Remarks about the shown rows, or ``""``."""
+        """Notes about the displayed rows, or ``""``."""
         notes = []
         job = "" if isinstance(self._shown, KnownRows) else " by a SQL job"
         if self.choice.order and (self.total or 0) >= MAX_SORTED:
@@ -424,6 +432,11 @@ class RowView(TakesRows):
         """Whether ``profile`` covers the rows that match the current filter."""
         return self.profile is not None and self._profiled == self.where
 
+    @property
+    def unprofiled(self) -> str:
+        """Text to append to profile labels: ``""``, or a remark that the search is ignored."""
+        return ", without the search" if self.choice.search else ""
+
     def describe(self, cancel: CancelToken | None = None) -> TableProfile:
         """Profile the columns from a random sample of all rows that match the filter."""
         token, where = cancel or CancelToken(), self.where
@@ -440,7 +453,7 @@ class RowView(TakesRows):
         )
         profiler = self._profiler(where)
         if any(not one.schema.equals(drawn.batches[0].schema) for one in drawn.batches):
-            return self._describe(where, token)  # some rows were in microseconds; now all are
+            return self._describe(where, token)  # the time unit changed while reading
         if drawn.batches:
             profiler.add(pa.Table.from_batches(drawn.batches))
         total = self.all_rows if where is None else None
@@ -487,7 +500,7 @@ class RowView(TakesRows):
     def _keep_profile(
         self, where: str | None, found: Profiler, *, rows: int, total: int | None, is_random: bool
     ) -> TableProfile:
-        """Build the profile of rows that match a condition, and keep it."""
+        """Create and store the profile of rows that match a condition."""
         columns = found.result()
         if where is not None and self._whole is not None:
             columns = with_whole(columns, self._whole.columns)
@@ -504,9 +517,9 @@ class RowView(TakesRows):
         return made
 
     def count(self, most_bytes: int, cancel: CancelToken | None = None) -> int | None:
-        """Count the matching rows with a SQL job, unless they are counted already.
+        """Count the matching rows with a SQL job, unless the count is already known.
 
-        Returns ``None`` if the job would read more than ``most_bytes`` by the service's estimate,
+        Returns ``None`` if the service estimates that the job would read more than ``most_bytes``,
         or if SQL cannot select the rows (a read with ``limit`` or ``since``).
         """
         if self.matching is not None or self._rows.is_cut:
@@ -527,7 +540,7 @@ class RowView(TakesRows):
         return self.matching
 
     def _know(self, count: int | None) -> None:
-        """Keep the number of matching rows, and add it to the label of a sampled profile."""
+        """Store the number of matching rows, and add it to the label of a sampled profile."""
         self._counted, profile = count, self.profile
         if count is None or profile is None or not self.is_profiled or profile.total is not None:
             return
@@ -537,34 +550,38 @@ class RowView(TakesRows):
             if self.where is None:
                 self._whole = self.profile
 
-    def chart(self, choice: ChartChoice, cancel: CancelToken | None = None) -> Chart:
-        """Return a chart of the selected rows, computed by SQL jobs."""
+    def chart(
+        self, choice: ChartChoice, cancel: CancelToken | None = None, *, by_query: bool = True
+    ) -> Chart:
+        """Return a chart of the selected rows, computed by SQL jobs.
+
+        If ``by_query`` is false, the chart is computed from the stored rows of a result instead.
+        """
         token, rows = cancel or CancelToken(), self._rows.twin()
         token.watch(rows)
         token.check()
-        return chart_of(rows, choice, self.where)
+        return chart_of(rows, choice, self.where, by_query=by_query)
 
-    def chart_bytes(self, choice: ChartChoice) -> int:
-        """Return the service's estimate of the bytes that one job of a chart reads."""
-        names = [one.name for one in (choice.x, choice.y, choice.color) if one is not None]
-        return self._bytes_read(
-            f"select {', '.join(map(name_in_sql, names))} {self._rows.relation(self.where)}"
-        )
+    def chart_cost(
+        self, choice: ChartChoice, cancel: CancelToken | None = None
+    ) -> tuple[int | None, str]:
+        """Return the estimated input bytes of one SQL job, and the reason if it runs a query again.
+
+        The byte count is ``None`` if a chart can be computed from the stored rows of a result.
+        """
+        return chart_cost(self._rows, choice, self.where, cancel or CancelToken())
 
     def sort_bytes(self, choice: Choice) -> int:
         """Return the service's estimate of the bytes that the SQL job of a sort reads."""
-        return self._bytes_read(self._rows.sorting(choice.order, choice.where))
-
-    def _bytes_read(self, text: str) -> int:
-        cost = self.connection.sql_cost(text, settings=self._rows.job_settings)
-        return cost.input_bytes or 0
+        text = self._rows.sorting(choice.order, choice.where)
+        return self.connection.sql_cost(text, settings=self._rows.job_settings).input_bytes or 0
 
     # -- all rows -------------------------------------------------------------------------------
 
     def selected(self) -> RowForms:
         """Return a new read of the selected rows; `stop_taking` cancels it.
 
-        With a search and an order, it has the first `MAX_SORTED` rows, like the view.
+        With a search and an order, it contains the first `MAX_SORTED` rows, like the view.
         """
         if not self.choice.search:
             assert not isinstance(self._shown, KnownRows)  # only a search creates `KnownRows`
@@ -604,3 +621,8 @@ class RowView(TakesRows):
         self.stop_taking()
         with self._lock:
             self._pager.close()
+
+
+def _first_matches(pager: StreamPager, order: Order, token: CancelToken) -> KnownRows:
+    with closing(pager.matches(Mark(), token)) as placed:
+        return first_in_order((batch for _, batch in placed), order)

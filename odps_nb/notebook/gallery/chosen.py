@@ -1,7 +1,8 @@
 """The state of a gallery: which blobs are shown, in which order, and which are selected.
 
-The name, size and format of a blob are read together with its first bytes, by at most one small
-request. A search also needs the first bytes of text blobs, and caches some for the next search.
+The name, size and format of a blob are read together with its first bytes, in at most one small
+request. A search also needs the first bytes of text blobs, and caches some of them for the next
+search.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class Chosen:
     """The blobs of a column: cached metadata, the shown blobs and the selected blobs.
 
     ``indices`` lists the shown blobs in order. ``selected`` lists the selected blobs, including
-    those not shown. ``note`` says how many blobs were examined, unless all were.
+    those not shown. ``note`` states how many blobs were examined if some were not.
     """
 
     def __init__(self, column: BlobColumn) -> None:
@@ -80,7 +81,7 @@ class Chosen:
         self._formats: dict[int, Format] = {}
         self._texts: dict[int, str] = {}
         self._kept = 0
-        #: The last search text, and the blobs already searched for it.
+        #: The last search text, and for each blob searched so far, whether it contains the text.
         self._found: tuple[str, dict[int, bool]] = ("", {})
         self.choice = GalleryChoice()
         self.indices: Sequence[int] = range(len(column))
@@ -98,7 +99,7 @@ class Chosen:
         token: CancelToken,
         told: Callable[[int, int], None] = lambda number, total: None,
     ) -> None:
-        """Apply a choice; call ``told`` at intervals with the numbers of blobs read and to read."""
+        """Apply a choice; regularly call ``told`` with the number of blobs read and the total."""
         missing = self.missing(choice)
         self._enough.clear()
         after, look = time.monotonic() + _DELAY, partial(self.look, choice)
@@ -168,7 +169,7 @@ class Chosen:
     def look(
         self, choice: GalleryChoice, places: Sequence[int], cancel: CancelToken
     ) -> Iterator[int]:
-        """Read the metadata that a choice needs; yield each of ``places`` once its blob is read."""
+        """Read the metadata for a choice; yield each index in ``places`` after its blob is read."""
         with closing(self.column._glances(places, cancel)) as blobs:
             for index, blob in zip(places, blobs, strict=True):
                 self._look(index, blob, choice)
@@ -195,7 +196,7 @@ class Chosen:
             inside[index] = bool(text) and searched.casefold() in text
 
     def ordered(self, choice: GalleryChoice) -> list[int]:
-        """Return the blobs known to match a choice, in the chosen order."""
+        """Return the blobs found to match a choice, in the chosen order."""
         found = [index for index in range(len(self.column)) if self._fits(index, choice)]
         if choice.order == "row":
             return found[::-1] if choice.descending else found

@@ -44,8 +44,8 @@ function render({ model, el }) {
   const way = h("button", { "aria-label": "descending", "aria-pressed": "false", title: "reverse the order", onclick: turn }, "↓");
   const search = h("input", {
     type: "search",
-    placeholder: "Search names and texts",
-    "aria-label": "search names, rows and texts",
+    placeholder: "Search names and text",
+    "aria-label": "search names, rows and text",
     title: cost,
     maxlength: 200,
     size: 22,

@@ -134,11 +134,11 @@ def drawn_pages(
     together: int = 1,
     seen: Callable[[int, Tile], None] | None = None,
 ) -> Iterator[GalleryPage]:
-    """Yield the page of the blobs at ``indices`` repeatedly while it grows; the last is complete.
+    """Yield the page of the blobs at ``indices`` repeatedly as it grows; the last one is complete.
 
-    If the service stops responding, the remaining tiles say so without further requests. Near the
-    end of the budget, tiles show only a hex dump and a caption. ``together`` blobs are read
-    concurrently; their threads call ``seen`` with each index and its tile.
+    If the service stops responding, the remaining tiles say so, and no more requests are sent. Near
+    the end of the budget, tiles show only a hex dump and a caption. Up to ``together`` blobs are
+    read concurrently; the reading threads call ``seen`` with each index and its tile.
     """
     size = GRID if view == "grid" else LIST
     todo, tiles = list(indices), list[Tile]()

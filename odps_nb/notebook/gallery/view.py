@@ -48,7 +48,7 @@ MAX_SHOWN: Final = 100_000
 """Maximum tiles that can be scrolled to."""
 _BATCH: Final = 200  # maximum tiles requested by one message
 _COPIED: Final = 10_000
-_FIRST: Final = 6  # tiles that the static page shows before the others are read
+_FIRST: Final = 6  # minimum tiles in the first version of the static page
 _NO_WIDGET: Final = "run the cell again to scroll, filter, sort, search, select or save"
 
 
@@ -62,7 +62,7 @@ class Gallery(LiveView):
     column
         The column of blobs.
     view, summary, max_output_bytes
-        As for `odps_nb.notebook.gallery.page.mimebundle`.
+        See `odps_nb.notebook.gallery.page.mimebundle`.
 
     Examples
     --------
@@ -90,7 +90,7 @@ class Gallery(LiveView):
         self._max_bytes = max_output_bytes
         self._chosen = Chosen(column)
         self._tiles = Tiles(self._chosen)
-        #: The view that last requested a new choice, and the number that it gave the request.
+        #: The view that last requested a new choice, and the view's number for that request.
         self._question: dict[str, Any] = {}
         super().__init__()
 
@@ -112,7 +112,7 @@ class Gallery(LiveView):
 
     @property
     def selected(self) -> pd.Series[Any]:
-        """The references of the selected blobs, indexed like their rows."""
+        """The references of the selected blobs, with the same index as their rows."""
         return self._column.pick(self.selection).references()
 
     def show_only(self, kind: str) -> None:
@@ -128,7 +128,7 @@ class Gallery(LiveView):
         self._show(replace(self._chosen.choice, search=text.strip()))
 
     def sort_by(self, order: Order, *, descending: bool = False) -> None:
-        """Sort by ``row``, ``name`` or ``size``; the latter two send one request per blob, once."""
+        """Sort by ``row``, ``name`` or ``size``; the latter two first send one request per blob."""
         self._show(replace(self._chosen.choice, order=order, descending=descending))
 
     def _show(self, choice: GalleryChoice) -> None:
@@ -202,7 +202,7 @@ class Gallery(LiveView):
         self._send_selection("")
 
     def _send_gallery(self, *, fresh: bool, **question: Any) -> None:
-        """Send the shown blobs; ``fresh`` if they were changed by a view's request ``question``."""
+        """Send the shown blobs; ``fresh`` is true if a request (``question``) has changed them."""
         chosen, choice, column = self._chosen, self._chosen.choice, self._column
         shown = chosen.indices[:MAX_SHOWN]
         notes = [chosen.note] if chosen.note else []
@@ -324,7 +324,7 @@ class Gallery(LiveView):
         self._send({"kind": "selected", "by": by}, _packed(self.selection))
 
     def _places(self, content: Mapping[str, Any]) -> Sequence[int]:
-        """Return the blob that a message names; if it names none, the selected blobs."""
+        """Return the blob that a message names, or the selected blobs if it names none."""
         index = content.get("index")
         return self.selection if index is None else [self._index(index)]
 

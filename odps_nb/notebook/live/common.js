@@ -1,4 +1,4 @@
-// Code shared by all widget scripts and prepended to each of them. Texts from the service become
+// Code shared by all widget scripts and prepended to each of them. Text from the service becomes
 // text nodes, never markup. Large data arrives as messages, never as widget state. No external
 // resources are loaded.
 
@@ -41,7 +41,7 @@ function hidesTwin(model) {
 }
 
 // Shows a picture that the kernel drew (explore/charts/drawing.py), whose marks have titles as tooltips. The
-// page's policy and the check below keep out everything that is not a shape or a text.
+// page's policy and the check below reject everything but shapes and text.
 const SVG_PARTS = ["svg", "title", "path", "rect", "circle", "g", "text"];
 function svgPicture(text) {
   const made = new DOMParser().parseFromString(text, "image/svg+xml").documentElement;
@@ -67,6 +67,13 @@ async function copyText(text) {
   }
 }
 
+// Copies a text, and says so on the button with this label.
+async function copyFrom(button, label, text) {
+  await copyText(text);
+  button.textContent = "Copied";
+  setTimeout(() => (button.textContent = label), 1500);
+}
+
 // The status line of a long-running task in the kernel, with a progress bar and a Cancel button.
 function busyLine(send) {
   const text = h("span");
@@ -88,8 +95,8 @@ function busyLine(send) {
   return { line, show, end };
 }
 
-// Says in `problem` why there is no response, and calls `ended` when the kernel is gone. JupyterLab and
-// Notebook 7 report the kernel's status; in other front ends, only the silence is known.
+// Shows in `problem` why no response comes, and calls `ended` when the kernel is gone. JupyterLab and
+// Notebook 7 report the kernel's status; other front ends report nothing.
 function kernelWatch(model, problem, ended) {
   const kernel = model.widget_manager?.kernel;
   let timer = 0;

@@ -24,7 +24,7 @@ def side_by_side(
     workers: int,
     ordered: bool = False,
 ) -> Generator[_T, None, None]:
-    """Run ``work`` concurrently on batches of places, and yield its results.
+    """Run ``work`` concurrently on batches of ``places``, and yield its results.
 
     Closing the generator cancels all work.
     """
@@ -33,9 +33,9 @@ def side_by_side(
 
 
 def _runs(places: Sequence[_P], workers: int) -> list[Sequence[_P]]:
-    """Divide places into batches that each fit into one request, for all workers if possible.
+    """Divide ``places`` into batches of one request each, with work for all workers if possible.
 
-    A batch has at least two places if possible, because a single blob takes two requests.
+    A batch has at least two items if possible, because a single blob takes two requests.
     """
     total = len(places)
     number = min(max(workers, -(-total // _RUN)), max(1, total // 2))

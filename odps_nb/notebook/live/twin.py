@@ -1,7 +1,7 @@
 """Shows a static view, and a widget that hides it while the kernel responds.
 
-They are separate outputs. A combined output would show "model not found" when a trusted notebook
-is reopened without its kernel, and would show nothing in an export.
+The view and the widget are separate outputs. A combined output would show "model not found" when a
+trusted notebook is reopened without its kernel, and would show nothing in an export.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def in_kernel() -> bool:
 def widget_class(script: Path, parts: tuple[str, ...], *texts: str) -> Any:
     """Return the anywidget class for a script and the style sheet of the same name.
 
-    Its state is the script, ``static_id`` (the name of the static view) and the strings named
-    ``texts``; none of it is user data. ``common.js``, the scripts named ``parts`` and their style
-    sheets are prepended to the two files; a script need not have a style sheet.
+    The widget's state is the script, ``static_id`` (the name of the static view) and the strings
+    named ``texts``; none of it is user data. ``common.js``, the scripts named ``parts`` and their
+    style sheets are prepended to the two files; a script need not have a style sheet.
     """
     try:
         import anywidget
@@ -76,7 +76,7 @@ class LiveView:
     _script: ClassVar[Path]
     _scripts: ClassVar[tuple[str, ...]] = ()
     _task: ClassVar[str]
-    """The task for which a malformed request is reported."""
+    """Name of the task to which the error for a malformed request is attributed."""
     _cancelled: ClassVar[Mapping[str, str]] = {}
     """Text to show for a cancelled task, by name; other tasks show nothing."""
 
@@ -246,4 +246,4 @@ class Told(Flusher):
         self._send(told)
 
     def _draw_end(self, snapshot: ProgressSnapshot) -> None:
-        pass  # a separate message sends the result
+        pass  # the result is sent in a separate message

@@ -1,4 +1,4 @@
-"""Declares subcommands and arguments, and parses command lines; error messages have one line."""
+"""Declares subcommands and arguments, and parses command lines with one-line error messages."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def split_line(line: str) -> list[str]:
 
 
 def without_end(line: str) -> tuple[str, bool]:
-    """Strip a trailing ``# comment`` and ``;`` from a line; return it and whether it had a ``;``.
+    """Strip a trailing ``# comment`` and ``;``; return the line and whether it had a ``;``.
 
     >>> without_end("orders -w 'a = \\"#1\\"' -q;  # the first")
     ('orders -w \\'a = "#1"\\' -q', True)
@@ -205,7 +205,7 @@ def refuse_keys(words: Iterable[str]) -> None:
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
-    """Return ``; did you mean …?`` if a known word is similar, or an empty string."""
+    """Return ``; did you mean …?`` if one of ``known`` is similar, otherwise ``""``."""
     folded = {name.casefold(): name for name in known}
     near = get_close_matches(word.casefold(), folded, n=1, cutoff=0.6)
     return f"; did you mean {folded[near[0]]}?" if near else ""
@@ -248,7 +248,7 @@ def parse_size(text: str) -> int:
 
 
 def positive(text: str) -> int:
-    """Parse a whole number above zero."""
+    """Parse a positive integer."""
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above zero")
     return int(text)

@@ -225,7 +225,7 @@ def write(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
 
 
 def _source(context: Context, name: str) -> tuple[Path | None, Any]:
-    """Return the folder that ``name`` or its variable names, or else the variable's value."""
+    """Return the folder that a path or a variable names, or else the variable's value."""
     value = context.variables.get(name, name)
     if isinstance(value, (str, Path)) and _is_folder(value):
         return Path(value).expanduser(), None

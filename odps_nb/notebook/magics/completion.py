@@ -28,7 +28,7 @@ MAX_NAMES = 20_000
 _PATIENCE = 0.2
 
 Lookup = Callable[[str, str], Sequence[str]]
-"""Returns ``"tables"`` (for the table ``""``), or a table's ``"columns"`` or ``"partitions"``."""
+"""Returns names by kind and table: ``"tables"`` (table ``""``), ``"columns"``, ``"partitions"``."""
 _Key = tuple[str, str]
 
 # Matches "%odps read ord", even after an assignment or on the first line of a cell.
@@ -197,7 +197,7 @@ def matcher(ask: Callable[[str, str], Candidates | None]) -> Callable[..., Any]:
 
 
 class NameCache:
-    """A cache of table, column and partition names; refreshes those older than ``ttl`` seconds."""
+    """A cache of table, column and partition names that refreshes names after ``ttl`` seconds."""
 
     def __init__(
         self,
@@ -254,7 +254,7 @@ class NameCache:
             self._put((kind, of), names)
 
     def close(self) -> None:
-        """Stop the thread after its current request, if any. Idempotent."""
+        """Stop the thread; a running request is completed first. Idempotent."""
         with self._answered:
             self._closed = True
             thread, self._thread = self._thread, None

@@ -60,11 +60,11 @@ class Context:
     def use(
         self, connection: Connection, *, owned: bool, origin: tuple[str | None, ...] = ()
     ) -> None:
-        """Use this connection from now on; ``origin`` is the arguments of ``%odps connect``."""
+        """Use this connection from now on; ``origin`` holds the arguments of ``%odps connect``."""
         self._let_go()
         self._connection, self.owned, self._origin = connection, owned, origin
         self.cache = NameCache(_names_of(connection), patience=PATIENCE)
-        self.cache.prefetch()  # the first Tab can then offer the tables
+        self.cache.prefetch()  # so that the first Tab can offer the tables
 
     def opening(self, connection: Connection) -> str:
         """Return code that assigns this connection, or an equivalent one, to ``odps``.
@@ -112,7 +112,7 @@ class Context:
             self.show_text(f"job: {job_page(storage, console, instance_id)}")
 
     def tables_of(self, variable: str) -> Sequence[str] | None:
-        """Return the table names of the connection in a variable; ``None`` if there is none."""
+        """Return the table names of a variable's connection; ``None`` if it has no connection."""
         from odps_nb.access.connection import Connection
 
         value = self.shell.user_ns.get(variable)
@@ -206,7 +206,7 @@ class Context:
     def lasting_listener(
         self, title: str, *, quiet: bool, on_cancel: Callable[[], None]
     ) -> ProgressListener:
-        """Return a listener for an operation that outlives its cell; terminals show nothing."""
+        """Return a listener for an operation that outlives its cell; a terminal shows nothing."""
         from odps_nb.notebook.progress.cards import CardListener
 
         listener = self.listener(quiet=quiet or not in_kernel(), on_cancel=on_cancel)
@@ -243,7 +243,7 @@ def _from_settings() -> Connection:
 
 
 def _names_of(connection: Connection) -> Lookup:
-    """Return the function with which `NameCache` fetches names (called in its thread)."""
+    """Return the function that `NameCache` calls in its thread to fetch names."""
     # Load the modules now: an import in the thread could deadlock with another import.
     connection._storage  # noqa: B018
 

@@ -50,12 +50,12 @@ def tables(context: Context, args: argparse.Namespace, cell: str | None) -> List
 
 
 def each_table(describe: Callable[[str], T], names: Sequence[str]) -> list[T | None]:
-    """Describe tables, a few at a time; the result is ``None`` for those that cannot be read."""
+    """Describe tables, a few at a time; the result is ``None`` for a table that cannot be read."""
 
     def described(name: str) -> T | None:
         try:
             return describe(name)
-        except OdpsNbError:  # the table was dropped meanwhile, or is not readable
+        except OdpsNbError:  # the table was dropped in the meantime, or cannot be read
             return None
 
     pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="odps-nb-tables")
@@ -84,7 +84,7 @@ def schema(context: Context, args: argparse.Namespace, cell: str | None) -> Tabl
 
 @parsed_as("odps partitions")
 @TABLE
-@argument("-p", "--partition", metavar="KEY=VALUE", help="List only partitions inside this one.")
+@argument("-p", "--partition", metavar="KEY=VALUE", help="List only the partitions below this one.")
 def partitions(context: Context, args: argparse.Namespace, cell: str | None) -> Listing:
     """List the partitions of a table with rows, size and time of the last change.
 

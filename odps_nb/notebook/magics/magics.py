@@ -129,7 +129,7 @@ class OdpsMagics(Magics):
         text = ""
         if command.takes_text:
             rest, text = split_text(after, command.run)
-            is_silent = False  # the semicolon ends the statement
+            is_silent = False  # here, a semicolon ends the SQL statement
         else:
             rest = split_line(after)
         refuse_keys(rest)
@@ -193,7 +193,7 @@ class OdpsMagics(Magics):
 
 
 def load(ipython: Any) -> None:
-    """Install the magics, completion and error hook in this IPython, unless already installed."""
+    """Install the magics, completion and error hook in this IPython shell if not yet installed."""
     if "OdpsMagics" not in ipython.magics_manager.registry:
         OdpsMagics(ipython).install()
 

@@ -56,7 +56,7 @@ _DTYPES = together(
     argument(
         "--dtype-backend",
         choices=get_args(DtypeBackend),
-        help="As in the read functions of pandas.",
+        help="Same as in the pandas read functions.",
     ),
 )
 # Options for text that is not UTF-8 and for CHAR padding.
@@ -105,7 +105,7 @@ def filter_of(context: Context, where: str | None, cell: str | None) -> str | No
 
 
 def bound(context: Context, text: str, target: Target, timezone: Callable[[], str | None]) -> str:
-    """Replace ``:name`` and ``{name}`` in a string by their values, or raise a one-line error."""
+    """Replace ``:name`` and ``{name}`` in a string with their values, or raise a one-line error."""
 
     def write(zone: str | None) -> str:
         if target == "sql":
@@ -280,10 +280,10 @@ def _finish(
     """
     kind = args.type or context.options().result_type
     if kind != "pandas":
-        refuse(args, *_dtypes(args), why=f"they only apply to pandas results, not to -t {kind}")
+        refuse(args, *_dtypes(args), why=f"only pandas results can have it, not -t {kind}")
     if kind == "spark":
         refuse(args, "bg", "max_bytes", why="Spark reads rows only when its DataFrame is used")
-        # Each action on the DataFrame shows its own progress, unless quiet disables progress.
+        # Each action on the DataFrame shows its own progress, which ``quiet`` disables.
         frame = source.to_spark(
             spark_session(context, quiet=args.quiet), progress=False if args.quiet else None
         )
@@ -330,7 +330,7 @@ def refuse(args: argparse.Namespace, *names: str, why: str) -> None:
 
 
 def _ask_if_large(context: Context, args: argparse.Namespace, scan: Scan) -> None:
-    """Show the plan and raise a one-line error if a read without a limit is too large."""
+    """If a read without a limit is too large, show the plan and raise a one-line error."""
     most = context.options().confirm_above
     kind = args.type or context.options().result_type
     if most is None or kind in ("spark", "batches"):
@@ -349,7 +349,7 @@ def _ask_if_large(context: Context, args: argparse.Namespace, scan: Scan) -> Non
 def bytes_of(session: ReadSession) -> tuple[int | None, str]:
     """Return the size of the columns in bytes, and its precision: ``"about"`` or ``"roughly"``."""
     rows, whole = session.row_count, session.estimated_size
-    if rows is None or not session.selects:  # the service estimates all columns
+    if rows is None or not session.selects:  # the service's estimate covers all columns
         return whole, "about"
     widths = [TYPE_FACTS[column.type.code].width for column in session.schema]
     size = rows * sum(width or _TEXT for width in widths)
@@ -396,6 +396,6 @@ def spark_session(context: Context, *, quiet: bool) -> Any:
     from odps_nb import spark  # imported only for -t spark
 
     session = spark.session(progress=context.listener(quiet=quiet))
-    context.shell.user_ns["spark"] = session  # the user can stop it there
+    context.shell.user_ns["spark"] = session  # so that the user can stop the session
     context.show_note("spark ← the Spark session; %odps spark stop ends it")
     return session

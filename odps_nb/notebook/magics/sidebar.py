@@ -65,8 +65,9 @@ def children(
 
     The result contains ``kind`` (``tables`` if a project has no schemas) and ``items``, and for
     tables also ``prefix`` (the text before each name) and ``more`` (whether the list is truncated).
-    Columns come with ``rows`` (``None`` if unknown) and ``partitioned``. The kind ``described``
-    returns the columns of each table in ``path``, or ``None`` for an unreadable table.
+    For columns, it also contains ``rows`` (``None`` if unknown) and ``partitioned``. The kind
+    ``described`` returns the columns of each table in ``path``, or ``None`` for an unreadable
+    table.
     """
     if kind == "projects":
         return _projects(connection)

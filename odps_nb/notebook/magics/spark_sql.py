@@ -79,7 +79,7 @@ def _stop(context: Context) -> None:
 
 def _result(context: Context, query: SparkQuery, kind: str, *, quiet: bool) -> Any:
     if kind == "spark":
-        # Each action on the DataFrame shows its own progress, unless quiet disables progress.
+        # Each action on the DataFrame shows its own progress, which ``quiet`` disables.
         progress = False if quiet else None
         return query.to_spark(progress=progress)
     take = query.to_pandas if kind == "pandas" else query.to_arrow

@@ -27,7 +27,7 @@ from odps_nb.terms import shorten
 _CELL: Final = 60
 _LINE: Final = 400
 _HEADING: Final = 25  # pixels
-# first bytes of the formats that parsers encode
+# first bytes of the picture formats that parsers return
 _MADE: Final = {
     "image/png": b"\x89PNG\r\n\x1a\n",
     "image/jpeg": b"\xff\xd8\xff",
@@ -42,7 +42,7 @@ class Excerpt:
     data: bytes = field(repr=False)
     whole: bool  #: Whether these are all the bytes.
     size: int | None = None  #: Size of the whole blob, if known.
-    verified: bool = False  #: Whether these are all the bytes and match their checksums.
+    verified: bool = False  #: Whether these are all the bytes and their checksums match.
     room: int = 0  #: Maximum original bytes to embed in the page.
 
 
@@ -136,7 +136,7 @@ def card(title: str, rows: Iterable[str], size: Size) -> Html:
 
 
 def headed(words: Sequence[str], draw: Callable[[Size], Html], size: Size) -> Html:
-    """Return the result of ``draw``, below a line of ``words`` if there are any."""
+    """Return the result of ``draw``, with ``words`` (if not empty) on a line above it."""
     if not words:
         return draw(size)
     line = element(

@@ -1,4 +1,4 @@
-"""Declares kinds of previews: their formats, recognition, limits and drawing.
+"""Declares preview kinds: their formats, recognition, limits and drawing.
 
 A kind is a file in `odps_nb.notebook.preview.kinds` with a constant ``KIND``. A parser that uses
 native code is a file in `odps_nb.notebook.preview.parsers` with ``parse(data, options)``, which
@@ -54,13 +54,13 @@ class Head:
     text: str = field(default="", repr=False)  #: The decoded bytes; empty if they are not text.
     encoding: str = ""  #: The encoding of the text.
     guessed: bool = False  #: Whether the encoding was guessed.
-    brand: bytes = b""  #: The first known brand of an ISO base media file.
+    brand: bytes = b""  #: The first recognised brand of an ISO base media file.
 
     @classmethod
     def of(
         cls, data: bytes, *, whole: bool, brands: Set[bytes] = frozenset(), guess: bool = False
     ) -> Head:
-        """Create a head: decode the bytes if they are text, and find a brand from ``brands``.
+        """Create a head: decode the bytes if they are text, and look for one of ``brands``.
 
         With ``guess``, guess the encoding if none is stated and the bytes are not UTF-8.
         """
@@ -98,8 +98,8 @@ class Kind:
     head: int = HEAD  #: Number of bytes to read from a larger blob.
     alone: int = 0  #: Replaces ``limit`` for a large preview, if greater.
     whole: bool = False  #: Whether drawing requires all bytes.
-    #: Whether to embed the original bytes in the page if they fit. If so, at least as many bytes as
-    #: fit are read.
+    #: Whether to embed the original bytes in the page if they fit. If true, the read limit is at
+    #: least the number of bytes that fit.
     embedded: bool = False
 
     @property
@@ -144,7 +144,7 @@ def text_of(excerpt: Excerpt, format: Format) -> str:
 
 
 def load_json(text: str | bytes, number: Callable[[str], Any] = str) -> Any:
-    """Return the value of a JSON text, or ``None`` if the text is not JSON.
+    """Parse JSON; return ``None`` if the text is not valid JSON.
 
     Numbers stay strings unless ``number`` converts them, because converting long numbers is slow.
     """

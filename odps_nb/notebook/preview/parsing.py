@@ -42,7 +42,7 @@ def draw_parsed(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> D
 
 
 def draw_answer(parsed: Parsed, size: Size, *, name: str) -> Drawing:
-    """Draw the result of a parser that returns `shared.answer`."""
+    """Draw a parser's result, built with `shared.answer`."""
     facts = tuple(shorten(fact, 60) for fact in parsed.texts("facts"))
     if parsed.data:
         source, alt = encoded_url(parsed.data), f"{name}, {' '.join(facts)}"

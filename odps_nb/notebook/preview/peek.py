@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 def peek(blob: Blob | StreamedBlob, *, embed: int, alone: bool = False) -> tuple[Format, Excerpt]:
     """Return the format of a blob and the bytes that its preview needs.
 
-    Opens and closes the blob once; reads its head, and the rest only if the kind needs the whole
-    blob and its limit allows it.
+    Opens and closes the blob once. Reads the whole blob if it is within the limit of its kind,
+    otherwise only the first `Kind.head` bytes.
 
     Parameters
     ----------
     embed
         Maximum bytes to embed in a ``data:`` URL.
     alone
-        Whether the preview is large, in which case the limit `Kind.alone` applies.
+        Whether the blob is shown alone and large; the read limit is then at least `Kind.alone`.
     """
     with closing(blob.open()) as file:
         format, head, size = _look(blob, file)
@@ -49,7 +49,7 @@ def peek(blob: Blob | StreamedBlob, *, embed: int, alone: bool = False) -> tuple
 
 
 def glance(blob: Blob | StreamedBlob) -> tuple[Format, str]:
-    """Return the format of a blob and, if it is text, its beginning; reads only its head."""
+    """Return the format of a blob and, for text, the first characters; reads only the head."""
     with closing(blob.open()) as file:
         format, head, _ = _look(blob, file)
     text = decode(head[:HEAD], format.encoding, whole=False) if format.encoding else ""

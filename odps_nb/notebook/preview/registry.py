@@ -48,7 +48,7 @@ class Kinds:
         return self._by_name[name]
 
     def sniff(self, head: bytes, size: int | None = None) -> Format:
-        """Recognise the format of a blob of ``size`` bytes by its first `HEAD` bytes."""
+        """Recognise the format of a blob of ``size`` bytes from its first `HEAD` bytes."""
         whole = size is not None and size <= len(head)
         found = self._match(Head.of(head, whole=whole, brands=self._brands))
         if found.mime != UNKNOWN:
@@ -116,7 +116,7 @@ _HARMLESS: Final = frozenset({"text/plain", "text/markdown", "text/x-markdown", 
 
 
 def differs(declared: str | None, format: Format) -> bool:
-    """Whether the declared media type contradicts the detected format and could mislead.
+    """Whether the declared media type contradicts the detected format and could mislead users.
 
     A declared type contradicts the detected format if it
 

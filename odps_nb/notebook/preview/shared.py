@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 #: First bytes of an ASF file (WMA, WMV).
 ASF: Final = bytes.fromhex("3026b2758e66cf11a6d900aa0062ce6c")
-#: GUID in its header if one of its streams is video (ASF 1.2, 10.4).
+#: GUID in the header of an ASF file with a video stream (ASF 1.2, 10.4).
 ASF_FILM: Final = bytes.fromhex("c0ef19bc4d5bcf11a8fd00805f5c442b")
 
 _LONGEST: Final = 400  # maximum characters of each string in a parser's result

@@ -163,7 +163,7 @@ def tile(
     render
         Draw HTML in a sandbox instead of as source.
     budget
-        Maximum characters of markup; beyond it, the tile shows a hex dump of the head and a note.
+        Maximum characters of markup; beyond this, the tile shows a hex dump of the head and a note.
     """
     try:
         # three embedded bytes take four characters; the caption also needs space

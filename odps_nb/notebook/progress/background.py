@@ -17,7 +17,7 @@ _POLL = 0.1
 
 
 class BackgroundResult:
-    """A handle for ``work`` running in a thread; call `result` or ``await`` the handle.
+    """A handle to ``work``, which runs in a thread; call `result` or ``await`` the handle.
 
     ``cancel`` makes ``work`` raise `CancelledError` soon; it may be called from any thread.
     """

@@ -65,9 +65,9 @@ def _main_bar(snapshot: ProgressSnapshot, accent: str) -> str:
 def _bar(share: float | None, label: str, accent: str, *, height: int, elapsed: float) -> str:
     """Return a progress bar; a share of 0 is drawn as a small amount, never as an empty bar.
 
-    Without a share, a block moves with ``elapsed`` at each redraw, because a ``<progress>`` without
-    a value would stay animated after the kernel has ended. A ``<progress>`` with a value is only
-    for screen readers; it is hidden, because its track is white on dark pages.
+    If the share is unknown, each redraw moves a block according to ``elapsed``, because a
+    ``<progress>`` without a value would stay animated after the kernel has ended. A ``<progress>``
+    with a value is only for screen readers; it is hidden, because its track is white on dark pages.
     """
     shape = f"height:{height}px;border-radius:{height // 2}px"
     track = f"{shape};background:rgba(127,127,127,.25)"
@@ -84,7 +84,7 @@ def _bar(share: float | None, label: str, accent: str, *, height: int, elapsed: 
 
 
 def _live(snapshot: ProgressSnapshot, accent: str) -> list[str]:
-    """Return a running card's details, expanded, because each redraw would collapse them."""
+    """Return a running card's details, unfolded, because each redraw would fold them again."""
     parts = [_file(one, accent) for one in snapshot.moving[:MAX_BARS]]
     if len(snapshot.splits) > 1:
         cells = [

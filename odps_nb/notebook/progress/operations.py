@@ -136,7 +136,7 @@ class Flusher(ABC):
         """Draw the final state if anything was drawn, and join the thread. Idempotent."""
         self._final = snapshot
         if self._thread is None or not self._home.is_here:
-            return  # nothing was started, or the parent of this forked process draws
+            return  # the thread was not started, or it runs in the parent of this forked process
         self._stopped.set()
         # Even if an interrupt ends the join, the thread still draws the final state.
         self._thread.join()

@@ -53,14 +53,14 @@ def ending(snapshot: ProgressSnapshot) -> str:
 
 
 def figures(snapshot: ProgressSnapshot) -> list[str]:
-    """Return the figures to show: amounts, rate and time left, retries."""
+    """Return the numbers to show: amounts, rate, time left, and retries."""
     trouble = ((snapshot.retries, "retry"), (snapshot.resumes, "resume"))
     troubles = [count_of(count, noun) for count, noun in trouble if count]
     return [*amounts(snapshot), *_pace(snapshot), *troubles]
 
 
 def amounts(snapshot: ProgressSnapshot) -> list[str]:
-    """Return the amounts: rows, blobs, tasks, and the first known one of `sizes`."""
+    """Return the amounts: rows, blobs, tasks, and the first of `sizes`."""
     found = []
     for count, total, noun in (
         (snapshot.rows, snapshot.rows_total, "row"),
@@ -95,7 +95,7 @@ def sent(one: ItemProgress) -> str:
 
 
 def ids(snapshot: ProgressSnapshot, *, last: int | None = None) -> list[str]:
-    """Return the ids needed for support: session or instance, and the ``last`` requests."""
+    """Return the ids needed for support: session or instance id, and the ``last`` request ids."""
     label = "instance" if snapshot.operation == "sql" else "session"
     found = [f"{label} {snapshot.session_id}"] if snapshot.session_id else []
     requests = snapshot.request_ids[-last:] if last else snapshot.request_ids
@@ -106,7 +106,7 @@ def ids(snapshot: ProgressSnapshot, *, last: int | None = None) -> list[str]:
 
 
 def times(snapshot: ProgressSnapshot) -> list[str]:
-    """Return the start time and the drawing time, which dates a card whose kernel has ended."""
+    """Return the start time and the drawing time, which shows how old an ended kernel's card is."""
     if not snapshot.started_at:
         return []
     began = datetime.fromtimestamp(snapshot.started_at)

@@ -74,7 +74,7 @@ class Wanted:
 
 
 class PickedFiles:
-    """The files of one upload. Each chunk arrives once, and in order.
+    """The files of one upload. Each chunk arrives exactly once, in order.
 
     Iteration yields each file as a `FolderFile`; `close` removes the files.
     """

@@ -1,7 +1,7 @@
 """`blob_map` and `with_blobs`: process or fetch the blobs of a column in Spark tasks.
 
 `blob_map` fetches a blob and calls the function in the same task, so Spark receives only the
-function's results. Passing the bytes through the JVM and back would take six times the work.
+function's results. Passing the bytes through the JVM and back would be six times as much work.
 """
 
 from __future__ import annotations
@@ -63,17 +63,17 @@ def blob_map(
     fn
         Called on an executor, once per row and task attempt (``spark.task.maxFailures``). Its
         argument is one verified blob, with ``data``, ``mime_type`` and ``file_name``. Returns a
-        dict (absent keys are null), a tuple in the order of `schema`, or ``None`` for nulls. For a
-        column of type `NEW_BLOB` it may return an `odps_nb.NewBlob` or bytes, which
-        `odps_nb.spark.write` then uploads.
+        dict (absent keys are null), a tuple in the order of `schema`, or ``None`` if all new
+        columns are null. For a column of type `NEW_BLOB` it may return an `odps_nb.NewBlob` or
+        bytes, which `odps_nb.spark.write` then uploads.
     schema
         The new columns: a StructType, or a string like ``"width int, thumbnail binary"``.
     on_error
         What to do if a row's blob is missing, damaged or too large, if `fn` raises, or if its
-        result does not fit `schema`. ``"raise"`` ends the job with an error that names the row and
-        its reference. ``"null"`` sets its new columns to null. Any other string is the name of an
-        additional string column for the error of each row. The job always fails if the service does
-        not respond or refuses the keys.
+        result does not fit `schema`. ``"raise"`` fails the job with an error that names the row and
+        its reference. ``"null"`` sets the new columns of this row to null. Any other string is the
+        name of an additional string column that contains each row's error. The job always fails if
+        the service does not respond or refuses the keys.
     compression
         Compression of the blobs during transfer.
     progress
@@ -86,7 +86,8 @@ def blob_map(
     ConfigError
         `odps` is ``None``, and the environment configures no service.
     ConversionError
-        The reference column is neither text nor bytes; in a task, a result of `fn` does not fit.
+        The reference column is neither text nor bytes; in a task, a result of `fn` does not fit
+        `schema`.
     LimitExceededError
         In a task: `fn` returned a value of more than 256 MB.
 
@@ -136,7 +137,7 @@ def with_blobs(
     Raises
     ------
     ArgumentError
-        The column is missing, the new column already exists, or an argument is out of bounds.
+        The column is missing, the new column already exists, or an argument is out of range.
     ConversionError
         The reference column is neither text nor bytes.
     LimitExceededError
@@ -181,7 +182,7 @@ def _mapped(
     on_error: str,
     progress: Progress,
 ) -> DataFrame:
-    """Append the columns computed by tasks; ``option`` is the argument that names them."""
+    """Append the columns computed by tasks; ``option`` names the user's argument in errors."""
     from pyspark.sql.types import StructField, StructType
 
     from odps_nb.client.calls.storage import StorageClient
@@ -217,12 +218,12 @@ def _mapped(
 
 
 def _error_column(on_error: str) -> str | None:
-    """Check `on_error`; return the name of the error column, or ``None`` without one."""
+    """Check `on_error`; return the name of the error column, or ``None`` if there is none."""
     if not isinstance(on_error, str) or not on_error:
         raise ArgumentError(
-            f"on_error is {on_error!r}; it must be text that is not empty",
+            f"on_error is {on_error!r}; it must be a non-empty string",
             argument="on_error",
-            hint="pass 'raise', 'null', or the name of a new column for the text of the error",
+            hint="pass 'raise', 'null', or the name of a new column for error messages",
         )
     return None if on_error in ("raise", "null") else on_error
 

@@ -94,7 +94,7 @@ def array_of(values: list[Any], field: pa.Field) -> pa.Array:
     except pa.ArrowInvalid as error:  # e.g. nanoseconds, which Spark does not support
         reason = str(error)
     raise ConversionError(
-        f"the function's values for {field.name!r} do not fit the schema: {reason}",
+        f"the values returned by the function for {field.name!r} do not fit the schema: {reason}",
         column=field.name,
         target_type=str(field.type),
         hint="return the types of the schema; declare NewBlob columns as odps_nb.spark.NEW_BLOB",
@@ -114,7 +114,7 @@ def misfits(values: list[Any], field: pa.Field) -> dict[int, ConversionError]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlobRow:
-    """Identifies a row in errors; file name and request id are added when its blob arrives.
+    """Identifies a row in errors; file name and request id are added when the blob arrives.
 
     ``row`` counts from 0 within the Spark partition ``task`` (``None`` outside Spark).
     """

@@ -1,7 +1,7 @@
 """`map_batches`: the task side of `blob_map` and `with_blobs`.
 
-Blobs are fetched concurrently and passed to the function one by one as they arrive. Its results are
-sent to Spark in batches of limited size.
+Blobs are fetched concurrently and passed to the function one by one as they arrive. The function's
+results are sent to Spark in batches of limited size.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 __all__ = ["LARGEST_VALUE", "BlobTask", "Row", "map_batches"]
 
 REFERENCES_PER_REQUEST = 64
-#: Maximum bytes of blobs that wait for the function, and of blobs kept for a later row.
+#: Maximum bytes of blobs waiting for the function, and of blobs kept for later rows.
 FETCHED_AHEAD = 64_000_000
 KEPT = 64_000_000
-#: Rows and bytes of results after which a batch is sent; its last row may exceed the byte limit.
+#: Rows and bytes of results after which a batch is sent; the last row may exceed the byte limit.
 ROWS_PER_BATCH = 4096
 BYTES_PER_BATCH = 16_000_000
 LARGEST_BATCH = 64_000_000
@@ -56,9 +56,9 @@ LARGEST_VALUE = 256_000_000
 class BlobTask:
     """The parameters of a blob task, pickled together with the function that it calls.
 
-    ``largest`` is the maximum size of a blob in bytes, ``None`` for any. With ``goes_on``, the
-    results of a failed row are null, and ``error_column``, the last column of ``whole``, contains
-    its error.
+    ``largest`` is the maximum size of a blob in bytes, or ``None`` for no limit. If ``goes_on``,
+    the results of a failed row are null, and its error is stored in ``error_column``, the last
+    column of ``whole``.
     """
 
     profile: TaskProfile
@@ -95,7 +95,7 @@ def _partition() -> int | None:
 
 
 class _Resources(NamedTuple):
-    """Open resources of a running task, and its partition number."""
+    """The open resources and the partition number of a running task."""
 
     task: BlobTask
     storage: StorageClient
@@ -121,7 +121,7 @@ def _map_batch(
 
 
 def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Halve a batch until it is small enough, because even its input columns may be large."""
+    """Halve a batch until each part is small enough; even its input columns may be large."""
     if batch.num_rows < 2 or batch.nbytes <= LARGEST_BATCH:
         yield batch
         return
@@ -195,7 +195,7 @@ def _held(record: BlobRecord | OdpsNbError) -> int:
 def _fetch(
     resources: _Resources, tokens: list[str]
 ) -> Generator[BlobRecord | OdpsNbError, None, None]:
-    """Yield the blob of each distinct reference, in order, or the error of its fetch."""
+    """Yield, in order, the blob of each distinct reference, or the error from fetching it."""
     from odps_nb.client.blob.many import iter_blobs_or_errors
     from odps_nb.client.blob.response import MAX_BLOB
 
@@ -213,7 +213,7 @@ def _fetch(
     with contextlib.closing(fetched):
         for one in fetched:
             if tracker is not None and isinstance(one, OdpsNbError):
-                tracker.add(items=1)  # a failed fetch counts as done
+                tracker.add(items=1)  # finished, although the fetch failed
             if isinstance(one, LimitExceededError) and one.limit == task.largest:
                 yield _too_large(task, one)
             else:
@@ -234,7 +234,7 @@ def _too_large(task: BlobTask, error: LimitExceededError) -> LimitExceededError:
 
 
 class _Results:
-    """Buffers rows that the function returned until a batch is sent."""
+    """Buffers the rows that the function returns, until a batch is sent."""
 
     def __init__(self, task: BlobTask, tracker: ProgressTracker | None) -> None:
         self.task, self.tracker = task, tracker

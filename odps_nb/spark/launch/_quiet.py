@@ -1,4 +1,4 @@
-"""Silences redundant warnings from pyspark and Java, and an error log of pyspark."""
+"""Silences redundant warnings from pyspark and Java, and pyspark's log of query errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _QUERY_LOGS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 @contextlib.contextmanager
 def without_pandas_notice() -> Iterator[None]:
-    """Hide pyspark's notice about pandas 3 around code that only uses Arrow."""
+    """Hide pyspark's notice about pandas 3 while running code that uses only Arrow."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", _NOTICE, category=FutureWarning)
         yield
@@ -32,7 +32,8 @@ def without_pandas_notice() -> Iterator[None]:
 def without_java_notice() -> Iterator[None]:
     """Hide Java's notice about incubator modules, which a notebook shows as a red box.
 
-    A JVM started inside the block keeps the pipe as its stderr; all other lines pass through.
+    A JVM started inside the block keeps the pipe as its stderr; lines other than the notice pass
+    through the pipe unchanged.
     """
     try:
         outside = os.dup(_STDERR)
@@ -89,7 +90,7 @@ def be_quiet(spark: SparkSession) -> None:
 
 @contextlib.contextmanager
 def without_refused_settings(names: Iterable[str]) -> Iterator[None]:
-    """Hide warnings that a Connect server refuses settings which it has applied at startup."""
+    """Hide warnings about settings that a Connect server refuses but has applied at startup."""
     told = "|".join(map(re.escape, names))
     with warnings.catch_warnings():
         refused = rf"Failed to set ({told}) to Some\(.*CANNOT_MODIFY(_STATIC)?_CONFIG"
@@ -99,10 +100,10 @@ def without_refused_settings(names: Iterable[str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def without_query_log() -> Iterator[None]:
-    """Suppress pyspark's JSON log of query errors that it also raises, in this thread only."""
+    """Suppress, in this thread only, pyspark's JSON log of query errors, which are also raised."""
     from pyspark.logger import PySparkLogger
 
-    # the first call determines the logger's class, so it must be pyspark's own
+    # the first call determines the logger's class, so call pyspark's own getLogger
     log, thread = PySparkLogger.getLogger(_QUERY_LOGS[0]), threading.get_ident()
 
     def is_of_others(record: logging.LogRecord) -> bool:

@@ -1,4 +1,4 @@
-"""Checks the requirements of Spark Connect, and tells apart classic and Connect sessions."""
+"""Checks the requirements of Spark Connect, and distinguishes classic from Connect sessions."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PORT = 15002
-#: Settings of a local Connect server. By default, it listens on all addresses of the machine and
-#: reports task progress only every two seconds.
+#: Settings of a local Connect server. Spark's defaults are to listen on all addresses of the
+#: machine and to report task progress only every two seconds.
 SERVER = {
     "spark.connect.grpc.binding.address": "127.0.0.1",
     "spark.connect.progress.reportInterval": "500ms",
@@ -43,7 +43,7 @@ def check_connect() -> None:
 def check_server(url: str) -> None:
     """Raise if nothing listens at the address of a remote session; pyspark would retry for minutes.
 
-    Other errors are ignored, because behind a proxy the name may not resolve here.
+    Other errors are ignored, because with a proxy the host name may not resolve on this machine.
     """
     host, port = _address(url)
     try:
@@ -51,15 +51,15 @@ def check_server(url: str) -> None:
     except ConnectionRefusedError:
         raise ConnectError(
             f"no Spark Connect server listens on {host}:{port}",
-            hint="start one there (sbin/start-connect-server.sh), check the port, or omit remote= "
-            "(and unset SPARK_REMOTE) to run Spark on this machine",
+            hint="start one on that host (sbin/start-connect-server.sh), check the port, or omit "
+            "remote= (and unset SPARK_REMOTE) to run Spark on this machine",
         ) from None
     except OSError:
         return
 
 
 def _address(url: str) -> tuple[str, int]:
-    # The rest of the URL may contain a token, so no error repeats it.
+    # Other parts of the URL may contain a token, so errors do not include them.
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -75,9 +75,9 @@ def _address(url: str) -> tuple[str, int]:
 
 
 def check_free(port: int = PORT) -> None:
-    """Raise if the port of a local server is in use; pyspark cannot use another one."""
+    """Raise if the port of a local server is in use; pyspark cannot use another port."""
     with contextlib.closing(socket.socket(socket.AF_INET)) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java's servers do
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java servers do
         try:
             probe.bind(("127.0.0.1", port))
         except OSError:

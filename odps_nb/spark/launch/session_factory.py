@@ -1,7 +1,7 @@
 """`session`: starts a Spark session configured for notebooks.
 
-The default settings prevent known failures, such as workers that run another Python, a driver that
-binds to a VPN address, or secrets in the event log.
+The default settings prevent known failures, such as workers that run a different Python, a driver
+that binds to a VPN address, or secrets in the event log.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from odps_nb.access.java import find_java
 from odps_nb.access.progress import listener_of
 from odps_nb.client.calls.progress import Progress, ProgressTracker
+from odps_nb.convert.loaded import loaded
 from odps_nb.errors import ArgumentError, ConfigError, MissingDependencyError
 from odps_nb.spark.launch._quiet import (
     be_quiet,
@@ -57,7 +58,7 @@ def session(
     progress: Progress = None,
     **conf: Any,
 ) -> SparkSession:
-    """Return the active Spark session as it is, or start one configured for notebooks.
+    """Return the active Spark session unchanged, or start one configured for notebooks.
 
     Parameters
     ----------
@@ -65,7 +66,7 @@ def session(
         Spark master. Default: the value of ``ODPS_NB_SPARK_MASTER``, else ``local[*]``.
     remote
         Address of a Spark Connect server, instead of a master: ``"sc://host:15002"``, or
-        ``"local[2]"`` to start one on this machine, which listens on loopback only. Default: the
+        ``"local[2]"`` to start a server on this machine that listens on loopback only. Default: the
         value of ``SPARK_REMOTE``. odps_nb must be installed where the server's Python workers run.
         A server on another machine accepts only ``spark.sql`` settings.
     quiet
@@ -74,17 +75,17 @@ def session(
     progress
         As for `Table.read`: by default, a card shows that Spark is starting.
     conf
-        Spark settings, which override ours: ``**{"spark.executor.memory": "2g"}``, or with
-        underscores, ``spark_executor_memory="2g"``. Never pass keys or tokens here: settings appear
-        in Spark's UI, its event log and the process list. On this machine, Spark stores its own
-        tables in a temporary folder; ``spark.sql.warehouse.dir`` chooses another one.
+        Spark settings, which override our defaults: ``**{"spark.executor.memory": "2g"}``, or with
+        underscores: ``spark_executor_memory="2g"``. Never pass keys or tokens here: settings appear
+        in Spark's UI, its event log and the process list. With a local master, Spark stores its own
+        tables in a temporary folder; ``spark.sql.warehouse.dir`` sets another folder.
 
     Returns
     -------
     pyspark.sql.SparkSession
         If a session is already active, it is returned unchanged and the arguments are ignored. The
-        caller stops the session (``spark.stop()``). With a local master, its Python workers are
-        forked from `odps_nb.spark.launch.worker_daemon`.
+        caller stops the session (``spark.stop()``). With a local master, the session's Python
+        workers are forked from `odps_nb.spark.launch.worker_daemon`.
 
     Raises
     ------
@@ -163,7 +164,7 @@ def _running() -> SparkSession | None:
     from pyspark.sql import SparkSession
 
     kinds: list[type[SparkSession]] = [SparkSession]
-    if connected := sys.modules.get("pyspark.sql.connect.session"):
+    if connected := loaded("pyspark.sql.connect.session"):
         kinds.append(connected.SparkSession)  # the classic class lists no Connect sessions
     for kind in kinds:
         with contextlib.suppress(PySparkRuntimeError):  # raised if no session is active
@@ -208,7 +209,7 @@ def pyspark_version() -> tuple[int, int]:
 def defaults(master: str) -> dict[str, str]:
     """Return our default settings for a master.
 
-    They depend on memory, cores, time zone, and whether odps_nb is installed.
+    They depend on the machine's memory, cores and time zone, and on whether odps_nb is installed.
     """
     settings = {
         "spark.app.name": "odps-nb",
@@ -233,7 +234,7 @@ def defaults(master: str) -> dict[str, str]:
         with contextlib.suppress(metadata.PackageNotFoundError):
             metadata.distribution("odps-nb")  # workers that cannot import the module do not start
             settings["spark.python.daemon.module"] = "odps_nb.spark.launch.worker_daemon"
-        if sys.platform == "linux":  # 17-20 % faster reads; elsewhere socket paths may be too long
+        if sys.platform == "linux":  # 17-20 % faster; socket paths may be too long on other systems
             settings["spark.python.unix.domain.socket.enabled"] = "true"
     if master.startswith("local["):
         settings["spark.driver.memory"] = _heap(machine_memory())
@@ -243,7 +244,7 @@ def defaults(master: str) -> dict[str, str]:
 
 
 def is_local(master: str) -> bool:
-    """Whether driver and executors share this machine."""
+    """Whether driver and executors both run on this machine."""
     return master.startswith(("local", "spark://127.0.0.1", "spark://localhost"))
 
 
@@ -272,7 +273,7 @@ def machine_memory(limits: tuple[str, ...] = ("/sys/fs/cgroup/memory.max",)) -> 
 
 
 def _heap(memory: int | None) -> str:
-    # The rest is for the Python workers, Arrow's buffers and the notebook itself.
+    # The other 3/5 are for the Python workers, Arrow's buffers and the notebook itself.
     share = (memory or 4 * _GIB) * 2 // 5
     return f"{min(max(share, _GIB // 2), 8 * _GIB) >> 20}m"
 

@@ -1,7 +1,7 @@
 """Starts PySpark's worker daemon with the modules of our tasks already imported.
 
-The daemon forks the Python workers, so each of them starts without 0.6 s of imports. `session` sets
-``spark.python.daemon.module`` to this module if driver and executors share this machine.
+The daemon forks the Python workers, so each of them saves 0.6 s of imports. `session` sets
+``spark.python.daemon.module`` to this module if driver and executors run on this machine.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 from pyspark import daemon
 
-#: Modules that our tasks import, some only at the first row (pyarrow imports pandas then).
+#: Modules that our tasks import; pyarrow imports some, such as pandas, only at the first row.
 LOADED = (
     "pandas",
     "pyspark.worker",
@@ -29,7 +29,7 @@ LOADED = (
 
 
 def _print_error() -> None:
-    """Print the error that ends a worker, unless Spark stopped reading its rows early."""
+    """Print the error that ends a worker, unless Spark stopped reading the rows early."""
     if not isinstance(sys.exc_info()[1], BrokenPipeError):
         traceback.print_exc()
 
@@ -37,8 +37,8 @@ def _print_error() -> None:
 if __name__ == "__main__":
     for name in LOADED:
         importlib.import_module(name)
-    gc.freeze()  # excludes the imported modules from the garbage collection after each task
-    # Replaces `traceback` in the daemon's module only.
+    gc.freeze()  # exclude the imported modules from the garbage collection after each task
+    # Replace `traceback` in the daemon's module only.
     shown = SimpleNamespace(print_exc=_print_error, format_exc=traceback.format_exc)
     vars(daemon)["traceback"] = shown
     daemon.manager()

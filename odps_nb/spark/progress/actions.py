@@ -51,13 +51,13 @@ def watched(
 ) -> Iterator[TaskCounter | None]:
     """Run a Spark action with progress; an interrupt or `cancel` stops the jobs of this thread.
 
-    With ``activity``, `tracker` receives only the figures of that activity. Without it, `tracker`
-    receives the figures of all DataFrames of `odps_nb.spark` that the action reads. If ``seen`` is
+    With ``activity``, `tracker` receives only the counts of that activity. Without it, `tracker`
+    receives the counts of all DataFrames of `odps_nb.spark` that the action reads. If ``seen`` is
     false, nothing is counted.
     """
     cancel = CancelToken() if cancel is None else cancel
     cancel.check()
-    tracker.count_tasks(0, 0)  # no figures arrive before the first task ends; do not report a stall
+    tracker.count_tasks(0, 0)  # no counts arrive before the first task ends; do not report a stall
     tag = f"{TAG}{secrets.token_hex(8)}"
     operation = _Operation(spark, tag, tracker)
     with contextlib.ExitStack() as stack:
@@ -83,8 +83,8 @@ class _Operation:
 
     def __init__(self, spark: SparkSession, tag: str, tracker: ProgressTracker) -> None:
         self._spark, self._tag, self._tracker = spark, tag, tracker
-        # In a classic session, a session tag is visible only to the thread that has set it; a
-        # tag of the context's jobs is visible to all threads.
+        # In a classic session, a session tag is visible only to the thread that has set it; a job
+        # tag of the context is visible to all threads.
         context: Any = None if is_connect(spark) else spark.sparkContext
         self._add = spark.addTag if context is None else context.addJobTag
         self._remove = spark.removeTag if context is None else context.removeJobTag
@@ -101,7 +101,7 @@ class _Operation:
             self._spark.registerProgressHandler(told)
         try:
             yield
-            if self._tasks:  # count tasks that ended after the last report
+            if self._tasks:  # include the tasks that ended after the last report
                 total = sum(count for _, count in self._tasks.values())
                 self._tracker.count_tasks(total, total)
         finally:
@@ -112,14 +112,14 @@ class _Operation:
             self._remove(self._tag)
 
     def stop(self) -> None:
-        """Interrupt running jobs and those started until `tagged` exits; does not block."""
+        """Interrupt the running jobs and any that start before `tagged` exits; does not block."""
         threading.Thread(target=self._stop, name="odps-nb-interrupt", daemon=True).start()
 
     def _stop(self) -> None:
         from pyspark.errors import PySparkException
 
         try:
-            while True:  # an operation may be just starting
+            while True:  # repeat: an interrupt misses an operation that is just starting
                 self._interrupt(self._tag)
                 if self._ended.wait(_AGAIN):
                     return

@@ -1,7 +1,7 @@
 """Counts rows and bytes that a task reads, writes or fetches, in a Spark accumulator.
 
 Spark delivers a task's counts after the task has succeeded, before the action returns. Counters
-run on executors, and in the processes that plan and commit ``format("odps")``.
+run on executors, and in the processes in which ``format("odps")`` plans and commits.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from odps_nb.client.calls.progress import Phase, ProgressSnapshot, ProgressTrack
 if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
 
-#: Figures to sum over finished tasks.
+#: Counters to sum over finished tasks.
 COUNTERS = (
     *("rows", "items", "wire_bytes", "decoded_bytes", "complete_bytes", "verified_bytes"),
     *("retries", "resumes"),
@@ -49,8 +49,8 @@ class Activity:
 class Part(NamedTuple):
     """One finished task's share of an activity.
 
-    ``query`` is Spark's tag for a query's jobs, ``tag`` is our tag for an action; each may be
-    empty. A recomputed part has the same stage, partition and number.
+    ``query`` is Spark's tag for a query's jobs, and ``tag`` is our tag for an action; each may be
+    empty. A part that is recomputed keeps its stage, partition and number.
     """
 
     activity: Activity
@@ -86,7 +86,7 @@ class Reports:
         self._receive = receive
 
     def __reduce__(self) -> tuple[type[Reports], tuple[()]]:
-        return Reports, ()  # on executors, values are only collected
+        return Reports, ()  # executors only collect values
 
     def zero(self, value: list[Part | Ended]) -> list[Part | Ended]:
         """Return an empty value."""

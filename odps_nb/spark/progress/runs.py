@@ -1,8 +1,9 @@
 """Shows the progress of Spark actions on our reads, writes and blob maps, one run per action.
 
-A run begins with the figures of the first finished task (`odps_nb.spark.progress.counting`).
-Spark's ``statusTracker`` reports the number of tasks. If a task is recomputed in its stage, its
-figures are replaced. Rows read in two stages (for example, a sort samples them first) count twice.
+A run is shown when its first task has finished (`odps_nb.spark.progress.counting`). Spark's
+``statusTracker`` reports the number of tasks. If a task is recomputed in the same stage, its counts
+are replaced. Rows read in two stages (for example, by a sort, which samples them first) are counted
+twice.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 MAX_LISTENERS = 1024
 _POLL = 0.2
 _QUIET = 0.4  # seconds after its last task until a run without active stages ends
-_UNLISTED = 5.0  # seconds after which an unlisted stage counts as dropped by Spark, not as new
+_UNLISTED = 5.0  # seconds for which an unlisted stage is considered new; then it is dropped
 _SETTLE = 1.0
 _FAILED = "the Spark job failed; see its error"
 
@@ -50,13 +51,13 @@ def runs_of(context: SparkContext) -> Runs:
     runs = _RUNS.get(context)
     if runs is None:
         runs = _RUNS[context] = Runs(context)
-        weakref.finalize(context, runs.close)  # complete the cards at exit, too
+        weakref.finalize(context, runs.close)  # also complete the cards at exit
     return runs
 
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """The progress of one action. Unless the run is ``owned``, its caller ends the tracker."""
+    """The progress of one action. If the run is not ``owned``, the caller ends the tracker."""
 
     tracker: ProgressTracker
     owned: bool = False
@@ -71,7 +72,7 @@ class _Run:
     last: float = field(default_factory=time.monotonic)
     _parts: dict[tuple[str, int, int, int], tuple[int, ...]] = field(default_factory=dict)
     _reads: Counter[tuple[str, int]] = field(default_factory=Counter)
-    _times: int = 0  # how often one part was read
+    _times: int = 0  # highest number of reads of any part
     _totals: dict[str, int | None] = field(default_factory=dict)
 
     @property
@@ -85,7 +86,7 @@ class _Run:
         return self.query == part.query and (bool(part.query) or part.stage in self.stages)
 
     def add(self, part: Part) -> None:
-        """Add the figures of a finished task, or replace those of an earlier computation."""
+        """Add the counts of a finished task, or replace those of an earlier computation."""
         activity, key = part.activity, (part.activity.key, part.stage, part.partition, part.number)
         before = self._parts.get(key)
         old = (0,) * len(COUNTERS) if before is None else before
@@ -145,7 +146,7 @@ class Runs:
     def watched(
         self, tracker: ProgressTracker, tag: str, activity: Activity | None
     ) -> Iterator[TaskCounter | None]:
-        """Pass the figures of an activity, or of all jobs with the tag, to a tracker."""
+        """Pass the counts of an activity, or of all jobs with the tag, to a tracker."""
         run = _Run(tracker, query=tag if activity is None else "")
         with self._lock:
             counter = None if activity is None else self._counter(activity, run)
@@ -246,7 +247,7 @@ class Runs:
     # -- the end ------------------------------------------------------------------------------
 
     def settle(self, error: BaseException | None = None) -> None:
-        """End a notebook cell's runs when the cell ends; cancel them if it was interrupted."""
+        """End a notebook cell's runs when the cell ends; after an interrupt, cancel the runs."""
         deadline = time.monotonic() + _SETTLE
         with self._lock:
             cell, self._cell = self._cell, self._cell + 1
@@ -274,8 +275,8 @@ class Runs:
                 self._cancel_query(run.query)
             else:
                 others |= run.stages
-        # A job without a finished task has no run yet. It is cancelled as soon as one of its tasks
-        # finishes, unless it belongs to another cell or thread.
+        # A job without a finished task has no run yet. The job is cancelled as soon as one of its
+        # tasks finishes, unless it belongs to another cell or thread.
 
         def planned(context: SparkContext) -> list[int]:
             tracker = context.statusTracker()
@@ -353,7 +354,7 @@ class Runs:
         return list(found)
 
     def _has_ended(self, run: _Run) -> bool:
-        """Whether all stages of the run have ended and their figures have been received."""
+        """Whether all stages of the run have ended and their counts have been received."""
         return not self._is_active(run) and not self._inbox
 
     def _is_active(self, run: _Run) -> bool:

@@ -1,7 +1,7 @@
 """Finds the columns of a table that a query may use.
 
 A column that the query does not name is used only if a construct covers all columns: a star, a
-natural join, a pivot, or access by position. Unknown constructs are treated as covering all.
+natural join, a pivot, or access by position. Unknown constructs are assumed to cover all columns.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def used_columns(query: ParsedQuery, reference: Reference, schema: TableSchema) 
     named = []
     for column in schema:
         name = fold(column.name)
-        # `words` contains only single words, so any other name always counts as used.
+        # `words` contains only single words, so any other name is always treated as used.
         if name in query.words or not WORD.fullmatch(name):
             named.append(column)
     if not any(column in schema.columns for column in named):
@@ -100,7 +100,7 @@ def _is_counted(star: Any) -> bool:
 
 
 def _is_of(select: Any, star: Any) -> bool:
-    """Whether a star expands to columns of the given select."""
+    """Whether a star expands to columns of this select."""
     from sqlglot import exp
 
     first = select.args.get("from_")
@@ -141,4 +141,4 @@ def _output_used(tree: Any, select: Any) -> bool:
             return True
         users = (table for table in tables_of(tree) if cte_of(table) is parent)
         return any(_all_used(tree, user) for user in users)
-    return True  # the result itself, or part of a union, which matches by position
+    return True  # the query's result, or part of a union, which matches columns by position

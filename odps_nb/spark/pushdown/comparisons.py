@@ -43,7 +43,7 @@ _TIMES = {"TIMESTAMPTZ": True, "TIMESTAMPLTZ": True, "TIMESTAMPNTZ": False}
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A typed time literal, as a local time; an instant's time is in the session's time zone."""
+    """A typed time literal, as a local time; for instants, in the session's time zone."""
 
     clock: datetime.datetime
     zoned: bool
@@ -69,7 +69,7 @@ def compare(
 def is_in(
     column: Column, values: Sequence[Value | Moment], zone: str | None, *, negated: bool
 ) -> Node | None:
-    """Return ``column in (values)``; ``None`` as in `compare`."""
+    """Return ``column in (values)``; ``None`` in the same cases as `compare`."""
     times = (*_INSTANTS, TypeCode.TIMESTAMP_NTZ)
     if column.type.code in times and any(isinstance(value, str) for value in values):
         return None  # without ANSI mode, Spark compares a mixed list as text
@@ -81,7 +81,7 @@ def is_in(
 
 
 def like(column: Column, pattern: str) -> Node | None:
-    """Return ``column like pattern``; ``None`` as in `compare`."""
+    """Return ``column like pattern``; ``None`` in the same cases as `compare`."""
     if column.type.code is TypeCode.VARCHAR:
         column = replace(column, type=_STRING)
     plain = pattern.replace("_", "")  # `_` matches any one character
@@ -130,7 +130,7 @@ def _meant(
 
 
 def _instant(clock: datetime.datetime, zone: str | None) -> datetime.datetime | None:
-    """Convert a session-local time to UTC; ``None`` if it is repeated, skipped or unknown."""
+    """Convert a session-local time to UTC; ``None`` if the UTC time is ambiguous or unknown."""
     if zone in ("UTC", "Etc/UTC", "Z", "GMT"):
         return clock
     if zone is None or "/" not in zone or clock.year not in _ZONED:
@@ -152,7 +152,7 @@ def _clock(value: Value | Moment) -> datetime.datetime | None:
 
 
 def _moment(text: str) -> datetime.datetime | None:
-    """Parse a local time; ``None`` if Spark versions may interpret its form differently."""
+    """Parse a local time; ``None`` if Spark versions may interpret the text differently."""
     if not _TIME.fullmatch(text):
         return None
     try:
@@ -211,7 +211,7 @@ def _literal(tree: Any, texts: frozenset[str]) -> Value | None:
 
 
 def _concat(parts: Sequence[Any], texts: frozenset[str]) -> str | None:
-    """Return text that `odps_nb.access.binding` has quoted: ``concat('it', chr(39), 's')``.
+    """Return the text that `odps_nb.access.binding` quotes as ``concat('it', chr(39), 's')``.
 
     Spark versions read adjacent literals such as ``'it''s'`` differently.
     """
@@ -234,7 +234,7 @@ def _concat(parts: Sequence[Any], texts: frozenset[str]) -> str | None:
 
 
 def _cast(tree: Any, texts: frozenset[str]) -> Value | Moment | None:
-    """Return the value of a cast of text to a date, time or DECIMAL: ``date '2024-01-31'``."""
+    """Return the value of a cast of text to a date, time or DECIMAL, e.g. ``date '2024-01-31'``."""
     from sqlglot import exp
 
     text = tree.this
@@ -251,7 +251,7 @@ def _cast(tree: Any, texts: frozenset[str]) -> Value | Moment | None:
 
 
 def _decimal(text: str, parameters: Sequence[Any]) -> Decimal | None:
-    """Return the value of a cast if it keeps every digit of the text."""
+    """Return the value of a cast to DECIMAL if the cast keeps every digit of the text."""
     numbers = [str(one.this.this) for one in parameters]
     digits = text.removeprefix("-")
     if len(numbers) != 2 or not all(map(str.isdecimal, numbers)):

@@ -40,21 +40,21 @@ _ENDS = frozenset(
     """
     and group order having limit offset union except minus intersect qualify window sort cluster
     distribute lateral join inner left right full cross semi anti natural where on
-    """.split()  # noqa: SIM905  # a list is easier to read as text
+    """.split()  # noqa: SIM905  # more readable than a list of strings
 )
 _BEGINS = frozenset(("and", "where", "on"))
-_TRIES = 10  # bounds to try: a bracket may be part of a call, and `and` part of `between`
+_TRIES = 10  # maximum bounds to try; a bracket may belong to a call, and an `and` to a `between`
 _NAME = re.compile(r"\w+")
 _MAX_WHERE = 16_000  # characters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Computed(ColumnValue):
-    """The text of a condition over partition columns, which Spark evaluates.
+    """A condition over partition columns, as text that Spark evaluates.
 
     ``names`` maps column names in the text to partition columns. ``clocks`` are the positions of
     clock functions in the query, and ``start`` is the position of the text. With ``is_strict``, the
-    condition only compares, so it is null if all its columns are null.
+    condition consists of comparisons, so it is null if all its columns are null.
     """
 
     text: str
@@ -103,7 +103,7 @@ def rejects_nulls(condition: Node) -> bool:
 
 
 def within_length(conditions: Iterable[Node]) -> tuple[Node, ...]:
-    """Keep as many conditions as fit into one request; Spark applies the rest."""
+    """Keep as many conditions as fit into one request; Spark applies the others."""
     kept, size = list[Node](), 0
     for one in conditions:
         length = len(text_of(one))
@@ -114,7 +114,7 @@ def within_length(conditions: Iterable[Node]) -> tuple[Node, ...]:
 
 
 def renamed(condition: Node, names: Mapping[str, str]) -> Node:
-    """Return the same condition over columns with other names."""
+    """Return the condition with its columns renamed."""
 
     def change(column: ColumnValue) -> ColumnValue:
         if not isinstance(column, Computed):
@@ -185,7 +185,7 @@ def _clocks(tokens: Sequence[Any]) -> tuple[tuple[int, int, str], ...] | None:
 
 
 def _span(query: ParsedQuery, tree: Any, column: Any) -> tuple[int, int] | None:
-    """Return a conjunct's token range: the one around its column that parses to the same tree."""
+    """Return the range of tokens around a conjunct's column that parses to the conjunct's tree."""
     place = column.this.meta.get("start")
     at = next((n for n, one in enumerate(query.tokens) if one.start == place), None)
     if at is None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from odps_nb.spark.pushdown.plan import TableRead
 
-#: Matches the line number in Spark's messages; replacing table names with views keeps it.
+#: Matches the line number in Spark's messages, which replacing table names does not change.
 _LINE = re.compile(r"\s*\(line (\d+), pos(?:ition)? \d+\)")
 _VIEW = re.compile(r"\(_pyspark_\w+ as `([^`]*)`\)")
 _SHOWN, _MAX_MESSAGE = 80, 400
@@ -27,7 +27,7 @@ _SHOWN, _MAX_MESSAGE = 80, 400
 def query_errors(reads: Sequence[TableRead]) -> Iterator[None]:
     """Raise `NotFoundError` or `QueryError` instead of Spark's errors.
 
-    The message is Spark's, without the Java stack; a note quotes the line of the query.
+    The message is Spark's, without the Java stack; a note quotes the query's line.
     """
     from pyspark.errors import PySparkException
 
@@ -45,7 +45,7 @@ def _place_of(failure: PySparkException) -> str | None:
     """Return the query line that an error refers to, with its number; ``None`` if unknown."""
     told, fragment = str(failure), str((failure.getMessageParameters() or {}).get("error", ""))
     for context in failure.getQueryContext() or ():
-        # This context refers neither to a Python call nor to the text of a Spark view.
+        # Use the first context that is neither a Python call nor the text of a Spark view.
         if context.contextType().name == "SQL" and not context.objectType():
             told, fragment = context.summary(), context.fragment()
             break

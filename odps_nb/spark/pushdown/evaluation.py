@@ -29,8 +29,8 @@ def choose_partitions(
 ) -> tuple[dict[Reference, TableRead], Fixed]:
     """Return the reads with the partitions they need, and the clock values to insert.
 
-    Without a session, computed conditions are ignored. ``known`` maps each table with conditions on
-    partitions to its partitions.
+    Without a session, computed conditions are ignored. ``known`` contains the partitions of each
+    table that has conditions on partitions.
     """
     wanted: dict[Computed, set[tuple[Value | None, ...]]] = {}
     for read in reads.values():

@@ -33,7 +33,7 @@ from odps_nb.spark.pushdown.scopes import (
     parts_of,
 )
 
-# Arguments allowed in a condition's nodes; any other may change the meaning.
+# Arguments allowed in a condition's nodes; any other argument may change the meaning.
 _KNOWN_ARGS = frozenset(
     {"this", "expression", "expressions", "low", "high", "table", "db", "catalog"}
 )
@@ -126,14 +126,14 @@ def _conjuncts(tree: Any) -> list[Any]:
 
 
 class _Extractor:
-    """Extracts the conditions on one relation from the tree of its select."""
+    """Extracts the conditions on one relation from the tree of the SELECT that reads it."""
 
     def __init__(self, query: ParsedQuery, clause: FromClause) -> None:
         from sqlglot import exp
 
         self._query, self._texts, self._clause = query, query.plain_texts, clause
         self._own = clause.own
-        assert self._own.schema is not None  # it is an ODPS table or derived from one
+        assert self._own.schema is not None  # the relation is an ODPS table or derived from one
         self._schema = self._own.schema
         self._qualifiers = [[self._own.alias]]
         node = self._own.node
@@ -155,7 +155,7 @@ class _Extractor:
         """Whether the ON clause of the join at ``place`` filters the rows of the relation."""
         own = self._clause.place
         between = self._clause.all[own + 1 : place + 1]
-        # ON cannot refer to a relation before a comma, which binds weaker than a join
+        # ON cannot refer to a relation before a comma, which binds less tightly than a join
         if own > place or any(kind_of(one.join) == "cross" for one in between):
             return False
         if own == place:
@@ -178,9 +178,10 @@ class _Extractor:
         return computed_of(self._query, tree, self._own.alias, columns) if columns else None
 
     def read(self, tree: Any, *, negated: bool = False) -> Node | None:
-        """Return an expression as a condition; ``None`` if any part has an unknown form.
+        """Return an expression as a condition; ``None`` if any part has an unsupported form.
 
-        The condition keeps each row that the expression keeps; if ``negated``, it keeps no others.
+        The condition keeps each row that the expression keeps; if ``negated``, it keeps no other
+        rows.
         """
         from sqlglot import exp
 

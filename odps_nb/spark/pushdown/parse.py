@@ -1,4 +1,4 @@
-"""Parses a Spark query with sqlglot: the kind of statement, and the positions of its tables.
+"""Parses a Spark query with sqlglot: finds the statement's kind and the positions of table names.
 
 Spark receives the original text, in which only the table names are replaced.
 """
@@ -55,9 +55,9 @@ class ParsedQuery:
 
     ``words`` are all words outside quotes, in lower case; a column whose name is not among them is
     unused. ``plain_texts`` are the literals that all Spark versions interpret alike. ``is_regular``
-    is false if the tree may omit some of the text; ``is_repeatable`` is false if dropping rows may
-    change other values. ``zone`` is the session's time zone, ``None`` if unknown. ``fixed`` lists
-    replacements as (start, end, text).
+    is false if the tree may omit part of the text; ``is_repeatable`` is false if dropping rows may
+    change values in other rows. ``zone`` is the session's time zone, ``None`` if unknown. ``fixed``
+    lists replacements as (start, end, text).
     """
 
     text: str
@@ -121,7 +121,7 @@ def _check_kind(tokens: Sequence[Any]) -> None:
 
 
 def refuse_versions(references: Iterable[Reference]) -> None:
-    """Raise if a query reads an ODPS table AS OF a version or time; other tables allow it."""
+    """Raise if a query reads an ODPS table AS OF a version or time (other tables allow this)."""
     for ref in references:
         if ref.node.args.get("version"):
             raise ArgumentError(
@@ -214,7 +214,8 @@ def cte_of(table: Any) -> Any | None:
 def fill(query: ParsedQuery, placeholders: Mapping[Reference, str]) -> str:
     """Return the text for ``spark.sql(text, **frames)``, with table names replaced by placeholders.
 
-    The parentheses allow the same suffixes as a table name: an alias, a sample, a pivot.
+    Parentheses around a placeholder allow the suffixes of a table name: an alias, a sample, a
+    pivot.
     """
     names = {ref: f"({{{key}}} as `{ref.alias}`)" for ref, key in placeholders.items()}
     cuts = [(ref.start, ref.end, name) for ref, name in names.items()]
@@ -237,7 +238,7 @@ def _prefixes(query: ParsedQuery, placeholders: Iterable[Reference]) -> set[tupl
     names = {tuple(map(fold, ref.parts)) for ref in placeholders if len(ref.parts) > 1}
     found = set()
     for column in query.tree.find_all(exp.Column):
-        parts = column.parts[:-1]  # the qualifier without the column name
+        parts = column.parts[:-1]  # the qualifier: all parts before the column name
         if len(parts) > 1 and tuple(fold(part.name) for part in parts) in names:
             start, end = parts[0].meta.get("start"), parts[-1].meta.get("start")
             if start is not None and end is not None:

@@ -28,9 +28,9 @@ Answers = dict[Computed, dict[tuple[Value | None, ...], bool | None]]
 class TableRead:
     """The planned read of one table reference.
 
-    ``partitions`` is ``None`` if all partitions are read; ``known_partitions`` is the table's
-    number of partitions, if they were listed. ``conditions`` filter rows, ``partition_conditions``
-    select partitions.
+    ``partitions`` is ``None`` if all partitions are read; ``known_partitions`` is the number
+    of the table's partitions, if they were listed. ``conditions`` filter rows, and
+    ``partition_conditions`` select partitions.
     """
 
     name: str = field(compare=False)
@@ -100,8 +100,8 @@ def with_partitions(
     """Choose the partitions that the query may need.
 
     ``answers`` are Spark's results for computed conditions, keyed by partition values. If too many
-    partitions are left, or one whose name cannot be sent reliably, the condition filters the rows
-    instead.
+    partitions are left, or if a partition's name cannot be sent reliably, the condition filters
+    the rows instead.
     """
     found = _held(read, known, answers or {})
     kept = tuple(spec for spec, held in zip(known, found, strict=True) if False not in held)

@@ -1,7 +1,8 @@
 """`sql` and `explain_sql`: run or plan a Spark query over ODPS tables.
 
-A table's read session has only the columns, partitions and rows that the query can use (`plan`),
-because Spark's pushdown into Python sources is unreliable. Spark runs the query over views.
+Spark's pushdown into Python sources is unreliable, so this package opens each table's read session
+with only the columns, partitions and rows that the query can use (`plan`). Spark runs the query
+over views.
 """
 
 from __future__ import annotations
@@ -78,8 +79,8 @@ def sql(
     query
         One query in Spark's SQL: ``select``, ``with``, ``values``, and unions of these.
     params
-        Values for ``:name`` in the query, quoted safely, and table and column names for ``{name}``,
-        as for `Connection.sql`. Times with nanoseconds are rejected.
+        As for `Connection.sql`: values for ``:name``, which are quoted safely; a ``{name}``
+        placeholder takes a table or column name. Times with nanoseconds are rejected.
     limit
         Maximum number of rows in the result.
 
@@ -121,11 +122,11 @@ def explain_sql(
     params: Mapping[str, object] | None = None,
     limit: int | None = None,
 ) -> SparkQuery:
-    """Plan a query and return what it will read from each table; opens no read session.
+    """Plan a query without opening read sessions; return what it will read from each table.
 
-    Sends a request for each table, and one for its partitions if a condition selects among them.
-    Parameters and errors are those of `sql`; ``spark`` may be ``None`` for the active session.
-    Without a session, every table is looked up on the service.
+    Sends a request for each table, and another one to list the table's partitions if a condition
+    selects partitions. Parameters and errors are those of `sql`; ``spark`` may be ``None`` for the
+    active session. Without a session, every table is looked up on the service.
 
     Examples
     --------
@@ -234,7 +235,7 @@ class SparkQuery:
                 return frame.toArrow()
 
     def to_pandas(self, *, progress: Progress = None) -> pd.DataFrame:
-        """Run the query and return its rows, with the dtypes of a table read.
+        """Run the query and return its rows, with the same dtypes as a table read.
 
         Instants are in the connection's time zone; if it has none, they are naive UTC.
         """

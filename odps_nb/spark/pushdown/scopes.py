@@ -1,9 +1,9 @@
 """Describes the FROM clause of a select, and finds the outer relations that read the select.
 
-A *relation* is a tree node that produces rows: a table, a CTE name, a subquery. A condition can be
-pushed into a select if its columns are output unchanged and dropping rows does not change the
-result for other rows. So the select must have no limit or window; if it groups rows, the condition
-may use only the keys.
+A *relation* is a tree node that produces rows: a table, a CTE name or a subquery. A condition can
+be pushed into a select if its columns are output unchanged and dropping rows does not change the
+result for other rows. So the select must not have a limit or window; if it groups rows, the
+condition may use only the grouping keys.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from typing import Any
 from odps_nb.schema import Column, TableSchema
 from odps_nb.spark.pushdown.parse import cte_of, fold, tables_of
 
-# Clauses through which a condition can be pushed, and clauses that do not affect WHERE.
+# Clauses of an outer SELECT through which a condition can be pushed down.
 _OPEN_PARTS = frozenset(
     {
         *("expressions", "from_", "joins", "laterals", "where", "group", "having", "order"),
         *("sort", "cluster", "distribute", "distinct", "hint", "with_"),
     }
 )
+# Clauses that do not prevent pushing down conditions of the SELECT's own WHERE.
 _KNOWN_PARTS = _OPEN_PARTS | {"limit", "offset", "windows", "qualify"}
 _KNOWN_TABLE_PARTS = frozenset({"this", "db", "catalog", "alias"})
 _SET_PARTS = frozenset({"this", "expression", "distinct", "order", "with_"})
@@ -33,7 +34,7 @@ Outputs = Sequence[tuple[str, Column | None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relation:
-    """One relation; ``schema`` is known for ODPS tables, and for relations derived from one."""
+    """One relation; ``schema`` is known for ODPS tables and for relations derived from them."""
 
     alias: str
     join: Any
@@ -89,7 +90,7 @@ def parts_of(node: Any) -> set[str]:
 
 
 def from_clause_of(node: Any, schemas: Mapping[int, TableSchema]) -> FromClause | None:
-    """Return the FROM clause around a relation; ``None`` if its form is unknown.
+    """Return the FROM clause that contains a relation; ``None`` if its form is unsupported.
 
     ``schemas`` maps the node ids of known relations to their schemas.
     """
@@ -275,7 +276,7 @@ def _only_brackets(node: Any) -> bool:
 
 
 def _referring(tree: Any, select: Any) -> list[Any]:
-    """Return the relations that refer to a query; empty if anything else uses it."""
+    """Return the relations that refer to a query; empty if anything else uses the query."""
     from sqlglot import exp
 
     parent = select.parent

@@ -1,4 +1,4 @@
-"""Decides whether a query is understood well enough to read less than whole tables.
+"""Decides whether a query is understood well enough to read only parts of its tables.
 
 `is_regular` and `is_repeatable` use lists of known clauses and functions. Anything not listed (a
 new Spark clause, a user-defined function) makes a query read more, never less.
@@ -54,14 +54,14 @@ _WHOLE = frozenset(
     }
 )
 
-# Words that may precede a parenthesis without being a function call.
+# Words that may precede a parenthesis without being the name of a function.
 _WORDS = frozenset(
     """
     all and any array as between by case char cube decimal distinct div else except exists filter
     for from group having ilike in intersect join lateral like limit map minus not numeric nulls
     offset on or over pivot qualify regexp rlike rollup select sets some struct then union unpivot
     using values varchar when where
-    """.split()  # noqa: SIM905  # a list is easier to read as text
+    """.split()  # noqa: SIM905  # more readable than a list of strings
 )
 # Common functions whose result depends only on their input rows. Any other function makes a query
 # read all rows of its tables.
@@ -82,7 +82,7 @@ _RANDOM = frozenset({"rand", "randn", "random", "uuid"})
 
 def is_regular(text: str, tokens: Sequence[Any], tree: Any) -> bool:
     """Whether the parsed tree shows everything that the query reads."""
-    if "\\\n" in text or "\\\r" in text:  # Spark continues a comment on the next line
+    if "\\\n" in text or "\\\r" in text:  # in Spark, a backslash continues a comment
         return False
     said = [token.text.lower() for token in tokens if not is_text(token)]
     if "|" in said or "|>" in said:  # Spark's pipe syntax, which sqlglot parses as an operator

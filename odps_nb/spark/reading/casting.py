@@ -67,7 +67,7 @@ def cast_array(array: pa.Array, target: pa.DataType, *, column: str) -> pa.Array
 
 
 def in_zone(table: pa.Table, timezone: str | None) -> pa.Table:
-    """Convert instants to the given time zone; with ``None``, to naive UTC."""
+    """Convert instants to a time zone; with ``None``, to naive UTC."""
     for index, field in enumerate(table.schema):
         if pa.types.is_timestamp(field.type) and field.type.tz is not None:
             unit = field.type.unit
@@ -115,7 +115,8 @@ def _nested(array: pa.Array, target: pa.DataType, column: str) -> pa.Array:
 
 
 def _child(array: pa.StructArray, name: str) -> pa.Array:
-    # `StructArray.field` ignores the struct's nulls, but the caller keeps its validity buffer.
+    # `StructArray.field` ignores the struct's nulls, but the caller keeps the struct's validity
+    # buffer.
     for index, field in enumerate(array.type):
         if field.name.casefold() == name.casefold():
             return array.field(index)

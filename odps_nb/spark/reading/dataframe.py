@@ -63,7 +63,8 @@ def read(
 
     This call opens the read session, so every action reads the same rows. Once the session has
     expired, actions raise `SessionExpiredError`. If the service reports a row count, ``count()`` of
-    this DataFrame returns it without a job. ``explain()`` shows its columns, partitions and filter.
+    this DataFrame returns it without a job. ``explain()`` shows the columns and partitions that are
+    read, and the filter.
 
     Parameters
     ----------
@@ -74,7 +75,7 @@ def read(
         Keys are pickled with the tasks and do not appear in plans, settings or event logs. With
         ``ODPS_NB_SPARK_KEYS=executor`` in the environment, each executor looks up its own keys.
     columns, partitions, where, params
-        The data to read, as in `Table.read`. Spark's own ``select`` and ``filter`` only apply after
+        The data to read, as in `Table.read`. Spark's own ``select`` and ``filter`` apply only after
         all data have been read; `odps_nb.spark.sql` derives these arguments from a query.
     limit
         Maximum number of rows.

@@ -38,7 +38,7 @@ def plan_of(storage: StorageClient, table: TableName, options: ReadOptions) -> R
 
 
 def open_session(storage: StorageClient, plan: ReadPlan) -> ReadSession:
-    """Open the read session of a plan, split for tasks; raises as `open_read_session` does."""
+    """Open the read session of a plan, split for tasks; raises like `open_read_session`."""
     from odps_nb.client.read.session import open_read_session
 
     blobs = [column for column in plan.schema or () if has_blob(column.type)]
@@ -48,7 +48,7 @@ def open_session(storage: StorageClient, plan: ReadPlan) -> ReadSession:
 
 
 def cut_session(session: ReadSession, plan: ReadPlan) -> ReadSession:
-    """Split the session into tasks of few rows if it reads blobs and the plan sets no size."""
+    """Split the session into tasks of few rows if it reads BLOBs and the plan sets no size."""
     from odps_nb.client.read.session import cut_for_blobs
 
     free = plan.splits is None and plan.split_bytes is None and plan.increment is None
@@ -68,7 +68,7 @@ def read_activity(session: ReadSession) -> Activity:
 
 
 def read_name(session: ReadSession, plan: ReadPlan) -> str:
-    """Return the name of a read in plans, unique to its session; contains no endpoint or key."""
+    """Return a read's name in Spark plans: unique to its session, without endpoint or keys."""
     count = len(session.schema)
     told = [f"{count} columns" if session.selects else f"all {count} columns"]
     if plan.schema is not None:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from odps_nb.client.read.plan import ReadSession
 
-#: Planned size if a table's size is unknown, and the maximum; Spark never broadcasts more.
+#: Maximum size reported to the planner, and the size reported for a table of unknown size; Spark
+#: never broadcasts a table of this size.
 LARGEST = 8 << 30
 _CELL = 8  # minimum bytes of a value in a Spark row; also the size of a `range` number
 #: Number of null columns in `split_rows`; Spark counts each as 100 bytes per row.
@@ -25,7 +26,7 @@ _ROW, _PADDED = 8 + _CELL, 8 + _CELL + 100 * _PADS
 
 
 def with_known_count(df: DataFrame, session: ReadSession) -> DataFrame:
-    """Let ``df.count()`` of this DataFrame return the row count of the session, if it is known.
+    """Make ``df.count()`` return the row count that the session reported, if there is one.
 
     A cached DataFrame still counts its rows, because users fill the cache with ``count()``.
     """
@@ -47,12 +48,12 @@ def with_known_count(df: DataFrame, session: ReadSession) -> DataFrame:
 def planned_size(session: ReadSession) -> int:
     """Return the size in bytes for Spark's planner; an overestimate if the size is uncertain.
 
-    A join broadcasts a side that is small enough, so a large table must never look small.
+    Spark broadcasts a small side of a join, so a large table must never look small.
     """
     rows = session.stored_rows if session.row_count is None else session.row_count
     least = (rows or 0) * _CELL * (1 + len(session.schema))
     widths = [TYPE_FACTS[column.type.code].width for column in session.schema]
-    if rows is not None and all(widths):  # values wider than a cell are stored outside it
+    if rows is not None and all(widths):  # a value wider than _CELL needs its width in addition
         return min(LARGEST, least + rows * sum(width for width in widths if width > _CELL))
     if session.estimated_size is None:
         return LARGEST

@@ -31,7 +31,7 @@ class SplitList:
     """All splits of a session; stored compactly, because the list is pickled with every task."""
 
     count: int
-    rows: int | None = None  # total rows if the ranges are equal; None: splits by index
+    rows: int | None = None  # total rows if the splits are equal ranges; None for splits by index
     others: tuple[Split, ...] = ()
 
     @classmethod
@@ -108,6 +108,6 @@ def require_types(asked: StructType, known: StructType) -> None:
     ]
     if wrong:
         raise ConversionError(
-            f"the given schema does not fit the table: {'; '.join(wrong)}",
+            f"the schema that was passed does not fit the table: {'; '.join(wrong)}",
             hint="use the types of the table, and cast afterwards",
         )

@@ -1,7 +1,7 @@
 """`attach`: adds ODPS tables to Spark's catalog, so that plain Spark SQL reads and writes them.
 
 Spark's catalog drops the options of tables with a Python source. So each table gets a separate data
-source class, and a catalog entry that names it. The catalog stores no rows and no keys.
+source class, and a catalog entry that names the class. The catalog stores no rows and no keys.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ def attach(
     NotFoundError
         A table does not exist.
     ArgumentError
-        Two tables would have the same name, or the name or the database already exists.
+        Two entries would have the same name, or Spark already has this table or database.
     ConfigError
-        The session keeps its catalog in a Hive metastore, where entries would outlive it.
+        The session keeps its catalog in a Hive metastore, where entries would outlive the session.
 
     Examples
     --------
@@ -149,10 +149,10 @@ def _check_options(options: Mapping[str, str], known: frozenset[str], verb: str)
 def _check_catalog(spark: SparkSession) -> None:
     if spark.conf.get("spark.sql.catalogImplementation", "in-memory") != "in-memory":
         raise ConfigError(
-            "this session keeps its catalog in a Hive metastore, where an entry would outlive the "
-            "session that can read it",
+            "this session keeps its catalog in a Hive metastore, where entries would outlive the "
+            "session, and other sessions could not read them",
             option="spark.sql.catalogImplementation",
-            hint="use odps_nb.spark.sql(spark, odps, …), which needs no entry",
+            hint="use odps_nb.spark.sql(spark, odps, …), which needs no catalog entry",
         )
 
 
@@ -190,7 +190,7 @@ def _make_entry(spark: SparkSession, entry: str, name: TableName, schema: TableS
     quoted = ".".join(f"`{part}`" for part in entry.split("."))
     if spark.catalog.tableExists(quoted):
         rows = spark.sql(f"describe table extended {quoted}").collect()
-        if any(row.col_name == "Provider" for row in rows):  # `attach` entries lack this row
+        if any(row.col_name == "Provider" for row in rows):  # not an entry made by `attach`
             raise ArgumentError(
                 f"Spark already has a table {entry}",
                 argument="tables",

@@ -31,7 +31,7 @@ from odps_nb.errors import ConfigError, StateError
 _FOLDER = "odps_nb"
 _KEPT = 100  # number of batches to keep, as in Spark's own log
 _ELSEWHERE = {"s3a": "s3", "s3n": "s3"}  # Hadoop's scheme: Arrow's scheme
-_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)  # e.g. FAT and some mounts
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)  # e.g. on FAT
 _ARROW = frozenset({"gcs", "gs", "hdfs", "s3", "viewfs"})
 
 
@@ -88,7 +88,7 @@ class CommitLog:
     def note(self, batch: int, intent: Intent, *, instead_of: Intent | None = None) -> None:
         """Record a commit before it is requested; the file is on disk when this returns.
 
-        ``instead_of`` is the commit to replace: `find` returned it, and that commit can never
+        ``instead_of`` is the commit to replace: one that `find` returned and that can never
         succeed.
         """
         path = self.path(batch)
@@ -131,7 +131,7 @@ class CommitLog:
         self._force(self._folder)
 
     def _link(self, beside: str, path: str) -> None:
-        """Link a file to its final name; raise if it exists; no-op if links are unsupported."""
+        """Link a file to its final name; raise if that name exists; no-op without link support."""
         try:
             os.link(beside, path)  # unlike a rename, a link never replaces a file
         except FileExistsError:

@@ -52,9 +52,9 @@ def options(odps: Connection | Profile | str | None = None) -> dict[str, str]:
     """Return the options, including credentials, for ``spark.read.format("odps").options(**…)``.
 
     They are not needed after `register` with a connection. Options of a DataFrame reader or writer
-    do not appear in plans, event logs or the UI (with Spark Connect only after `register`). Never
-    set them in ``spark.conf`` or in ``OPTIONS (…)`` in SQL text, which do appear there; pass the
-    name of a profile instead.
+    do not appear in plans, event logs or the UI. With Spark Connect, this requires `register`.
+    Never set them in ``spark.conf`` or in ``OPTIONS (…)`` in SQL text, which do appear in plans and
+    logs; pass the name of a profile instead.
 
     Examples
     --------
@@ -75,16 +75,17 @@ def register(
 ) -> None:
     """Register ``format("odps")`` in a session.
 
-    With `odps`, readers and writers use its connection settings unless their options override them,
-    so that no option contains a key. With Spark Connect, always pass `odps`: the server logs plans
-    with their options, and only this session redacts the keys of `options` in that log.
+    With `odps`, readers and writers use the settings of that connection, so that no option has to
+    contain a key. Options override these settings. With Spark Connect, always pass `odps`: the
+    server logs plans with their options, and redacts access keys only in sessions for which
+    `register` was called.
 
     Reader options are ``table``, ``columns`` (comma-separated), ``partitions`` (as in `Table.read`,
     separated by ``;``), ``where``, ``limit``, ``splits``, ``split_bytes``, ``compression``,
     ``text``, ``char_padding``, ``since``, ``until`` and ``changes``. Writer options are ``table``,
     ``partition``, ``overwrite``, ``max_partitions``, ``create``, ``partitioned_by`` (as in
-    `odps_nb.spark.write`) and ``compression``. Both accept the options that `options` returns, or
-    ``profile`` with a profile's name.
+    `odps_nb.spark.write`) and ``compression``. Readers and writers also accept the options that
+    `options` returns, or ``profile`` with a profile's name.
 
     ``readStream`` accepts the reader options except ``limit``, ``since``, ``until``, ``changes``
     and the partition ``latest``. It has four other options:
@@ -92,7 +93,7 @@ def register(
     - ``starting_version``: ``"earliest"`` (default: existing rows first), ``"latest"`` (only new
       rows), or the number of the version to begin after
     - ``max_versions_per_trigger``: maximum versions in a micro-batch; requires PySpark 4.2
-    - ``skip_overwrites``: ``true`` skips versions that replaced rows; by default, they raise errors
+    - ``skip_overwrites``: ``true`` skips versions that replaced rows; by default, they cause errors
     - ``poll_seconds``: maximum age of the cached newest version; default 1
 
     ``writeStream`` accepts the writer options except ``create`` and ``partitioned_by``;
@@ -115,7 +116,7 @@ def register(
 
 
 def source_counter(spark: SparkSession, progress: Progress) -> TaskCounter | None:
-    """Return the counter from which each reader and writer derives its own."""
+    """Return the counter from which each reader and writer derives its own counter."""
     from odps_nb.spark.progress.actions import counter_of
 
     unknown = Activity(operation="read", title="", phase=Phase.CREATING)
@@ -171,7 +172,8 @@ class OdpsDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Open a read session for the columns of `schema`.
 
-        Spark keeps the reader with the DataFrame; before 4.1 it calls this for each action.
+        Spark keeps the reader with the DataFrame; before PySpark 4.1, Spark calls this method for
+        each action.
         """
         with task_errors('format("odps")'):
             return OdpsReader(ReadSettings.of(self._given()), schema, self.counter)
@@ -210,7 +212,7 @@ class _Split(InputPartition):
 
 
 class OdpsReader(DataSourceReader):
-    """Reader of one read session, which is kept as long as the DataFrame."""
+    """Reader of one read session; Spark keeps both as long as the DataFrame."""
 
     def __init__(
         self, settings: ReadSettings, schema: StructType, counter: TaskCounter | None = None
@@ -306,7 +308,7 @@ class OdpsWriter(DataSourceArrowWriter):
             self._task.counter.ended(Phase.DONE, rows=sum(one.stream.rows for one in done))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Abort the session, unless it may be committed.
+        """Abort the session, unless it may already be committed.
 
         Spark also calls this after a commit that raised, with a message for every partition.
         """

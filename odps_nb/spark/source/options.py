@@ -138,7 +138,7 @@ class ReadSettings:
 
     @classmethod
     def of(cls, options: Mapping[str, str], *, any_kind: bool = False) -> ReadSettings:
-        """Parse the options of a batch reader; with ``any_kind``, those of a stream reader too."""
+        """Parse the options of a batch reader; with ``any_kind``, also those of a stream reader."""
         return cls._of(_checked(options, _READ | _STREAM_READ if any_kind else _READ, "reader"))
 
     @classmethod
@@ -151,7 +151,7 @@ class ReadSettings:
             raise ConfigError(
                 "limit and where cannot be combined in format odps",
                 option="limit",
-                hint="omit the option limit, and call .limit(n) after load()",
+                hint="omit this option, and call .limit(n) after load()",
             )
         names = (name.strip() for name in given.get("columns", "").split(","))
         specs = (spec.strip() for spec in given.get("partitions", "").split(";"))
@@ -265,8 +265,8 @@ def _overwrite(text: str | None) -> Literal["partitions", "all"] | None:
     raise ConfigError(
         f"overwrite is {text!r}; it must be 'partitions' or 'all'",
         option="overwrite",
-        hint="use 'partitions' to replace the partitions that get rows, or 'all' to also "
-        "drop the others (both with mode overwrite)",
+        hint="use 'partitions' to replace the partitions that receive rows, or 'all' to also "
+        "drop all other partitions (both with mode overwrite)",
     )
 
 
@@ -305,7 +305,7 @@ class StreamReadSettings:
     def plan(
         self, storage: StorageClient, columns: Sequence[str], versions: tuple[int, int] | None
     ) -> ReadPlan:
-        """Return the plan for rows that versions added, or the whole table; sends one request."""
+        """Return the plan to read rows that ``versions`` added, or all rows; sends one request."""
         plan = self.read.plan(storage, columns)
         return dataclasses.replace(plan, versions=versions, appends_only=self.skip_overwrites)
 
@@ -368,10 +368,10 @@ class StreamWriteSettings:
                 "recorded there",
             )
         write = WriteSettings._of(given)
-        if write.overwrite == "all":  # after a crash, partitions would not be dropped
+        if write.overwrite == "all":  # after a crash, the other partitions would not be dropped
             raise ConfigError(
                 "a stream cannot overwrite all partitions",
                 option="overwrite",
-                hint="use 'partitions' to replace those that get rows in a micro-batch",
+                hint="use 'partitions' to replace partitions that receive rows in a micro-batch",
             )
         return cls(write=write, checkpoint=checkpoint)

@@ -1,7 +1,7 @@
 """``spark.readStream.format("odps")``: streams the rows that new versions of a table add.
 
-One Python process keeps an `OdpsStreamReader` for the life of a query; it provides offsets and
-partitions. For every micro-batch, another reader is pickled for the tasks, which only call
+One Python process keeps an `OdpsStreamReader` for the life of a query; this reader provides offsets
+and partitions. For every micro-batch, another reader is pickled for the tasks, which only call
 `OdpsStreamReader.read`. The partitions of a micro-batch contain its read session.
 """
 
@@ -89,8 +89,8 @@ class TableVersions:
     """A stream reader's client for the versions of one table; `close` it after use.
 
     The service reports a version only in the response to a new read session. So the client opens an
-    empty session (versions after n and up to n) once per `poll_seconds`. This also checks that the
-    service excludes the first version of a range, which is undocumented.
+    empty session (versions after n and up to n) once per `poll_seconds`. This also checks an
+    undocumented behaviour: the service excludes the first version of a range.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class TableVersions:
         return self._seen
 
     def whole(self) -> Offset:
-        """Return the newest version, with a session of all its rows if it has any."""
+        """Return the newest version, with a read session if the table has rows."""
         seen = self.seen()
         if seen.snapshot is None:
             seen = self._seen = self._ask(seen, whole=True)
@@ -245,7 +245,7 @@ class OdpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"_schema": self._schema}
 
     def initialOffset(self) -> dict[str, Any]:
-        """Return the offset where a new query begins; the same one on every call."""
+        """Return the offset where a new query begins; every call returns the same offset."""
         with self._errors():
             return self._begin().as_json()
 
@@ -268,7 +268,7 @@ class OdpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return Offset(table=seen.table, version=seen.version).as_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the limit of a micro-batch; a table version counts as a file."""
+        """Return the limit of a micro-batch: Spark's limit on files, applied to table versions."""
         from pyspark.sql.streaming import datasource
 
         if self._settings.max_versions is not None:
@@ -297,8 +297,8 @@ class OdpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _end(self, since: Offset, limit: ReadLimit | None) -> Offset:
         seen = self._versions.seen()
         if since.initial and not since.version and self._settings.start == 0:
-            # Existing rows form a separate batch: earlier versions may have replaced rows,
-            # which increments cannot represent.
+            # Existing rows form a separate batch: earlier versions may have replaced rows, and an
+            # incremental read cannot represent that.
             seen = self._versions.whole()
             if seen.version:
                 return Offset(table=seen.table, version=seen.version, snapshot=seen.snapshot)
@@ -308,7 +308,7 @@ class OdpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise went_back(self._settings.read.table, since.version, seen.version)
         if not since.initial and seen.version == since.version:
             return since
-        # A version is read as a whole. Spark's limit on files limits versions here.
+        # A version is never split. Spark's limit on files is applied to versions.
         most = getattr(limit, "max_files", None)
         upto = seen.version if not most else min(seen.version, since.version + int(most))
         began = since.version if since.initial else None

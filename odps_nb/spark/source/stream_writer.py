@@ -49,7 +49,7 @@ else:
         from pyspark.sql.datasource import DataSourceStreamArrowWriter
 
         TAKES_ARROW = True
-    except ImportError:  # before PySpark 4.1 a streaming sink receives rows
+    except ImportError:  # before PySpark 4.1, a streaming sink receives rows, not batches
         from pyspark.sql.datasource import DataSourceStreamWriter as DataSourceStreamArrowWriter
 
         TAKES_ARROW = False
@@ -76,7 +76,7 @@ class OdpsStreamWriter(DataSourceStreamArrowWriter):
         self._task: WriteTask | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        # Pickling for the tasks opens the session. Spark pickles twice per micro-batch.
+        # Spark pickles the writer twice per micro-batch; the first time, the session is opened.
         if self._task is None:
             with task_errors(self._what):
                 self._task = self._opened()
@@ -114,7 +114,7 @@ class OdpsStreamWriter(DataSourceStreamArrowWriter):
                 )
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Abort the session, unless it may be committed: Spark also calls this after a commit."""
+        """Abort the session, unless it may be committed (Spark also calls this after a commit)."""
         from odps_nb.client.calls.storage import StorageClient
 
         told = [message for message in messages if isinstance(message, _Message)]
@@ -174,7 +174,8 @@ def _finished(
     """Repeat the recorded commit; return whether its rows are committed."""
     if earlier.table != str(session.table):
         raise ConfigError(
-            f"this checkpoint belongs to a stream into {earlier.table}, not {session.table}",
+            f"this checkpoint belongs to a stream that writes to {earlier.table}, not to "
+            f"{session.table}",
             option="checkpointLocation",
             hint="use a separate checkpoint for each stream",
         )
@@ -205,7 +206,7 @@ def _status(storage: StorageClient, session: WriteSessionRef) -> str:
 
 
 def _batches(rows: Iterator[Any], schema: StructType) -> Iterable[pa.RecordBatch]:
-    """Convert the rows that older Spark versions pass to Arrow batches."""
+    """Convert rows (as passed by older Spark versions) to Arrow batches."""
     from pyspark.sql.conversion import LocalDataToArrowConversion
 
     while some := list(itertools.islice(rows, _ROWS)):

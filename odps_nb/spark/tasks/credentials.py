@@ -25,7 +25,7 @@ _EXECUTOR = "executor"
 
 
 def profile_of(odps: Connection | Profile | str | None) -> Profile:
-    """Return a connection's or a named profile; for ``None``, return the environment's profile."""
+    """Return the profile for a connection or profile name; ``None``: the environment's profile."""
     if isinstance(odps, Profile):
         return odps
     if isinstance(odps, str):
@@ -39,12 +39,12 @@ def profile_of(odps: Connection | Profile | str | None) -> Profile:
                 f"; or {error.hint}" if error.hint else ""
             )
             raise
-    profile = getattr(odps, "profile", None)  # Spark's objects also have this attribute
+    profile = getattr(odps, "profile", None)  # some Spark objects also have this attribute
     if not isinstance(profile, Profile):
         raise ArgumentError(
             f"odps is a {type(odps).__name__}, not a connection",
             argument="odps",
-            hint="pass a connection of odps_nb.connect(), a Profile or the name of a profile",
+            hint="pass a connection from odps_nb.connect(), a Profile or a profile's name",
         )
     return profile
 
@@ -53,8 +53,9 @@ def profile_of(odps: Connection | Profile | str | None) -> Profile:
 class TaskProfile:
     """The settings of a profile, keys included, as a value that Spark can pickle.
 
-    With ``ODPS_NB_SPARK_KEYS=executor`` in the driver's environment, it contains no keys: each task
-    looks up its own (``finds_keys``). The repr shows only the endpoint and the project.
+    With ``ODPS_NB_SPARK_KEYS=executor`` in the driver's environment, the value contains no keys:
+    each task looks up its own keys (``finds_keys``). The repr shows only the endpoint and the
+    project.
     """
 
     settings: tuple[tuple[str, str], ...]
@@ -113,8 +114,8 @@ class TaskProfile:
 _kept: list[StorageClient] = []
 
 
-# Profiles whose keys come from a program, by their settings, so that the tasks of one worker run
-# the program again only when the keys expire.
+# Profiles whose keys come from a program, keyed by settings. The tasks of one worker share them, so
+# the program runs again only when the keys expire.
 _RENEWED: dict[tuple[tuple[str, str], ...], Profile] = {}
 
 

@@ -22,7 +22,7 @@ from odps_nb.errors import (
 _OURS = re.compile(r"^(?:[\w.]+: )?odps_nb\.errors\.(\w+): (.*)", re.MULTILINE | re.DOTALL)
 # Text that Spark may append to our message: a blank line, an SQLSTATE, or Java frames.
 _END = re.compile(r"\n\s*\n|\n\s*SQLSTATE: \w|\n\s+at [\w.$]+\(")
-# Spark's messages for a Python that has another version, is missing, or lacks odps_nb.
+# Spark's messages for a Python that has a different version, is missing, or lacks odps_nb.
 _VERSIONS = re.compile(r"different version: ([\d.]+) than that in driver:? ([\d.]+[\d])")
 _PROGRAM = re.compile(r'Cannot run program "([^"]*)": error=2\b')
 _PACKAGE = re.compile(r"ModuleNotFoundError: No module named 'odps_nb\b")
@@ -97,7 +97,7 @@ def task_errors(what: str, *, expired: str = "") -> Iterator[None]:
 
 @contextlib.contextmanager
 def job_errors() -> Iterator[None]:
-    """Replace a job's Spark error with the typed error of its task."""
+    """Replace a job's Spark error with the odps_nb error that its task raised."""
     try:
         yield
     except _job_failures() as failure:

@@ -2,8 +2,8 @@
 
 The shipped wrapper does not import odps_nb and contains our function as bytes, so that a missing
 package raises a clear error. Spark runs each ``mapInArrow`` in a separate Python worker, and passes
-the rows through the JVM in between. Therefore, consecutive steps of this package are chained in one
-worker.
+the rows between workers through the JVM. Therefore, consecutive steps of this package are chained
+in one worker.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Checks a DataFrame's columns against its target table before any task runs."""
+"""Checks a DataFrame's columns against the target table before any task runs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from odps_nb.client.calls.storage import StorageClient
 
 #: A struct with these fields is uploaded as a blob. Only ``data`` is required; `NEW_BLOB` has all
-#: three.
+#: three fields.
 NEW_BLOB_FIELDS: dict[str, type[spark.DataType]] = {
     "data": spark.BinaryType,
     "mime_type": spark.StringType,
@@ -75,7 +75,7 @@ def check_frame(frame: spark.StructType, target: Target) -> None:
 
 
 def _as_offered(column: Column, kind: spark.DataType | None) -> Column:
-    """Check a column's nested BLOBs; return the column with the type that other checks expect."""
+    """Check a column's nested BLOBs; return the column with the type that later checks expect."""
     if kind is None or not has_blob(column.type):
         return column
     _check_blobs(kind, column.type, column.name)

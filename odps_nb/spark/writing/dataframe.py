@@ -1,7 +1,7 @@
 """`write`: writes a DataFrame into a table in one commit, all rows or none.
 
 The tasks write in ``mapInArrow``, and the driver commits. Spark returns exactly one result per
-partition, whichever attempt produced it, and exactly those streams are committed.
+partition, whichever attempt produced it, and exactly the streams in these results are committed.
 """
 
 from __future__ import annotations
@@ -85,7 +85,8 @@ def write(
     Parameters
     ----------
     df
-        The rows. Each DataFrame partition becomes one stream; more than 20,000 are coalesced.
+        The rows. Each DataFrame partition becomes one stream; more than 20,000 partitions are
+        coalesced.
     odps
         As in `odps_nb.spark.read`.
     partition
@@ -127,9 +128,7 @@ def write(
     """
     check_dataframe(df)
     if partitioned_by is not None and not create:
-        raise ArgumentError(
-            "partitioned_by= is given without create=True", argument="partitioned_by"
-        )
+        raise ArgumentError("partitioned_by= requires create=True", argument="partitioned_by")
     made: NewTable | None = None
     spec = PartitionSpec.of(partition)
     with contextlib.ExitStack() as stack:
@@ -207,7 +206,7 @@ def write_rows(
                 done = _run(rows, dataclasses.replace(task, counter=counter))
             check_written(name, done, max_partitions)
             undo.pop_all()
-        # The final number of rows is exact; the tasks' progress reports may not be.
+        # This number of rows is exact; the tasks' progress reports may not have been.
         tracker.correct_rows(sum(one.stream.rows for one in done))
         if before_commit is not None:
             before_commit()
@@ -237,7 +236,7 @@ def write_target(
     conversions: Conversions = AS_THEY_ARE,
     change: Change | None = None,
 ) -> tuple[Target, bool]:
-    """Check a write against its table; return its target and whether it replaces rows."""
+    """Check a write against the table; return the target, and whether rows are replaced."""
     from odps_nb.client.catalog import fetch_table
 
     try:
@@ -255,7 +254,7 @@ def write_target(
 def _arranged(df: DataFrame, target: Target, change: Change | None = None) -> DataFrame:
     """Group rows by table partition, and the rows of a `Change` by its key.
 
-    Spark splits large groups again (rebalance). Without keys, this only limits the number of tasks.
+    Spark splits large groups again (rebalance). Without keys, only the number of tasks is limited.
     """
     from pyspark.sql import functions as F
 
@@ -302,7 +301,7 @@ def _of_text(text: bytes) -> Written:
 
 
 def _commit(session: WriteSession, done: Sequence[Written]) -> None:
-    """Commit exactly these streams; on an error, note if the session may be committed."""
+    """Commit exactly these streams; add a note to an error if the session may be committed."""
     try:
         session.commit([one.stream for one in done])
     except OdpsNbError as error:

@@ -33,8 +33,8 @@ from odps_nb.terms import BlobReference, Compression, PartitionSpec, TableName
 if TYPE_CHECKING:
     from odps_nb.client.calls.storage import StorageClient
 
-#: Maximum streams of one session, and maximum table partitions that one session creates from rows:
-#: the limits that the service's own connectors use.
+#: Maximum number of streams of one session, and of table partitions that one session creates from
+#: rows. The service's own connectors use the same limits.
 MAX_STREAMS = 20_000
 MAX_PARTITIONS = 512
 BLOB_ROWS = 256
@@ -77,7 +77,7 @@ def check_written(
     """Raise if a commit has more streams or partitions than a session allows."""
     if len(done) > MAX_STREAMS:
         raise ArgumentError(
-            f"{len(done)} tasks wrote into {table}; a session is limited to {MAX_STREAMS} streams",
+            f"{len(done)} tasks wrote to {table}; a session is limited to {MAX_STREAMS} streams",
             code="TooManyStreams",
             hint=f"write df.coalesce({MAX_STREAMS}), or lower spark.sql.shuffle.partitions",
         )
@@ -161,7 +161,7 @@ def _fitted(
     target: Target,
     uploader: CellUploader,
 ) -> Iterator[pa.RecordBatch]:
-    """Convert Spark's batches to the schema of the write session, and upload their blobs."""
+    """Convert Spark's batches to the schema of the write session, and upload the blobs."""
     blobs = {column.name.casefold(): column for column in target.blobs}
     aside = {*blobs, *(key.casefold() for key, _ in target.fixed)}
     kept = [name for name in first.schema.names if name.casefold() not in aside]
@@ -195,7 +195,7 @@ def _fitted(
 
 
 def _cells(batch: pa.RecordBatch, column: Column) -> list[Any]:
-    """Return the cells of a column, with every BLOB leaf converted to its content to upload."""
+    """Return the cells of a column, with every BLOB leaf converted to the content to upload."""
     places = {name.casefold(): index for index, name in enumerate(batch.schema.names)}
     place = places.get(column.name.casefold())
     if place is None:

@@ -1,8 +1,8 @@
-"""Storage API requests and responses as values: one pair per action.
+"""Dataclasses for Storage API requests and responses: one pair per action.
 
 Only this package knows the wire format of calls (``docs/protocol.md`` sections 1, 3, 6.1, 8.1). The
 client calls ``request.encode()``, which returns a `WireRequest`. The embedded service calls
-`decode_request`, which returns the request. So both share one format.
+`decode_request`, which returns the request. Both use the same definition of the format.
 """
 
 # ruff: noqa: F401

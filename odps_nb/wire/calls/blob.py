@@ -1,4 +1,4 @@
-"""Blob upload and read requests as values (``docs/protocol.md`` sections 6.1 and 6.5)."""
+"""Requests to upload and read blobs (``docs/protocol.md`` sections 6.1 and 6.5)."""
 
 from __future__ import annotations
 

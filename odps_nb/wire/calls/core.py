@@ -1,4 +1,4 @@
-"""Parts shared by all Storage API calls: the request value, targets, parameters.
+"""Parts shared by all Storage API calls: `WireRequest`, targets, parameters.
 
 ``docs/protocol.md`` sections 1.1 to 1.4. Other modules sign and send the requests.
 """
@@ -35,9 +35,9 @@ Answer_co = TypeVar("Answer_co", covariant=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class WireRequest:
-    """One HTTP request as a value; ``path`` is relative to the endpoint and not escaped.
+    """One HTTP request; ``path`` is relative to the endpoint and not escaped.
 
-    ``body`` is ``None`` if the caller streams the body (uploads) or there is none (GET).
+    ``body`` is ``None`` if the caller streams the body (uploads) or the request has none (GET).
     ``params`` and ``headers`` are sent in this order.
     """
 
@@ -59,12 +59,12 @@ class WireRequest:
 
     @property
     def action(self) -> str | None:
-        """The ``Action`` parameter, if any."""
+        """The ``Action`` parameter, or ``None``."""
         return dict(self.params).get("Action")
 
     @property
     def target(self) -> str | None:
-        """The ``Target`` parameter, if any."""
+        """The ``Target`` parameter, or ``None``."""
         return dict(self.params).get("Target")
 
     def __repr__(self) -> str:
@@ -96,7 +96,7 @@ NO_SCOPE = Scope()
 
 
 class StreamingCall(Protocol):
-    """A request value whose response is a stream (rows or blobs), not a JSON document."""
+    """A request whose response is a stream (rows or blobs), not a JSON document."""
 
     @property
     def idempotent(self) -> bool:
@@ -107,7 +107,7 @@ class StreamingCall(Protocol):
 
 
 class Call(StreamingCall, Protocol[Answer_co]):
-    """A request value whose response is a JSON document."""
+    """A request whose response is a JSON document."""
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> Answer_co:
         """Decode the response of a successful request."""
@@ -271,8 +271,8 @@ def find_header(headers: Mapping[str, str] | Pairs, name: str) -> str | None:
 def accepted_coding(headers: Mapping[str, str] | Pairs) -> Compression:
     """Return the coding that ``Accept-Encoding`` requests.
 
-    The header is ignored unless it lists only Storage API codings, because HTTP libraries add
-    generic lists such as ``gzip, deflate, zstd`` (``docs/protocol.md`` section 1.4).
+    A list that also names other codings is ignored, because HTTP libraries add generic lists such
+    as ``gzip, deflate, zstd`` (``docs/protocol.md`` section 1.4).
     """
     listed = find_header(headers, "accept-encoding") or ""
     names = [name.partition(";")[0].strip().lower() for name in listed.split(",")]

@@ -259,7 +259,7 @@ def is_storage_timeout(code: str | None, message: str) -> bool:
     """Return whether an error means that the service's metadata store timed out.
 
     Any status is possible; the stock clients retry if the text contains "OTSTimeout"
-    (``docs/protocol.md`` section 8.4). A name in the message may also contain this word, so a
+    (``docs/protocol.md`` section 8.4). A name in the message may also contain "OTSTimeout", so a
     specific error code takes precedence.
     """
     is_vague = code in _VAGUE_CODES or STATUS_OF_CODE.get(code or "", 500) >= 500
@@ -270,8 +270,8 @@ def is_time_overflow(text: str) -> bool:
     """Return whether an error's text states that a TIMESTAMP is out of range for nanoseconds.
 
     The only known report of this error (Apache Doris, pull request 49600) does not state the HTTP
-    status: ``ODPS-0422214: Read data failed - RuntimeTimestamp data overflow``. The number alone
-    can denote any failed read.
+    status: ``ODPS-0422214: Read data failed - RuntimeTimestamp data overflow``. The number
+    ``ODPS-0422214`` alone can denote any failed read.
     """
     return bool(_TIME_OVERFLOW.search(text))
 
@@ -306,13 +306,13 @@ def _parse(body: bytes) -> _Parts | None:
 
 
 def _raw(body: bytes) -> str:
-    """Return the text of a body that is not an error document, without tags and secrets."""
+    """Return the text of a body that is not an error document, with tags and secrets removed."""
     text = re.sub(r"<[^<>]*>", " ", body.decode("utf-8", "replace"))
     return re.sub(r"\s+", " ", _SECRET.sub(r"\1…", text)).strip()
 
 
 def _parse_json(fields: Fields, body: bytes) -> _Parts | None:
-    """Read an error's members by the names of the service or of other servers and gateways."""
+    """Read an error's members; the service, other servers and gateways name them differently."""
     inner = next((name for name in ("error", "Error") if name in fields), None)
     if inner and fields.simple(inner) is None and not any(name in fields for name in _OWN_NAMES):
         fields = fields.inner(inner)

@@ -1,4 +1,4 @@
-"""Requests that read a SQL instance's result, as values (``docs/protocol.md`` section 3.14)."""
+"""Requests that read a SQL instance's result (``docs/protocol.md`` section 3.14)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests for read sessions, rows and previews as values (``docs/protocol.md`` sections 3, 4)."""
+"""Requests for read sessions, rows and previews (``docs/protocol.md`` sections 3, 4)."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ MAX_BATCH_ROWS = 20_000
 """Maximum rows per batch that a read may request (C++ client: TestReadOptionsMaxBatchRows)."""
 MIN_BATCH_BYTES, MAX_BATCH_BYTES = 2**20, 256 * 2**20
 """Range of ``MaxBatchRawSize``; 0 is also allowed (C++ client: TestReadOptionsMaxBatchRawSize)."""
-# An expiry below this value is in seconds, a larger expiry in milliseconds. No source states the
-# unit; 10^11 denotes the year 5138 in seconds and 1973 in milliseconds.
+# An expiry below this value is in seconds, a larger one in milliseconds. No source states the unit;
+# 10^11 is in the year 5138 if read as seconds, and in 1973 if read as milliseconds.
 _MILLISECONDS_FROM = 10**11
 
 
@@ -99,11 +99,11 @@ def _count(fields: Fields, key: str) -> int:
 class ReadSessionAnswer(StorageAnswer):
     """A read session: one snapshot, divided into splits.
 
-    ``record_count`` is known in `SplitMode.ROW_OFFSET` and ``None`` otherwise; the other modes have
-    a ``splits_count``. ``expires_at`` is in epoch seconds, ``estimated_size`` in bytes. ``schema``
-    lists the columns of the streams, in order. ``latest_version`` is the snapshot's table version,
-    from which the next incremental read starts. ``incremental_options`` repeats the options in the
-    request. Some clients require every member.
+    `SplitMode.ROW_OFFSET` sets ``record_count``; the other modes set ``splits_count`` instead.
+    ``expires_at`` is in epoch seconds, ``estimated_size`` in bytes. ``schema`` lists the columns of
+    the streams, in order. ``latest_version`` is the snapshot's table version, from which the next
+    incremental read starts. ``incremental_options`` repeats the options in the request. Some
+    clients require every member.
     """
 
     WHAT: ClassVar[str] = "response to TableCreateReadSession"

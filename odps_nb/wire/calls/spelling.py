@@ -1,8 +1,9 @@
 """Encodes and decodes requests and responses by their field annotations.
 
 ``session_id: Annotated[str, param("SessionId")]`` declares how one parameter is encoded and
-decoded: the annotation is the field's place on the wire. Fields are encoded in order. A field with
-several places is written to all of these places, and read from the first one that has a value.
+decoded: the annotation states where the field is in the message. Fields are encoded in order. A
+field with several annotations is written to all of these places, and read from the first one that
+has a value.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Received:
 
 
 class FieldPlace(NamedTuple):
-    """A field's place on the wire: the functions that encode and decode it.
+    """A field's place in a message: the functions that encode and decode the field.
 
     ``take`` returns ``None`` if the value is absent.
     """
@@ -80,7 +81,7 @@ def param(
     read: Callable[[Params, str], Any] = Params.text,
     write: Callable[[Any], str | None] = str,
 ) -> FieldPlace:
-    """Return the place of a parameter, which is omitted if its value or text is ``None``."""
+    """Return the `FieldPlace` of a parameter, which is omitted if its value or text is ``None``."""
 
     def put(draft: Draft, value: Any) -> None:
         text = None if value is None else write(value)
@@ -97,7 +98,7 @@ def member(
     *,
     optional: bool = False,
 ) -> FieldPlace:
-    """Return the place of a JSON body member; ``Outer.Name`` denotes a nested one.
+    """Return the `FieldPlace` of a JSON body member; ``Outer.Name`` denotes a nested member.
 
     ``optional``: omit ``None`` instead of writing ``null``.
     """
@@ -119,17 +120,17 @@ def _not_read(_: Received) -> None:
 
 
 def fixed_member(path: str, value: object) -> FieldPlace:
-    """Return the place of a constant member, which is ignored when decoding."""
+    """Return the `FieldPlace` of a constant member, which is ignored when decoding."""
     return FieldPlace(lambda draft, _: draft.add(path, value), _not_read)
 
 
 def fixed_param(name: str, value: str) -> FieldPlace:
-    """Return the place of a constant parameter, which is ignored when decoding."""
+    """Return the `FieldPlace` of a constant parameter, which is ignored when decoding."""
     return FieldPlace(lambda draft, _: draft.params.append((name, value)), _not_read)
 
 
 def header(name: str) -> FieldPlace:
-    """Return the place of a header, which is omitted if empty."""
+    """Return the `FieldPlace` of a header, which is omitted if empty."""
 
     def put(draft: Draft, value: str | None) -> None:
         if value:
@@ -151,7 +152,7 @@ def _put_table(draft: Draft, value: TableName) -> None:
 
 
 def _instance(part: int) -> FieldPlace:
-    """Return the place of part 0 (the project) or 1 (the instance id) of an instance's target."""
+    """Return the `FieldPlace` of an instance target's project (part 0) or instance id (part 1)."""
 
     def put(draft: Draft, value: str) -> None:
         draft.target = instance_target(draft.target, value) if part else value
@@ -176,7 +177,7 @@ def _take_mode(received: Received) -> WriteMode:
 
 
 def partition_member(name: str) -> FieldPlace:
-    """Return the place of a JSON body member that contains a partition as text."""
+    """Return the `FieldPlace` of a JSON body member that contains a partition as text."""
     return member(
         name,
         lambda fields, key: decode_partition(fields.text(key)),
@@ -185,7 +186,7 @@ def partition_member(name: str) -> FieldPlace:
 
 
 def partition_param(name: str) -> FieldPlace:
-    """Return the place of a partition in a parameter; the partition may be absent."""
+    """Return the `FieldPlace` of an optional parameter that contains a partition."""
 
     def read(params: Params, key: str) -> PartitionSpec | None:
         text = params.optional(key)
@@ -218,7 +219,7 @@ Coded = Annotated[Compression, _coding("Content-Encoding", content_coding)]
 
 @cache
 def _places_of(kind: Any) -> tuple[tuple[str, tuple[FieldPlace, ...]], ...]:
-    """Return the fields of a request or response, with their places."""
+    """Return the fields of a request or response, each with its `FieldPlace` values."""
     names = kind.__init__.__globals__  # annotations use names from their module
     hints = get_type_hints(kind, names, include_extras=True)
     return tuple((one.name, hints[one.name].__metadata__) for one in fields_of(kind))

@@ -1,4 +1,4 @@
-"""Requests for write sessions, streams and rows as values (``docs/protocol.md`` sections 3, 7)."""
+"""Requests for write sessions, streams and rows (``docs/protocol.md`` sections 3, 7)."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class WriteSessionAnswer(StorageAnswer):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteSessionStateAnswer(StorageAnswer):
-    """The closed streams of a write session, as a mapping of stream ids to highest closed versions.
+    """The closed streams of a write session, as a mapping of stream id to highest closed version.
 
     A staging id is an opaque string that the service creates.
     """
@@ -109,7 +109,7 @@ class WriteSchemaAnswer(StorageAnswer):
 class CreateWriteSession(StorageCall):
     """Request to begin a transaction on a table, or on the partitions under ``partition``.
 
-    ``overwrite`` replaces the target at commit; other clients may send it as text.
+    ``overwrite`` replaces the target's rows at commit; other clients may send this flag as text.
     """
 
     ACTION: ClassVar[str] = "TableCreateWriteSession"
@@ -193,7 +193,7 @@ class AbortWriteSession(StorageCall):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetWriteSchema(StorageCall):
-    """Request for a write session's column ids; it includes no write mode in any API version."""
+    """Request for a write session's column ids; sent without a write mode in every API version."""
 
     ACTION: ClassVar[str] = "TableGetWriteSchema"
     idempotent: ClassVar[bool] = True
@@ -213,8 +213,8 @@ class WriteStreamAnswer(StorageAnswer):
     """A write stream: its schema and state.
 
     ``row_offset`` is the next offset of an exactly-once stream, ``record_count`` its number of
-    rows, ``byte_size`` their size in bytes; each is ``None`` if absent from the response. State and
-    row count have two spellings (``docs/protocol.md`` section 3.8).
+    rows, ``byte_size`` the size of these rows in bytes; each is ``None`` if absent from the
+    response. State and row count have two spellings (``docs/protocol.md`` section 3.8).
     """
 
     WHAT: ClassVar[str] = "write stream"
@@ -341,7 +341,7 @@ class CloseWriteStream(StorageCall):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteRows(StorageCall):
-    """Request to upload rows into a stream; the caller sends the body, one whole Arrow IPC stream.
+    """Request to upload rows into a stream; the caller sends the body, a complete Arrow IPC stream.
 
     ``count`` is the number of rows in the body; the service does not check it (pyodps's live tests
     send a different number). ``row_offset`` is the first row's offset in an exactly-once stream.

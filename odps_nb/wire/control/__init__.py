@@ -1,8 +1,8 @@
 """Control plane requests and documents: tables, projects, SQL instances.
 
 ``docs/protocol.md`` section 9. Each request has ``encode`` and ``decode_answer``, each document
-``encode`` and ``decode``. The server calls `decode_control`. Paths are relative to the endpoint
-and exclude its path (``/api``).
+``encode`` and ``decode``. The embedded service calls `decode_control`. Paths are relative to the
+endpoint and exclude the endpoint's path (``/api``).
 """
 
 # ruff: noqa: F401

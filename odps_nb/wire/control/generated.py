@@ -35,7 +35,7 @@ def truncated(source: str, unit: str) -> Generated:
 def parse_generated(text: str) -> Column | None:
     """Parse ``trunc_time(d, 'day') as pt`` in AUTO PARTITIONED BY; ``None`` for anything else.
 
-    An unnamed column becomes ``_pt_col_0_``; its type is STRING.
+    The column's type is STRING; without ``as``, the name is ``_pt_col_0_``.
     """
     found = _TRUNC_TIME.fullmatch(text)
     if found is None:

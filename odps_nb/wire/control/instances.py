@@ -1,7 +1,7 @@
 """SQL instances: submission, status, result, cancellation (``docs/protocol.md`` section 9.3).
 
-Result rows are read with the Storage API (``odps_nb.wire.calls.instance``); the result
-document here contains the output of DDL statements and error texts.
+Result rows are read with the Storage API (``odps_nb.wire.calls.instance``); the result document
+here contains error texts and the output of DDL statements.
 """
 
 from __future__ import annotations
@@ -117,14 +117,14 @@ def _task_result(task: Element) -> TaskResult:
             try:
                 text = base64.b64decode(text).decode("utf-8", "replace")
             except (binascii.Error, ValueError):
-                raise FramingError("a task result is declared as Base64 but is not") from None
+                raise FramingError("a task result declared as Base64 is not valid") from None
     return TaskResult(
         name=child_text(task, "Name"), status=child_text(task, "Status"), text=text, format=kind
     )
 
 
 def query_error(task: TaskResult) -> QueryError:
-    """Create a failed task's error from its text, with the code and hint found in it."""
+    """Create the error for a failed task, with the text, code and hint found in its result."""
     text = task.text.strip() or f"task {task.name} ended as {task.status or 'unknown'}"
     code = code_of_text(text)
     text, advice = split_advice(text)
@@ -219,7 +219,7 @@ class SubmitSql:
 
     @classmethod
     def decode(cls, wire: WireRequest, *, project: str) -> SubmitSql:
-        """Decode the request, including other clients' variants."""
+        """Decode the request, including the variants that other clients send."""
         try:
             root = parse_xml(wire.body or b"", "job", max_bytes=MAX_SQL)
         except ProtocolError as error:
@@ -271,7 +271,7 @@ class TaskState:
 class InstanceStatus:
     """State of an instance: ``Running``, ``Suspended`` or ``Terminated``; times in epoch seconds.
 
-    ``Terminated`` includes failures; the task states show whether it succeeded.
+    ``Terminated`` includes failures; the task states show whether the instance succeeded.
     """
 
     status: str
@@ -377,7 +377,7 @@ class GetInstanceResult(_OfInstance):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetInstanceSource(_OfInstance):
-    """Request for an instance's SQL text, as the stock client sends it (``?source``)."""
+    """Request for an instance's SQL text, in the stock client's form (``?source``)."""
 
     QUERY: ClassVar[Pairs] = (("source", ""),)
 
@@ -388,7 +388,7 @@ class GetInstanceSource(_OfInstance):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelInstance(_OfInstance):
-    """Request to stop an instance; has no effect if it has already ended."""
+    """Request to stop an instance; has no effect if the instance has ended."""
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
         """Encode the request."""

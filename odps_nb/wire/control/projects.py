@@ -84,7 +84,7 @@ class GetProject(SafeCall):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamePage:
-    """Names of projects or schemas; ``marker`` requests the next page and is empty at the end."""
+    """Project or schema names; ``marker`` requests the next page and is empty on the last page."""
 
     names: tuple[str, ...] = ()
     marker: str = ""

@@ -30,7 +30,7 @@ def is_table_name(name: str) -> bool:
 
 
 def is_column_name(name: str) -> bool:
-    """Whether a new table's column may have this name, back-quoted in SQL.
+    """Whether a new table's column may have this name (back-quoted in SQL).
 
     The manual allows letters and digits; the test ``filterPushDownColumnNames`` of the vendor's
     Spark connector has columns ``44``, ``5列`` and ``'列七'`` (the quotes are part of the name).

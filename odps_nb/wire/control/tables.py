@@ -205,7 +205,7 @@ class GetTable(SafeCall):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablePage:
-    """Table names; ``marker`` requests the next page and is empty at the end."""
+    """Table names; ``marker`` requests the next page and is empty on the last page."""
 
     names: tuple[str, ...] = ()
     marker: str = ""

@@ -1,4 +1,4 @@
-"""A bound value means the same in ``where=`` and in SQL; magics and Spark have the same table."""
+"""A bound value means the same in ``where=``, SQL, magics and Spark."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Ask = Callable[..., list[int]]
 
 @pytest.fixture(scope="session")
 def odps(wide: Connection) -> Connection:
-    """A connection to a service that gives times before 1970 in nanoseconds, too."""
+    """A connection to a service that also returns times before 1970 in nanoseconds."""
     return wide
 
 
@@ -40,9 +40,9 @@ def profile(wide: Connection) -> Profile:
 
 @cache
 def asker(odps: Connection, table: Table, way: str) -> Ask:
-    """Return a function that gives the ids of the rows of a condition.
+    """Return a function that returns the ids of the rows that match a condition.
 
-    Values that are bound as the same text are asked for once.
+    Values that are bound as the same text are queried only once.
     """
     known: dict[str | None, list[int]] = {}
 
@@ -102,7 +102,7 @@ def test_a_null_is_refused_after_not_in_and_finds_nothing_elsewhere(ask, null):
     lists += [pd.Series([at, null], dtype=object), pa.array([NS, None], pa.timestamp("ns"))]
     for values in [null, *lists]:
         for condition in ("ts not in (:x)", "ts not in (:first, :x)"):
-            with pytest.raises(ArgumentError, match="after not in"):
+            with pytest.raises(ArgumentError, match="after NOT IN"):
                 ask(condition, x=values, first=at)
     assert ask("ts in (:x)", x=[at, null]) == [4]
     assert ask("ts = :x", x=null) == []
@@ -173,7 +173,7 @@ def test_where_takes_decimals_of_all_digits(odps, new_name):
 # -- watermarks -----------------------------------------------------------------------------------
 
 
-SHANGHAI = pytest.param("Asia/Shanghai", marks=pytest.mark.nightly)  # New York has an offset, too
+SHANGHAI = pytest.param("Asia/Shanghai", marks=pytest.mark.nightly)  # New York also has an offset
 
 
 @pytest.fixture(scope="module", params=[None, SHANGHAI, "America/New_York"], ids=str)

@@ -42,7 +42,7 @@ def content() -> bytes:
 
 @pytest.fixture(scope="module")
 def blobs(odps, content):
-    """A large blob, a small one, and one without a byte."""
+    """A large blob, a small one, and an empty one."""
     table = odps.create_table(f"files_{os.getpid()}", "id bigint, data blob")
     table.write(pd.DataFrame({"id": range(3), "data": [content, b"small", b""]}), progress=False)
     yield list(table.blobs("data", progress=False))
@@ -51,7 +51,7 @@ def blobs(odps, content):
 
 @pytest.fixture
 def cache(monkeypatch, tmp_path):
-    """An empty folder for the caches of connections that are made from now on."""
+    """An empty cache folder for connections that are opened later."""
     monkeypatch.setenv("ODPS_NB_CACHE_DIR", str(tmp_path / "cache"))
     return tmp_path / "cache" / "blobs"
 
@@ -234,13 +234,13 @@ def test_what_an_uploader_says_of_a_blob_is_not_believed(odps):
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("head", [100, 3 * MIB])
 def test_a_head_fetches_at_most_one_mebibyte_more(odps, blobs, content, cache, head):
-    """Counted at a socket that a client takes no more bytes from, however long it waits."""
+    """Counted at a socket from which the client reads no more, however long it waits."""
     parts = urlsplit(odps.profile.tunnel_endpoint)
     with (
         Metered((parts.hostname, parts.port)) as meter,
         again(odps.profile, tunnel_endpoint=meter.url) as connection,
     ):
-        connection.blob(blobs[0].reference).bytes()  # a kept connection that may receive a lot
+        connection.blob(blobs[0].reference).bytes()  # a kept connection, whose buffer may be large
         before = meter.carried
         with connection.blob(blobs[0].reference).open(seek=True) as file:
             assert file.read(head) == content[:head]
@@ -248,7 +248,7 @@ def test_a_head_fetches_at_most_one_mebibyte_more(odps, blobs, content, cache, h
             assert meter.carried - before <= head + MIB
         before = meter.carried
         assert connection.blob(blobs[0].reference).bytes() == content
-    assert meter.carried - before > LARGE  # its thread, which counts behind the client, has ended
+    assert meter.carried - before > LARGE  # the thread that counts has ended
 
 
 def test_the_size_of_a_large_blob_costs_one_small_request(blobs, asked, cache):
@@ -274,7 +274,7 @@ def test_a_second_open_costs_no_request(blobs, content, asked, cache):
         assert (file.seek(-5, 2), file.read()) == (LARGE - 5, content[-5:])
     assert asked.blob(blobs[1]).to_text() == asked.blob(blobs[1]).to_text() == "small"
     assert asked.reads() == 1
-    with pytest.raises(LimitExceededError):  # of a cached one, too
+    with pytest.raises(LimitExceededError):  # also for a cached blob
         asked.blob(blobs[1]).to_text(max_bytes=4)
     with pytest.raises(LimitExceededError):
         asked.blob(blobs[0]).to_text(max_bytes=MIB)
@@ -284,7 +284,7 @@ def test_a_second_open_costs_no_request(blobs, content, asked, cache):
     with asked.blob(blobs[0]).open(seek=True) as file:
         file.read(10)
     assert asked.reads() == 1
-    assert list(cache.iterdir()) == []  # what was not read whole is not kept
+    assert list(cache.iterdir()) == []  # a partially read blob is not cached
 
 
 def test_the_cache_is_not_used_when_it_is_off(odps, blobs, cache):

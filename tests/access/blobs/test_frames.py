@@ -1,4 +1,4 @@
-"""A BLOB column in a DataFrame: how it is shown, what pandas does with it, and ``series.odps``."""
+"""A BLOB column in a DataFrame: its display, pandas operations, and ``series.odps``."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_frame_shows_known_facts_of_its_blobs_without_a_request(
         assert frame["content"].odps.mime().dropna().unique().tolist() == ["text/plain"]
         head = other.table(name).head()
     for shown in (repr(frame), frame.to_html(), repr(head), repr(frame.iloc[1:]["content"])):
-        assert "2.txt · text/plain · 11 B" in shown  # the connection is closed by now
+        assert "2.txt · text/plain · 11 B" in shown  # the connection is already closed
     assert "None" in repr(frame)
     assert repr(frame["content"].dtype) == "blob"
     assert "dtype: blob" in repr(frame["content"])
@@ -117,7 +117,7 @@ def test_pandas_keeps_the_column_what_it_is(odps: Connection, frame: pd.DataFram
             assert found["content"].odps.size().notna().sum() == found["content"].notna().sum()
     assert len(derived["dropna"]) == 3
     assert len(derived["fillna"].dropna()) == 4
-    assert len(derived["drop"]) == 4  # each row has a blob of its own
+    assert len(derived["drop"]) == 4  # each row has its own blob
     assert derived["first"]["content"].tolist() == [texts[0], texts[1]]
     assert frame["content"].isna().tolist() == [False, False, True, False]
     assert frame["content"].nunique() == 3
@@ -164,7 +164,7 @@ def test_files_processes_and_other_libraries_get_the_references(
     out = subprocess.run(
         [sys.executable, "-c", read, file], capture_output=True, text=True, check=True
     )
-    assert out.stdout.strip() == texts[0]  # by somebody who does not have odps_nb
+    assert out.stdout.strip() == texts[0]  # in a process without odps_nb
     assert texts[1] in frame.to_csv()
     assert pd.read_json(io.StringIO(frame.to_json()))["content"][0] == texts[0]
     assert duckdb.sql("select content from frame where id = 2").fetchall() == [(texts[1],)]
@@ -266,7 +266,7 @@ def test_a_filtered_frame_becomes_a_gallery(odps: Connection, frame: pd.DataFram
     assert "row 1 · b" in bundle["text/html"]
     assert "2.txt  text · 1 line · 11 B  verified  row 1 · b" in bundle["text/plain"]
     assert "1.txt" not in bundle["text/html"]
-    assert "2.txt · text/plain · 11 B" in repr(chosen)  # the gallery has asked for them
+    assert "2.txt · text/plain · 11 B" in repr(chosen)  # the gallery has fetched these facts
     assert [blob.bytes() for blob in gallery[1:]] == [CONTENTS[4]]
     assert gallery[1:].caption(0) == "row 3 · b"
     assert len(odps.blobs(frame, "content", limit=1)) == 1

@@ -1,4 +1,4 @@
-"""Many blobs into a folder or a function: in order, each once, whole or not there at all."""
+"""Many blobs saved to a folder or passed to a function: in order, each once, complete or absent."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ HOSTILE = [
 
 @pytest.fixture
 def hostile(odps, new_name):
-    """A column of blobs whose uploaders chose their names; the content is the number."""
+    """A column of blobs with file names chosen by uploaders; the content of each is its number."""
     table = odps.create_table(new_name("hostile"), "id bigint, data blob")
     blobs = [
         odps_nb.NewBlob(str(n).encode(), mime_type="text/plain", file_name=name)
@@ -78,7 +78,7 @@ def media(odps):
 
 @contextlib.contextmanager
 def scripted(*steps, attempts=3, **facts):
-    """Fetch numbered blobs from a peer of raw sockets."""
+    """Fetch numbered blobs from a raw-socket peer."""
     facts = {"retry": RetryPolicy(max_attempts=attempts, spread=0.0), **facts}
     with Service(ReadBlobs=list(steps) or [serve]) as service, service.client(**facts) as storage:
         yield Fetch(storage=storage, progress=False), service
@@ -90,7 +90,7 @@ def save(fetch, numbers, folder, **options):
 
 
 class Told:
-    """A listener that keeps how it ended."""
+    """A listener that records how the operation ended."""
 
     def start(self, tracker: ProgressTracker) -> None:
         self.tracker = tracker
@@ -232,7 +232,7 @@ def test_a_folder_that_takes_no_files_is_a_typed_error(odps, media, tmp_path):
     assert caught.value.hint == "create it first"
     told = Told()
     with pytest.raises(ConfigError, match="cannot create a file in /proc/self/fdinfo") as caught:
-        odps.blobs(media).save("/proc/self/fdinfo", progress=told)  # read-only for root, too
+        odps.blobs(media).save("/proc/self/fdinfo", progress=told)  # read-only even for root
     assert "may write" in caught.value.hint
     assert told.end.phase is Phase.FAILED
 
@@ -308,7 +308,7 @@ def test_an_unknown_reference_is_reported_with_its_position(tmp_path):
 
 
 def half(then):
-    """Send half of an answer, do something, and wait to be left."""
+    """Send half of a response, do something, and wait for the client to disconnect."""
 
     def step(line, seen) -> None:
         body = body_of([reference(7), reference(15)])
@@ -374,7 +374,7 @@ def test_files_have_the_bytes_that_the_service_holds(odps, media):
 
 
 class Mine(Exception):
-    """An error of the caller's own."""
+    """An error that the caller defines."""
 
 
 def test_an_iterator_that_is_left_early_closes_everything(odps, media):

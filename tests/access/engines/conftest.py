@@ -1,4 +1,4 @@
-"""A connection that knows a time zone."""
+"""A connection with a time zone."""
 
 from __future__ import annotations
 

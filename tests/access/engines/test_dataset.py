@@ -47,7 +47,7 @@ def moved(requests: list[Recorded]) -> int:
 
 
 def asked(requests: list[Recorded]) -> tuple[set[str], list[str], str]:
-    """Columns, partitions and predicate of the one session that was opened."""
+    """Columns, partitions and predicate of the only session that was opened."""
     (session,) = sessions(requests)
     columns = {*session["RequiredDataColumns"], *session["RequiredPartitionColumns"]}
     return columns, session["RequiredPartitions"], session["FilterPredicate"]
@@ -85,7 +85,7 @@ def test_a_query_moves_its_columns_and_partitions_alone(orders, watched, recorde
 
 
 def test_a_query_over_a_scan_reads_its_stream_once(watched, recorder):
-    """DuckDB asks for the stream three times, to look at its columns."""
+    """DuckDB requests the stream three times to inspect its columns."""
     scan = watched.table("orders").read(["id", "quantity"], partitions=f"ds={DAY}", splits=1)
     ((count,),) = duckdb.from_arrow(scan).count("*").fetchall()
     assert count == scan.row_count
@@ -122,12 +122,12 @@ def test_partitions_are_chosen_by_whatever_arrow_can_tell(orders, recorder, cond
         ((field("id") > 5) | (field("weight") > 0.5), ""),
         (~(field("id") > 5), ""),
         (field("status").isin(["paid", "new"]), "status in ('paid', 'new')"),
-        (~field("status").isin(["paid", "new"]), ""),  # a null is not in it, says Arrow
+        (~field("status").isin(["paid", "new"]), ""),  # in Arrow, null is not in the list
         (field("note").is_null(), "note is null"),
         (field("due") >= datetime.date(2024, 1, 1), "due >= '2024-01-01'"),
         (field("created") >= datetime.datetime(2024, 1, 5), "created >= '2024-01-03 22:00:00'"),
         (field("shipped") >= datetime.datetime(2024, 1, 5), ""),
-        (field("currency") == "EUR", ""),  # CHAR: blanks at the end
+        (field("currency") == "EUR", ""),  # CHAR: trailing blanks
         (field("address", "city") == "Oslo", ""),
     ],
     ids=str,
@@ -307,7 +307,7 @@ def test_times_out_of_reach_of_nanoseconds_say_what_to_pass(odps, new_name):
     far = datetime.datetime(9999, 12, 31)
     table.write(pa.table({"at": pa.array([far], pa.timestamp("us"))}), progress=False)
     with warnings.catch_warnings(), duckdb.connect() as database:
-        warnings.simplefilter("error")  # no warning of microseconds that do not come
+        warnings.simplefilter("error")  # no warning about a read in microseconds
         with pytest.raises(ConversionError) as caught:
             list(table.dataset().to_batches())
         assert "timestamp_unit='us'" in caught.value.hint
@@ -330,7 +330,7 @@ def test_times_in_a_zone_are_compared_as_instants(in_shanghai):
 
 
 def test_duckdb_compares_times_in_a_zone(in_shanghai):
-    """It compares no nanoseconds with a zone: microseconds it does."""
+    """DuckDB cannot compare nanoseconds with a time zone, but it can compare microseconds."""
     scan = in_shanghai.table("orders").read(partitions=f"ds={DAY}", timestamp_unit="us")
     rows, made = scan.to_arrow(progress=False), scan.dataset()
     for column in ("created", "shipped"):

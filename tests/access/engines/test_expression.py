@@ -1,4 +1,4 @@
-"""Expressions of pyarrow are read as they were written, or not at all."""
+"""Expressions of pyarrow are decoded exactly, or not at all."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ NOT_UNDERSTOOD = [
     field("x").is_null(nan_is_null=True),
     pc.starts_with(field("s"), "a"),
     (field("x") > 3) & pc.starts_with(field("s"), "a"),
-    pc.and_(field("b"), field("b")),  # not the logic of SQL
+    pc.and_(field("b"), field("b")),  # this is not SQL's logic
     pc.is_in(field("x"), value_set=pa.array([1]), skip_nulls=True),
 ]
 
@@ -58,7 +58,7 @@ def test_what_is_read_builds_the_same_expression(expression):
     tree = read(expression)
     assert tree is not None
     again = build(tree, ARROW)
-    assert again.equals(expression) or str(again) == str(expression)  # NaN equals no NaN
+    assert again.equals(expression) or str(again) == str(expression)  # NaN does not equal NaN
 
 
 @pytest.mark.parametrize("expression", NOT_UNDERSTOOD, ids=str)
@@ -80,7 +80,7 @@ def test_parts_are_what_all_has_to_hold():
 
 
 def test_a_pickled_form_that_says_something_else_is_not_trusted(monkeypatch):
-    """The form is not documented: if it changes, what is read differs from what was given."""
+    """The format is undocumented; if it changes, a decoded expression differs from the original."""
     from odps_nb.access.engines import expression as module
 
     other = module._pickled(field("x") > 4)

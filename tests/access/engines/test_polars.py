@@ -1,4 +1,4 @@
-"""`scan_polars()`: filters as polars means them, and what went wrong with sources of others."""
+"""`scan_polars()`: filters with the semantics of polars, and known bugs of other polars sources."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ COLUMNS += ["quantity", "amount", "tags"]
 
 @pytest.fixture(scope="module")
 def here(odps):
-    """One day of the columns that are asked for."""
+    """One day of the requested columns."""
     scan = odps.table("orders").read(COLUMNS, partitions="ds=2024-01-02")
     return pl.DataFrame(scan.to_arrow())
 
 
 @pytest.fixture(scope="module")
 def there(in_shanghai):
-    """The times of that day, as a connection with a zone reads them."""
+    """The times of that day, as read by a connection with a time zone."""
     scan = in_shanghai.table("orders").read(["created", "ds"], partitions="ds=2024-01-02")
     return pl.DataFrame(scan.to_arrow())
 
@@ -37,10 +37,10 @@ def there(in_shanghai):
 @pytest.mark.parametrize(
     "condition",
     [
-        pl.col("weight") > 1,  # NaN is greater in polars, not in Arrow
-        ~pl.col("status").is_in(["paid", "new"]),  # null stays null in polars, not in Arrow
+        pl.col("weight") > 1,  # NaN is greater in polars, but not in Arrow
+        ~pl.col("status").is_in(["paid", "new"]),  # null stays null in polars, but not in Arrow
         pl.col("discount").is_in([0.1, float("nan")]),
-        pl.col("note").str.to_uppercase().is_in(["A"]),  # polars issue 21130: all rows came back
+        pl.col("note").str.to_uppercase().is_in(["A"]),  # polars issue 21130: returned all rows
         pl.col("note").str.json_path_match("$.a").is_in(["1"]),
         pl.col("created") >= datetime.datetime(2024, 1, 2, 12),
         pl.col("address").struct.field("city") == "Oslo",
@@ -55,7 +55,7 @@ def test_a_filter_gives_what_it_gives_in_memory(odps, here, condition):
 
 
 def test_many_queries_at_once_end(odps, here):
-    """polars issue 24963: as many as polars has threads made it hang."""
+    """polars issue 24963: as many reads as polars has threads made it hang."""
     lazy = odps.table("orders").scan_polars().filter(DAY).select(pl.col("quantity").sum())
     found = pl.collect_all([lazy] * (pl.thread_pool_size() + 2))
     assert {one.item() for one in found} == {here["quantity"].sum()}
@@ -69,7 +69,7 @@ def test_the_streaming_engine_gives_the_same(odps, here):
 @pytest.mark.parametrize("sign", ["__ge__", "__lt__"])
 @pytest.mark.parametrize("zone", ["Asia/Shanghai", "UTC", "America/Los_Angeles"])
 def test_times_in_a_zone_are_compared_as_instants(in_shanghai, there, sign, zone):
-    """polars 2.1 hands such a filter to Arrow datasets off by the hours of the zone."""
+    """polars 2.1 shifts such a filter for Arrow datasets by the zone's offset."""
     table = in_shanghai.table("orders")
     noon = datetime.datetime(2024, 1, 2, 4, tzinfo=datetime.UTC).astimezone(ZoneInfo(zone))
     noon_there = pl.lit(noon).dt.convert_time_zone("Asia/Shanghai")

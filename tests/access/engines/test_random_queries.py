@@ -1,7 +1,8 @@
-"""Random queries through `dataset()` and `scan_polars()` give what they give over a full read.
+"""Random queries through `dataset()` and `scan_polars()` return the same rows as over a full read.
 
-One condition is written three times: for pyarrow, for DuckDB and for polars, whose meanings differ
-(NaN, ``not in`` of a null). Each is compared with its own engine over the same rows in memory.
+Each condition is written three times, for pyarrow, DuckDB and polars, because their semantics
+differ (NaN, ``not in`` with a null). Each result is compared with that of the same engine over the
+same rows in memory.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from odps_nb import Connection
 from odps_nb.access.engines.dataset import TableDataset
 
-ROWS = 24_000  # more than two blocks of the service
+ROWS = 24_000  # more than two blocks on the service
 EXAMPLES = min(int(os.environ.get("ODPS_NB_EXPLORE") or 30), 1000)
 NAN = float("nan")
 TEXTS = [
@@ -101,7 +102,7 @@ def made_rows() -> pa.Table:
 
 @dataclass
 class Asked:
-    """The same rows, on the service and here."""
+    """The same rows, on the service and in memory."""
 
     there: TableDataset
     lazy: pl.LazyFrame
@@ -252,7 +253,7 @@ def test_pyarrow_sees_the_rows_of_a_full_read(asked, condition, columns):
     theirs = ds.dataset(asked.here)
     found = asked.there.to_table(columns=columns, filter=condition.arrow)
     expected = theirs.to_table(columns=columns, filter=condition.arrow)
-    if not found.equals(expected):  # the order of partitions is the service's
+    if not found.equals(expected):  # the service chooses the order of partitions
         assert as_texts(found.to_pylist()) == as_texts(expected.to_pylist())
     assert asked.there.count_rows(filter=condition.arrow) == expected.num_rows
 
@@ -273,7 +274,7 @@ QUERIES = st.sampled_from(
 @given(query=QUERIES, condition=CONDITIONS, columns=SELECTED)
 @settings(max_examples=EXAMPLES)
 def test_duckdb_sees_the_rows_of_a_full_read(asked, query, condition, columns):
-    there, here = asked.there, asked.here  # DuckDB finds tables by the names of variables
+    there, here = asked.there, asked.here  # DuckDB finds tables by variable names
     text = query.format(columns=", ".join(columns), table="{table}", condition=condition.duck)
     found = duckdb.sql(text.format(table="there")).fetchall()
     expected = duckdb.sql(text.format(table="here")).fetchall()

@@ -1,4 +1,4 @@
-"""`to_dask()`: one partition per split; tasks that travel carry no keys."""
+"""`to_dask()`: one partition per split; pickled tasks contain no keys."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_the_rows_are_those_of_a_read(odps, backend):
     frame = source.to_dask(decimals="float", dtype_backend=backend)
     expected = source.to_pandas(decimals="float", dtype_backend=backend, progress=False)
     found = frame.compute().reset_index(drop=True)
-    # with pandas 2, Dask keeps text in another storage of the same dtype
+    # with pandas 2, Dask stores text differently, with the same dtype
     pd.testing.assert_frame_equal(found, expected, check_dtype=backend == "pyarrow")
     assert frame.dtypes.map(str).to_dict() == expected.dtypes.map(str).to_dict()
     mean = frame.groupby("status").amount.mean().compute()

@@ -1,4 +1,4 @@
-"""DECIMAL of more than 38 digits: polars and DuckDB get 38, or an error that names the column."""
+"""DECIMAL with over 38 digits: polars and DuckDB get 38, or an error that names the column."""
 
 from __future__ import annotations
 

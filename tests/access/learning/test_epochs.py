@@ -1,4 +1,4 @@
-"""Rows for learning over the real service: each once, the same order, on at the exact row."""
+"""Rows for training over the service: each once, in the same order, resumed at the exact row."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def numbered(odps):
 
 
 def lost(state):
-    """The same state after its session is gone."""
+    """The same state after its session has expired."""
     return {**state, "session_id": "0" * 32}
 
 

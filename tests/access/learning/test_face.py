@@ -1,4 +1,4 @@
-"""`odps_nb.torch` without torch says what to install, before anything is asked of the service."""
+"""Without torch, `odps_nb.torch` names the package to install before it sends a request."""
 
 from __future__ import annotations
 

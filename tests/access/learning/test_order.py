@@ -1,4 +1,4 @@
-"""The order of an epoch: each row once, the same for a seed, found from any place."""
+"""The order of an epoch: each row once, the same order for a seed, computable from any position."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from odps_nb.errors import ArgumentError
 
 
 def numbers(order: EpochOrder, epoch: int, low: int, high: int) -> list[int]:
-    """Row numbers of a part of the sequence of an epoch."""
+    """Row numbers of a part of an epoch."""
     chunks = order.chunks(epoch=epoch, low=low, high=high)
     return [row for chunk in chunks for row in range(chunk.offset, chunk.offset + chunk.count)]
 
@@ -71,7 +71,7 @@ def test_windows_are_permuted_each_in_its_own_way_beyond_32_bits_too():
 
 
 def test_the_order_is_that_of_any_version():
-    """A state is loaded by later versions, too: these numbers may never change."""
+    """Later versions also load a state: these numbers must never change."""
     order = EpochOrder(rows=20, chunk_rows=3, window_rows=8, seed=7)
     assert numbers(order, 2, 0, 20) == [
         15,

@@ -1,4 +1,4 @@
-"""VECTOR columns as a model is given them."""
+"""VECTOR columns as a model receives them."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def made(samples: Any, rows: list[Any]) -> list[Any]:
 
 
 def test_a_batch_of_vectors_is_a_matrix() -> None:
-    """Evidence 155: which torch takes as one tensor."""
+    """Evidence 155: torch accepts the column as one tensor."""
     first, last = made(AsBatches(2), [[1, 2], [3, 4], [5, 6]])
     assert (first.dtype, first.tolist(), last.tolist()) == (np.float32, [[1, 2], [3, 4]], [[5, 6]])
-    first[0] = 0  # its memory is its own
+    first[0] = 0  # the array owns its memory
     with pytest.raises(ConversionError, match="'v' has nulls"):
         made(AsBatches(2), [[1, 2], None])
 

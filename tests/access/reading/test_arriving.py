@@ -1,4 +1,4 @@
-"""A DataFrame from batches that are still arriving, when they end in an error."""
+"""A DataFrame built from batches that are still arriving when an error occurs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_what_came_before_an_interrupt_is_not_kept_by_its_traceback(odps: Connec
     before = pa.total_allocated_bytes()
     with (
         ProgressTracker("read", "t") as tracker,
-        pytest.raises(KeyboardInterrupt) as caught,  # IPython keeps it as sys.last_value
+        pytest.raises(KeyboardInterrupt) as caught,  # IPython keeps the error as sys.last_value
     ):
         read_frame(scan, interrupted(), tracker, FrameOptions())
     assert pa.total_allocated_bytes() - before < ROWS * 100

@@ -1,4 +1,4 @@
-"""CHAR(n) without its blanks in every form of a read, whether the service pads it or not."""
+"""CHAR(n) without trailing blanks in every form of a read, whether or not the service pads it."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ Cells = dict[str, list[Any]]
 
 
 def forms(table: Table, **options: Any) -> dict[str, Callable[[], Cells]]:
-    """Every form in which rows reach a user, as Python values in the order of the rows."""
+    """Every form in which users receive rows, as Python values in row order."""
     columns = ["id", *TYPES]
 
     def scan(**more: Any) -> Any:
@@ -127,7 +127,7 @@ def forms(table: Table, **options: Any) -> dict[str, Callable[[], Cells]]:
 
 @pytest.mark.gate(1)
 def test_no_form_of_a_read_has_the_blanks(table: Table) -> None:
-    """Evidence 153: CHAR(n) comes padded with blanks to n, or not; a user gets it without."""
+    """Evidence 153: CHAR(n) may arrive padded to n characters; users get it without padding."""
     for name, shown in forms(table).items():
         assert shown() == STRIPPED, name
 
@@ -156,7 +156,7 @@ def test_rows_are_found_by_what_is_shown(table: Table) -> None:
     assert table.read().to_polars().filter(pl.col("c") == "ab")["id"].to_list() == [1]
     lazy = table.scan_polars().filter(pl.col("c").is_in(["ab", ""])).select("id")
     assert sorted(lazy.collect()["id"].to_list()) == [1, 2]
-    rows = table.dataset()  # noqa: F841  # DuckDB finds it by its name
+    rows = table.dataset()  # noqa: F841  # DuckDB finds it by its variable name
     assert duckdb.sql("select id from rows where c = 'ab'").fetchall() == [(1,)]
     assert duckdb.sql("select id from rows where c <> 'ab ' order by id").fetchall() == [
         *[(1,), (2,), (4,), (5,)]
@@ -182,7 +182,7 @@ CONDITIONS = {
 def test_conditions_ignore_blanks_at_the_end_here_and_on_the_service(
     table: Table, condition: str
 ) -> None:
-    """Evidence 153; "Data types" of the manual: the blanks take no part in comparisons."""
+    """Evidence 153; "Data types" of the manual: trailing blanks are ignored in comparisons."""
     for options in ({}, {"char_padding": True}, {"text": "binary"}):
         found = table.read(["id"], where=condition, **options).to_arrow()
         assert sorted(found["id"].to_pylist()) == CONDITIONS[condition], options
@@ -225,7 +225,7 @@ def test_what_was_read_can_be_written_and_is_the_same(
     ids=["letters", "blanks behind", "blanks", "bytes"],
 )
 def test_blanks_count_when_a_value_is_too_long(odps: Connection, data: Any) -> None:
-    """As stock pyodps counts them; what a read gives fits in any case."""
+    """Stock pyodps counts blanks in the same way; a value that was read always fits."""
     made = odps.create_table("too_long", "c char(5)")
     with pytest.raises(ConversionError, match="more than 5 characters"):
         made.write(pa.table({"c": data}))

@@ -1,4 +1,4 @@
-"""A byte that is changed on the way: seen where checksums are, never called verified elsewhere."""
+"""A byte that changes in transit: detected if it has a checksum, else never called verified."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DAMAGED = SENT[:-1] + bytes([SENT[-1] ^ 4])
 
 
 class Damaging(Peer):
-    """Carries everything to a plain service, and flips one bit of each mark that comes back."""
+    """Forwards everything to a plain service, and flips one bit of each marker in the responses."""
 
     def __init__(self, target: str) -> None:
         parts = urlsplit(target)
@@ -68,7 +68,7 @@ def through(service: LocalService) -> Iterator[tuple[Connection, Damaging]]:
 
 
 class Keeping:
-    """Keeps the tracker of what it is told of."""
+    """Keeps the tracker that it receives."""
 
     tracker: ProgressTracker
 
@@ -124,7 +124,7 @@ def test_a_blob_that_was_changed_is_an_error_and_one_that_was_not_is_verified(
     new_name: Callable[[str], str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Attempts, "pause", lambda self, seconds: None)  # it is asked for again
+    monkeypatch.setattr(Attempts, "pause", lambda self, seconds: None)  # requested again
     table = odps.create_table(new_name("flip"), "id bigint, content blob")
     table.write(pa.table({"id": [1], "content": [SENT * 100]}))
     whole, damaged = Keeping(), Keeping()

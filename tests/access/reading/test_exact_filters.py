@@ -1,7 +1,7 @@
-"""`where=` through the service, which only skips blocks: every front end returns exact rows.
+"""`where=` over the service, which only skips blocks: every front end returns exact rows.
 
-Random conditions over a table of several blocks beside DuckDB; then limits, bytes, columns that
-only the condition needs, breaks of the line, and splits.
+Random conditions over a table of several blocks, compared with DuckDB; also limits, bytes, columns
+that only the condition needs, broken connections, and splits.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from odps_nb.terms import IndexSplit, RowRangeSplit
 from tests.support.conditions import SCHEMA, Conditions, table
 from tests.support.watcher import Watcher
 
-ROWS = table(32_000, seed=7)  # more than three blocks of the service
+ROWS = table(32_000, seed=7)  # more than three blocks on the service
 COLUMNS = SCHEMA.replace(", ds string", "")
 
 
@@ -63,7 +63,7 @@ def test_random_conditions_give_the_rows_that_duckdb_gives(loaded, duck, seed):
 
 
 def test_the_service_leaves_out_no_single_rows(loaded, odps):
-    """What `where=` gives is less than what comes: else this file would prove nothing."""
+    """`where=` returns fewer rows than the service sends, or this file would prove nothing."""
     watcher = Watcher()
     found = loaded.read(["row"], where="row = 5", progress=watcher).to_arrow()
     assert found["row"].to_pylist() == [5]
@@ -137,7 +137,7 @@ def test_rows_keep_their_form_where_none_is_left(loaded):
 def test_a_table_with_a_decimal_of_a_large_scale_is_filtered_here_alone(
     watched, recorder, new_name, scale, sends
 ):
-    """Evidence 158: no request has a predicate, and the rows are right: reads, pages and Spark."""
+    """Evidence 158: no request has a predicate, and the rows are correct: reads, pages, Spark."""
     name = new_name()
     made = watched.create_table(name, f"id bigint, m decimal(38,{scale})")
     made.write(pa.table({"id": range(30_000), "m": [Decimal("1.5")] * 30_000}))

@@ -1,4 +1,4 @@
-"""The first row of a large table takes as few requests as that of a small one."""
+"""The first row of a large table takes as few requests as that of a small table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Asked = list[str]
 
 
 class _Handler(_made_rows._Handler):
-    """Makes rows while it sends them, and notes what it is asked."""
+    """Generates rows while it sends them, and records the requests."""
 
     rows = ROWS
     asked: Asked
@@ -34,7 +34,7 @@ class _Handler(_made_rows._Handler):
 
 @pytest.fixture
 def large() -> Iterator[tuple[Connection, Asked]]:
-    """A connection that knows nothing but the endpoint, and the requests that it sends."""
+    """A connection that knows only the endpoint, and the requests that it sends."""
     _Handler.asked = []
     with _made_rows._Server(("127.0.0.1", 0), _Handler) as server:
         serving = threading.Thread(target=server.serve_forever, args=(0.02,))
@@ -57,7 +57,7 @@ def test_the_head_of_a_hundred_million_rows_takes_three_requests(
 ) -> None:
     odps, asked = large
     assert odps.table(_made_rows.TABLE).head(5)["id"].tolist() == [0, 1, 2, 3, 4]
-    assert len(asked) == 3  # the columns, where the Storage API is, the rows
+    assert len(asked) == 3  # for the columns, the Storage API's endpoint, the rows
     assert asked[-1] == "TablePreview"
 
 
@@ -67,5 +67,5 @@ def test_the_first_row_of_a_read_takes_three_requests(large: tuple[Connection, A
     first = next(batches)
     batches.close()
     assert first.column("id").to_pylist() == [0]
-    assert len(asked) == 3, asked  # where the Storage API is, a session, the rows
+    assert len(asked) == 3, asked  # for the Storage API's endpoint, a session, the rows
     assert asked[-1] == "TableRead"

@@ -1,6 +1,6 @@
-"""`Table.head`: one request if a preview has the rows, otherwise a short read.
+"""`Table.head`: one request if a preview returns the rows, otherwise a short read.
 
-And read sessions that another process goes on with by their id.
+Also tests read sessions that another process continues by their id.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DAY = "ds=2024-01-01"
 
 
 def actions(recorder: Recorder) -> list[str]:
-    """What the Storage API was asked for since the last call."""
+    """The Storage API requests since the last call."""
     return [one.action for one in recorder.take() if one.action]
 
 
@@ -128,7 +128,7 @@ def test_a_preview_that_is_refused_is_a_short_read_and_blobs_are_waited_for_brie
             odps._storage.rest(WireRequest(method="PUT", path="/misbehaviour", body=body))
             first = table.head(2)
             assert first["id"].tolist() == [1, 2]
-            assert repr(first).count("blob …") == 2  # nobody said what they are
+            assert repr(first).count("blob …") == 2  # their types are unknown
 
 
 def test_the_first_rows_of_a_table_with_a_key_are_merged(odps, new_name):

@@ -54,7 +54,7 @@ def rows(scan: Scan) -> list[tuple[Any, ...]]:
 def test_the_last_state_of_what_came_after_a_version(keyed: Table) -> None:
     assert sorted(rows(keyed.read(since=0))) == [(1, "c"), (3, "d"), (19, None)]
     assert rows(keyed.read(since=3)) == [(1, "c"), (3, "d"), (19, None)]
-    assert rows(keyed.read(since=2, until=3)) == []  # a delete brings no row
+    assert rows(keyed.read(since=2, until=3)) == []  # a delete returns no row
     assert rows(keyed.read(until=2, columns=["v"])) == [("a",), ("b",)]
     scan = keyed.read(since=5)
     assert (rows(scan), scan.latest_version) == ([], 5)
@@ -104,7 +104,7 @@ def test_a_frame_of_changes(keyed: Table) -> None:
 def test_changes_of_one_table_are_brought_into_another(
     odps: Connection, new_name: Names, keyed: Table
 ) -> None:
-    """What `_change` is for: a copy that follows, from the version that it has on."""
+    """The purpose of `_change`: a copy can be updated from the version that it has."""
     name = new_name("copy")
     odps.sql(f"CREATE TABLE {name} (id BIGINT NOT NULL, v STRING, PRIMARY KEY (id))")
     copy = odps.table(name)
@@ -146,7 +146,7 @@ def test_partitions_restrict_and_come(odps: Connection, new_name: Names) -> None
 
 
 def next_millisecond() -> datetime.datetime:
-    """Return a moment in UTC, the zone of the embedded project, that is over."""
+    """Return a past moment in UTC, the zone of the embedded project."""
     moment = time.time_ns() // 1_000_000 + 1
     while time.time_ns() // 1_000_000 <= moment:
         pass

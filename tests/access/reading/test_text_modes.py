@@ -1,4 +1,4 @@
-"""Text that is not UTF-8: an error that names the cell, text with replacement, or bytes."""
+"""Text that is not UTF-8: an error that names the cell, replaced text, or bytes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ PLACES = {
 
 
 def replaced(value: Any) -> Any:
-    """What Python makes of bytes with ``errors="replace"``, at any depth."""
+    """The result of Python's ``errors="replace"`` for bytes at any depth."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, (list, tuple)):
@@ -79,7 +79,7 @@ def no_pause(self: Attempts, seconds: float) -> None:
 
 
 def forms(table: Table, column: str, mode: str) -> dict[str, Callable[[], list[Any]]]:
-    """Every form in which a read gives a column, as Python values in the order of the rows."""
+    """Every form in which a read returns a column, as Python values in row order."""
 
     def scan() -> Any:
         return table.read(["id", column], text=mode)
@@ -127,7 +127,7 @@ def test_by_default_the_first_such_cell_is_named_at_once(
     path, row, shown = PLACES[column]
     for name, form in forms(table, column, "strict").items():
         if name in ("preview", "stream"):
-            continue  # of all columns, the first is named; Arrow has errors of its own
+            continue  # the error names the first of the columns; Arrow raises its own errors
         with pytest.raises(ConversionError) as caught:
             form()
         error = caught.value
@@ -158,7 +158,7 @@ def test_types_say_whether_text_comes_as_bytes(table: Table) -> None:
         assert scan.arrow_schema == scan.to_arrow().schema == scan.dataset().schema
         assert scan.arrow_schema.field("s").type == leaf
         assert scan.arrow_schema.field("a").type.value_type == leaf
-        assert scan.arrow_schema.field("ds").type == pa.string()  # the name of a partition
+        assert scan.arrow_schema.field("ds").type == pa.string()  # the partition value
     assert str(table.read(["s"], text="binary").to_pandas().dtypes["s"]) == "object"
 
 
@@ -192,7 +192,7 @@ def test_a_condition_on_another_column_leaves_out_such_a_row(table: Table) -> No
         ("s <> 'a'", [2, 3]),
         ("s > 'caf'", [2]),
         ("s < 'caf\u00e9'", [1, 3]),  # in UTF-8 it begins with c3, which is less than e9
-        ("s in ('a', 'caf\ufffd')", [1]),  # bytes are compared, not what is shown
+        ("s in ('a', 'caf\ufffd')", [1]),  # bytes are compared, not the displayed text
         ("s = 'caf\ufffd'", []),
         ("s is null", [4]),
         ("s like 'caf_'", [2]),
@@ -302,5 +302,5 @@ def test_text_in_a_time_zone_and_with_blobs_keeps_its_form(
     assert found.column("s").to_pylist() == [b"a"]
     assert found.column("v").to_pylist() == [b"xyz"]
     assert found.column("y").to_pylist() == [b"\xff"]
-    assert pa.types.is_string(found.schema.field("b").type)  # a reference is no text of the user
+    assert pa.types.is_string(found.schema.field("b").type)  # a reference is not user text
     assert found.schema.field("t").type.tz == "Asia/Shanghai"

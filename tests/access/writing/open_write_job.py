@@ -1,6 +1,6 @@
 """A process of `test_open_write`: receives commands and returns results as pickles in hexadecimal.
 
-It shares nothing with who asks, like a worker on another machine.
+It shares no state with its caller, like a worker on another machine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A refused write gives advice, and the write succeeds when the advice is followed."""
+"""A rejected write gives advice, and the write succeeds if the advice is followed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def objects(*values: Any) -> pd.Series:
 
 
 ADVICE: list[tuple[str, pd.Series, str, Fix, list[Any]]] = [
-    # the type, what is refused, words of the advice, what they say to do, what is stored then
+    # the type, the rejected value, words of the advice, its code, the stored values
     ("bigint", pd.Series([1.5, 2.0]), "round it to a whole number", pd.Series.round, [2, 2]),
     ("tinyint", pd.Series([True]), 'astype("int64")', lambda s: s.astype("int64"), [1]),
     ("bigint", pd.Series(["7"]), "pd.to_numeric", pd.to_numeric, [7]),

@@ -225,7 +225,7 @@ def test_partition_columns_are_names_or_texts_with_a_type_in_any_list(
 ) -> None:
     frame = pd.DataFrame({"id": [1], "ds": ["x"], "hour": np.array([3], "int32")})
     name = new_name("listed")
-    for _ in range(2):  # the second time the table is there, and is compared
+    for _ in range(2):  # the second time, the table exists and is compared
         odps.table(name).write(frame, create=True, partitioned_by=partitioned_by)
     found = {key.lower(): kind for key, kind in types(odps, name).items()}
     assert found == {"id": "bigint", "ds": "string", "hour": "int"}

@@ -1,4 +1,4 @@
-"""A write session that a person holds: several processes, crashes, resuming, commit and abort."""
+"""An open write session: several processes, crashes, resuming, commit and abort."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def write_and_fail(held: OpenWrite | OpenStream, *values: int) -> None:
 
 
 class Workers:
-    """Starts processes of their own and says what they answered."""
+    """Starts separate processes and returns their responses."""
 
     def __init__(self, service: LocalService, table: Table, forking: Forking) -> None:
         self.table, self._forking = table, forking
@@ -66,7 +66,7 @@ class Workers:
         }
 
     def run(self, do: str, session: str | WriteSessionRef, **job: Any) -> Any:
-        """Return the answer; ``None`` of one that killed itself."""
+        """Return the response; ``None`` if the process killed itself."""
         told = {"do": do, "session": session, "table": self.table.name.table, **job}
         job = pickle.dumps(told | {"connect": self.connect}).hex()
         done = self._forking.run(JOB.read_text("utf-8"), job)
@@ -114,7 +114,7 @@ def test_what_a_worker_closed_outlives_it_and_what_it_left_open_is_resumed(
         assert before == 2
         done = session.commit([("whole", 1), receipt])
         assert dict(done.streams) == {"whole": 1, "half": 1}
-        assert done.rows is None  # nobody here knows how many the dead one wrote
+        assert done.rows is None  # this process cannot know how many rows the killed one wrote
     assert ids(table) == [1, 2, 10, 11, 12, 13]
 
 
@@ -241,7 +241,7 @@ def test_a_higher_version_replaces_what_a_failed_one_wrote(table: Table) -> None
     with table.open_write() as session:
         with pytest.raises(ZeroDivisionError):
             write_and_fail(session.open_stream("one"), 1)
-        with pytest.raises(ArgumentError, match="already open here"):
+        with pytest.raises(ArgumentError, match="already open in this session"):
             session.open_stream("one")
         with session.open_stream("one", version=2) as again:
             again.write(rows(2))
@@ -261,7 +261,7 @@ def test_partitions_overwriting_and_blobs_go_as_in_one_write(
         resumed = table.open_write(session_id=session.handle)
         with resumed.open_stream() as stream:
             stream.write(frame)
-        with pytest.raises(ArgumentError, match="partition levels ds"):
+        with pytest.raises(ArgumentError, match="fixed partition levels: ds"):
             table.open_write(session_id=session.session_id)
         assert table.open_write("ds=a", session_id=session.session_id).handle.partition.items
         session.commit()

@@ -1,7 +1,7 @@
-"""A write reaches exactly the partition that it names, whatever its value contains.
+"""A write changes exactly the partition that it names, whatever its value contains.
 
-One table holds a partition of each value, made by SQL on the service. What a request can name is
-written, read and replaced by every road; what it cannot is refused before anything is sent.
+A table has a partition for each value, created by SQL on the service. Each value that a request can
+name is written, read and replaced in every way; other values are rejected before anything is sent.
 """
 
 from __future__ import annotations
@@ -243,7 +243,7 @@ def test_partitions_made_and_dropped_by_sql_are_exactly_those(
 def test_the_service_takes_what_comes_and_nothing_else(
     odps: Connection, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A client that does not check reaches its own partition, too, or none."""
+    """A client without these checks also reaches only its own partition, or none."""
     monkeypatch.setattr(PartitionSpec, "checked", lambda self: self)
     for value in (" b", "b ", "'b'", "b="):
         spec = PartitionSpec((("ds", value),))

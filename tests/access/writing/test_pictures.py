@@ -1,4 +1,4 @@
-"""Columns of paths, pictures and arrays become blobs that say what they are."""
+"""Columns of paths, pictures and arrays become blobs with their media types."""
 
 from __future__ import annotations
 

@@ -29,11 +29,11 @@ COUNT = 7
 
 
 class Stopped(BaseException):
-    """What ends a call from outside, as an interrupt does."""
+    """Ends a call from outside, as an interrupt does."""
 
 
 class Asked:
-    """Tells the media type of each file, notes its name, and does something at one of them."""
+    """Returns each file's media type, records its name, and runs an action at one file."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -59,7 +59,7 @@ class Events:
 
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder for journals; two files make a group."""
+    """A folder for journals; a group contains two files."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr(writing, "BLOB_ROWS", 2)
     return tmp_path / "state" / "odps_nb" / "uploads"

@@ -1,4 +1,4 @@
-"""Rows, columns, iterators and LazyFrames as data of a write: what arrives, and in one commit."""
+"""Rows, columns, iterators and LazyFrames as input of a write: what is stored, in one commit."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_values_go_by_the_rules_of_object_columns(odps: Connection, new_name: Na
     assert (found["n"], found["d"], found["p"]) == (row["n"], row["d"], row["p"])
     assert pd.Timestamp(found["t"]) == exact
     assert found["tags"] == [1, 2]
-    table.write({"n": [2**53 + 3, None]}, overwrite=True)  # pandas alone would make it a float
+    table.write({"n": [2**53 + 3, None]}, overwrite=True)  # pandas alone would convert it to float
     assert table.read(["n"]).to_arrow().column("n").to_pylist() == [2**53 + 3, None]
     odps.drop_table(name)
 

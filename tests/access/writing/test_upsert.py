@@ -1,4 +1,4 @@
-"""Upserts and deletes by primary key: all of a call or nothing, from data of every kind."""
+"""Upserts and deletes by primary key: all rows of a call or none, from every kind of data."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_upserts_and_deletes_are_mixed_in_one_commit(make: Make) -> None:
     assert receipt.verb == "upserted or deleted"
     assert rows(table) == [(1, "a2"), (4, "d")]
     assert version(table) == before + 1
-    with pytest.raises(ArgumentError, match="deleted is 'v', which is a column of"):
+    with pytest.raises(ArgumentError, match="deleted is 'v', which is already a column of"):
         table.upsert(changes, deleted="v")
     with pytest.raises(ConversionError, match="is_deleted"):
         table.upsert(changes)
@@ -141,7 +141,7 @@ def test_keys_of_several_columns_and_partitions(make: Make) -> None:
     table.delete(pa.table({"a": [1], "b": ["x"], "ds": ["p"]}))
     table.delete(pa.table({"b": ["x"], "a": [1]}), partition="ds=q")
     assert rows(table) == [(1, "2", "y", "p")]
-    with pytest.raises(ConversionError, match="row 0 is of type int"):  # which key is it?
+    with pytest.raises(ConversionError, match="row 0 is of type int"):  # which key is meant?
         table.delete([1], partition="ds=q")
     with pytest.raises(ArgumentError, match="partitioned by 'ds'"):
         table.delete(data.drop_columns(["ds"]))
@@ -178,7 +178,7 @@ def test_rows_of_one_key_stay_in_order_in_one_stream(make: Make) -> None:
     table = make()
     numbers = np.arange(40_000)
     data = pa.table({"id": numbers % 7, "v": [str(n) for n in numbers]})
-    receipt = table.write(data, workers=4)  # of a table without a key: four lanes
+    receipt = table.write(data, workers=4)  # for a table without a key: four workers
     assert rows(table) == sorted((n % 7, str(n)) for n in range(40_000 - 7, 40_000))
     assert receipt.streams == 1
     assert table.upsert(data).streams == 1
@@ -212,5 +212,5 @@ def test_the_operation_is_put_where_the_stream_lists_it() -> None:
     assert middle.schema.names == ["id", "__operation", "v"]
     assert middle.column(1).to_pylist() == [UPSERT, UPSERT]
     assert Stamp().put(batch, nowhere) is batch
-    with pytest.raises(ArgumentError, match="accepts no upserts"):
+    with pytest.raises(ArgumentError, match="does not support upserts"):
         Stamp(operation=UPSERT).put(batch, nowhere)

@@ -1,4 +1,4 @@
-"""Data that is rare and still means something: it is written by value, or refused in words."""
+"""Unusual but meaningful data: written by value, or rejected with a clear message."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Name = Callable[[str], str]
 NINES = Decimal("9" * 10 + "." + "9" * 39)
 
 WRITTEN: list[tuple[str, Any, dict[str, Any], list[Any]]] = [
-    # the type, the data, the conversions asked for, what is stored
+    # the type, the data, the requested conversions, the stored values
     ("date", [{"c": "2024-02-01T00:00:00+08:00"}], {"text": "parse"}, [dt.date(2024, 2, 1)]),
     ("array<bigint>", [{"c": pa.array([1, None])}], {}, [[1, None]]),
     ("array<bigint>", [{"c": pa.scalar([1, None])}], {}, [[1, None]]),

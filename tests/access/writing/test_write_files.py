@@ -1,4 +1,4 @@
-"""A folder of files becomes a table: rows, media types, links, what cannot be read, one commit."""
+"""A folder of files becomes a table: rows, media types, links, unreadable files, one commit."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PNG = b"\x89PNG\r\n\x1a\n" + bytes(40)
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with files in it, one of them named wrongly, and some hidden."""
+    """A folder with files, one of them with a wrong name, and some hidden ones."""
     root = tmp_path / "files"
     for path, content in {
         "b.txt": b"hello",
@@ -150,7 +150,7 @@ def test_links_pipes_and_missing_files_are_reported_before_anything_is_written(
 
 
 class Totals:
-    """A listener that keeps what it is told at the end."""
+    """A listener that keeps the final figures."""
 
     def __init__(self) -> None:
         self.end: ProgressSnapshot | None = None
@@ -210,14 +210,14 @@ def cut(file: Path) -> None:
 
 
 def a_link_to_a_twin(file: Path) -> None:
-    """A file elsewhere of the same size and time, which its owner would not have sent."""
+    """A file outside with the same size and time, whose owner does not want to send it."""
     shutil.copy2(file, file.parent.parent / "elsewhere")
     file.unlink()
     file.symlink_to(file.parent.parent / "elsewhere")
 
 
 def below_another_folder(file: Path) -> None:
-    """The folder is a link to a copy of it by now."""
+    """The folder has meanwhile been replaced by a link to a copy."""
     folder = file.parent
     shutil.copytree(folder, folder.with_name("copy"))
     folder.rename(folder.with_name("before"))

@@ -1,4 +1,4 @@
-"""Keys from a keyring: put there as the README says, found by name, shown nowhere."""
+"""Keys from a keyring: stored as the README describes, found by name, never displayed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PLACE = {"ODPS_ENDPOINT": "http://127.0.0.1:1/api", "ODPS_PROJECT": "p"}
 
 
 class Drawer(KeyringBackend):
-    """A keyring in memory; ``trouble`` is raised by whoever opens it."""
+    """A keyring in memory; opening it raises ``trouble``."""
 
     priority = 1
 
@@ -53,7 +53,7 @@ class Drawer(KeyringBackend):
 
 @pytest.fixture
 def use():
-    """Make a keyring the one of this process; the one before comes back."""
+    """Set the keyring of this process; restore the previous one afterwards."""
     before = keyring.get_keyring()
     yield lambda backend: keyring.set_keyring(backend) or backend
     keyring.set_keyring(before)
@@ -61,7 +61,7 @@ def use():
 
 @pytest.fixture
 def write(tmp_path, monkeypatch):
-    """Write the profile file; it holds no key, so that anybody may read it."""
+    """Write the profile file, which contains no key, so everyone may read it."""
 
     def write(text: str) -> None:
         path = tmp_path / "profiles.toml"
@@ -167,7 +167,7 @@ def test_a_keyring_that_does_not_open_says_so_and_nothing_of_what_is_inside(
 
 
 class Late:
-    """A credential that is fetched when it is asked for, as keyring's own for the environment."""
+    """A credential that is fetched on demand, like keyring's own for the environment."""
 
     username = "me"
 

@@ -1,4 +1,4 @@
-"""Profiles: precedence of sources, rejected settings, and that no secret is ever shown."""
+"""Profiles: precedence of sources, rejected settings, and that no secret is ever displayed."""
 
 import copy
 import dataclasses
@@ -37,7 +37,7 @@ def profiles(tmp_path: Path):
 
 
 def test_a_profile_that_others_may_change_is_refused(profiles, tmp_path):
-    """Attack 7: it names the program that gives keys, and the host that gets requests."""
+    """Attack 7: the file names the program that returns keys, and the host that gets requests."""
     text = "[default]\nendpoint = 'http://h/api'\nproject = 'p'\n"
     keys = {"ODPS_ACCESS_ID": "a", "ODPS_ACCESS_KEY": "k"}
     environ = keys | profiles(text, mode=0o646)
@@ -47,7 +47,7 @@ def test_a_profile_that_others_may_change_is_refused(profiles, tmp_path):
     tmp_path.chmod(0o777)
     with pytest.raises(ConfigError, match="other users can write to"):
         Profile.resolve(environ=environ)
-    tmp_path.chmod(0o1777)  # as /tmp: only the owner of a file can replace it there
+    tmp_path.chmod(0o1777)  # like /tmp: only the owner of a file can replace it there
     assert Profile.resolve(environ=environ).project == "p"
     tmp_path.chmod(0o700)
 
@@ -56,7 +56,7 @@ def test_a_profile_of_another_user_is_refused(profiles, monkeypatch):
     environ = profiles("[default]\nendpoint = 'http://h/api'\nproject = 'p'\n")
     if os.geteuid() == 0:
         os.chown(environ["ODPS_NB_PROFILES"], 12345, 12345)
-    else:  # only root can give a file away; any other user is one to whom this file is foreign
+    else:  # only root can change the owner; for any other user, this file belongs to someone else
         monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     with pytest.raises(ConfigError, match="belongs to another user"):
         Profile.resolve(environ=environ)
@@ -245,9 +245,9 @@ def test_an_application_of_a_pyodps_entry_signs_too():
         "me",
         "k",
         project="p",
-        endpoint="http://127.0.0.1:9/api",  # pyodps looks there, and a name would take longer
+        endpoint="http://127.0.0.1:9/api",  # pyodps connects there; resolving takes longer
         app_account=application,
-        overwrite_global=False,  # else pyodps signs every later entry with it
+        overwrite_global=False,  # otherwise pyodps signs with it in every later entry
     )
     keys = Profile.from_pyodps(entry).keys
     assert (keys.access_id, keys.app_id, keys.app_key) == ("me", "app", SECRET)
@@ -296,7 +296,7 @@ def test_credentials_as_a_value_are_the_same_as_its_fields(value, fields):
     assert SECRET not in repr(profile) + repr(value)
     with pytest.raises(ConfigError, match="cannot be combined"):
         Profile(**place, access_id="me", access_key="k", credentials=value)
-    # a value replaces what the source has
+    # a value overrides the one in the source
     source = Profile(**place, access_id="old", access_key="old", app_id="old", app_key="old")
     assert odps_nb.connect(source, credentials=value).profile == profile
 

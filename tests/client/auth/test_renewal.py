@@ -1,4 +1,4 @@
-"""Keys that are renewed: by a function or a program, in time, once, and without showing them."""
+"""Renewed keys: from a function or a program, on time, once, and never displayed."""
 
 import shlex
 import stat
@@ -30,7 +30,7 @@ class Clock:
 
 
 class Maker:
-    """Gives numbered keys that live so many seconds; may be told to fail."""
+    """Returns numbered keys with a limited lifetime; can be made to fail."""
 
     def __init__(self, clock: Clock, life: float | None) -> None:
         self.clock, self.life, self.count, self.broken = clock, life, 0, False
@@ -65,7 +65,7 @@ def test_a_renewal_that_fails_does_no_harm_while_the_old_keys_are_good():
     for at in (3400, 3410, 3590):
         clock.now = began + at
         assert source.get() == first
-    assert maker.count == 3  # not at 3410: half a minute has not passed
+    assert maker.count == 3  # not at 3410, because half a minute has not passed
     clock.now = began + 3600
     with pytest.raises(ConfigError, match="a test failed: RuntimeError") as caught:
         source.get()
@@ -187,7 +187,7 @@ def test_each_request_is_signed_with_the_keys_of_its_moment(monkeypatch):
     monkeypatch.setitem(CredentialSource.__init__.__kwdefaults__, "clock", clock)
 
     def ask() -> dict[str, object]:
-        ends = clock.now + 40  # renewed when half of it is over
+        ends = clock.now + 40  # renewed when half of the time has passed
         return {"access_id": next(given), "access_key": "k", "sts_token": "t", "expiration": ends}
 
     with Service(GetReadSession=[give(FOUND)]) as service:

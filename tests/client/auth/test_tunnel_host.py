@@ -1,4 +1,4 @@
-"""Hosts that a service names for its Storage API: which of them get data and tokens."""
+"""Hosts that a service names for its Storage API: which of them receive data and tokens."""
 
 import pytest
 

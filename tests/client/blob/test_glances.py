@@ -28,7 +28,7 @@ LARGE = 7  # the number of a blob of 300,000 bytes
 
 @contextlib.contextmanager
 def looked_at(refs, *steps, cancel=None, tries=2):
-    """Glances at some references, and the service that was asked for them."""
+    """Reads first bytes of some references; also returns the service that received the requests."""
     retry = RetryPolicy(spread=0.0, max_attempts=tries)
     with (
         Service(ReadBlobs=list(steps) or [serve]) as service,
@@ -107,7 +107,7 @@ def test_a_blob_that_stays_damaged_is_damaged_alone(bad):
         refs = asked(seen).references
         body = bytearray(body_of(refs))
         if reference(bad) in refs:
-            body[10] ^= 4  # before all the others that come with it
+            body[10] ^= 4  # before all other blobs of the response
         line.answer(bytes(body))
 
     with looked_at(references(5), step, tries=4) as (found, _):

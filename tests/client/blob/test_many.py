@@ -1,4 +1,4 @@
-"""Blobs arrive whole, verified, in order, one per reference; or an error says which did not."""
+"""Blobs arrive complete, verified and in order, one per reference; or an error names it."""
 
 from __future__ import annotations
 
@@ -328,7 +328,7 @@ def test_a_failing_server_ends_the_opening():
 
 
 def test_each_response_in_an_unknown_coding_is_closed_before_the_next_attempt():
-    """One that is left open is an unclosed socket, which is a warning, and so an error here."""
+    """An open response is an unclosed socket, which causes a warning and so an error."""
     gone = threading.Semaphore(0)
 
     def coded(line, seen) -> None:
@@ -376,7 +376,7 @@ def test_every_cut_of_a_blob_is_an_error():
     with Service(ReadBlobs=steps) as service, service.client(retry=once) as storage:
         for at in cuts:
             with open_blob(storage, reference(4)) as file:
-                if at in whole:  # a whole number of blocks: only the length could tell
+                if at in whole:  # whole blocks: only the length reveals it
                     assert content(4).startswith(file.read())
                 else:
                     with pytest.raises(ProtocolError):

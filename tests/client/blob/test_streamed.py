@@ -1,4 +1,4 @@
-"""Many blobs of any size pass by one after the other: in order, each once, whole or an error."""
+"""Many blobs of any size, one after the other: in order, each once, complete or an error."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def positions(refs) -> dict[BlobReference, list[int]]:
 
 @contextlib.contextmanager
 def streamed(refs, *steps, client=None, **facts):
-    """The blobs of some references, and the service that was asked for them."""
+    """The blobs of some references, and the service that received the requests."""
     client = {"retry": RetryPolicy(spread=0.0), **(client or {})}
     names = {"workers": "BLOB_WORKERS", "piece": "PIECE_BYTES", "waiting": "WAITING_BYTES"}
     limits = {name: getattr(blob_streamed, name) for name in names.values()}
@@ -165,9 +165,9 @@ def test_a_broken_response_resumes_at_the_byte_where_it_stopped(trouble, share, 
         assert [blob.read() for blob in blobs] == [content(4), content(LARGE)]
         first, *others = asked_refs(service)
     assert first == [4, LARGE]
-    # resumed at the blob that failed; alone, it is asked for twice to come with its head
+    # resumed at the failed blob; a single blob is requested twice to get its header
     assert others in ([[LARGE, LARGE]], [[4, LARGE]])
-    if trouble is cut_at and share > 0.1:  # of a chunk that is damaged nothing is taken
+    if trouble is cut_at and share > 0.1:  # no data from a damaged chunk is used
         assert others == [[LARGE, LARGE]]
     shown = tracker.snapshot()
     assert (shown.retries + shown.resumes, shown.items) == (1, 2)
@@ -179,7 +179,7 @@ def test_a_damage_that_comes_again_is_that_of_one_blob(bad):
         refs = asked(seen).references
         body = bytearray(body_of(refs))
         if reference(bad) in refs:
-            body[10] ^= 4  # before all the others that come with it
+            body[10] ^= 4  # before all other blobs of the response
         line.answer(bytes(body))
 
     seen = []
@@ -331,4 +331,4 @@ def test_batches_follow_the_size_of_what_came():
     batches.record(1600, blobs=8)
     assert next(ranges) == (264, 274)  # of 100 bytes
     batches.record(10**9, blobs=0)
-    assert next(ranges) == (274, 276)  # a large one is on its way
+    assert next(ranges) == (274, 276)  # a large one is in transfer

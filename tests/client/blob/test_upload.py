@@ -1,4 +1,4 @@
-"""Blobs go up whole, in order, one reference each; what the server says of them must agree."""
+"""Blobs are uploaded completely, in order, one reference each; the server's response must agree."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def upload(service: Ledger, items, **facts):
 
 
 class Once(io.RawIOBase):
-    """A file that can be read once and has no seek."""
+    """A file that can be read once and does not support seek."""
 
     def __init__(self, data: bytes) -> None:
         self._data = io.BytesIO(data)
@@ -210,7 +210,7 @@ def test_a_file_that_shrinks_in_the_meantime_is_an_error(tmp_path):
 def test_what_no_blob_can_hold_is_not_begun(tmp_path):
     film = tmp_path / "film.mp4"
     with film.open("wb") as file:
-        file.truncate(5 * 2**30 + 1)  # takes no room on the disk
+        file.truncate(5 * 2**30 + 1)  # uses no disk space
     with Ledger() as service:
         with pytest.raises(ArgumentError, match=r"film\.mp4 has 5,368,709,121 bytes") as caught:
             upload(service, [(b"a", None, None), (film, "video/mp4", None)])

@@ -1,4 +1,4 @@
-"""Ctrl-C ends a wait long before the read times out; no thread and no socket is left."""
+"""Ctrl-C ends a wait long before the read time-out; no thread or socket remains."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def submitted(line, seen) -> None:
 
 
 class Interrupter:
-    """A step that answers some bytes, interrupts the main thread, and waits to be left."""
+    """A step that sends some bytes, interrupts the main thread, and waits for the disconnect."""
 
     def __init__(self, head: bytes = b"") -> None:
         self._head = head
@@ -55,12 +55,12 @@ class Interrupter:
         if not self._struck:
             self._struck = True
             interrupt()
-        if line.wait_closed(20):  # a third of the time after which the read would give up
+        if line.wait_closed(20):  # a third of the read time-out
             self.left.release()
 
     def check(self) -> None:
         assert self.left.acquire(timeout=30)
-        # What the interrupt hit may need a moment to notice that it is over.
+        # An interrupted thread may need a moment to end.
         for thread in running():
             if thread.name.startswith("odps_nb") and thread not in self._before:
                 thread.join(30.0)

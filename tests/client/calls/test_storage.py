@@ -1,4 +1,4 @@
-"""Calls are signed, tried again only where that is safe, and their errors say everything."""
+"""Calls are signed, retried only where that is safe, and have complete error messages."""
 
 from __future__ import annotations
 
@@ -161,8 +161,8 @@ LATER = "Wed, 21 Oct 2026 07:28:00 GMT"
     ("headers", "waited"),
     [
         ({"Date": "Wed, 21 Oct 2026 07:27:45 GMT"}, 15.0),
-        ({}, 20.0),  # by our own clock
-        ({"Date": "Wed, 21 Oct 2026 07:30:00 GMT"}, 0.2),  # over already: the wait of the policy
+        ({}, 20.0),  # by the client's own clock
+        ({"Date": "Wed, 21 Oct 2026 07:30:00 GMT"}, 0.2),  # already past: the wait of the policy
     ],
     ids=["its clock", "our clock", "past"],
 )
@@ -372,7 +372,7 @@ def test_no_secret_is_in_logs_errors_and_reprs(caplog):
 
 
 def test_a_token_is_sent_to_no_other_domain_that_the_service_names():
-    """Attack 5: the service, or who answers in its place, decides the host."""
+    """Attack 5: the service, or whoever responds in its place, chooses the host."""
     with (
         answering(b"tunnel.example.com", sts_token="t") as (peer, storage),
         pytest.raises(ConfigError, match="another domain") as caught,

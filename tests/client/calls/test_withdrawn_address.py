@@ -1,4 +1,4 @@
-"""If the address of the Storage API is withdrawn, the client asks for it again."""
+"""If the address of the Storage API is withdrawn, the client requests it again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.spark.altering import Altering
 
 
 class Named:
-    """What the service is made to say where its Storage API is, and how often it was asked."""
+    """The address of the Storage API that the service reports, and the number of such requests."""
 
     def __init__(self, service: LocalService) -> None:
         own = urlsplit(service.tunnel_endpoint)
@@ -32,7 +32,7 @@ class Named:
 
     @contextmanager
     def elsewhere(self) -> Iterator[None]:
-        """Say an address that carries to the service, and is gone at the end."""
+        """Report an address that forwards to the service and is closed at the end."""
         with TlsFront(self.place, None) as front:
             self.address = f"127.0.0.1:{front.port}"
             yield
@@ -45,7 +45,7 @@ def named(service: LocalService) -> Named:
 
 @pytest.fixture
 def between(service: LocalService, named: Named) -> Iterator[str]:
-    """The endpoint, before a service that says the address it is told to say."""
+    """The endpoint of a proxy whose service reports a chosen address."""
     base = service.endpoint.removesuffix("/api")
     with Altering(base, named.change) as proxy:
         yield f"{proxy.url}/api"

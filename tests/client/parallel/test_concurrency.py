@@ -45,7 +45,7 @@ SESSION = ReadSession(
 
 
 class Narrow:
-    """A step that serves two splits at a time, batch by batch, and refuses any other."""
+    """A step that serves two splits at a time, batch by batch, and rejects any others."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -79,11 +79,11 @@ def test_splits_that_a_service_refuses_wait_while_others_get_rows(ordered):
     narrow, tracker = Narrow(), ProgressTracker("read", "t")
 
     def sleep(seconds: float) -> None:
-        """Wait for more batches than there are workers: one of them was handed on by then."""
+        """Wait for more batches than there are workers, so that one of them was passed on."""
         enough, until = tracker.snapshot().rows + WORKERS + 1, time.monotonic() + 10
         while time.monotonic() < until:
             rows = tracker.snapshot().rows
-            if rows >= enough or rows == narrow.admitted * BATCHES:  # or nobody is served
+            if rows >= enough or rows == narrow.admitted * BATCHES:  # otherwise none is served
                 return
             time.sleep(0.001)
 
@@ -91,7 +91,7 @@ def test_splits_that_a_service_refuses_wait_while_others_get_rows(ordered):
         Service(ReadRows=[narrow]) as service,
         service.client(sleep=sleep, retry=RetryPolicy(max_attempts=6, spread=0.0)) as storage,
     ):
-        # A split that is refused six times would be the end, if nobody else got rows meanwhile.
+        # Six rejections would end a split if no other split received rows in the meantime.
         got = ids(iter_batches(storage, SESSION, ordered=ordered, workers=WORKERS, tracker=tracker))
     assert (got if ordered else sorted(got)) == list(range(ROWS))
     assert narrow.most == 2
@@ -99,7 +99,7 @@ def test_splits_that_a_service_refuses_wait_while_others_get_rows(ordered):
 
 
 class Clock:
-    """Seconds that only waiting makes pass."""
+    """A clock that advances only during waits."""
 
     def __init__(self) -> None:
         self.now, self.slept = 0.0, []
@@ -110,7 +110,7 @@ class Clock:
 
 
 def half(line, seen) -> None:
-    """Give the first rows of a split and break off."""
+    """Send the first rows of a split, then disconnect."""
     split = asked_split(seen)
     body = ipc(numbers(split.offset, split.offset + split.count), rows=1)
     line.send(line.headline(**{"Content-Length": str(len(body))}) + body[: len(body) // 2])
@@ -123,7 +123,7 @@ def serve(line, seen) -> None:
 
 
 def throttled_after(first, *then):
-    """Read two splits of which the first breaks and is refused from then on."""
+    """Read two splits; the first breaks and is rejected from then on."""
     clock = Clock()
     refusals, steps = [0], iter(then)
 
@@ -150,7 +150,7 @@ def test_a_split_whose_read_has_had_rows_is_refused_until_the_deadline_and_not_b
         Service(ReadRows=[step]) as service,
         service.client(retry=policy, sleep=clock.sleep, monotonic=lambda: clock.now) as storage,
     ):
-        # The second split has no more room: nobody else brings rows that would start it anew.
+        # The second split has no buffer space, and no other rows arrive that would restart it.
         got = ids(iter_batches(storage, halves, workers=workers, read_ahead=1))
     assert got == list(range(ROWS))
     assert refusals[0] == 31
@@ -187,7 +187,7 @@ def test_a_break_after_many_refusals_is_the_first_failure():
 
 
 def test_splits_that_wait_for_the_consumer_give_their_place_to_one_that_is_refused():
-    """One place, and who got it first may not go on before the other had it."""
+    """One place for two requests: the first to get it may continue only after the other had it."""
     taken, full = threading.Lock(), threading.Event()
     refused = fail(429, "SlotExceeded")
 
@@ -206,7 +206,7 @@ def test_splits_that_wait_for_the_consumer_give_their_place_to_one_that_is_refus
                 return
             line.send(body[: len(body) // 2])
             full.set()
-            assert line.wait_closed()  # only leaving frees the place
+            assert line.wait_closed()  # the place is freed only when the client disconnects
             raise ConnectionError
         finally:
             taken.release()
@@ -285,7 +285,7 @@ def test_no_more_jobs_run_than_there_are_workers():
         yield 1
         running.pop()
 
-    # fewer items than would give a lane again
+    # too few items to add a worker
     assert list(fan_out([job] * (ITEMS_PER_STEP - 1), size=int, workers=4, concurrency=concurrency))
     assert max(most) == 1
 
@@ -303,7 +303,7 @@ def test_a_thread_that_waits_for_a_worker_is_stopped_at_once():
     items = fan_out([job] * 3, size=int, workers=3, concurrency=concurrency, cancel=token)
     assert next(items) == 1
     token.cancel()
-    with pytest.raises(CancelledError):  # else it would wait for ever
+    with pytest.raises(CancelledError):  # otherwise it would wait forever
         list(items)
 
 

@@ -57,8 +57,8 @@ def test_the_budget_bounds_what_waits():
     deadline = time.monotonic() + 10
     while len(made) < 8 and time.monotonic() < deadline:
         threading.Event().wait(0.01)
-    # 5 items in the lanes, one in the consumer's hand, one in the hand of each worker, one
-    # that the head may put although the house is full
+    # 5 items in the buffers, one with the consumer, one with each worker, and one that the head may
+    # add although the buffer is full
     assert len(made) <= 10
     items.close()
 
@@ -77,7 +77,7 @@ def test_what_was_taken_counts_against_the_total():
     deadline = time.monotonic() + 10
     while len(made) < 13 and time.monotonic() < deadline:
         threading.Event().wait(0.01)
-    # 9 taken, one waits, one in the hand of each worker, one that the head may put
+    # 9 consumed, one waiting, one with each worker, one that the head may add
     assert len(made) <= 14
     items.close()
 

@@ -1,4 +1,4 @@
-"""Tables so large that their splits are a burden themselves."""
+"""Tables so large that the number of their splits is a burden."""
 
 from __future__ import annotations
 

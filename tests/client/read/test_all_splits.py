@@ -1,4 +1,4 @@
-"""All splits of a session give every row of it once, in order where that is wanted."""
+"""All splits of a session return each of its rows once, in order if requested."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def test_a_preview_is_read_whole_or_again():
 
 
 def test_a_preview_always_says_how_many_rows():
-    """evidence 140 (C++ client: TestAllPartitions): what comes without a limit nobody knows"""
+    """evidence 140 (C++ client: TestAllPartitions): without a limit, the row count is unknown"""
     with Service() as service, service.client() as storage:
         with pytest.raises(ArgumentError, match="needs a limit"):
             fetch_preview(storage, Preview(table=TABLE))
@@ -214,7 +214,7 @@ def test_a_tracker_ends_with_the_rows_that_were_handed_over(taken):
         batches.close()
     seen = tracker.snapshot()
     assert seen.rows == rows
-    assert seen.decoded_bytes >= 8 * rows  # bytes are those that came
+    assert seen.decoded_bytes >= 8 * rows  # the bytes received are counted
 
 
 def test_rows_that_are_refused_for_their_size_are_not_counted():

@@ -1,4 +1,4 @@
-"""An Arrow stream is whole and plain to see, or an error; whatever coding it comes in."""
+"""An Arrow stream in any coding is complete and has plain types, or raises an error."""
 
 from __future__ import annotations
 
@@ -102,8 +102,8 @@ def test_rows_that_compress_well_are_decoded_a_piece_at_a_time(coding):
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
-    # of 192 MiB: a piece of 8, what is left of the one before, a batch; and lz4 needs nine times
-    # what it gives
+    # of 192 MiB: a piece of 8, the rest of the previous piece, a batch; lz4 needs nine times its
+    # output
     assert peak < 96 * 2**20
 
 
@@ -159,7 +159,7 @@ def test_a_flipped_bit_in_a_checked_coding_is_an_error(data):
             got = read_all(response)
         except OdpsNbError:
             return
-        assert got.equals(TABLE)  # a bit that means nothing, such as a reserved one
+        assert got.equals(TABLE)  # a bit without a meaning, such as a reserved one
 
 
 @settings(max_examples=60)
@@ -172,7 +172,7 @@ def test_any_damage_is_one_of_our_errors_or_a_table(data):
         try:
             read_all(response)
         except OdpsNbError as error:
-            # a changed byte of a text may also be data: no checksum says which
+            # a changed byte of text may also be valid data, because there is no checksum
             assert isinstance(error, (ProtocolError, ConversionError))  # noqa: PT017
 
 
@@ -238,7 +238,7 @@ DOCUMENTS = [
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=["json", "xml"])
 def test_an_error_in_the_place_of_the_rows_is_that_error(document):
-    """Evidence 152: the status of this error is not known."""
+    """Evidence 152: the status of this error is unknown."""
     with Opened(document) as response, pytest.raises(InvalidRequestError) as caught:
         RowStream(response)
     assert caught.value.message == OVERFLOW.decode()
@@ -262,7 +262,7 @@ def boundaries(document: bytes) -> dict[str, bytes]:
 @pytest.mark.parametrize("coding", [None, *HTTP_CODINGS])
 @pytest.mark.parametrize("place", boundaries(b""))
 def test_an_error_at_the_boundary_of_a_message_is_that_error(place, coding):
-    """Evidence 152: known by its number, or by nothing but the form of the document."""
+    """Evidence 152: recognised by its number, or only by the form of the document."""
     unknown = [b'{"Code": "Odd", "Message": "why"}', b" <Error><Code>Odd</Code></Error>"]
     for document in (*DOCUMENTS, *unknown):
         body = boundaries(document)[place]

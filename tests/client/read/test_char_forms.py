@@ -1,4 +1,4 @@
-"""Blanks at the end of CHAR in every layout in which Arrow holds text."""
+"""Trailing blanks of CHAR in every Arrow layout of text."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ NESTED = [
 
 
 def without(value: Any, kind: str) -> Any:
-    """The rule in plain Python; STRING members are ``y``, and values of the MAP."""
+    """The rule in plain Python; members named ``y`` and MAP values are STRING."""
     if isinstance(value, str):
         return value.rstrip(" ")
     if isinstance(value, tuple):

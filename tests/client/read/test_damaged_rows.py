@@ -1,4 +1,4 @@
-"""Arbitrary bytes as rows of a service: valid values, or one of our errors."""
+"""Arbitrary bytes as rows from a service: valid values, or an error of odps_nb."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ READERS = [by_row_stream, by_arrow_reader]
 
 
 def sent(body: bytes, reader) -> list[pa.RecordBatch]:
-    """Let a reader take a body from a socket."""
+    """Let a reader read a body from a socket."""
     transport = RequestsTransport()
 
     def script(line: Line) -> None:
@@ -65,7 +65,7 @@ def sent(body: bytes, reader) -> list[pa.RecordBatch]:
 
 
 def bare(array: pa.Array) -> bytes:
-    """Return the stream of one column as it is, without anybody looking at it."""
+    """Return the unvalidated stream of one column."""
     batch = pa.record_batch({"c": array})
     return batch.schema.serialize().to_pybytes() + batch.serialize().to_pybytes() + END_MARKER
 
@@ -78,7 +78,7 @@ TEXT = pa.py_buffer(b"abcdef")
 
 
 def lost(kind: pa.DataType, *children: pa.Array) -> pa.Array:
-    """Return lists of which there are none, but whose first one begins far away."""
+    """Return empty list columns whose first offset is far away."""
     buffers = [None, pa.py_buffer(struct.pack("<q", 1 << 23))]
     return pa.Array.from_buffers(kind, 0, buffers, children=list(children))
 
@@ -100,7 +100,7 @@ def empty_lists_of(inner: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(kind, 2, [None, offsets(0, 0, 0)], children=[inner])
 
 
-# Offsets in between: all that a check of the first and the last lets through.
+# Offsets in the middle, which a check of only the first and the last would miss.
 DAMAGED = {
     "string": pa.Array.from_buffers(pa.string(), 3, [None, offsets(0, 1 << 30, 4, 6), TEXT]),
     "string backwards": pa.Array.from_buffers(pa.string(), 3, [None, offsets(0, 5, 2, 6), TEXT]),
@@ -341,14 +341,14 @@ def test_a_preview_is_held_against_the_columns_that_are_known():
 
 
 def test_damaged_streams_end_no_process_and_in_no_other_error():
-    """Some of what ``fuzz/mutate_streams.py`` tries for as long as one likes."""
+    """Some inputs of ``fuzz/mutate_streams.py``, which can run for any length of time."""
     command = [sys.executable, str(ROOT / "fuzz" / "mutate_streams.py"), "--count", "75"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     tally = dict(re.findall(r"^(\w+: \w+) +(\d+)$", done.stdout, re.MULTILINE))
     readers = ["row_stream", "session_rows", "coded_rows", "arrow_reader", "end_marker"]
     readers += ["replaced_rows", "rows_as_bytes"]
-    for reader in readers:  # whole streams are read, damaged ones are not
+    for reader in readers:  # complete streams are read, damaged ones are not
         assert int(tally[f"{reader}: rows"]) >= 6
         assert int(tally[f"{reader}: FramingError"]) >= 20
     for reader in ("uploaded", "tunnelled"):

@@ -1,4 +1,4 @@
-"""Rows that some versions of a table added, and sessions that are opened again by their id."""
+"""Rows that some versions of a table added, and sessions that are reopened by their id."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def table(odps: Connection, new_name: Callable[[str], str]) -> TableName:
-    """A table of four versions, of which the third replaced the rows of the others."""
+    """A table with four versions, of which the third replaced all rows."""
     made = odps.create_table(new_name("grown"), "id bigint, note string")
     for number in range(4):
         rows = pa.table({"id": [number], "note": [str(number)]})

@@ -1,4 +1,4 @@
-"""A read session is refreshed in good time, once for all who read of it."""
+"""A read session is refreshed on time, once for all readers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ROWS = 100
 
 
 class Clock:
-    """Seconds of the epoch that a test moves on."""
+    """A clock in seconds since the epoch, which the test advances."""
 
     def __init__(self) -> None:
         self.now = NOW
@@ -110,12 +110,12 @@ def test_a_consumer_that_takes_its_time_keeps_the_session(workers):
         got = []
         for batch in batches:
             got += ids([batch])
-            if len(got) > ROWS - last:  # what is left may all be here: no need of the session
+            if len(got) > ROWS - last:  # the rest may be buffered: no need for the session
                 continue
-            with changed:  # no refresh before means that more than half of the time is over
+            with changed:  # no earlier refresh means that more than half of the time has passed
                 assert changed.wait_for(lambda: until[-1] - clock.now > 0.5 * HOUR, 10)
             while any(thread.name == "odps_nb-keeper" for thread in threading.enumerate()):
-                time.sleep(0.001)  # it reads the clock
+                time.sleep(0.001)  # the keeper reads the clock
             clock.now += 0.5 * HOUR
     assert got == list(range(ROWS))
     assert len(until) > 3
@@ -175,7 +175,7 @@ def test_a_refresh_that_fails_does_not_end_a_read_and_is_not_repeated_at_once(tr
     ids=["503", "broken", "refused", "over"],
 )
 def test_in_the_last_minute_what_may_pass_is_tried_three_times(trouble, times):
-    """There may be no later: a consumer that takes its time comes back after the end."""
+    """There may be no later chance: a slow consumer may return after the expiry."""
     with (
         Service(ReadRows=[serve], GetReadSession=[trouble]) as service,
         service.client(clock=Clock()) as storage,
@@ -301,7 +301,7 @@ def test_a_hanging_refresh_blocks_neither_received_rows_nor_the_end_of_a_read():
         assert not left.is_set()
         closing = threading.Thread(target=batches.close)
         closing.start()
-        closing.join(20)  # a third of the time after which the refresh would give up
+        closing.join(20)  # a third of the time-out of the refresh
         assert not closing.is_alive()
 
 
@@ -319,7 +319,7 @@ def test_a_rest_is_no_reason_to_refresh_a_session_with_time_left():
 
 
 class RestingRows:
-    """Passes everything on, and calls a function at one of the rests."""
+    """Forwards everything, and calls a function at one of the pauses."""
 
     def __init__(self, rows) -> None:
         self.rows, self.rests = rows, itertools.count(1)

@@ -1,4 +1,4 @@
-"""A service on this machine is read by one connection, all others by several."""
+"""A service on this machine is read over one connection, all others over several."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def test_silence_in_the_middle_is_mended():
 
 @pytest.mark.parametrize("chunked", [False, True])
 def test_bytes_of_a_batch_that_is_not_whole_are_seen(chunked):
-    """A large batch on a slow network: nothing can be counted yet, and still it moves."""
+    """A large batch on a slow network: no row can be counted yet, but bytes arrive."""
     table = pa.table({"id": pa.array(range(60), pa.int64()), "s": ["x" * 80_000] * 60})
     body = ipc(table, rows=60)
     sent, go_on = threading.Event(), threading.Event()
@@ -152,7 +152,7 @@ def test_bytes_of_a_batch_that_is_not_whole_are_seen(chunked):
         while (seen := tracker.snapshot()).wire_bytes < len(body) // 3:
             assert time.monotonic() < until, seen
         assert (seen.rows, seen.decoded_bytes) == (0, 0)
-        assert seen.wire_bytes <= len(body) // 2 + 64  # the borders of chunks
+        assert seen.wire_bytes <= len(body) // 2 + 64  # the ends of chunks
         go_on.set()
         reading.join(20)
     assert rows == [60]
@@ -190,7 +190,7 @@ def test_progress_renews_the_patience():
 
 @pytest.mark.parametrize("code", ["NoSuchSession", "SessionExpired"])
 def test_an_expired_session_is_never_continued_on_another_one(code):
-    """Evidence 175: a session that is over says EXPIRED or is an error."""
+    """Evidence 175: an expired session reports EXPIRED or causes an error."""
     with pytest.raises(SessionExpiredError) as caught:
         split_of(cut_rows(0.5), fail(404, code))
     assert caught.value.request_id == "req-1"

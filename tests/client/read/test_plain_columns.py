@@ -36,7 +36,7 @@ def read(
     attempts: int | None = None,
     **facts,
 ) -> pa.Table:
-    """Read rows that come from a socket; each answer is asked for once."""
+    """Read rows from a socket; each response is requested once."""
     session = ReadSession(
         table=TABLE,
         session_id="s",
@@ -68,14 +68,14 @@ COUNTS = pa.array([-1, None, 1706695200000], pa.int64())
 @pytest.mark.parametrize("zone", ZONES)
 @pytest.mark.parametrize("kind", ["datetime", "timestamp", "timestamp_ntz"])
 def test_the_number_of_a_time_is_kept_and_its_zone_is_not(kind, zone):
-    """Evidence 151: the name of a zone changes no value; that of a TIMESTAMP_NTZ is dropped too."""
+    """Evidence 151: the zone's name changes no value; that of a TIMESTAMP_NTZ is dropped too."""
     came = COUNTS.view(pa.timestamp("ms", zone))
     expected = pa.table({"t": COUNTS.view(pa.timestamp("ms"))})
     assert read(f"t {kind}", sent(t=came)).equals(expected)
 
 
 def test_zones_inside_of_nested_values_are_dropped():
-    """Evidence 151, in ARRAY, MAP and STRUCT, with nulls of each level."""
+    """Evidence 151, in ARRAY, MAP and STRUCT, with nulls at each level."""
     kinds = {
         "array<timestamp>": pa.list_(pa.timestamp("ns", "PRC")),
         "array<array<datetime>>": pa.large_list(pa.list_(pa.timestamp("ms", "PRC"))),
@@ -106,7 +106,7 @@ def test_zones_inside_of_nested_values_are_dropped():
 
 
 def test_a_read_resumes_though_the_zone_or_the_form_changes():
-    """Evidence 151, 173: the form of a column is that of one stream; the next may have another."""
+    """Evidence 151, 173: a column's form applies to one stream; the next may use another."""
     numbers = pa.array(range(30), pa.int64())
     words = pa.array([None if n % 7 == 3 else f"w{n % 5}" for n in range(30)])
     expected = pa.table({"t": numbers.view(pa.timestamp("ns")), "s": words})
@@ -118,7 +118,7 @@ def test_a_read_resumes_though_the_zone_or_the_form_changes():
     ]
     for first in forms:
         for second in forms:
-            # 20 rows are whole, and more of the third batch than the head of its message
+            # 20 rows are complete, and the third batch has more than its message header
             body = ipc(first, rows=10)
             whole = len(ipc(first.slice(0, 20), rows=10))
             got = read(
@@ -133,7 +133,7 @@ def test_a_read_resumes_though_the_zone_or_the_form_changes():
 
 
 def test_the_reader_of_streams_shows_neither_zones_nor_dictionaries():
-    """Evidence 151, 173: it knows no columns, so a struct stays as it came."""
+    """Evidence 151, 173: this class does not know the columns, so a struct stays unchanged."""
     words = pa.array(["a", None, "a"])
     seconds = pa.array([seconds_of(1)] * 3, SEC_NANO)
     zoned = COUNTS.view(pa.timestamp("ms", "PRC"))
@@ -160,7 +160,7 @@ def stream(batches: list[pa.RecordBatch], *, deltas: bool) -> bytes:
 @pytest.mark.parametrize("index", [pa.int8(), pa.uint16(), pa.int32(), pa.int64()], ids=str)
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary()], ids=str)
 def test_dictionaries_that_grow_or_are_replaced_become_plain_text(kind, index, deltas):
-    """Evidence 173: each batch has its own dictionary, or adds to that of the batch before."""
+    """Evidence 173: each batch has its own dictionary, or extends that of the previous batch."""
     dictionaries = [["a", ""], ["a", "", "ü"], ["a", "", "ü", None]]
     if not deltas:
         dictionaries[1:] = [["z"], ["b", "a", None]]
@@ -182,7 +182,7 @@ def test_dictionaries_that_grow_or_are_replaced_become_plain_text(kind, index, d
 
 
 def test_dictionaries_inside_of_nested_values_become_plain():
-    """Evidence 173, in ARRAY, MAP and STRUCT; dictionaries of numbers and times as well."""
+    """Evidence 173, in ARRAY, MAP and STRUCT; also dictionaries of numbers and times."""
     words = pa.array(["x", None, "y", "x"]).dictionary_encode()
     times = pa.array([1, 1, None, 2], pa.timestamp("ns", "PRC")).dictionary_encode()
     numbers = pa.array([1, 1, None, 2]).dictionary_encode()
@@ -218,7 +218,7 @@ def _row(text: str | None, nanos: int, number: int) -> dict[str, object]:
 
 @pytest.mark.parametrize("mode", list(TextMode))
 def test_text_that_is_not_utf_8_may_come_in_a_dictionary(mode):
-    """Evidence 168, 173: bytes in a dictionary are treated as those of a plain column."""
+    """Evidence 168, 173: bytes in a dictionary are treated like those in a plain column."""
     values = pa.array([b"a", b"\xff"], pa.binary()).view(pa.string())
     body = sent(s=pa.DictionaryArray.from_arrays(pa.array([0, None, 1], pa.int32()), values))
     columns = TableSchema(columns=parse_columns("s string"))
@@ -232,7 +232,7 @@ def test_text_that_is_not_utf_8_may_come_in_a_dictionary(mode):
 
 
 def test_a_small_dictionary_does_not_become_endless_text():
-    """A batch of a few bytes may stand for gigabytes: it is refused before it is made."""
+    """A batch of a few bytes may expand to gigabytes, so it is rejected before the expansion."""
     value = pa.array(["x" * 100_000, "y"])
     indices = pa.array(np.zeros(1000, dtype=np.int8))
     batch = pa.record_batch({"s": pa.DictionaryArray.from_arrays(indices, value)})
@@ -262,7 +262,7 @@ def seconds_of(nanos: int | None) -> dict[str, int] | None:
 
 @pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz"])
 def test_seconds_and_nanoseconds_are_a_timestamp(kind):
-    """Evidence 173: to the ends of the range of int64, with nulls, before and after 1970."""
+    """Evidence 173: up to the ends of int64's range, with nulls, before and after 1970."""
     nanos = [*NANOS, -(2**63), None]
     came = pa.array(list(map(seconds_of, nanos)), SEC_NANO)
     expected = pa.array(nanos, pa.timestamp("ns"))
@@ -270,7 +270,7 @@ def test_seconds_and_nanoseconds_are_a_timestamp(kind):
 
 
 def test_digits_below_the_unit_are_cut_towards_the_past():
-    """Evidence 173: as where the service cuts them."""
+    """Evidence 173: truncated as the service does."""
     years = [datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999999)]
     micros = [pa.scalar(year, pa.timestamp("us")).value for year in years]
     nanos = [-1, 1999, None, *(micro * 1000 + 1 for micro in micros)]
@@ -291,7 +291,7 @@ def test_intervals_come_as_seconds_and_nanoseconds_too():
 
 
 def test_nested_seconds_and_nanoseconds_are_timestamps():
-    """Evidence 173: in ARRAY, MAP and STRUCT; what lies below a null is not looked at."""
+    """Evidence 173: in ARRAY, MAP and STRUCT; values below a null are ignored."""
     far = pa.StructArray.from_arrays(
         [pa.array([2**62, 1]), pa.array([0, 5], pa.int32())], fields=list(SEC_NANO)
     )
@@ -320,7 +320,7 @@ def test_a_time_outside_of_the_unit_is_a_typed_error_and_is_not_retried(nanos):
 
 
 def test_a_struct_of_the_users_own_stays_one():
-    """Only a time is seconds and nanoseconds: STRUCT<sec, nano> of a table is what it says."""
+    """Only for a time does the struct mean seconds and nanoseconds: a STRUCT<sec, nano> stays."""
     came = pa.array([{"sec": 1, "nano": 2}] * 3, SEC_NANO)
     assert read("v struct<sec:bigint,nano:int>", sent(v=came))["v"].type == SEC_NANO
 
@@ -331,7 +331,7 @@ LAYOUT = pa.binary(32)
 
 
 def laid_out(*groups: int, before: int = 1, behind: int = 0, sign: int = 0) -> bytes:
-    """Return the bytes of a decimal; groups of nine digits, those in front of the point first."""
+    """Return the bytes of a decimal: groups of nine digits, those before the point first."""
     places = [0] * 6
     for n in range(before):
         places[2 + n] = groups[before - 1 - n]
@@ -398,7 +398,7 @@ def runs(values: pa.Array, ends: list[int]) -> pa.Array:
 
 
 def test_views_are_text_and_bytes():
-    """Flat and nested, short and long ones, with nulls; text of any bytes as in other forms."""
+    """Flat and nested, short and long values, with nulls; text of any bytes as in other forms."""
     raws = [b"a", None, b"", b"\xff" * 40]
     texts, long = ["a", None, "", "é" * 40], [["a"], None, [], ["b" * 40, None]]
     body = sent(
@@ -480,7 +480,7 @@ def test_nulls_inside_of_nested_values_have_their_type():
 
 
 def test_runs_and_views_of_many_bytes_are_refused():
-    """A few bytes would become gigabytes."""
+    """A few bytes would expand to gigabytes."""
     text = "x" * 1000
     one = pa.array([text], pa.string_view())
     _, view, data = one.buffers()
@@ -505,6 +505,6 @@ def test_runs_and_views_of_many_bytes_are_refused():
     ids=["list views", "runs of lists", "another type"],
 )
 def test_a_type_that_is_not_the_sessions_is_asked_for_once(came):
-    """The same stream would come again."""
-    with pytest.raises(FramingError, match="in its session"):
+    """A retry would return the same stream."""
+    with pytest.raises(FramingError, match="in the session"):
         read("c array<bigint>", sent(c=came), attempts=7)

@@ -1,4 +1,4 @@
-"""Large splits are read in pieces, which only the service sees."""
+"""Large splits are read in pieces, which only the service can observe."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_two_large_splits_are_read_by_eight_connections_and_shown_as_two():
 
     def step(line, seen) -> None:
         split = asked_split(seen)
-        together.wait()  # no piece is answered before all are asked for
+        together.wait()  # no piece is served before all are requested
         line.answer(ipc(numbers(split.offset, split.offset + split.count), rows=5))
 
     for split in LARGE.splits:
@@ -130,7 +130,7 @@ def test_the_estimate_of_a_table_is_not_believed_of_some_of_its_columns():
 
 
 def test_pieces_of_some_columns_are_as_large_as_their_types_say():
-    """The estimate may be of all columns: pieces that follow it would be a quarter as large."""
+    """The estimate may include all columns; pieces based on it would be a quarter of the size."""
     chosen = TableSchema(columns=parse_columns("id bigint, quantity int, shipped date"))
     rows = 4 * piece_bytes(DEFAULT_MAX_BYTES) // 16
     some = replace(

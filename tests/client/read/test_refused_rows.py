@@ -22,7 +22,7 @@ EMPTY = ipc(numbers(0, 0))
 
 
 def refused(step) -> ServiceError:
-    """Return the error of a split that is asked for once."""
+    """Return the error of a split that is requested once."""
     with Service(ReadRows=[step]) as service, service.client() as storage:
         with pytest.raises(ServiceError) as caught:
             list(iter_split(storage, SESSION, RowRangeSplit(20, 60)))
@@ -33,7 +33,7 @@ def refused(step) -> ServiceError:
 @pytest.mark.parametrize("body", [DOCUMENT, EMPTY[:-8] + DOCUMENT], ids=["alone", "after schema"])
 @pytest.mark.parametrize("status", [200, 400, 408, 409, 500, 503])
 def test_a_time_overflow_is_asked_for_once(status: int, body: bytes) -> None:
-    """Evidence 152: the status of this code is not known."""
+    """Evidence 152: the status of this code is unknown."""
     body = body if status == 200 else DOCUMENT
     error = refused(raw(body, status, **{"Retry-After": "1"}))
     assert (type(error), error.message) == (InvalidRequestError, OVERFLOW)
@@ -73,6 +73,6 @@ def test_an_error_in_a_content_coding_is_read(status: int, coding) -> None:
 
 
 def test_a_name_with_the_word_of_a_timeout_is_asked_for_once() -> None:
-    """Evidence 162: the word is retried where the code says nothing else."""
+    """Evidence 162: the word causes a retry if the code does not say otherwise."""
     error = refused(fail(404, "NoSuchTable", "Table not found: p.otstimeout_log"))
     assert type(error) is NotFoundError

@@ -1,4 +1,4 @@
-"""Read sessions: how they are opened, followed, refreshed and cut into splits."""
+"""Read sessions: how they are opened, polled, refreshed and divided into splits."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ OTS = "OTSTimeout: table meta"
     ids=["400", "503", "as a status"],
 )
 def test_a_session_whose_metadata_timed_out_is_created_again(failed):
-    """Evidence 162: told by the word, whatever the status (Spark connector)."""
+    """Evidence 162: recognised by the word, whatever the status (Spark connector)."""
     steps = [failed, failed, give(ANSWER)]
     with Service(CreateReadSession=steps) as service, service.client() as storage:
         session = open_read_session(storage, ReadPlan(table=TABLE))
@@ -206,7 +206,7 @@ def test_a_session_whose_metadata_timed_out_is_created_again(failed):
 
 
 def test_a_session_that_fails_for_another_reason_is_created_once():
-    """Evidence 162: the name of a table may hold the word."""
+    """Evidence 162: a table name may contain the word."""
     reason = "ODPS-0130131:Table not found - p.otstimeout_log"
     failed = give(ReadSessionAnswer(session_id="s", status=SessionStatus.CRITICAL, message=reason))
     with Service(CreateReadSession=[failed]) as service, service.client() as storage:

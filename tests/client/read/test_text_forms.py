@@ -1,4 +1,4 @@
-"""Text that is not UTF-8 in every layout of Arrow, whole and sliced, and what no row shows."""
+"""Text that is not UTF-8 in every Arrow layout, whole and sliced, and bytes that no row shows."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def cells(kind: pa.DataType, values: list[Any]) -> pa.Array:
 
 
 def fitted(batch: pa.RecordBatch, mode: TextMode) -> pa.RecordBatch:
-    """What a read makes of a batch that arrives."""
+    """The result of a read for an arriving batch."""
     found = Validator(batch.schema).validate(batch)
     types = text_types(batch.schema, None, mode)
     return fit_text(found, types, mode, lambda row: (f"row {row}", row))
@@ -154,7 +154,7 @@ SESSION = ReadSession(
 
 
 def body_of(array: pa.Array) -> bytes:
-    """Return a stream as a service may send it; Arrow's own writer looks at no text."""
+    """Return a stream as a service may send it; Arrow's writer does not validate text."""
     return ipc(pa.table({"s": array}))
 
 
@@ -166,7 +166,7 @@ def test_text_that_is_not_utf8_costs_one_request(codec: str | None) -> None:
             list(iter_split(storage, SESSION, RowRangeSplit(0, 3)))
         assert len(service.calls["ReadRows"]) == 1
         assert service.slept == []
-    assert "plain http" in str(caught.value.notes)  # there a changed byte would look alike
+    assert "plain http" in str(caught.value.notes)  # a changed byte would look the same there
 
 
 def test_a_stream_whose_structure_is_damaged_is_read_again() -> None:
@@ -220,7 +220,7 @@ def test_the_reader_of_stream_io_has_the_option() -> None:
 def test_valid_columns_are_checked_as_a_whole(
     monkeypatch: pytest.MonkeyPatch, nested: bool, to_text: bool
 ) -> None:
-    """Looking at each cell would take a thousand times as long."""
+    """Checking each cell would take a thousand times as long."""
     one, other = (pa.binary(), pa.string()) if to_text else (pa.string(), pa.binary())
     kinds = [one, pa.dictionary(pa.int32(), one)]
     wanted = [other, pa.dictionary(pa.int32(), other)]

@@ -21,7 +21,7 @@ def column(
     bitmap: bytes | None = None,
     nulls: int = -1,
 ) -> pa.RecordBatch:
-    """A batch of one column of text with these offsets, whatever they are."""
+    """A batch with one text column and these offsets, valid or not."""
     width = np.int32 if kind == pa.string() else np.int64
     mask = None if bitmap is None else pa.py_buffer(bitmap)
     buffers = [mask, pa.py_buffer(np.array(ends, width)), pa.py_buffer(data)]
@@ -35,7 +35,7 @@ def column(
     [
         ([0, 3, 1, 4], b"abcd"),  # back
         ([0, 9, 2], b"abcd"),  # beyond the bytes, and back again
-        ([0, 1, 2], "é".encode()),  # a character cut in two: the buffer as a whole is UTF-8
+        ([0, 1, 2], "é".encode()),  # a split character: the buffer is UTF-8
         ([0, 1, 3], b"a\xff\xfe"),
         ([0, 1], b"\x80"),
     ],
@@ -52,7 +52,7 @@ def test_damaged_text_is_refused(kind: pa.DataType, ends: list[int], data: bytes
         ([0], b""),
         ([0, 0, 0], b""),
         ([0, 2, 4], b"abcd"),
-        ([1, 2, 3], b"\xffab\xff"),  # bytes that are no value's
+        ([1, 2, 3], b"\xffab\xff"),  # bytes that belong to no value
         ([0, 2, 3], "éa".encode()),
         ([0, 3, 6], "中文".encode()),
     ],

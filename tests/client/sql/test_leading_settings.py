@@ -33,7 +33,7 @@ def test_settings_are_taken_off_the_beginning(
 
 @pytest.mark.parametrize("above", [" " * 5000, "\t\n" * 5000, "--\n" * 5000, "-- a\n  " * 5000])
 def test_a_query_may_be_indented_and_have_comments_above_it(above: str) -> None:
-    """It once took twice as long with each blank: 24 of them took seconds."""
+    """The run time once doubled with each blank: 24 blanks took seconds."""
     assert split_settings(f"{above}select 1") == ({}, f"{above}select 1")
     assert split_settings(f"{above}set a=1;select 1") == ({"a": "1"}, "select 1")
 
@@ -57,7 +57,7 @@ def test_they_add_to_those_in_the_text_and_those_of_the_call_take_precedence(
 
 
 def test_the_service_ignores_them_in_the_text(odps: Connection) -> None:
-    """Vendor's manual, *Set an SQL flag*; a comment keeps this client from seeing it."""
+    """Vendor's manual, *Set an SQL flag*; a comment hides it from this client."""
     wide = "create table never_made (v decimal(40,0))"
     with pytest.raises(QueryError, match=r"odps.sql.decimal256.enable"):
         odps.sql(f"/* */ set odps.sql.decimal256.enable=true; {wide}")

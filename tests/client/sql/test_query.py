@@ -1,4 +1,4 @@
-"""SQL instances: waited for, stopped, failed, and their rows read on where they break."""
+"""SQL instances: waiting, stopping, failures, and reading their rows after a broken connection."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_a_query_inside_a_schema_says_so():
     ],
 )
 def test_a_lost_answer_is_asked_for_again_with_the_same_text_and_guid(lost):
-    """Evidence 163: two jobs with one Guid are one instance, so that the statement runs once."""
+    """Evidence 163: two jobs with one Guid are one instance, so the statement runs once."""
     with (
         ControlService(SubmitSql=[lost, lost, submitted()]) as service,
         service.client() as storage,
@@ -130,7 +130,7 @@ def test_a_lost_answer_is_asked_for_again_with_the_same_text_and_guid(lost):
 
 
 def test_a_silent_service_is_asked_again_for_the_same_job():
-    """Evidence 163: silence is a lost answer, too."""
+    """Evidence 163: silence is also a lost response."""
     with (
         ControlService(SubmitSql=[stall, submitted()]) as service,
         service.client(read_timeout=0.1) as storage,
@@ -141,7 +141,7 @@ def test_a_silent_service_is_asked_again_for_the_same_job():
 
 
 def test_each_submission_is_a_job_of_its_own():
-    """Evidence 163: a statement that the caller runs again runs again."""
+    """Evidence 163: a statement that the caller runs again is executed again."""
     with ControlService(SubmitSql=[submitted()]) as service, service.client() as storage:
         for _ in range(3):
             submit_sql(storage, "insert into t select 1")
@@ -150,7 +150,7 @@ def test_each_submission_is_a_job_of_its_own():
     assert {guid.version for guid in guids} == {4}
 
 
-NOT_SENT = fail(429, "FlowExceeded")  # the service refuses it before it starts anything
+NOT_SENT = fail(429, "FlowExceeded")  # the service rejects it before it starts anything
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ NOT_SENT = fail(429, "FlowExceeded")  # the service refuses it before it starts 
     ],
 )
 def test_a_statement_is_in_doubt_only_if_a_try_may_have_started_it(script, in_doubt):
-    """A text that is refused was refused before; a right or a quota may have changed meanwhile."""
+    """A rejected text stays rejected; a permission or quota may have changed in the meantime."""
     with (
         ControlService(SubmitSql=script) as service,
         service.client(retry=RetryPolicy(max_attempts=3)) as storage,
@@ -465,7 +465,7 @@ def test_a_large_result_is_read_in_pages_side_by_side_and_in_order():
     together = threading.Barrier(4, timeout=20)
 
     def step(line, seen) -> None:
-        together.wait()  # no page is answered before all four are asked for
+        together.wait()  # no page is served before all four are requested
         serve_page(line, seen)
 
     tracker = ProgressTracker("sql", "q")

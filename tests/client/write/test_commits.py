@@ -1,4 +1,4 @@
-"""A write is committed whole, or raises and commits nothing."""
+"""A write is committed completely, or raises an error and commits nothing."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_cancelling_wakes_an_upload_that_waits_for_its_answer():
 
     def cancel(line, seen) -> None:
         token.cancel()
-        if line.wait_closed(20):  # a third of the time after which the client would give up
+        if line.wait_closed(20):  # a third of the client's time-out
             left.set()
 
     def run(storage):

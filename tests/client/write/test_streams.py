@@ -1,4 +1,4 @@
-"""Streams of one write session, side by side and in other processes."""
+"""Several streams of one write session, in one process and in other processes."""
 
 from __future__ import annotations
 

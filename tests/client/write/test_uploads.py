@@ -1,4 +1,4 @@
-"""Rows are uploaded once, whatever happens to the parts on the way."""
+"""Rows are uploaded once, whatever happens to the requests."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ THROTTLED = ["WriteRows", "CloseWriteStream", "CommitWriteSession"]
 
 @pytest.mark.parametrize("name", THROTTLED)
 def test_a_write_that_is_throttled_retries_until_the_deadline_and_not_by_count(name):
-    """Evidence 161: 429 comes in the middle of writes as well."""
+    """Evidence 161: 429 can also occur in the middle of a write."""
     with Ledger() as service:
         service.faults[name].extend(["429"] * 9)
         assert write(service, retry=RetryPolicy(max_attempts=3)) == ROWS
@@ -231,5 +231,5 @@ def test_batches_of_different_columns_are_refused():
         list(iter_parts([*first.to_batches(), *second.to_batches()]))
     assert (caught.value.column, caught.value.source_type) == ("id", "string")
     wider = first.append_column("x", first.column(0))
-    with pytest.raises(ConversionError, match="2 columns and the first has 1"):
+    with pytest.raises(ConversionError, match="2 columns, but the first batch has 1"):
         list(iter_parts([*first.to_batches(), *wider.to_batches()]))

@@ -1,4 +1,4 @@
-"""Incremental reads: always the same rows for a range of versions, or a refusal that says why."""
+"""Incremental reads: the same rows each time for a range of versions, or a clear error."""
 
 from __future__ import annotations
 

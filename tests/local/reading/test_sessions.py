@@ -137,7 +137,7 @@ def test_batches_hold_no_more_rows_and_bytes_than_asked(peer: Peer, changing: st
     batches = list(pa.ipc.open_stream(peer.ok(request.encode()).content))
     assert pa.Table.from_batches(batches).equals(wide)
     assert all(0 < batch.num_rows <= 50 and batch.nbytes <= 2**20 for batch in batches)
-    assert max(batch.num_rows for batch in batches) < 20  # bytes bind here, not rows
+    assert max(batch.num_rows for batch in batches) < 20  # limited by bytes, not rows
 
 
 def test_columns_come_in_the_order_asked(peer: Peer, days: str) -> None:
@@ -281,7 +281,7 @@ def test_a_stream_ends_with_its_marker_even_when_it_is_empty(peer: Peer, plain: 
 
 
 def test_an_empty_table_has_no_splits(peer: Peer, new_table: Callable[[str], str]) -> None:
-    """Evidence 177: Doris opens none where FileNum is 0; the real count is not shown."""
+    """Evidence 177: Doris opens no session if FileNum is 0; the real count is unknown."""
     name = new_table("(id bigint)")
     session = peer.open_read(name)
     assert (session.splits_count, session.estimated_rows) == (0, 0)

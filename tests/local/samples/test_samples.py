@@ -1,4 +1,4 @@
-"""The sample tables: believable, whole, and the same each time."""
+"""The sample tables: plausible, complete, and the same each time."""
 
 import io
 import warnings
@@ -25,7 +25,7 @@ SOME = {day: count // 10 for day, count in ALL.items()}
 
 @pytest.fixture(scope="module")
 def order_batches():
-    """A tenth of the orders of each day."""
+    """A tenth of each day's orders."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(orders, "ROWS_PER_DAY", SOME)
         yield list(orders.rows())

@@ -47,7 +47,7 @@ def arrow() -> bytes:
 
 @pytest.mark.parametrize("place", [4, -20, -1])
 def test_a_damaged_arrow_upload_is_refused(upload: Any, place: int) -> None:
-    """The error once held the file of the body, which could not be closed then: 500."""
+    """The error once kept the body's file open, so it could not be closed: 500."""
     body = bytearray(arrow())
     assert upload("&arrow", bytes(body)).status_code == 200
     body[place] ^= 1
@@ -64,7 +64,7 @@ def test_a_time_out_of_range_is_refused(upload: Any) -> None:
 
 
 def _row_of_seconds(seconds: int) -> bytes:
-    """Write one row whose time is so many seconds, as a client of another language may."""
+    """Write one row whose time is given in seconds, as a client in another language may."""
     number = _varint(2 << 3 | 2) + _varint(seconds << 1) + b"\0"  # column 2, no nanoseconds
     crc = crc32c(struct.pack("<iqi", 2, seconds, 0))
     total = crc32c(crc.to_bytes(4, "little"))
@@ -79,7 +79,7 @@ def _varint(number: int) -> bytes:
 
 @pytest.mark.nightly
 def test_damaged_requests_are_answered() -> None:
-    """Some of what ``fuzz/mutate_requests.py`` tries for as long as one likes."""
+    """Some inputs of ``fuzz/mutate_requests.py``, which can run for any length of time."""
     command = [sys.executable, str(ROOT / "fuzz" / "mutate_requests.py"), "--count", "1000"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr

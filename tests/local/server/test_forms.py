@@ -1,4 +1,4 @@
-"""Forms of responses that are chosen when the service is started."""
+"""Response formats that are selected when the service starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A full disk: a clear error, no committed data is lost, and work continues with free space."""
+"""A full disk: a clear error, no committed data is lost, and work continues once space is free."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def refused(call: Callable[[], object]) -> None:
 
 
 def begin(service: LocalService) -> tuple[Peer, str, str]:
-    """Make two tables and open a stream into each."""
+    """Create two tables, and open a stream into each."""
     peer = Peer(service)
     peer.make_blob_table("t", "(a bigint, b blob)")
     peer.sql("CREATE TABLE s (a bigint);")
@@ -112,7 +112,7 @@ def test_a_full_disk_is_said_at_work_and_at_the_start_and_nothing_is_lost(disk: 
 
 @pytest.mark.nightly
 def test_a_query_that_ends_on_a_full_disk_has_ended(disk: SmallDisk) -> None:
-    """The disk is full when the end of the query is to be written down, too."""
+    """The disk is also full when the end of the query is recorded."""
     with start(disk.root, samples=False) as service:
         peer, _, _ = begin(service)
         rows = pa.table({"a": range(200_000)})
@@ -131,7 +131,7 @@ def test_a_query_that_ends_on_a_full_disk_has_ended(disk: SmallDisk) -> None:
 
 @pytest.mark.nightly
 def test_a_file_that_may_not_grow_is_a_full_disk(tmp_path: Path) -> None:
-    """What a quota does, and what can be had without root."""
+    """The effect of a quota, which can be tested without root."""
     root = tmp_path / "root"
     with start(root, samples=False) as service:
         peer, into_t, into_s = begin(service)

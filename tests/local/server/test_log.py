@@ -1,4 +1,4 @@
-"""The log of the service: what broke, and never a secret."""
+"""The service's log: failures, and never a secret."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROWS = 70_000
 
 
 def logged(shape: LocalService, *options: str) -> tuple[str, LocalService]:
-    """Ask some things of a service with these options; return its log, and where it was."""
+    """Send some requests to a service with these options; return its log and address."""
     command = [
         sys.executable,
         "-m",
@@ -61,6 +61,6 @@ def test_the_log_says_what_broke_and_no_secret(
     bare: LocalService, options: tuple[str, ...]
 ) -> None:
     text, service = logged(bare, *options)
-    assert "InvalidRequestError" in text  # the answer that broke
+    assert "InvalidRequestError" in text  # the response that broke
     for secret in (service.access_key, "a-wrong-key", "Authorization", "ODPS4-"):
         assert secret not in text

@@ -19,7 +19,7 @@ from odps_nb.wire import calls
 from odps_nb.wire.signing import Credentials, sign
 from tests.support.service.peer import Peer
 
-# 17 MB: more than one turn of a worker, and more than the buffers of a socket take
+# 17 MB: more than one turn of a worker, and more than the buffers of a socket hold
 ROWS = pa.table({"id": pa.array(range(1_200_000)), "note": ["ä"] * 1_200_000})
 WITHIN = 60.0
 
@@ -52,7 +52,7 @@ def request_of(peer: Peer) -> calls.WireRequest:
 def asked(
     service: LocalService, wire: calls.WireRequest, *, version: str = "1.1", times: int = 1
 ) -> socket.socket:
-    """Send a request of a version of HTTP, so many times, over a socket of its own."""
+    """Send a number of requests in an HTTP version over a new socket."""
     url = wire.url(service.tunnel_endpoint)
     parts = urlsplit(url)
     headers = {**dict(wire.headers), "Host": parts.netloc}
@@ -76,7 +76,7 @@ def asked(
 def test_answers_asked_for_in_one_go_come_one_after_the_other(
     peer: Peer, large: LocalService
 ) -> None:
-    """The next begins while the client has not taken the end of the one before."""
+    """The next response begins before the client has received the end of the previous one."""
     wire = request_of(peer)
     with asked(large, wire) as link:
         size = len(one_answer(link))
@@ -128,10 +128,10 @@ def test_clients_that_take_nothing_keep_no_worker_from_others(
     peer: Peer, large: LocalService
 ) -> None:
     wire = request_of(peer)
-    waiting = [asked(large, wire) for _ in range(40)]  # more than there are workers
+    waiting = [asked(large, wire) for _ in range(40)]  # more than the number of workers
     try:
         assert rows_in(peer.ok(wire).content) == ROWS
-        for link in waiting:  # who was slow has missed nothing
+        for link in waiting:  # slow clients have missed nothing
             while not (part := link.recv(4096)).startswith(b"HTTP/1.1 200"):
                 assert part
     finally:
@@ -176,7 +176,7 @@ def test_who_leaves_in_the_middle_leaves_nothing_behind(peer: Peer, large: Local
 
 
 class Pending:
-    """A transport that still has so many bytes to send."""
+    """A transport that still has a number of bytes to send."""
 
     def __init__(self, waiting: int) -> None:
         self.transport, self._waiting = self, waiting
@@ -189,7 +189,7 @@ class Pending:
     ("changed", "waiting", "direct"),
     [
         ({}, 0, True),
-        ({}, 1, False),  # a head that waits must not be overtaken
+        ({}, 1, False),  # later writes must not overtake a pending head
         ({"http_version": "1.0"}, 0, False),
         ({"method": "HEAD"}, 0, False),
         ({"state": {}}, 0, False),

@@ -1,4 +1,4 @@
-"""Faults on request, seen from a client."""
+"""Faults on request, as a client sees them."""
 
 from __future__ import annotations
 
@@ -112,12 +112,12 @@ def test_a_stall_ends_when_its_client_is_gone(peer: Peer, moody: LocalService) -
     service = psutil.Process(moody.pid)
     root = next(Path(file.path).parent for file in service.open_files() if "lock" in file.path)
     for ready in (root / "hot").glob("*.arrow"):
-        ready.unlink()  # those stay mapped; a Parquet file is open while it is read
+        ready.unlink()  # these files stay mapped; a Parquet file is open only while it is read
     before = len(service.open_files())
     with peer.ok(request.encode()) as response:
-        chunks = response.iter_content(1000)  # kept: with it the connection goes
+        chunks = response.iter_content(1000)  # kept, because its end closes the connection
         assert next(chunks)
-        assert len(service.open_files()) > before  # it holds the rows open that it goes on with
+        assert len(service.open_files()) > before  # it keeps the rows open that it has yet to send
     give_up = time.monotonic() + 60
     while len(service.open_files()) > before:
         assert time.monotonic() < give_up, "rows are held for somebody who has gone"

@@ -1,4 +1,4 @@
-"""Keys with rights of their own: 403 where a key may not, on every surface of the service."""
+"""Keys with limited permissions: 403 for what a key may not do, in every interface."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_the_stock_client_is_refused_with_its_own_error(guarded: LocalService) -
         project="ours",
         endpoint=guarded.endpoint,
         tunnel_endpoint=guarded.tunnel_endpoint,
-        overwrite_global=False,  # else pyodps takes this tunnel for every later entry
+        overwrite_global=False,  # otherwise pyodps uses this tunnel for every later entry
     )
     with entry.get_table("t").open_reader() as rows:
         assert rows.count == 1

@@ -1,4 +1,4 @@
-"""The process: start, stop, locks, keys, signatures, what a crash leaves behind."""
+"""The process: start, stop, locks, keys, signatures, and the state after a crash."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.support.service.peer import Peer
 
 
 def wait_until_gone(pid: int, seconds: float = 20) -> bool:
-    """Wait for a process that is not our child."""
+    """Wait for a process that is not a child of this one."""
     try:
         psutil.Process(pid).wait(seconds)
     except psutil.NoSuchProcess:
@@ -57,7 +57,7 @@ def test_rows_survive_restarts_and_a_kill_and_nothing_else_does(root: Path) -> N
     with start(root, samples=False) as third:
         peer = Peer(third)
         assert peer.read("kept").column("a").to_pylist() == [1, 2]
-        # an open session is still there: its rows were on disk
+        # an open session still exists: its rows were on disk
         peer.close_stream("kept", session, "0")
         peer.commit("kept", session)
         assert peer.read("kept").column("a").to_pylist() == [1, 2, 3]
@@ -118,7 +118,7 @@ def serve(tmp_path: Path, **pipes: object) -> subprocess.Popen[str]:
 
 
 def test_a_signal_between_the_first_line_and_serving_is_heard(tmp_path: Path) -> None:
-    """The pipe is full: the service stands where it says its address when the signal comes."""
+    """The pipe is full, so the service is still printing its address when the signal arrives."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     with suppress(BlockingIOError):
@@ -129,9 +129,9 @@ def test_a_signal_between_the_first_line_and_serving_is_heard(tmp_path: Path) ->
         os.close(writer)
         while not catches_term(service.pid):
             assert service.poll() is None
-            time.sleep(0.005)  # nothing tells when another process has set its handlers
+            time.sleep(0.005)  # there is no way to know when another process has set its handlers
         service.terminate()
-        while os.read(reader, 65536):  # what it wrote goes on, and it ends
+        while os.read(reader, 65536):  # it continues to write, and then ends
             pass
         assert service.wait(60) == 0
         assert service.stderr is not None
@@ -205,7 +205,7 @@ def test_a_skewed_clock_is_refused(bare: LocalService) -> None:
 
 
 def test_a_refused_upload_is_read_to_its_end_and_the_connection_lives(peer: Peer) -> None:
-    """The answer to a large upload without a right must be an answer, not a broken pipe."""
+    """The rejection of a large upload without permission must be a response, not a broken pipe."""
     for key, expected in (("wrong", AccessDeniedError), (None, NotFoundError)):
         peer.access_key = key
         request = calls.WriteRows(

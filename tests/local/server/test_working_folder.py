@@ -1,4 +1,4 @@
-"""Files of the working folder, such as saved blobs, are no modules of the service's processes."""
+"""The service's processes do not import files in the working folder, such as saved blobs."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ with odps_nb.connect("local") as odps:
 
 
 def test_a_saved_blob_does_not_run_when_the_service_starts(tmp_path):
-    """Attack 3: `python -m` puts the working folder first, whatever the parent's options say."""
+    """Attack 3: `python -m` puts the working folder first in the path, whatever the options."""
     for name in ("uvicorn", "duckdb", "sqlglot", "starlette"):
         (tmp_path / f"{name}.py").write_text("open('ran', 'w').close()\nraise ImportError\n")
     done = subprocess.run(

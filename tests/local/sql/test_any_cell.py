@@ -52,8 +52,8 @@ EXTREMES = {
 
 
 FIRST_ROW = "timestamp first"
-#: Columns of one table. A far time in its first batch decides the unit of all batches, so a table
-#: with one there cannot show what happens if the first far time comes later.
+#: The columns of each table. A far time in the first batch determines the unit of all batches, so a
+#: separate table tests a first far time in a later batch.
 TABLES = {
     "late": [one for one, cells in EXTREMES.items() if len(cells) == ROWS and one != FIRST_ROW],
     "first": [FIRST_ROW],
@@ -134,7 +134,7 @@ def test_a_wide_decimal_fails_only_queries_that_use_it(
     assert table.read(where="d = 2").to_arrow().column("id").to_pylist() == [2]
     assert table.head(3)["id"].tolist() == [1, 2, 3]
     assert table.read().to_arrow().column("d").to_pylist() == values
-    dataset = table.dataset()  # for DuckDB and polars, which have at most 38 digits
+    dataset = table.dataset()  # for DuckDB and polars, which support at most 38 digits
     assert dataset.to_table(columns=["id"]).num_rows == 3
     with pytest.raises(ConversionError, match="the column 'd' does not fit"):
         dataset.to_table(columns=["d"])

@@ -1,4 +1,4 @@
-"""UPDATE, DELETE and MERGE: a new value has its column's type, and an old value stays as it is."""
+"""UPDATE, DELETE and MERGE: new values have the column's type, and other values are unchanged."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ UTC = {"odps.sql.timezone": "UTC"}
 
 @pytest.fixture(params=["append", "key"])
 def name(new_table: Callable[[str], str], request: pytest.FixtureRequest, peer: Peer) -> str:
-    """A table of two rows, without and with a primary key."""
+    """A table with two rows, without and with a primary key."""
     if request.param == "append":
         made = new_table(f"(id bigint, {COLUMNS}) {TRANSACTIONAL}")
     else:
@@ -50,7 +50,7 @@ def row(peer: Peer, name: str, number: int) -> tuple[Any, ...]:
     return tuple(one.values())
 
 
-# For each statement by column: what is set, and what the column then holds.
+# For each statement, by column: the assigned expression, and the stored value.
 SET: list[dict[str, tuple[str, object]]] = [
     {"n": ("n * 1.5", 13510798882111488)},
     {
@@ -86,7 +86,7 @@ STATEMENTS = {
 def test_a_new_value_is_stored_as_insert_stores_it_and_no_other_value_changes(
     peer: Peer, name: str, statement: str
 ) -> None:
-    """Neither values of other rows nor those of other columns."""
+    """Neither values of other rows nor those of other columns are converted."""
     expected = list(OLD)
     for values in SET:
         for column, (_, stored) in values.items():
@@ -152,7 +152,7 @@ def test_a_value_of_a_row_that_is_not_changed_is_not_computed(peer: Peer, name: 
 
 
 def test_a_condition_is_decided_once_a_row(peer: Peer, new_table: Callable[[str], str]) -> None:
-    """Also where it would be another one when asked again."""
+    """Also if a second evaluation would return a different value."""
     name = new_table(f"(id bigint, a string, b string) {TRANSACTIONAL}")
     peer.sql(f"insert into {name} select explode(sequence(1, 200)), 'old', 'old'")
     peer.sql(f"update {name} set a = 'new', b = 'new' where rand() < 0.5")
@@ -177,7 +177,7 @@ def test_rows_keep_their_order(peer: Peer, new_table: Callable[[str], str]) -> N
     ],
 )
 def test_statements_at_the_same_time_lose_no_update(peer: Peer, name: str, statement: str) -> None:
-    """One that read rows which another one has changed since fails as a conflict."""
+    """A statement that read rows which another one has since changed fails with a conflict."""
     peer.sql(f"update {name} set n = 0")
     slow = (
         "select count(distinct md5(x)) - 199999 as key"

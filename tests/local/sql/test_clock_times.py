@@ -1,4 +1,4 @@
-"""TIMESTAMP_NTZ in SQL of a session with a time zone: a clock time stays what a clock shows."""
+"""TIMESTAMP_NTZ in SQL with a session time zone: the local time stays unchanged."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def name(zoned: Connection, new_name: Callable[[str], str]) -> Iterator[str]:
 
 
 def clocks(odps: Connection, query: str) -> set[str]:
-    """Return the times of the first row as a clock of the session shows them."""
+    """Return the times of the first row as local times of the session."""
     row = odps.sql(query).to_pandas().iloc[0]
     return {str(value)[:19] for value in row}
 

@@ -30,7 +30,7 @@ def in_zone(name: str) -> dict[str, str]:
 
 
 def instant(clock: str, zone: str) -> datetime:
-    """The instant at which a zone's clock shows this, as stored: in UTC, without a zone."""
+    """The instant of a local time in a zone, as stored: in UTC, without a zone."""
     moment = datetime.fromisoformat(clock).replace(tzinfo=ZoneInfo(zone))
     return moment.astimezone(UTC).replace(tzinfo=None)
 
@@ -50,7 +50,7 @@ def writer(bare: LocalService) -> Iterator[Peer]:
 
 @pytest.fixture(scope="module")
 def times(writer: Peer, zone: str) -> str:
-    """A table of one row, written as Arrow: the clock of the zone shows 22:30 of the first."""
+    """A table with one row, written as Arrow: 22:30 on the first in the zone's local time."""
     name = make_table(
         writer,
         "(id bigint, dt datetime, ts timestamp, n timestamp_ntz, s string, d date, f string)",
@@ -116,7 +116,7 @@ TRUE = (
 
 @pytest.fixture(scope="module")
 def answers(writer: Peer, times: str, zone: str) -> dict[str, object]:
-    """Return what each condition gives; one query has all of them as its columns."""
+    """Return the result of each condition; one query has all of them as its columns."""
     shown = (f"{one.replace('T)', f'{times})')} AS v{at}" for at, one in enumerate(TRUE))
     (row,) = writer.query(f"SELECT {', '.join(shown)} FROM {times};", in_zone(zone)).to_pylist()
     return dict(zip(TRUE, row.values(), strict=True))
@@ -305,7 +305,7 @@ def test_an_unknown_zone_is_named(peer: Peer) -> None:
 def values_of(
     peer: Peer, expressions: Iterable[str], source: str
 ) -> list[tuple[object, pa.DataType]]:
-    """Return what expressions give for a row, and their types; one query has all as its columns."""
+    """Return the results of expressions for a row, and their types, all from one query."""
     shown = ", ".join(f"{one} AS v{place}" for place, one in enumerate(expressions))
     read = peer.query(f"SELECT {shown} FROM {source};")
     return [(column.to_pylist()[0], column.type) for column in read.columns]
@@ -582,7 +582,7 @@ def test_a_wide_decimal_is_computed_as_far_as_its_values_have_38_digits(peer: Pe
     }
     peer.write(name, pa.table(rows))
     read = peer.query(f"SELECT d, d + 1 AS e, a[0] AS f FROM {name} WHERE d > 1.5;")
-    assert read.schema.field("d").type == kind  # as it is stored
+    assert read.schema.field("d").type == kind  # as stored
     assert read.to_pylist() == [{"d": values[0], "e": more, "f": Decimal("1.50")}]
     peer.write(name, pa.table(rows | {"d": pa.array([Decimal("9" * 40), None], kind)}))
     with pytest.raises(QueryError, match="not support DECIMAL of more than 38 digits in SQL"):
@@ -611,7 +611,7 @@ def test_the_zone_of_the_connection_reads_text(odps: Connection, zone: str) -> N
 
 
 def test_to_date_with_a_format_is_a_datetime_of_the_session(peer: Peer, zone: str) -> None:
-    """The vendor's manual, *TO_DATE*: with a format it returns a DATETIME."""
+    """The vendor's manual, *TO_DATE*: with a format, it returns a DATETIME."""
     months = [f"{month:02}" for month in range(1, 13)]
     texts = ", ".join(
         f"('2024{month}15 07', '2024/{month}/15 23:59:58.125', date '2024-{month}-15')"

@@ -12,7 +12,7 @@ DAYS = ("2024-01-01", "2024-01-02", "2024-01-03")
 
 @pytest.fixture(scope="module")
 def sizes(odps: Connection) -> dict[str, int]:
-    """Bytes of some partitions, each by an estimate of its own."""
+    """Bytes of some partitions, each from a separate estimate."""
     text = "select * from orders where ds = '{}'"
     return {day: odps.sql_cost(text.format(day)).input_bytes or 0 for day in DAYS}
 

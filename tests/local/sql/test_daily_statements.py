@@ -1,4 +1,4 @@
-"""What people type daily: SHOW, DESC, max_pt, ALTER, MERGE; and what the service lacks says so."""
+"""Statements for daily use: SHOW, DESC, max_pt, ALTER, MERGE; and unsupported ones report this."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def test_an_error_in_a_change_names_no_wrong_place(peer: Peer, changed: str) -> 
 def test_update_and_delete_keep_the_other_rows(peer: Peer, changed: str) -> None:
     peer.sql(f"UPDATE {changed} SET v = concat(v, '!') WHERE id >= 2;")
     assert rows(peer, changed) == {1: "a", 2: "b!", 3: None}
-    peer.sql(f"DELETE FROM {changed} WHERE v = 'a';")  # not where the condition is null
+    peer.sql(f"DELETE FROM {changed} WHERE v = 'a';")  # not if the condition is null
     assert rows(peer, changed) == {2: "b!", 3: None}
     peer.sql(f"DELETE FROM {changed};")
     assert rows(peer, changed) == {}
@@ -250,7 +250,7 @@ def test_a_plain_table_takes_no_changes_and_the_error_says_which_do(
         ("DROP FUNCTION f", "DROP FUNCTION"),
         ("SHOW FUNCTIONS", "SHOW FUNCTIONS"),
         ("SHOW GRANTS", "SHOW GRANTS"),
-        ("ALTER TABLE t CHANGE COLUMN a b bigint", "CHANGE COLUMN to another name"),
+        ("ALTER TABLE t CHANGE COLUMN a b bigint", "renaming a column with CHANGE COLUMN"),
         ("ALTER TABLE t MERGE SMALLFILES", "MERGE SMALLFILES in ALTER TABLE"),
         ("FROM t INSERT INTO u SELECT a", "INSERT after FROM"),
         ("SELECT some_udf(1)", "function some_udf"),
@@ -338,7 +338,7 @@ NESTED = (
 def test_a_lateral_view_takes_maps_and_keeps_rows_without_values_if_it_is_outer(
     peer: Peer, view: str, rows: list[tuple[object, ...]]
 ) -> None:
-    """Vendor's manual, *LATERAL VIEW*: OUTER gives a row of nulls where there is no value."""
+    """Vendor's manual, *LATERAL VIEW*: OUTER returns a row of nulls if there is no value."""
     found = peer.query(f"SELECT id, v.* FROM ({NESTED}) t LATERAL VIEW {view};")
     assert sorted((tuple(row.values()) for row in found.to_pylist()), key=str) == rows
 

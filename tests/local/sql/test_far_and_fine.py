@@ -1,6 +1,6 @@
-"""A table has TIMESTAMPs with digits below a microsecond or ones beyond nanoseconds, not both.
+"""A table has TIMESTAMPs with digits below a microsecond, or ones beyond nanoseconds, but not both.
 
-SQL of the embedded service refuses what would need both, and never cuts a digit that is stored.
+SQL of the embedded service rejects statements that need both, and never truncates stored digits.
 """
 
 from __future__ import annotations

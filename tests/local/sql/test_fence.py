@@ -1,4 +1,4 @@
-"""The fence around predicates and SQL: no files, no settings, nothing beyond the row or table."""
+"""Isolation of predicates and SQL: no files, no settings, nothing beyond the row or table."""
 
 from contextlib import suppress
 
@@ -126,7 +126,7 @@ def test_sql_reaches_nothing_but_tables(odps, query):
 
 
 def test_no_function_that_sql_may_call_shows_where_the_service_lives(tmp_path, monkeypatch):
-    """Each scalar function of the engine, with nothing and with the names of settings."""
+    """Each scalar function of DuckDB, without arguments and with the names of settings."""
     import duckdb
 
     place = tmp_path / "secret-place"

@@ -1,4 +1,4 @@
-"""What a query may take: memory and time are bounded, and the service outlives it."""
+"""Resource limits of a query: memory and time are bounded, and the service survives it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TOO_LARGE = [
     "INSERT INTO kept SELECT repeat('x', 2000000000)",
     "CREATE TABLE never AS SELECT repeat('x', 2000000000) AS s",
 ]
-#: Other functions that grow in the same ways.
+#: Other functions whose results grow in the same way.
 MORE_TOO_LARGE = [
     "SELECT repeat('x', 2000000000)",
     "SELECT repeat('x', 100000000)",
@@ -71,7 +71,7 @@ def test_a_query_that_needs_too_much_memory_fails_alone(bounded: LocalService, t
 
 
 def test_a_large_result_passes_in_small_parts(bounded: LocalService) -> None:
-    """More bytes than a query may hold: they are on their way while it runs."""
+    """More bytes than a query may use; they are sent while it runs."""
     peer = Peer(bounded)
     peer.sql(
         "CREATE TABLE wide AS SELECT i, repeat('x', 20000) AS s"
@@ -84,7 +84,7 @@ def test_a_large_result_passes_in_small_parts(bounded: LocalService) -> None:
 
 @pytest.fixture(scope="module")
 def hurried() -> Iterator[LocalService]:
-    """A service with little time for a query, whose keys come from the environment."""
+    """A service with a short time limit for queries, whose keys come from the environment."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ODPS_NB_LOCAL_ACCESS_ID", "me")
         patch.setenv("ODPS_NB_LOCAL_ACCESS_KEY", "my-secret")
@@ -121,7 +121,7 @@ def test_queries_end_with_their_service(number: signal.Signals) -> None:
             queries = wait_for_children(service.pid, count)
             assert len(queries) == count
         while (spent := queries[0].cpu_times()).user + spent.system < 1:
-            time.sleep(0.01)  # its start takes half of that: by then it computes
+            time.sleep(0.01)  # its start takes half of this time, so it is computing now
         os.kill(service.pid, number)
         _, alive = psutil.wait_procs(queries, timeout=30)
         assert not alive
@@ -149,7 +149,7 @@ def test_a_process_that_was_ended_while_it_waited_is_replaced(bounded: LocalServ
     waiting = psutil.Process(bounded.pid).children()
     for process in waiting:
         process.kill()
-    psutil.wait_procs(waiting, timeout=0.5)  # they are not our children: zombies until asked for
+    psutil.wait_procs(waiting, timeout=0.5)  # not our children: zombies until asked for
     assert peer.query("SELECT 2 AS a;").to_pylist() == [{"a": 2}]
 
 
@@ -162,7 +162,7 @@ def wait_for_children(pid: int, count: int = 1) -> list[psutil.Process]:
 
 
 def test_a_service_that_cannot_end_is_ended(tmp_path: Path) -> None:
-    """A thread that never comes back stands for whatever holds the service up."""
+    """A thread that never returns represents anything that blocks the service."""
     kept = tmp_path / "temporary"
     kept.mkdir()
     program = (
@@ -179,7 +179,7 @@ def test_a_service_that_cannot_end_is_ended(tmp_path: Path) -> None:
 
 
 def test_a_request_that_hangs_does_not_keep_the_service(root: Path) -> None:
-    """The worker thread of a request waits for ever; SIGTERM is still the end, and rows stay."""
+    """The worker thread of a request waits forever; SIGTERM still ends the service; rows stay."""
     program = (
         "import sys, threading; from odps_nb.local.server import serve\n"
         "from odps_nb.local.store.catalog import Catalog\n"

@@ -1,7 +1,7 @@
 """Text, local times and instants in SQL, in three time zones, compared with a model.
 
-The model is written with `zoneinfo`: a row has an instant, and the time that the clock of the
-session shows then. It decides what each expression gives.
+The model uses `zoneinfo`: a row has an instant, and the local time of the session at that instant.
+The model computes the result of each expression.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ ZONES = ("UTC", "Asia/Shanghai", "America/New_York")
 FORMAT = "%Y-%m-%d %H:%M:%S"
 MOMENTS = (
     "2024-07-01 20:30:05",
-    "2024-02-29 17:00:00",  # the first of March in Shanghai
+    "2024-02-29 17:00:00",  # 1 March in Shanghai
     "1969-12-31 23:59:59",
-    "2024-11-03 05:30:00",  # New York's clock shows 01:30 for the first time
+    "2024-11-03 05:30:00",  # 01:30 in New York for the first time
     "2024-11-03 06:30:00",  # and for the second time
-    "2024-03-10 06:59:59",  # the last second before New York's clock skips an hour
+    "2024-03-10 06:59:59",  # the last second before New York's clocks skip an hour
     "2024-03-10 07:00:00",
     "9999-12-31 12:00:00",
 )
@@ -37,14 +37,14 @@ NANOS = "123456789"
 
 @dataclass(frozen=True)
 class Row:
-    """One row of the table: an instant in UTC, without a zone, and the zone of the session."""
+    """One row of the table: an instant in UTC, without a zone, and the session's zone."""
 
     at: datetime
     zone: str
 
     @property
     def clock(self) -> datetime:
-        """What the clock of the session shows."""
+        """The local time of the session."""
         shown = self.at.replace(tzinfo=UTC).astimezone(ZoneInfo(self.zone))
         return shown.replace(tzinfo=None, fold=0)
 
@@ -59,14 +59,14 @@ class Row:
         return self.clock.date()
 
     def read(self, clock: datetime | date) -> datetime:
-        """Return the instant of a time of the session's clock: of two the first one."""
+        """Return the instant of a local time in the session's zone; of two, the first."""
         if not isinstance(clock, datetime):
             clock = datetime(clock.year, clock.month, clock.day)
         moment = clock.replace(tzinfo=ZoneInfo(self.zone)).astimezone(UTC)
         return moment.replace(tzinfo=None)
 
     def back(self, clock: datetime) -> datetime:
-        """Return the instant of a computed clock time: of two that with the row's own offset."""
+        """Return the instant of a computed local time; of two, that with the row's own offset."""
         same = clock - (self.clock - self.at)
         return same if Row(same, self.zone).clock == clock else self.read(clock)
 
@@ -83,7 +83,7 @@ def month_later(clock: datetime) -> datetime:
 
 Expected = Callable[[Row], Any]
 
-# Text: what looks at characters sees the clock.
+# Text: functions of characters use the local time.
 SHOWN: dict[str, Expected] = {
     "dt || ''": lambda r: r.text,
     "'at ' || dt || s": lambda r: f"at {r.text}{r.text}",
@@ -110,7 +110,7 @@ SHOWN: dict[str, Expected] = {
     "date_format(dt, 'yyyy-MM-dd HH')": lambda r: r.clock.strftime("%Y-%m-%d %H"),
     "(case when id > 0 then dt end) || ''": lambda r: r.text,
 }
-# Choices: text among them makes all of them text.
+# Choices: if one value is text, all become text.
 CHOSEN: dict[str, Expected] = {
     "case when id > 0 then dt else s end": lambda r: r.text,
     "case when id > 0 then dt else 'none' end": lambda r: r.text,
@@ -131,7 +131,7 @@ CHOSEN: dict[str, Expected] = {
     "lag(dt, 100, s) over (order by id)": lambda r: r.read(r.clock),
     "array(dt, s)": lambda r: [r.at, r.read(r.clock)],
 }
-# Comparisons: text is an instant. Of a repeated hour it is the first one.
+# Comparisons: text is converted to an instant. For a repeated hour, to the first one.
 COMPARED: dict[str, Expected] = {
     "dt = s": lambda r: r.at == r.read(r.clock),
     "s <> dt": lambda r: r.at != r.read(r.clock),
@@ -150,7 +150,7 @@ COMPARED: dict[str, Expected] = {
     "s in (select dt from T)": lambda r: True,
     "(dt, id) in (select s, id from T)": lambda r: r.at == r.read(r.clock),
 }
-# Parts of a time, and computing with it.
+# Parts of a time, and date arithmetic.
 COMPUTED: dict[str, Expected] = {
     **{f"{part}(dt)": partial(_part := lambda part, r: getattr(r.clock, part), part)
        for part in ("year", "month", "day", "hour", "minute", "second")},
@@ -195,7 +195,7 @@ EXPRESSIONS = {**SHOWN, **CHOSEN, **COMPARED, **COMPUTED}
 
 
 def _listed(row: Row) -> bool:
-    """Whether the text of another row is read as this row's instant."""
+    """Whether the text of another row is parsed as this row's instant."""
     return any(row.at == Row(one, row.zone).read(Row(one, row.zone).clock) for one in instants())
 
 
@@ -205,7 +205,7 @@ def instants() -> list[datetime]:
 
 @pytest.fixture(scope="module", params=ZONES)
 def session(request: pytest.FixtureRequest, bare: LocalService) -> Iterator[tuple[str, Peer, str]]:
-    """A zone, a client, and a table of the moments."""
+    """A zone, a client, and a table with the instants."""
     peer, zone = Peer(bare), str(request.param)
     name = make_table(peer, "(id bigint, dt datetime, n timestamp_ntz, s string, d date)")
     rows = [Row(one, zone) for one in instants()]
@@ -222,12 +222,12 @@ def session(request: pytest.FixtureRequest, bare: LocalService) -> Iterator[tupl
 
 
 def query(peer: Peer, zone: str, text: str) -> list[Any]:
-    """Return the only column of a query; instants in UTC, without a zone."""
+    """Return the only column of a query; instants are in UTC, without a zone."""
     return values(peer.query(text, {"odps.sql.timezone": zone}).column(0))
 
 
 def values(column: pa.ChunkedArray) -> list[Any]:
-    """Return the values of a column; instants in UTC, without a zone."""
+    """Return the values of a column; instants are in UTC, without a zone."""
     if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
         column = column.cast(pa.timestamp("us"), safe=False)
     return [_plain(value) for value in column.to_pylist()]
@@ -243,7 +243,7 @@ def _plain(value: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def answers(session: tuple[str, Peer, str]) -> dict[str, list[Any]]:
-    """Return what each expression gives; one query has all of them as its columns."""
+    """Return the result of each expression; one query has all of them as its columns."""
     zone, peer, name = session
     shown = (
         f"{expression.replace('T)', f'{name})')} AS v{place}"
@@ -425,7 +425,7 @@ GIVING = (
 
 
 def test_text_that_is_no_time_is_an_error_where_an_instant_is_given(peer: Peer) -> None:
-    """It is never stored as null; null stays null."""
+    """An invalid text is never stored as null; null stays null."""
     made, given = make_table(peer, "(v string)"), make_table(peer, "(s string)")
     peer.sql(f"insert into {given} values ('later')")
     for query in GIVING:

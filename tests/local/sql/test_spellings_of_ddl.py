@@ -1,6 +1,6 @@
-"""Statements about tables as people type them and as older clients send them.
+"""Statements about tables as users type them and as older clients send them.
 
-What the embedded service does not run ends in a sentence that says so.
+Statements that the embedded service does not run raise an error that states this.
 """
 
 from __future__ import annotations
@@ -155,12 +155,15 @@ def test_a_table_is_renamed_and_described(odps: Connection, name: str) -> None:
     ("text", "lacked"),
     [
         ("create table {0}_x (id bigint) stored as orc", "STORED AS ORC in CREATE TABLE"),
-        ("create table {0}_x (id bigint default 3)", "DEFAULT value of a column"),
-        ("alter table {0} add column c string default 'x'", "DEFAULT value of a column"),
+        ("create table {0}_x (id bigint default 3)", "a DEFAULT value for a column"),
+        ("alter table {0} add column c string default 'x'", "a DEFAULT value for a column"),
         ("alter table {0} drop partition (ds < '2')", r"condition in PARTITION \(…\)"),
-        ("alter table {0} change column note n string", "CHANGE COLUMN to another name"),
-        ("alter table {0} change column note rename to n", "CHANGE COLUMN to another name"),
-        ("alter table {0} change column id id int", "CHANGE COLUMN to another type"),
+        ("alter table {0} change column note n string", "renaming a column with CHANGE COLUMN"),
+        ("alter table {0} change column note rename to n", "renaming a column with CHANGE COLUMN"),
+        (
+            "alter table {0} change column id id int",
+            "changing the type of a column with CHANGE COLUMN",
+        ),
         ("alter table {0} partition (ds='1', hh=1) merge smallfiles", "MERGE SMALLFILES in ALTER"),
         ("alter table {0} disable lifecycle", "DISABLE LIFECYCLE in ALTER TABLE"),
         ("alter table {0} drop column note", "DROP COLUMN in ALTER TABLE"),

@@ -1,4 +1,4 @@
-"""Errors of SQL: in our words, at the right place, with the nearest name and what to do."""
+"""SQL errors: in our words, at the right position, with the nearest name and what to do."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_a_struct_of_other_members_is_an_error_of_the_service(odps: Connection) 
     name = f"members{time.time_ns()}"
     odps.create_table(name, "st struct<x:bigint,y:string>")
     error = refused(odps, f"insert into {name} (st) values (struct(1, 'x'))")
-    assert "have different members" in error.message
+    assert "cast to a type with different members" in error.message
     assert "named_struct" in str(error.hint)
     odps.drop_table(name)
 

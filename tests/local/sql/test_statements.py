@@ -1,4 +1,4 @@
-"""SQL over real sockets: DDL, INSERT, SELECT, failures, the fence around it."""
+"""SQL over real sockets: DDL, INSERT, SELECT, failures, and their isolation."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_query_for_a_name_that_is_taken_writes_no_rows(
         peer.sql(f"CREATE TABLE {name} AS SELECT 1 AS a;")
     assert set(rows.iterdir()) <= before
     peer.sql(f"CREATE TABLE {name}_of_rows AS SELECT 1 AS a;")
-    assert not set(rows.iterdir()) <= before  # there they would have been
+    assert not set(rows.iterdir()) <= before  # here they would be
     peer.sql(f"DROP TABLE {name}_of_rows;")
 
 
@@ -82,7 +82,7 @@ def test_dropping_a_missing_table_needs_if_exists(peer: Peer) -> None:
 
 
 def raise_as_typed(peer: Peer, text: str) -> None:
-    """The failure of an instance as the error of its code."""
+    """The failure of an instance as the error class of its code."""
     try:
         peer.sql(text)
     except QueryError as error:
@@ -307,7 +307,7 @@ def test_what_cannot_be_said_faithfully_is_refused(peer: Peer) -> None:
 
 @pytest.mark.parametrize("kind", ["varchar(1)", "char(1)", "array<char(1)>"])
 def test_a_cast_that_would_cut_in_maxcompute_is_refused(peer: Peer, kind: str) -> None:
-    with pytest.raises(ServiceError, match="does not cut text"):
+    with pytest.raises(ServiceError, match="does not truncate text"):
         peer.sql(f"SELECT cast('abc' AS {kind}) FROM (SELECT 1) t;")
 
 
@@ -351,7 +351,7 @@ def test_a_blob_can_be_the_value_of_a_map(new_table: Callable[[str], str]) -> No
 def test_an_instance_that_is_over_cannot_be_stopped_and_our_client_takes_that(
     peer: Peer, odps: Connection
 ) -> None:
-    """evidence 169: refused with InvalidStateSetting (pyodps: test_create_instance)"""
+    """evidence 169: rejected with InvalidStateSetting (pyodps: test_create_instance)"""
     peer.sql("SELECT 1;")
     over = control.CancelInstance(project=peer.service.project, instance_id=peer.last_instance)
     with pytest.raises(ConflictError) as caught:

@@ -1,4 +1,4 @@
-"""Folders that are damaged, half restored or another's: refused in words, and nothing deleted."""
+"""Damaged, partly restored or foreign folders are rejected with a message; nothing is deleted."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def values(root: Path) -> list[int]:
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with rows and blobs, and beside it the catalogue from before the last write."""
+    """A folder with rows and blobs, and next to it the catalog from before the last write."""
     root = tmp_path_factory.mktemp("sound") / "root"
     with Service(root, Settings(durable=False)) as service:
         columns = (("a", "bigint"), ("b", "blob"))
@@ -79,7 +79,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder whose service was killed: what it did last is in the log beside the catalogue."""
+    """A folder whose service was killed: its last changes are in the log next to the catalog."""
     root = tmp_path_factory.mktemp("killed") / "root"
     with start(root, samples=False) as service:
         peer = Peer(service)
@@ -122,7 +122,7 @@ def sql(*statements: str) -> Callable[[Path, Path], None]:
 
 
 def new(path: Path) -> None:
-    """Put the catalogue of another, new folder there."""
+    """Copy the catalog of another, new folder into it."""
     other = path.parent.parent / "new"
     Service(other, Settings(durable=False)).close()
     shutil.copy(other / "catalog.sqlite", path)
@@ -194,7 +194,7 @@ DAMAGES = {
         "catalog.sqlite",
     ),
 }
-OF_A_LOG = ("log missing", "log of zeros")  # of a service that was killed
+OF_A_LOG = ("log missing", "log of zeros")  # of a killed service
 
 
 def serve(*roots: Path) -> list[Ended]:
@@ -202,7 +202,7 @@ def serve(*roots: Path) -> list[Ended]:
 
 
 def refused(root: Path, expected: str, by_command: Ended) -> None:
-    """Hold that the command said no in the words of a service that is opened in here."""
+    """Check that the command rejected the folder with the message of a service opened here."""
     with pytest.raises(ConfigError, match=expected) as caught:
         Service(root)
     assert caught.value.option == "root"
@@ -212,7 +212,7 @@ def refused(root: Path, expected: str, by_command: Ended) -> None:
 
 @dataclass
 class Damaged:
-    """A damaged folder, what was in it, and what the command said of it."""
+    """A damaged folder, its contents, and the output of the command."""
 
     root: Path
     before: dict[str, bytes]
@@ -223,7 +223,7 @@ class Damaged:
 def damaged(
     sound: Path, killed: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Damaged]:
-    """Each damage to a folder of its own, and one process that was to serve them all."""
+    """Each damage in a separate folder, and one process that tries to serve all of them."""
     roots, before = {}, {}
     for kind, (damage, _) in DAMAGES.items():
         root = tmp_path_factory.mktemp("damaged") / "root"
@@ -276,7 +276,7 @@ def test_what_was_damaged_is_served_again_when_it_is_mended(sound: Path, tmp_pat
 
 @contextmanager
 def read_only(tmp_path: Path) -> Iterator[Path]:
-    """Give a folder that nobody can write to, not even root."""
+    """Return a folder to which no user can write, not even root."""
     place = tmp_path / "fixed"
     place.mkdir()
     if os.geteuid():
@@ -286,7 +286,7 @@ def read_only(tmp_path: Path) -> Iterator[Path]:
         return
     mount = ["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", str(place)]
     if subprocess.run(mount, capture_output=True, check=False).returncode:
-        yield Path("/sys/kernel")  # a container without that right: as read-only as it gets
+        yield Path("/sys/kernel")  # in a container without that: as read-only as possible
         return
     try:
         yield place
@@ -295,7 +295,7 @@ def read_only(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_folder_that_cannot_be_served_is_refused_in_words(tmp_path: Path) -> None:
-    """It cannot be written, is a file or in one, or is served by another process."""
+    """The folder is not writable, is a file or inside one, or is served by another process."""
     file, served = tmp_path / "file", tmp_path / "served"
     file.write_text("mine")
     with read_only(tmp_path) as place, start(served, samples=False):
@@ -308,7 +308,7 @@ def test_a_folder_that_cannot_be_served_is_refused_in_words(tmp_path: Path) -> N
 
 
 def test_nothing_is_deleted_of_a_folder_that_held_other_things(tmp_path: Path) -> None:
-    """A root that is somebody's project: folders of the same names are his."""
+    """A root that is a user's project: folders with the same names belong to the user."""
     root = tmp_path / "project"
     for name in ("work/thesis.tex", "rows/table.csv", "blobs/cat.png", "hot/soup.arrow", "x.md"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -325,7 +325,7 @@ def test_nothing_is_deleted_of_a_folder_that_held_other_things(tmp_path: Path) -
 
 
 def test_a_kill_while_samples_are_laid_out_leaves_a_new_folder(tmp_path: Path) -> None:
-    """Samples without a catalogue, and nothing else, are laid out again."""
+    """If there are only samples without a catalog, they are created again."""
     root = tmp_path / "root"
     with Service(root, Settings(durable=False), prepare=install_samples):
         pass

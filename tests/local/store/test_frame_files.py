@@ -1,4 +1,4 @@
-"""Frames that lie in a file: found where they are, checked, and nothing else is taken for one."""
+"""Frames that are stored in a file: located, checked, and nothing else is mistaken for one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from odps_nb.errors import ChecksumError, FramingError, LimitExceededError, Trun
 from odps_nb.local.store.blob_bodies import framed_blobs
 from odps_nb.wire.frames import ChecksumKind, FrameHeader, encode_frame
 
-LARGE = bytes(range(256)) * 4 * 1100  # more than is read at once
+LARGE = bytes(range(256)) * 4 * 1100  # more than one read returns
 NAMED = FrameHeader(content_type="image/png", custom_file_name="a.png", column_index=2)
 
 

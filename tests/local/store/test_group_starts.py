@@ -1,4 +1,4 @@
-"""A read of some rows seeks to their row group, in both files of the same rows."""
+"""Reading some rows seeks to their row group, in both files with the same rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def folder(tmp_path: Path) -> Iterator[DataFolder]:
 
 @pytest.fixture
 def name(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A row file of many small groups, the last one short, also as Arrow."""
+    """A row file with many small groups, the last one short, also as Arrow."""
     monkeypatch.setattr(row_files, "ROW_GROUP_ROWS", GROUP)
     monkeypatch.setattr("odps_nb.local.store.arrow_cache.SMALLEST", 0)
     batch = pa.record_batch({"id": pa.array(range(ROWS)), "half": pa.array([0.5] * ROWS)})

@@ -32,7 +32,7 @@ PARTS = 3
 def write_until_killed(
     peer: Peer, numbers: list[int], sent: set[int], done: set[int], acknowledged: Semaphore
 ) -> None:
-    """Commit one number after the other, each as many rows in several streams."""
+    """Commit one number after another, each as many rows in several streams."""
     for number in numbers:
         session = peer.open_write("t")
         for part in range(PARTS):
@@ -47,7 +47,7 @@ def write_until_killed(
 
 
 def change_until_killed(peer: Peer) -> None:
-    """Do what drops files, merges rows by key and stores blobs, over and over."""
+    """Repeat operations that drop files, merge rows by key and store blobs."""
     for number in range(1000):
         peer.sql(f"INSERT OVERWRITE TABLE over SELECT {number};")
         session = peer.open_write("keyed")
@@ -73,7 +73,7 @@ def test_a_kill_at_any_moment_loses_no_commit_and_shows_no_half(root: Path, roun
     with start(root, samples=False) as service:
         check(Peer(service), sent, done)
     assert done
-    with Service(root) as closed:  # what the kills left is aside, and only that
+    with Service(root) as closed:  # only files left by the kills were moved away
         ledger = Ledger(closed.database, closed.folder)
         assert closed.folder.data_files() == ledger.known()
 
@@ -106,7 +106,7 @@ def kill_while_writing(
         thread.start()
     for _ in range(chance.randrange(6)):
         assert acknowledged.acquire(timeout=60)
-    time.sleep(chance.uniform(0, 0.05))  # any moment of what goes on by now
+    time.sleep(chance.uniform(0, 0.05))  # at any moment of the running operations
     os.kill(service.pid, signal.SIGKILL)
     for thread in workers:
         thread.join()

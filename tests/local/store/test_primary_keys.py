@@ -1,4 +1,4 @@
-"""Primary-key tables: upsert, delete, overwrite, partitions, visible as one step."""
+"""Primary-key tables: upsert, delete, overwrite, partitions, each visible in one step."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_a_dropped_table_leaves_no_files_of_changes(root: Path) -> None:
         session = changes(service)
         service.snapshots.drop_table(service.catalog.table(KEYED))
         service.tidy()
-        assert len(service.folder.data_files()) == 1  # the session still has its own
+        assert len(service.folder.data_files()) == 1  # the session still has its own file
         service.read_sessions.expire(session)
         service.tidy()
         assert service.folder.data_files() == set()

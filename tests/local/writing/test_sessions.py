@@ -397,7 +397,7 @@ def test_a_write_schema_lists_dynamic_partition_columns_last(peer: Peer, days: s
 
 
 def damaged_bodies() -> list[bytes]:
-    """Return streams whose values point elsewhere, that promise too much or are cut."""
+    """Return streams with values outside of their buffers, with too large counts, or truncated."""
     offsets = pa.py_buffer(b"".join(n.to_bytes(4, "little") for n in (0, 1 << 30, 4, 6)))
     text = pa.Array.from_buffers(pa.string(), 3, [None, offsets, pa.py_buffer(b"abcdef")])
     batch = pa.record_batch({"id": text})

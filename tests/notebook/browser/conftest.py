@@ -1,6 +1,7 @@
-"""One Chromium, one Jupyter server and one page of JupyterLab for all tests of this folder.
+"""One Chromium, one Jupyter server and one page of JupyterLab for all tests in this folder.
 
-They end with the folder, which one worker has: while Playwright runs, no other event loop can.
+They end with the tests of this folder, which one worker runs: while Playwright runs, no other event
+loop can.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="package")
 def playwright() -> Iterator[Playwright]:
     assert CHROMIUM.exists(), "browser tests need Debian's chromium: apt-get install chromium"
-    expect.set_options(timeout=120_000)  # as pages have it: the machine may be busy
+    expect.set_options(timeout=120_000)  # as for pages, because the machine may be busy
     with sync_playwright() as running:
         yield running
 
@@ -36,7 +37,7 @@ def browser(playwright: Playwright) -> Iterator[Browser]:
 
 @pytest.fixture(scope="package")
 def service(moody: LocalService) -> LocalService:
-    """The service of these tests, which stalls when it is asked to: see `stalled`."""
+    """The service of these tests, which stalls on request: see `stalled`."""
     return moody
 
 
@@ -48,7 +49,7 @@ def odps(moody_odps: Connection) -> Connection:
 
 @pytest.fixture(scope="package")
 def jupyter(service: LocalService, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jupyter]:
-    """A server whose kernels reach the service of this run by their environment."""
+    """A server whose kernels connect to this run's service through environment variables."""
     env = {
         "ODPS_ENDPOINT": service.endpoint,
         "ODPS_TUNNEL_ENDPOINT": service.tunnel_endpoint,
@@ -61,7 +62,7 @@ def jupyter(service: LocalService, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 class Traffic:
-    """What a page asked for, the sizes of messages that came to it, and its errors."""
+    """The requests of a page, the sizes of the messages that it received, and its errors."""
 
     def __init__(self, page: Page) -> None:
         self.urls: list[str] = []
@@ -97,13 +98,13 @@ def new_page(browser: Browser) -> Callable[[], Page]:
 
 @pytest.fixture(scope="package")
 def lab_page(new_page: Callable[[], Page]) -> Page:
-    """The page of JupyterLab; each file opens its notebook there and closes it."""
+    """The page of JupyterLab; each file opens its notebook there, and closes it."""
     return new_page()
 
 
 @pytest.fixture(scope="package")
 def context(browser: Browser) -> Iterator[BrowserContext]:
-    """For pages that are no notebook."""
+    """For pages that are not notebooks."""
     made = browser.new_context()
     yield made
     made.close()

@@ -1,7 +1,9 @@
 """Charts in a real JupyterLab: from the panel of an explorer and from code, live and saved."""
 
 import json
+import os
 import re
+import signal
 
 import pytest
 from playwright.sync_api import expect
@@ -20,7 +22,7 @@ from tests.support.lab import close_notebook, load, notebook, open_notebook, run
 pytestmark = pytest.mark.browser
 
 CELLS = [
-    "import odps_nb\nodps = odps_nb.connect()",
+    "import odps_nb, os\nodps = odps_nb.connect()\nprint('process', os.getpid())",
     "odps.table('orders').read(partitions='ds=2024-01-02').explore()",
     "odps.table('orders').read(partitions='ds=2024-01-02').chart('status', 'amount')",
 ]
@@ -120,6 +122,14 @@ def test_labels_are_readable_in_dark_and_light(page, theme):
     }"""
     text = explorer(page, CHART).locator(".odps-x-chart text").first
     assert text.evaluate(script) > 3.5
+
+
+def test_a_kernel_that_is_killed_from_outside_is_noticed(page):
+    text = page.locator(".jp-OutputArea-output", has_text="process ").first.inner_text()
+    os.kill(int(text.removeprefix("process ")), signal.SIGKILL)
+    said = page.get_by_text("the kernel has stopped or was restarted; run the cell again")
+    expect(said).to_have_count(1)
+    page.get_by_role("dialog").get_by_role("button", name="Ok").click()  # of JupyterLab
 
 
 def test_the_saved_notebook_keeps_the_pictures(page, jupyter):

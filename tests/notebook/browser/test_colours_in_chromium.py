@@ -1,4 +1,4 @@
-"""A preview has the colours in which Chromium shows the picture itself."""
+"""A preview has the same colours as the picture itself in Chromium."""
 
 import base64
 

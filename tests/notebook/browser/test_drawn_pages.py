@@ -1,7 +1,7 @@
-"""A page rendered on request cannot be clicked or load anything; an SVG never freezes Chromium.
+"""A rendered page cannot be clicked and loads nothing; an SVG never freezes Chromium.
 
-Beside each quiet page stands a control, the same markup shown carelessly, for which the listener
-does hear something.
+Each safe page has a control: the same markup shown without protection, for which the listener does
+receive requests.
 """
 
 import base64
@@ -41,7 +41,7 @@ class Value:
 
 
 class Listener:
-    """Counts connections from anywhere, without an answer to any."""
+    """Counts connections from anywhere, without responding to any."""
 
     def __init__(self):
         self.socket = socket.create_server((own_address(), 0))
@@ -85,7 +85,7 @@ def profile(playwright, tmp_path_factory):
         str(tmp_path_factory.mktemp("profile")),
         executable_path=str(CHROMIUM),
         args=FLAGS,
-        viewport={"width": 640, "height": 480},  # what is drawn costs by the pixel
+        viewport={"width": 640, "height": 480},  # drawing costs time per pixel
     )
     yield context
     context.close()
@@ -140,12 +140,12 @@ def spelled(markup, listener):
     return markup.replace("URL", listener.url)
 
 
-#: A click goes to what was drawn last where it lands, not to what was scrolled there since.
+#: A click reaches what was last drawn at its position, not what was scrolled there since.
 DRAWN = "() => new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(go)))"
 
 
 def touch(frame):
-    """Hover, click and use the keys where a frame is."""
+    """Hover, click and press keys inside a frame."""
     page = frame.page
     frame.evaluate("(one) => one.scrollIntoView({block: 'start'})")
     page.evaluate(DRAWN)
@@ -165,7 +165,7 @@ def test_control_the_sandbox_and_the_policy_alone_let_it_out(visit, listen):
     frame = '<iframe sandbox="" width=900 height=400 srcdoc="{}"></iframe>'
     page = visit("".join(frame.format(source) for source in sources))
     for number, to in enumerate(listeners.values()):
-        for _ in range(10):  # a frame's process may still be starting: its clicks are lost
+        for _ in range(10):  # a frame's process may still be starting, so its clicks are lost
             touch(page.locator("iframe").nth(number))
             if to.heard.wait(3):
                 break
@@ -181,7 +181,7 @@ def test_a_drawn_page_makes_no_connection_whatever_is_done_to_it(visit, listen):
     for number, (name, to) in enumerate(listeners.items()):
         touch(page.locator("iframe").nth(number))
         assert not to.heard.is_set(), name
-    # all that the page asked for before this one has been sent when this one arrives
+    # when this request arrives, all earlier requests of the page have been sent
     for to in listeners.values():
         with contextlib.suppress(Exception):
             page.evaluate(f"fetch('{to.url}last', {{mode: 'no-cors'}}); 0")

@@ -1,8 +1,8 @@
 """Video, audio, documents, workbooks, science data and code in a real JupyterLab, also exported.
 
-Of each kind a good file and one that has traps inside; films and sounds that are cut; and pages of
-HTML that lie to be one. No script runs, no request is sent and no page is left; a listener
-also records what the kernel's parsers might open.
+For each kind, one valid file and one with traps; also truncated videos and sounds, and HTML pages
+with false labels. No script runs, no request is sent, and no page is left; a listener also detects
+connections from the kernel's parsers.
 """
 
 import json
@@ -102,7 +102,7 @@ def table(odps, listener):
 
 
 def left_for(page):
-    """Where a page goes from now on."""
+    """The addresses to which a page navigates from now on."""
     away = []
     page.on("framenavigated", lambda frame: away.append(frame.url))
     return away
@@ -117,7 +117,7 @@ def assert_quiet(page, listener, asked):
 
 @pytest.fixture(scope="module")
 def saved(lab_page, jupyter, listener, table):
-    """The notebook, saved by JupyterLab after all tiles were seen there, and some enlarged."""
+    """The notebook as saved by JupyterLab after all tiles were displayed, and some enlarged."""
     name, count = table
     cell = f"import odps_nb\nodps_nb.connect().table({name!r}).blobs()"
     jupyter.write("kinds.ipynb", notebook(cell))
@@ -137,7 +137,7 @@ def saved(lab_page, jupyter, listener, table):
 
 
 def look_at_all(view, count):
-    """Scroll until each tile was in view, and is drawn."""
+    """Scroll until each tile was visible and is drawn."""
     box, seen = view.get_by_role("listbox"), set()
     while len(seen) < count:
         found = box.evaluate_handle(
@@ -156,7 +156,7 @@ def look_at_all(view, count):
 
 
 def enlarge(page, view, count):
-    """Look at the first ones alone, where films and sounds play."""
+    """Open the first ones alone, where videos and sounds play."""
     view.locator('.odps-g-tile[data-place="0"]').focus()
     page.keyboard.press("Enter")
     dialog = view.get_by_role("dialog")
@@ -168,12 +168,12 @@ def enlarge(page, view, count):
 
 
 def test_live_nothing_runs_and_nothing_is_asked_for(saved):
-    assert saved.exists()  # all else is asserted while it is live
+    assert saved.exists()  # everything else is checked while the notebook is live
 
 
 def test_reopened_without_trust_nothing_runs(saved, lab_page, jupyter, listener, table):
     made = json.loads(saved.read_text())
-    added = notebook("1")["cells"][0] | {"id": "added"}  # no signature knows it
+    added = notebook("1")["cells"][0] | {"id": "added"}  # the cell has no signature
     jupyter.write("kinds_untrusted.ipynb", made | {"cells": [*made["cells"], added]})
     asked = len(lab_page.traffic.urls)
     open_notebook(lab_page, jupyter, "kinds_untrusted.ipynb")

@@ -1,6 +1,6 @@
 """Explorers in a real JupyterLab: every interaction, by mouse and by keyboard, live and saved.
 
-One notebook and one kernel for all; the tests run in order and leave no filter behind.
+One notebook and one kernel for all tests, which run in order and leave no filter behind.
 """
 
 import json
@@ -234,6 +234,34 @@ def test_a_filter_is_built_edited_and_removed_by_the_keyboard(page):
     expect(view.locator(".odps-x-described")).to_have_text(" · profile: all 48 rows")
 
 
+def test_frequent_values_are_ticked_by_the_keyboard(page):
+    view = explorer(page, MEDIA)
+    view.get_by_role("button", name="Filter", exact=True).press("Enter")
+    form = view.get_by_role("form", name="filter")
+    form.get_by_label("column").select_option("declared")
+    listed = form.get_by_role("group")
+    expect(listed).to_have_attribute("aria-label", "most frequent values, all 48 rows")
+    ticks = listed.get_by_role("checkbox")
+    names = listed.locator("bdi").all_inner_texts()
+    counts = [int(one) for one in listed.locator("span").all_inner_texts()]
+    assert counts == sorted(counts, reverse=True)
+    ticks.nth(0).focus()
+    for key in ("Space", "ArrowDown", "ArrowDown", "Space", "Enter"):
+        page.keyboard.press(key)
+    chip = view.locator(".odps-x-chip bdi")
+    expect(chip).to_have_text(f"declared is {names[0]} or {names[2]}")
+    rows = counts[0] + counts[2]
+    expect(status(view)).to_have_text(f"rows 1–{rows} of {rows}")
+    expect(view.locator(".odps-x-described")).to_have_text(f" · profile: all {rows} rows")
+    chip.click()
+    expect(ticks.nth(0)).to_be_focused()
+    assert sorted(listed.locator("bdi").all_inner_texts()) == sorted(names)  # also without rows
+    assert listed.locator(":checked").count() == 2
+    page.keyboard.press("Escape")
+    view.get_by_label("remove the filter").click()
+    expect(status(view)).to_have_text("rows 1–48 of 48")
+
+
 def test_a_click_with_shift_excludes_the_rows_of_a_bar(page):
     view = explorer(page, MEDIA)
     cell(view, -1, 2).locator("g").first.click(modifiers=["Shift"])
@@ -274,7 +302,7 @@ def test_shift_sorts_by_several_columns_and_a_column_without_order_says_why(page
     rows = [[cell(view, row, n).inner_text() for n in numbers] for row in range(20)]
     by_name = sorted(rows, key=lambda row: row[1], reverse=True)
     assert rows == sorted(by_name, key=lambda row: row[0].replace("null", ""))
-    view.locator("th").nth(numbers[0]).click()  # without Shift: by this column alone
+    view.locator("th").nth(numbers[0]).click()  # without Shift: only by this column
     expect(view.locator("th").nth(numbers[1])).to_have_attribute("aria-sort", "none")
     view.locator("th").nth(numbers[0]).click()
     expect(view.locator("th").nth(numbers[0])).to_have_attribute("aria-sort", "descending")
@@ -371,7 +399,7 @@ def test_a_long_and_a_nested_value_unfold(page):
 def test_a_grid_tells_its_size_and_its_cells_to_a_screen_reader(page):
     grid = explorer(page, ORDERS).get_by_role("grid")
     assert grid.get_attribute("aria-rowcount") == "2048002"
-    assert grid.get_attribute("aria-colcount") == "23"  # with the row numbers
+    assert grid.get_attribute("aria-colcount") == "23"  # including the row numbers
     assert grid.get_by_role("columnheader").count() == 22
     assert grid.locator('[tabindex="0"]').count() == 1
     assert grid.locator("tbody tr").nth(0).get_attribute("aria-rowindex") == "3"
@@ -401,7 +429,7 @@ def test_texts_are_readable_in_dark_and_light(page, theme):
 
 def test_a_live_view_replaces_its_static_view(page):
     tables = page.locator(".jp-OutputArea-child table:not([role=grid])")
-    # three static twins are there, hidden; the read of the last cell is all that is static
+    # three static views exist, hidden; only the read of the last cell is purely static
     assert tables.count() == 4
     assert [tables.nth(n).is_visible() for n in range(4)] == [False, False, False, True]
 
@@ -471,7 +499,7 @@ def test_columns_are_found_hidden_moved_pinned_and_resized(page):
     assert header.bounding_box()["width"] == pytest.approx(width + 24, abs=1)
     header.locator(".odps-x-grip").drag_to(cell(view, -2, n + 1))
     assert header.bounding_box()["width"] > width + 40
-    assert header.get_attribute("aria-sort") == "none"  # it was no click
+    assert header.get_attribute("aria-sort") == "none"  # this was not a click
     header.drag_to(cell(view, -2, 0))
     assert shown_names(view)[:2] == ["status", everything[0]]
     header.press("Shift+F10")
@@ -481,7 +509,7 @@ def test_columns_are_found_hidden_moved_pinned_and_resized(page):
     assert header.bounding_box()["x"] == pytest.approx(left, abs=1)
     view.get_by_label("next page").click()
     expect(status(view)).to_have_text("rows 101–200 of 2,048,000")
-    assert shown_names(view)[0] == "status"  # it stays for other pages
+    assert shown_names(view)[0] == "status"  # the setting stays for other pages
     view.get_by_label("first page").click()
     expect(status(view)).to_have_text("rows 1–100 of 2,048,000")
 
@@ -516,7 +544,7 @@ def test_a_kernel_that_was_ended_is_noticed_at_once(page):
 
 @pytest.fixture(scope="module")
 def reopened(page, jupyter, saved):
-    """JupyterLab loaded anew with the saved notebook, whose kernel was ended."""
+    """JupyterLab reloaded with the saved notebook, whose kernel has ended."""
     close_notebook(page, kernel=True)
     load(page, jupyter, "explore.ipynb")
     return page
@@ -525,8 +553,8 @@ def reopened(page, jupyter, saved):
 def test_reopened_with_trust_and_without_its_kernel_it_shows_the_static_view(reopened):
     tables = reopened.locator(".jp-OutputArea-child table")
     expect(tables).to_have_count(4, timeout=60_000)
-    # JupyterLab may draw outputs before it knows widgets: then there is a line to read in the place
-    # of the error, which is hidden
+    # JupyterLab may draw outputs before widgets are available: then a readable line replaces the
+    # error, which is hidden
     failed = reopened.get_by_text("model not found")
     either = failed.or_(reopened.get_by_text("<Explorer of "))
     expect(either).to_have_count(3, timeout=60_000)
@@ -538,7 +566,7 @@ def test_reopened_with_trust_and_without_its_kernel_it_shows_the_static_view(reo
 
 
 def test_reopened_without_trust_it_shows_the_static_view(reopened, jupyter, saved):
-    added = notebook("1")["cells"][0] | {"id": "added"}  # no signature knows it
+    added = notebook("1")["cells"][0] | {"id": "added"}  # the cell has no signature
     jupyter.write("untrusted.ipynb", saved | {"cells": [*saved["cells"], added]})
     open_notebook(reopened, jupyter, "untrusted.ipynb")
     tables = reopened.locator(".jp-OutputArea-child table")

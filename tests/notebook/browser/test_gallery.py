@@ -1,8 +1,8 @@
 """Galleries in a real JupyterLab: every interaction, by mouse and by keyboard, live and saved.
 
-One notebook and one kernel for all; the tests run in order and leave no filter behind. What is
-static, and how safe the tiles are there, is in ``test_static_gallery.py``; a gallery that is
-reopened or exported in ``test_every_kind.py``.
+One notebook and one kernel for all tests, which run in order and leave no filter behind.
+``test_static_gallery.py`` tests the static view and the safety of its tiles; ``test_every_kind.py``
+tests galleries that are reopened or exported.
 """
 
 import json
@@ -89,7 +89,7 @@ def focused(page):
 
 
 def told_by_python(page):
-    """Run the last cell and return what it prints."""
+    """Run the last cell and return its output."""
     page.evaluate(
         """async () => {
             const content = window.jupyterapp.shell.currentWidget.content;
@@ -138,7 +138,7 @@ def test_a_filter_by_what_the_bytes_are_an_order_and_a_search(page):
     view.get_by_label("kind", exact=True).select_option("audio")
     expect(view.locator(".odps-g-tile")).to_have_count(3)
     expect(view.locator(".odps-x-bar").first).to_contain_text("3 of 47 blobs")
-    # all have been looked at: the menu tells how many there are
+    # all blobs have been read, so the menu shows the counts
     expect(view.get_by_label("kind", exact=True).locator("option").first).to_have_text(
         "all kinds (47)"
     )
@@ -182,7 +182,8 @@ def test_a_selection_by_mouse_is_there_in_python(page):
     tile(view, 0).locator(".odps-g-check").click()
     assert selected(view) == [0, 1, 3, 4]
     expect(view.locator(".odps-g-where")).to_have_text("4 selected")
-    # Kernels of today hear of it beside what they run: a cell that is run at once may come first.
+    # Current kernels receive it in parallel with running cells: a cell that is run at once may come
+    # first.
     told = (told_by_python(page) for _ in range(50))
     assert any(one.startswith("selected [1, 2, 4, 5]") for one in told)
 
@@ -214,7 +215,7 @@ def test_the_keyboard_alone_moves_selects_enlarges_and_copies(page, odps):
     expect(view.locator(".odps-g-where")).to_have_text("47 selected")
     page.keyboard.press("Escape")
     expect(view.locator(".odps-g-where")).to_have_text(re.compile("none selected · Ctrl"))
-    # no key reached the notebook: its cells are as they were
+    # no key press reached the notebook, so its cells are unchanged
     assert page.locator(".jp-CodeCell").count() == len(CELLS)
 
 
@@ -353,6 +354,6 @@ def test_the_saved_notebook_has_the_static_page_in_bounds_and_no_key(saved, serv
         assert outputs.count("<figure") == tiles
         assert len(outputs) < 2.2 * 2**20
     state = json.dumps(saved["metadata"].get("widgets", {}))
-    assert len(state) < 300_000  # scripts, and nothing that came from the service
+    assert len(state) < 300_000  # only scripts, and nothing from the service
     assert "mountains" not in state
     assert service.access_key not in json.dumps(saved)

@@ -1,7 +1,7 @@
 """Views in Chromium whose kernel sends malicious text everywhere: it stays text.
 
-The test is the kernel. Names, values, comments, media types, errors and URLs come from the service
-or from files, so each of them may be markup, a script or an address.
+The test plays the role of the kernel. Names, values, comments, media types, errors and URLs come
+from the service or from files, so each of them may be markup, a script or an address.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ TREE = """async (text) => {
 
 @pytest.fixture
 def view(browser: Browser) -> Iterator[Callable[..., Page]]:
-    """Render a script as one more view of a page, which hears all that is told from then on."""
+    """Render a script as another view of a page, which receives all later messages."""
     page = browser.new_page()
     page.asked = []
     page.failed = []
@@ -111,7 +111,7 @@ def tell(page: Page, rows: Any = None, /, **message: Any) -> None:
 
 
 def check(page: Page) -> None:
-    """Click on everything, and look at what came of it."""
+    """Click on everything, and check the effects."""
     page.evaluate(CLICK)
     page.wait_for_load_state("networkidle")
     assert page.evaluate(FOUND) == []
@@ -162,6 +162,7 @@ def test_an_explorer_shows_text_and_pictures_of_its_own(
             "is_log": True,
             "bars": [[text, 1, 0.5], [text, 1, None]],
             "beside": [1],
+            "frequent": [[text, 1, text]],
         }
         tell(page, kind="profile", label=text, whole=False, columns=[described, described])
         tell(page, kind="count", total=2, rows=text, why=text)
@@ -231,7 +232,7 @@ def test_a_sidebar_shows_names_types_and_comments_as_text(browser: Browser, repo
     for number, text in enumerate(TEXTS.values(), 1):
         page.evaluate(TREE, text)
         rows = page.evaluate("() => document.querySelectorAll('.odpsNb-row').length")
-        assert rows == 7 * number  # the last one says that there are more partitions
+        assert rows == 7 * number  # the last row says that there are more partitions
         for inserted in page.evaluate("() => window.inserted"):
             assert re.fullmatch(r"[\w.]+( -p [\w.:=,/-]+)?", inserted)
     assert page.evaluate(FOUND) == []

@@ -1,4 +1,4 @@
-"""The JupyterLab extension in a real JupyterLab and Chromium: colours of SQL, and the sidebar."""
+"""The JupyterLab extension in a real JupyterLab and Chromium: SQL highlighting, and the sidebar."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.sockets.relays import TlsFront
 pytestmark = pytest.mark.browser
 
 SQL = "%%odps sql -o daily\nselect ds, count(*) as n -- each day\nfrom orders"
-# 10,000 names as if the service had them; first those that %odps connect asks for in a thread
+# 10,000 names as from the service; first, those that %odps connect requests in a thread
 FILL = """from odps_nb.notebook.progress.operations import loaded_magics
 cache = loaded_magics().context.cache
 while cache.known("tables", "") is None:
@@ -85,7 +85,7 @@ class Lab:
         return self.page.locator(".odpsNb-row", has=self.page.get_by_text(name, exact=True))
 
     def find(self, name: str, text: str = ""):
-        """Its row, wherever it is among the tables that other tests left behind."""
+        """Its row, wherever it is among the tables of other tests."""
         self.page.fill(".odpsNb-filter", text or name)
         self.wait(f"() => !({STATUS})().includes('reading')")
         self.row(name).wait_for()
@@ -127,7 +127,7 @@ def lab(service, lab_page, jupyter) -> Iterator[Lab]:
 
 @pytest.fixture(scope="module")
 def connected(lab: Lab) -> Lab:
-    """The sidebar, hidden while the kernel connects and its cache gets 10,000 tables."""
+    """The sidebar, hidden while the kernel connects and its cache is filled with 10,000 tables."""
     lab.show("odps-nb-sidebar")
     lab.wait_status("odps_nb is not loaded in this kernel")
     assert lab.requests() == 0
@@ -160,14 +160,13 @@ def test_the_colours_come_and_go_with_the_magic(lab: Lab) -> None:
     lab.write(4, "")
 
 
-@pytest.mark.nightly
 def test_ten_thousand_tables_come_from_the_cache_and_only_those_in_view_are_drawn(
     connected: Lab,
 ) -> None:
     before = connected.requests()
     connected.show("odps-nb-sidebar")
     connected.wait_status("10,000 tables")
-    assert connected.requests() - before == 2  # projects, and the schemas of this one
+    assert connected.requests() - before == 2  # one for projects, one for this project's schemas
     rows = connected.rows()
     assert [row["name"] for row in rows[:3]] == ["local", "default", "table_00000"]
     assert (rows[2]["level"], rows[2]["position"], rows[2]["size"]) == (3, 1, 10_000)
@@ -234,7 +233,7 @@ def test_the_tree_is_used_with_the_keyboard(browsed: Lab) -> None:
     press("Home")
     assert selected() == "local"
     press("ArrowDown")
-    press("ArrowRight")  # it is open: into it
+    press("ArrowRight")  # it is open: move into it
     first = selected()
     press("ArrowLeft")
     assert selected() == "default"
@@ -261,7 +260,7 @@ def test_a_filter_also_finds_the_tables_with_a_column(browsed: Lab) -> None:
 
 @pytest.fixture
 def cells(browsed: Lab) -> Iterator[Lab]:
-    """The cells of the notebook, with the tree in focus; cells that a test inserts are removed."""
+    """The cells of the notebook, with the tree in focus; cells that a test adds are removed."""
     before = browsed.sources()
     browsed.find("orders").click()
     browsed.row("amount").wait_for()
@@ -284,8 +283,8 @@ def test_a_read_is_always_in_a_new_cell_and_gets_a_new_variable(cells: Lab) -> N
     uses = cells.page.get_by_role("toolbar", name="Actions of the selected row")
     uses.get_by_role("button", name="read", exact=True).click()
     cells.wait_inserted(len(before))
-    cells.page.keyboard.type("  # here")  # the cell has the focus, the cursor is behind it
-    first = "%odps read orders -n 1000 -o df2  # here"  # the kernel has a df
+    cells.page.keyboard.type("  # here")  # the cell has the focus, with the cursor at the end
+    first = "%odps read orders -n 1000 -o df2  # here"  # the kernel has a variable df
     cells.page.locator(".odpsNb-tree").focus()
     cells.page.keyboard.press("r")
     cells.wait_inserted(len(before) + 1)
@@ -359,7 +358,7 @@ def test_a_restarted_kernel_is_queried_again(browsed: Lab) -> None:
     browsed.wait_status("odps_nb is not loaded in this kernel")
     assert browsed.rows() == []
     browsed.run(0)
-    browsed.row("orders").wait_for()  # a cell has connected: the sidebar asks by itself
+    browsed.row("orders").wait_for()  # a cell has connected: the sidebar asks automatically
 
 
 def test_no_data_becomes_markup_and_nothing_comes_from_elsewhere(repo) -> None:

@@ -1,4 +1,4 @@
-"""A gallery in Chromium whose kernel answers late: the test is the kernel, and says when."""
+"""A gallery in Chromium whose kernel responds late: the test plays the kernel, and decides when."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def page(browser: Browser, odps: Connection) -> Any:
 
     script = Gallery(odps.table("media").blobs("content")).widget()._esm
     page = browser.new_page()
-    page.clock.install()  # it stands still but where a test lets it run
+    page.clock.install()  # the clock stands still unless a test advances it
     page.clock.pause_at(2_000_000_000)
     page.evaluate(RENDER, base64.b64encode(script.encode()).decode())
     yield page
@@ -55,7 +55,7 @@ def sent(page: Page) -> dict[str, Any]:
 
 
 def tell(page: Page, question: dict[str, Any] | None = None, **shown: Any) -> None:
-    """Tell the view what is shown, as the answer to a question or for another reason."""
+    """Send the view its state, as a response to a request or without one."""
     plain = {
         "kind": "gallery", "fresh": True, "title": "t", "summary": "3 blobs", "view": "grid",
         "total": 3, "count": 3, "note": "", "menu": [["all kinds", "all kinds (3)"]],
@@ -73,7 +73,7 @@ def test_a_view_says_that_it_is_there_until_the_kernel_is_heard(page: Page) -> N
 
     assert said() == 1
     page.clock.run_for(3000)
-    assert said() == 3  # after one second, and after two more
+    assert said() == 3  # after one second, and after two more seconds
     tell(page, order="row")
     page.clock.run_for(100_000)
     assert said() == 3
@@ -84,7 +84,7 @@ def test_a_view_says_when_the_kernel_is_busy_and_when_it_is_gone(page: Page) -> 
     tell(page, order="row")
     page.get_by_label("descending", exact=True).click()
     page.clock.run_for(5000)
-    expect(said).to_have_text("")  # the kernel is idle: the service is slow
+    expect(said).to_have_text("")  # the kernel is idle, so the service is slow
     page.evaluate("() => (window.kernel.status = 'busy')")
     page.clock.run_for(1000)
     expect(said).to_have_text(re.compile("^the kernel is busy"))

@@ -1,8 +1,8 @@
-"""Notebook 7: SQL highlighting, and an explorer with all functions as in JupyterLab.
+"""Notebook 7: SQL highlighting, and an explorer with all the functions it has in JupyterLab.
 
-One notebook and one kernel for all; the tests run in order. Values of every kind, themes, the
-screen reader, hostile texts, exports and what is reopened are the same script and the same files as
-in JupyterLab: see test_explore.py.
+One notebook and one kernel for all tests, which run in order. Values of every kind, themes, the
+screen reader, malicious text, exports and reopened notebooks use the same script and files as in
+JupyterLab: see test_explore.py.
 """
 
 from __future__ import annotations
@@ -120,6 +120,6 @@ def test_the_sidebar_shows_tables(page: Page) -> None:
 
 
 def test_nothing_of_ours_had_an_error(page: Page, service) -> None:
-    # Notebook 7.6 has one of its own when it starts; explorer.js is a blob
+    # Notebook 7.6 reports an error of its own when it starts; explorer.js is a blob
     assert [said for said in page.traffic.errors if re.search("odps|blob:", said)] == []
     assert service.access_key not in page.content()

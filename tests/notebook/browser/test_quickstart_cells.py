@@ -1,4 +1,4 @@
-"""The quickstart, without its cells of Spark, in the JupyterLab that the tests here share."""
+"""The quickstart without its Spark cells, in the JupyterLab that these tests share."""
 
 from __future__ import annotations
 

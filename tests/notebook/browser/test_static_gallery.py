@@ -1,7 +1,7 @@
-"""The safety rules in a real browser: no script of a blob runs, no request leaves.
+"""The safety rules in a real browser: no script in a blob runs, and no request is sent.
 
-Each hostile sample is first shown the careless way, as a control: there its traps do spring. So a
-quiet gallery means that it is safe, not that the traps are blunt.
+As a control, each malicious sample is first displayed without protection, where its traps do work.
+So if nothing happens in a gallery, the gallery is safe, and the traps are not broken.
 """
 
 import http.server
@@ -57,7 +57,7 @@ def samples(sample_blobs):
 
 
 class Site(http.server.ThreadingHTTPServer):
-    """Serves one page and remembers what else was asked for."""
+    """Serves one page and records all other requests."""
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
@@ -98,7 +98,7 @@ def site():
 
 @pytest.fixture(scope="module")
 def visit(context, site):
-    """Show markup as a page; tell the page, what it asked for and what ran."""
+    """Display markup as a page; return the page, its requests, and the scripts that ran."""
 
     def show(markup, mime="text/html; charset=utf-8"):
         site.mime, site.asked = mime, []
@@ -107,7 +107,7 @@ def visit(context, site):
         dialogs, left = [], []
         page.on("dialog", lambda d: (dialogs.append(d.message), d.dismiss()))
         page.on("requestfinished", lambda r: left.append(r.url))
-        # what the frame's policy stops is announced as well, with the reason "csp"
+        # requests blocked by the frame's policy are reported, too, with the reason "csp"
         page.on("requestfailed", lambda r: left.append(r.url) if r.failure != "csp" else None)
         page.goto(site.url, wait_until="load")
         page.wait_for_load_state("networkidle")
@@ -119,7 +119,7 @@ def visit(context, site):
 
 @pytest.fixture(scope="module")
 def drawn(visit, samples):
-    """The gallery of all samples with pages drawn."""
+    """The gallery of all samples with rendered pages."""
     return visit(document(gallery.mimebundle(samples, render=True)["text/html"]))
 
 
@@ -135,7 +135,7 @@ def probe(page):
 
 
 def test_control_the_hostile_page_acts_when_it_is_shown_without_care(visit):
-    # without the redirect, which would leave the page before it can be asked
+    # without the redirect, which would leave the page before the test can inspect it
     body = sample_file("you_have_won.html").replace(b'http-equiv="refresh"', b"")
     page = visit(body)
     assert probe(page) in ("html script", "html parent", "html onerror")
@@ -282,6 +282,6 @@ def test_text_has_contrast_on_light_and_dark_paper(drawn, paper, ink):
         "() => [...new Set([...document.querySelectorAll('figcaption, figcaption *, pre, td, th')]"
         ".map(e => getComputedStyle(e).color))]"
     )
-    # text takes the colour of the page, whatever the theme
+    # text has the colour of the page, whatever the theme
     red, green, blue = bytes.fromhex(ink[1:])
     assert colours == [f"rgb({red}, {green}, {blue})"]

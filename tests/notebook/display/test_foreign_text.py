@@ -1,4 +1,4 @@
-"""Text of others in our outputs: it commands no terminal, reorders nothing, is no formula."""
+"""Text from others in our outputs: no terminal commands, no reordering, no formulas."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ KINDS = [kind for kind in KINDS if issubclass(kind, OdpsNbError)]
 
 
 class Named:
-    """A blob of formulas with a hostile name."""
+    """A blob of formulas with a malicious name."""
 
     size, mime_type, file_name = len(FORMULA), "text/plain", HOSTILE
 
@@ -125,7 +125,7 @@ def test_every_output_is_kept_from_mathjax_and_terminals(shell, shown) -> None:
 
 
 def test_html_reaches_a_page_in_one_way_only() -> None:
-    """A new output that is made by hand would be one that MathJax typesets."""
+    """A new output that bypasses our functions would be typeset by MathJax."""
     assert GalleryPage.bundle
     for path in Path(odps_nb.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

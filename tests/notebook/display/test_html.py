@@ -1,4 +1,4 @@
-"""One escaping function, and markup that cannot be built wrong."""
+"""One escaping function, and markup that cannot be built incorrectly."""
 
 import html
 

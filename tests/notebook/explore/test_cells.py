@@ -1,4 +1,4 @@
-"""Cells of a `RowView` are read again: for a condition, for a panel and for the clipboard."""
+"""Cells of a `RowView` are read again for a condition, for a panel, and for the clipboard."""
 
 import datetime
 from decimal import Decimal
@@ -101,7 +101,7 @@ def test_every_cell_of_every_type_selects_its_own_row_or_is_rejected(odps):
             try:
                 view.choose(view.value(row, n, exclude=False))
             except ArgumentError:
-                continue  # SQL cannot write it
+                continue  # SQL has no literal for it
             same = shown.columns[n].count(shown.columns[n][row])
             assert view.page(0).count >= same, view.where  # more where -0.0 equals 0.0
             view.choose(Choice())
@@ -113,7 +113,7 @@ def test_every_cell_of_every_type_selects_its_own_row_or_is_rejected(odps):
 @pytest.mark.parametrize("choice", [Choice(), Choice(conditions=("id >= 0",))])
 def test_copied_texts_are_whole_and_not_escaped(view, written, choice):
     view.choose(choice)
-    assert isinstance(view.page(0).columns[7][40], list)  # the page has a part of it
+    assert isinstance(view.page(0).columns[7][40], list)  # the page contains only part of it
     cells, cut = view.texts(39, 3, [7, 1])
     assert cells == [["C:\\new39", LONG, "C:\\new41"], ["red", None, "it's\n:v"]]
     assert cut == 0

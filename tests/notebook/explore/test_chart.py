@@ -1,4 +1,4 @@
-"""Charts: what is drawn is what a full read of the same rows gives."""
+"""Charts: the drawn values equal those of a full read of the same rows."""
 
 import datetime
 import re
@@ -11,13 +11,17 @@ import pyarrow as pa
 import pytest
 
 from odps_nb.access.looking.browsing import rows_of
-from odps_nb.errors import ArgumentError, CancelledError
+from odps_nb.errors import ArgumentError, CancelledError, OdpsNbWarning
 from odps_nb.notebook.explore import static
 from odps_nb.notebook.explore.charts import figures as chart_figures
+from odps_nb.notebook.explore.charts import read_figures
 from odps_nb.notebook.explore.charts.choice import AGGREGATES, KINDS, choose
 from odps_nb.notebook.explore.charts.figures import FigureQuery
-from odps_nb.notebook.explore.values.axis import tick_labels, ticks
+from odps_nb.notebook.explore.values.axis import calendar_ticks, tick_labels, ticks
+from odps_nb.notebook.explore.values.scale import scale_of
 from odps_nb.notebook.explore.view import RowView
+from odps_nb.schema import Column, PrimitiveType, TypeCode
+from tests.support.messages import Browser
 
 COUNT = 400
 WORDS = ["red", "green", "blue", 'a "quoted" <b>', "", None]
@@ -99,7 +103,7 @@ def test_each_aggregate_is_that_of_pandas(table, agg):
     wanted = expected("is_new", "weight" if agg == "count" else "price", usual)
     y = "weight" if agg == "count" else "price"
     found = shown(table.chart("is_new", y, agg=agg))
-    if agg == "count":  # NaN is a value of the service, and none of pandas
+    if agg == "count":  # NaN is a value for the service, but not for pandas
         wanted = expected("is_new").astype(float)
     # the median of decimals has their scale
     assert found == pytest.approx({"false": wanted[False], "true": wanted[True]}, abs=0.01)
@@ -144,7 +148,7 @@ def test_steps_without_rows_are_gaps(odps, new_name, type_name, step, days, gaps
     have = chart.to_pandas()["at"].tolist()
     assert len(have) == len(days)
     assert list(chart._figures.groups) == sorted([*have, *gaps])
-    assert chart.to_svg().count('fill="none"') == 2  # the line is interrupted once
+    assert chart.to_svg().count('fill="none"') == 2  # the line has one gap
     assert chart.note == "all rows"
     odps.drop_table(table.name)
 
@@ -200,7 +204,7 @@ def test_values_far_from_the_others_do_not_stretch_the_axis(table):
 
 def test_what_is_no_number_is_counted_apart(table):
     found = shown(table.chart("weight", bins=10))
-    assert found["others"] == 2  # NaN and the infinity
+    assert found["others"] == 2  # NaN and infinity
     assert "above" not in found
 
 
@@ -244,6 +248,57 @@ def test_a_read_and_a_result_are_drawn_with_their_own_rows(table, odps):
     assert sum(shown(table.read(where="n < 5").chart("ds")).values()) == wanted
     result = odps.sql("select ds, n from charted where n < 5")
     assert sum(shown(result.chart("ds")).values()) == wanted
+
+
+OF_RESULTS = [
+    {"x": "word", "top": 2},
+    {"x": "n", "y": "price"},
+    {"x": "n", "y": "price", "agg": "mean", "top": 5, "color": "ds"},
+    *({"x": "is_new", "y": "price", "agg": agg} for agg in AGGREGATES),
+    {"x": "ds", "y": "word", "agg": "distinct"},
+    {"x": "ds", "y": "price", "kind": "box", "color": "is_new"},
+    {"x": "word", "y": "n", "kind": "box", "top": 3},
+    *({"x": x, "kind": "histogram", "bins": 10} for x in ("n", "price", "weight")),
+    {"x": "price", "y": "n", "bins": 7},
+    *({"x": x} for x in ("day", "at", "sent")),
+    *({"x": x, "step": step} for x in ("day", "at", "sent") for step in ("day", "week", "month")),
+    {"x": "at", "step": "hour", "kind": "area", "color": "word"},
+    {"x": "n", "y": "price", "kind": "scatter", "color": "is_new"},
+]
+
+
+@pytest.mark.parametrize("where", ["", " where n < 0"], ids=["rows", "no rows"])
+def test_a_chart_of_a_result_has_the_values_of_its_table_and_runs_no_query(table, odps, where):
+    result = odps.sql(f"select * from charted{where}").wait()
+    source = table.read(where="n < 0") if where else table
+    for options in OF_RESULTS:
+        wanted = source.chart(**options)
+        jobs = [*odps.queries()]
+        found = result.chart(**options)
+        assert [*odps.queries()] == jobs
+        assert found.note == wanted.note, options
+        order = list(wanted.to_pandas())
+        frames = [one.to_pandas().sort_values(order, ignore_index=True) for one in (found, wanted)]
+        pd.testing.assert_frame_equal(*frames, rtol=0.05, atol=0.01, obj=str(options))
+        assert found.sql.partition(" from")[0] == wanted.sql.partition(" from")[0]
+
+
+def test_a_chart_of_a_large_result_says_that_its_query_runs_again(odps, monkeypatch):
+    monkeypatch.setattr(read_figures, "MAX_READ", 5_000)
+    result = odps.sql("select ds, n from charted")
+    again = r"runs the query again and reads .*, because its result \(about .* kB\) exceeds 5.0 kB"
+    with pytest.warns(OdpsNbWarning, match=again):
+        assert sum(shown(result.chart("ds")).values()) == COUNT
+    explorer = result.explore(seed=1)
+    explorer._widget = browser = Browser()
+    explorer.receive({"do": "chart", "x": "ds"})
+    told, _ = browser.wait("cost", task="chart")
+    assert re.fullmatch(again, told["text"])
+    jobs = [*odps.queries()]
+    explorer.receive({"do": "chart", "x": "ds", "agreed": True})
+    browser.wait("chart")
+    assert [*odps.queries()] != jobs
+    explorer.close()
 
 
 def test_the_query_of_a_chart_gives_its_values(table, odps):
@@ -347,7 +402,7 @@ def test_a_hostile_value_stays_text(odps):
         ({"x": "n", "kind": "box"}, "needs a column of numbers as y="),
         ({"x": "word", "y": "n", "kind": "scatter"}, "numbers or times as x="),
         ({"x": "word", "step": "day"}, "step= needs a column"),
-        ({"x": "day", "step": "hour"}, "step= is at least 'day'"),
+        ({"x": "day", "step": "hour"}, "step= must be 'day' or longer"),
         ({"x": "word", "bins": 5}, "bins= needs a column of numbers"),
         ({"x": "n", "bins": 1000}, "above the maximum of 200"),
         ({"x": "word", "top": 0}, "top"),
@@ -384,6 +439,83 @@ def test_ticks_cover_the_range_in_few_round_steps(low, high):
     assert found[0] <= low
     assert found[-1] >= high
     assert len(set(tick_labels(found))) == len(found)
+
+
+def days(begin, count, step=1):
+    return [str(begin + datetime.timedelta(days=n * step)) for n in range(count)]
+
+
+def months(year, count):
+    return [f"{year + n // 12}-{n % 12 + 1:02}" for n in range(count)]
+
+
+AXES = {
+    "days": (days(datetime.date(2024, 1, 30), 60), 8, "2024-02-05 2024-02-12"),
+    "months of days": (days(datetime.date(2024, 1, 1), 200), 9, "2024-01 2024-02"),
+    "quarters of days": (days(datetime.date(2023, 12, 30), 500), 6, "2024-01 2024-04"),
+    "half years of weeks": (days(datetime.date(2020, 1, 6), 200, 7), 7, "2020-07 2021-01"),
+    "years of days": (days(datetime.date(2020, 2, 1), 1000), 3, "2021 2022"),
+    "years of months": (months(1999, 96), 8, "1999 2000"),
+    "decades": ([str(year) for year in range(1905, 2000)], 9, "1910 1920"),
+    "days with outliers": (
+        ["0001-01-01", *days(datetime.date(2024, 1, 7), 33), "9999-12-31"],
+        6,
+        "2024-01 2024-02 9999-12",
+    ),
+    "no period fits": (["1969-12-31", "1970-01-01", "2024-05-05"], 2, ""),
+}
+
+
+@pytest.mark.parametrize("name", AXES)
+def test_a_long_axis_of_times_has_ticks_where_periods_begin(name):
+    labels, most, first = AXES[name]
+    found = calendar_ticks(labels, lambda _: len(labels) / (most + 1.5))
+    texts = [text for _, text in found]
+    assert " ".join(texts).startswith(first)
+    assert len(texts) <= most + 2
+    for n, text in found:
+        assert labels[n].startswith(text)
+        assert n == 0 or labels[n - 1][: len(text)] != text  # the first label of its period
+
+
+def test_the_labels_of_a_long_axis_do_not_touch(odps, new_name):
+    name = new_name("years")
+    table = odps.create_table(name, "day date, at datetime")
+    begin = datetime.datetime(2019, 5, 5, 12, tzinfo=datetime.UTC)
+    times = [begin + datetime.timedelta(days=3 * n) for n in range(300)]
+    table.write(pa.table({"day": [one.date() for one in times], "at": times}))
+    space = "{http://www.w3.org/2000/svg}"
+    for options in ({"x": "day"}, {"x": "at", "step": "day"}, {"x": "at", "y": "day"}):
+        chart = table.chart(**{"agg": "count", **options}, kind="line")
+        texts = list(ElementTree.fromstring(chart.to_svg()).iter(f"{space}text"))
+        ticks = [one.text for one in texts if re.fullmatch(r"\d{4}-\d\d", one.text or "")]
+        assert ticks[:3] == ["2019-07", "2019-10", "2020-01"], options
+    odps.drop_table(name)
+
+
+def test_the_label_of_a_last_mark_is_inside_the_picture(odps, new_name):
+    table = odps.create_table(new_name("last"), "at datetime, n bigint")
+    begin = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
+    times = [begin + datetime.timedelta(hours=n) for n in range(24 * 8)]
+    times.append(datetime.datetime(9999, 12, 31, tzinfo=datetime.UTC))
+    table.write(pa.table({"at": times, "n": range(len(times))}))
+    root = ElementTree.fromstring(table.chart("at", kind="line").to_svg())
+    texts = list(root.iter("{http://www.w3.org/2000/svg}text"))
+    last = next(one for one in texts if (one.text or "").startswith("9999-12-31"))
+    assert float(last.get("x")) + 3.1 * len(last.text) <= float(root.get("viewBox").split()[2])
+    odps.drop_table(table.name)
+
+
+@pytest.mark.parametrize("zone", [None, "Asia/Shanghai"])
+def test_a_scatter_plot_over_years_has_ticks_at_months_of_the_zone(zone):
+    kind = pa.timestamp("us", zone)
+    scale = scale_of(Column(name="at", type=PrimitiveType(TypeCode.TIMESTAMP)), kind)
+    low, high = (scale.place(datetime.datetime(*at)) for at in ((2023, 11, 5), (2024, 12, 31)))
+    found = scale.month_ticks(low, high, 6)
+    assert [text for _, text in found] == ["2024-01", "2024-04", "2024-07", "2024-10"]
+    if zone is not None:
+        assert scale.text(scale.at(found[0][0], 1.0)) == "2024-01-01 00:00:00+08:00"
+    assert scale.month_ticks(low, low + 86400 * 20, 6) == []
 
 
 def test_tick_labels_share_a_unit():

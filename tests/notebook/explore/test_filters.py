@@ -1,4 +1,4 @@
-"""Filters of a `RowView`: which rows they select, how many, and the profile of those rows."""
+"""Filters of a `RowView`: the selected rows, their number, and their profile."""
 
 import datetime
 import itertools
@@ -13,6 +13,7 @@ from odps_nb.errors import ArgumentError
 from odps_nb.notebook.explore import explorer as exploring
 from odps_nb.notebook.explore.choosing.choice import Choice
 from odps_nb.notebook.explore.choosing.conditions import operations, typed_condition, typed_texts
+from odps_nb.notebook.explore.messages import profile_message
 from odps_nb.notebook.explore.profiles.sampling import RandomParts
 from odps_nb.notebook.explore.view import RowView
 from tests.support.messages import Browser
@@ -46,7 +47,7 @@ def _with_nulls(values, step):
 
 @pytest.fixture(scope="module")
 def frame(odps):
-    """The rows of a table in pandas, by which each filter is checked."""
+    """The rows of a table in pandas, which each filter is checked against."""
     first = datetime.datetime(2024, 3, 30, 20)
     times = [first + datetime.timedelta(minutes=n) for n in range(ROWS)]
     texts = [HOSTILE[n % len(HOSTILE)] for n in range(ROWS)]
@@ -85,7 +86,7 @@ def view(odps, frame):
 
 
 def found_ids(view):
-    """Every row of the choice, page by page."""
+    """Every selected row, page by page."""
     found = []
     for start in itertools.count(0, view.page_rows):
         page = view.page(start)
@@ -117,7 +118,7 @@ CHOSEN = [
 
 
 def matches(column, rule):
-    """Say for each value of a column whether it follows a rule; ``None``: whether it is null."""
+    """Apply a predicate to each value of a column; ``None``: test for null."""
     nulls = column.isna()
     return nulls if rule is None else ~nulls & column.map(rule, na_action="ignore").eq(other=True)
 
@@ -149,6 +150,33 @@ def test_a_text_is_matched_literally_whatever_its_signs(view, frame, text):
         assert found_ids(view) == frame["id"][matches(frame["word"], rule)].tolist(), view.where
 
 
+def test_each_offered_value_selects_the_rows_that_it_counts(view, frame):
+    view.describe()
+    told = profile_message(view)["columns"]
+    offered = {one.name: found["frequent"] for one, found in zip(view.columns, told, strict=True)}
+    unique = {"id", "share", "amount", "seen", "clock"}  # no value occurs twice
+    assert {name for name, values in offered.items() if not values} == unique | {"flag", "tags"}
+    for column in view.columns:
+        counts = [rows for _, rows, _ in offered[column.name]]
+        assert counts == sorted(counts, reverse=True)
+        for _, rows, text in offered[column.name][:1] + offered[column.name][-1:]:
+            made = typed_condition(column, "values", [text], timezone=view.timezone)
+            view.choose(Choice(conditions=(made,)))
+            assert len(found_ids(view)) == rows, view.where
+
+
+def test_the_offered_values_of_filtered_rows_include_those_of_all_rows(view, frame):
+    view.describe()
+    n = view.columns.index(next(one for one in view.columns if one.name == "code"))
+    before = [bar.label for bar in view.profile.columns[n].frequent]
+    view.filter("code", values=["c3"])
+    view.describe()
+    found = view.profile.columns[n].frequent
+    assert (found[0].label, found[0].count > 0) == ("c3", True)
+    assert sorted(bar.label for bar in found) == sorted(before)
+    assert sum(bar.count for bar in found) == (frame["code"] == "c3").sum()
+
+
 def test_filters_add_up_and_hold_for_sorted_rows_too(view, frame):
     view.filter("small", low=0)
     view.filter("code", values=["c1", "c2"], exclude=True)
@@ -162,8 +190,8 @@ def test_filters_add_up_and_hold_for_sorted_rows_too(view, frame):
 @pytest.mark.parametrize(
     ("column", "given", "reason"),
     [
-        ("id", {}, "give one"),
-        ("id", {"low": 1, "values": [2]}, "give one"),
+        ("id", {}, "exactly one is needed"),
+        ("id", {"low": 1, "values": [2]}, "exactly one is needed"),
         ("id", {"low": 2, "high": 1}, "2 is greater than 1"),
         ("id", {"contains": "1"}, "no condition 'contains'"),
         ("tags", {"values": ["a"]}, "no condition 'values'"),
@@ -221,7 +249,7 @@ def test_a_condition_of_a_bar_is_the_same_after_an_edit_that_changes_nothing(ser
             for bar, exclude in itertools.product(range(len(column.bars)), (False, True)):
                 (made,) = view.bar(n, bar, exclude=exclude).conditions
                 if column.bars[bar].is_beside:
-                    assert made.op == ""  # can only be removed
+                    assert made.op == ""  # it can only be removed
                     continue
                 texts = typed_texts(made, view.timezone)
                 again = typed_condition(
@@ -307,7 +335,7 @@ def test_bars_that_are_excluded_one_after_the_other_are_all_excluded(view, frame
     assert made.text == f"code is not {bars[0].value} or {bars[2].value}"
     wanted = ~frame["code"].isin([bars[0].value, bars[2].value])
     assert found_ids(view) == frame["id"][wanted].tolist()
-    view.choose(view.bar(n, 1))  # a plain click takes the place of what was said of the column
+    view.choose(view.bar(n, 1))  # a plain click replaces the column's conditions
     assert len(view.choice.conditions) == 1
     with pytest.raises(ArgumentError, match="profile has changed"):
         view.bar(n, 1, label="another")
@@ -358,7 +386,7 @@ def test_a_count_that_the_rows_belie_is_forgotten(view):
     view._know(150)
     assert view.total == 150
     view.page(100)
-    assert view.total is None  # the page has rows up to the 200th
+    assert view.total is None  # the page contains rows up to the 200th
 
 
 # -- the profile of what matches -----------------------------------------------------------------

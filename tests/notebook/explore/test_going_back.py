@@ -1,4 +1,4 @@
-"""Pages of a condition are read again from where they began, not from the table's first row."""
+"""Pages of a condition are read again from their recorded start, not from the first row."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def expected(number: int) -> list[int]:
 
 
 def look(view: RowView, number: int) -> None:
-    """Look at a page that is no longer kept."""
+    """Open a page that is no longer cached."""
     view._pager._pages.clear()
     assert ids(view.page(number * SIZE)) == expected(number)
 
@@ -69,7 +69,7 @@ def test_going_back_moves_no_row_before_the_page(view, recorder):
     everything = sum(len(one.answer) for one in recorder.take() if one.action == "TableRead")
     for number in (PAGES - 2, PAGES * 9 // 10, PAGES - 3):
         look(view, number)
-        look(view, PAGES - 1)  # whose place is known, too
+        look(view, PAGES - 1)  # its position is also known
         requests = recorder.take()
         assert {one.action for one in requests} == {"TableRead"}  # no session, no schema
         assert sum(len(one.answer) for one in requests) < everything * 0.3
@@ -78,7 +78,7 @@ def test_going_back_moves_no_row_before_the_page(view, recorder):
 def test_a_new_snapshot_forgets_where_pages_were(view, recorder):
     look(view, PAGES // 2)
     scan = view._pager._rows._chosen[1]
-    scan._session = replace(scan._opened(), session_id="0" * 32)  # no service knows it
+    scan._session = replace(scan._opened(), session_id="0" * 32)  # unknown to the service
     look(view, 3)
     look(view, PAGES - 1)
     assert "newer snapshot" in view.note

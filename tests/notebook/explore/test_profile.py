@@ -1,4 +1,4 @@
-"""Profiles agree with pandas over the same rows, and their bars divide the rows."""
+"""Profiles agree with pandas for the same rows, and their bars partition the rows."""
 
 import datetime
 import math
@@ -28,7 +28,7 @@ DAY = datetime.date(2024, 1, 1)
 
 @pytest.fixture(scope="module")
 def orders(odps):
-    """The columns of `orders` and its last rows, some of which are extremes."""
+    """The columns of `orders` and its last rows, some of which are extreme."""
     read = odps.table("orders").read(partitions="ds=2024-01-08")
     table = read.to_arrow(progress=False)
     return rows_of(read).columns, table.slice(table.num_rows - ROWS)
@@ -57,7 +57,7 @@ def finite(array):
 
 
 def agrees_with_pandas(column, array, found):
-    """Compare everything that a profile of all values says of a column with pandas."""
+    """Compare a complete profile of a column with pandas."""
     values = finite(array)
     series = pd.Series(values.to_pylist(), dtype=object)
     assert (found.rows, found.nulls) == (len(array), array.null_count)
@@ -193,7 +193,7 @@ def test_statistics_agree_with_pandas_for_unusual_columns(name):
 
 
 def divides(columns, table, profile, of):
-    """Check that the bars of a column divide its rows, and that each condition selects its rows."""
+    """Check that a column's bars partition its rows, and that each condition selects its rows."""
     column, found = columns[of], profile.columns[of]
     batch = table.select([of]).combine_chunks().to_batches()
     schema = TableSchema(columns=(column,))

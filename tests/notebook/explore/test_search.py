@@ -1,4 +1,4 @@
-"""The search of an explorer finds what cells show, and a sort has several columns."""
+"""The search of an explorer finds displayed text, and rows can be sorted by several columns."""
 
 import datetime
 import json
@@ -29,7 +29,7 @@ WORDS = [
 
 @pytest.fixture(scope="module")
 def written(odps):
-    """Rows of all kinds of texts, also inside nested values, with nulls everywhere."""
+    """Rows with all kinds of text, also inside nested values, with nulls everywhere."""
     name = "explore_search"
     some = [WORDS[n % len(WORDS)] for n in range(ROWS)]
     place = [None if n % 11 == 0 else {"city": one, "zip": n} for n, one in enumerate(some)]
@@ -73,7 +73,7 @@ def view(odps, written):
 
 
 def displayed(batch, columns):
-    """The whole texts of the cells, row by row, each as if it was shown alone; which are times."""
+    """The full text of the cells, row by row, as displayed alone, and whether each is a time."""
     found, times = [], ("INSTANT", "CLOCK")
     for row in range(batch.num_rows):
         cells = [
@@ -86,7 +86,7 @@ def displayed(batch, columns):
 
 
 def needles(texts):
-    """A few parts of each text, in other cases."""
+    """A few substrings of each text, in other cases."""
     found = {}
     for text in texts:
         third = len(text) // 3
@@ -98,7 +98,7 @@ def needles(texts):
 
 @pytest.fixture(scope="module")
 def shown(odps, written):
-    """The displayed texts of all rows."""
+    """The displayed text of all rows."""
     rows = rows_of(odps.table("explore_search").read())
     return [cells for batch in rows.every() for cells in displayed(batch, rows.columns)]
 
@@ -116,7 +116,7 @@ def all_ids(view):
 
 
 def padded(text, needle):
-    """A time as it is shown beside one with the digits of a second that the needle has."""
+    """A time as displayed next to one with the fractional digits of the search text."""
     digits = re.search(r"\.(\d+)", needle)
     head, fraction, zone = re.fullmatch(r"(.*:\d\d)(?:\.(\d+))?([+-].*)?", text).groups()
     fraction = (fraction or "").ljust(len(digits[1]) if digits else 0, "0")
@@ -223,7 +223,7 @@ def test_the_code_says_that_the_search_is_not_part_of_it(view, odps):
 
 
 def in_order(rows, order):
-    """The ids in an order in which a null is below every value."""
+    """The ids in an order in which a null sorts below every value."""
     for name, descending in reversed(order):
         empty = {"word": "", "seen": datetime.datetime.min}.get(name, 0)
         rows = sorted(

@@ -1,4 +1,4 @@
-"""The static view of rows: safe HTML and text, of bounded size; and the messages of an explorer."""
+"""The static view of rows: safe HTML and text of bounded size; also the messages of an explorer."""
 
 import json
 import re
@@ -180,7 +180,7 @@ def test_copied_cells_come_as_texts(live):
 
 
 def test_the_script_of_an_explorer_is_small(odps):
-    """Each explorer sends it before its rows; saved widget states have it each time."""
+    """Each explorer sends it before its rows, and saved widget states contain it each time."""
     explorer = odps.table("orders").explore()
     assert len(explorer.widget()._esm.encode()) <= 64 * 1024
     explorer.close()

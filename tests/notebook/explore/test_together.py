@@ -1,4 +1,4 @@
-"""Filters, searches, orders and expired sessions of one view, one after the other."""
+"""Filters, searches, orders and expired sessions in one view, one after the other."""
 
 from dataclasses import replace
 from decimal import Decimal
@@ -9,9 +9,11 @@ import pytest
 from odps_nb.access.looking.browsing import rows_of
 from odps_nb.errors import ArgumentError
 from odps_nb.notebook.explore import explorer as exploring
+from odps_nb.notebook.explore.charts.choice import choose
 from odps_nb.notebook.explore.choosing.choice import Choice
 from odps_nb.notebook.explore.choosing.conditions import make_condition
 from odps_nb.notebook.explore.choosing.search import MAX_SORTED, first_in_order
+from odps_nb.notebook.explore.static import Shown, shown_bundle
 from odps_nb.notebook.explore.view import RowView
 from tests.support.messages import Browser
 
@@ -101,31 +103,81 @@ def test_an_excluded_value_keeps_the_other_filters_of_its_column(view):
     assert ids(view.page(0)) == [2, 4, 5, 6]
     view.choose(view.value(1, 0, exclude=True))
     assert ids(view.page(0)) == [2, 5, 6]
-    assert len(view.choice.conditions) == 2  # excluded values share a condition
+    assert len(view.choice.conditions) == 2  # excluded values share one condition
     view.choose(view.value(1, 0, exclude=False))
     assert ids(view.page(0)) == [5]
 
 
-@pytest.mark.parametrize("kind", ["table", "filtered", "sorted", "result"])
-def test_after_an_expired_session_everything_is_read_from_the_new_one(odps, table, kind):
-    if kind == "result":
-        view = RowView(rows_of(odps.sql("select * from explore_together")), seed=1)
-        result = view._rows._result
-        result._session = replace(result._open(None), session_id="0" * 32)
-    else:
-        view = RowView(rows_of(table.read()), seed=1)
+def expire(view):
+    """Let the sessions of a view expire: the service knows none of them any more."""
+    for rows in (view._rows, view._shown):
+        if (result := getattr(rows, "_result", None)) is not None:
+            while result._whole is not None:
+                result = result._whole
+            result._session = replace(result._open(None), session_id="0" * 32)
+        if (scan := getattr(rows, "_scan", None)) is not None:
+            for one in {scan, rows._chosen[1] if rows._chosen else scan}:
+                one._session = replace(one._opened(), session_id="0" * 32)
+
+
+def searched(view):
+    view.choose(replace(view.choice, search="word 3", order=()))
+    return ROWS if view.page(0).count == len(range(3, ROWS, 7)) else 0
+
+
+def searched_in_order(view):
+    view.choose(replace(view.choice, search="word", order=BY_ID))
+    return view.total
+
+
+def charted(view):
+    choice = choose(view.columns, "word")
+    cost, _ = view.chart_cost(choice)
+    return view.chart(choice, by_query=cost is not None).to_pandas()["rows"].sum()
+
+
+FIRST_READS = {
+    "page": lambda view: view.page(100).count * 6,
+    "profile": lambda view: view.describe().rows,
+    "whole profile": lambda view: view.describe_all(progress=False).rows,
+    "export": lambda view: view.to_arrow(progress=False).num_rows,
+    "to_pandas": lambda view: len(view.to_pandas(progress=False)),
+    "cell": lambda view: 600 if view.cell(205, 1)[0].startswith("word ") else 0,
+    "copy": lambda view: len(view.texts(300, 100, [1])[0][0]) * 6,
+    "menu": lambda view: 600 if view.value(205, 1, exclude=False).where else 0,
+    "search": searched,
+    "search in order": searched_in_order,
+    "first rows": lambda view: sum(b.num_rows for b in view.first_rows(600, seconds=60)),
+    "chart": charted,
+}
+
+
+@pytest.mark.parametrize("kind", ["table", "read", "filtered", "sorted", "result"])
+def test_each_first_read_after_an_expired_session_opens_a_new_one(odps, table, kind):
+    for name, read in FIRST_READS.items():
+        if kind == "result":
+            source = odps.sql("select * from explore_together")
+        else:
+            source = table.read(where="id >= 0") if kind == "read" else table.read()
+        view = RowView(rows_of(source), seed=1)
         view.page(0)
         if kind == "filtered":
             view.filter("id", low=0)
         if kind == "sorted":
             view.choose(Choice(order=BY_ID))
-        scan = view._rows._scan
-        scan._session = replace(scan._opened(), session_id="0" * 32)  # no service knows it
-    assert view.page(100).count == 100
-    assert view.describe().rows == ROWS
-    assert view.describe_all(progress=False).rows == ROWS
-    assert view.to_arrow(progress=False).num_rows == ROWS
-    view.close()
+        view.page(0)
+        expire(view)
+        assert read(view) == ROWS, name
+        expire(view)
+        assert view.page(500).count == (86 if name == "search" else 100), name
+        view.close()
+
+
+def test_a_result_is_read_again_after_its_session_expired(odps):
+    result = odps.sql("select * from explore_together")
+    for read, count in ((result, ROWS), (result.first(50), 50), (result._replacing(), ROWS)):
+        result._session = replace(result._open(None), session_id="0" * 32)
+        assert len(read.to_pandas()) == count
 
 
 def test_the_code_of_an_incremental_read_reads_the_same_rows(odps, new_name):
@@ -160,6 +212,18 @@ def test_a_click_on_a_filter_that_has_gone_changes_nothing(live):
     assert explorer.view.choice == Choice()
 
 
+def test_a_profile_says_that_it_ignores_the_search(live):
+    explorer, browser = live
+    view = explorer.view
+    explorer.receive({"do": "search", "text": "word 3"})
+    assert browser.wait("page", search="word 3")[0]["unprofiled"] == ", without the search"
+    shown = shown_bundle(Shown(view=view, page=view.page(0), profile=view.profile))
+    assert "profile: all 600 rows, without the search" in shown["text/html"]
+    browser.forget()
+    explorer.receive({"do": "search", "text": ""})
+    assert browser.wait("page", search="")[0]["unprofiled"] == ""
+
+
 def test_the_profile_and_the_count_follow_two_quick_changes(live):
     explorer, browser = live
     browser.forget()
@@ -190,9 +254,9 @@ def test_pages_go_on_after_a_sort_that_was_not_confirmed(live, monkeypatch):
 
 def test_selected_rows_are_not_explored_again(odps):
     selected = odps.sql("select 1 as n").explore().selected()
-    with pytest.raises(ArgumentError, match="cannot be explored"):
+    with pytest.raises(ArgumentError, match="cannot be shown in another explorer"):
         selected.explore()
-    with pytest.raises(ArgumentError, match="cannot be explored"):
+    with pytest.raises(ArgumentError, match="cannot be shown in another explorer"):
         selected.chart("n")
 
 
@@ -206,7 +270,7 @@ def test_wrong_arguments_are_named(view, odps, new_name):
     table = odps.create_table(name, "x float, raw binary")
     single = table.schema.find("x")
     for value in ("x", 1e300):
-        with pytest.raises(ArgumentError, match="FLOAT 'x' can hold"):
+        with pytest.raises(ArgumentError, match="does not fit into the FLOAT column 'x'"):
             make_condition(single, "values", [value])
     table.write(pa.table({"x": [1.5], "raw": [b"a"]}))
     with pytest.raises(ArgumentError, match="binary values have no order"):

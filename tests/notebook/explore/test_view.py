@@ -29,7 +29,7 @@ ROWS = 3000
 
 @pytest.fixture(scope="module")
 def written(odps):
-    """A table whose rows this test knows."""
+    """A table with known rows."""
     name = "explore_view"
     texts = [None if n % 7 == 0 else f"50%_{n % 40}" for n in range(ROWS)]
     rows = pa.table(
@@ -68,7 +68,7 @@ def ids(page):
 
 
 def all_ids(view):
-    """Every row of the choice, page by page."""
+    """Every selected row, page by page."""
     found, start = [], 0
     while True:
         page = view.page(start)
@@ -84,7 +84,7 @@ def all_ids(view):
 def test_a_page_is_the_rows_of_that_number(view):
     assert view.total == ROWS
     assert ids(view.page(0)) == list(range(100))
-    assert ids(view.page(2950)) == list(range(2900, 3000))  # pages begin at multiples
+    assert ids(view.page(2950)) == list(range(2900, 3000))  # pages start at multiples
     assert ids(view.page(10**9)) == list(range(2900, 3000))
     assert ids(view.page(-5)) == list(range(100))
 
@@ -130,7 +130,7 @@ def test_an_expired_session_is_renewed_and_the_view_says_so(odps, written):
     view = RowView(rows)
     view.page(0)
     scan = rows._scan
-    scan._session = replace(scan._opened(), session_id="0" * 32)  # no service knows it
+    scan._session = replace(scan._opened(), session_id="0" * 32)  # unknown to the service
     assert ids(view.page(100)) == list(range(100, 200))
     assert "newer snapshot" in view.note
 
@@ -340,7 +340,7 @@ def test_every_type_has_a_profile_and_a_page(odps):
             try:
                 view.choose(view.bar(n, bar))
             except ArgumentError:
-                continue  # SQL has no way to write it
+                continue  # SQL has no literal for it
             if not column.is_range:
                 assert view.page(0).count == column.bars[bar].count, view.where
             view.choose(Choice())
@@ -459,7 +459,7 @@ def test_intervals_are_described(odps, new_name):
 
 
 def test_a_sample_has_times_that_need_microseconds(odps, new_name):
-    """Evidence 152: some pages of it come in nanoseconds before one is refused."""
+    """Evidence 152: some of its pages arrive in nanoseconds before one is rejected."""
     near, far = datetime.datetime(2024, 1, 1), datetime.datetime(9999, 12, 31)
     table = odps.create_table(new_name("far"), "at timestamp")
     table.write(pa.table({"at": pa.array([near] * 10_000 + [far] * 100, pa.timestamp("us"))}))
@@ -474,7 +474,7 @@ def test_a_sample_has_times_that_need_microseconds(odps, new_name):
 
 @pytest.mark.parametrize("kind", ["read", "sql"])
 def test_char_is_shown_described_chosen_and_sorted_without_blanks(odps, new_name, kind):
-    """Evidence 153: CHAR(n) comes padded with blanks to n."""
+    """Evidence 153: CHAR(n) may arrive padded to n characters."""
     name = new_name("chars")
     odps.create_table(name, "id bigint, c char(9)")
     odps.table(name).write(pa.table({"id": [1, 2, 3, 4], "c": ["ab", "ab", "", None]}))

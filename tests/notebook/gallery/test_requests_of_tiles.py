@@ -1,4 +1,4 @@
-"""What tiles cost: requests to the service, counted, for galleries and single blobs."""
+"""Cost of tiles: requests to the service, counted for galleries and single blobs."""
 
 import logging
 
@@ -13,7 +13,7 @@ from tests.support.messages import Browser, came
 
 @pytest.fixture
 def asked(caplog):
-    """The calls of the connection, in words, as they are sent."""
+    """The calls of the connection as text, as they are sent."""
     caplog.set_level(logging.DEBUG, logger="odps_nb")
 
     def calls():
@@ -31,7 +31,7 @@ def references(odps):
 
 @pytest.fixture
 def fresh(odps, references):
-    """The sample blobs, and one that is gone; nothing is known of them."""
+    """The sample blobs and a missing one, without known metadata."""
     gone = odps.blob(BlobReference.from_raw(b"\xff\x00gone"))
     blobs = [odps.blob(text) for text in references]
     return BlobColumn([*blobs[:30], gone, *blobs[30:]], title="media")

@@ -1,4 +1,4 @@
-"""Search and filter in a gallery by what texts say once they are decoded, and by what blobs are."""
+"""Search and filter in a gallery by the decoded text and the kind of blobs."""
 
 import pytest
 
@@ -39,7 +39,7 @@ class Opened(Value):
 
 
 class Column(previews.Column):
-    """Some blobs whose rows say nothing."""
+    """Some blobs without metadata in their rows."""
 
     def caption(self, index):
         return ""
@@ -105,7 +105,7 @@ def test_texts_that_are_not_kept_are_read_again_and_found_alike(column, monkeypa
     assert found(gallery) == ["gbk", "utf-16", "utf-8"]
     once = {"png", "bytes"}
     assert [blob.opened for blob in column] == [1 if name in once else 2 for name in TEXTS]
-    gallery.sort_by("name", descending=True)  # the same search asks for nothing
+    gallery.sort_by("name", descending=True)  # repeating a search sends no request
     assert found(gallery) == ["utf-8", "utf-16", "gbk"]
     assert max(blob.opened for blob in column) == 2
 

@@ -1,4 +1,4 @@
-"""The gallery over the real wire: sample blobs read from the embedded service, verified."""
+"""The gallery over a real connection: sample blobs from the embedded service, verified."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A gallery: within its budgets, legible without widgets, and messages that hold no markup."""
+"""A gallery: within its limits, readable without widgets, with messages that contain no markup."""
 
 import io
 import json
@@ -55,7 +55,7 @@ class Value:
 
 
 class Seen(HTMLParser):
-    """The tags and text of a piece of HTML."""
+    """The tags and text of an HTML fragment."""
 
     def __init__(self, text):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Working in a gallery over the real wire: choosing, selecting, saving, and how it is displayed."""
+"""Using a gallery over a real connection: filtering, selecting, saving, and its display."""
 
 import json
 import sys
@@ -21,7 +21,7 @@ def media(odps):
 
 @pytest.fixture
 def column(odps, media):
-    """The blobs of a frame, whose index begins at 1 and has a gap where there is no blob."""
+    """The blobs of a data frame whose index starts at 1 and has a gap where there is no blob."""
     return odps.blobs(media, "content", caption="name")
 
 
@@ -57,7 +57,7 @@ def test_a_ready_view_receives_the_tiles_and_the_selection(live):
     assert (told["title"], told["total"], told["count"]) == ("content", 47, 47)
     assert (told["summary"], told["view"], told["fresh"]) == ("47 blobs", "grid", False)
     assert {"all kinds", "image", "audio"} <= {value for value, _ in told["menu"]}
-    assert buffers == []  # all of them, in their own order
+    assert buffers == []  # all of them, in their original order
     assert unpacked(browser.wait("selected", by="")[1]) == [1, 3]
 
 
@@ -85,7 +85,7 @@ def test_a_filter_means_what_the_bytes_are(live):
     assert {formats[index].kind for index in indices} == {"image"}
     sizes = [gallery._column[index].size for index in indices]
     assert sizes == sorted(sizes)
-    # a file that only says that it is a picture is none; the menu now has numbers
+    # a file that only claims to be a picture is not one; the menu now shows counts
     names = [gallery._column[index].file_name for index in indices]
     assert "not_a_picture.png" not in names
     assert ["image", f"image ({told['count']})"] in [list(one) for one in told["menu"]]
@@ -241,7 +241,7 @@ def test_in_a_kernel_the_static_page_comes_with_the_widget(shell, shown, column,
     monkeypatch.setattr(shell, "kernel", object(), raising=False)
     display(column)
     first, widget, *grown = shown
-    # the first tiles are there before the last ones are read
+    # the first tiles appear before the last ones are read
     counts = [one["data"]["text/html"].count("<figure") for one in (first, *grown)]
     assert counts == [6, 12, 24, 47]
     assert all(one["update"] is True for one in grown)
@@ -256,7 +256,7 @@ def test_in_a_kernel_the_static_page_comes_with_the_widget(shell, shown, column,
     assert len(str(script)) < 40_000
     assert "http://" not in str(script).replace("http://www.w3.org/2000/svg", "")
     one = column[:1]
-    for _ in range(2):  # in another cell it is displayed there
+    for _ in range(2):  # in another cell, it is displayed again
         shown.clear()
         display(one)
         static, _ = shown

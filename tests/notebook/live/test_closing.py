@@ -1,4 +1,4 @@
-"""A view that is closed leaves nothing behind in the kernel, where every widget is on a list."""
+"""A closed view leaves nothing behind in the kernel, which lists every widget."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_closed_view_is_not_kept(name: str, kernel: Any, odps: Connection) -> 
     before = set(registry._instances)
     view = VIEWS[name](odps)
     view._ipython_display_()
-    assert len(set(registry._instances) - before) == 2  # itself and its layout
+    assert len(set(registry._instances) - before) == 2  # the widget and its layout
     view.close()
     view.close()
     assert set(registry._instances) == before
@@ -61,7 +61,7 @@ def test_a_column_of_blobs_is_displayed_again_after_it_was_closed(
 
 
 def test_a_view_that_is_refused_is_not_ended_at_exit() -> None:
-    """Its traceback may keep it, and the other views must be ended all the same."""
+    """An error's traceback may keep it alive, and the other views must still be closed."""
     before = lifetime._ENDING.all()
     with pytest.raises(ArgumentError) as refused:
         Gallery(Column(), view="rows")  # type: ignore[arg-type]

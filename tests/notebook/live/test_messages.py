@@ -16,7 +16,7 @@ VALUES: tuple[Any, ...] = (
     *([], [[]], [1], [[1, 2]], [[math.inf, 0]], [None], {}, {"a": 1}, "<img src=x onerror=x>"),
 )
 FILE = {"name": "a", "size": 3, "modified": 0.0}
-# what each view is asked for, with values that it takes
+# the messages of each view, with accepted values
 VIEWS: dict[str, tuple[Callable[[Connection], Any], dict[str, dict[str, Any]]]] = {
     "explorer": (
         lambda odps: odps.table("media").explore(rows=3),
@@ -64,7 +64,7 @@ VIEWS: dict[str, tuple[Callable[[Connection], Any], dict[str, dict[str, Any]]]] 
 
 
 class Widget:
-    """Stands where the widget stands."""
+    """Replaces the widget."""
 
     def __init__(self) -> None:
         self.kinds: set[str] = set()
@@ -77,7 +77,7 @@ class Widget:
 
 
 def odd_messages(shapes: Mapping[str, Mapping[str, Any]]) -> list[Any]:
-    """Return what each view may be asked for, with one member missing or of a wrong value."""
+    """Return the messages that each view accepts, with one member missing or invalid."""
     found: list[Any] = [*VALUES, *({"do": value} for value in VALUES)]
     for do, members in shapes.items():
         for name in members:

@@ -1,4 +1,4 @@
-"""Variables in the magics: what `tests.support.bound_values` lists, and where names are found."""
+"""Variables in magics: the values in `tests.support.bound_values`, and the lookup of names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.shell import run, usage_error
 
 @pytest.fixture(scope="session")
 def odps(wide: Connection) -> Connection:
-    """A connection to a service that gives times before 1970 in nanoseconds, too."""
+    """A connection to a service that also returns times before 1970 in nanoseconds."""
     return wide
 
 
@@ -27,7 +27,7 @@ def table(odps) -> Iterator[str]:
 
 
 # A magic binds a variable with the code of `Table.read` and `Connection.sql`, for which
-# tests/access/binding/test_bound_alike.py tests every case in the gate.
+# tests/access/binding/test_bound_alike.py tests every case in `make test`.
 @pytest.mark.gate(4)
 @pytest.mark.parametrize("case", sampled(CASES, lambda case: case.column))
 def test_a_value_means_the_same_in_every_magic(ip, case):

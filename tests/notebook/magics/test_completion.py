@@ -11,8 +11,8 @@ from odps_nb.notebook.magics.completion import Known, NameCache, complete
 
 
 def names(kind, of):
-    """Names that are known at once."""
-    hostile = ["x\n!touch x", "x\u2028y", "x\x00"]  # attack 4: they would be lines of a cell
+    """Names that are available at once."""
+    hostile = ["x\n!touch x", "x\u2028y", "x\x00"]  # attack 4: they would become lines of a cell
     known = {
         ("tables", ""): ["orders", "media", "Documents"],
         ("columns", "orders"): ["id", "amount", "ds", *hostile],
@@ -99,7 +99,7 @@ def test_elsewhere_tab_is_left_to_others(before):
 
 
 class Slow:
-    """A service that answers only when the test says so."""
+    """A service that responds only when the test allows it."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -143,7 +143,7 @@ def cache():
 
 def test_a_lookup_never_waits_for_the_service(cache):
     names, source, _ = cache
-    assert names.look_up("tables") == ()  # the source does not answer before it may
+    assert names.look_up("tables") == ()  # the source waits for permission to respond
     assert names.look_up("tables") == ()
     source.may_answer.set()
     wait_until(lambda: names.look_up("tables") == ("t1",))
@@ -192,7 +192,7 @@ def test_a_first_lookup_waits_a_moment_and_a_hanging_service_is_waited_for_once(
     assert time.monotonic() - began < 5  # not the ten seconds that this service takes
     for _ in range(1000):
         assert cache.look_up("tables") == ()
-    assert time.monotonic() - began < 20  # 1000 waits would be 50 seconds
+    assert time.monotonic() - began < 20  # 1000 waits would take 50 seconds
     source.may_answer.set()
     cache.close()
 
@@ -206,6 +206,6 @@ def test_a_first_lookup_has_the_names_of_a_service_that_answers():
     assert cache.look_up("tables") == ("t1",)
     source.fails = True
     failing = NameCache(source, patience=30)
-    assert failing.look_up("tables") == ()  # at once: it is told of the failure
+    assert failing.look_up("tables") == ()  # returns at once, because the failure is known
     for one in (cache, failing):
         one.close()

@@ -1,4 +1,4 @@
-"""%odps connect, tables, head and the like, in a real shell against the embedded service."""
+"""%odps connect, tables, head and similar magics, in a real shell with the embedded service."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_connect_says_what_the_service_answers(ip, service, monkeypatch):
 def test_connect_gives_the_connection_where_it_is_assigned(ip, odps):
     assert run(ip, "mine = %odps connect odps") is None
     assert ip.user_ns["mine"] is odps
-    assert run(ip, "%odps connect odps") is None  # shown in words, not a second time as a repr
+    assert run(ip, "%odps connect odps") is None  # displayed as text, not again as a repr
 
 
 def test_local_starts_a_service_and_the_same_cell_finds_it_again(ip, tmp_path):
@@ -185,7 +185,7 @@ def test_a_note_says_what_became_of_decimals(ip):
 def test_dtypes_of_pandas_are_refused_for_other_results(ip):
     read = "%odps read orders -n 5 -c id"
     told = usage_error(ip, f"{read} -t arrow --decimals float")
-    assert "--decimals cannot be used here: they only apply to pandas results, not" in told
+    assert "--decimals cannot be used here: only pandas results can have it, not" in told
     assert "--dtype-backend cannot" in usage_error(ip, f"{read} -t batches --dtype-backend pyarrow")
     handle = run(ip, "%odps read orders -n 5 -c amount --decimals float --bg")
     assert str(handle.result().dtypes["amount"]) == "float64"

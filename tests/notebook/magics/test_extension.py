@@ -112,7 +112,7 @@ def test_loading_imports_nothing_heavy():
 
 
 def tab(shell, text: str) -> list[str]:
-    """What a notebook offers at the end of a cell's text: the whole text that would be there."""
+    """The completions of a notebook at the end of a cell's text, each as the complete new text."""
     with provisionalcompleter():
         found = list(shell.Completer.completions(text, len(text)))
     return [text[: one.start] + one.text for one in found]
@@ -141,9 +141,9 @@ def test_tab_offers_our_words_only(shell):
 
 @pytest.mark.parametrize("text", ["%odps read orders -c ", "%odps read orders -c zz"])
 def test_tab_offers_nothing_else_before_our_words_are_known(shell, text):
-    """IPython offers variables and files in the place of a matcher that has no words."""
+    """IPython completes variables and files if a matcher returns no words."""
     load_ipython_extension(shell)
-    assert tab(shell, text) == [text]  # what is typed already
+    assert tab(shell, text) == [text]  # the text that is already typed
 
 
 def test_tab_elsewhere_is_untouched(shell):
@@ -153,7 +153,7 @@ def test_tab_elsewhere_is_untouched(shell):
 
 
 def run(shell, text: str) -> str:
-    """Run a cell and return what it showed as text."""
+    """Run a cell and return its output as text."""
     with capture_output() as shown:
         result = shell.run_cell(text)
     outputs = [output.data.get("text/plain", "") for output in shown.outputs]

@@ -58,7 +58,7 @@ CELLS = {
 
 @pytest.fixture(scope="module")
 def book(service, tmp_path_factory) -> nbformat.NotebookNode:
-    """The executed notebook; cells keep their names as ids."""
+    """The executed notebook; cell names are kept as ids."""
     made = nbformat.v4.new_notebook()
     for name, source in CELLS.items():
         cell = nbformat.v4.new_code_cell(source, id=name.replace(" ", "-"))
@@ -88,7 +88,7 @@ def outputs(book: nbformat.NotebookNode, name: str) -> list[Any]:
 
 
 def text(book: nbformat.NotebookNode, name: str, mime: str = "text/plain") -> str:
-    """All that a cell showed, as text of one media type; a kernel may print a line in pieces."""
+    """The complete output of a cell as text of one type; a kernel may print a line in parts."""
     found: list[str] = []
     before = ""
     for output in outputs(book, name):
@@ -169,7 +169,7 @@ def test_quiet_shows_nothing(book):
 def test_what_a_table_says_is_text_and_never_markup(book):
     for name in ("hostile", "hostile rows", "status"):
         assert MARKUP not in text(book, name, "text/html")
-    # the line with the error is text of an error output, which is escaped: see the export below
+    # the line with the error is the text of an error output, which is escaped: see the export below
     assert {output.output_type for output in outputs(book, "sql error")} == {"error"}
     assert f"  select '{MARKUP}' frm orders\n" in text(book, "sql error")
     assert "&lt;script&gt;" in text(book, "hostile", "text/html")

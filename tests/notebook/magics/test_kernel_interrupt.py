@@ -1,6 +1,6 @@
 """An interrupt (I, I in JupyterLab) stops a running read and cleans up kernel and notebook.
 
-The service stalls every split in its middle, so that no read is over before it is stopped.
+The service stalls every split in its middle, so no read ends before it is interrupted.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def run(
     on_output: Callable[[dict], None] = lambda message: None,
     on_any: Callable[[dict], None] = lambda message: None,
 ) -> tuple[dict, list[dict]]:
-    """Execute a cell; return its reply and what it published.
+    """Execute a cell; return its reply and the messages that it published.
 
-    ``on_output`` sees each message of this cell, ``on_any`` those of other cells, too.
+    ``on_output`` receives each message of this cell, ``on_any`` also those of other cells.
     """
     message_id = client.execute(code)
     published = []
@@ -86,7 +86,7 @@ def test_an_interrupt_stops_a_read_and_the_card_says_where(kernel, stalled):
             interrupted.append(message)
             manager.interrupt_kernel()
 
-    # Without the interrupt it would wait for ten minutes.
+    # Without the interrupt, it would wait for ten minutes.
     reply, published = run(
         client, "%odps read orders --all -o orders", on_output=interrupt_once_rows_are_there
     )
@@ -134,7 +134,7 @@ def test_a_background_read_is_cancelled_by_its_id_and_its_card_says_so(kernel, s
     cards = [one["data"] for one in updates if one["transient"] == placed["transient"]]
     assert "cancelled a" in cards[-1]["text/html"]
     (button,) = (one["data"] for one in updates if one["transient"] != placed["transient"])
-    assert button == {"text/plain": ""}  # it went with the operation
+    assert button == {"text/plain": ""}  # it was removed with the operation
     assert printed(client, "print(handle)") == "<read orders: cancelled>\n"
     assert printed(client, THREADS) in ("[]\n", "['odps-nb-names']\n")
     reply, _ = run(client, f"%odps cancel {number}")

@@ -1,4 +1,4 @@
-"""%odps read and %%odps sql in a real shell against the embedded service."""
+"""%odps read and %%odps sql in a real shell with the embedded service."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def test_a_statement_without_rows_says_what_was_done(ip, new_name):
         assert run(ip, f"%%odps sql\n{statement}") is None
         assert [one["text/plain"] for one in ip.user_ns["shown"]] == [told]
     empty = run(ip, "%%odps sql -t pandas\nselect id from orders where id < 0")
-    assert list(empty.columns) == ["id"]  # rows were asked for: the answer is that there are none
+    assert list(empty.columns) == ["id"]  # rows were requested, and there are none
 
 
 def test_a_dry_run_of_sql_gives_the_estimate_of_the_service(ip, odps):
@@ -255,7 +255,7 @@ def test_the_page_of_a_job_is_shown_where_the_service_has_one(ip, odps):
 def test_an_error_in_sql_shows_its_place(ip, odps, capsys):
     with pytest.raises(OdpsNbError) as caught:
         run(ip, "%%odps sql\nselect id\nfrom orders\nwhre id = 1")
-    assert caught.value.excerpt == "  whre id = 1\n       ^"  # whre reads as an alias
+    assert caught.value.excerpt == "  whre id = 1\n       ^"  # whre is parsed as an alias
     ip.run_cell("%%odps sql\nselect id frm orders")
     assert "\n  select id frm orders\n                ^\nwhere: " in capsys.readouterr().out
     with pytest.raises(OdpsNbError) as caught:
@@ -263,7 +263,7 @@ def test_an_error_in_sql_shows_its_place(ip, odps, capsys):
     assert caught.value.excerpt == "  select no_such_column from orders\n         ^"
     with pytest.raises(OdpsNbError) as caught:
         odps.sql("select id from orders group by 2")
-    assert caught.value.excerpt is None  # the service names no place
+    assert caught.value.excerpt is None  # the service reports no position
 
 
 def test_a_name_without_a_value_suggests_variables_only(ip):
@@ -320,7 +320,7 @@ def test_a_list_chooses_its_rows_in_sql_and_in_filters(ip, form):
 
 
 def test_the_blanks_of_char_are_kept_where_the_line_says_so(ip):
-    """Evidence 153: CHAR(n) comes padded with blanks to n."""
+    """Evidence 153: CHAR(n) may arrive padded to n characters."""
     odps = ip.user_ns["odps"]
     odps.create_table("magic_chars", "c char(4)")
     odps.table("magic_chars").write(pa.table({"c": ["ab"]}))

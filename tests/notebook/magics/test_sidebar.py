@@ -1,4 +1,4 @@
-"""What the kernel answers the JupyterLab sidebar, and the requests that this costs."""
+"""The kernel's responses to the JupyterLab sidebar, and the requests that they cost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.sockets.relays import TlsFront
 
 
 def nobody(kind, of):
-    """Fail: the sidebar asks for itself."""
+    """Fail, because the sidebar must send its own queries."""
     raise AssertionError
 
 
@@ -44,7 +44,7 @@ class Counted:
 
 @pytest.fixture
 def counted(service) -> Iterator[Counted]:
-    """A connection through a relay that hears its requests."""
+    """A connection through a relay that counts its requests."""
     place = urlsplit(service.endpoint)
     with (
         TlsFront((place.hostname, place.port), None, listens=True) as front,
@@ -94,7 +94,7 @@ def test_many_tables_are_described_with_one_request_each_and_missing_ones_are_no
     before = counted.requests()
     found = children(counted.odps, cache, "described", ["orders", "no_such_table", "media"])
     orders, missing, media = found["items"]
-    assert counted.requests() - before == 4  # the missing one is asked for similar names
+    assert counted.requests() - before == 4  # similar names are looked up for the missing one
     assert missing is None
     assert orders["rows"] == 2_048_000
     assert (orders["partitioned"], media["partitioned"]) == (True, False)
@@ -165,7 +165,7 @@ def test_a_list_that_the_key_may_not_see_has_the_own_project(moody_odps, stalled
     stalled({"action": "/api/projects", "fault": "status", "status": 403, "times": 0})
     assert children(moody_odps, cache, "projects")["items"] == ["local"]
     with pytest.raises(AccessDeniedError):
-        children(moody_odps, cache, "schemas", ["local"])  # nor its tables: that is said
+        children(moody_odps, cache, "schemas", ["local"])  # its tables cannot be listed either
 
 
 def test_a_busy_service_is_not_a_project_without_schemas():

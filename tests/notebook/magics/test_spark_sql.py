@@ -1,4 +1,4 @@
-"""``%%odps spark`` in a real shell, with a real Spark where rows are wanted."""
+"""``%%odps spark`` in a real shell, with a real Spark session if rows are needed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.shell import run, usage_error
 
 
 def texts(ip) -> list[str]:
-    """What the last cell showed."""
+    """The output of the last cell."""
     return [data["text/plain"] for data in ip.user_ns["shown"]]
 
 

@@ -1,4 +1,4 @@
-"""%odps write, blobs, and what Tab offers, in a real shell against the embedded service."""
+"""%odps write, blobs, and Tab completion, in a real shell with the embedded service."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_blobs_are_shown_listed_and_saved(ip, tmp_path):
 
 
 def gallery(ip, text: str):
-    """Run a cell whose value is a gallery, and return what that displays."""
+    """Run a cell whose value is a gallery, and return the gallery's output."""
     value = run(ip, text)
     with capture_output() as shown:
         display(value)

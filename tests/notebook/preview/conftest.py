@@ -1,4 +1,4 @@
-"""The sample files, as they are and drawn."""
+"""The sample files, as stored and as rendered."""
 
 from functools import cache
 
@@ -19,7 +19,7 @@ def samples(sample_blobs):
 
 @pytest.fixture(scope="session")
 def drawn(samples):
-    """Tiles of all samples by name, pages drawn, for each size; drawn once."""
+    """Tiles of all samples by name, with pages rendered, for each size; drawn once."""
     return cache(
         lambda size: {name: tile(blob, size=size, render=True) for name, blob in samples.items()}
     )

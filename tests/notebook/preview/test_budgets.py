@@ -24,7 +24,7 @@ def png(size=(8, 6), mode="RGB"):
 
 
 def zstd_bomb():
-    """A gigabyte of one line, packed."""
+    """A gigabyte of one line, compressed."""
     packer, piece = zstandard.ZstdCompressor().compressobj(), b"all work and no play\n" * 1_000_000
     return b"".join(packer.compress(piece) for _ in range(50)) + packer.flush()
 

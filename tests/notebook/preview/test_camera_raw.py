@@ -1,4 +1,4 @@
-"""Camera RAW shows the JPEG that the camera put into it, and says so; large pictures say how."""
+"""The preview of a camera RAW file shows its embedded JPEG, and says so; also large pictures."""
 
 import base64
 import io
@@ -18,7 +18,7 @@ from tests.support.previews import Seen, Value
 
 RED, BLUE = (200, 40, 40), (40, 40, 200)
 EMBEDDED = "shows the preview embedded by the camera, not the RAW data"
-#: Stands for the data of a sensor; it has starts of JPEG in it that are none.
+#: Represents sensor data; it contains start markers of JPEGs that do not exist.
 SENSOR = (b"\xff\xd8\xff\xe0 no JPEG" + bytes(range(256)) * 16) * 4
 
 
@@ -31,7 +31,7 @@ def jpeg(width, height, left=RED, right=BLUE, **options):
 
 
 def tiff_of(tags, behind=b"", mark=b"II*\0", at=8):
-    """Return a TIFF, or what is like one: one directory, then its texts, then more bytes."""
+    """Return a TIFF or a similar file: one directory, then its texts, then more bytes."""
     order = "<" if mark[:2] == b"II" else ">"
     entries, texts = b"", b""
     first = at + 2 + 12 * len(tags) + 4
@@ -155,7 +155,7 @@ def test_a_conversion_of_a_raw_file_names_the_library_that_develops_it():
 
 
 def large(form):
-    if form == "JPEG":  # more bytes behind the picture, as telephones put them there
+    if form == "JPEG":  # more bytes after the picture, as phones append them
         return jpeg(4000, 3000) + bytes(17 * MIB)
     pixels = np.zeros((2000, 3000, 3), np.uint8)
     pixels[:, :1500], pixels[:, 1500:] = RED, BLUE

@@ -1,4 +1,4 @@
-"""Colours of previews are those that a profile or a gamma means; numbers are stretched by data."""
+"""Previews show the colours of a profile or gamma; numeric images are scaled by their data."""
 
 import base64
 import io
@@ -50,7 +50,7 @@ def drawn(data, size=SINGLE):
     made = tile(Value(data), size=size)
     (source,) = Seen(made.html).values("src")
     picture = Image.open(io.BytesIO(base64.b64decode(source.partition(",")[2])))
-    # no page applies a profile a second time, and no byte of the original gets into it
+    # no page applies a profile a second time, and no original byte is embedded
     assert not picture.info.keys() & {"icc_profile", "gamma", "exif"}
     return picture, made
 

@@ -1,4 +1,4 @@
-"""What is inside files of science and archives, and files that are only named."""
+"""The contents of science files and archives, and files that are only identified."""
 
 import io
 import struct
@@ -34,7 +34,7 @@ def test_links_are_named_and_not_followed():
     page = Seen(drawn(hdf5()).html).text
     assert "softlink to /heat" in page
     assert "otherin another file: /etc/hostname:/x" in page
-    assert "again" not in page  # a group inside itself has its members once
+    assert "again" not in page  # the members of a group inside itself are listed once
 
 
 def test_netcdf_4_is_hdf5_that_says_so():

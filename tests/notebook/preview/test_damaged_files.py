@@ -1,6 +1,6 @@
-"""Files of every kind, damaged in many ways, are drawn without any harm to the kernel.
+"""Files of every kind, damaged in many ways, are drawn without harming the kernel.
 
-The longer run of the same: ``.venv/bin/python fuzz/mutate_previews.py --count 20000 --seed 2``.
+To run this test for longer: ``.venv/bin/python fuzz/mutate_previews.py --count 20000 --seed 2``.
 """
 
 import os
@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-# all that are parsed by code that is not ours, and some that are not
+# all kinds with third-party parsers, and some others
 KINDS = """PNG JPEG GIF WebP BMP TIFF AVIF HEIC ICO SVG Parquet Arrow ORC Avro NumPy ZIP gzip bzip2
     xz zstd tar HTML PDF text WAV FLAC pickle safetensors ONNX glTF GeoJSON notebook
     MP4 QuickTime WebM Matroska AVI MP3 Ogg M4A Excel OpenDocument FITS DICOM Markdown Python

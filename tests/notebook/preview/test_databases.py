@@ -1,4 +1,4 @@
-"""SQLite databases: their tables are listed; nothing that they hold is run."""
+"""SQLite databases: their tables are listed, and nothing in them is executed."""
 
 import contextlib
 import sqlite3
@@ -34,7 +34,7 @@ def test_views_virtual_tables_and_generated_columns_are_not_run():
     assert made.notes == ()
     assert "t2a, b" in text
     assert "endless" not in text
-    assert "words_content" in text  # where the words are; the virtual table itself is not opened
+    assert "words_content" in text  # its words; the virtual table is not opened
 
 
 def test_a_name_is_no_statement():
@@ -105,6 +105,6 @@ def test_a_loop_in_the_pages_of_a_table_ends():
     page = int.from_bytes(data[16:18], "big")
     root = page  # of the only table: the second page
     assert data[root] == 5  # an inner page
-    data[root + 8 : root + 12] = (2).to_bytes(4, "big")  # its last child is itself
+    data[root + 8 : root + 12] = (2).to_bytes(4, "big")  # its last child is the page itself
     made, text = drawn(bytes(data))
     assert "t?a" in text or made.notes

@@ -1,4 +1,4 @@
-"""Films, sound, papers, workbooks and pictures of science: drawn aside, bounded; nothing leaves."""
+"""Videos, sound, documents and science files: drawn in a child process; no connections."""
 
 import base64
 import contextlib
@@ -69,7 +69,7 @@ def test_a_film_has_a_player_with_a_frame_of_it(name):
 
 def test_a_video_taken_in_portrait_is_shown_in_portrait():
     data = bytearray(FILMS["clip.mp4"])
-    matrix = data.index(b"tkhd") + 44  # a quarter to the right, as telephones write it
+    matrix = data.index(b"tkhd") + 44  # rotated a quarter to the right, as phones write it
     data[matrix : matrix + 36] = struct.pack(">9i", 0, 1 << 16, 0, -1 << 16, 0, 0, 0, 0, 1 << 30)
     made = tile(Value(bytes(data)))
     assert "48 × 64" in made.text
@@ -108,7 +108,7 @@ def test_a_large_film_with_its_index_at_its_end_says_what_a_frame_would_cost():
     assert made.text.startswith("long.mp4  MP4 · 21.0 MB")
     page = Seen(made.html)
     assert "its index is at the end" in page.text
-    assert "no frame: the index comes only after 21.0 MB" in page.text
+    assert "no frame: the index begins after the first 21.0 MB" in page.text
     assert "pre" not in page.tags
     assert blob.was_read == MIB
     huge = struct.pack(">I4sQ", 1, b"mdat", 1 << 62)
@@ -126,7 +126,7 @@ def test_a_large_audio_file_in_boxes_shows_its_length_or_that_its_index_is_at_th
     blob = Value(song[:begin] + longer + song[index:], "audio/x-m4b", "book.m4b")
     page = Page(tile(blob).html)
     assert "its index is at the end" in page.text
-    assert "duration unknown: the index comes only after 21.0 MB" in page.text
+    assert "duration unknown: the index begins after the first 21.0 MB" in page.text
     assert "pre" not in page.tags
     assert blob.was_read < 2 * HEAD
     in_front = Value(song[:begin] + song[index:] + longer, "", "book.m4b")
@@ -294,7 +294,7 @@ def test_words_of_source_code_are_coloured():
 
 
 def lying(data, size):
-    """State for the largest file of a ZIP that it has ``size`` bytes."""
+    """Declare the largest file of a ZIP as ``size`` bytes long."""
     raw = bytearray(data)
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         info = max(archive.infolist(), key=lambda info: info.file_size)
@@ -323,7 +323,7 @@ def entities():
 
 
 def wide_film():
-    """30,000 points wide, as its header says."""
+    """30,000 points wide, according to its header."""
     data = bytearray(FILMS["clip.mp4"])
     at = data.index(b"avc1", data.index(b"stsd")) + 28
     assert data[at : at + 4] == struct.pack(">HH", 64, 48)
@@ -332,7 +332,7 @@ def wide_film():
 
 
 def nested_forms():
-    """Forms that draw the next one ten times, seven deep."""
+    """Forms that draw the next one ten times, seven levels deep."""
     form = (
         b"<< /Type /XObject /Subtype /Form /BBox [0 0 9 9]"
         b" /Resources << /XObject << /X %d 0 R >> >> /Length 60 >>\nstream\n%b\nendstream"
@@ -417,12 +417,12 @@ def test_a_page_that_is_drawn_for_ever_is_ended(monkeypatch):
 
 
 def asking(url):
-    """Return files that ask to open ``url``, each recognised as another kind."""
+    """Return files that try to open ``url``, each recognised as another kind."""
     target = url.encode()
     playlist = b"#EXTM3U\n#EXT-X-TARGETDURATION:9\n#EXTINF:9,\n" + target + b"\n#EXT-X-ENDLIST\n"
     concat = b"ffconcat version 1.0\nfile " + target + b"\n"
     film = bytearray(FILMS["clip.mp4"])
-    at = film.index(b"url \0\0\0\1")  # an entry that says: in this file
+    at = film.index(b"url \0\0\0\1")  # an entry that means: in this file
     film[at : at + 8] = b"url \0\0\0\0"
     external = b"<< /Type /Filespec /FS /URL /F (" + target + b") >>"
     uri = b"<< /S /URI /URI (" + target + b") >>"
@@ -455,7 +455,7 @@ def asking(url):
 
 
 def test_no_decoder_asks_the_network_for_anything(monkeypatch):
-    """Neither when it is loaded nor for what is in the file, as far as Python sees it."""
+    """Neither on import nor for the contents of the file, as far as Python can observe."""
     hook = (
         "import os, sys; sys.addaudithook(lambda event, _: event.startswith("
         "('socket.connect', 'socket.get', 'urllib', 'http.client')) and os._exit(99))"
@@ -485,16 +485,16 @@ def test_no_decoder_opens_a_connection():
         with pytest.raises(BlockingIOError):
             server.accept()
         server.setblocking(True)
-        with socket.create_connection(server.getsockname()):  # it does hear who asks
+        with socket.create_connection(server.getsockname()):  # the listener does record connections
             server.accept()[0].close()
 
 
 def test_a_playlist_reaches_no_other_file(tmp_path, monkeypatch):
-    """What would be a playlist is never opened as one, and if it were it would reach nothing."""
+    """A playlist is never opened as such, and if it were, it could not connect to anything."""
     (tmp_path / "clip.ts").write_bytes(media_files.film("mpegts", "libx264"))
     text = f"#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXTINF:2,\n{tmp_path}/clip.ts\n#EXT-X-ENDLIST\n"
     (tmp_path / "list.m3u8").write_text(text)
-    with av.open(str(tmp_path / "list.m3u8"), format="hls") as found:  # it is a right one
+    with av.open(str(tmp_path / "list.m3u8"), format="hls") as found:  # it is a valid one
         assert found.streams.video
     with pytest.raises(UnshowableError, match="invalid data"):
         containers.opened(text.encode(), "video/mp4")
@@ -510,7 +510,7 @@ def test_a_playlist_reaches_no_other_file(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def plain():
-    """Tiles of a parser process in which no library for previews is installed."""
+    """Tiles from a parser process in which no library for previews is installed."""
     missing = ["av", "pypdfium2", "python_calamine", "pydicom", "pygments", "h5py", "rarfile"]
     boot = f"import sys; {hide(missing)}\n{client._BOOT}"
     parser = parsing.Parser()
@@ -583,7 +583,7 @@ def test_layers_of_a_picture_are_no_animation():
 
 
 def test_the_length_of_amr_is_counted_frame_by_frame():
-    """FFmpeg guesses the length by the bit rate of the first frames, which silence changes."""
+    """FFmpeg guesses the length from the bit rate of the first frames, which silence changes."""
     made = FILMS["call.amr"]
     silent = b"\x7c" * 3000  # frames without data: 20 ms, a byte each
     data = made[:6] + made[6:] * 20 + silent
@@ -603,10 +603,10 @@ def test_the_length_of_aac_is_counted_frame_by_frame():
 @pytest.mark.parametrize(
     ("data", "label"),
     [
-        (b"\x00\x00\x00\x00" + b"G" + bytes(187), "binary"),  # one mark is no proof
+        (b"\x00\x00\x00\x00" + b"G" + bytes(187), "binary"),  # one marker is not enough
         ((b"G" + bytes(187)) * 4, "MPEG-TS"),
         ((bytes(4) + b"G" + bytes(187)) * 4, "MPEG-TS"),
-        (FILMS["song.aac"][:100], "binary"),  # one frame is no proof
+        (FILMS["song.aac"][:100], "binary"),  # one frame is not enough
         (FILMS["song.ac3"][:300], "binary"),
         (b"#!AMR-WB\n" + b"\x04" + bytes(17), "AMR"),
         (b"\0\0\0\x14ftyp3gp5\0\0\0\0mmp4" + bytes(90), "3GP"),

@@ -1,4 +1,4 @@
-"""Previews of healthy, damaged and malicious documents and messages."""
+"""Previews of valid, damaged and malicious documents and messages."""
 
 import io
 import zipfile
@@ -25,7 +25,7 @@ def drawn(data, **options):
 
 
 def reason(data):
-    """Return the one note of a tile that shows bytes instead of the document."""
+    """Return the only note of a tile that shows bytes instead of the document."""
     made, page = drawn(data)
     assert "0000  " in page.text
     (note,) = made.notes
@@ -128,7 +128,7 @@ def test_a_long_text_of_any_size_is_shown():
 
 def test_a_long_text_is_read_only_as_far_as_it_is_shown():
     body = "".join(f"<w:p><w:t>line {at}</w:t></w:p>" for at in range(xml_text.LINES + 5))
-    # behind the last line that is shown, the text may be whatever it is
+    # after the last displayed line, the text may be anything
     _, page = drawn(docx(body=body + "<w:p>" * 5000), size=SINGLE)
     assert "line 59" in page.text
     assert "0000  " not in page.text

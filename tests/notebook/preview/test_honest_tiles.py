@@ -1,4 +1,4 @@
-"""A tile states what a decoder proved, and why something is not shown, in plain words."""
+"""A tile states what a decoder verified and why something is not displayed, in plain words."""
 
 import io
 import re
@@ -27,7 +27,7 @@ INTERNALS = re.compile(r"0x[0-9a-f]{4,}|errno|avcodec|<_io|object at|Error\b", r
 
 
 def notes(data):
-    """Return the notes of a tile, which hold nothing of a library's inner parts."""
+    """Return the notes of a tile, which contain no internal details of libraries."""
     text = " ".join(tile(Value(data)).notes)
     assert not INTERNALS.search(text), text
     return text
@@ -66,7 +66,7 @@ def picture(form, mode="RGB", size=(64, 48), **options):
 def test_rows_of_an_arrow_file_are_those_of_all_batches(form, sizes, says):
     made = tile(Value(arrow(*sizes, form=form)))
     assert f" · {says} · " in made.text
-    if sum(sizes):  # the first rows are those of the first batch that has any
+    if sum(sizes):  # the first rows come from the first batch that has rows
         assert Seen(made.html).text.startswith("n · int640")
 
 
@@ -117,7 +117,7 @@ def test_a_picture_that_is_cut_shows_what_is_there_and_says_so():
     assert "data:image/" in made.html
     assert "64 × 48" in made.text
     assert "truncated or damaged" in notes(data[:-40])
-    assert notes(data) == ""  # the process that decodes is not changed by it
+    assert notes(data) == ""  # the previous decoding does not affect the process
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_damaged_exif_data_do_not_hide_a_picture(exif):
 
 
 def tiff(bands, bits, sample_format=1, compression=1):
-    """Return a TIFF of 2 × 2 pixels, of a form that Pillow does not write."""
+    """Return a TIFF of 2 × 2 pixels in a format that Pillow does not write."""
     pixels = bytes(4 * bands * bits // 8)
     tags = [
         (256, 3, 1, 2),
@@ -190,13 +190,13 @@ def test_a_photograph_of_50_megapixels_is_decoded_at_a_fraction(more):
 
 
 def snappy_avro(rows):
-    """Return an Avro file packed with snappy, by literals: no library that packs is needed."""
+    """Return an Avro file compressed with snappy, from literals: no compressor is needed."""
     schema = {"type": "record", "name": "r", "fields": [{"name": "n", "type": "long"}]}
     out = io.BytesIO()
     fastavro.writer(out, schema, [{"n": n} for n in range(rows)], sync_marker=b"s" * 16)
     data = out.getvalue().replace(b"\x08null", b"\x0csnappy")
     head, block, _ = data.split(b"s" * 16)
-    body = block[2:]  # behind a count and a size of one byte each
+    body = block[2:]  # after a count and a size, of one byte each
     packed = bytes([len(body), len(body) - 1 << 2]) + body + zlib.crc32(body).to_bytes(4, "big")
     mark = b"s" * 16
     return head + mark + bytes([block[0], len(packed) * 2]) + packed + mark
@@ -292,9 +292,9 @@ def test_one_row_and_one_column_are_singular():
 
 
 def test_a_part_of_a_large_file_is_never_called_damaged():
-    """Where only the first bytes are read, their end proves nothing."""
+    """If only the first bytes are read, their end proves nothing."""
     film = media_files.film("webm", "libvpx")
-    cut = film[: film.index(b"\x1f\x43\xb6\x75") + 40]  # the first frame ends behind it
+    cut = film[: film.index(b"\x1f\x43\xb6\x75") + 40]  # the first frame ends after it
     cards = ("SIMPLE  =                    T", "BITPIX  = 8", *["COMMENT"] * 500)
     for data in (cut, "".join(card.ljust(80) for card in cards).encode()):
         format = sniff(data, 1 << 30)

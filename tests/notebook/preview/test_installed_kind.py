@@ -1,4 +1,4 @@
-"""The package of ``docs/previews.md``, built and installed by pip: its kind is available."""
+"""The package in ``docs/previews.md``, built and installed by pip: its kind is available."""
 
 import os
 import subprocess
@@ -38,7 +38,7 @@ print(mimebundle(Song())["text/plain"])
 """
 
 
-@pytest.mark.nightly  # pip builds it; that the entry point works is tested without in a moment
+@pytest.mark.nightly  # pip builds the package; another test checks the entry point without it
 def test_a_kind_of_an_installed_package_is_there(tmp_path, repo):
     code, entry = (block.text for block in blocks(repo / "docs" / "previews.md"))
     assert len([line for line in code.splitlines() if line]) <= 10

@@ -1,4 +1,4 @@
-"""What a preview of each kind shows, also where its file is broken."""
+"""The previews of each kind, also for broken files."""
 
 import io
 import warnings

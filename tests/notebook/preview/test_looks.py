@@ -1,4 +1,4 @@
-"""How tiles look: no walls of the same hex, no dead players, pictures where values are one."""
+"""Appearance of tiles: no repeated hex lines, no broken players, pictures for image data."""
 
 import io
 import re
@@ -126,7 +126,7 @@ def test_an_array_that_is_cut_is_no_picture():
 
 
 class Letters:
-    """Stands in for FreeType: each letter that the font has is a shape of its own."""
+    """Replaces FreeType: each letter in the font has a different shape."""
 
     def __init__(self, letters):
         self.letters = letters

@@ -1,4 +1,4 @@
-"""Meshes: what proves them, and what their counts say."""
+"""Meshes: how they are detected, and their counts."""
 
 import pytest
 
@@ -22,8 +22,8 @@ SOLID = b"solid tea\n  facet normal 0 0 1\n    outer loop\n"
         (stl(9), "STL"),
         (stl(0), "binary"),
         (bytes(400), "binary"),
-        (bytes(80) + b"\2" + bytes(403), "binary"),  # triangles of one point
-        (stl(3)[:-3] + b"\xff\xff\xff", "binary"),  # a number that is none
+        (bytes(80) + b"\2" + bytes(403), "binary"),  # triangles with a single point
+        (stl(3)[:-3] + b"\xff\xff\xff", "binary"),  # NaN
         (b"v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 3", "OBJ"),
         (b"v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 3\nand a sentence\nor two\n", "text"),
         (b"v 1\nv 2\n", "text"),
@@ -56,7 +56,7 @@ def test_a_header_without_an_end_is_said():
 @pytest.mark.parametrize("filler", [b"\n", b" ", b"v ", b"f", b"#", b"\r"])
 @pytest.mark.parametrize("start", [SOLID, b"v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 3\n", PLY])
 def test_a_megabyte_of_one_sign_is_counted_at_once(start, filler):
-    """A pattern that went over several lines would take hours."""
+    """A pattern that matched across lines would take hours."""
     made = tile(Value(start + filler * ((1 << 20) // len(filler))))
     assert made.html.startswith("<figure")
 

@@ -1,4 +1,4 @@
-"""Kinds without a picture of ours: what their tiles say, cut or not; kinds of other packages."""
+"""Kinds without a picture: the text of their tiles, truncated or not; kinds of other packages."""
 
 import logging
 import os
@@ -103,7 +103,7 @@ def words(page):
 
 
 class Page(Seen):
-    """Seen, with the texts one by one."""
+    """`Seen`, with the texts as a list."""
 
     def __init__(self, text):
         self.texts = []
@@ -139,11 +139,11 @@ def test_what_is_cut_or_has_a_hostile_name_is_still_a_tile(name):
 
 
 def test_pickles_that_hide_a_name_are_marked_too():
-    # "os" and "system" are put on the stack with a number between them, which is taken off again
+    # "os" and "system" are pushed with a number between them, which is popped again
     hidden = b"\x80\x04\x8c\x02osK\x010\x8c\x06system\x93."
     page = Page(tile(Value(hidden)).html)
     assert "(hidden).? · can access the system" in words(page)
-    # the text comes out of the memo, as pickle itself does it for a name that comes again
+    # the text comes from the memo, as in pickles that repeat a name
     again = b"\x80\x04\x8c\x02os\x94\x8c\x06system\x94\x93h\x00h\x01\x930."
     assert words(Page(tile(Value(again)).html)).count("os.system") == 1
 
@@ -176,7 +176,7 @@ def test_json_that_only_speaks_of_shapes_is_json():
 
 @pytest.fixture
 def installed(tmp_path, monkeypatch, repo):
-    """Install the package of ``docs/previews.md``, with more entry points if a test wants them."""
+    """Install the package in ``docs/previews.md``, with additional entry points for some tests."""
 
     def install(entries=""):
         page = (repo / "docs" / "previews.md").read_text(encoding="utf-8")

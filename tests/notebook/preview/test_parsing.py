@@ -1,4 +1,4 @@
-"""A blob that crashes, stalls or fools a parser costs a tile, never the kernel."""
+"""A blob that crashes, blocks or tricks a parser costs one tile, never the kernel."""
 
 import io
 import json
@@ -53,7 +53,7 @@ def good():
 
 
 def wrong_offsets():
-    """Streams whose string offsets point outside, in each place and for each type of offset."""
+    """Streams whose string offsets are out of bounds, at each position and for each offset type."""
     for kind, code in ((pa.string(), "i"), (pa.large_string(), "q"), (pa.binary(), "i")):
         batch = pa.record_batch({"s": pa.array(["a", "b", "c"], kind)})
         out = io.BytesIO()
@@ -84,9 +84,9 @@ def parser():
 
 @pytest.fixture(scope="module")
 def obeying():
-    """A parser whose "array" runs its data as code; one process is enough, as jobs are forks."""
+    """A parser whose "array" executes its data; one process is enough, because jobs are forks."""
     code = "def parse(data, options):\n exec(data, globals())\n return answer\nbroken.parse = parse"
-    with_process = Parser(idle_seconds=3600)  # a second process would be an ordinary one
+    with_process = Parser(idle_seconds=3600)  # a second process would be a normal one
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(client, "_BOOT", f"{BOOT}\n{code}\nmain()")
         assert with_process.parse("array", b"answer = {'n': 1}, b''", SIZE).number("n") == 1
@@ -96,10 +96,10 @@ def obeying():
 
 @pytest.fixture
 def broken_parser(tmp_path, monkeypatch):
-    """A parser whose modules do what a test says: they stand in for a library with a bug."""
+    """A parser with modules that a test defines: they represent a library with a bug."""
 
     def make(code):
-        # the process finds our package, and in its place among the parsers this module
+        # the process finds our package, with this module among its parsers
         monkeypatch.setattr(client, "_BOOT", f"{BOOT}\n{code}\nmain()")
         made.append(Parser())
         return made[-1]
@@ -152,7 +152,7 @@ def test_parquet_with_one_bit_flipped_is_a_tile_also_where_pyarrow_aborts():
         assert not stopped or "save it with save(path)" in made.html
         outcomes.add("stopped" if stopped else "drawn")
         assert made.html.startswith("<figure")
-    # the flip is sharp: pyarrow does abort on some of them
+    # the flipped bit is effective: pyarrow aborts for some of them
     assert outcomes == {"stopped", "drawn"}
 
 
@@ -311,7 +311,7 @@ def test_an_interrupted_job_leaves_no_answer_for_the_next_one(broken_parser):
 
 
 def test_a_question_that_was_left_is_not_answered_later(parser):
-    """A second interrupt may come while the first one is dealt with."""
+    """A second interrupt may arrive while the first one is handled."""
     picture = {**SIZE, "mime": "image/png"}
     parser.parse("picture", good(), picture)
     text = json.dumps(
@@ -394,7 +394,7 @@ def test_an_idle_parser_process_ends_and_is_started_again():
     for _ in range(2):
         parser.parse("picture", good(), options)
         process, resting = parser._process, parser._resting.timer
-        pids += [process.pid] if process else []  # it may have ended already
+        pids += [process.pid] if process else []  # it may already have ended
         resting.join()
         assert repr(parser) == "<Parser not started>"
     assert not any(psutil.pid_exists(pid) for pid in pids)
@@ -416,7 +416,7 @@ def test_importing_the_notebook_starts_nothing():
 
 
 def test_the_kernel_loads_no_parser_whatever_it_draws(sample_blobs, tmp_path):
-    """So there is no road to a preview that goes past the process."""
+    """So no preview can bypass the process."""
     for number, blob in enumerate(sample_blobs):
         if blob is not None:
             (tmp_path / f"{number:02}").write_bytes(blob.data)
@@ -478,7 +478,7 @@ def test_a_picture_that_came_back_as_something_else_is_not_shown(monkeypatch):
 
 
 def test_the_answer_of_the_parser_is_not_trusted(monkeypatch):
-    """Its texts are escaped, its types checked, and its length is bounded by that of the tile."""
+    """Its text is escaped, its types are checked, and its length is limited to that of a tile."""
     good = {"facts": [NASTY], "heading": [NASTY], "head": [NASTY], "rows": [[NASTY]], "lines": []}
 
     def answered(**found):
@@ -496,7 +496,7 @@ def test_the_answer_of_the_parser_is_not_trusted(monkeypatch):
 
 
 def test_the_process_loads_parsers_and_nothing_else_of_the_notebook():
-    """What hostile bytes could reach there is little, and a fork stays small."""
+    """Malicious bytes could reach little there, and a fork stays small."""
     done = subprocess.run(
         [
             *(sys.executable, "-c"),

@@ -1,4 +1,4 @@
-"""Kinds of previews: one file declares one, all are asked in a known order."""
+"""Kinds of previews: each is declared in one file, and they are tried in a fixed order."""
 
 import textwrap
 from itertools import permutations
@@ -17,7 +17,7 @@ NOT_TEXT = b"\x00\x01\xfe\xff" * 100
 
 
 def test_kinds_are_asked_in_this_order():
-    """First what may be readable and is no text, then texts, then the rest."""
+    """First formats that may be readable but are not text, then text, then the rest."""
     assert [kind.name for kind in kinds()] == [
         *("dicom", "empty", "fits", "mesh", "message", "pdf", "raw"),
         *("svg", "markup", "notebook", "map", "json", "table", "code", "text"),
@@ -110,7 +110,7 @@ NEW_KIND = """
 
 @pytest.fixture
 def new_kind(tmp_path, monkeypatch):
-    """The file of a new kind beside those that we have; nothing else is touched."""
+    """The file of a new kind is added to the existing ones; nothing else changes."""
     (tmp_path / "new_plan.py").write_text(textwrap.dedent(NEW_KIND), encoding="utf-8")
     monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
     kinds.cache_clear()
@@ -156,7 +156,7 @@ def test_two_kinds_of_one_name_or_of_one_brand_are_refused():
 
 
 def test_the_major_brand_decides_before_the_order_of_kinds():
-    """A film of iTunes also names the brand of its sound."""
+    """A video from iTunes also names the brand of its sound."""
     head = b"\x00\x00\x00\x20ftypM4V \x00\x00\x00\x01M4V M4A mp42isom" + NOT_TEXT
     assert sniff(head).label == "MP4"
     assert sniff(head.replace(b"ftypM4V ", b"ftypM4A ")).label == "M4A"

@@ -1,4 +1,4 @@
-"""Previews are safe to look at: our own media types, sandboxes, escaping."""
+"""Previews are safe to view: only our own media types, sandboxes, escaping."""
 
 import io
 import json
@@ -49,7 +49,7 @@ def test_a_label_that_differs_gets_a_badge(samples):
     assert "declared" not in Seen(tile(samples["mountains.jpg"]).html).text
 
 
-# -- rule 2: HTML is text; drawn only in the strictest sandbox ----------------------------------
+# -- rule 2: HTML is text; rendered only in the strictest sandbox ---------------------------------
 
 
 def test_html_is_shown_as_its_source(samples):
@@ -65,7 +65,7 @@ def test_drawn_html_gets_an_empty_sandbox_and_a_policy_before_anything_else(samp
     assert source.startswith("<!DOCTYPE html><meta http-equiv=")
     policy = source.index("default-src 'none'; img-src data:; style-src 'unsafe-inline'")
     assert policy < source.index("You have won")
-    # the source stays readable where the frame is dropped (untrusted reopening)
+    # the source stays readable if the frame is removed (untrusted notebook)
     assert "details" in page.tags
     assert "<script>window.odpsNbProbe" in page.text
 
@@ -74,7 +74,7 @@ def test_drawn_html_gets_an_empty_sandbox_and_a_policy_before_anything_else(samp
 def test_no_preview_ever_allows_scripts_or_loads_anything(samples, drawn, size):
     tiles = [(name, made, True) for name, made in drawn(size).items()]
     for name, made, _ in tuple(tiles):
-        if kinds()[made.format.kind].draw_rendered:  # the others know no difference
+        if kinds()[made.format.kind].draw_rendered:  # for other kinds, there is no difference
             tiles.append((name, tile(samples[name], size=size), False))
     assert len(tiles) > len(samples)
     for name, made, render in tiles:

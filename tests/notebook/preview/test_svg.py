@@ -1,4 +1,4 @@
-"""An SVG is drawn when a bound of what it draws is small, and shown as source when it is not."""
+"""An SVG is drawn if an upper bound of its shapes is small; otherwise its source is displayed."""
 
 import base64
 import io

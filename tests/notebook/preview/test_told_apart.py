@@ -25,13 +25,13 @@ def label(data):
 
 
 def repacked(data, rename=lambda name: name, *, order=lambda names: names, stored=()):
-    """Return a ZIP with other names, another order, or more files that are not packed."""
+    """Return a ZIP with other names, in another order, or with more uncompressed files."""
     out = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(out, "w") as new:
         parts = {name: old.read(name) for name in order(old.namelist())}
         for name, part in {**{rename(n): p for n, p in parts.items()}, **dict(stored)}.items():
             info = zipfile.ZipInfo(name)
-            info.filename = name  # ZipInfo would turn a backslash on Windows
+            info.filename = name  # ZipInfo would replace a backslash on Windows
             new.writestr(info, part)
     return out.getvalue()
 
@@ -93,7 +93,7 @@ def test_a_workbook_with_a_password_says_so():
 
 
 def locked_ods():
-    """Return a sheet whose manifest says that its content is encrypted."""
+    """Return a spreadsheet whose manifest declares its content as encrypted."""
     manifest = (
         b'<manifest:manifest xmlns:manifest="urn:oasis:names:tc:opendocument:xmlns:manifest:1.0">'
         b'<manifest:file-entry manifest:full-path="content.xml"><manifest:encryption-data/>'
@@ -104,7 +104,7 @@ def locked_ods():
 
 
 def locked_xls(before=b""):
-    """Return a workbook whose first record says that the others are encrypted."""
+    """Return a workbook whose first record declares the others as encrypted."""
     begin = document_files.xls()
     at = begin.index(b"\x42\0\2\0")
     told = before + b"\x2f\0\2\0\0\0"
@@ -137,7 +137,7 @@ def test_a_bitmap_of_os2_is_a_bitmap(length):
 
 
 def test_a_paper_with_a_password_says_so():
-    """No password opens it: PDFium finds that before it decrypts anything."""
+    """No password can open it: PDFium detects this before it decrypts anything."""
     lock = b"/Filter /Standard /V 1 /R 2 /P -4 /O <%b> /U <%b>" % (b"41" * 32, b"42" * 32)
     data = document_files.pdf().replace(
         b"/Root", b"/ID [<41> <41>] /Encrypt << " + lock + b" >> /Root"
@@ -147,7 +147,7 @@ def test_a_paper_with_a_password_says_so():
 
 
 def test_four_bytes_prove_no_font():
-    """A table of a font begins with the same version as the font."""
+    """A table of a font starts with the same version number as the font."""
     table = b"\0\1\0\0\0\1\0\0\x12\x34\xab\xcd\x5f\x0f\x3c\xf5" + bytes(38)
     font = b"\0\1\0\0\0\x0a\0\x80\0\3\0\x20OS/2" + bytes(60)
     assert sniff(table, len(table)).kind == "binary"
@@ -178,7 +178,7 @@ def test_fits_with_a_table_behind_an_empty_header_shows_the_table():
 
 
 def with_cover(container):
-    """Return sound with a picture of its record, as players and shops write it."""
+    """Return sound with an embedded cover picture, as players and shops write it."""
     out = io.BytesIO()
     with av.open(out, "w", format=container) as file:
         sound = file.add_stream("aac", rate=48_000, layout="mono")

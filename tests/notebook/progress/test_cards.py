@@ -31,7 +31,7 @@ def splits(count: int, **facts) -> tuple[SplitProgress, ...]:
 
 
 class Page(HTMLParser):
-    """Counts tags and checks that each is closed."""
+    """Counts tags, and checks that each is closed."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -129,7 +129,7 @@ def test_unknown_totals_give_an_indeterminate_bar():
     (bar,) = (attributes for _, attributes in page.tags if attributes.get("role") == "progressbar")
     assert bar["aria-label"] == "read orders"
     assert "aria-valuenow" not in bar
-    # a <progress> without a value would go on moving after its kernel has ended
+    # a <progress> without a value would keep moving after its kernel has ended
     assert page.bars() == []
 
 
@@ -256,7 +256,7 @@ def test_one_display_id_carries_the_card_from_first_to_last(shown):
 
 def test_an_interrupt_leaves_a_card_that_says_cancelled(shown):
     tracker = ProgressTracker("read", "orders", listener=CardListener(delay=0))
-    with pytest.raises(KeyboardInterrupt), tracker:  # noqa: PT012  # the wait is the point
+    with pytest.raises(KeyboardInterrupt), tracker:  # noqa: PT012  # the test interrupts this wait
         tracker.plan(rows_total=100)
         tracker.add(rows=41)
         wait_until(lambda: shown)

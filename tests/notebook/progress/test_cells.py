@@ -1,4 +1,4 @@
-"""The ends of cells in a real shell."""
+"""The end of cells in a real shell."""
 
 from __future__ import annotations
 

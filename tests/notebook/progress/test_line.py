@@ -13,7 +13,7 @@ from odps_nb.notebook.progress.operations import Options
 
 
 class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
+    """A stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -56,7 +56,7 @@ def test_a_line_whose_end_is_drawn_late_is_ended(monkeypatch):
 def test_an_interrupt_ends_the_line_with_cancelled():
     terminal = Terminal()
     tracker = ProgressTracker("read", "t", listener=LineListener(file=terminal, delay=0))
-    with pytest.raises(KeyboardInterrupt), tracker:  # noqa: PT012  # the wait is the point
+    with pytest.raises(KeyboardInterrupt), tracker:  # noqa: PT012  # the test interrupts this wait
         tracker.plan(rows_total=100)
         tracker.add(rows=41)
         while not terminal.getvalue():

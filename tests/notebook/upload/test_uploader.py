@@ -1,4 +1,4 @@
-"""A file picker without its browser: pieces come in, rows go out, nothing is left behind."""
+"""A file picker without a browser: pieces arrive, rows are written, nothing is left behind."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Name = Callable[[str], str]
 
 
 class Browser:
-    """Stands where the widget stands: answers what the kernel asks for, from files in memory."""
+    """Replaces the widget: responds to the kernel's requests with files in memory."""
 
     def __init__(self, picker: Uploader, files: Mapping[str, bytes]) -> None:
         self.picker, self.files = picker, files
@@ -37,7 +37,7 @@ class Browser:
         """Be a widget."""
 
     def upload(self, *, change: str = "") -> Mapping[str, Any]:
-        """Press the button, give every piece, and return how it ended."""
+        """Press the button, send every piece, and return the outcome."""
         told = [{"name": n, "size": len(d), "modified": 1.7e12} for n, d in self.files.items()]
         self.picker.receive({"do": "upload", "run": 1, "files": told})
         contents = list(self.files.values())
@@ -187,7 +187,7 @@ def test_a_piece_that_was_not_requested_is_neither_kept_nor_written(
     browser.ended.clear()
     picker.receive({"do": "upload", "run": 2, "files": told})
     picker.receive({"do": "piece", "run": 2, "file": 0, "start": 0, "size": 3}, [b"abc"])
-    for _ in range(3):  # all has come: an empty piece once began the write again
+    for _ in range(3):  # all pieces have arrived; an empty piece once restarted the write
         picker.receive({"do": "piece", "run": 2, "file": 0, "start": 3, "size": 0}, [b""])
     assert browser.ended.wait(60)
     assert [one["kind"] for one in browser.said].count("done") == 1

@@ -1,4 +1,4 @@
-"""A blob that fails in `blob_map`: named by row, reference, file and request, or survived."""
+"""A blob that fails in `blob_map`: the error names row, reference, file and request."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _size(record: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def references(odps: Connection) -> list[str]:
-    """Those of six small blobs: two of no use, one whose size is no number."""
+    """The references of six small blobs: two are invalid, one has a size that is not a number."""
     odps.create_table("failing", "id bigint, pic blob")
     contents = (b"first", b"bad one", b"misfit", b"fourth", b"bad two", b"sixth")
     blobs = [odps_nb.NewBlob(one, file_name=f"{one.decode()}.txt") for one in contents]
@@ -92,7 +92,9 @@ def test_errors_become_text_and_the_other_rows_are_whole(
     unknown = f"NotFoundError: the service does not know the blob reference {UNKNOWN!r}"
     assert texts[3].startswith(unknown)
     assert "request id" in texts[3]
-    assert texts[4].startswith("ConversionError: the function's values for 'size' do not fit")
+    assert texts[4].startswith(
+        "ConversionError: the values returned by the function for 'size' do not fit"
+    )
     assert "file 'misfit.txt'" in texts[4]
 
 

@@ -1,4 +1,4 @@
-"""`blob_map`: blobs fetched and computed on in one place."""
+"""`blob_map`: blobs are fetched and processed in the same task."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_tuples_and_absent_keys_and_none_are_rows_too(
         (lambda record: {"sise": 1}, "'sise', which is not a column"),
         (lambda record: (1, 2), "tuple of 2"),
         (lambda record: 1, "returned int"),
-        (lambda record: {"size": "many"}, "values for 'size'"),
+        (lambda record: {"size": "many"}, "function for 'size'"),
     ],
 )
 def test_what_does_not_fit_the_schema_is_said(
@@ -176,7 +176,7 @@ def test_many_blobs_come_in_requests_of_bounded_size(
         odps_nb.spark.read(spark, odps, name),
         odps,
         "pic",
-        lambda record: {"copy": record.data},  # every row of an answer in its own place
+        lambda record: {"copy": record.data},  # every row of a response in its own place
         "copy binary",
     ).collect()
     assert sorted((row.id, bytes(row.copy)) for row in rows) == [

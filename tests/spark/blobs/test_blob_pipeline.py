@@ -1,4 +1,4 @@
-"""From a table of files to a table of results: new blobs and copied ones."""
+"""From a table of files to a table of results: new and copied blobs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SCHEMA = f"width int, thumbnail {odps_nb.spark.NEW_BLOB}, `text` {odps_nb.spark.
 
 
 def _look(record: Any) -> dict[str, Any]:
-    """Return what the tests' pipeline makes of a file: a thumbnail, or its text in upper case."""
+    """Return the tests' pipeline result for a file: a thumbnail, or its text in upper case."""
     import io
 
     from PIL import Image
@@ -59,7 +59,7 @@ def _look(record: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def files(spark: SparkSession, odps: Connection) -> DataFrame:
-    """Pictures and texts of the sample table, in two tasks."""
+    """Pictures and texts in the sample table, in two tasks."""
     media = odps_nb.spark.read(spark, odps, "media", splits=2)
     known = "name in ('mountains.jpg', 'mandelbrot.png', 'julia.webp', 'prism.png')"
     return media.filter(f"{known} or declared = 'text/plain' or content is null")
@@ -136,7 +136,7 @@ def test_a_task_that_fails_amid_its_blobs_stores_no_row_twice(
         return _look(record)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blob_tasks, "ROWS_PER_BATCH", 1)  # rows before it are at the writer's
+        patch.setattr(blob_tasks, "ROWS_PER_BATCH", 1)  # earlier rows have reached the writer
         made = odps_nb.spark.blob_map(files, odps, "content", look, SCHEMA)
         made = made.withColumnRenamed("content", "original").drop("declared")
         receipt = odps_nb.spark.write(made, odps, name)
@@ -193,7 +193,7 @@ def test_a_blob_of_100_mb_goes_through_a_pipeline(
 
 
 def _needed(odps: Connection, job: dict[str, Any]) -> int:
-    """Do a job as a Spark worker would, in a process of its own; the bytes that it needed."""
+    """Run a job as a Spark worker would, in a separate process; return the bytes it needed."""
     child = subprocess.run(
         [sys.executable, "-m", "tests.spark.blobs.test_blob_pipeline"],
         cwd=Path(__file__).parents[3],
@@ -216,10 +216,10 @@ def test_what_a_task_holds_of_large_blobs_is_bounded(odps: Connection, new_name:
     table.write(pd.DataFrame({"id": range(2, 42), "content": [*seven * 20]}))
     rows = {row["id"]: row["content"] for row in table.read().to_arrow().to_pylist()}
     job = {"table": name, "warm": rows[0]}
-    # one large blob: its bytes, the array that Spark gets, and pieces on their way
+    # one large blob: its bytes, the array for Spark, and pieces in transfer
     assert _needed(odps, {**job, "work": "digest", "tokens": [rows[1]]}) < 2.5 * LARGE
     assert _needed(odps, {**job, "work": "copy", "tokens": [rows[1]]}) < 32 * MIB
-    # 40 of 7 MiB each: what waits, what is kept, four on their way; a fifth of them all
+    # 40 blobs of 7 MiB each: buffered ones, kept ones, and four in transfer; a fifth of the total
     many = [rows[n] for n in range(2, 42)]
     assert _needed(odps, {**job, "work": "copy", "tokens": many}) < 100 * MIB
     assert _needed(odps, {**job, "work": "digest", "tokens": many}) < 160 * MIB
@@ -257,7 +257,7 @@ def _work(job: dict[str, Any], tokens: list[str]) -> None:
 
 
 def main() -> None:
-    """Print by how much a job lifts the peak of a process that did a small one before."""
+    """Print by how much a job raises the peak memory of a process that has run a small one."""
     from tests.test_memory import resident_peak
 
     job = json.load(sys.stdin)

@@ -1,6 +1,6 @@
-"""Search by likeness as ``docs/learning-from-blobs.md`` shows it.
+"""Similarity search as shown in ``docs/learning-from-blobs.md``.
 
-The other recipes of the page need torch: ``tests/versions/torch_loader.py`` runs them.
+The other recipes on the page need torch: ``tests/versions/torch_loader.py`` runs them.
 """
 
 from __future__ import annotations

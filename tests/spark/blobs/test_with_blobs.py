@@ -1,4 +1,4 @@
-"""`with_blobs`: small blobs as a column, and what both blob functions fetch and hold."""
+"""`with_blobs`: small blobs as a column, and what both blob functions fetch and buffer."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_arguments_are_checked_before_a_task_runs(odps: Connection, media: DataF
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Tokens of the references that are fetched, in the order of the batches."""
+    """Tokens of the fetched references, in the order of the batches."""
     tokens: list[str] = []
 
     class Watched(BlobBatch):

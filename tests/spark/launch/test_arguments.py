@@ -1,4 +1,4 @@
-"""One order of arguments, equal options of all reads, and errors that name what is misplaced."""
+"""One order of arguments, equal options of all reads, and errors for misplaced arguments."""
 
 from __future__ import annotations
 

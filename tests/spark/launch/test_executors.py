@@ -1,4 +1,4 @@
-"""Executors with another Python, none, or one without odps_nb: what a stranger reads."""
+"""Executors with a different Python, none, or one without odps_nb: the errors that users see."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-#: Runs this Python as Spark asks for it (-m pyspark.daemon …), changed a little before.
+#: Runs this Python as Spark starts it (-m pyspark.daemon …), with a small change.
 PROGRAM = """#!/bin/sh
 exec {python} -c "
 import runpy, sys
@@ -34,7 +34,7 @@ runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)
 
 @pytest.fixture
 def workers(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[[str], None]]:
-    """Let the workers of DataFrames that are made from now on run this Python, changed."""
+    """Make the workers of later DataFrames run this Python with a change."""
     ours = spark.sparkContext.pythonExec
 
     def change(what: str) -> None:
@@ -48,7 +48,7 @@ def workers(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[[str], Non
     spark.sparkContext.pythonExec = ours
 
 
-#: As an executor elsewhere, where Spark runs its own daemon.
+#: As on a remote executor, where Spark runs its own daemon.
 WITHOUT_US = "sys.modules['odps_nb'] = None; sys.argv[2] = 'pyspark.daemon'"
 
 
@@ -89,7 +89,7 @@ def test_a_path_without_a_python_is_said(
 
 
 def test_another_version_of_python_is_said_with_both() -> None:
-    # As pyspark 4.0 to 4.3 say it, which needs a second Python to be seen.
+    # The text of pyspark 4.0 to 4.3, which only a second Python would produce.
     told = (
         "An exception was thrown from the Python worker:\n  File worker.py, line 4174\n"
         "pyspark.errors.exceptions.base.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in "

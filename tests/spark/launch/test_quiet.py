@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def _refused(name: str, code: str = "CANNOT_MODIFY_CONFIG") -> str:
-    """As `pyspark.sql.connect.conf` of 4.3 says it."""
+    """The text of `pyspark.sql.connect.conf` in 4.3."""
     return (
         f"Failed to set {name} to Some(some\n(?i)value) due to [{code}] Cannot modify the value of "
         f"the Spark config: \"{name}\".\nSee also 'https://spark.apache.org'. SQLSTATE: 46110"
@@ -80,7 +80,7 @@ def test_a_process_without_stderr_starts_one_all_the_same() -> None:
 
 
 class Session:
-    """A session that is stopped without ending the Spark of the other tests."""
+    """A session that can be stopped without ending the Spark session of the other tests."""
 
     stopped = False
 
@@ -138,7 +138,7 @@ def test_a_failed_query_raises_and_prints_no_json(
         for log in logs:
             log.removeHandler(own)
     assert printed.getvalue() == ""
-    assert asked.getvalue().count('"DIVIDE_BY_ZERO"') == 2  # who asks for it has it
+    assert asked.getvalue().count('"DIVIDE_BY_ZERO"') == 2  # shown if requested
 
 
 @pytest.mark.spark
@@ -156,14 +156,14 @@ def test_rows_that_are_not_wanted_any_more_leave_no_traceback(
     def say(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import os
 
-        os.write(2, b"a word at the end\n")  # behind all that workers of this daemon have said
+        os.write(2, b"a word at the end\n")  # after all output of this daemon's workers
         yield from batches
 
     before = spark_said.stat().st_size
     rows = spark.range(1).mapInArrow(many, "a bigint").limit(3).collect()
     assert len(rows) == 3
     with contextlib.suppress(psutil.NoSuchProcess):
-        psutil.Process(rows[0].a).wait(WITHIN)  # it was cut short
+        psutil.Process(rows[0].a).wait(WITHIN)  # it was ended early
     spark.range(1).coalesce(1).mapInArrow(say, "id bigint").collect()
     deadline = time.monotonic() + WITHIN
     while b"a word at the end" not in (said := spark_said.read_bytes()[before:]):

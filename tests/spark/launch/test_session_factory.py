@@ -1,4 +1,4 @@
-"""The session helper: settings as values, and the session that they make."""
+"""The session helper: settings as values, and the resulting session."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_what_is_no_spark_setting_is_refused_before_java_starts(
 
 
 class Heard:
-    """A progress listener that keeps what it is told."""
+    """A progress listener that records its calls."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, str, str]] = []
@@ -159,7 +159,7 @@ def test_the_session_is_set_up_right(spark_session: SparkSession) -> None:
     assert spark_session.conf.get("spark.driver.host") == "127.0.0.1"
     assert spark_session.conf.get("spark.sql.execution.arrow.pyspark.enabled") == "true"
     assert spark_session.conf.get("spark.sql.session.timeZone") is not None
-    assert defaults("local[2]")["spark.ui.enabled"] == "false"  # these tests ask for it
+    assert defaults("local[2]")["spark.ui.enabled"] == "false"  # these tests request it
     assert spark_session.sparkContext.pythonExec == sys.executable
 
 
@@ -185,7 +185,7 @@ def test_an_active_session_is_reused_untouched(spark: SparkSession) -> None:
     assert dict(spark.sparkContext.getConf().getAll()) == before
 
 
-@pytest.mark.nightly  # a daemon of its own imports everything; only speed depends on it
+@pytest.mark.nightly  # a separate daemon imports everything; this affects only speed
 @pytest.mark.spark
 def test_a_worker_starts_with_all_that_a_task_of_ours_imports(
     spark: SparkSession,
@@ -204,7 +204,7 @@ def test_a_worker_starts_with_all_that_a_task_of_ours_imports(
         found = spark.range(0, 2, 1, 2).mapInArrow(loaded, "name string").collect()
         return {row.name for row in found}
 
-    # workers with another environment have a daemon of their own: no test has used them
+    # workers with a different environment have a separate daemon, which no test has used
     monkeypatch.setitem(spark.sparkContext.environment, "ODPS_NB_TEST", "a new daemon")
     first = modules()
     assert {*LOADED} < first

@@ -40,7 +40,7 @@ pytestmark = pytest.mark.spark
 
 
 class Stoppable(Listener):
-    """A display with a stop button, as a connection makes one for each action."""
+    """A display with a stop button, as a connection creates one for each action."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class Stoppable(Listener):
 
 @pytest.fixture
 def stoppable(monkeypatch: pytest.MonkeyPatch) -> Stoppable:
-    """The display that is made for each action."""
+    """The display that is created for each action."""
     made = Stoppable()
     monkeypatch.setattr("odps_nb.access.progress.default_listener", made)
     return made
@@ -148,7 +148,7 @@ def test_retries_and_resumes_are_reported(
 ) -> None:
     scan = slow.table(numbers).read(splits=1)
     frame = scan.to_spark(spark, progress=listener)
-    # Of this session only: tasks of a job that failed in the test before may still be reading.
+    # Only this session: tasks of a job that failed in the previous test may still be reading.
     session = scan.session_id
     misbehave(
         slow,
@@ -158,7 +158,7 @@ def test_retries_and_resumes_are_reported(
     assert frame.filter("true").count() == ROWS
     assert struck(slow) == [1, 1]
     end = listener.wait_end()
-    # The cut is resumed where it found rows to resume at, else it is one more retry.
+    # A cut response is resumed if rows had arrived; otherwise it counts as a retry.
     assert (end.rows, end.retries + end.resumes) == (ROWS, 2)
     assert end.retries >= 1
     assert end.events
@@ -238,12 +238,12 @@ def test_an_interrupted_cell_leaves_the_actions_of_other_cells_alone(
     spark: SparkSession, slow: Connection, numbers: str, listener: Listener, gate: Path
 ) -> None:
     frame = odps_nb.spark.read(spark, slow, numbers, splits=1, progress=listener)
-    later = gated(frame, gate).repartition(1)  # a stage of its own, and a job with AQE
+    later = gated(frame, gate).repartition(1)  # a separate stage, and a separate job with AQE
     action = Action(frame.repartition(1).union(later).count)
     listener.wait_until(lambda snapshot: snapshot.rows == ROWS)
     runs = runs_of(spark.sparkContext)
     assert spark.sparkContext.statusTracker().getActiveJobsIds()
-    runs.settle()  # the cell of the action ends, and the next one is interrupted
+    runs.settle()  # the action's cell ends, and the next one is interrupted
     runs.settle(KeyboardInterrupt())
     gate.touch()
     assert action.result() == 2 * ROWS
@@ -303,7 +303,7 @@ def test_a_watched_action_is_cancelled_by_its_token(
     with pytest.raises(CancelledError):
         action.result()
     assert listener.wait_end().phase is Phase.CANCELLED
-    with pytest.raises(CancelledError):  # a token that is used up starts nothing
+    with pytest.raises(CancelledError):  # a used token starts nothing
         count()
 
 
@@ -338,7 +338,7 @@ def test_a_connection_that_cancels_stops_what_spark_runs_for_it(
     slow.create_table(name, "id bigint")
     query = odps_nb.spark.explain_sql(spark, slow, f"select sum(id) from {numbers}")
     for call, work in (
-        ("TableRead", query.to_arrow),  # nobody looks at it: a test is no terminal
+        ("TableRead", query.to_arrow),  # no display, because a test is not a terminal
         ("TableWrite", lambda: odps_nb.spark.write(spark.range(100), slow, name)),
     ):
         stall(call)
@@ -351,7 +351,7 @@ def test_a_connection_that_cancels_stops_what_spark_runs_for_it(
 
 
 def test_silence_counts_nothing(spark: SparkSession, slow: Connection, numbers: str) -> None:
-    for progress in (silent, False, None):  # a test is no terminal
+    for progress in (silent, False, None):  # a test is not a terminal
         assert actions.counter_of(spark, _activity(), progress) is None
     frame = odps_nb.spark.read(spark, slow, numbers, splits=2, progress=silent)
     assert frame.filter("true").count() == ROWS

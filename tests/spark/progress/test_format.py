@@ -1,4 +1,4 @@
-"""Progress of ``format("odps")``: figures of tasks, commits in Spark's own processes, a cancel."""
+"""Progress of ``format("odps")``: figures of tasks, commits in Spark's processes, cancelling."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def registered(spark: SparkSession, slow: Connection, listener: Listener) -> Iterator[SparkSession]:
-    """A session whose data source tells the listener."""
+    """A session whose data source reports to the listener."""
     odps_nb.spark.register(spark, slow, progress=listener)
     yield spark
     odps_nb.spark.register(spark)
@@ -76,7 +76,7 @@ def test_retries_of_a_loaded_table_are_reported(
     frame = registered.read.format("odps").option("splits", 1).load(numbers)
     assert frame.count() == ROWS
     session = listener.wait_end(1).session_id
-    kept = pyspark_version() >= (4, 1)  # before, Spark plans a DataFrame anew for each action
+    kept = pyspark_version() >= (4, 1)  # before 4.1, Spark plans a DataFrame again for each action
     only = {"session": session} if kept else {}
     misbehave(slow, {"action": "TableRead", "fault": "close", **only})
     assert frame.count() == ROWS
@@ -86,7 +86,7 @@ def test_retries_of_a_loaded_table_are_reported(
     assert end.events
 
 
-@pytest.mark.nightly  # a cancel is that of any action, see test_actions.py
+@pytest.mark.nightly  # cancelling is the same for every action, see test_actions.py
 def test_a_cancelled_read_of_a_loaded_table_ends_the_job(
     registered: SparkSession, numbers: str, listener: Listener, gate: Path
 ) -> None:
@@ -117,7 +117,7 @@ def test_a_save_is_shown_until_its_commit(
     assert end.session_id
     assert slow.table(name).read().row_count == 5000
     registered.range(0).write.format("odps").mode("append").save(name)
-    assert len(listener.trackers) == 1  # of no rows there is nothing to show
+    assert len(listener.trackers) == 1  # without rows, nothing is shown
 
 
 def test_a_commit_that_fails_is_a_write_that_failed(

@@ -14,10 +14,10 @@ from nbclient import NotebookClient
 
 from odps_nb.local.server.launch import LocalService
 
-# Two kernels, each with a Spark of its own; in make test, test_actions.py interrupts an action.
+# Two kernels, each with its own Spark; in `make test`, test_actions.py interrupts an action.
 pytestmark = [pytest.mark.spark, pytest.mark.kernel, pytest.mark.nightly]
 
-# A kernel that is ended takes its Java with it, which then leaves its temporary files.
+# A kernel that ends also ends its JVM, which then leaves its temporary files behind.
 STOP = """
 gateway = spark.sparkContext._gateway
 spark.stop()
@@ -29,7 +29,7 @@ CELLS = {
     "start": "%load_ext odps_nb\n%odps connect\nimport time\nimport odps_nb, odps_nb.spark\n"
     "spark = odps_nb.spark.session('local[2]', spark_driver_memory='1g')",
     "frame": "%odps read orders -p ds=2024-01-01 --splits 4 -t spark -o frame",
-    # Long enough for a card on the fastest machine; the action is Spark's own.
+    # Slow enough for a card on the fastest machine; the action is Spark's own.
     "action": "def rest(batches):\n    import time\n    for batch in batches:\n"
     "        time.sleep(0.05)\n        yield batch\n"
     "print(frame.mapInArrow(rest, frame.schema).count())",
@@ -108,7 +108,7 @@ def test_a_table_loaded_by_format_has_the_same_card(book: nbformat.NotebookNode)
 def test_the_action_is_on_the_list_of_what_ran(book: nbformat.NotebookNode) -> None:
     (cell,) = [cell for cell in book.cells if cell.id == "status"]
     listed = cell.outputs[0].data["text/plain"]
-    assert listed.count("read local.orders") == 2  # the quiet one tells nobody
+    assert listed.count("read local.orders") == 2  # the quiet one reports nothing
     assert listed.count("done in") == 2
 
 
@@ -140,7 +140,7 @@ def kernel(service: LocalService) -> Iterator[tuple[KernelManager, BlockingKerne
 def run(
     kernel: tuple[KernelManager, BlockingKernelClient], code: str, *, interrupt: bool = False
 ) -> tuple[str, list[dict]]:
-    """Execute a cell, interrupted once its card shows rows if asked; its status and messages."""
+    """Execute a cell, interrupt it at its first rows if asked; return its status and messages."""
     manager, client = kernel
     message_id, published = client.execute(code), []
     while True:
@@ -149,7 +149,7 @@ def run(
             continue
         if message["msg_type"] == "status" and message["content"]["execution_state"] == "idle":
             break
-        # Not at the card's first showing: on a slow machine no row has come by then.
+        # Not when the card first appears: on a slow machine, no row has arrived by then.
         if interrupt and " %" in message["content"].get("data", {}).get("text/plain", ""):
             manager.interrupt_kernel()
             interrupt = False

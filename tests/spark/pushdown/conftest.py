@@ -30,13 +30,13 @@ def _few_tasks(spark: SparkSession) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="module")
 def few_tasks(spark_session: SparkSession) -> Iterator[SparkSession]:
-    """The session with what makes small queries fast, for all tests of a file."""
+    """The session with settings that make small queries fast, for all tests of a file."""
     with _few_tasks(spark_session) as spark:
         yield spark
 
 
 @pytest.fixture
 def few_tasks_here(spark_session: SparkSession) -> Iterator[SparkSession]:
-    """The same for one test: so set, Spark cannot list its views."""
+    """The same for one test, because with these settings Spark cannot list its views."""
     with _few_tasks(spark_session) as spark:
         yield spark

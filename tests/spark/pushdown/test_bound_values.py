@@ -1,4 +1,4 @@
-"""Values bound in Spark SQL find the rows that they find in ``where=`` and in SQL."""
+"""Values bound in Spark SQL select the same rows as in ``where=`` and in SQL."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from odps_nb.errors import ArgumentError
 from tests.support.bound_values import CASES, COLUMNS, rows, sampled
 
 pytestmark = pytest.mark.spark
-# Spark cuts what is finer than a microsecond, so some values are equal there.
+# Spark truncates digits below a microsecond, so some values are equal there.
 IN_SPARK = [case for case in CASES if case.column not in ("ts", "n")]
 
 
@@ -91,7 +91,7 @@ def test_text_is_compared_with_bytes_by_its_own_bytes(ask):
 
 
 def test_a_null_is_refused_after_not_in(ask):
-    with pytest.raises(ArgumentError, match="after not in"):
+    with pytest.raises(ArgumentError, match="after NOT IN"):
         ask("k not in (:x)", x=pd.Series([7, None], dtype="Int64"))
     assert ask("k not in (:x)", x=pd.Series([7, -1], dtype="Int64")) == [0, 2, 4, 5]
 

@@ -1,7 +1,7 @@
 """Plans for times, dates as text, floats, CHAR, VARCHAR, patterns, unions, computed partitions.
 
-Pure: what is asked of each table. That the answers are those of plain Spark is held by
-``test_differential_of_types.py``.
+Without a service: only the requests for each table. ``test_differential_of_types.py`` compares the
+results with plain Spark.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ SAME, NONE = ["ds = 'a'"] * 2, ["", ""]
         ("$t union all $u order by id", "id = 1", ["id = 1"] * 2),
         ("$t where id > 3 union all $u", "ds = 'a'", ["id > 3; ds = 'a'", "ds = 'a'"]),
         ("select max(id) m, ds from t group by ds union all $u", "ds = 'a'", SAME),
-        # places, names and types that differ
+        # different positions, names and types
         ("$t union all select n, ds from u", "id = 1", NONE),
         ("select hour, ds from t union all select n, ds from u", "hour = 1", ["hour = 1", "n = 1"]),
         ("select ds, ds from t union all select ds, ds from u", "ds = 'a'", NONE),

@@ -1,8 +1,8 @@
 """The same query with and without push-down: `odps_nb.spark.sql` compared with plain Spark.
 
-The invariant: what `plan_reads` leaves out changes neither the rows of a query nor whether Spark
-takes it. Fixed queries run through the service; random ones over what the plan leaves of local
-rows, which is the same for Spark and much faster. A failure prints the seed and the query.
+The invariant: the rows that `plan_reads` omits change neither the rows of a query nor whether Spark
+accepts it. Fixed queries run through the service. Random queries run over the local rows that the
+plan keeps, which is the same for Spark and much faster. A failure prints the seed and the query.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ EXPLORE = int(os.environ.get("ODPS_NB_EXPLORE") or 0)
 
 @dataclass
 class Outcome:
-    """What came of a query: rows, or how it was refused."""
+    """The outcome of a query: rows, or an error."""
 
     columns: list[str] = field(default_factory=list)
     rows: list[str] = field(default_factory=list)
     refused: str = ""
-    ran: bool = False  # whether it was taken, and failed while it ran
+    ran: bool = False  # whether Spark accepted it and it failed while running
 
     @property
     def digest(self) -> str:
-        """What was given, in 16 letters; an answer that was refused has none."""
+        """A digest of the result in 16 letters; a rejected query has none."""
         return "" if self.refused else digest(self.columns, self.rows)
 
 
@@ -60,7 +60,7 @@ def outcome(make: Callable[[], DataFrame]) -> Outcome:
         made.rows = [repr(tuple(row)) for row in frame.collect()]
     except PySparkException as failure:
         made.refused = failure.getCondition() or type(failure).__name__
-    except Py4JJavaError as failure:  # what fails while rows are broadcast comes untranslated
+    except Py4JJavaError as failure:  # errors during a broadcast are not converted
         named = re.search(r"\[([A-Z_.]+)\]", str(failure))
         if named is None:
             raise
@@ -71,9 +71,9 @@ def outcome(make: Callable[[], DataFrame]) -> Outcome:
 
 
 def difference(found: Outcome, expected: Outcome, *, ordered: bool) -> str:
-    """Say how two outcomes differ; nothing where they do not."""
+    """Describe how two outcomes differ; empty if they do not."""
     if expected.refused and expected.ran and not found.refused:
-        return ""  # a row that fails may be left out: Spark's own push-down does the same
+        return ""  # a row that causes an error may be omitted: Spark's own push-down does the same
     if bool(found.refused) != bool(expected.refused):
         return f"refused: {found.refused or 'no'}, by plain Spark: {expected.refused or 'no'}"
     if found.columns != expected.columns:
@@ -87,7 +87,7 @@ def difference(found: Outcome, expected: Outcome, *, ordered: bool) -> str:
 
 @dataclass
 class Local:
-    """Plain Spark over all rows, and over those that a plan leaves."""
+    """Plain Spark over all rows, and over those that a plan keeps."""
 
     spark: SparkSession
     frames: dict[Any, DataFrame] = field(default_factory=dict)
@@ -111,7 +111,7 @@ class Local:
 
 @pytest.fixture
 def local(few_tasks: SparkSession) -> Iterator[Local]:
-    """Views of the rows; they end with the test, since a view goes before a table of that name."""
+    """Views of the rows, dropped after the test, because a view hides a table of the same name."""
     made = Local(few_tasks)
     for name, schema in SCHEMAS.items():
         few_tasks.createDataFrame(
@@ -123,7 +123,7 @@ def local(few_tasks: SparkSession) -> Iterator[Local]:
 
 
 def compared(local: Local, seed: int) -> str:
-    """Compare one random query; how it ended, or how it differs."""
+    """Compare one random query; return how it ended, or how the results differ."""
     made = Grammar(seed).query()
     expected = None
     try:
@@ -151,10 +151,10 @@ def search(local: Local, seeds: range) -> Counter[str]:
 )
 def test_random_queries_give_the_rows_of_plain_spark(local: Local, first: int) -> None:
     ends = search(local, range(first, first + 10))
-    assert ends["reads all"] < 7  # else little was tried
+    assert ends["reads all"] < 7  # otherwise too little was tested
 
 
-if EXPLORE:  # how many, says `make explore`
+if EXPLORE:  # `make explore` prints the number
 
     @pytest.mark.explore
     @pytest.mark.timeout(0)
@@ -165,12 +165,12 @@ if EXPLORE:  # how many, says `make explore`
 
 # -- fixed queries, through the service -----------------------------------------------------------
 
-# What once gave other rows than plain Spark, and the nastiest beside it.
+# Queries that once returned other rows than plain Spark, and similar difficult ones.
 FIXED = [
-    # limits that are no number
+    # limits that are not literals
     "select id from q2 limit 2 + 3",
     "select count(*) from (select id from q2 limit 5 offset 13)",
-    # stars whose columns count, though nobody names them
+    # stars whose columns matter although they are not named
     "select count(*) from (select * from q2 group by all)",
     "select sum(a) from (select * from q2 order by all limit 5)",
     "select sum(k) from (select * from q2 order by 5, 1 limit 4)",
@@ -180,13 +180,13 @@ FIXED = [
     "select count(*) from (q1 join q2 on q1.id = q2.id pivot (count(g) for q2.a in (1 as p1)))",
     "select count(*) from (select * from q1 union all by name select * from q2)",
     "select count(*), sum(v) from q2 unpivot (v for w in (a, k))",
-    # values that depend on the place of a row
+    # values that depend on the position of a row
     "select * from (select a, id, rand(3) as r from q2) where a = 1",
     "select * from (select ds, monotonically_increasing_id() as n from q1) where ds = '20240102'",
     "select id, ds from q1 tablesample (50 percent) repeatable (4) where ds = '20240102'",
     "select * from (select id, a from q2 order by id limit 5) where a = 1",
     "select id from q2 where k = 1 qualify row_number() over (partition by a order by id) = 1",
-    # text that Spark reads otherwise
+    # text that Spark parses differently
     "select count(*) from q2 -- goes on \\\n where a = 1",
     "from q1 |> where a = 1 |> select id, ds",
     # joins and conditions
@@ -195,7 +195,7 @@ FIXED = [
     "select id, ds from q1 where not a = 1 is null and (s = 'a' or s = 'a ' or s = 'it\\'s')",
     "select g, count(*) from (select g, a from q1) where a = 1 group by rollup (g) order by all",
 ]
-# Further queries of the same rules, which the tests of the plan hold without Spark.
+# More queries for the same rules, which the plan tests check without Spark.
 AT_NIGHT = [
     "select id from q2 limit 1 * 5",
     "select id from q2 limit (2)",
@@ -222,7 +222,7 @@ AT_NIGHT = [
 
 @pytest.fixture(scope="module")
 def served(few_tasks: SparkSession, odps: Connection) -> Iterator[dict[str, DataFrame]]:
-    """The tables on the service, and all of their rows as `read` gives them."""
+    """The tables on the service, and all of their rows as `read` returns them."""
     assert not any(few_tasks.catalog.tableExists(name) for name in TABLES)
     for name, (columns, keys) in TABLES.items():
         odps.create_table(name, columns, partitioned_by=keys or None)
@@ -260,7 +260,7 @@ def test_a_fixed_query_gives_the_rows_of_plain_spark(
         assert difference(found, expected, ordered=False) == ""
 
 
-@pytest.mark.nightly  # every query once more, to prove what is noted
+@pytest.mark.nightly  # every query again, to verify the recorded results
 def test_what_is_noted_is_what_plain_spark_answers(
     few_tasks: SparkSession, served: dict[str, DataFrame]
 ) -> None:

@@ -1,8 +1,7 @@
-"""Times, floats, CHAR, patterns, unions and computed partitions: with push-down, and plain Spark.
+"""Times, floats, CHAR, patterns, unions, computed partitions: push-down and plain Spark.
 
-The invariant is that of ``test_differential.py``: what is left out changes no answer. NaN,
-infinities, both zeros, blanks at the end, digits below a second and a changed clock are among
-the rows.
+The invariant is that of ``test_differential.py``: omitted rows do not change any result. The rows
+include NaN, infinities, both zeros, trailing blanks, digits below a second and clock changes.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ DAYS = ("20240101", "20240102", "20240103", "day")
 
 
 def _rows(day: str, first: int) -> pa.Table:
-    """Twelve rows of a partition, a null in each column."""
+    """Twelve rows of a partition, with a null in each column."""
     nan, inf = float("nan"), float("inf")
     numbers = [nan, inf, -inf, 0.0, -0.0, 1.5, 0.1, 2.0, -1.5, 16777216.0, 1000.0, None]
     texts = ["a", "a ", "ab", "abc", "_", "%", "ü", "😀", "", "A", "a%b", None]
@@ -67,13 +66,13 @@ def _rows(day: str, first: int) -> pa.Table:
 
 @pytest.fixture(scope="module")
 def served(few_tasks: SparkSession, odps: Connection) -> Iterator[dict[str, DataFrame]]:
-    """Two tables alike on the service, and all rows as `read` gives them."""
+    """Two equal tables on the service, and all rows as `read` returns them."""
     for name in ("m1", "m2"):
         odps.create_table(name, COLUMNS, partitioned_by="ds string")
         days = DAYS if name == "m1" else DAYS[:1]
         rows = [_rows(day, 100 * place) for place, day in enumerate(days)]
         odps.table(name).write(pa.concat_tables(rows), progress=False)
-    # one batch from one place: what is cached is read a hundred times
+    # one batch from one place, because the cached rows are read a hundred times
     frames = {name: odps_nb.spark.read(few_tasks, odps, name) for name in ("m1", "m2")}
     yield {
         name: few_tasks.createDataFrame(frame.toArrow(), frame.schema).cache()
@@ -99,16 +98,16 @@ CONDITIONS = [
     "shown = '2023-12-31 23:59:59.999999'", "shown > timestamp_ntz '2024-01-01 00:00:00'",
     "shown < '2024-01-01T00:00:00.000001'", "shown >= timestamp '2024-01-01 00:00:00'",
 ]  # fmt: skip
-#: Of these nothing is asked for.
+#: For these, no condition is sent.
 LEFT = {
     *("c <> 'a'", "c >= 'a'", "not (c = 'a')", "shown >= timestamp '2024-01-01 00:00:00'"),
 }
-# partitions that Spark itself chooses, and conditions outside of set operations
+# partitions that Spark itself selects, and conditions outside of set operations
 BOTH = "select id, ds from m1 {} select id, ds from m2"
 QUERIES = [
     "select count(*), min(id) from m1 where substr(ds, 1, 6) = '202401' and w > 0",
     "select count(*) from m1 where ds < date_format(current_date(), 'yyyyMMdd') and id < 200",
-    "select count(*) from m1 where cast(ds as int) % 2 = 1",  # 'day' is no number: refused
+    "select count(*) from m1 where cast(ds as int) % 2 = 1",  # 'day' is not a number: rejected
     "select count(*) from m2 b left join m1 a on a.id = b.id where substr(a.ds, 8) is null",
     f"select count(*), max(ds) from ({BOTH.format('union all')}) where ds = '20240101'",
 ]
@@ -141,7 +140,7 @@ PLAIN = noted("m1, m2")
 def test_no_condition_that_is_asked_for_drops_a_row_that_spark_keeps(
     few_tasks: SparkSession, odps: Connection, served: dict[str, DataFrame]
 ) -> None:
-    """All conditions in one query of plain Spark, beside what is left by those that are pushed."""
+    """All conditions in one query of plain Spark, compared with the rows that are kept."""
     told = ", ".join(f"({where}) as c{number}" for number, where in enumerate(CONDITIONS))
     truth = whole(few_tasks, served, f"select id, {told} from m1").toArrow().sort_by("id")
     rows = pa.concat_tables(_rows(day, 100 * place) for place, day in enumerate(DAYS))
@@ -178,7 +177,7 @@ def test_a_query_gives_the_rows_of_plain_spark(
         assert difference(found, expected, ordered=False) == ""
 
 
-@pytest.mark.nightly  # every query once more, to prove what is noted
+@pytest.mark.nightly  # every query again, to verify the recorded results
 def test_what_is_noted_is_what_plain_spark_answers(
     few_tasks: SparkSession, served: dict[str, DataFrame]
 ) -> None:
@@ -213,7 +212,7 @@ def test_less_is_read_and_said(few_tasks: SparkSession, odps: Connection, served
     plan = odps_nb.spark.explain_sql(few_tasks, odps, "select id from m1 where ds rlike '3$'")
     assert "1 of 4 partitions (ds rlike '3$')" in str(plan)
     (read,) = odps_nb.spark.explain_sql(few_tasks, odps, text).reads
-    assert read.partitions is None  # the second half is not of partitions alone
+    assert read.partitions is None  # the second half does not depend only on partitions
     text = "select id from m1 where ds = date_format(date_sub(current_date(), 1), 'yyyyMMdd')"
     plan = odps_nb.spark.explain_sql(few_tasks, odps, text)
     assert "0 of 4 partitions" in str(plan)
@@ -227,7 +226,7 @@ def test_less_is_read_and_said(few_tasks: SparkSession, odps: Connection, served
 def test_a_number_beside_a_text_partition_prunes_unless_spark_refuses_it(
     few_tasks: SparkSession, odps: Connection, served: object, ansi: str, kept: int | None
 ) -> None:
-    few_tasks.conf.set("spark.sql.ansi.enabled", ansi)  # where it is on, 'day' is an error
+    few_tasks.conf.set("spark.sql.ansi.enabled", ansi)  # if it is on, 'day' is an error
     try:
         text = "select id from m1 where ds = 20240101"
         (read,) = odps_nb.spark.explain_sql(few_tasks, odps, text).reads

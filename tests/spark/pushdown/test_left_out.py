@@ -1,8 +1,8 @@
 """Rows and columns that a plan omits do not change a query: random queries, run by DuckDB.
 
-The invariant is that of `test_sql_differential`: a query gives the same over all rows and columns
-and over those that `plan_reads` leaves. DuckDB is no Spark, but both orders are its own, so that
-a difference is one of the plan. It runs fifty queries a second.
+The invariant is that of `test_sql_differential`: a query returns the same result over all rows and
+columns as over those that `plan_reads` keeps. DuckDB differs from Spark, but it runs both queries,
+so a difference is a bug in the plan. It runs fifty queries per second.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from odps_nb.spark.pushdown.plan import TableRead
 from tests.support.spark.sql_grammar import Grammar
 from tests.support.spark.sql_rows import ROWS, SCHEMAS, arrow, left, plan, reads_less
 
-# DuckDB's own defects, and casts that fail in the rows of some order of joins only.
+# DuckDB's own bugs, and casts that fail only for some join orders.
 _OTHER_FAILURES = {"InternalException", "ConversionException", "OutOfRangeException"}
 EXPLORE = int(os.environ.get("ODPS_NB_EXPLORE") or 0)
 
 
 @dataclass
 class Tables:
-    """All rows, and a table for each set of rows and columns that was ever left."""
+    """All rows, and a table for each set of rows and columns that a plan has kept."""
 
     connection: duckdb.DuckDBPyConnection
     made: dict[Any, str] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Tables:
         return tables
 
     def reopen(self) -> None:
-        """Begin anew: a fatal error of DuckDB's own leaves a database that answers nothing."""
+        """Start again: after a fatal error, DuckDB's database no longer responds."""
         self.connection.close()
         fresh = Tables.open()
         self.connection, self.made = fresh.connection, fresh.made
@@ -62,7 +62,7 @@ class Tables:
         return self.add(key, f"left_{len(self.made)}")
 
     def rows(self, query: exp.Expression) -> tuple[str, list[str]]:
-        """How a query was refused, and its rows."""
+        """The error of a query, or its rows."""
         text = query.sql(dialect="duckdb", unsupported_level=ErrorLevel.IGNORE)
         try:
             return "", [repr(row) for row in self.connection.execute(text).fetchall()]
@@ -72,7 +72,7 @@ class Tables:
             return type(failure).__name__, []
 
     def compare(self, text: str, *, ordered: bool) -> str:
-        """Say how a query ended, or how it differs."""
+        """Describe how a query ended, or how the results differ."""
         query, reads = plan(text)
         if not reads_less(reads.values()):
             return "reads all"
@@ -111,7 +111,7 @@ def search(tables: Tables, seeds: range) -> Counter[str]:
     for seed in seeds:
         grammar = Grammar(seed)
         made = grammar.query()
-        if grammar.wild or grammar.doubtful:  # what rand(3) and doubled names mean is Spark's
+        if grammar.wild or grammar.doubtful:  # only Spark defines rand(3) and duplicate names
             ends["Spark's"] += 1
             continue
         try:
@@ -126,10 +126,10 @@ def search(tables: Tables, seeds: range) -> Counter[str]:
 @pytest.mark.nightly
 def test_random_queries_miss_nothing_of_what_is_left_out(tables: Tables) -> None:
     ends = search(tables, range(300))
-    assert ends["rows"] > 60  # else nothing was tried
+    assert ends["rows"] > 60  # otherwise nothing was tested
 
 
-if EXPLORE:  # how many, says `make explore`
+if EXPLORE:  # `make explore` prints the number
 
     @pytest.mark.explore
     @pytest.mark.timeout(0)

@@ -1,4 +1,4 @@
-"""Errors of Spark point into the text that was typed, not into the one that Spark was given."""
+"""Spark's errors point into the text that the user typed, not into the text that Spark received."""
 
 from __future__ import annotations
 

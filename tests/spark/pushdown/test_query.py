@@ -1,4 +1,4 @@
-"""`odps_nb.spark.sql` on a real Spark: the same rows as without any pushdown, and less read."""
+"""`odps_nb.spark.sql` with a real Spark session: the same rows as without it, and less read."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DAYS = ("20240101", "20240102", "20240103")
 
 
 def sale(number: int) -> dict[str, Any]:
-    """A row with nulls at many places."""
+    """A row with many nulls."""
     return {
         "id": number,
         "n": None if number % 5 == 0 else number % 4,
@@ -51,7 +51,7 @@ def sale(number: int) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def tables(odps: Connection, spark_session: SparkSession) -> Iterator[None]:
-    """Three small tables; ``sales`` has two levels of partitions. No query leaves a view."""
+    """Three small tables; ``sales`` has two partition levels. No query leaves a view behind."""
     odps.create_table(
         "sales",
         "id bigint, n int, status string, amount decimal(10,2), due date, gift boolean, "
@@ -94,7 +94,7 @@ def rows_of(frame: DataFrame) -> list[str]:
 def whole(
     spark_session: SparkSession, odps: Connection, tables: None
 ) -> Iterator[dict[str, DataFrame]]:
-    """The tables as `read` gives them, kept by Spark."""
+    """The tables as `read` returns them, cached by Spark."""
     names = ("sales", "people", "empty_one")
     frames = {name: odps_nb.spark.read(spark_session, odps, name).cache() for name in names}
     yield frames
@@ -228,7 +228,7 @@ AT_NIGHT = [
 def compare(
     few_tasks_here: SparkSession, odps: Connection, tables: None, request: pytest.FixtureRequest
 ) -> Callable[[str, str], None]:
-    """Run a query, and what it gives beside plain Spark's answer, noted under a name or asked."""
+    """Run a query; return its result and plain Spark's, recorded under a name or computed."""
 
     def run(text: str, name: str) -> None:
         found = odps_nb.spark.sql(few_tasks_here, odps, text)
@@ -280,7 +280,7 @@ def test_numbers_compared_with_text_have_the_meaning_of_spark(
         compare(text, f"ansi {value}: {text}")
 
 
-@pytest.mark.nightly  # every query once more, to prove what is noted
+@pytest.mark.nightly  # every query again, to verify the recorded results
 def test_what_is_noted_is_what_plain_spark_answers(
     few_tasks_here: SparkSession, whole: dict[str, DataFrame]
 ) -> None:
@@ -300,7 +300,7 @@ def test_what_is_noted_is_what_plain_spark_answers(
 
 @pytest.fixture
 def recorder(service: LocalService, tables: None) -> Iterator[Recorder]:
-    """What is sent to the service from now on."""
+    """The requests that are sent to the service from now on."""
     with recording(service.tunnel_endpoint) as found:
         yield found
 
@@ -318,7 +318,7 @@ def watched(service: LocalService, recorder: Recorder) -> Profile:
 
 
 def sessions(recorder: Recorder) -> list[dict[str, Any]]:
-    """The read sessions that were asked for."""
+    """The read sessions that were requested."""
     bodies = [json.loads(one.body or b"{}") for one in recorder.take() if one.method == "POST"]
     return [body for body in bodies if "RequiredPartitions" in body]
 
@@ -335,7 +335,7 @@ def test_columns_partitions_and_conditions_reach_the_service(
     assert asked["RequiredDataColumns"] == ["id", "n", "status", "gift"]
     assert asked["RequiredPartitionColumns"] == ["ds", "hour"]
     assert asked["RequiredPartitions"] == ["ds=20240102/hour=22"]
-    assert asked["FilterPredicate"] == "n = 1"  # the rest is looked at where rows arrive
+    assert asked["FilterPredicate"] == "n = 1"  # the others are evaluated on received rows
     assert asked["FilterPredicateFallback"] is True
     assert [row.id for row in frame.collect()] == [37]
 
@@ -533,7 +533,7 @@ def test_results_are_bounded_and_have_the_dtypes_of_a_read(
 
 def test_a_result_can_be_cancelled(spark: SparkSession, odps: Connection, tables: None) -> None:
     query = odps_nb.spark.explain_sql(spark, odps, "select id from sales")
-    query.cancel()  # nothing runs: nothing happens
+    query.cancel()  # nothing is running, so nothing happens
     assert query.to_arrow().num_rows == 60
 
 

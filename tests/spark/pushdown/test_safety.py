@@ -1,7 +1,8 @@
-"""Pushed-down conditions lose no row: random conditions and joins, checked with DuckDB.
+"""Pushed-down conditions lose no rows: random conditions and joins, checked with DuckDB.
 
-The property: a query over rows that the sent conditions leave gives what it gives over all rows.
-DuckDB stands for Spark here, since it runs thousands of queries; `test_sql.py` asks Spark.
+The property: over the rows that the sent conditions keep, a query returns the same result as over
+all rows. DuckDB replaces Spark here, because it runs thousands of queries; `test_sql.py` uses
+Spark.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from odps_nb.spark.pushdown.plan import TableRead, plan_reads
 from odps_nb.terms import TableName
 from odps_nb.wire.type_text import parse_columns
 
-#: Of each property; the grids below have what each once found.
+#: For each property; the grids below contain the bugs that were found.
 EXAMPLES = 1000 if os.environ.get("ODPS_NB_EXPLORE") else 80
 TEXTS = ["", "a", "A", "it's", "back\\slash", 'say "x"', "ü", "👋", "a ", "%", "null", "b\ta"]
 PATTERNS = ["%", "a%", "%a", "%ü%", "_", "a_", "", "%'%", "A", "%%", ".%", "%\t%", "👋"]
@@ -39,7 +40,7 @@ COLUMNS = SCHEMA.names
 
 
 def rows() -> list[dict[str, Any]]:
-    """All texts, numbers and nulls, each beside several of the others."""
+    """All texts, numbers and nulls, each combined with several others."""
     made = []
     for number in range(60):
         made.append(
@@ -77,7 +78,7 @@ def duck() -> Iterator[Duck]:
 
 
 def reads(text: str) -> dict[str, TableRead]:
-    """What is read, by the alias of each reference (all tables are one here)."""
+    """The rows that are read, by the alias of each reference (all use one table here)."""
     query = parse_query(text)
     name = TableName(project="p", table="t")
     planned = plan_reads(query, dict.fromkeys(query.references, (name, SCHEMA)))
@@ -160,7 +161,7 @@ def everything() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def left(read: TableRead) -> set[int]:
-    """The rows that the conditions leave."""
+    """The rows that satisfy the conditions."""
     if not read.conditions:
         return {row["id"] for row in ROWS}
     found = RowFilter.of(AllOf(read.conditions), SCHEMA)
@@ -203,12 +204,12 @@ JOINS = (
 )
 
 
-# Each tells rows apart from those that an outer join makes up.
+# Each distinguishes rows from those that an outer join adds.
 SHARP = ("{}n = 1", "{}n is null", "{}n is not null", "not ({}n = 1)", "{}n is null or {}n = 1")
 
 
 def sharp(qualifiers: list[str]) -> st.SearchStrategy[tuple[str, str]]:
-    """One or two conditions of a kind that may or may not be sent, by where they stand."""
+    """One or two conditions of a kind that may or may not be sent, by their position."""
     one = st.tuples(st.sampled_from(SHARP), st.sampled_from(qualifiers)).map(
         lambda two: same(f"({two[0].replace('{}', two[1])})")
     )
@@ -217,7 +218,7 @@ def sharp(qualifiers: list[str]) -> st.SearchStrategy[tuple[str, str]]:
 
 @st.composite
 def queries(draw: st.DrawFn) -> tuple[str, str]:
-    """A query over two to four references to one table, as Spark's text and DuckDB's."""
+    """A query over two to four references to one table, as text for Spark and for DuckDB."""
     parts, seen = [same("t a")], ["a."]
     for alias in "bcd"[: draw(st.integers(1, 3))]:
         kind = draw(st.sampled_from(JOINS))
@@ -238,7 +239,7 @@ def queries(draw: st.DrawFn) -> tuple[str, str]:
 
 
 def _in_sight(parts: list[tuple[str, str]], qualifier: str) -> bool:
-    """Whether an ON at the end sees an alias: not across a comma."""
+    """Whether an ON at the end can use an alias: not across a comma."""
     commas = [number for number, (text, _) in enumerate(parts) if text.startswith(",")]
     first = commas[-1] if commas else 0
     return any(f"t {qualifier[0]}" in text for text, _ in parts[first:])
@@ -248,10 +249,10 @@ SMALL = 14
 
 
 def check(connection: duckdb.DuckDBPyConnection, spark: str, reference: str) -> bool:
-    """Run a query over all rows, and over those that the conditions leave, if there are any."""
+    """Run a query over all rows, and over those that satisfy the conditions, if there are any."""
     planned = reads(spark)
     if not any(read.conditions for read in planned.values()):
-        return False  # all rows are read: it would be the same query twice
+        return False  # all rows are read, so both queries would be the same
     expected = sorted(map(repr, connection.sql(reference).fetchall()))
     less = reference
     for alias, read in planned.items():
@@ -309,7 +310,7 @@ def test_a_condition_in_the_second_join_of_three_tables(
 
 # -- subqueries and entries of WITH ---------------------------------------------------------------
 
-#: What stands between a table and a condition outside: all show n and m of two tables.
+#: Queries between a table and an outer condition; all select n and m of two tables.
 INNER = (
     "select a.n as n, b.n as m, a.id as id from {from_}",
     "select distinct a.n as n, b.n as m, 1 as id from {from_}",
@@ -356,7 +357,7 @@ def test_a_condition_outside_of_a_subquery_gives_the_same_rows(
     check(connection, query, query)
 
 
-#: What an outer query says of an inner one, and how the inner one joins its tables.
+#: Conditions of an outer query on an inner one, and the joins of the inner one.
 SAID = list(itertools.product(("left join", "full join"), SHARP))
 
 
@@ -368,13 +369,13 @@ def nested(inner: str, outer: str, said: tuple[str, str]) -> str:
 
 
 def test_every_outer_query_over_every_inner_one(connection: duckdb.DuckDBPyConnection) -> None:
-    """Each pair with three of ten conditions: so every condition meets each inner and outer one."""
+    """Each pair with three of ten conditions, so every condition meets each inner and outer one."""
     carried = 0
     for (i, inner), (o, outer) in itertools.product(enumerate(INNER), enumerate(OUTER)):
         for n in (0, 3, 6):
             query = nested(inner, outer, SAID[(3 * i + o + n) % len(SAID)])
             carried += check(connection, query, query)
-    assert carried > 60  # else nothing was tried
+    assert carried > 60  # otherwise nothing was tested
 
 
 @pytest.mark.nightly  # the rest of the grid

@@ -1,4 +1,4 @@
-"""Arrow from the wire -> Arrow for Spark: by name, exact, nothing lost in silence."""
+"""Arrow from the service to Arrow for Spark: by name, exact, nothing lost silently."""
 
 from __future__ import annotations
 

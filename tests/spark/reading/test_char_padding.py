@@ -1,4 +1,4 @@
-"""CHAR(n) in Spark is STRING without blanks, whether the service pads it or not."""
+"""CHAR(n) in Spark is STRING without trailing blanks, whether or not the service pads it."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ pytestmark = pytest.mark.spark
 ROWS = {"id": [1, 2, 3, 4], "c": ["ab", "", None, "abcde"], "a": [["x"], [], None, ["xyz"]]}
 
 
-# With a service that strips the blanks, the gate runs `test_an_option_keeps_the_blanks` only;
-# tests/access/reading/test_char_padding.py tests the reads of both services in the gate.
+# For a service that strips the blanks, `make test` runs only `test_an_option_keeps_the_blanks`;
+# tests/access/reading/test_char_padding.py tests the reads of both services.
 in_the_gate_padded = pytest.mark.parametrize(
     "chars", ["padded", pytest.param("stripped", marks=pytest.mark.nightly)], indirect=True
 )
@@ -32,7 +32,7 @@ in_the_gate_padded = pytest.mark.parametrize(
 
 @pytest.fixture(scope="module", params=["padded", "stripped"])
 def chars(request: pytest.FixtureRequest) -> Iterator[tuple[Connection, str]]:
-    """A connection to each form of the service, with a table of CHAR."""
+    """A connection to each form of the service, with a table that has a CHAR column."""
     options = ("--form", f"char={request.param}")
     with launch.start(samples=False, options=options) as running, connected(running) as odps:
         odps.create_table("chars", "id bigint, c char(5), a array<char(3)>")
@@ -55,7 +55,7 @@ def found(frame: DataFrame) -> list[int]:
 def test_every_way_to_spark_strips_the_blanks(
     spark: SparkSession, chars: tuple[Connection, str]
 ) -> None:
-    """Evidence 153: rows of a CHAR are found by the value without blanks, in Spark, too."""
+    """Evidence 153: rows are found by the CHAR value without blanks, in Spark, too."""
     odps, _ = chars
     ways = {
         "read": odps_nb.spark.read(spark, odps, "chars"),
@@ -80,7 +80,7 @@ CONDITIONS = {
     "c <> 'abcde'": [1, 2],
     "c > 'ab'": [4],
     "c like 'ab'": [1],
-    "c = 'ab   '": [],  # a STRING of Spark, whose blanks count
+    "c = 'ab   '": [],  # a Spark STRING, for which blanks matter
     "c <> 'ab   '": [1, 2, 4],
     "length(c) = 2": [1],
 }

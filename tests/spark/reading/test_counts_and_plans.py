@@ -1,4 +1,4 @@
-"""What is known of a read before its rows: its count, its size, and how plans name it."""
+"""What is known about a read before its rows: row count, size, and its name in plans."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COLUMNS = (
 
 @pytest.fixture(scope="module")
 def few(spark_session: SparkSession) -> Iterator[SparkSession]:
-    """The session with what makes small queries fast."""
+    """The session with settings that make small queries fast."""
     settings = {"spark.sql.shuffle.partitions": "1", "spark.sql.codegen.wholeStage": "false"}
     before = {name: spark_session.conf.get(name) for name in settings}
     for name, value in settings.items():
@@ -42,7 +42,7 @@ def few(spark_session: SparkSession) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="module")
 def shop(odps: Connection) -> Iterator[str]:
-    """Two days of 40 rows, every seventh value of most columns a null."""
+    """Two days of 40 rows; in most columns, every seventh value is null."""
     name = "counted_shop"
     table = odps.create_table(name, COLUMNS, partitioned_by="ds string, shop bigint")
 
@@ -142,7 +142,7 @@ def test_small_reads_are_broadcast_by_themselves_and_large_ones_are_not(
     few: SparkSession, odps: Connection
 ) -> None:
     large = odps_nb.spark.read(few, odps, "orders")
-    ids = {"columns": ["id"], "splits": 2}  # ranges of rows, so that they are counted
+    ids = {"columns": ["id"], "splits": 2}  # row ranges, so the rows are counted
     filtered = odps_nb.spark.read(few, odps, "orders", where="id > 0", **ids)
     rows = odps.table("orders").read().row_count or 0
     threshold = few.conf.get("spark.sql.autoBroadcastJoinThreshold")
@@ -154,6 +154,6 @@ def test_small_reads_are_broadcast_by_themselves_and_large_ones_are_not(
     finally:
         few.conf.set("spark.sql.autoBroadcastJoinThreshold", threshold)
     ten = odps_nb.spark.read(few, odps, "orders", columns=["id"], limit=10)
-    assert "sizeInBytes=508.0 B" in explained(ten, mode="cost")  # as little as one split may have
+    assert "sizeInBytes=508.0 B" in explained(ten, mode="cost")  # the minimum size of a split
     scan = odps.table("orders").read(columns=["id"], limit=10)
     assert "BroadcastHashJoin" in explained(large.join(scan.to_spark(few), "id"))

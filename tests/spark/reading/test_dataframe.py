@@ -1,4 +1,4 @@
-"""`odps_nb.spark.read`: the same rows as Arrow returns, read by tasks and not by the driver."""
+"""`odps_nb.spark.read`: the same rows as in Arrow, read by tasks and not by the driver."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DAY = "ds=2024-01-03"
 
 
 def plain(table: pa.Table) -> dict[str, list[Any]]:
-    """Columns as Python values, times as whole microseconds: what both sides must agree on."""
+    """Columns as Python values, times in whole microseconds, which both sides must agree on."""
     columns = {}
     for name, column in zip(table.schema.names, table.columns, strict=True):
         if pa.types.is_timestamp(column.type):
@@ -45,7 +45,7 @@ def plain(table: pa.Table) -> dict[str, list[Any]]:
             counts = column.cast(pa.int64()).to_pylist()
             columns[name] = [None if n is None else n * 10**6 // per_second for n in counts]
         elif pa.types.is_floating(column.type):
-            columns[name] = [str(value) for value in column.to_pylist()]  # nan is not nan
+            columns[name] = [str(value) for value in column.to_pylist()]  # NaN does not equal NaN
         else:
             columns[name] = column.to_pylist()
     return columns
@@ -94,7 +94,7 @@ def test_a_zone_moves_instants_and_leaves_wall_clocks(
     shown = {}
     for zone in ("UTC", "Asia/Shanghai"):
         spark.conf.set("spark.sql.session.timeZone", zone)
-        # The zone is bound when the expression is made, not when it runs.
+        # The zone is bound when the expression is created, not when it runs.
         texts = frame.selectExpr("cast(c_datetime as string)", "cast(c_timestamp_ntz as string)")
         shown[zone] = tuple(texts.collect()[0])
     assert shown["UTC"] == ("2024-02-29 12:30:45.123", "2024-02-29 12:30:45.123456")
@@ -121,7 +121,7 @@ def test_two_splits_are_read_by_two_tasks_and_nothing_by_the_driver(
             )
 
     frame = odps_nb.spark.read(spark, odps, "orders", partitions=DAY, columns=["id"], splits=2)
-    assert any(address[1] == service for address in connections())  # the session was opened here
+    assert any(address[1] == service for address in connections())  # the driver opened the session
     tagged = frame.mapInArrow(with_task, "rows bigint, task bigint, pid bigint").collect()
     assert not [address for address in connections() if address[1] == service]
     assert len({row.task for row in tagged}) == 2

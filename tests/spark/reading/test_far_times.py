@@ -1,4 +1,4 @@
-"""TIMESTAMPs that nanoseconds do not reach, through Spark, whose own unit is the microsecond."""
+"""TIMESTAMPs beyond nanoseconds, through Spark, which uses microseconds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FAR = [dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31, 23, 59, 59, 999999), None
 
 
 def shown(frame) -> str:
-    """Return the one time as Spark writes it; Python's end a day earlier in some zones."""
+    """Return the time as Spark writes it; Python's range ends a day earlier in some zones."""
     return frame.selectExpr("cast(t as string) as t").collect()[0].t
 
 
@@ -44,7 +44,7 @@ def test_sql_over_spark_sees_the_year_9999(spark, odps, new_name):
 
 
 def test_a_read_is_opened_in_microseconds_for_spark(spark, odps, new_name):
-    """Evidence 152: tasks share one session and cannot begin again."""
+    """Evidence 152: tasks share one session and cannot start again."""
     table = odps.create_table(new_name("scan"), "id bigint, t timestamp")
     table.write(pa.table({"id": range(3), "t": pa.array(FAR, pa.timestamp("us"))}))
     scan = table.read()

@@ -50,7 +50,7 @@ def test_vectors_and_geography_go_both_ways(
 def test_a_decimal_of_more_than_38_digits_is_left_out(
     spark: SparkSession, odps: Connection, new_name: Callable[[str], str]
 ) -> None:
-    """Evidence 174: with one warning; the error for one that is named says what to choose."""
+    """Evidence 174: with one warning; if a query names one, the error lists the columns to use."""
     table = odps.create_table(new_name("d"), "id bigint, d decimal(60,2), bare decimal(38,18)")
     table.write({"id": [1], "d": [Decimal("1.5")], "bare": [Decimal("0.25")]})
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""The connection's zone and that of Spark's session: an instant stays one, whatever both say."""
+"""The zones of the connection and of Spark's session: instants stay the same with any zones."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def table(zoned, new_name):
 
 
 def row(frame) -> tuple[object, ...]:
-    """Return the instants as seconds of the epoch, and the wall clock as text."""
+    """Return the instants as seconds since the epoch, and the local time as text."""
     text = ["unix_micros(cast(d as timestamp)) as d", "unix_micros(t) as t"]
     return tuple(frame.selectExpr(*text, "cast(n as string) as n").collect()[0])
 
@@ -52,7 +52,7 @@ def test_a_row_is_the_same_instant_in_every_zone_of_the_session(spark, zoned, ta
     result = zoned.sql(f"select * from {name}").to_spark(spark)
     assert [field.dataType.simpleString() for field in result.schema.fields] == kinds
     assert row(result) == EXPECTED
-    # and back: instants by Spark's own zone, the wall clock as it is
+    # and back: instants in Spark's own zone, local times unchanged
     copy = zoned.create_table(f"{name}_{session.replace('/', '_')}", COLUMNS)
     odps_nb.spark.write(frame, zoned, copy.name)
     assert copy.read().to_arrow().equals(table.read().to_arrow())
@@ -105,7 +105,7 @@ def test_a_result_of_sql_has_the_types_and_values_of_a_read(spark, odps, new_nam
         "g struct<n:datetime,t:timestamp>, h interval_day_time, i binary, j timestamp, k json"
     )
     table = odps.create_table(new_name("wide"), columns)
-    gap = dt.datetime(2024, 3, 10, 2, 30)  # no clock of the session's zone showed it
+    gap = dt.datetime(2024, 3, 10, 2, 30)  # this local time does not exist in the session's zone
     fine = pd.Timestamp("2024-01-31 10:00:00.123456")
     values = [1, 0.5, 1, CLOCK.date(), [gap, None], {"k": gap}, {"n": gap, "t": gap}]
     values += [dt.timedelta(1), b"\0", fine, "{}"]

@@ -1,4 +1,4 @@
-"""`odps_nb.spark.attach`: names of Spark's catalog, and what it does not take."""
+"""`odps_nb.spark.attach`: names in Spark's catalog, and what it rejects."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Names = Callable[[str], str]
 
 @pytest.fixture
 def database(spark: SparkSession, new_name: Names) -> Iterator[str]:
-    """The name of a database that is gone after the test."""
+    """The name of a database that is dropped after the test."""
     name = new_name("attached")
     yield name
     spark.sql(f"drop database if exists {name} cascade")

@@ -1,7 +1,7 @@
-"""A micro-batch is committed once if its checkpoint is not a folder of this machine.
+"""A micro-batch is committed once even if its checkpoint is not in a local folder.
 
-Spark itself is not in these tests: its S3 file system is in a jar that no package index has. What
-Spark would have written of its own is put there; what the sink reads and writes is real.
+These tests do not run Spark, because its S3 file system is in a jar that no package index has. The
+tests write what Spark itself would write; what the sink reads and writes is real.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Store = tuple["FileSystem", str, str]
 
 @pytest.fixture
 def memory() -> Iterator[Store]:
-    """A file system of fsspec; one that pyarrow does not have itself."""
+    """An fsspec file system that pyarrow does not provide."""
     files = fsspec.filesystem("memory")
     yield PyFileSystem(FSSpecHandler(files)), "/checkpoint", "memory://checkpoint"
     files.rm("/checkpoint", recursive=True)
@@ -42,7 +42,7 @@ def memory() -> Iterator[Store]:
 
 @pytest.fixture
 def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    """A bucket of a server that speaks S3, found as people name such servers."""
+    """A bucket on a server that speaks S3, addressed as users address such servers."""
     from moto.server import ThreadedMotoServer
 
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
@@ -70,7 +70,7 @@ def table(odps: Connection, new_name: Callable[[str], str]) -> Iterator[Table]:
 
 
 def plan(store: Store, *batches: int) -> None:
-    """Put there what Spark writes before it hands a micro-batch to a sink."""
+    """Write what Spark writes before it passes a micro-batch to a sink."""
     files, folder, _ = store
     files.create_dir(f"{folder}/offsets")
     for name in ("metadata", *(f"offsets/{batch}" for batch in batches)):
@@ -89,7 +89,7 @@ def check_store(store: Store, odps: Connection, table: Table) -> None:
     plan(store, 0, 1, 150, 300)
     log = CommitLog(store[2])
     assert log.find(0) is None
-    # the service commits, and the driver dies before it could say so
+    # the service commits, and the driver crashes before it can record this
     first, written = wrote(odps, table, [1, 2])
     pair = (written.stream.stream_id, written.stream.version)
     log.note(0, Intent(table=str(table.name), session=first.session_id, streams=(pair,)))
@@ -98,7 +98,7 @@ def check_store(store: Store, odps: Connection, table: Table) -> None:
     assert not log.is_done(0)
     commit_batch(odps._storage, CommitLog(store[2]), 0, again, [written])
     assert log.is_done(0)
-    # and what comes next is added
+    # and the next batch is added
     session, written = wrote(odps, table, [3])
     commit_batch(odps._storage, log, 1, session, [written])
     assert sorted(table.read().to_arrow()["id"].to_pylist()) == [1, 2, 3]
@@ -111,7 +111,7 @@ def test_a_checkpoint_in_a_store_of_fsspec(memory: Store, odps: Connection, tabl
     check_store(memory, odps, table)
 
 
-@pytest.mark.nightly  # a server of S3; the store of fsspec has the same rules
+@pytest.mark.nightly  # a server for S3; the fsspec store tests the same rules
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:(moto|botocore).*")
 def test_a_checkpoint_in_a_bucket(s3: Store, odps: Connection, table: Table) -> None:
     check_store(s3, odps, table)

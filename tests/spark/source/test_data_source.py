@@ -1,4 +1,4 @@
-"""``format("odps")``: reading, views and writing by options."""
+"""``format("odps")``: reads, views and writes by options."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_filters_of_one_view_do_not_leak_into_each_other(
 
 
 def test_nothing_is_pushed_down() -> None:
-    # pyspark 4.0 has no such thing at all
+    # pyspark 4.0 does not have it
     inherited = getattr(DataSourceReader, "pushFilters", None)
     assert getattr(OdpsReader, "pushFilters", None) is inherited
 
@@ -177,7 +177,7 @@ def test_a_commit_takes_the_streams_of_the_messages_only(
     with WriteStream(odps._storage, writer._task.session, "someone-else").start() as stream:
         stream.write([_batch()])
     writer.commit([message, writer.write(iter([]))])
-    writer.commit([message])  # a commit that is asked for twice is the same commit
+    writer.commit([message])  # a commit that is requested twice is the same commit
     assert odps.table(name).read().row_count == 10
 
 
@@ -199,7 +199,7 @@ def test_an_abort_after_a_commit_that_raised_destroys_nothing(
     name = new_name("doubt")
     writer = _writer(profile, odps, name)
     message = writer.write(iter([_batch()]))
-    writer.abort([message])  # Spark does this when commit raised, whatever became of it
+    writer.abort([message])  # Spark calls this after commit raised an error, whatever the outcome
     commit_write(odps._storage, writer._task.session, [message.written.stream])
     assert odps.table(name).read().row_count == 10
 

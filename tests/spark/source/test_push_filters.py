@@ -1,6 +1,6 @@
-"""What PySpark does with filters that a data source takes: the reason why ours takes none.
+"""What PySpark does with filters that a data source accepts: the reason why ours accepts none.
 
-If this fails, PySpark has changed: see docs/decisions/spark.md.
+If this test fails, PySpark has changed: see docs/decisions/spark.md.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SETTING = "spark.sql.python.filterPushdown.enabled"
 
 
 def _source() -> type[Any]:
-    """Ten numbers, read by a source that applies what it takes and gives all filters back."""
+    """Ten numbers, read by a source that applies the filters it accepts and returns all of them."""
     from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
     class Reader(DataSourceReader):
@@ -52,7 +52,7 @@ def _source() -> type[Any]:
     return Ten
 
 
-# Nightly: it is PySpark's and not ours, and three processes of its planner take their time.
+# Nightly, because it tests PySpark, and three processes of its planner are slow.
 @pytest.mark.spark
 @pytest.mark.nightly
 def test_pushed_filters_leak_from_one_query_into_the_next(spark: SparkSession) -> None:

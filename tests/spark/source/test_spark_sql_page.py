@@ -1,4 +1,4 @@
-"""``docs/spark-sql.md``: what it says of each line is what happens."""
+"""``docs/spark-sql.md``: each line of the page is true."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROWS = {"trades": [(1, 0.5, "a"), (2, 1.5, "b")], "ledger": [(1,)]}
 
 
 class Line(NamedTuple):
-    """A line of a table: the code, what happens, and the calls that its error names."""
+    """A line of a table: the code, the outcome, and the calls that its error names."""
 
     code: str
     outcome: str
@@ -57,7 +57,7 @@ def place(tables: None, spark: SparkSession, odps: Connection) -> dict[str, Any]
     """The names that the page uses."""
     import pyarrow as pa
 
-    if held(odps) != ROWS:  # the line before was not refused
+    if held(odps) != ROWS:  # the previous line changed the table
         odps.table("trades").truncate()
         rows = {"id": [1, 2], "amount": [0.5, 1.5], "ds": ["a", "b"]}
         odps.table("trades").write(pa.table(rows), progress=False)
@@ -72,13 +72,13 @@ def held(odps: Connection) -> dict[str, list[tuple[Any, ...]]]:
 
 
 def catalog(spark: SparkSession) -> list[str]:
-    """What Spark's catalog has of the names on the page."""
+    """The entries in Spark's catalog for the names on the page."""
     names = ("trades", "fresh", "odps.trades", "odps.ledger", "odps.fresh")
     return [name for name in names if spark.catalog.tableExists(name)]
 
 
 def run(code: str, place: dict[str, Any]) -> list[Any]:
-    """Run a line, and a query to its end: it is refused when its rows are asked for, at last."""
+    """Run a line, and a query to its end, because some are refused only when rows are requested."""
     made = eval(code, place)  # noqa: S307
     return made.collect() if hasattr(made, "collect") else []
 
@@ -132,7 +132,7 @@ def test_a_line_after_attach(line: Line, place: dict[str, Any]) -> None:
     check(line, place)
 
 
-@pytest.mark.nightly  # streams have tests of their own; here Spark's catalog names the tables
+@pytest.mark.nightly  # other tests cover streams; here Spark's catalog names the tables
 def test_a_stream_goes_from_an_attached_table_to_another(
     place: dict[str, Any], odps: Connection, new_name: Any, tmp_path: Path
 ) -> None:

@@ -1,4 +1,4 @@
-"""Whole streaming queries: Spark's engine, its checkpoints, and what it does after a crash."""
+"""Whole streaming queries: Spark's engine, its checkpoints, and its actions after a crash."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LIMITS = hasattr(DataSourceStreamReader, "getDefaultReadLimit")  # PySpark 4.2
 
 @pytest.fixture
 def make(odps: Connection, new_name: Callable[[str], str]) -> Make:
-    """Make an empty table."""
+    """Create an empty table."""
     return lambda stem: odps.create_table(new_name(stem), COLUMNS)
 
 
@@ -161,7 +161,7 @@ def test_a_driver_that_dies_between_the_commit_and_sparks_note_doubles_nothing(
     assert [path.suffix for path in (tmp_path / "odps_nb").glob("0-*")] == [".json"]
 
     add(source, 3)
-    for _ in range(1 if LIMITS else 2):  # before, a run that repeats a batch ends with it
+    for _ in range(1 if LIMITS else 2):  # older versions end a run after it repeats a batch
         start(follow(spark, odps, source), odps, sink, tmp_path)
     assert ids(sink) == [1, 2, 3]
 
@@ -169,7 +169,8 @@ def test_a_driver_that_dies_between_the_commit_and_sparks_note_doubles_nothing(
 def dying_source() -> type:
     """Return a sink whose committing process is killed once the service has committed.
 
-    Made in a function, so that Spark's processes get it by value: they cannot import a test.
+    Created in a function, so Spark's processes receive it by value, because they cannot import a
+    test.
     """
 
     class DyingLog(CommitLog):

@@ -36,7 +36,7 @@ Messages = list[WriterCommitMessage | None]
 
 
 class Query:
-    """A streaming query as a sink sees it: each step is another process of Spark's."""
+    """A streaming query as a sink sees it: each step runs in a different Spark process."""
 
     def __init__(self, options: dict[str, str], checkpoint: Path) -> None:
         self.checkpoint = checkpoint
@@ -284,7 +284,7 @@ def test_a_checkpoint_that_is_not_here_is_an_error(query: Query) -> None:
 
 def test_a_checkpoint_of_another_table_is_refused(query: Query, table: Table) -> None:
     query.log.note(0, Intent(table="demo.other", session="s", streams=(("0", 1),)))
-    with pytest.raises(ConfigError, match="belongs to a stream into demo"):
+    with pytest.raises(ConfigError, match="belongs to a stream that writes to demo"):
         query.commit(query.write([1]), 0)
 
 
@@ -307,14 +307,14 @@ def test_old_intents_are_swept_away(query: Query) -> None:
 
 
 def test_two_drivers_of_one_batch_commit_it_once(query: Query, table: Table) -> None:
-    """The second has written its rows, and seen no note, when the first commits."""
+    """The second one has written its rows, and seen no record, when the first one commits."""
     slow, fast = query.write([1, 2]), query.write([1, 2])
     found = query.log.find(0)
     query.commit(fast, 0)
     mine = intent_of(slow, table)
     with pytest.raises(StateError, match="another driver is writing micro-batch 0"):
         query.log.note(0, mine, instead_of=found)
-    query.commit(slow, 0)  # as Spark asks: what the first has committed is found
+    query.commit(slow, 0)  # as Spark does: the first one's commit is found
     assert sorted(table.read().to_arrow()["id"].to_pylist()) == [1, 2]
     assert not list((query.checkpoint / "odps_nb").glob(".*.tmp"))
 

@@ -1,4 +1,4 @@
-"""What a stream reader answers Spark, asked as Spark asks it, over the real service."""
+"""The responses of a stream reader to Spark's calls, over the real service."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def add(table: Table, *ids: int, overwrite: bool = False) -> None:
 
 @pytest.fixture
 def table(odps: Connection, new_name: Callable[[str], str]) -> Table:
-    """A table of version 2 with the rows 1, 2 and 3."""
+    """A table at version 2 with the rows 1, 2 and 3."""
     made = odps.create_table(new_name("followed"), "id bigint")
     add(made, 1, 2)
     add(made, 3)
@@ -52,7 +52,7 @@ def table(odps: Connection, new_name: Callable[[str], str]) -> Table:
 
 @pytest.fixture
 def follow(odps: Connection, table: Table) -> Iterator[Open]:
-    """Make readers as Spark makes them; each is a process of its own."""
+    """Create readers as Spark does; each represents a separate process."""
     opened: list[OdpsStreamReader] = []
 
     def make(**options: object) -> OdpsStreamReader:
@@ -75,7 +75,7 @@ def next_batch(reader: OdpsStreamReader, start: Offsets) -> tuple[list[int], Off
 
 
 def rows(reader: OdpsStreamReader, start: Offsets, end: Offsets) -> list[int]:
-    """Read a micro-batch as tasks do, with what was pickled for them."""
+    """Read a micro-batch as tasks do, with the data pickled for them."""
     task = pickle.loads(pickle.dumps(reader))
     parts = pickle.loads(pickle.dumps(reader.partitions(start, end)))
     batches = [batch for part in parts for batch in task.read(part)]

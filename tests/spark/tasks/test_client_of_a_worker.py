@@ -1,4 +1,4 @@
-"""A worker of Spark's keeps its client from one task to the next."""
+"""A Spark worker keeps its client from one task to the next."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_client_is_closed_after_an_error_and_for_another_profile(
             yield failed is not first
             with profile.open() as second:  # while the other one is in use
                 yield second is not first
-        yield second._closed  # one is kept: the last
+        yield second._closed  # only the last one is kept
         with profile.open() as third:
             yield third is first
         with other.open() as elsewhere:

@@ -1,4 +1,4 @@
-"""Our errors on their way through Spark."""
+"""Errors of odps_nb that are raised through Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Executors with keys of their own: nothing that is pickled for a task holds one."""
+"""Executors with their own keys: nothing that is pickled for a task contains a key."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def asked(tmp_path: Path) -> Path:
 def named(
     odps: Connection, asked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Connection]:
-    """A connection by a profile whose program prints keys; executors see the same files."""
+    """A connection with a profile whose program prints keys; executors see the same files."""
     known = odps.profile
     keys = {"AccessKeyId": known.access_id, "AccessKeySecret": known.access_key}
     script = tmp_path / "keys.py"
@@ -94,7 +94,7 @@ def test_tasks_read_and_write_with_the_keys_that_they_find(
     processes = asked.read_text().split()
     assert str(os.getpid()) in processes
     tasks = 4 + 8 + 8 + 1
-    assert 1 < len(processes) < tasks  # a worker that runs many tasks asks once
+    assert 1 < len(processes) < tasks  # a worker that runs many tasks runs the program once
 
 
 @pytest.mark.spark

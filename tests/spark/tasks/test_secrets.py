@@ -1,4 +1,4 @@
-"""Keys reach the tasks and nothing that people or other programs read."""
+"""Keys reach the tasks, but nothing that users or other programs can read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def _pages(spark: SparkSession) -> list[str]:
-    """Return what Spark's UI shows: its pages, and the same again as JSON."""
+    """Return the content of Spark's UI: its pages, and the same data as JSON."""
     ui = str(spark.sparkContext.uiWebUrl)
     assert urlsplit(ui).hostname == "127.0.0.1"
     application = f"{ui}/api/v1/applications/{spark.sparkContext.applicationId}"
@@ -74,5 +74,5 @@ def test_no_key_or_token_is_in_a_plan_a_setting_the_event_log_or_the_ui(
     for text in (*plans, *logged, *settings, *pages):
         assert secret not in text
     assert any("media" in page and "content" in page for page in pages)  # they show plans
-    # What the plan does show is what this test is blind without: it was really looked at.
+    # Check that the plans were really read; without this, the test could not fail.
     assert any("mapInArrow" in plan or "MapInArrow" in plan for plan in plans)

@@ -1,6 +1,7 @@
-"""Every type, its extremes, nulls and difficult instants: in every way, in any session time zone.
+"""Every type with its extremes, nulls and difficult instants: in every way, in every session zone.
 
-The plain client's Arrow is the truth. A few wide jobs do it all: a column for each type.
+The plain client's Arrow values are the reference. A few wide jobs do all of it, with a column for
+each type.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def _at(*parts: int) -> dt.datetime:
     return dt.datetime(*parts, tzinfo=UTC)  # type: ignore[arg-type]  # parts of a date, in order
 
 
-#: name, type of the table, type as Spark gives it, values: usual, least, most.
+#: name, type in the table, type in Spark, values: usual, minimum, maximum.
 MATRIX: list[tuple[str, str, pa.DataType, list[Any]]] = [
     ("a", "tinyint", pa.int8(), [1, -128, 127]),
     ("b", "smallint", pa.int16(), [1, -(2**15), 2**15 - 1]),
@@ -64,7 +65,7 @@ MATRIX: list[tuple[str, str, pa.DataType, list[Any]]] = [
         "timestamp_ntz",
         pa.timestamp("us"),
         [
-            dt.datetime(2024, 3, 10, 2, 30, 0, 1),  # no such time in New York
+            dt.datetime(2024, 3, 10, 2, 30, 0, 1),  # does not exist in New York
             dt.datetime(1677, 9, 21, 0, 12, 43, 145225),
             dt.datetime(2262, 4, 11, 23, 47, 16, 854775),
         ],
@@ -122,19 +123,19 @@ MATRIX: list[tuple[str, str, pa.DataType, list[Any]]] = [
 ]
 
 
-#: Instants around which zones of sessions move their clocks, or moved them once.
+#: Instants around clock changes, present or past, in the sessions' zones.
 INSTANTS = [
-    _at(2024, 3, 10, 6, 59, 59, 999000),  # New York: an hour is left out at 07:00
+    _at(2024, 3, 10, 6, 59, 59, 999000),  # New York: an hour is skipped at 07:00
     _at(2024, 3, 10, 7),
     _at(2024, 11, 3, 5, 30),  # New York: this half past one …
     _at(2024, 11, 3, 6, 30),  # … and the same again
-    _at(1986, 5, 3, 18),  # Shanghai had a summer time
+    _at(1986, 5, 3, 18),  # Shanghai had daylight-saving time
     _at(1969, 12, 31, 23, 59, 59, 999000),  # before the epoch, with a fraction
     _at(1900, 12, 31, 15, 54, 17),  # Shanghai: local mean time ends
     _at(1883, 11, 18, 16, 56, 2),  # New York: the same
     _at(1899, 12, 31, 23, 59, 59, 1000),
 ]
-#: Wall clocks, some of which no clock of New York or Shanghai has shown, or twice.
+#: Local times, some of which do not exist or occur twice in New York or Shanghai.
 WALLS = [
     dt.datetime(2024, 3, 10, 2, 30),
     dt.datetime(2024, 11, 3, 1, 30),
@@ -164,7 +165,8 @@ def _at_night(*values: str) -> Any:
     return pytest.param(*values, marks=pytest.mark.nightly)
 
 
-#: Ways to read, and zones of the session. What is true in a zone with an offset is true in UTC.
+#: Ways to read, and session time zones. A rule that holds in a zone with an offset also holds in
+#: UTC.
 ROADS = [
     ("read", "America/New_York"),
     ("format", "Asia/Shanghai"),
@@ -175,7 +177,7 @@ ROADS = [
 
 def _matrix() -> pa.Table:
     columns = {name: [*values, *MORE.get(kind, [])] for name, kind, _, values in MATRIX}
-    rows = 1 + max(map(len, columns.values()))  # the last one is null in every column
+    rows = 1 + max(map(len, columns.values()))  # the last row is null in every column
     return pa.table(
         {
             "row": pa.array(range(rows), pa.int64()),
@@ -188,7 +190,7 @@ def _matrix() -> pa.Table:
 
 
 def _normal(table: pa.Table) -> list[dict[str, Any]]:
-    """Rows by number; a zone is only a label, and a time has whole microseconds."""
+    """Rows by number; a zone is only a label, and times are in whole microseconds."""
     rows = sorted(table.to_pylist(), key=lambda row: row["row"])
     return [{name: _value(value) for name, value in row.items()} for row in rows]
 
@@ -201,7 +203,7 @@ def _value(value: Any) -> Any:
     if isinstance(value, dt.timedelta):
         return (value.days, value.seconds, value.microseconds)
     if isinstance(value, float):
-        return repr(value)  # nan is not nan, and -0.0 is 0.0
+        return repr(value)  # NaN does not equal NaN, and -0.0 equals 0.0
     if isinstance(value, list):
         return [_value(one) for one in value]
     if isinstance(value, tuple):
@@ -220,7 +222,7 @@ def whole(odps: Connection) -> str:
     name = "matrix_of_types"
     odps.create_table(name, f"`row` bigint, {COLUMNS}")
     odps.table(name).write(_matrix())
-    # What the client reads is what was meant: the other tests compare with what it reads.
+    # The client reads the intended values, with which the other tests compare.
     assert _normal(odps.table(name).read(timestamp_unit="us").to_arrow()) == _normal(_matrix())
     return name
 
@@ -254,7 +256,7 @@ def test_every_value_is_read_as_it_is_and_written_as_it_is(
 def test_spark_computes_with_the_instants_and_wall_clocks_that_were_meant(
     spark: SparkSession, odps: Connection, whole: str, zone: str
 ) -> None:
-    """Spark's own words, since values that only pass through could be wrong twice."""
+    """The values as Spark prints them, because values that pass through could be wrong twice."""
     spark.conf.set("spark.sql.session.timeZone", zone)
     frame = _frame("read", spark, odps, whole)
     told = frame.selectExpr(
@@ -277,7 +279,7 @@ def test_spark_computes_with_the_instants_and_wall_clocks_that_were_meant(
 def test_rows_as_objects_of_python_are_the_same(
     spark: SparkSession, odps: Connection, whole: str, road: str
 ) -> None:
-    """collect() builds Python's own objects, which is another way than Arrow's."""
+    """collect() builds Python objects, which is a different path from Arrow's."""
     frame = _frame(road, spark, odps, whole).select("row", "l", "q", "s", "t").orderBy("row")
     expected = _matrix().select(["row", "l", "q"]).to_pylist()
     got = [row.asDict(recursive=True) for row in frame.collect()]

@@ -81,7 +81,7 @@ def test_types_with_parameters_have_their_spark_type(kind: OdpsType, text: str) 
     "kind", [DecimalType(39, 0), PrimitiveType(TypeCode.VARIANT), UnknownType("foo(3)")]
 )
 def test_what_spark_cannot_hold_is_refused_with_the_column(kind: OdpsType) -> None:
-    """Evidence 154, 155, 174: the error names column, type and the columns to choose."""
+    """Evidence 154, 155, 174: the error names column, type and the columns to use instead."""
     columns = (
         Column(name="c", type=ArrayType(kind)),
         Column(name="id", type=PrimitiveType(TypeCode.BIGINT)),

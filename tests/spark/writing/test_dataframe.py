@@ -49,7 +49,7 @@ def test_a_task_that_fails_first_leaves_no_row_twice(
         context = TaskContext.get()
         assert context is not None
         for batch in batches:
-            # Half of the rows are handed to the writer before the first attempt breaks.
+            # Half of the rows are passed to the writer before the first attempt fails.
             yield batch.slice(0, batch.num_rows // 2)
             if context.attemptNumber() == 0:
                 (Path(marks) / str(context.partitionId())).touch()
@@ -58,7 +58,7 @@ def test_a_task_that_fails_first_leaves_no_row_twice(
 
     frame = _numbers(spark, partitions=2).mapInArrow(fail_once, "id bigint")
     receipt = odps_nb.spark.write(frame, odps, name)
-    assert len(list(tmp_path.iterdir())) == 2  # every task did fail once
+    assert len(list(tmp_path.iterdir())) == 2  # every task failed once
     assert (receipt.rows, receipt.streams) == (1000, 2)
     assert _ids(odps, name) == list(range(1000))
 
@@ -176,7 +176,7 @@ def test_columns_are_matched_by_name_widened_and_filled_with_nulls(
 
 @pytest.fixture
 def by_day(spark: SparkSession, odps: Connection, new_name: Names) -> str:
-    """A table partitioned by ds and hour with ten rows in each of four partitions."""
+    """A table partitioned by ds and hour, with ten rows in each of four partitions."""
     name = new_name("by_day")
     odps.create_table(name, "id bigint", partitioned_by="ds string, hour bigint")
     frame = spark.range(40).selectExpr("id", "cast(id % 2 as string) ds", "(id div 2) % 2 hour")

@@ -1,4 +1,4 @@
-"""Writes that take the partition from the rows: brought together, sorted, and bounded."""
+"""Writes with partitions from the rows: the rows are grouped, sorted, and limited."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def by_day(odps: Connection, new_name: Names) -> str:
 
 
 def _days(spark: SparkSession, rows: int, days: int) -> DataFrame:
-    """Rows of all days in each of five tasks, in no order."""
+    """Rows of all days in each of five tasks, unsorted."""
     frame = spark.range(0, rows, 1, 5)
     return frame.selectExpr("id", f"concat('d', id * 7 % {days}) ds", "id % 2 hour")
 
@@ -88,7 +88,7 @@ def test_one_partition_too_many_is_refused_and_nothing_is_written(
 ) -> None:
     frame = _days(spark, 60, 6)
     with pytest.raises(Exception, match="more than 5 partitions of") as caught:
-        _write(road, frame.coalesce(1), odps, by_day, 5)  # a task that fails takes its Python along
+        _write(road, frame.coalesce(1), odps, by_day, 5)  # a failed task also ends its Python
     error = from_spark(caught.value) if road == "format" else caught.value
     assert isinstance(error, ArgumentError)
     assert "max_partitions" in str(error.hint)
@@ -102,7 +102,7 @@ def test_one_partition_too_many_is_refused_and_nothing_is_written(
 def test_partitions_of_all_tasks_count_together(
     spark: SparkSession, odps: Connection, by_day: str
 ) -> None:
-    # Each task stays within the bound, all of them together do not.
+    # Each task stays within the limit, but all of them together do not.
     spark.conf.set("spark.sql.adaptive.coalescePartitions.enabled", "false")
     try:
         with pytest.raises(ArgumentError, match="more than 12 partitions") as caught:
@@ -156,7 +156,7 @@ def test_too_many_streams_are_never_committed(
     monkeypatch.setattr(writing_task, "MAX_STREAMS", 2)
     spark.conf.set("spark.sql.adaptive.coalescePartitions.enabled", "false")
     try:
-        with pytest.raises(ArgumentError, match=r"3 tasks wrote into .* limited to 2 streams"):
+        with pytest.raises(ArgumentError, match=r"3 tasks wrote to .* limited to 2 streams"):
             odps_nb.spark.write(_days(spark, 300, 20), odps, by_day)
     finally:
         spark.conf.unset("spark.sql.adaptive.coalescePartitions.enabled")

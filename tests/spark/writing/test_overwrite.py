@@ -1,4 +1,4 @@
-"""``overwrite`` means the same everywhere: pandas, Arrow, Spark, ``format("odps")``."""
+"""``overwrite`` has the same meaning everywhere: pandas, Arrow, Spark, ``format("odps")``."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ Write = Callable[..., None]
 """Writes rows of (id, ds, hour), less the columns that the partition says, into a table."""
 
 ROADS = ["pandas", "arrow", "spark frame", "spark write", "format"]
-# `Table.write` hands pandas rows to the code for Arrow, and a Spark frame to `odps_nb.spark.write`:
-# in the gate, one test writes them, the others only what these calls lead to.
+# `Table.write` passes pandas rows to the code for Arrow, and a Spark DataFrame to
+# `odps_nb.spark.write`. In `make test`, one test covers these calls, and the others only the code
+# that they call.
 CALLED = ("arrow", "spark write", "format")
 _nightly = (pytest.param(road, marks=pytest.mark.nightly) for road in ROADS if road not in CALLED)
 
@@ -79,7 +80,7 @@ def write(request: pytest.FixtureRequest, spark: SparkSession, odps: Connection)
 
 @pytest.fixture
 def days(odps: Connection, new_name: Names) -> Iterator[Table]:
-    """Partitions (ds, hour) with a row each: a/1, a/2, b/1."""
+    """Partitions (ds, hour) with one row each: a/1, a/2, b/1."""
     table = odps.create_table(
         new_name("days"), "id bigint", partitioned_by="ds string, hour bigint"
     )

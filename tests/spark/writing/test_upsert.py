@@ -1,4 +1,4 @@
-"""Upserts and deletes of Spark DataFrames: one commit, rows of one key in one task."""
+"""Upserts and deletes from Spark DataFrames: one commit, with the rows of each key in one task."""
 
 from __future__ import annotations
 

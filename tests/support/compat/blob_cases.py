@@ -1,7 +1,7 @@
-"""Blob bodies, good and bad, with what pyodps and we make of them.
+"""Valid and damaged blob bodies, and the results of pyodps and odps_nb.
 
 ``.venv/bin/python -m tests.support.compat.blob_cases`` writes ``docs/results/blob-bodies.md``; the
-tests check each of its lines with both libraries.
+tests check each line with both libraries.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Outcome = Blobs | type[BaseException]
 
 @dataclass(frozen=True)
 class Case:
-    """One body. An outcome is what comes out, or the class of the error."""
+    """One body. An outcome is the returned data, or the class of the error."""
 
     title: str
     body: bytes
@@ -47,7 +47,7 @@ class Case:
     ours: Outcome
     theirs: Outcome
     encoding: str | None = None
-    streamed: Outcome | None = None  # by pyodps' BlobStreamReader, where it differs
+    streamed: Outcome | None = None  # by pyodps' BlobStreamReader, if different
     skip: bool = False  # stream without reading the data
 
     @property
@@ -70,7 +70,7 @@ def frame(header: bytes, data: bytes, footer: bytes) -> bytes:
 
 
 def coded(name: str, *parts: bytes) -> bytes:
-    """Return parts as frames of a coding, one behind the other."""
+    """Return parts as consecutive frames of a coding."""
     out = b""
     for part in parts:
         coder = encoder(name)
@@ -91,14 +91,14 @@ FOOTER = len(framed(b"")) - 8 - len(FrameHeader(content_type="a/b").encode()) - 
 
 
 def pyodps_error() -> type[BaseException]:
-    """Return the error that pyodps raises when it notices."""
+    """Return the error that pyodps raises if it detects the fault."""
     from odps.maxstorage.errors import MaxStorageError
 
     return MaxStorageError
 
 
 def cases() -> Iterator[Case]:
-    """All bodies: first the good ones, then those with faults, then coded ones."""
+    """All bodies: first the valid ones, then those with faults, then compressed ones."""
     noticed = pyodps_error()
     blocks = encode_blocks
     yield Case("two blobs", blocks(TWO), 2, GOOD, GOOD)
@@ -119,7 +119,7 @@ def cases() -> Iterator[Case]:
 
 
 def faults(noticed: type[BaseException]) -> Iterator[Case]:
-    """Bodies without a coding that have a fault."""
+    """Uncompressed bodies with a fault."""
     blocks = encode_blocks
     body = blocks(framed(bytes(9000), b"two"))
     yield Case("a flipped bit in a block", flipped(body, 5000), 2, ChecksumError, noticed)
@@ -193,7 +193,7 @@ def faults(noticed: type[BaseException]) -> Iterator[Case]:
 
 
 def codings(name: str, encoding: str, noticed: type[BaseException]) -> Iterator[Case]:
-    """Bodies inside of a coding."""
+    """Compressed bodies."""
     blocks = encode_blocks
     whole = coded(name, LONG)
     yield Case(f"{name}, CRC outermost", blocks(coded(name, TWO)), 2, GOOD, GOOD, encoding)
@@ -233,7 +233,7 @@ def codings(name: str, encoding: str, noticed: type[BaseException]) -> Iterator[
 
 
 def outcome(read: Callable[[], Blobs]) -> Outcome:
-    """Return what comes out, or the class of the error."""
+    """Return the data, or the class of the error."""
     try:
         return read()
     except OdpsNbError as error:
@@ -274,7 +274,7 @@ def read_ours(case: Case, *, stream: bool) -> Outcome:
 
 
 def drain(reader: Any, *, skip: bool) -> Blobs:
-    """Read blob after blob as the documentation of both libraries shows it."""
+    """Read one blob after another, as the documentation of both libraries shows."""
     blobs: Blobs = []
     while reader is not None:
         parts = []
@@ -289,18 +289,18 @@ def drain(reader: Any, *, skip: bool) -> Blobs:
 
 
 def words(case: Case, result: Outcome) -> str:
-    """Say an outcome in a cell: an error, the data, or what was lost in silence."""
+    """Return the text of an outcome for a cell: an error, the data, or what was lost silently."""
     if isinstance(result, type):
         return f"`{result.__name__}`"
     if isinstance(case.ours, type):
         return f"**no error**: {shown(result)}"
     if result == case.ours:
-        return "the data" if result else "no blob, correctly"
+        return "the data" if result else "no blob, as expected"
     return f"**no error**: {shown(result)}"
 
 
 def shown(blobs: Blobs) -> str:
-    """Show blobs in a cell."""
+    """Return the text of blobs for a cell."""
     if not blobs:
         return "no blob"
     texts = [
@@ -311,7 +311,7 @@ def shown(blobs: Blobs) -> str:
 
 
 def row(case: Case) -> str:
-    """Return the line of a case."""
+    """Return the table row of a case."""
     theirs = words(case, case.theirs)
     streamed = words(case, case.theirs_streamed)
     both = theirs if theirs == streamed else f"{theirs}; streamed: {streamed}"

@@ -1,7 +1,7 @@
-"""The jobs of ``older_jobs.py`` with our streams instead of those of the SDK.
+"""The jobs of ``older_jobs.py`` with our streams instead of the SDK's.
 
-A script of the same arguments. The stock client makes sessions and sends requests as ever; what
-it hands to its users, and what they make themselves, are classes of `odps_nb.stream_io`.
+A script with the same arguments. The stock client creates sessions and sends requests as usual; the
+classes that it passes to users, and those that users create, are those of `odps_nb.stream_io`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SAME = ["StreamReader", "BlobStreamWriter", "BlobStreamReader", "ArrowReader", "
 
 
 def put_ours() -> None:
-    """Replace the SDK's classes, where its client and where its users look for them."""
+    """Replace the SDK's classes in its client and in its public modules."""
     from odps.apis import storage_api_v2 as sdk
     from odps.apis.storage_api_v2 import client
 
@@ -31,7 +31,7 @@ def put_ours() -> None:
     theirs = sdk.StorageApiClient.read_blobs
     sdk.StorageApiClient.read_blobs = read_blobs
     ours: dict[str, Any] = {name: getattr(stream_io, name) for name in SAME}
-    # the two whose arguments differ: docs/coming-from-pyodps.md
+    # the two with different arguments: docs/coming-from-pyodps.md
     ours["StreamWriter"] = lambda upload, **_: stream_io.StreamWriter(upload)
     ours["BlobDataIterator"] = lambda stream, **_: stream_io.BlobDataIterator(
         stream, expected_count=asked.pop()

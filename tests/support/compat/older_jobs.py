@@ -1,12 +1,12 @@
 """Jobs for the SDK's older module, `odps.apis.storage_api_v2` of pyodps 0.13.1.
 
-A script, since one process holds one pyodps:
+A script, because a process can load only one pyodps:
 
     python -m tests.support.compat.older_jobs FOLDER_OF_PYODPS ENDPOINT PROJECT ACCESS_ID ACCESS_KEY
 
-runs every job in both versions of the API and writes a line of JSON for each: its name and
-version, and the traceback if it failed. Nothing in it knows odps_nb; ``prepare`` of `main` may
-put our streams into the module (``jobs_on_our_streams.py``).
+runs every job in both versions of the API, and writes a line of JSON for each: its name and
+version, and the traceback if it failed. It does not import odps_nb; ``prepare`` of `main` may put
+our streams into the module (``jobs_on_our_streams.py``).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def job_of_version_3(step: Callable[[Any], None]) -> Callable[[Any], None]:
 
 
 class Place:
-    """What a job needs: the module, an entry, and the version of the API."""
+    """The context of a job: the module, an entry object, and the version of the API."""
 
     def __init__(self, entry: Any, version: str) -> None:
         from odps.apis import storage_api_v2
@@ -114,7 +114,7 @@ def read(place: Place, client: Any, mode: str = "Size", **narrowed: Any) -> list
 
 
 def open_blobs(place: Place, columns: str) -> tuple[Any, str, dict[str, int]]:
-    """A client of a new table with blobs, a write session, the numbers of its columns."""
+    """A client, a new table with blobs, a write session, and the ids of its columns."""
     from odps.apis.storage_api_v2.models import parse_write_schema
 
     client = place.client(place.blob_table(columns))
@@ -192,7 +192,8 @@ def chosen_columns_come_and_a_filter_loses_no_row(place: Place) -> None:
     assert read(place, client, required_data_columns=["note"])[7] == {"note": "n7"}
     found = read(place, client, filter_predicate="id >= 990")
     wanted = ROWS.slice(990).to_pylist()
-    # whole blocks may come, so that a filter is a promise of what is not lost
+    # the service may return whole blocks, so a filter only guarantees that no matching row is
+    # missing
     assert [row for row in found if row["id"] >= 990] == wanted
 
 
@@ -316,7 +317,7 @@ def blobs_go_up_one_by_one_and_come_down(place: Place) -> None:
     for compression in place.sdk.Compression:
         found = [data for data, mime_type in client.read_blobs(stored, compression=compression)]
         assert found == wanted
-        # one alone is a body without frames; the client guesses, so no content like a frame here
+        # a single blob has no frames; the client guesses, so its content must not look like a frame
         for one, content in zip(stored, wanted, strict=True):
             if content in (CONTENTS[0], CONTENTS[3]):
                 (record,) = client.read_blobs([one], compression=compression)
@@ -381,7 +382,7 @@ def main(
     sys.path.insert(0, folder)
     warnings.simplefilter("ignore")
     import odps
-    from odps.apis import storage_api_v2  # noqa: F401  # the newer one has none
+    from odps.apis import storage_api_v2  # noqa: F401  # the newer pyodps does not have it
 
     if not odps.__file__.startswith(folder):
         raise RuntimeError(f"this is another pyodps: {odps.__file__}")

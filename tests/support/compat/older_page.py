@@ -1,7 +1,7 @@
 """Run the "before" blocks of ``docs/coming-from-pyodps.md``, and list the names that the page maps.
 
-A script of the arguments of ``older_jobs.py``, since it needs pyodps 0.13.1. Writes three lines
-of JSON: the version, public names by class, and what the blocks found.
+A script with the arguments of ``older_jobs.py``, because it needs pyodps 0.13.1. Writes three lines
+of JSON: the version, the public names by class, and the results of the blocks.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ PART = "odps.apis.storage_api_v2"
 
 
 def part(heading: str) -> str:
-    """Return the text of the page below a heading of the second level."""
+    """Return the text of the page below a second-level heading."""
     _, _, text = PAGE.read_text("utf-8").partition(f"\n## {heading}\n")
     assert text, heading
     return text.partition("\n## ")[0]
 
 
 def blocks(heading: str) -> tuple[list[str], list[str]]:
-    """Return the blocks of a part of the page before the change, and those after it."""
+    """Return the blocks of a section that show the code before the change, and those after it."""
     found = [m["text"] for m in pages.FENCE.finditer(part(heading)) if m["language"] == "python"]
     return found[::2], found[1::2]
 

@@ -1,4 +1,4 @@
-"""Records the same jobs in the stock client and in ours, and writes ``docs/results/requests.md``.
+"""Records the same jobs in both clients, and writes ``docs/results/requests.md``.
 
 .venv/bin/python -m tests.support.compat.record_requests
 """
@@ -18,7 +18,7 @@ from tests.support.compat.same_jobs import JOBS, Job, open_place, record
 
 PAGE = Path(__file__).parents[3] / "docs" / "results" / "requests.md"
 VERSIONS = (2, 3)
-# Not replaced in the comparison: both clients must send the same ones.
+# Not replaced in the comparison, because both clients must send the same ones.
 _INSTANCE = re.compile(r"(?<=\.)instances\.\w+")
 _REFERENCES = re.compile(r'(?<="BlobReferences": \[)([^]]*)')
 
@@ -57,7 +57,7 @@ The jobs use the same settings on both sides. The defaults differ on purpose:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What both clients sent for one job in one version of the API."""
+    """The requests of both clients for one job in one version of the API."""
 
     job: Job
     version: int
@@ -66,7 +66,7 @@ class Outcome:
 
     @property
     def verdict(self) -> str:
-        """How they compare, for people."""
+        """The result of the comparison as text."""
         if self.ours == self.theirs:
             return "equal"
         strip = self.job.strip.get(self.version)
@@ -76,7 +76,7 @@ class Outcome:
 
 
 def run_jobs(service: LocalService) -> list[Outcome]:
-    """Do all jobs in both versions with both clients."""
+    """Run all jobs in both versions with both clients."""
     outcomes = []
     with recording(service.tunnel_endpoint) as recorder:
         for version in VERSIONS:
@@ -153,7 +153,7 @@ def _numbered(match: re.Match[str]) -> str:
 
 
 def main() -> int:
-    """Record and write; 1 if something differs without an explanation."""
+    """Record the requests and write the page; return 1 for an unexplained difference."""
     warnings.simplefilter("ignore")
     with start(samples=False) as service:
         outcomes = run_jobs(service)

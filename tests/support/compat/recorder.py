@@ -1,4 +1,4 @@
-"""A recording reverse proxy on the loopback: what clients really send, next to each other."""
+"""A recording reverse proxy on loopback, to compare the requests that clients really send."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Recorded", "Recorder", "recording"]
 
 @dataclass(frozen=True, kw_only=True)
 class Recorded:
-    """One request and its answer; header names in lower case, bodies without HTTP framing."""
+    """One request and its response; header names in lower case, bodies without HTTP framing."""
 
     method: str
     path: str
@@ -34,7 +34,7 @@ class Recorded:
 
     @property
     def answer_json(self) -> dict[str, Any]:
-        """The answer as a JSON object; empty if it is none."""
+        """The response as a JSON object; empty if it is none."""
         try:
             found = json.loads(self.answer)
         except ValueError:
@@ -43,7 +43,7 @@ class Recorded:
 
 
 class Recorder(ReverseProxy):
-    """What was recorded so far; thread-safe."""
+    """The exchanges recorded so far; thread-safe."""
 
     def __init__(self, target: str) -> None:
         self._lock = threading.Lock()
@@ -52,7 +52,7 @@ class Recorder(ReverseProxy):
 
     @property
     def endpoint(self) -> str:
-        """Where clients find the control plane."""
+        """The control-plane address for clients."""
         return f"{self.base}/api"
 
     def after_answer(self, request: Request, answer: Answer) -> None:
@@ -71,7 +71,7 @@ class Recorder(ReverseProxy):
             self._requests.append(one)
 
     def take(self) -> list[Recorded]:
-        """Return what was recorded since the last call, in the order of the answers."""
+        """Return the exchanges since the last call, in the order of the responses."""
         with self._lock:
             taken, self._requests = self._requests, []
             return taken
@@ -79,7 +79,7 @@ class Recorder(ReverseProxy):
 
 @contextmanager
 def recording(target: str) -> Iterator[Recorder]:
-    """Run a recorder in front of ``http://host:port`` until the block is left."""
+    """Run a recorder in front of ``http://host:port`` until the block ends."""
     recorder = Recorder(target)
     with recorder.running():
         yield recorder

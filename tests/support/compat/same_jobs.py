@@ -1,6 +1,6 @@
-"""The same jobs, done by the stock client and by ours.
+"""The same jobs, run by the stock client and by odps_nb.
 
-Used by ``test_same_requests.py`` (holds the equality) and ``record_requests.py`` (writes
+Used by ``test_same_requests.py`` (checks that they are equal) and ``record_requests.py`` (writes
 ``docs/results/requests.md``). Both sides of a job use the same settings where the defaults differ.
 """
 
@@ -63,7 +63,7 @@ PICTURES = (b"hello world", b"", b"x" * 5000)
 
 @dataclass(kw_only=True)
 class Place:
-    """Both clients in front of one recorded service, and the tables that they use."""
+    """Both clients in front of one recorded service, and their tables."""
 
     recorder: Recorder
     storage: StorageClient
@@ -76,19 +76,19 @@ class Place:
     instance: str
 
     def name(self, table: str) -> TableName:
-        """Our word for a table."""
+        """Our name for a table."""
         return TableName(project=self.project, table=table)
 
 
 def open_place(service: LocalService, recorder: Recorder, api_version: int) -> Place:
-    """Connect both clients through the recorder and make the tables."""
+    """Connect both clients through the recorder, and create the tables."""
     entry = ODPS(
         service.access_id,
         service.access_key,
         project=service.project,
         endpoint=recorder.endpoint,
         tunnel_endpoint=recorder.base,
-        overwrite_global=False,  # else pyodps takes this tunnel for every later entry
+        overwrite_global=False,  # otherwise pyodps uses this tunnel for every later entry
     )
     profile = Profile(
         endpoint=recorder.endpoint,
@@ -151,8 +151,8 @@ Run = Callable[[Place], object]
 class Job:
     """One job in both clients.
 
-    ``only`` selects the actions that are compared. ``strip`` takes what is explained out of our
-    request in the versions that it names; all else must still be equal.
+    ``only`` selects the compared actions. ``strip`` removes an explained difference from
+    our request in the listed versions; everything else must be equal.
     """
 
     name: str
@@ -354,7 +354,7 @@ def _our_blobs(place: Place, items: list[Any]) -> object:
 
 
 def blob_batch_job(name: str, file_names: tuple[str | None, ...], **more: Any) -> Job:
-    """Make the job that uploads blobs in one request, with these names of files."""
+    """Create the job that uploads blobs in one request, with these file names."""
     pairs = tuple(zip(PICTURES, file_names, strict=True))
 
     def theirs(place: Place) -> object:
@@ -381,7 +381,7 @@ def blob_batch_job(name: str, file_names: tuple[str | None, ...], **more: Any) -
 
 
 def _references(place: Place) -> list[BlobReference]:
-    """Upload blobs and commit rows that name them, with our client; not part of a job."""
+    """Upload blobs and commit rows that reference them, with our client; not part of a job."""
     with open_write_session(
         place.storage, place.name(place.media), partition=PartitionSpec.of("ds=w")
     ) as session:
@@ -399,7 +399,7 @@ def _references(place: Place) -> list[BlobReference]:
 
 
 def blob_read_job(name: str, count: int) -> Job:
-    """Make the job that reads so many blobs, the same ones with both clients."""
+    """Create the job that reads this number of blobs, the same ones with both clients."""
     kept: dict[int, list[BlobReference]] = {}
 
     def references(place: Place) -> list[BlobReference]:
@@ -465,7 +465,7 @@ JOBS = (
 
 
 def record(place: Place, run: Run, only: tuple[str, ...]) -> list[Sent]:
-    """Run a job and return its Storage API requests, made comparable."""
+    """Run a job and return its Storage API requests in comparable form."""
     place.recorder.take()
     run(place)
     return comparable(place.recorder.take(), only)

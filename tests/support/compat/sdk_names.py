@@ -1,4 +1,4 @@
-"""The public names of a class of the SDK: what its users may have written."""
+"""The public names of an SDK class, which its users' code may contain."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import inspect
 
 
 def names_of(kind: type, *, arguments: bool) -> list[str]:
-    """Return methods, properties and fields that the SDK defines, and arguments where wanted."""
+    """Return methods, properties and fields that the SDK defines, and arguments if asked."""
     own = [base for base in kind.__mro__ if base.__module__.startswith("odps.")]
     names = {name for base in own for name in vars(base)}
     if dataclasses.is_dataclass(kind):

@@ -1,7 +1,7 @@
 """Processes of the stock client, one per time zone, which read our tables and write their own.
 
-Arguments are endpoint, project, access id, key and, as JSON, the tables by zone. Forks for each
-zone, with ``TZ`` set, and prints a line of JSON: the zone, and what each road gave.
+The arguments are endpoint, project, access id, key and, as JSON, the tables by zone. Forks for each
+zone, with ``TZ`` set, and prints a line of JSON: the zone, and the result of each interface.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ WRITES = ("records", "arrow", "pandas", "maxstorage", "maxstorage records")
 
 
 def objects(kind: str) -> list[Any]:
-    """Return the clock times as that type of the stock client takes them."""
+    """Return the local times in the form that this interface of the stock client accepts."""
     return [pd.Timestamp(v) if v is not None and kind != "datetime" else v for v in CLOCK]
 
 
 def rows(kind: str) -> pa.Table:
-    """Return the clock times as Arrow, without a zone."""
+    """Return the local times as Arrow, without a zone."""
     unit = "ms" if kind == "datetime" else "ns"
     return pa.table({"id": range(len(CLOCK)), "t": pa.array(CLOCK, pa.timestamp(unit))})
 
 
 def name_of(zone: str, who: str, how: str, kind: str) -> str:
-    """Return the table that one of the two wrote in some way."""
+    """Return the table that one of the clients wrote in some way."""
     return f"{zone.rpartition('/')[2]}_{who}_{how}_{kind}".replace(" ", "_").lower()
 
 
 def write(entry: ODPS, zone: str, how: str, kind: str) -> None:
-    """Write the clock times by one road of the stock client."""
+    """Write the local times with one interface of the stock client."""
     name = name_of(zone, "theirs", how, kind)
     table = entry.create_table(name, f"id bigint, t {kind}")
     if how == "records":
@@ -65,7 +65,7 @@ def write(entry: ODPS, zone: str, how: str, kind: str) -> None:
 
 
 def read(entry: ODPS, name: str) -> dict[str, dict[int, Any]]:
-    """Return what each road of the stock client reads, by the number of the row."""
+    """Return the values that each interface of the stock client reads, by row number."""
     table = entry.get_table(name)
     found: dict[str, list[Any]] = {}
     with table.open_reader() as reader:
@@ -90,17 +90,17 @@ def read(entry: ODPS, name: str) -> dict[str, dict[int, Any]]:
 
 
 def pairs_of(batch: pa.RecordBatch) -> list[tuple[Any, Any]]:
-    """Return the rows of a batch of two columns."""
+    """Return the rows of a batch with two columns."""
     return list(zip(*batch.to_pydict().values(), strict=True))
 
 
 def shown(value: Any) -> str | None:
-    """Write a time; a null of any kind is None."""
+    """Convert a time to text; a null of any kind becomes None."""
     return None if value is None or value != value else value.isoformat()
 
 
 def in_zone(zone: str, tables: list[str], endpoint: str, project: str, *keys: str) -> None:
-    """Read what is there, write the same by each road, as a process of that zone does."""
+    """Read the existing rows and write the same with each interface, in a process in that zone."""
     os.environ["TZ"] = zone
     time.tzset()
     entry = ODPS(*keys, project=project, endpoint=endpoint)
@@ -111,7 +111,7 @@ def in_zone(zone: str, tables: list[str], endpoint: str, project: str, *keys: st
 
 
 def main() -> None:
-    """Do it in a forked child for each zone, one after the other."""
+    """Do this in a forked child for each zone, one after the other."""
     *where, by_zone = sys.argv[1:]
     for zone, tables in json.loads(by_zone).items():
         if not (child := os.fork()):

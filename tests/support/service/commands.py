@@ -1,4 +1,4 @@
-"""``odps-nb serve`` as a command, several times in one process: how it refuses."""
+"""``odps-nb serve`` as a command, several times in one process: how it rejects options."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-#: Status, output, lines of errors.
+#: Status, output, lines on stderr.
 Ended = tuple[int, str, list[str]]
 
 _SERVE = """
@@ -23,9 +23,9 @@ for options in json.loads(sys.argv[1]):
 
 
 def serve_each(*options: Sequence[str | Path]) -> list[Ended]:
-    """Run the command with each of these options, which it refuses; return how each time ended.
+    """Run the command with each of these options, which it rejects; return how each run ended.
 
-    One process for all: its start takes longer than the refusals.
+    All in one process, because starting it takes longer than the rejections.
     """
     each = json.dumps([list(map(str, one)) for one in options])
     command = [sys.executable, "-c", _SERVE, each]
@@ -37,7 +37,7 @@ def serve_each(*options: Sequence[str | Path]) -> list[Ended]:
 
 
 def refused_in_words(ended: Ended, expected: str) -> None:
-    """Hold that it ended with 1, a sentence with these words, and what to do, and nothing else."""
+    """Check that it ended with status 1, and printed only these words and a hint."""
     status, output, lines = ended
     assert (status, output) == (1, "")
     assert [line.partition(":")[0] for line in lines] == ["ConfigError", "to do"], lines

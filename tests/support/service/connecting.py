@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def connected(service: LocalService, **more: Any) -> Connection:
-    """Return a connection with the service's own key; ``more`` are arguments of `connect`."""
+    """Return a connection with the service's own key; ``more`` contains arguments of `connect`."""
     own: dict[str, Any] = {
         "endpoint": service.endpoint,
         "tunnel_endpoint": service.tunnel_endpoint,

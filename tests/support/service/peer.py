@@ -1,4 +1,4 @@
-"""A plain client of the embedded service: wire values over `requests`, nothing of ours above."""
+"""A plain client of the embedded service: wire values over `requests`, nothing above."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def ipc_bytes(table: pa.Table | pa.RecordBatch, compression: str | None = None) 
 
 @dataclass
 class Peer:
-    """Speaks to one service; raises the typed error of a refusal."""
+    """Communicates with one service; raises the typed error of a rejection."""
 
     service: LocalService
     api_version: int = 2
@@ -111,7 +111,7 @@ class Peer:
             found = status.decode_answer(response.content, dict(response.headers))
             if found.is_over:
                 return found
-            time.sleep(0.02)  # polling is what the protocol offers
+            time.sleep(0.02)  # the protocol offers only polling
 
     def sql(self, text: str, settings: Mapping[str, str] | None = None) -> control.InstanceStatus:
         instance = self.start(text, settings)
@@ -162,7 +162,7 @@ class Peer:
         return pa.ipc.open_stream(self.ok(request.encode()).content).read_all()
 
     def read(self, name: str, **options: Any) -> pa.Table:
-        """Read a whole table by row ranges, or by splits when a mode is named."""
+        """Create a table with a BLOB as the service requires: with properties and settings."""
         options.setdefault("split_mode", SplitMode.ROW_OFFSET)
         session = self.open_read(name, **options)
         if session.split_mode is SplitMode.ROW_OFFSET:
@@ -297,7 +297,7 @@ _numbers = itertools.count()
 
 
 def make_table(peer: Peer, definition: str) -> str:
-    """Make a table of a fresh name from the text after the name; return the name."""
+    """Create a table with a new name; return the name."""
     name = f"t{int(time.time() * 1e6)}_{next(_numbers)}"
     if re.search(r"\bblob\b", definition):
         peer.make_blob_table(name, definition)

@@ -15,14 +15,14 @@ from tests.support.service.connecting import connected
 
 __all__ = ["NUMBERS", "analyst_of", "owner_of", "protected_service"]
 
-#: As many thousands of rows as its value says, from 0.
+#: As many thousands of rows as the parameter, from 0.
 NUMBERS = "select d.id * 1000 + e.id as n from numbers d cross join numbers e where d.id < {}"
 _KEYS = {"owner": "o-secret", "analyst": "a-secret"}
 
 
 @contextmanager
 def protected_service(folder: Path) -> Iterator[LocalService]:
-    """Serve a table ``numbers`` of a thousand rows; ``folder`` holds the keys."""
+    """Serve a table ``numbers`` of a thousand rows; ``folder`` contains the keys."""
     path = folder / "credentials.json"
     path.write_text(json.dumps({"keys": _KEYS, "rights": {"analyst": {"ours": "query"}}}))
     path.chmod(0o600)
@@ -34,7 +34,7 @@ def protected_service(folder: Path) -> Iterator[LocalService]:
 
 
 def owner_of(service: LocalService) -> Connection:
-    """Connect with the key that may do all."""
+    """Connect with the key that has all permissions."""
     return connected(service, access_id="owner", access_key=_KEYS["owner"])
 
 

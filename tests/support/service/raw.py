@@ -22,7 +22,7 @@ _numbers = itertools.count()
 
 
 class Raw:
-    """Sends requests of the Storage API to one service, spelled by hand."""
+    """Sends hand-written Storage API requests to one service."""
 
     def __init__(self, service: LocalService) -> None:
         self.service = service
@@ -37,7 +37,7 @@ class Raw:
     # -- requests -----------------------------------------------------------------------------
 
     def send(self, wire: calls.WireRequest, data: bytes | None = None) -> requests.Response:
-        """Sign and send; the answer is read whole and not decoded."""
+        """Sign and send a request; read the whole response without decoding it."""
         rest = not wire.path.startswith("/api/")
         endpoint = self.service.endpoint if rest else self.service.tunnel_endpoint
         url, headers = wire.url(endpoint), dict(wire.headers)
@@ -74,7 +74,7 @@ class Raw:
         return self.send(wire)
 
     def table(self, name: str) -> str:
-        """Spell a table as the C++ client does, with the schema that is always there."""
+        """Write a table's target as the C++ client does, always with the schema."""
         return f"projects.{self.service.project}.schemas.default.tables.{name}"
 
     def instance(self, instance_id: str) -> str:
@@ -84,17 +84,17 @@ class Raw:
     # -- reading ------------------------------------------------------------------------------
 
     def session(self, table: str, **body: object) -> dict[str, Any]:
-        """Open a read session; return its answer."""
+        """Open a read session; return the response."""
         return good(self.open(table, **body)).json()
 
     def open(self, table: str, **body: object) -> requests.Response:
-        """Ask for a read session."""
+        """Request a read session."""
         return self.ask("TableCreateReadSession", self.table(table), body=body)
 
     def read(
         self, table: str, session: dict[str, Any], place: dict[str, object], **body: object
     ) -> requests.Response:
-        """Ask for the rows of a split; ``place`` is Index, or Offset and Count."""
+        """Request the rows of a split; ``place`` is Index, or Offset and Count."""
         params = {"SessionId": session["SessionId"], **place}
         coding = "x-lz4-frame,zstd"
         return self.ask("TableRead", self.table(table), params, body, coding=coding)
@@ -125,12 +125,12 @@ class Raw:
             found = status.decode_answer(answer.content, dict(answer.headers))
             if found.is_over:
                 break
-            time.sleep(0.02)  # polling is what the protocol offers
+            time.sleep(0.02)  # the protocol offers only polling
         assert [task.status for task in found.tasks] == ["Success"], text[:200]
         return instance_id
 
     def make(self, definition: str) -> str:
-        """Make a table of a fresh name, with what a BLOB column needs; return the name."""
+        """Create a table with a new name and what a BLOB column needs; return the name."""
         name, settings = f"e{int(time.time() * 1e6)}_{next(_numbers)}", None
         if re.search(r"\bblob\b", definition):
             listed = ", ".join(f"'{k}'='{v}'" for k, v in control.BLOB_TABLE_PROPERTIES.items())
@@ -157,13 +157,13 @@ class Raw:
 
 
 def good(answer: requests.Response) -> requests.Response:
-    """Return an answer that is no refusal."""
+    """Return a response that is not a rejection."""
     assert 200 <= answer.status_code < 300, answer.text[:500]
     return answer
 
 
 def refused(answer: requests.Response) -> str:
-    """Return the message of a refusal, which has a status from 400 to 499."""
+    """Return the message of a rejection, which has a status from 400 to 499."""
     assert 400 <= answer.status_code < 500, (answer.status_code, answer.content[:200])
     message = answer.json()["Message"]
     assert isinstance(message, str)
@@ -171,7 +171,7 @@ def refused(answer: requests.Response) -> str:
 
 
 def batches_of(answer: requests.Response) -> list[pa.RecordBatch]:
-    """Read a body as a plain Arrow reader does: nothing undoes a coding around it."""
+    """Read a body as a plain Arrow reader does, which does not decode a coding around it."""
     assert "Content-Encoding" not in good(answer).headers
     return list(pa.ipc.open_stream(answer.content))
 
@@ -184,7 +184,7 @@ def rows_of(answer: requests.Response) -> pa.Table:
 
 
 def ipc_bytes(table: pa.Table) -> bytes:
-    """Spell rows as an Arrow stream."""
+    """Encode rows as an Arrow stream."""
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write(table)

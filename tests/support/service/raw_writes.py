@@ -1,4 +1,4 @@
-"""Raw write calls against the service over its socket, spelled as the other clients spell them."""
+"""Raw write calls to the service over its socket, written as the other clients write them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from odps_nb.wire import calls
 
 @dataclass(frozen=True)
 class Raw:
-    """A request with another body or fewer parameters; its answer is the JSON as it came."""
+    """A request with a different body or fewer parameters; its response is the unchanged JSON."""
 
     request: Any
     body: Mapping[str, object] | None = None
@@ -47,7 +47,7 @@ def ipc(tables: Iterable[pa.Table], codec: str | None = None) -> bytes:
 
 @dataclass
 class Writer:
-    """Speaks to the service about one table."""
+    """Communicates with the service about one table."""
 
     storage: StorageClient
     table: TableName
@@ -98,7 +98,7 @@ class Writer:
         )
 
     def whole(self, session: str, *tables: pa.Table, name: str = "0", version: int = 1) -> None:
-        """Open a stream, write it and close it."""
+        """Open a stream, write to it, and close it."""
         self.stream(session, name, version)
         self.send(session, *tables, name=name, version=version)
         self.close(session, name, version)

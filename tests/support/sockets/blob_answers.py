@@ -45,14 +45,14 @@ def body_of(refs, coding: Compression = Compression.NONE) -> bytes:
 
 
 def asked(seen) -> ReadBlobs:
-    """Say what one request asks for; the list of calls has those of other connections too."""
+    """Return what one request asks for; the list of calls includes those of other connections."""
     request = decode_request(wire_of(seen))
     assert isinstance(request, ReadBlobs)
     return request
 
 
 def serve(line, seen) -> None:
-    """Answer with the blobs asked for; numbers from 1000 on are unknown."""
+    """Respond with the requested blobs; numbers from 1000 are unknown."""
     request = asked(seen)
     if any(number(ref) >= 1000 for ref in request.references):
         fail(404, "NoSuchObject", "no such blob")(line, seen)

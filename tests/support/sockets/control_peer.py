@@ -1,4 +1,4 @@
-"""The scripted peer of ``scripted``, for the control plane as well."""
+"""The scripted peer of ``scripted``, also for the control plane."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.sockets.scripted import Service, wire_of
 
 
 class ControlService(Service):
-    """Answers storage actions and REST requests by the next step of their script."""
+    """Responds to storage actions and REST requests with the next step of their script."""
 
     def _talk(self, line) -> None:
         while (seen := line.head()) is not None:

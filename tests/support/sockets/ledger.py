@@ -48,11 +48,11 @@ class Refused(Exception):
 
 
 class Ledger(Service):
-    """Serves one session; ``faults[request name]`` holds what goes wrong, one entry per request.
+    """Serves one session; ``faults[request name]`` lists the faults, one entry per request.
 
-    drop: hang up before acting · lost: act, then hang up · 429/503/500: refuse before acting ·
-    503 after: act, then answer 503 · half: act on half of the rows, then hang up ·
-    rubbish: act, then answer with no JSON · stall: act, then stay silent
+    drop: disconnect before executing · lost: execute, then disconnect · 429/503/500: reject before
+    executing · 503 after: execute, then respond with 503 · half: execute half of the rows, then
+    disconnect · rubbish: execute, then respond with invalid JSON · stall: execute, then stay silent
     """
 
     def __init__(self, *, exactly_once: bool = True, counts: bool = True) -> None:
@@ -70,7 +70,7 @@ class Ledger(Service):
 
     def _act(self, line: Line, seen: Seen) -> None:
         if not seen.whole:
-            raise ConnectionError  # a cut body is no request
+            raise ConnectionError  # a truncated body is not a request
         request = decode_request(wire_of(seen))
         name = type(request).__name__
         self.log.append(name)

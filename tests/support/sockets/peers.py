@@ -1,4 +1,4 @@
-"""A raw-socket peer that does what a script says: answers, lies, stalls, cuts; in TLS, too."""
+"""A raw-socket peer controlled by a script: responds, lies, stalls, disconnects; also over TLS."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 
 
 def own_address() -> str:
-    """Return an address of loopback that only this process listens on.
+    """Return a loopback address on which only this process listens.
 
-    For a listener that must hear nobody: a port of 127.0.0.1 may have been another's before, whose
-    late clients still call. Only Linux answers on every address of 127/8 unasked; elsewhere it is
-    the usual one.
+    For a listener that must receive nothing: a port of 127.0.0.1 may have belonged to another
+    process, whose late clients still connect. Only Linux accepts every address of 127/8 without
+    configuration; elsewhere it is the usual one.
     """
     if sys.platform != "linux":
         return "127.0.0.1"
@@ -41,14 +41,14 @@ class Seen:
 
 
 class Line:
-    """One accepted connection, in the hands of the script."""
+    """One accepted connection, controlled by the script."""
 
     def __init__(self, sock: socket.socket, peer: Peer) -> None:
         self.sock, self.peer = sock, peer
         self.file = sock.makefile("rb")
 
     def head(self) -> Seen | None:
-        """Read a request line and headers; None when the client closed."""
+        """Read a request line and headers; return None if the client has closed the connection."""
         line = self.file.readline()
         if not line:
             return None
@@ -68,7 +68,7 @@ class Line:
         return seen
 
     def drain(self, seen: Seen) -> None:
-        """Read the body of a request whose head was read."""
+        """Read the body of a request whose headers were read."""
         if seen.headers.get("transfer-encoding") == "chunked":
             while True:
                 line = self.file.readline()
@@ -87,7 +87,7 @@ class Line:
         self.sock.sendall(data)
 
     def answer(self, body: bytes = b"", status: int = 200, **headers: str) -> None:
-        """A whole answer with Content-Length."""
+        """A complete response with Content-Length."""
         self.send(self.headline(status, **{"Content-Length": str(len(body)), **headers}) + body)
 
     @staticmethod
@@ -97,7 +97,7 @@ class Line:
         return "\r\n".join([*lines, "", ""]).encode()
 
     def chunked(self, *pieces: bytes, end: bool = True) -> None:
-        """Headers and chunks; without ``end`` the closing chunk is missing."""
+        """Headers and chunks; without ``end``, the last chunk is missing."""
         self.send(self.headline(**{"Transfer-Encoding": "chunked"}))
         for piece in pieces:
             self.send(b"%x\r\n%b\r\n" % (len(piece), piece))
@@ -109,7 +109,7 @@ class Line:
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
     def wait_closed(self, timeout: float = 60.0, *, reads: bool = True) -> bool:
-        """Wait until the client closes; False if it does not. Without ``reads`` take no byte."""
+        """Wait until the client closes; False if it does not. Without ``reads``, read nothing."""
         if not reads:
             waiting = select.poll()
             waiting.register(self.sock, select.POLLRDHUP | select.POLLHUP)
@@ -140,7 +140,7 @@ class Peer:
         self.seen: list[Seen] = []
         self.connections = 0
         self.errors: list[BaseException] = []
-        self.release = threading.Event()  # scripts that stall wait for this
+        self.release = threading.Event()  # scripts that stall wait for this event
         self._lines: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
         self._accepting = threading.Thread(target=self._accept, daemon=True)
@@ -151,7 +151,7 @@ class Peer:
             try:
                 sock, _ = self._listener.accept()
             except OSError as error:
-                if error.errno == errno.EMFILE:  # a test has taken them away for a moment
+                if error.errno == errno.EMFILE:  # a test has taken the descriptors for a moment
                     time.sleep(0.01)
                     continue
                 return
@@ -167,14 +167,14 @@ class Peer:
             if self._tls is not None:
                 sock = self._tls.wrap_socket(sock, server_side=True)
                 self._lines.append(sock)
-        except OSError:  # the client left, or does not trust us
+        except OSError:  # the client disconnected, or does not trust this server
             sock.close()
             return
         line = Line(sock, self)
         try:
             script(line)
         except (OSError, ValueError):
-            pass  # the client left: what it got is what the test looks at
+            pass  # the client disconnected; the test checks what it received
         except BaseException as error:  # noqa: BLE001
             self.errors.append(error)
         finally:
@@ -203,7 +203,7 @@ class Peer:
 
 
 def answers(*bodies: bytes, status: int = 200) -> Script:
-    """A script that answers request after request on one connection."""
+    """A script that responds to one request after another on one connection."""
 
     def script(line: Line) -> None:
         for body in bodies:
@@ -216,7 +216,7 @@ def answers(*bodies: bytes, status: int = 200) -> Script:
 
 @contextlib.contextmanager
 def refused() -> Iterator[str]:
-    """The URL of a port where nobody listens."""
+    """The URL of a port on which no process listens."""
     with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))  # bound, not listening: nobody else gets the port
+        held.bind(("127.0.0.1", 0))  # bound but not listening, so no other process gets the port
         yield f"http://127.0.0.1:{held.getsockname()[1]}"

@@ -1,4 +1,4 @@
-"""Raw streams of every kind that a reader may be given, and bodies in every order of layers."""
+"""Raw streams of every kind that a reader may receive, and bodies in every order of layers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ READS = [1, 7, 4095, 4096, 4097, 65_536, 1 << 20]
 
 
 class ReadOnly:
-    """Only ``read``, and never more than ``most`` bytes a call."""
+    """Only ``read``, with at most ``most`` bytes per call."""
 
     def __init__(self, body: bytes, most: int = 1 << 30) -> None:
         self.file, self.most, self.closed = io.BytesIO(body), most, False
@@ -35,7 +35,7 @@ class ReadInto(ReadOnly):
 
 
 class WithHeaders(ReadInto):
-    """An answer: it knows its headers."""
+    """A response with headers."""
 
     def __init__(self, body: bytes, **headers: str) -> None:
         super().__init__(body)
@@ -64,7 +64,7 @@ def pattern(size: int, seed: int = 31) -> bytes:
 
 
 def some_of(size: int) -> list[int]:
-    """Return places in a body: all near its ends and the first block's, and some of the others."""
+    """Return positions in a body: all near its ends and the first block's, and some others."""
     edges = (0, 50, 100, BLOCK_SIZE, STORED_SIZE, size)
     near = {at for edge in edges for at in range(edge - 60, edge + 60)}
     return sorted(at for at in {*near, *range(0, size, 31)} if 0 <= at < size)
@@ -88,6 +88,6 @@ def layered(payload: bytes) -> list[tuple[str | None, bytes]]:
 
 
 def code(coding: Compression, data: bytes) -> bytes:
-    """Return data inside of a coding."""
+    """Return compressed data."""
     coder = encoder(coding)
     return coder.feed(data) + coder.finish()

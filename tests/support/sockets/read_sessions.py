@@ -1,4 +1,4 @@
-"""A read session of 100 rows in 4 splits, and a scripted service that answers for it."""
+"""A read session of 100 rows in 4 splits, and a scripted service for it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ANSWER = ReadSessionAnswer(
 
 
 def serve_rows(line, seen) -> None:
-    """Answer any TableRead with the rows that it asks for."""
+    """Respond to any TableRead with the requested rows."""
     line.answer(ipc(wanted(line)))
 
 

@@ -19,14 +19,14 @@ Place = tuple[str, int]
 
 
 def server_context(authority: trustme.CA, *names: str, **facts) -> ssl.SSLContext:
-    """TLS of a server that is called so (127.0.0.1 and localhost if not said)."""
+    """TLS for a server with these names (127.0.0.1 and localhost by default)."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert(*(names or ("127.0.0.1", "localhost")), **facts).configure_cert(context)
     return context
 
 
 def pump(one: socket.socket, other: socket.socket, heard: Callable[[bytes], object] = len) -> None:
-    """Carry bytes both ways until either side ends; ``heard`` is told what ``one`` says."""
+    """Forward bytes both ways until either side ends; ``heard`` receives the bytes of ``one``."""
     pairs = {one: other, other: one}
     while True:
         waiting = [sock for sock in pairs if isinstance(sock, ssl.SSLSocket) and sock.pending()]
@@ -47,9 +47,9 @@ def reached(place: Place) -> Iterator[socket.socket]:
 
 
 class TlsFront(Peer):
-    """Speaks TLS to clients (without a context none) and carries what they say to a service.
+    """Accepts TLS (without a context, plain) connections, and forwards their bytes to a service.
 
-    ``said`` has what came over each connection, where that is asked for.
+    ``said`` contains the bytes of each connection, if requested.
     """
 
     def __init__(self, place: Place, tls: ssl.SSLContext | None, *, listens: bool = False) -> None:
@@ -65,9 +65,9 @@ class TlsFront(Peer):
 
 
 class Proxy(Peer):
-    """An HTTP proxy that knows the way to the ``places`` of its table, and nowhere else.
+    """An HTTP proxy that can reach only the ``places`` in its table.
 
-    ``user``: ``name:password`` that it asks for. It writes down whom it was asked for.
+    ``user``: ``name:password`` that it requires. It records the requested hosts.
     """
 
     def __init__(
@@ -117,9 +117,9 @@ def _forwarded(seen: Seen) -> bytes:
 
 
 class Metered(Peer):
-    """Carries requests to a service, and counts what a client's kernel takes of the answers.
+    """Forwards requests to a service, and counts the response bytes that a client's kernel accepts.
 
-    It waits for a client that takes nothing; ``stalled`` is set while it does.
+    It waits for a client that receives nothing; ``stalled`` is set while it does.
     """
 
     def __init__(self, place: Place) -> None:
@@ -129,7 +129,7 @@ class Metered(Peer):
         super().__init__(self._carry)
 
     def _carry(self, line: Line) -> None:
-        line.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # what waits here is small
+        line.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # a small buffer
         with reached(self._place) as sock:
             while True:
                 for ready in select.select([line.sock, sock], [], [])[0]:

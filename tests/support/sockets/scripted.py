@@ -1,4 +1,4 @@
-"""A storage peer whose answers are scripted per action, over the raw sockets of ``peers``."""
+"""A storage peer with scripted responses per action, over the raw sockets of ``peers``."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def wire_of(seen: Seen) -> WireRequest:
 
 
 def asked_split(seen: Seen) -> Split:
-    """Say what one ReadRows asks for; the list of calls has those of other connections too."""
+    """Return what one ReadRows requests; the list of calls includes those of other connections."""
     request = decode_request(wire_of(seen))
     assert isinstance(request, ReadRows)
     return request.split
 
 
 class Service(Peer):
-    """Answers each action by the next step of its script; the last step is repeated."""
+    """Responds to each action with the next step of its script; the last step is repeated."""
 
     def __init__(self, **steps: list[Step]) -> None:
         self._steps = {action: deque(some) for action, some in steps.items()}
@@ -78,7 +78,7 @@ class Service(Peer):
 
 
 def give(answer) -> Step:
-    """Answer with a value of ``wire.calls``."""
+    """Respond with a value of ``wire.calls``."""
     body, headers = answer.encode()
     return lambda line, seen: line.answer(body, **headers)
 
@@ -104,7 +104,7 @@ def stall(line: Line, seen: Seen) -> None:
 
 
 def cut(body: bytes, at: int, *, chunked: bool = False) -> Step:
-    """Send the first ``at`` bytes of a body that is announced as longer, then close."""
+    """Send the first ``at`` bytes of a body that is declared longer, then close."""
 
     def step(line: Line, seen: Seen) -> None:
         if chunked:

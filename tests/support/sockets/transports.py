@@ -1,4 +1,4 @@
-"""Requests of tests of the transport."""
+"""Requests for tests of the transport."""
 
 from __future__ import annotations
 

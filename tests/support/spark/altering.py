@@ -1,4 +1,4 @@
-"""A proxy before the service that changes some of its answers, as another service would give."""
+"""A proxy in front of the service that changes some responses, to simulate another service."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from urllib.parse import parse_qs, urlsplit
 
 import requests
 
-#: Action (empty: not of the Storage API), HTTP status and body -> status and body to give.
+#: Action (empty: not of the Storage API), HTTP status and body -> status and body to return.
 Change = Callable[[str, int, bytes], tuple[int, bytes]]
 _OF_THIS_HOP = {"connection", "content-length", "host", "transfer-encoding", "accept-encoding"}
 
 
 class Altering:
-    """Forwards requests to ``target`` while it is entered; ``url`` is where it listens."""
+    """Forwards requests to ``target`` inside a ``with`` block; ``url`` is its address."""
 
     def __init__(self, target: str, change: Change) -> None:
         session = requests.Session()

@@ -1,9 +1,9 @@
-"""Results of plain Spark for the fixed queries, stored as digests, so that it runs only at night.
+"""Results of plain Spark for the fixed queries, stored as digests, so it runs only at night.
 
-A note only saves time: an answer that is not the noted one is compared with plain Spark itself
-(docs/decisions/tests.md). Notes are of one release of Spark;
-with another one there are none, so every answer is compared.
-`ODPS_NB_NOTE=1 pytest -m nightly -k noted tests/spark/pushdown` writes the notes anew.
+A stored result only saves time: a different result is compared with plain Spark itself
+(docs/decisions/tests.md). Results are stored for one release of Spark; with another one there are
+none, so every result is compared. `ODPS_NB_NOTE=1 pytest -m nightly -k noted tests/spark/pushdown`
+stores the results again.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from typing import Any
 import pyspark
 
 _FILE = Path(__file__).with_name("noted.json")
-_WRITE = bool(os.environ.get("ODPS_NB_NOTE"))  # looked at now: tests run without such variables
+_WRITE = bool(os.environ.get("ODPS_NB_NOTE"))  # read here: tests run without such variables
 _RELEASE = ".".join(pyspark.__version__.split(".")[:2])
 
 
 def digest(columns: list[str], rows: list[str]) -> str:
-    """Say in 16 letters what a query gave; the order of its rows does not count."""
+    """Return a digest of 16 letters of a query's result; the order of its rows does not count."""
     return hashlib.sha256(repr((columns, sorted(rows))).encode()).hexdigest()[:16]
 
 
 def noted(group: str) -> Mapping[str, str]:
-    """The digests of a group of queries, by the text of each; none where Spark is another one."""
+    """The digests of a group of queries, by query text; empty for another Spark release."""
     known = _known()
     return known["answers"].get(group, {}) if known["spark"] == _RELEASE else {}
 
 
 def check_notes(group: str, answers: Mapping[str, str]) -> None:
-    """Hold what plain Spark answered now against the notes; write them instead where asked to."""
+    """Compare the results of plain Spark with the stored ones, or store them if requested."""
     known = _known()
     if _WRITE:
         kept = known["answers"] if known["spark"] == _RELEASE else {}

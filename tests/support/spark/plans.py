@@ -32,7 +32,7 @@ def reads(text: str, limit: int | None = None) -> list[TableRead]:
 
 
 def sent(text: str) -> list[str]:
-    """What is sent for each reference; conditions on partitions are marked."""
+    """The conditions sent for each reference; those on partitions are marked."""
     return [
         "; ".join(
             [

@@ -1,4 +1,4 @@
-"""A service that fails when asked to, and what Spark says of its plans."""
+"""A service that fails on request, and Spark's description of its plans."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def misbehaving() -> Iterator[Connection]:
-    """A connection to a service of its own, which fails when it is asked to."""
+    """A connection to a separate service, which fails on request."""
     from odps_nb.local.server.launch import start
 
     with (

@@ -1,7 +1,8 @@
 """Random Spark queries over three small tables, for the comparison with plain Spark.
 
-The same seed makes the same query. Queries are nested and unusual on purpose; what Spark refuses
-is part of the comparison. A limit comes with an order by all columns, so that it has one answer.
+The same seed generates the same query. Queries are nested and unusual on purpose; rejections by
+Spark are also compared. A limit is combined with an order by all columns, so there is only one
+result.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Col:
 
 @dataclass(frozen=True)
 class Made:
-    """The text of something with columns; ``total`` where its rows have one order."""
+    """The text of a relation; ``total`` if its rows have only one order."""
 
     text: str
     columns: tuple[Col, ...]
@@ -40,16 +41,16 @@ def columns_of(table: str) -> tuple[Col, ...]:
 
 @dataclass
 class Grammar:
-    """Makes one query after the other."""
+    """Generates one query after another."""
 
     seed: int
     dice: random.Random = field(init=False)
-    most: int = field(init=False)  # how deep it goes
-    wild: bool = field(init=False)  # whether places of rows matter: then little can be left out
+    most: int = field(init=False)  # maximum depth
+    wild: bool = field(init=False)  # whether row positions matter, so that little can be omitted
     number: int = 0
     products: int = 0
-    doubtful: bool = False  # whether a name may mean several columns
-    entries: list[Made] = field(default_factory=list)  # of WITH: text is the name
+    doubtful: bool = False  # whether a name may refer to several columns
+    entries: list[Made] = field(default_factory=list)  # entries of WITH: the text is the name
 
     def __post_init__(self) -> None:
         self.dice = random.Random(self.seed)
@@ -65,7 +66,7 @@ class Grammar:
         return self.dice.random() * 100 < percent
 
     def doubts(self) -> bool:
-        """Whether to take a name that several columns have; seldom, since Spark refuses it."""
+        """Whether to use a name that several columns have; rarely, because Spark rejects it."""
         taken = self.maybe(2)
         self.doubtful |= taken
         return taken
@@ -84,7 +85,7 @@ class Grammar:
         return made
 
     def disguised(self, text: str) -> str:
-        """The same query, spelled with comments, line ends or capitals."""
+        """The same query, written with comments, line breaks or capitals."""
         return self.one(
             lambda: text.replace(" where ", " -- where a = 1 \n where "),
             lambda: text.replace(" where ", " -- goes on \\\n where "),
@@ -188,7 +189,7 @@ class Grammar:
         on = self.equal(scope, other)
         if kind in ("cross join", ",") or on == "true":
             self.products += 1
-        if self.products > 1:  # more would run for long
+        if self.products > 1:  # more would take too long
             return text, scope
         if kind in ("cross join", ","):
             return f"{text} {kind} {more}", both
@@ -210,7 +211,7 @@ class Grammar:
     # -- expressions --------------------------------------------------------------------------
 
     def pick(self, scope: Any, kind: str | None = None, *, bare: bool = True) -> str:
-        """A column of a kind, or nothing."""
+        """A column of a kind, or None."""
         found = [
             (alias, one.name)
             for alias, columns in scope
@@ -238,7 +239,7 @@ class Grammar:
         return self.one("true", "false")
 
     def condition(self, scope: Any, depth: int) -> str:
-        """Something that is true or false, in one of many spellings."""
+        """A condition in one of many spellings."""
         if self.maybe(25):
             parts = [self.condition(scope, depth - 1) for _ in range(2)]
             glue = self.one("{} and {}", "({} or {})", "{} or {}", "not ({} and {})", "({}) and {}")
@@ -362,7 +363,7 @@ class Grammar:
         shown = ", ".join(text for text, _ in made)
         columns = tuple(col for _, col in made)
         if self.maybe(10):
-            shown += f", {columns[0].name} as again"  # an alias of the same select, or a column
+            shown += f", {columns[0].name} as again"  # an alias in the same select, or a column
             columns = (*columns, Col("again", columns[0].kind))
         words = self.one(*([""] * 5), "distinct ")
         return Made(f"select {words}{shown} from {tail}", columns)
@@ -417,7 +418,7 @@ class Grammar:
     # -- the end of a select ------------------------------------------------------------------
 
     def limited(self, made: Made, depth: int) -> Made:
-        """With an order by all columns and a limit, or as it is; or its summary."""
+        """The query with an order by all columns and a limit, unchanged, or summarized."""
         names = [one.name for one in made.columns]
         sortable = names and not {"struct", "list", "other"} & {one.kind for one in made.columns}
         if self.maybe(40) and made.text[-30:].count(" by") == 0 and sortable:
@@ -435,7 +436,7 @@ class Grammar:
         return made
 
     def summary(self, made: Made) -> Made:
-        """Little of a query: where columns are left out."""
+        """A small part of a query, so that columns can be omitted."""
         alias = self.alias()
         names = [one.name for one in made.columns]
         sums = [f"sum({n}) as s{i}" for i, n in enumerate(names)

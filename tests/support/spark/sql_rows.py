@@ -1,4 +1,4 @@
-"""Three small tables for random queries, and what a plan leaves of their rows."""
+"""Three small tables for random queries, and the rows that a plan keeps."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TEXTS = ("", "a", "A", "a ", " a", "it's", "ü", "b\\c", "null")
 
 
 def rows(table: str) -> list[dict[str, Any]]:
-    """All rows of a table, with nulls at many places."""
+    """All rows of a table, with many nulls."""
     made: list[dict[str, Any]] = []
     for n in range({"q1": 14, "q2": 11, "q3": 5}[table]):
         day = None if n % 6 == 5 else datetime.date(2024, 1, 1 + n % 4)
@@ -80,7 +80,7 @@ _ARROW = {
 
 
 def plan(text: str) -> tuple[ParsedQuery, dict[Reference, TableRead]]:
-    """What is read of each table that a query names."""
+    """The data that is read from each table in a query."""
     query = parse_query(text)
     tables = {
         ref: (TableName(project="p", table=ref.alias), SCHEMAS[ref.alias.casefold()])
@@ -93,7 +93,7 @@ def plan(text: str) -> tuple[ParsedQuery, dict[Reference, TableRead]]:
 
 
 def reads_less(reads: Iterable[TableRead]) -> bool:
-    """Whether anything of the tables is left out."""
+    """Whether anything in the tables is omitted."""
     return any(
         read.conditions
         or read.limit is not None
@@ -104,7 +104,7 @@ def reads_less(reads: Iterable[TableRead]) -> bool:
 
 
 def left(read: TableRead) -> tuple[int, ...]:
-    """The numbers of the rows that are read; of a limit the last ones, since any will do."""
+    """The numbers of the rows that are read; for a limit the last ones, since any will do."""
     table, names = read.table.table, SCHEMAS[read.table.table].names
     whole = arrow(table, names, range(len(ROWS[table]))).combine_chunks().to_batches()[0]
     held = range(whole.num_rows)

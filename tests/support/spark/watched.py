@@ -1,4 +1,4 @@
-"""What tests of progress look through: a listener, actions in threads, a service's connections."""
+"""Parts of progress tests: a listener, actions in threads, a service's connections."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WITHIN = 60.0
 
 
 class Listener:
-    """Keeps the trackers of all runs and their ends."""
+    """Records the trackers of all runs and their final figures."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
@@ -52,7 +52,7 @@ class Listener:
             return self.ends[number - 1]
 
     def wait_until(self, told: Callable[[ProgressSnapshot], bool]) -> ProgressSnapshot:
-        """Look at the first run until its figures are such; it has not ended by then."""
+        """Poll the first run until its figures satisfy a condition, before it has ended."""
         with self.changed:
             assert self.changed.wait_for(lambda: self.trackers, WITHIN)
         deadline = time.monotonic() + WITHIN
@@ -84,7 +84,7 @@ def gated(frame: DataFrame, gate: Path, *, free: int = 0) -> DataFrame:
 
 
 class Action(threading.Thread):
-    """An action in a thread of its own; `result` waits for it and raises what it raised."""
+    """An action in a separate thread; `result` waits for it and raises its error."""
 
     def __init__(self, action: Callable[[], Any]) -> None:
         super().__init__(daemon=True)
@@ -94,7 +94,7 @@ class Action(threading.Thread):
     def run(self) -> None:
         try:
             self._value = self._action()
-        except BaseException as error:  # noqa: BLE001  # a thread has no caller: result() raises
+        except BaseException as error:  # noqa: BLE001  # a thread has no caller: result() raises it
             self._error = error
 
     def result(self) -> Any:
@@ -106,7 +106,7 @@ class Action(threading.Thread):
 
 
 def established(service: LocalService) -> int:
-    """Connections that the service has open now."""
+    """Connections that the service currently has open."""
     port = urlsplit(service.tunnel_endpoint).port
     return sum(
         one.status == psutil.CONN_ESTABLISHED and one.laddr.port == port
@@ -115,7 +115,7 @@ def established(service: LocalService) -> int:
 
 
 def wait_for_connections(service: LocalService, told: Callable[[int], bool]) -> float:
-    """Wait until the number of connections is such; return the seconds it took."""
+    """Wait until the number of connections satisfies a condition; return the seconds it took."""
     began = time.monotonic()
     while not told(established(service)):
         assert time.monotonic() - began < WITHIN
@@ -124,24 +124,24 @@ def wait_for_connections(service: LocalService, told: Callable[[int], bool]) -> 
 
 
 def misbehave(odps: Connection, *rules: Mapping[str, object]) -> None:
-    """Let a service misbehave by these rules only."""
+    """Let a service misbehave only by these rules."""
     body = json.dumps({"rules": rules}).encode()
     odps._storage.rest(WireRequest(method="PUT", path="/misbehaviour", body=body))
 
 
 def struck(odps: Connection) -> list[int]:
-    """How often each of these rules was followed."""
+    """How often each of these rules was applied."""
     _, body = odps._storage.rest(WireRequest(method="GET", path="/misbehaviour"))
     return [rule["struck"] for rule in json.loads(body)["rules"]]
 
 
 def stalled(action: str, at: int = 0) -> dict[str, object]:
-    """The rule that lets calls of an action stall for longer than any test waits."""
+    """The rule that makes calls of an action stall for longer than any test waits."""
     return {"action": action, "fault": "stall", "at": at, "seconds": 600, "times": 0}
 
 
 def wait_until_struck(odps: Connection, times: int = 1) -> None:
-    """Wait until the first rule was followed that often."""
+    """Wait until the first rule was applied this often."""
     deadline = time.monotonic() + WITHIN
     while struck(odps)[0] < times:
         assert time.monotonic() < deadline

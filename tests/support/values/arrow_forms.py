@@ -1,6 +1,6 @@
-"""Offered values as Arrow arrays of all types that hold them, built from bytes and integers.
+"""Offered values as Arrow arrays of all types that can hold them, built from bytes and integers.
 
-Arrow's casts and its conversion of Python objects are not used: both are under test.
+Arrow's casts and its conversion of Python objects are not used, because both are under test.
 """
 
 from __future__ import annotations
@@ -40,13 +40,10 @@ def arrow_array(
     Parameters
     ----------
     plain
-        Only with types that every engine has.
+        Only use types that every engine supports.
 
-    Returns
-    -------
-    tuple
-        The array, and the values in it: one family of values is chosen for each leaf, and those
-        that it cannot hold are null.
+    Returns ------- tuple The array and its values. One family of values is chosen for each leaf;
+    values that it cannot hold are null.
     """
     before = draw(st.sampled_from([0, 0, 1, 2]))
     padded = values[:1] * before + values + values[:1] * before
@@ -60,7 +57,7 @@ class _Draw:
         self._draw, self.plain = draw, plain
 
     def one(self, options: list[Any], plain: int | None = None) -> Any:
-        """Draw an option; of the first ``plain`` ones where types have to be plain."""
+        """Draw an option, from the first ``plain`` ones if types must be plain."""
         if not options:
             raise NoFormError
         return self._draw(st.sampled_from(options[:plain] if self.plain else options))
@@ -77,7 +74,7 @@ def _array(
     shapes = {_SHAPES.get(type(one), "leaf") for one in values if one is not None}
     expected = kind.name if kind is not None and kind.name in NESTED else "leaf"
     shape = next(iter(shapes - {expected}), expected) if kind is not None else min(shapes)
-    if shape != expected:  # one value is of a wrong shape: a column has one
+    if shape != expected:  # one value has a wrong shape, but a column has only one shape
         kind = None
     values = [one if _SHAPES.get(type(one), "leaf") == shape else None for one in values]
     if shape == "leaf":
@@ -90,7 +87,7 @@ def _part(kind: Kind | None, name: str) -> Kind | None:
 
 
 def _filled(values: list[Any]) -> list[Any]:
-    """Return what lies under the nulls as well: the first value, which must not be seen."""
+    """Return values below the nulls as well: the first value, which must not become visible."""
     first = next((one for one in values if one is not None), None)
     return [first if one is None else one for one in values]
 
@@ -184,7 +181,7 @@ def _leaf(
 
 
 def _null_types(kind: Kind | None) -> list[pa.DataType]:
-    """Return types that columns without values have; nested ones those that could have some."""
+    """Return types for columns without values, including nested ones."""
     found = {
         "boolean": pa.bool_(), "date": pa.date32(), "binary": pa.binary(), "double": pa.float64(),
         "float": pa.float32(), "decimal": pa.decimal128(9, 2), "datetime": pa.timestamp("us"),

@@ -1,4 +1,4 @@
-"""Columns that are drawn for a source, and what a table is to hold of them."""
+"""Columns that are drawn for a source, and their expected values in a table."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.values.sources import SOURCES, described, takes
 
 @dataclass(repr=False)
 class Drawn:
-    """A column: its type, the values, and the data that hold them."""
+    """A column: its type, the values, and the data that contains them."""
 
     kind: Kind
     data: Any
@@ -30,11 +30,11 @@ class Drawn:
     def __repr__(self) -> str:
         return f"{self.kind} of {described(self.data, self.values)}"
 
-    def _repr_pretty_(self, printer: Any, _: bool) -> None:  # asked for by Hypothesis
+    def _repr_pretty_(self, printer: Any, _: bool) -> None:  # required by Hypothesis
         printer.text(repr(self))
 
     def expected(self, ahead: int = 0) -> list[Any]:
-        """Return what is stored, with clocks that are ahead of UTC by so many seconds."""
+        """Return the stored values, for local times this many seconds ahead of UTC."""
         return [stored(self.kind, one, ahead) for one in self.values]
 
     def fits(self, ahead: int) -> bool:
@@ -55,7 +55,7 @@ def columns(
     Parameters
     ----------
     plain
-        A column of Python objects has values of one family.
+        A column of Python objects contains values of one family.
     """
     count = draw(st.integers(0, rows))
     make, _ = SOURCES[source]
@@ -74,14 +74,14 @@ def columns(
 
 
 def gather(source: str, drawn: dict[str, Drawn]) -> Any:
-    """Return the columns as data to write, with numbers of the rows as ``id``."""
+    """Return the columns as data to write, with the row numbers as ``id``."""
     rows = len(next(iter(drawn.values())).values)
     _, make = SOURCES[source]
     return make({"id": list(range(rows)), **{name: one.data for name, one in drawn.items()}})
 
 
 def check_stored(table: Table, drawn: dict[str, Drawn], ahead: int = 0) -> None:
-    """Read the table and compare; times of all years apart from nanoseconds."""
+    """Read the table and compare; read times of all years separately from nanoseconds."""
     near = [name for name, column in drawn.items() if not column.far]
     found = [table.read([*near, "id"]).to_arrow()]
     far = [name for name in drawn if name not in near]

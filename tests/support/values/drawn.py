@@ -64,7 +64,7 @@ kinds = leaves | nested
 
 
 def _near(low: int, high: int, *edges: int) -> SearchStrategy[int]:
-    """Integers of a range: its ends, what is beside zero and other edges, anything."""
+    """Integers in a range: its ends, values next to zero and other edges, and any others."""
     found = {low, low + 1, high, high - 1, -1, 0, 1, *edges}
     return st.sampled_from(sorted(e for e in found if low <= e <= high)) | st.integers(low, high)
 
@@ -77,13 +77,13 @@ EDGES = [
 
 
 def _instants(kind: Kind, *, far: bool) -> SearchStrategy[int]:
-    """Nanoseconds of times, far: in microseconds, in the years 1 to 9999."""
+    """Nanoseconds of times; far: in microseconds, in the years 1 to 9999."""
     if kind.name == "datetime":
         step, low, high = MS, FIRST, LAST
     elif far:
         step, low, high = 1000, FIRST, LAST
     else:
-        step, low, high = 1, NEAR[0] + DAY, NEAR[-1] - DAY  # a zone may move them by a day
+        step, low, high = 1, NEAR[0] + DAY, NEAR[-1] - DAY  # a zone may shift them by a day
     units = st.sampled_from([step, SECOND, DAY]).flatmap(
         lambda unit: st.integers(-(-low // unit), high // unit).map(lambda count: count * unit)
     )
@@ -98,7 +98,7 @@ def _decimal_values(precision: int, scale: int) -> SearchStrategy[Decimal]:
 
 
 def values(kind: Kind, *, far: bool = False) -> SearchStrategy[Any]:
-    """Values that fit a leaf; ``far``: times may be those of all years, in microseconds."""
+    """Values that fit a leaf; ``far``: times may be in any year, in microseconds."""
     name = kind.name
     if name in BITS:
         bound = 2 ** (BITS[name] - 1)
@@ -131,7 +131,7 @@ def values(kind: Kind, *, far: bool = False) -> SearchStrategy[Any]:
 
 
 def cells(kind: Kind, *, far: bool = False, null: bool = True) -> SearchStrategy[Any]:
-    """Values that fit, of any depth, with nulls and emptiness at each."""
+    """Values that fit, at any depth, with nulls and empty values at each level."""
     found: SearchStrategy[Any]
     if kind.name == "array":
         found = st.lists(cells(kind.part("element"), far=far), max_size=3)
@@ -162,7 +162,7 @@ def _too_large(kind: Kind) -> list[Any]:
     if name in BITS or name == "interval_year_month":
         bound = 2 ** (BITS.get(name, 64) - 1)
         integers: list[Any] = [bound, -bound - 1, 2**63, -(2**63) - 1, 2**64 - 1]
-        if name in BITS:  # only integers are numbers of months
+        if name in BITS:  # only integers can be numbers of months
             integers += [float(2 * bound), 1e300, float("inf"), Decimal(bound)]
         return [*integers, -0.5, 1.5]
     if name == "float":
@@ -194,7 +194,7 @@ def _decimal_misfits(precision: int, scale: int) -> SearchStrategy[Any]:
     over = st.integers(10**precision, 10**76).map(lambda n: exact(n, scale))
     below = st.integers(1, 10**precision).map(lambda n: exact(10 * n + 1, scale + 1))
     found = st.sampled_from(edges) | over | below | st.integers(10**whole, 10**76)
-    if whole < 38:  # rescaled in 128 bits, they leave a number of few digits
+    if whole < 38:  # rescaled in 128 bits, they become a number with few digits
         wraps = [Decimal(turns * 2**128 // 10**scale + 1) for turns in (1, -1, 2, 7)]
         found |= st.sampled_from([one for one in wraps if abs(one) >= 10**whole] or edges)
     return found
@@ -203,7 +203,7 @@ def _decimal_misfits(precision: int, scale: int) -> SearchStrategy[Any]:
 def misfits(kind: Kind) -> SearchStrategy[Any]:
     """Single values that do not fit a type, whatever it is."""
     wrong = [one for one in [*_things, *_shapes] if _misfits(kind, one)]
-    if kind.name == "interval_year_month":  # whether 7.0 months fit is said nowhere
+    if kind.name == "interval_year_month":  # it is not specified whether 7.0 months fit
         wrong = [one for one in wrong if not isinstance(one, (float, Decimal))]
     found = st.sampled_from(wrong)
     if edges := [one for one in _too_large(kind) if _misfits(kind, one)]:
@@ -217,7 +217,7 @@ def misfits(kind: Kind) -> SearchStrategy[Any]:
 
 def _misfits(kind: Kind, value: Any) -> bool:
     if (kind.name, type(value)) in (("array", list), ("map", dict)):
-        return False  # it depends on what is inside
+        return False  # this depends on the contents
     try:
         stored(kind, value)
     except Misfit:
@@ -227,13 +227,10 @@ def _misfits(kind: Kind, value: Any) -> bool:
 
 @st.composite
 def planted(draw: DrawFn, kind: Kind, path: tuple[str, ...] = ()) -> tuple[Any, ...]:
-    """Draw a cell with one value inside that does not fit.
+    """Draw a cell that contains one value that does not fit.
 
-    Returns
-    -------
-    tuple
-        The cell, the bad value, the type that it does not fit, and the parts and members that
-        lead to it.
+    Returns ------- tuple The cell, the bad value, the type that it does not fit, and the path to
+    it.
     """
     if kind.name not in NESTED or draw(st.integers(0, 5)) == 0:
         bad = draw(misfits(kind))

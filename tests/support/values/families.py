@@ -1,4 +1,4 @@
-"""One value as values of other kinds, which a table stores alike: 5 as 5.0, text as bytes."""
+"""One value as values of other kinds that a table stores equally: 5 as 5.0, text as bytes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.values.rules import (
     stored,
 )
 
-#: East of Greenwich by whole hours, and by half of one.
+#: Ahead of UTC by whole hours, and by half an hour.
 EAST = (0, 28_800, 19_800, -18_000)
 
 
@@ -33,7 +33,7 @@ class NoFormError(Exception):
 
 
 def family_of(value: Any) -> str:
-    """Return the name of the kinds of Python, NumPy and Arrow that hold such values."""
+    """Return the name of the Python, NumPy and Arrow types that hold such values."""
     if isinstance(value, Moment):
         return "clock" if value.ahead is None else f"instant{value.ahead}"
     return {
@@ -43,7 +43,7 @@ def family_of(value: Any) -> str:
 
 
 def single(number: float) -> Single | None:
-    """Return the float of 32 bits that is the number, if one is."""
+    """Return the 32-bit float that equals the number, if there is one."""
     try:
         (found,) = struct.unpack("<f", struct.pack("<f", number))
     except OverflowError:
@@ -53,7 +53,7 @@ def single(number: float) -> Single | None:
 
 
 def short(number: Decimal) -> Decimal:
-    """Return the number with as few digits as it needs, 1E+3 for 1000."""
+    """Return the number with the fewest digits, e.g. 1E+3 for 1000."""
     sign, digits, exponent = number.as_tuple()
     while len(digits) > 1 and digits[-1] == 0:
         digits, exponent = digits[:-1], exponent + 1  # type: ignore[operator]
@@ -96,7 +96,7 @@ def _floats(number: int | Decimal) -> list[Any]:
 
 
 def alternatives(kind: Kind, value: Any, ahead: int = 0) -> list[Any]:
-    """Return all values of other kinds that mean the same for a type, the value first."""
+    """Return all values of other kinds that are equal for a type, the value itself first."""
     found = [value]
     if kind.name in NESTED:
         return found
@@ -111,14 +111,14 @@ def alternatives(kind: Kind, value: Any, ahead: int = 0) -> list[Any]:
         except Misfit:
             continue
     if kind.name == "interval_year_month":
-        return found[:1]  # whether 7.0 months fit is said nowhere
+        return found[:1]  # it is not specified whether 7.0 months fit
     if kind.name not in INSTANTS and kind.name != "date":
         found = [one for one in found if not family_of(one).startswith("instant")]
     return found
 
 
 def in_family(kind: Kind, value: Any, family: str, ahead: int = 0) -> Any:
-    """Return the value as one of a family, ``None`` where that is not possible."""
+    """Return the value as one of a family; ``None`` if that is impossible."""
     if value is None:
         return None
     same = [one for one in alternatives(kind, value, ahead) if family_of(one) == family]
@@ -128,9 +128,9 @@ def in_family(kind: Kind, value: Any, family: str, ahead: int = 0) -> Any:
 def one_family(
     choose: Callable[[list[Any]], Any], kind: Kind | None, values: list[Any]
 ) -> tuple[str, list[Any]]:
-    """Choose a family for the values of a typed column; what it cannot hold becomes null.
+    """Choose a family for the values of a typed column; values that it cannot hold become null.
 
-    One value that does not fit the type decides, and is kept.
+    If one value does not fit the type, it determines the family and is kept.
     """
     present = [one for one in values if one is not None]
     if kind is None:
@@ -142,7 +142,7 @@ def one_family(
     families = [family_of(one) for one in (bad or alternatives(kind, present[0]))]
     family = choose(list(dict.fromkeys(families)))
     kept = [one if one in bad else in_family(kind, one, family) for one in values]
-    if family == "int":  # no type of NumPy or Arrow has both signs and 64 bits for each
+    if family == "int":  # no NumPy or Arrow type supports both signs and 64 bits for each
         held = range(2**64) if max(bad, default=0) not in INT64 else INT64
         kept = [one if one in bad or (one is not None and one in held) else None for one in kept]
     return family, kept

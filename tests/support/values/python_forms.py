@@ -1,4 +1,4 @@
-"""Offered values as Python and NumPy objects, in the forms in which users have them."""
+"""Offered values as Python and NumPy objects, in the forms that users have."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _EPOCH = dt.datetime(1970, 1, 1)
 
 
 def units_of(counts: list[int], units: Any = UNITS) -> list[str]:
-    """Return the units that hold all numbers of nanoseconds."""
+    """Return the units that can hold all these numbers of nanoseconds."""
     return [
         unit
         for unit in units
@@ -45,14 +45,14 @@ def units_of(counts: list[int], units: Any = UNITS) -> list[str]:
 
 
 def integers_of(numbers: list[int]) -> list[str]:
-    """Return the types of NumPy that hold all numbers."""
+    """Return the NumPy types that can hold all these numbers."""
     least, most = min(numbers, default=0), max(numbers, default=0)
     limits = {name: np.iinfo(name) for name in INTEGERS}
     return [n for n, limit in limits.items() if limit.min <= least and most <= limit.max]
 
 
 def moment_forms(moment: Moment) -> list[Any]:
-    """Return a time as each class that can hold it."""
+    """Return a time as an instance of each class that can hold it."""
     zone = None if moment.ahead is None else dt.timezone(dt.timedelta(seconds=moment.ahead))
     found: list[Any] = []
     if not moment.shown % 1000 and FIRST + DAY <= moment.shown <= LAST - DAY:
@@ -79,7 +79,7 @@ def _span_forms(span: Span) -> list[Any]:
 
 
 def scalar_forms(value: Any) -> list[Any]:
-    """Return a value as each class that can hold it, the plainest first."""
+    """Return a value as an instance of each class that can hold it, the simplest first."""
     if isinstance(value, bool):
         return [value, np.bool_(value)]
     if isinstance(value, int):
@@ -115,7 +115,7 @@ def _null(draw: DrawFn, kind: Kind, top: bool) -> Any:
 
 
 def typed_array(draw: DrawFn, values: list[Any]) -> Any:
-    """Return a typed array of NumPy with the values of one family; ``None`` if there is none."""
+    """Return a typed NumPy array with the values of one family; ``None`` if there is none."""
     present = [one for one in values if one is not None]
     families = {family_of(one) for one in present if not isinstance(one, (list, dict))}
     if len(families) != 1 or any(isinstance(one, (list, dict)) for one in present):
@@ -151,7 +151,7 @@ def _nanos(value: Day | Moment | Span) -> int:
 
 
 def objects(values: list[Any]) -> Any:
-    """Return an array of Python objects, each of which stays what it is."""
+    """Return an array of Python objects that are stored unchanged."""
     made = np.empty(len(values), object)
     for place, value in enumerate(values):
         made[place] = value
@@ -159,12 +159,12 @@ def objects(values: list[Any]) -> Any:
 
 
 def python_cell(draw: DrawFn, kind: Kind | None, value: Any, *, top: bool = True) -> Any:
-    """Draw an object that means a value.
+    """Draw an object that represents a value.
 
     Parameters
     ----------
     kind
-        Other kinds of values are drawn as well that mean the same for this type; ``None``: no.
+        Also draw other kinds of values that are equal for this type; ``None``: do not.
     top
         Whether it is the cell of a column, where NaN is a null.
     """
@@ -219,13 +219,13 @@ def _python_struct(draw: DrawFn, kind: Kind | None, value: dict[str, Any]) -> di
     made = {}
     for name, inner in value.items():
         if inner is None and len(value) > 1 and kind is not None and draw(st.booleans()):
-            continue  # an absent member is null
+            continue  # a missing member is null
         made[case(name)] = python_cell(draw, parts.get(name), inner, top=False)
     return made
 
 
 def shown_texts(value: Any) -> list[str]:
-    """Return texts of which a message about a value has to contain one; empty: any will do."""
+    """Return texts, one of which a message about the value must contain; empty: any will do."""
     if isinstance(value, Single):
         return [value.text]
     if isinstance(value, bool) or value is None:

@@ -13,7 +13,7 @@ _UNITS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
 
 def read_values(kind: Kind, array: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """Return the values, times as integers, without a detour over Python's own classes."""
+    """Return the values, with times as integers, without using Python's own classes."""
     if isinstance(array, pa.ChunkedArray):
         return [value for chunk in array.chunks for value in read_values(kind, chunk)]
     valid = array.is_valid().to_pylist()

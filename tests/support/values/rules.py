@@ -1,7 +1,7 @@
 """MaxCompute types, values that are offered to them, and which of these fit, in plain Python.
 
-This is the specification that the property tests hold the library to, so it uses nothing of
-odps_nb, Arrow, NumPy or pandas. Offered values are ``None``, ``bool``, ``int``, ``float``,
+This is the specification that the property tests check the library against, so it uses neither
+odps_nb nor Arrow, NumPy or pandas. Offered values are ``None``, ``bool``, ``int``, ``float``,
 `Single`, ``Decimal``, ``str``, ``bytes``, `Day`, `Moment`, `Span`, ``list``, `Pairs` and ``dict``
 (of the members of a STRUCT). A stored value is one of these forms:
 
@@ -31,7 +31,7 @@ DAY = 86_400 * SECOND
 FIRST_DAY, LAST_DAY = -719162, 2932896  # 0001-01-01 and 9999-12-31
 FIRST, LAST = FIRST_DAY * DAY, (LAST_DAY + 1) * DAY - 1
 INT64 = range(-(2**63), 2**63)
-#: What TIMESTAMPs in nanoseconds reach; Arrow and NumPy mark NaT by the lowest number.
+#: The range of TIMESTAMPs in nanoseconds; Arrow and NumPy use the lowest number for NaT.
 NEAR = range(-(2**63) + 1, 2**63)
 
 
@@ -86,7 +86,7 @@ def members(*parts: tuple[str, Kind]) -> Kind:
 
 @dataclass(frozen=True)
 class Single:
-    """A float of 32 bits, whose shortest text is ``text``."""
+    """A 32-bit float; ``text`` is its shortest text."""
 
     value: float
     text: str
@@ -99,7 +99,7 @@ class Day:
 
 @dataclass(frozen=True)
 class Moment:
-    """What a clock shows, in nanoseconds since 1970; ``ahead``: its seconds before UTC if known."""
+    """A local time, in nanoseconds since 1970; ``ahead``: seconds ahead of UTC, if known."""
 
     shown: int
     ahead: int | None = None
@@ -115,12 +115,12 @@ class Pairs(list[tuple[Any, Any]]):
 
 
 def stored(kind: Kind, value: Any, ahead: int = 0) -> Any:
-    """Return what a table holds after the value was written.
+    """Return the stored value after the value was written.
 
     Parameters
     ----------
     ahead
-        Seconds between UTC and the clocks that showed times without a zone.
+        Seconds that the local time of naive values is ahead of UTC.
 
     Raises
     ------
@@ -179,7 +179,7 @@ def _within(number: int, bound: int) -> int:
 
 
 def _number(value: Any) -> int | Decimal:
-    """Return the number that is meant: 0.1 is 0.1, not 0.1000000000000000055…"""
+    """Return the intended number: 0.1 is 0.1, not 0.1000000000000000055…"""
     if isinstance(value, bool) or not isinstance(value, (int, float, Single, Decimal)):
         raise Misfit("no number", kind=True)
     if isinstance(value, int):
@@ -193,7 +193,7 @@ def _number(value: Any) -> int | Decimal:
 
 def _whole(value: Any) -> int:
     number = _number(value)
-    if isinstance(value, (float, Single)):  # 1e22 is a float's exact value; its text may not be
+    if isinstance(value, (float, Single)):  # 1e22 is exact as a float, but its text may not be
         number = Decimal(value.value if isinstance(value, Single) else value)
     if number != int(number):
         raise Misfit("a fraction")
@@ -232,7 +232,7 @@ def _decimal(kind: Kind, value: Any) -> Decimal:
 
 
 def exact(unscaled: int, scale: int) -> Decimal:
-    """Return ``unscaled / 10**scale``, whatever the precision of the decimal context is."""
+    """Return ``unscaled / 10**scale``, regardless of the precision of the decimal context."""
     return Decimal((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -scale))
 
 

@@ -1,4 +1,4 @@
-"""Columns of each source of data that a write takes."""
+"""Columns for each source of data that a write accepts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.values.families import one_family
 from tests.support.values.python_forms import integers_of, objects, python_cell, units_of
 from tests.support.values.rules import NESTED, SECOND, Kind
 
-#: A column of a source, and the values in it.
+#: A column of a source, and its values.
 Column = tuple[Any, list[Any]]
 _UNITS = {"s": SECOND, "ms": 10**6, "us": 10**3, "ns": 1}
 
@@ -33,7 +33,7 @@ def object_series(draw: DrawFn, kind: Kind, values: list[Any]) -> Column:
 
 
 def numpy_series(draw: DrawFn, kind: Kind, values: list[Any]) -> Column:
-    """A column with a dtype of pandas; nested values and dates have none."""
+    """A column with a pandas dtype; nested values and dates have none."""
     present = [one for one in values if one is not None]
     if kind.name in NESTED or not present or any(isinstance(o, (list, dict)) for o in present):
         return object_series(draw, kind, values)
@@ -90,26 +90,26 @@ def _times(draw: DrawFn, family: str, values: list[Any]) -> Any:
 
 
 def arrow_backed(draw: DrawFn, kind: Kind, values: list[Any]) -> Column:
-    """A column of pandas over Arrow."""
+    """A pandas column backed by Arrow."""
     made, kept = arrow_array(draw, kind, values)
     return pd.Series(pd.arrays.ArrowExtensionArray(pa.chunked_array([made]))), kept  # type: ignore[attr-defined]
 
 
 def arrow_column(draw: DrawFn, kind: Kind, values: list[Any]) -> Column:
-    """A column of Arrow, in one or two chunks."""
+    """An Arrow column, in one or two chunks."""
     made, kept = arrow_array(draw, kind, values)
     cut = draw(st.integers(0, len(values)))
     return pa.chunked_array([made.slice(0, cut), made.slice(cut)], made.type), kept
 
 
 def plain_column(draw: DrawFn, kind: Kind, values: list[Any]) -> Column:
-    """A column of Arrow that other engines take."""
+    """An Arrow column that other engines accept."""
     made, kept = arrow_array(draw, kind, values, plain=True)
     return pa.chunked_array([made]), kept
 
 
 def duckdb_column(draw: DrawFn, kind: Kind, values: list[Any]) -> Column:
-    """A column that DuckDB takes, which returns instants in UTC: a date must be midnight there."""
+    """A column that DuckDB accepts; it returns instants in UTC: a date must be midnight there."""
     made, kept = plain_column(draw, kind, values)
     if any(leaf.name == "date" for leaf in kind.leaves()):
         assume(set(re.findall(r"tz=([^\]]+)", str(made.type))) <= {"UTC", "Etc/UTC"})
@@ -125,7 +125,7 @@ def _as_duckdb(columns: dict[str, Any]) -> Any:
     return duckdb.connect().from_arrow(pa.table(columns))
 
 
-#: By name: how a column is drawn, and what is made of the columns.
+#: By name: how a column is drawn, and what the columns are converted to.
 SOURCES: dict[str, tuple[Callable[[DrawFn, Kind, list[Any]], Column], Callable[[Any], Any]]] = {
     "objects": (object_series, pd.DataFrame),
     "pandas": (numpy_series, pd.DataFrame),
@@ -138,7 +138,7 @@ SOURCES: dict[str, tuple[Callable[[DrawFn, Kind, list[Any]], Column], Callable[[
 
 
 def takes(source: str, kind: Kind) -> bool:
-    """Whether a source has values of a type at all."""
+    """Whether a source supports values of a type."""
     leaves = list(kind.leaves())
     if source not in ("polars", "duckdb"):
         return True
@@ -148,6 +148,6 @@ def takes(source: str, kind: Kind) -> bool:
 
 
 def described(data: Any, values: list[Any]) -> str:
-    """Return what a column holds; pandas itself crashes when it shows views of Arrow."""
+    """Return the values of a column; pandas itself crashes when it displays Arrow views."""
     kind = str(getattr(data, "dtype", getattr(data, "type", "")))
     return f"{kind}: {list(data) if kind == 'object' else values!r}"

@@ -1,4 +1,4 @@
-"""What tests of the Storage API's requests and answers share."""
+"""Shared parts of tests of the Storage API's requests and responses."""
 
 from __future__ import annotations
 

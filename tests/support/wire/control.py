@@ -1,4 +1,4 @@
-"""What tests of the control plane's documents share."""
+"""Shared parts of tests of the control plane's documents."""
 
 from __future__ import annotations
 

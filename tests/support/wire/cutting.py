@@ -8,7 +8,7 @@ CUTS = st.lists(st.integers(0, 10_000), max_size=6)
 
 
 def cut(data: bytes, places: list[int]) -> list[bytes]:
-    """Return ``data`` in pieces, cut at ``places``; some may be empty."""
+    """Return ``data`` in pieces, divided at ``places``; some may be empty."""
     edges = [0, *sorted(min(place, len(data)) for place in places), len(data)]
     return [data[start:stop] for start, stop in pairwise(edges)]
 

@@ -1,4 +1,4 @@
-"""What tests of blob frames share."""
+"""Shared parts of tests of blob frames."""
 
 from collections.abc import Iterable
 from struct import pack
@@ -39,7 +39,7 @@ BLOBS = st.lists(
 
 
 def merged(events: Iterable[BlobEvent]) -> list[Any]:
-    """Return the events with neighbouring data joined: how it was cut means nothing."""
+    """Return the events with adjacent data joined, because its division does not matter."""
     out: list[Any] = []
     for event in events:
         if isinstance(event, BlobData) and out and isinstance(out[-1], BlobData):
@@ -56,7 +56,7 @@ def decode(count: int | None, *chunks: bytes, **limits: Any) -> list[Any]:
 
 
 def frame(header: bytes, data: bytes, footer: bytes) -> bytes:
-    """Return a frame of any three parts, right or wrong."""
+    """Return a frame with any three parts, valid or not."""
     return b"".join(pack("<q", len(part)) + part for part in (header, data, footer))
 
 

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for types, columns and schemas, and a way to look at any outcome."""
+"""Hypothesis strategies for types, columns and schemas, and a capture of any outcome."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from odps_nb.schema import (
 )
 
 COMPOSITE = {"DECIMAL", "CHAR", "VARCHAR", "ARRAY", "MAP", "STRUCT"}
-# The nested form has no numbers for the types below 0.
+# The nested form has no numbers for types below 0.
 PRIMITIVES = [PrimitiveType(code) for code in TypeCode if code >= 0 and code.name not in COMPOSITE]
 
-# Any name that UTF-8 can carry; the quoted form takes all of them.
+# Any name that UTF-8 can encode; the quoted form accepts all of them.
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 names = st.one_of(
     st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True),
@@ -115,7 +115,7 @@ json_values = st.recursive(
 
 
 def outcome(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Return the value of a call, or the error of ours that it ends in; others travel on."""
+    """Return the value of a call, or its odps_nb error; other errors are raised."""
     try:
         return call(*args, **kwargs)
     except OdpsNbError as error:

@@ -49,7 +49,7 @@ class Vector:
 
     @property
     def path_and_query(self) -> str:
-        """What a server sees of the URL."""
+        """The URL as a server sees it."""
         return self.url.removeprefix("http://h")
 
 

@@ -1,4 +1,4 @@
-"""Answers of the Storage API: round trips, what clients need of them, and hostile ones."""
+"""Responses of the Storage API: round trips, requirements of clients, and malicious responses."""
 
 from __future__ import annotations
 

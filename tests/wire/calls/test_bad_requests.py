@@ -1,4 +1,4 @@
-"""Hostile requests of the Storage API: each is a value or an error with the answer to give."""
+"""Malicious requests of the Storage API: each is a value, or an error with its response."""
 
 from __future__ import annotations
 

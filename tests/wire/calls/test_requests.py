@@ -1,4 +1,4 @@
-"""Requests of the Storage API: round trips, and what other clients send."""
+"""Requests of the Storage API: round trips, and requests of other clients."""
 
 from __future__ import annotations
 

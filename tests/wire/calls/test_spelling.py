@@ -1,4 +1,4 @@
-"""Each request of the Storage API is spelled as the stock client spells it, to the byte."""
+"""Each Storage API request is encoded as the stock client encodes it, byte for byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a table may be defined as, and the expressions that make its partition columns."""
+"""Allowed table definitions, and the expressions that generate partition columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SQL instances of the control plane: documents, round trips, hostile peers."""
+"""SQL instances in the control plane: documents, round trips, malicious peers."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_the_guid_of_a_job_is_between_its_priority_and_its_tasks() -> None:
 
 @pytest.mark.parametrize(("unique_id", "again"), [("u-2", True), ("", False)])
 def test_only_a_job_with_a_guid_may_be_sent_again(unique_id: str, again: bool) -> None:
-    """Evidence 163: the property ``uuid`` makes no difference to the service."""
+    """Evidence 163: the property ``uuid`` has no effect on the service."""
     assert SubmitSql(project="p1", sql="select 1", unique_id=unique_id).idempotent is again
 
 

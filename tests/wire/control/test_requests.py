@@ -1,4 +1,4 @@
-"""Requests of the control plane: documents of ``docs/protocol.md`` section 9, and hostile ones."""
+"""Requests of the control plane (``docs/protocol.md`` section 9), and malicious ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables, partitions, projects and tenants of the control plane, also of hostile peers."""
+"""Tables, partitions, projects and tenants in the control plane, also from malicious peers."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_table_document_of_the_protocol() -> None:
 "lastDDLTime":1700000000,"isVirtualView":true,"lifecycle":-1,"size":0}]]></Schema></Table>"""
     found = TableInfo.decode(body, {}, asked=TABLE)
     assert found == TableInfo(
-        name=TABLE,  # the name asked for, whatever the document says
+        name=TABLE,  # the requested name, whatever the document says
         schema=TableSchema(columns=parse_columns("id bigint")),
         table_id="id",
         owner="ALIYUN$x",

@@ -1,4 +1,4 @@
-"""A size from which blobs are large that tests can reach."""
+"""A lower size limit for large blobs, which tests can reach."""
 
 import pytest
 
@@ -7,5 +7,5 @@ from odps_nb.wire import _frame_parts
 
 @pytest.fixture
 def little_retained(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let blobs be large at 1000 bytes already."""
+    """Treat blobs of 1000 bytes or more as large."""
     monkeypatch.setattr(_frame_parts, "RETAINED_BYTES", 1000)

@@ -1,4 +1,4 @@
-"""Frames are decoded byte for byte, however they are cut; what is wrong is an error of ours."""
+"""Frames are decoded byte for byte, however they are divided; invalid ones raise an error."""
 
 import hashlib
 import json
@@ -137,7 +137,7 @@ def test_every_flipped_bit_of_data_footer_or_length_is_found() -> None:
         for bit in range(8):
             stream[at] ^= 1 << bit
             if at % len(UPLOAD) in header:
-                # A header has no checksum of its own: blocks and transport guard it.
+                # A header has no checksum of its own; blocks and transport protect it.
                 with suppress(ProtocolError):
                     decode(2, bytes(stream))
             else:
@@ -277,7 +277,7 @@ def test_a_footer_that_may_have_lost_its_checksum_is_refused(footer: bytes) -> N
 
 
 def test_a_name_that_is_not_unicode_spoils_no_blob() -> None:
-    """A file of another encoding has half a surrogate pair in its name."""
+    """A file in another encoding has half a surrogate pair in its name."""
     named = FrameHeader(custom_file_name="caf\udce9.jpg")
     start, *_ = decode(2, encode_frame(b"x", named) + encode_frame(b"y", FrameHeader()))
     assert isinstance(start, BlobStart)

@@ -1,4 +1,4 @@
-"""Raw bodies and the frames that we encode."""
+"""Raw bodies and the frames that odps_nb encodes."""
 
 import pytest
 from hypothesis import given
@@ -69,7 +69,7 @@ def test_large_sources_get_their_checksum_on_the_way(kind: ChecksumKind) -> None
     encoder = FrameEncoder(FrameHeader(), length=5000, checksum=kind)
     parts = [encoder.begin(), *(encoder.feed(part) for part in every(pattern(5000), 300))]
     stream = b"".join([*parts, encoder.finish()])
-    *_, end = decode(2, *every(stream * 2, 300))  # MD5 is known from the first footer on
+    *_, end = decode(2, *every(stream * 2, 300))  # MD5 is known after the first footer
     assert end.verified is (kind is not ChecksumKind.NONE)
 
 

@@ -1,4 +1,4 @@
-"""The scanner takes what the decoder would give; records and events as values."""
+"""The scanner returns the same records as the decoder; records and events as values."""
 
 import copy
 import pickle
@@ -24,7 +24,7 @@ from tests.support.wire.frames import BLOBS, UPLOAD, decode, encode_all, frame
 
 
 def records_of(events: list[Any]) -> list[BlobRecord]:
-    """Return what `FrameDecoder` says, as records."""
+    """Return the results of `FrameDecoder` as records."""
     records = []
     for event in events:
         if isinstance(event, BlobStart):

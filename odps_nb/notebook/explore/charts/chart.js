@@ -4,7 +4,7 @@ function render({ model, el }) {
   const title = h("b");
   const note = h("div", { class: "odps-x-muted" });
   const picture = h("div", { class: "odps-x-chart" });
-  const copy = h("button", { onclick: copyCode }, "Copy code");
+  const copy = h("button", { onclick: () => copyFrom(copy, "Copy code", code) }, "Copy code");
   const root = h(
     "div",
     { class: "odps-x", role: "group", onfocusin: ownKeys },
@@ -14,12 +14,6 @@ function render({ model, el }) {
   );
   el.append(hidesTwin(model), root);
   let code = "";
-
-  async function copyCode() {
-    await copyText(code);
-    copy.textContent = "Copied";
-    setTimeout(() => (copy.textContent = "Copy code"), 1500);
-  }
 
   function receive(message) {
     stopSaying();

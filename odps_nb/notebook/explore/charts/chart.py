@@ -1,4 +1,4 @@
-"""`Chart`: what ``chart()`` returns; in a notebook it shows the picture with tooltips."""
+"""`Chart`: the result of ``chart()``, shown in a notebook as a picture with tooltips."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from odps_nb.access.looking.browsing import Rows, rows_of
+from odps_nb.access.looking.ordering import name_in_sql
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.convert.warning import warn
 from odps_nb.errors import visible
 from odps_nb.notebook.display.html import MUTED, Html, bundle, data_url, element
 from odps_nb.notebook.explore.charts.choice import ChartChoice, choose
@@ -22,7 +25,9 @@ from odps_nb.notebook.explore.charts.figures import (
     FigureQuery,
     Figures,
 )
+from odps_nb.notebook.explore.charts.read_figures import ReadFigures, why_not_read
 from odps_nb.notebook.live.twin import LiveView, in_kernel
+from odps_nb.terms import format_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,22 +39,56 @@ _NO_WIDGET = "run the cell again to see exact values on hover"
 
 
 def draw(source: RowForms, x: str, y: str | None = None, **options: Any) -> Chart:
-    """Return the chart of a read or a SQL result; runs one to four SQL jobs."""
+    """Return the chart of a read or a SQL result."""
     rows = rows_of(source)
-    return chart_of(rows, choose(rows.columns, x, y, **options), None)
+    choice, by_query = choose(rows.columns, x, y, **options), True
+    if rows.is_result:
+        cost, reason = chart_cost(rows, choice, None, CancelToken())
+        by_query = cost is not None
+        if cost is not None:
+            warn(f"the chart {cost_text(cost, reason)}")
+    return chart_of(rows, choice, None, by_query=by_query)
 
 
-def chart_of(rows: Rows, choice: ChartChoice, where: str | None) -> Chart:
-    """Return a chart of the rows that match a condition; ``rows.stop()`` cancels its jobs."""
+def chart_cost(
+    rows: Rows, choice: ChartChoice, where: str | None, cancel: CancelToken
+) -> tuple[int | None, str]:
+    """Return the estimated input bytes of one SQL job, and the reason if it runs a query again.
+
+    The byte count is ``None`` if the chart reads the stored rows of a result instead.
+    """
+    reason = ""
+    if rows.is_result:
+        reason = why_not_read(rows, cancel)
+        if not reason:
+            return None, ""
+    names = [one.name for one in (choice.x, choice.y, choice.color) if one is not None]
+    text = f"select {', '.join(map(name_in_sql, names))} {rows.relation(where)}"
+    return rows.connection.sql_cost(text, settings=rows.job_settings).input_bytes or 0, reason
+
+
+def cost_text(cost: int, reason: str = "") -> str:
+    """Describe the cost of a job, and the ``reason`` if the job runs a query again."""
+    reads = f"reads {format_bytes(cost)}"
+    return f"runs the query again and {reads}, because {reason}" if reason else reads
+
+
+def chart_of(rows: Rows, choice: ChartChoice, where: str | None, *, by_query: bool) -> Chart:
+    """Return a chart of the rows that match a condition; ``rows.stop()`` cancels it.
+
+    Runs one to four SQL jobs if ``by_query``; otherwise, reads the stored rows of a result.
+    """
     zone = rows.connection.profile.timezone
-    figures = FigureQuery(rows, choice, where, zone).figures()
+    kind = FigureQuery if by_query else ReadFigures
+    figures = kind(rows, choice, where, zone).figures()
     return Chart(rows.title, choice, figures, rows.job_settings)
 
 
 class Chart(LiveView):
     """A chart of grouped rows, shown in a notebook as a picture.
 
-    ``sql`` is the query that computed it, and ``code`` are lines that draw it with matplotlib.
+    ``sql`` is a query that returns the chart's values; ``code`` is Python code that draws the chart
+    with matplotlib.
     """
 
     _script = Path(__file__).with_name("chart.js")
@@ -65,17 +104,17 @@ class Chart(LiveView):
 
     @property
     def sql(self) -> str:
-        """The SQL query that computed the chart's values."""
+        """A SQL query that returns the chart's values."""
         return self._figures.sql
 
     @property
     def title(self) -> str:
-        """A line that says what is shown."""
+        """A one-line description of the chart."""
         return f"{self._source}: {title(self._choice)}"
 
     @property
     def note(self) -> str:
-        """Which rows are shown: ``all rows`` or the size of the sample."""
+        """The rows shown: ``all rows`` or the size of the sample."""
         return self._figures.note or "all rows"
 
     @property
@@ -92,7 +131,7 @@ class Chart(LiveView):
             lines.append("plt.gca().bxp(boxes, showfliers=False)")
             return "\n".join(lines)
         lines.append("wide = df.pivot(index='g', columns='c', values='m')")
-        if not choice.is_time:  # in the order of the chart
+        if not choice.is_time:  # keep the chart's order of groups
             names |= {n: group_name(n, ()) for n in (ABOVE, OTHERS, NULL)}
             names = ({BELOW: "below"} | names) if choice.is_number else names
             lines.append(f"names = {names!r}")
@@ -107,7 +146,7 @@ class Chart(LiveView):
         return "\n".join(lines)
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return the values shown: a row per bar, point or box."""
+        """Return the displayed values, with one row per bar, point or box."""
         choice, figures = self._choice, self._figures
         found: dict[str, Any] = {
             choice.x.name: [
@@ -120,7 +159,7 @@ class Chart(LiveView):
         names = ("min", "q1", "median", "q3", "max") if choice.kind == "box" else (choice.measure,)
         for n, name in enumerate(names):
             while name in found:
-                name += "_"  # a column may have any name
+                name += "_"  # a user's column may already have this name
             found[name] = [mark.values[n] for mark in figures.marks]
         frame: pd.DataFrame = pa.table(found).to_pandas()
         return frame
@@ -141,7 +180,7 @@ class Chart(LiveView):
     # -- in a notebook --------------------------------------------------------------------------
 
     def _ipython_display_(self) -> None:
-        self._is_displayed = False  # show it anew, perhaps in another cell
+        self._is_displayed = False  # display it again, perhaps in another cell
         self._show_static(self._bundle())
         if in_kernel():
             self._show_widget(_NO_WIDGET)

@@ -28,7 +28,7 @@ _NO_AXIS = frozenset({TypeCode.BLOB, TypeCode.BINARY, TypeCode.JSON, TypeCode.VA
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartChoice:
-    """A valid chart: columns, kind, aggregate, and how values of ``x`` are grouped."""
+    """Valid chart settings: columns, kind, aggregate, and how values of ``x`` are grouped."""
 
     x: Column
     kind: ChartKind
@@ -51,7 +51,7 @@ class ChartChoice:
 
     @property
     def is_stacked(self) -> bool:
-        """Whether colours are stacked, as only counts and sums can be added up."""
+        """Whether to stack the colours; only counts and sums can be stacked."""
         is_sum = self.agg in ("count", "sum") and self.kind in ("bar", "histogram", "area")
         return is_sum and self.color is not None
 
@@ -99,10 +99,11 @@ def choose(
     _check(drawn, used, of_x, of_y, agg)
     if step is not None and kind_of(of_x) not in TIMES:
         raise ArgumentError(
-            f"step= needs a column of dates or times, and {x!r} has none", hint="leave out step="
+            f"step= needs a column of dates or times; {x!r} has type {of_x.type}",
+            hint="leave out step=",
         )
     if bins is not None and not is_number(of_x):
-        raise ArgumentError(f"bins= needs a column of numbers, and {x!r} has none")
+        raise ArgumentError(f"bins= needs a column of numbers; {x!r} has type {of_x.type}")
     return ChartChoice(
         x=of_x,
         y=of_y,
@@ -119,12 +120,12 @@ def _column(columns: Sequence[Column], name: str, role: str, *, grouped: bool = 
     found = next((one for one in columns if one.name == name), None)
     if found is None:
         near = get_close_matches(str(name), [one.name for one in columns], 1)
-        hint = f"did you mean {near[0]!r}?" if near else "see the columns in .schema"
+        hint = f"did you mean {near[0]!r}?" if near else "see .schema for the columns"
         raise ArgumentError(f"{role}={name!r} is not a column", hint=hint)
     if grouped and not can_be_axis(found):
         raise ArgumentError(
             f"a {found.type} column cannot be an axis: {role}={name!r}",
-            hint="choose a column of numbers, times, dates, texts or booleans",
+            hint="choose a column of numbers, times, dates, text or booleans",
         )
     return found
 
@@ -154,7 +155,7 @@ def _check(
         raise ArgumentError(f"agg={agg!r} needs a column as y=")
     if y is not None and agg not in ("count", "distinct") and not is_number(y):
         raise ArgumentError(
-            f"agg={agg!r} needs a column of numbers as y=, and {y.name!r} has none",
+            f"agg={agg!r} needs a column of numbers as y=; {y.name!r} has type {y.type}",
             hint="use agg='count' or agg='distinct'",
         )
     if y is not None and y.type.code in _NO_AXIS and agg == "distinct":

@@ -21,21 +21,28 @@ from odps_nb.notebook.explore.charts.figures import (
     Figures,
     last,
 )
-from odps_nb.notebook.explore.values.axis import number_text, shortened, tick_labels, ticks
+from odps_nb.notebook.explore.values.axis import (
+    calendar_ticks,
+    number_text,
+    shortened,
+    tick_labels,
+    ticks,
+)
 
 WIDTH, HEIGHT = 720, 340
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 16, 64
 _TEXT, _GRID = "#7a7a7a", "#808080"
 _NONE = "#9a9a9a"  # nulls and others
 COLORS = ("#4c8bf5", "#e8793a", "#2fa37c", "#b45fc4", "#d4a017", "#d6556b", "#3fa7c4")
-_POINTS = 80  # a line with more points has small ones, and none in the static view
-_LETTER = 6.2  # width of a letter in a label
+_POINTS = 80  # above this number, a line's points are small, and omitted in the static view
+_LETTER = 6.2  # average width of a letter in a label
+_MOST_LETTERS = 10  # maximum letters in the tick label next to the label for nulls
 
 
 def svg(choice: ChartChoice, figures: Figures, *, tips: bool = True) -> str:
     """Return the chart as an SVG document of `WIDTH` by `HEIGHT` pixels.
 
-    ``tips``: give each mark its values as a title; an ``<img>`` does not show them.
+    ``tips``: give each mark its values as a title, which is not shown in an ``<img>``.
     """
     return _Drawing(choice, figures, tips=tips).document()
 
@@ -114,9 +121,13 @@ class _Drawing:
         yield _label(middle, below, self._choice.x.name, anchor="middle")
         if self._choice.kind == "scatter":
             for value, text in self._positions():
-                yield _label(self._across(value), y, text, anchor="middle")
+                yield _centred(self._across(value), y, text)
             return
         every = 1 if self._tilted else math.ceil(self._widest / self._slot())
+        if every > 1 and self._choice.is_time and (found := self._calendar()):
+            for group, text in found:
+                yield _centred(self._x(group), y, text)
+            return
         for n, group in enumerate(self._slots):
             name = self._group(group)
             if self._tilted:
@@ -124,18 +135,32 @@ class _Drawing:
                 text = shortened(name, 14)
                 yield _label(0, 0, text, anchor="end", turned=at, angle=-30, whole=name)
             elif n % every == 0:
-                yield _label(self._x(group), y, shortened(name, 40), anchor="middle", whole=name)
+                yield _centred(self._x(group), y, shortened(name, 40), whole=name)
+
+    def _calendar(self) -> list[tuple[int, str]]:
+        """Return (group, label) for groups that begin a period, and for the group of nulls."""
+
+        def spacing(letters: int) -> float:
+            return (letters * _LETTER + 10) / self._slot()
+
+        found = calendar_ticks(self._figures.groups, spacing)
+        if found and NULL in self._slots:
+            is_free = self._slots[NULL] - found[-1][0] >= spacing(_MOST_LETTERS)
+            found = [*(found if is_free else found[:-1]), (NULL, self._group(NULL))]
+        return found
 
     def _positions(self) -> list[tuple[float, str]]:
         """Return the ticks of a scatter plot's x axis."""
         scale = self._figures.scale
-        assert scale is not None  # every scatter plot has one
+        assert scale is not None  # every scatter plot has a scale
         if not self._choice.is_time:
             values = [one for one in ticks(self._left, self._right) if one >= self._left]
             values = [one for one in values if one <= self._right]
             return list(zip(values, tick_labels(values), strict=True))
-        edges = scale.edges(self._left, self._right, 5)
-        found = [(scale.place(one), scale.text(one)) for one in edges]
+        found = scale.month_ticks(self._left, self._right, 6)
+        if not found:
+            edges = scale.edges(self._left, self._right, 5)
+            found = [(scale.place(one), scale.text(one)) for one in edges]
         return [(at, text) for at, text in found if self._left <= at <= self._right]
 
     def _across(self, place: float) -> float:
@@ -293,13 +318,13 @@ def group_name(index: int, labels: Sequence[str]) -> str:
 
 
 def title(choice: ChartChoice) -> str:
-    """Return a line that names what the chart shows."""
+    """Return a one-line description of the chart."""
     by = f", by {choice.color.name}" if choice.color is not None else ""
     return f"{choice.measure} by {choice.x.name}{by}"
 
 
 def _slots(marks: Sequence[ChartMark], groups: int) -> dict[int, int]:
-    """Return the slot of each group; groups without marks keep theirs, so that gaps are seen."""
+    """Return the slot of each group, so that a group without marks appears as a gap."""
     used = {mark.group for mark in marks}
     found = [BELOW] if BELOW in used else []
     found += range(groups)
@@ -320,6 +345,12 @@ def _runs(
 
 def _escape(text: str) -> str:
     return html.escape(visible(text), quote=True)
+
+
+def _centred(x: float, y: float, text: str, *, whole: str = "") -> str:
+    """Return a label below ``x``, moved to the left if it would leave the picture."""
+    x = min(x, WIDTH - len(text) * _LETTER / 2)
+    return _label(x, y, text, anchor="middle", whole=whole)
 
 
 def _label(

@@ -1,6 +1,7 @@
-"""Computes what a chart shows: the service groups and aggregates all rows, only groups are read.
+"""Computes the values of a chart: the service aggregates all rows, and only groups are read.
 
-A scatter plot shows single rows, so it reads a random sample.
+A scatter plot shows individual rows, so it reads a random sample. `ReadFigures` in
+``read_figures.py`` groups the stored rows of a result instead.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ MAX_POINTS = 1_000
 """Maximum number of points of a scatter plot."""
 USUAL_BINS = 20
 NULL, OTHERS, ABOVE, BELOW = -1, -2, -3, -4
-"""Indexes of groups: nulls, values without a group of their own, and values beyond the axis."""
+"""Indexes of special groups: nulls, values without their own group, values beyond the axis."""
 MAX_SPARSE = 4
-"""A time axis includes empty steps if it then has at most this many times as many steps."""
+"""A time axis includes empty steps unless they multiply the number of steps by more than this."""
 FAR = 10
-"""An axis that is this many times as long as the middle 98 % of the rows is cut to these."""
+"""An axis longer than this many times the range of the middle 98 % of rows is cut to that range."""
 
 _LABEL = 200
-_FINITE = 1e300  # sums and axes of such values do not overflow
+_FINITE = 1e300  # values up to this size can be summed and placed on an axis without overflow
 _AGGREGATES = {
     "count": "count({})",
     "sum": "sum({})",
@@ -56,7 +57,7 @@ _AGGREGATES = {
 class ChartMark:
     """One bar, point or box: its group on the x axis, its colour, and its values.
 
-    ``at`` is the position on a numeric or time axis, ``values`` has one number, or five for a box:
+    ``at`` is the position on a numeric or time axis. ``values`` has one number, or five for a box:
     minimum, quartiles, maximum.
     """
 
@@ -81,7 +82,7 @@ class Figures:
 
 
 class FigureQuery:
-    """The SQL jobs that compute the marks of a chart over some rows."""
+    """The SQL jobs that compute the marks of a chart for a set of rows."""
 
     def __init__(
         self, rows: Rows, choice: ChartChoice, where: str | None, zone: str | None
@@ -104,20 +105,24 @@ class FigureQuery:
     # -- the x axis -----------------------------------------------------------------------------
 
     def _few(self) -> bool:
-        """Whether a numeric column has so few values that each is a group."""
-        if kind_of(self._choice.x) != "INTEGER":
-            return False
-        found = self._rows.query(f"select count(distinct {self._x}) n {self._relation}")
-        return bool(found.column("n")[0].as_py() <= self._choice.top)
+        """Whether an integer column has so few values that each gets its own group."""
+        is_whole = kind_of(self._choice.x) == "INTEGER"
+        return is_whole and self._distinct([self._x])[0] <= self._choice.top
+
+    def _distinct(self, expressions: Sequence[str]) -> list[int]:
+        """Return the number of distinct values of each expression."""
+        counts = [f"count(distinct {one}) n{n}" for n, one in enumerate(expressions)]
+        found = self._rows.query(f"select {', '.join(counts)} {self._relation}")
+        return [column[0].as_py() for column in found.columns]
 
     def _bounds(self) -> pa.Table:
-        """Return minimum, maximum, and the values below which 1 % and 99 % of the rows are."""
+        """Return the minimum, the maximum, and the 1st and 99th percentiles."""
         x = f"case when {self._is_finite()} then {self._x} end"
         most = f"percentile_approx(cast({x} as double), array(0.01, 0.99)) most"
         return self._rows.query(f"select min({x}) low, max({x}) high, {most} {self._relation}")
 
     def _is_finite(self) -> str:
-        """Return the condition that a number is neither NaN nor infinite."""
+        """Return the SQL condition that ``x`` is not null, NaN or infinite."""
         is_float = kind_of(self._choice.x) in ("FLOAT", "DOUBLE")
         return f"abs({self._x}) <= 1.7e308" if is_float else f"{self._x} is not null"
 
@@ -126,21 +131,24 @@ class FigureQuery:
         if step is None:
             step = self._usual_step()
         elif step == "hour" and kind_of(choice.x) == "DATE":
-            raise ArgumentError(f"{choice.x.name!r} has dates, so step= is at least 'day'")
-        return self._grouped(f"datetrunc({self._x}, '{step}')", step=step)
+            raise ArgumentError(f"{choice.x.name!r} contains dates; step= must be 'day' or longer")
+        return self._grouped(self._truncated(step), step=step)
+
+    def _truncated(self, step: ChartStep) -> str:
+        """Return the SQL expression that truncates ``x`` to the start of its time step."""
+        return f"datetrunc({self._x}, '{step}')"
 
     def _usual_step(self) -> ChartStep:
-        """Return the shortest step with few enough groups; far outliers count as one each."""
+        """Return the shortest time step that yields few enough groups; an outlier adds just one."""
         most = 60 if self._choice.kind in ("bar", "box") else 400
         steps = STEPS[1:] if kind_of(self._choice.x) == "DATE" else STEPS
-        counts = [f"count(distinct datetrunc({self._x}, '{one}')) {one}_" for one in steps]
-        found = self._rows.query(f"select {', '.join(counts)} {self._relation}")
-        return next((one for one in steps if found.column(f"{one}_")[0].as_py() <= most), steps[-1])
+        counts = zip(steps, self._distinct(list(map(self._truncated, steps))), strict=True)
+        return next((one for one, count in counts if count <= most), steps[-1])
 
     def _in_bins(self) -> Figures:
         choice, ends = self._choice, self._bounds()
         scale = scale_of(choice.x, ends.column("low").type)
-        assert scale is not None  # every number has one
+        assert scale is not None  # every numeric type has a scale
         low, high, most = (column[0].as_py() for column in ends.columns)
         if low is None:  # only nulls
             return self._by_value()
@@ -151,21 +159,27 @@ class FigureQuery:
         if len(edges) < 2:
             raise ArgumentError(f"the values of {choice.x.name!r} are too far apart for a chart")
         labels = tuple(scale.label(one, after) for one, after in pairwise(edges))
+        return self._grouped(self._bin(edges), labels)
+
+    def _bin(self, edges: Sequence[Any]) -> str:
+        """Return the SQL expression for the index of the bin that contains ``x``."""
         values = [self._literal(edge) for edge in edges]
         tests = [f"< {values[0]} then {BELOW}"]
         tests += [f"< {value} then {n}" for n, value in enumerate(values[1:-1])]
-        tests += [f"<= {values[-1]} then {len(labels) - 1}", f"> {values[-1]} then {ABOVE}"]
+        tests += [f"<= {values[-1]} then {len(edges) - 2}", f"> {values[-1]} then {ABOVE}"]
         bins = f"when {self._x} is null then {NULL} when not ({self._is_finite()}) then {OTHERS} "
         bins += " ".join(f"when {self._x} {test}" for test in tests)
-        return self._grouped(f"case {bins} end", labels)
+        return f"case {bins} end"
 
     def _by_value(self) -> Figures:
-        """Group by value: the ``top`` groups, the others together, and nulls."""
-        top = self._top(self._x, self._measure(), self._choice.top)
-        values, labels = self._named(self._choice.x, top)
-        return self._grouped(self._index(self._x, values), labels)
+        """Group by value: the ``top`` values, one group for all others, and nulls."""
+        x = self._choice.x
+        values, labels = self._named(x, self._top(x, self._measure(), self._choice.top))
+        return self._grouped(self._index(x, values), labels)
 
-    def _top(self, name: str, measure: str, most: int) -> pa.Array:
+    def _top(self, column: Column, measure: str, most: int) -> pa.Array:
+        """Return at most ``most`` values of a column: those with the largest measures."""
+        name = name_in_sql(column.name)
         rank = "abs(m)" if self._choice.agg in ("sum", "mean") else "m"
         text = f"select {name} v, {measure} m {self._relation} group by {name}"
         wanted = f"select v from (\n{text}\n) g where v is not null"
@@ -173,15 +187,16 @@ class FigureQuery:
         return found.column("v").combine_chunks()
 
     def _named(self, column: Column, values: pa.Array) -> tuple[list[Any], tuple[str, ...]]:
-        """Return values and their labels: in their own order, but texts of bars by rank."""
+        """Return sorted values and their labels; text is sorted only along the x axis of a line."""
         texts = kind_of(column) in ("TEXT", "CHAR") and column.name not in self._rows.partitions
         if not texts or (self._choice.kind in ("line", "area") and column is self._choice.x):
             values = values.take(pc.sort_indices(values))
         labels = tuple(str(one) or "(empty)" for one in cell_texts(values, column, _LABEL))
         return values.to_pylist(), labels
 
-    def _index(self, name: str, values: Sequence[Any]) -> str:
-        """Return the expression for the index of a value, `NULL` or `OTHERS`."""
+    def _index(self, column: Column, values: Sequence[Any]) -> str:
+        """Return the SQL expression that maps values to their indexes, to `NULL` or to `OTHERS`."""
+        name = name_in_sql(column.name)
         tests = [f"when {name} = {self._literal(one)} then {n}" for n, one in enumerate(values)]
         return f"case when {name} is null then {NULL} {' '.join(tests)} else {OTHERS} end"
 
@@ -189,17 +204,13 @@ class FigureQuery:
         return bind(":v", {"v": value}, timezone=self._zone or "UTC")
 
     def _points(self) -> Figures:
-        """Return a random sample of points, and how many rows it represents."""
+        """Return the rows as points; above `MAX_POINTS`, a random sample and a note of its size."""
         choice = self._choice
         assert choice.y is not None  # checked by `choose`
         y = name_in_sql(choice.y.name)
         color, colors = self._colors()
         both = f"from (select {self._x} x, {y} y, {color} c {self._relation}) t where"
-        both = f"{both} x is not null and y is not null"
-        total = self._rows.query(f"select count(*) n {both}").column("n")[0].as_py()
-        share = f" and rand() < {1.1 * MAX_POINTS / total:.9f}" if total > MAX_POINTS else ""
-        text = f"select x, y, c {both}{share} limit {MAX_POINTS}"
-        found = self._rows.query(text)
+        total, text, found = self._drawn(f"{both} x is not null and y is not null", color)
         xs, ys = (
             found.column("x").combine_chunks(),
             found.column("y").cast(pa.float64(), safe=False),
@@ -213,8 +224,19 @@ class FigureQuery:
             )
             if abs(x) <= _FINITE and abs(y) <= _FINITE
         )
-        note = f"random sample of {len(marks):,} of {total:,} rows" if share else ""
+        is_all = total <= MAX_POINTS
+        note = "" if is_all else f"random sample of {len(marks):,} of {total:,} rows"
         return Figures(marks, (), colors, note=note, sql=text, scale=scale)
+
+    def _drawn(self, both: str, color: str) -> tuple[int, str, pa.Table]:
+        """Return the number of points, the query that samples them, and the sampled rows."""
+        total = self._rows.query(f"select count(*) n {both}").column("n")[0].as_py()
+        text = self._sample(both, total)
+        return total, text, self._rows.query(text)
+
+    def _sample(self, both: str, total: int) -> str:
+        share = f" and rand() < {1.1 * MAX_POINTS / total:.9f}" if total > MAX_POINTS else ""
+        return f"select x, y, c {both}{share} limit {MAX_POINTS}"
 
     # -- the marks ------------------------------------------------------------------------------
 
@@ -230,9 +252,8 @@ class FigureQuery:
         column = self._choice.color
         if column is None:
             return "0", ()
-        of = name_in_sql(column.name)
-        values, labels = self._named(column, self._top(of, "count(*)", MAX_COLORS))
-        return self._index(of, values), labels
+        values, labels = self._named(column, self._top(column, "count(*)", MAX_COLORS))
+        return self._index(column, values), labels
 
     def _grouped(
         self,
@@ -251,7 +272,8 @@ class FigureQuery:
             measures = [f"min({y}) m", f"max({y}) h", quartiles]
         text = f"select {group} g, {color} c, count(*) n, {', '.join(measures)} {self._relation}"
         text = f"{text} group by {group}" + (f", {color}" if choice.color is not None else "")
-        found = self._rows.query(f"{text} limit {MAX_GROUPS * (MAX_COLORS + 2) + 1}")
+        limited = f"{text} limit {MAX_GROUPS * (MAX_COLORS + 2) + 1}"
+        found = self._found(limited, group, color)
         notes = []
         if step is not None:
             labels, found, is_whole = _times(found, choice.x, step)
@@ -261,13 +283,17 @@ class FigureQuery:
         note = "; ".join(["all rows", *notes]) if notes else ""
         return Figures(marks, labels, colors, note=note, sql=text)
 
+    def _found(self, text: str, group: str, color: str) -> pa.Table:
+        """Return the result of a query that groups by the expressions ``group`` and ``color``."""
+        return self._rows.query(text)
+
 
 def _times(
     found: pa.Table, column: Column, step: ChartStep
 ) -> tuple[tuple[str, ...], pa.Table, bool]:
     """Number the groups in the order of their times.
 
-    Return the labels, the table, and whether the labels include all steps without rows.
+    Return the labels, the table, and whether the labels include time steps without rows.
     """
     times = found.column("g").combine_chunks()
     order = pc.unique(times.drop_null())
@@ -287,7 +313,7 @@ def _times(
 
 
 def _every_step(order: pa.Array, step: ChartStep) -> pa.Array | None:
-    """Return all steps from the first to the last group; ``None`` if they would be too many."""
+    """Return all time steps from the first to the last group, or ``None`` if there are too many."""
     known = order.to_pylist()
     if len(known) < 2:
         return order
@@ -327,5 +353,5 @@ def _marks(found: pa.Table) -> tuple[tuple[ChartMark, ...], int]:
 
 
 def last(index: int) -> tuple[bool, int]:
-    """Return a sort key that puts named groups first, then all others, then nulls."""
+    """Return a sort key: named groups come first, then the group of all others, then nulls."""
     return index < 0 and index != BELOW, index

@@ -22,7 +22,7 @@ class Choice:
     The search covers the displayed values and ignores case (`TextSearch`). In the order, a null
     sorts below every value.
 
-    A condition may be given as text, as for ``where=`` of a read.
+    A condition may also be a string, as in ``where=`` of a read.
     """
 
     conditions: tuple[Condition, ...] = ()
@@ -45,9 +45,9 @@ class Choice:
         return all_of([one.where for one in self.conditions])
 
     def with_only(self, of: Column, made: Condition, timezone: str | None) -> Choice:
-        """Return the choice in which a condition replaces the others of its column.
+        """Return the choice with ``made`` in place of all other conditions on the same column.
 
-        An exclusion is added to them, and joins an earlier exclusion of values.
+        If ``made`` is an exclusion, the others stay, and exclusions of single values are merged.
         """
         before = [one for one in self.conditions if one.column == of.name]
         if made.exclude:

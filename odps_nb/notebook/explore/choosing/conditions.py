@@ -22,7 +22,7 @@ from odps_nb.notebook.explore.values.typed import shown_value, text_of, typed_va
 from odps_nb.schema import Column, TypeCode
 from odps_nb.wire.type_text import format_type
 
-_LARGEST = "1.7976931348623157e308"  # for FLOAT, too, because it is compared as DOUBLE
+_LARGEST = "1.7976931348623157e308"  # also used for FLOAT, which is compared as DOUBLE
 _LISTED = 3
 MAX_LISTED = 100
 """Maximum number of values in a condition of the filter builder."""
@@ -40,7 +40,7 @@ _OF_KIND = {
 class Condition:
     """A filter: the ``text`` to display, and the exact ``where``.
 
-    The filter builder edits ``op`` and its ``values``; a condition without them can only be
+    The filter builder edits ``op`` and its ``values``; a condition that has neither can only be
     removed. ``exclude`` selects all other rows, including those with a null. ``below`` excludes the
     upper end of a range.
     """
@@ -55,7 +55,7 @@ class Condition:
 
 
 def written(where: str) -> Condition:
-    """Return a condition that the user wrote."""
+    """Return the condition for a filter that the user wrote."""
     return Condition(where=where, text=where)
 
 
@@ -111,7 +111,7 @@ def make_condition(
 def _single(column: Column, value: Any) -> float:
     """Return the nearest value that a FLOAT column can hold."""
     if isinstance(value, str) or abs(value) > float(np.finfo(np.float32).max):
-        raise ArgumentError(f"{value!r} is not a value that the FLOAT {column.name!r} can hold")
+        raise ArgumentError(f"{value!r} does not fit into the FLOAT column {column.name!r}")
     return float(np.float32(value))
 
 
@@ -123,7 +123,7 @@ def given_condition(
     exclude: bool,
     timezone: str | None,
 ) -> Condition:
-    """Return the condition of the only kind that has a value in ``given``."""
+    """Return the one condition that the arguments describe; raise if there are none or several."""
     found: list[tuple[str, Sequence[Any]]] = [("null", ())] if null else []
     for op, value in given.items():
         values = value if op in ("range", "values") else (value,)
@@ -131,7 +131,7 @@ def given_condition(
             found.append((op, values))
     if len(found) != 1:
         raise ArgumentError(
-            f"{len(found)} conditions are given for {column.name!r}; give one",
+            f"{len(found)} conditions are given for {column.name!r}; exactly one is needed",
             hint="pass one of: low and high, values, contains, starts, null",
         )
     return make_condition(column, *found[0], exclude=exclude, timezone=timezone)
@@ -155,7 +155,7 @@ def typed_condition(
 
 
 def typed_texts(condition: Condition, timezone: str | None) -> list[str]:
-    """Return the texts from which `typed_condition` builds the same condition."""
+    """Return the strings from which `typed_condition` builds the same condition."""
     return ["" if one is None else text_of(one, timezone) for one in condition.values]
 
 
@@ -168,7 +168,7 @@ def _check(op: str, values: Sequence[Any], timezone: str | None) -> None:
     if op == "range":
         low, high = values
         if low is None and high is None:
-            raise ArgumentError("the range has no end; enter the lower end, the upper end or both")
+            raise ArgumentError("the range has no bounds; enter a lower end, an upper end or both")
         if None not in values and _is_less(high, low):
             ends = [shown_value(one, timezone) for one in values]
             raise ArgumentError(f"{ends[0]} is greater than {ends[1]}; swap the two values")
@@ -179,7 +179,7 @@ def _check(op: str, values: Sequence[Any], timezone: str | None) -> None:
 def _is_less(one: Any, other: Any) -> bool:
     try:
         return bool(one < other)
-    except TypeError:  # a time with an offset, and one without
+    except TypeError:  # only one of the two times has an offset
         return False
 
 
@@ -229,7 +229,7 @@ def _words(
 def bar_condition(
     column: Column, bar: Bar, timezone: str | None, *, exclude: bool = False
 ) -> Condition:
-    """Return the condition that selects the rows counted in a bar, or all other rows."""
+    """Return the condition for the rows counted in a bar; with ``exclude``, for all other rows."""
     if bar.is_beside:
         return _beside(column, bar, timezone, exclude=exclude)
     op, values, below = "values", [bar.value], False
@@ -262,7 +262,7 @@ def _of_value(column: Column, bar: Bar, timezone: str | None, *, exclude: bool) 
 
 
 def _beside(column: Column, bar: Bar, timezone: str | None, *, exclude: bool) -> Condition:
-    """Return the condition for a group without a bar; it does not depend on the order of NaN."""
+    """Return the condition for rows that no bar shows; it does not depend on how NaN is sorted."""
     name = name_in_sql(column.name)
     finite = f"{name} >= -{_LARGEST} and {name} <= {_LARGEST}"
     values: dict[str, object] = {"v": list(bar.others)}
@@ -289,7 +289,7 @@ def _beside(column: Column, bar: Bar, timezone: str | None, *, exclude: bool) ->
 def value_condition(
     column: Column, value: pa.Scalar, timezone: str | None, *, exclude: bool
 ) -> Condition:
-    """Return the condition that selects the rows with the value of a cell, or all other rows."""
+    """Return the condition for rows with a cell's value; with ``exclude``, for all other rows."""
     if not value.is_valid:
         return make_condition(column, "null", exclude=exclude)
     if pa.types.is_nested(value.type) or column.type.code is TypeCode.BLOB:
@@ -299,7 +299,7 @@ def value_condition(
     if kind_of(column) in _OF_KIND:
         scale = scale_of(column, value.type)
         exact = value.as_py() if scale is None else scale.exact(value)
-    if isinstance(exact, float) and not math.isfinite(exact):  # SQL has no literal for it
+    if isinstance(exact, float) and not math.isfinite(exact):  # SQL has no literal for this value
         label, exact = NOT_FINITE, math.nan
     if exact is None:  # a type that the builder cannot edit, or a time with nanoseconds
         return _of_value(column, Bar(label, 0, value=value), timezone, exclude=exclude)

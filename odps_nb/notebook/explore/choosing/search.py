@@ -1,4 +1,4 @@
-"""The search of an explorer: finds rows whose displayed values contain a text."""
+"""Text search in an explorer: finds rows whose displayed values contain a string."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_SORTED_BYTES = 256 * 2**20
 """Maximum bytes of matching rows to hold in memory while sorting them."""
 
 _DIGITS = "0123456789-+."
-# the only characters in displayed values of each kind; other kinds may contain any character
+# characters that displayed values may contain, by kind; a kind not listed may contain any
 _SIGNS = {
     "INTEGER": _DIGITS,
     "FLOAT": _DIGITS + "einfa",
@@ -33,19 +33,20 @@ _SIGNS = {
     "CLOCK": _DIGITS + ": ",
     "BYTES": "0123456789abcdefx… (),b",
 }
-_BETWEEN = frozenset('"[]{}:,\\')  # the separators in a displayed nested value
+_BETWEEN = frozenset('"[]{}:,\\')  # quotes, brackets and separators of a displayed nested value
 _WORDS = ("null", "true", "false", "nan", "-infinity", "<blob>")
-_LEAF = frozenset("0123456789-+.: eabcdfx…()")  # in nested times, fractions and bytes
+_LEAF = frozenset("0123456789-+.: eabcdfx…()")  # characters of nested times, fractions and bytes
 _ESCAPED = r'["\\\x00-\x1f]'
 _FRACTION = re.compile(r"\.(\d+)")
 _SEPARATED = re.compile(r"-?\d{1,3}(,\d{3})+(\.\d*)?")  # a number with separators
 
 
 class TextSearch:
-    """A test for rows that contain a text in any column, ignoring case.
+    """A test for rows that contain a string in any column, ignoring case.
 
-    The text is compared with the value as displayed, before truncation. A time has as few fraction
-    digits as it needs, but at least as many as the text. Nulls and BLOBs never match.
+    The string is compared with the value as displayed, before truncation. A time has only the
+    fraction digits that it needs, but at least as many as the string has. Nulls and BLOBs never
+    match.
     """
 
     def __init__(self, columns: Sequence[Column], text: str) -> None:
@@ -82,7 +83,7 @@ class TextSearch:
     # -- nested values: only those that may match are converted to text ---------------------------
 
     def _may_match(self, array: pa.Array) -> np.ndarray:
-        """Return which nested values may contain the text; the others do not."""
+        """Return a mask of the nested values that may contain the string."""
         if self._may_span or not len(array):
             return np.ones(len(array), bool)
         kind = array.type
@@ -119,13 +120,13 @@ class TextSearch:
 
 
 def _containing(texts: pa.Array, needle: str) -> np.ndarray:
-    """Return which texts contain the text; nulls do not."""
+    """Return a mask of the texts that contain the needle; it is false for nulls."""
     found = np.zeros(len(texts), bool)
     if needle.isascii():
         matches = pc.match_substring(pc.ascii_lower(texts), needle)
         found = _bools(pc.fill_null(matches, False)).copy()
     is_ascii = pc.fill_null(pc.string_is_ascii(texts), True)
-    others = np.flatnonzero(~_bools(is_ascii))  # `ascii_lower` does not fold their case
+    others = np.flatnonzero(~_bools(is_ascii))  # `ascii_lower` does not fold non-ASCII letters
     for row, text in zip(others, texts.take(pa.array(others)).to_pylist(), strict=True):
         found[row] = needle in text.casefold()
     return found
@@ -172,7 +173,7 @@ def _texts(array: pa.Array, column: Column, digits: int) -> pa.Array:
 
 
 class KnownRows:
-    """Rows in memory, with the methods for paging that a SQL job's rows have."""
+    """Rows in memory, with the same paging methods as the rows of a SQL job."""
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table
@@ -183,7 +184,7 @@ class KnownRows:
         return int(self._table.num_rows)
 
     def page(self, start: int, rows: int, cancel: CancelToken) -> Iterator[pa.RecordBatch]:
-        """Yield rows by number."""
+        """Yield at most ``rows`` rows, beginning with row ``start``."""
         yield from _batches_of(self._table.slice(start, rows))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -191,7 +192,7 @@ class KnownRows:
         yield from _batches_of(self._table)
 
     def renewed(self) -> KnownRows:
-        """Return the same rows, because they need no session."""
+        """Return this object, because rows in memory need no session."""
         return self
 
     def stop(self) -> None:
@@ -199,7 +200,7 @@ class KnownRows:
 
 
 def _batches_of(table: pa.Table) -> list[pa.RecordBatch]:
-    # Without a matching row, there are no columns, and such a table has no valid slices.
+    # If no row matches, the table has no columns and cannot be sliced.
     return table.to_batches() if table.num_columns else []
 
 
@@ -217,7 +218,7 @@ def first_in_order(batches: Iterable[pa.RecordBatch], order: Order) -> KnownRows
             rows, size = parts[0].num_rows, parts[0].nbytes
         if size > MAX_SORTED_BYTES:
             raise ArgumentError(
-                "the rows with this text are too large to be sorted in memory",
+                "the rows that contain this text are too large to sort in memory",
                 hint="add a filter, or sort without the search",
             )
     return KnownRows(_sorted(parts, order) if parts else pa.table({}))
@@ -231,7 +232,7 @@ def _sorted(parts: Sequence[pa.Table], order: Order) -> pa.Table:
         key = table[name]
         if pt.is_dictionary(key.type):
             key = key.cast(key.type.value_type)
-        # as in SQL: nulls below all values, and NaN above them
+        # sort as SQL does: nulls below all values, and NaN above them
         marks = [pc.is_nan(key)] if pt.is_floating(key.type) else []
         found = [key.is_valid(), *marks, key]
         keys += found

@@ -1,4 +1,4 @@
-"""The bars of a column's profile: ranges of an axis or single values, and the rows beyond them."""
+"""The bars of a column's profile (ranges of an axis or single values), and rows without a bar."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Bar:
 
     ``value`` is a single value; NaN means all numbers that are not finite. ``others`` lists the
     values that have bars; the group covers all other values. ``low`` and ``high`` are a range,
-    which includes ``high`` only if ``last`` is true. A range with one end covers the values below
-    ``high`` or above ``low``. ``whole`` is the row count without the filter.
+    which includes ``high`` only if ``last`` is true. A range with only one end covers the values
+    below ``high`` or above ``low``. ``whole`` is the row count without the filter.
     """
 
     label: str
@@ -55,7 +55,7 @@ class Bar:
 class Histogram:
     """Counts the rows in each range of an axis, and those below and above it.
 
-    Values are compared exactly, so a bar counts the rows that its condition selects.
+    Values are compared exactly, so a bar counts precisely the rows that its condition selects.
     """
 
     def __init__(self, scale: Scale, edges: Sequence[Any], *, is_log: bool = False) -> None:
@@ -67,7 +67,7 @@ class Histogram:
 
     @classmethod
     def of(cls, scale: Scale, array: pa.Array) -> Histogram | None:
-        """Return an empty histogram whose axis suits these values; ``None`` if no axis does."""
+        """Return an empty histogram with an axis for these values, or ``None`` if no axis fits."""
         places = scale.places(array)
         edges, is_log = _axis(scale, places)
         return cls(scale, edges, is_log=is_log) if len(edges) > 1 else None
@@ -84,7 +84,7 @@ class Histogram:
         self._counts += np.diff([0, *below, len(array)])
 
     def bars(self) -> tuple[Bar, ...]:
-        """Return the bars, followed by the groups of rows below and above them, if any."""
+        """Return the bars, followed by groups for any rows below or above them."""
         edges, text = self.edges, self.scale.text
         below, *counts, above = map(int, self._counts)
         last = 0 if self._is_single else len(counts)
@@ -117,7 +117,7 @@ def _axis(scale: Scale, places: np.ndarray) -> tuple[list[Any], bool]:
 
 
 def _ranks(scale: Scale, array: pa.Array, edges: Sequence[Any], *, up: bool) -> list[int]:
-    """Return how many values are below each edge (``up``: at or below the last edge)."""
+    """Return the number of values below each edge; with ``up``, the last edge is inclusive."""
     keys = scale.keys(array)
     if pt.is_decimal(keys.type):
         compared = [pc.less] * (len(edges) - 1) + [pc.less_equal if up else pc.less]

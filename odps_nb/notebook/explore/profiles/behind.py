@@ -6,20 +6,28 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from odps_nb.notebook.explore.profiles.bars import Bar
-from odps_nb.notebook.explore.profiles.profile import TOP_VALUES, ColumnProfile
+from odps_nb.notebook.explore.profiles.profile import (
+    LISTED_VALUES,
+    TOP_VALUES,
+    ColumnProfile,
+)
 
 
 def with_whole(
     found: Sequence[ColumnProfile], whole: Sequence[ColumnProfile]
 ) -> tuple[ColumnProfile, ...]:
-    """Return the profiles of filtered rows with `Bar.whole` from those of the unfiltered rows.
+    """Return the profiles of filtered rows, with `Bar.whole` set from the unfiltered rows.
 
-    If the unfiltered rows have few values, every value keeps its bar, even an empty one.
+    If the unfiltered rows have few values, every value keeps its bar, even an empty one. The
+    frequent values of the unfiltered rows stay listed, so that they can be added to the filter.
     """
     return tuple(map(_beside, found, whole))
 
 
 def _beside(found: ColumnProfile, whole: ColumnProfile) -> ColumnProfile:
+    listed = {_key(bar) for bar in found.frequent}
+    others = [_empty(bar) for bar in whole.frequent if _key(bar) not in listed]
+    found = replace(found, frequent=(*found.frequent, *others)[:LISTED_VALUES])
     if found.is_range != whole.is_range or not whole.bars:
         return found
     scale = found.rows / max(1, whole.rows)

@@ -1,7 +1,7 @@
-"""Statistics of a column: mean, deviation and quantiles of numbers, lengths of texts.
+"""Statistics of a column: mean, deviation and quantiles of numbers, lengths of text values.
 
-`Measures` processes arrays in bounded memory. Quantiles are exact up to `EXACT` values and
-estimated beyond. All other statistics are exact.
+`Measures` processes arrays in bounded memory. Quantiles are exact for up to `EXACT` values and
+estimated for more. All other statistics are exact.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _total(array: pa.Array) -> Decimal:
 
 
 class _Texts:
-    """Number of blank texts, and lengths in characters."""
+    """Number of blank strings, and string lengths in characters."""
 
     def __init__(self) -> None:
         self._count = self._blank = self._sum = 0

@@ -1,7 +1,7 @@
 """Profiles columns: nulls, distinct values, statistics and histogram bars.
 
-`Profiler` processes batches in bounded memory. Without an earlier profile, the first batch must
-contain all rows, because the range of its values defines the bars. Later profiles keep the bars.
+`Profiler` processes batches in bounded memory. For the first profile, pass all rows as one batch,
+because their range defines the bars. Later profiles keep these bars.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ MAX_VALUES = 64_000
 """Maximum distinct values to count exactly when all rows are profiled."""
 MAX_VALUE_BYTES = 4 * 2**20
 TOP_VALUES = 10
+LISTED_VALUES = 20
+"""Maximum number of values that the filter builder offers."""
 LABEL = 60
 
 _COUNTED_NOT = (
@@ -47,12 +49,14 @@ class ColumnProfile:
         Number of distinct values, without NaN and infinities; ``None`` if they are not counted.
     is_estimated
         Whether ``distinct`` is an estimate.
+    frequent
+        Single-value bars of up to `LISTED_VALUES` values, the most frequent first.
     ends
-        The values at both ends of the bars, or the minimum and the maximum.
+        The values at the ends of the histogram, or the minimum and the maximum.
     statistics
         Statistics by name, such as ``mean``, ``median`` and ``max length``.
     facts
-        All of these as pairs of a name and a text.
+        All of the above as (name, text) pairs.
     """
 
     rows: int
@@ -65,6 +69,7 @@ class ColumnProfile:
     is_range: bool = False
     is_log: bool = False
     bars: tuple[Bar, ...] = ()
+    frequent: tuple[Bar, ...] = ()
     statistics: Mapping[str, Any] = field(default_factory=dict)
     facts: tuple[tuple[str, str], ...] = ()
 
@@ -80,7 +85,7 @@ class ColumnProfile:
 
     @property
     def distinct_text(self) -> str:
-        """The number of distinct values, as text."""
+        """The number of distinct values as text."""
         about = "about " if self.is_estimated else ""
         return "" if self.distinct is None else f"{about}{self.distinct:,}"
 
@@ -97,14 +102,14 @@ class TableProfile:
 
 
 class Profiler:
-    """Counts the rows of batches; `result` returns a profile of each column."""
+    """Processes batches of rows; `result` returns a profile of each column."""
 
     def __init__(self, columns: Sequence[Column], *, before: TableProfile | None = None) -> None:
         known = [None] * len(columns) if before is None else before.columns
         self._columns = list(map(_Described, columns, known))
 
     def add(self, batch: pa.RecordBatch | pa.Table) -> None:
-        """Count the rows of a batch."""
+        """Add the rows of a batch to the profile."""
         for n, one in enumerate(self._columns):
             one.add(batch.column(n))
 
@@ -149,12 +154,12 @@ class _Described:
         self._widen(array)
 
     def _begin(self, array: pa.Array) -> None:
-        """Choose counters that suit the first values, and reuse the bars of an earlier profile."""
+        """Create counters for the type of the first values, with the bars of an earlier profile."""
         before = self._before
         self._scale = scale = scale_of(self._column, array.type)
         self._measures = Measures(scale)
         bars = () if before is None else before.bars
-        self._values = _Values(array.type, None if before is None else bars)
+        self._values = _Values(array.type, None if before is None else before.frequent)
         if scale is not None and before is not None and before.is_range:
             self._histogram = Histogram.like(scale, bars, is_log=before.is_log)
         elif scale is not None and (before is None or not before.distinct):
@@ -181,13 +186,14 @@ class _Described:
         few = distinct is not None and distinct <= TOP_VALUES
         inherits = before is not None and before.is_range
         use_bins = inherits or (histogram is not None and not few)
+        top = None if values is None else values.top()
         bars: tuple[Bar, ...] = ()
         if use_bins and histogram is not None:
             bars = histogram.bars()
         elif before is not None and inherits:  # no row has a value
             bars = tuple(replace(bar, count=0) for bar in before.bars if not bar.is_beside)
-        elif values is not None:
-            bars = self._top(values)
+        elif values is not None and top is not None:
+            bars = self._top(top, values.total)
         if self._not_finite:
             bars = (*bars, Bar(NOT_FINITE, self._not_finite, value=math.nan))
         low, high = map(self._text, self._ends or (None, None))
@@ -202,6 +208,7 @@ class _Described:
             is_range=use_bins,
             is_log=use_bins and histogram is not None and histogram.is_log,
             bars=bars,
+            frequent=() if top is None else self._valued(top),
             statistics={} if self._measures is None else self._measures.values(),
         )
         return replace(made, facts=tuple((name, text) for name, text in self._facts(made) if text))
@@ -214,7 +221,7 @@ class _Described:
         return str(cell_texts(pa.repeat(cell, 1), self._column, LABEL)[0])
 
     def _axis_ends(self, bars: Sequence[Bar], low: str, high: str) -> tuple[str, str]:
-        """Return the axis end on each side that has outliers, and the extreme value otherwise."""
+        """For each end, return the axis bound if outliers lie beyond it, else the extreme value."""
         if (scale := self._scale) is None:
             return low, high
         drawn = [bar.label for bar in bars if not bar.is_beside]
@@ -245,27 +252,27 @@ class _Described:
                 yield name, about + self._scale.text(statistics[name])
         yield "max", made.max or ("(empty)" if is_text else "")
 
-    def _top(self, values: _Values) -> tuple[Bar, ...]:
-        """Return the most frequent values, and a group of all others."""
-        table, total = values.counted()
-        order = [("n", "descending"), ("value", "ascending")]
-        top = table.take(pc.sort_indices(table, sort_keys=order)[:TOP_VALUES])
+    def _top(self, top: pa.Table, total: int) -> tuple[Bar, ...]:
+        """Return bars for the most frequent values, and one group for all others."""
+        top = top[:TOP_VALUES]
         rest = total - (pc.sum(top.column("n")).as_py() or 0)
-        if rest and (not top.num_rows or top.column("n")[0].as_py() == 1):
-            return ()  # no value occurs twice
         if self._scale is not None:
             top = top.take(pc.sort_indices(top, sort_keys=[("value", "ascending")]))
-        labels = cell_texts(top.column("value"), self._column, LABEL)
+        found = self._valued(top)
+        if not rest or not found:
+            return found
+        return (*found, Bar("other values", rest, others=tuple(bar.value for bar in found)))
+
+    def _valued(self, top: pa.Table) -> tuple[Bar, ...]:
+        """Return a bar for each value in ``top``, a table of values and row counts."""
+        values = top.column("value")
+        labels = cell_texts(values, self._column, LABEL)
         if is_number(self._column):
-            labels = [number_text(one) for one in top.column("value").to_pylist()]
+            labels = [number_text(one) for one in values.to_pylist()]
         found = []
-        for label, value, count in zip(
-            labels, top.column("value"), top.column("n").to_pylist(), strict=True
-        ):
+        for label, value, count in zip(labels, values, top.column("n").to_pylist(), strict=True):
             said = self._scale.exact(value) if self._scale is not None else value.as_py()
             found.append(Bar(str(label), int(count), value=said))
-        if rest:
-            found.append(Bar("other values", rest, others=tuple(bar.value for bar in found)))
         return tuple(found)
 
 
@@ -281,7 +288,7 @@ class _Values:
         said = [bar.value for bar in known or () if not bar.is_beside and bar.value is not None]
         self._known = pa.array(said, kind)
         self._known_rows = np.zeros(len(said), dtype=np.int64)
-        self._total = 0
+        self.total = 0
         self._tables: list[pa.Table] = []
         self._sketch: DistinctSketch | None = None
 
@@ -291,7 +298,7 @@ class _Values:
 
     def add(self, array: pa.Array) -> None:
         counts = array.value_counts()
-        self._total += len(array)
+        self.total += len(array)
         new = pa.table({"value": counts.field("values"), "n": counts.field("counts")})
         if len(self._known):
             place = pc.index_in(new.column("value"), self._known)
@@ -322,15 +329,20 @@ class _Values:
             self._merge()
         if self._sketch is None:
             return int(self._tables[0].num_rows)
-        return min(self._sketch.count(), self._total)
+        return min(self._sketch.count(), self.total)
 
-    def counted(self) -> tuple[pa.Table, int]:
-        """Return the counted values with their row counts, and the total row count."""
+    def top(self) -> pa.Table:
+        """Return the most frequent values with their row counts; empty if no value occurs twice."""
         if self._sketch is None:
             self._merge()
-        if self._sketch is not None:
-            return pa.table({"value": self._known, "n": self._known_rows}), self._total
-        return self._tables[0], self._total
+        if self._sketch is None:
+            (table,) = self._tables
+        else:
+            table = pa.table({"value": self._known, "n": self._known_rows})
+        if self.total > TOP_VALUES and pc.max(table.column("n")).as_py() == 1:
+            return table[:0]
+        order = [("n", "descending"), ("value", "ascending")]
+        return table.take(pc.sort_indices(table, sort_keys=order)[:LISTED_VALUES])
 
 
 def _part(count: int, of: int) -> str:

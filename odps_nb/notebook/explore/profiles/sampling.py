@@ -80,10 +80,10 @@ def draw_sample(
 ) -> SampledRows:
     """Draw at most ``most`` rows that match a condition, spread over the whole table.
 
-    A search for matching rows ends after `SAMPLE_SECONDS`. If rows cannot be read by number, as
-    with both a filter and a limit, the first rows are taken. ``matching`` returns the number of
-    matching rows, if known. If it is at most ``most``, all of them are read from the start, where
-    the service skips the most rows.
+    A search for matching rows ends after `SAMPLE_SECONDS`. If rows cannot be read by number (for
+    example with both a filter and a limit), the first rows are taken. ``matching`` returns the
+    number of matching rows, if known. If this number is at most ``most``, a single read from the
+    start returns all of them, because this lets the service skip the most rows.
     """
 
     def are_few() -> bool:
@@ -151,7 +151,7 @@ def _first_rows(rows: Rows, where: str | None, most: int, cancel: CancelToken) -
 
 @contextmanager
 def _bounded(seconds: float | None, cancel: CancelToken) -> Iterator[CancelToken]:
-    """Yield a token that is cancelled after ``seconds``, which ends the block."""
+    """Yield a token that is cancelled after ``seconds``; the block then ends without an error."""
     token = CancelToken(parent=cancel)
     timer = None if seconds is None else threading.Timer(seconds, token.cancel)
     if timer is not None:
@@ -167,11 +167,12 @@ def _bounded(seconds: float | None, cancel: CancelToken) -> Iterator[CancelToken
 
 
 class RandomParts:
-    """Takes disjoint row ranges in rounds, each of which covers every part of the table.
+    """Takes disjoint row ranges in rounds; each round covers every part of the table.
 
     So even a few rounds are spread over the whole table. The first round reads about ``sample``
-    rows. If a filter leaves too few of them, the size of the next round follows from the share of
-    matching rows, but is at most 4 times the rows read so far. Ranges are in random order.
+    rows. If too few of them match a filter, the size of the next round depends on the share of
+    matching rows, but is at most 4 times the number of rows read so far. Ranges are in random
+    order.
     """
 
     def __init__(self, total: int, sample: int, seed: int | None) -> None:
@@ -187,7 +188,7 @@ class RandomParts:
         self._done = 0
 
     def take(self, found: int) -> list[tuple[int, int]]:
-        """Return the next ranges ``(start, rows)``, if any; ``found`` rows match so far."""
+        """Return the next ranges ``(start, rows)`` or ``[]``; ``found`` rows matched so far."""
         if self._done:
             wanted = 1.1 * self._done * (self._sample - found) / max(1, found)
             self._step = max(self._least, min(4 * self._done, int(wanted)))
@@ -202,7 +203,7 @@ class RandomParts:
 def _next_ranges(
     low: int, high: int, first: int, done: int, step: int
 ) -> Iterator[tuple[int, int]]:
-    """Yield the next ranges of a part, read from ``first`` to its end, then from its start."""
+    """Yield the next ranges of a part: from ``first`` to the part's end, then from its start."""
     count = min(step, high - low - done)
     start = first + done if first + done < high else first + done - (high - low)
     behind = max(0, start + count - high)  # rows to read from the start of the part

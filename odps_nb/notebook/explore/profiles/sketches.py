@@ -1,4 +1,4 @@
-"""Estimates the number of distinct values and the quantiles of any number of rows in little memory.
+"""Estimates distinct counts and quantiles of any number of rows in little memory.
 
 Both are deterministic: the same rows in the same order give the same estimates.
 """
@@ -80,7 +80,7 @@ def _mixed(words: np.ndarray) -> np.ndarray:
 
 
 class QuantileSketch:
-    """Estimates quantiles; a full level keeps every second value for the next level (KLL).
+    """Estimates quantiles; a full level passes every second value to the next level (KLL).
 
     The standard error of a rank is about 0.02 % of the rows.
     """
@@ -102,13 +102,13 @@ class QuantileSketch:
             full = np.sort(self._levels[level])
             even = len(full) // 2 * 2
             kept = full[:even][self._offsets[level] :: 2]
-            self._offsets[level] ^= 1  # so that the errors of two steps cancel out
+            self._offsets[level] ^= 1  # alternate, so that the errors of two steps cancel out
             self._levels[level] = full[even:]
             self._levels[level + 1] = np.concatenate([self._levels[level + 1], kept])
             level += 1
 
     def quantiles(self, shares: Sequence[float]) -> list[float]:
-        """Return the values below which these shares of the added numbers lie."""
+        """Return the estimated quantiles of the added numbers at these fractions (0 to 1)."""
         values = np.concatenate(self._levels)
         weights = np.concatenate([np.full(len(v), 2.0**n) for n, v in enumerate(self._levels)])
         order = np.argsort(values, kind="stable")

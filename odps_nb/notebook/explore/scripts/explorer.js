@@ -16,7 +16,7 @@ function chartPanel(send) {
   const [colorLabel, color] = choice("color");
   const [stepLabel, step] = choice("step", "automatic", "hour", "day", "week", "month", "year");
   const draw = h("button", { onclick: () => ask(false) }, "Draw");
-  const copy = h("button", { hidden: true, onclick: copyCode }, "Copy code");
+  const copy = h("button", { hidden: true, onclick: () => copyFrom(copy, "Copy code", code) }, "Copy code");
   const note = h("div", { class: "odps-x-muted", "aria-live": "polite" });
   const picture = h("div", { class: "odps-x-chart" });
   const bar = h("div", { class: "odps-x-bar" }, xLabel, yLabel, aggLabel, colorLabel, kindLabel);
@@ -53,12 +53,6 @@ function chartPanel(send) {
     if (step.value !== "automatic" && !stepLabel.hidden) message.step = step.value;
     if (!aggLabel.hidden) message.agg = agg.value;
     send(message);
-  }
-
-  async function copyCode() {
-    await copyText(code);
-    copy.textContent = "Copied";
-    setTimeout(() => (copy.textContent = "Copy code"), 1500);
   }
 
   function show(message) {
@@ -111,7 +105,8 @@ function render({ model, el }) {
   );
   const builder = filterForm(
     (message) => (wait("filtering"), send(message)),
-    () => filterButton.focus()
+    () => filterButton.focus(),
+    (n) => [found(n)?.frequent || [], label()]
   );
   const filterButton = h(
     "button",
@@ -150,7 +145,7 @@ function render({ model, el }) {
   });
   const said = h("span", { class: "odps-x-muted odps-x-said", "aria-live": "polite" });
   const code = h("code");
-  const copy = h("button", { onclick: copyCode }, "Copy");
+  const copy = h("button", { onclick: () => copyFrom(copy, "Copy", code.textContent) }, "Copy");
   const panel = h("div", { class: "odps-x-panel", role: "dialog", hidden: true });
   const root = h(
     "div",
@@ -225,12 +220,6 @@ function render({ model, el }) {
     timer = setTimeout(() => busy.show({ task: "page", text, share: null }), 300);
   }
 
-  async function copyCode() {
-    await copyText(code.textContent);
-    copy.textContent = "Copied";
-    setTimeout(() => (copy.textContent = "Copy"), 1500);
-  }
-
   function openChart() {
     charts.panel.hidden = !charts.panel.hidden;
     chart.setAttribute("aria-expanded", String(!charts.panel.hidden));
@@ -291,9 +280,10 @@ function render({ model, el }) {
   }
 
   const found = (n) => profile && profile.columns[n];
+  const label = () => profile && profile.label + (page?.unprofiled ?? "");
 
   function summary(column, n) {
-    return profiles.summary(column, n, found(n), profile && profile.label);
+    return profiles.summary(column, n, found(n), label());
   }
 
   function showPage(message, buffer) {
@@ -321,7 +311,8 @@ function render({ model, el }) {
   function showAround() {
     showCount(page);
     root.classList.toggle("odps-x-stale", !page.profiled);
-    if (!page.profiled) described.textContent = page.total === 0 ? "" : " · profile: reading the rows…";
+    if (profile && page.profiled) showLabel();
+    else described.textContent = page.total === 0 ? "" : " · profile: reading the rows…";
     code.textContent = page.code;
     if (document.activeElement !== search) search.value = page.search;
     const endSearch = () => ((search.value = ""), find());
@@ -334,9 +325,13 @@ function render({ model, el }) {
   function showProfile(message) {
     profile = message;
     root.classList.remove("odps-x-stale");
-    described.textContent = ` · profile: ${profile.label}`;
     all.hidden = profile.whole;
     grid.showProfiles();
+    showLabel();
+  }
+
+  function showLabel() {
+    described.textContent = ` · profile: ${label()}`;
     if (!panel.hidden && panel.dataset.column) openColumn(Number(panel.dataset.column), true);
   }
 
@@ -372,7 +367,7 @@ function render({ model, el }) {
     const column = table.columns[n];
     const kind = [column.type, column.comment].filter(Boolean).join(" · ");
     const parts = [h("div", { class: "odps-x-muted" }, kind)];
-    parts.push(...profiles.parts(n, found(n), profile && profile.label));
+    parts.push(...profiles.parts(n, found(n), label()));
     parts.push(h("button", { onclick: () => (closePanel(), builder.open(n)) }, "Filter…"));
     openPanel(column.name, parts, updates);
     panel.dataset.column = String(n);

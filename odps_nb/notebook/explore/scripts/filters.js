@@ -11,8 +11,9 @@ const CONDITIONS = {
   null: "is null",
 };
 
-// The form that builds one condition; `send` sends it, and `leave` moves the focus away.
-function filterForm(send, leave) {
+// The form that builds one condition; `send` sends it, `leave` moves the focus away, and `frequent(n)`
+// returns the frequent values of a column (label, rows and text) and what they were counted in.
+function filterForm(send, leave, frequent) {
   const column = h("select", { "aria-label": "column" });
   const kind = h("select", { "aria-label": "condition" });
   const fields = h("span", { class: "odps-x-fields" });
@@ -33,6 +34,7 @@ function filterForm(send, leave) {
 
   const chosen = () => columns[column.value];
   const inputs = () => [...fields.querySelectorAll(".odps-x-value")];
+  const given = () => inputs().filter((one) => one.type !== "checkbox" || one.checked);
 
   function setColumns(found) {
     columns = found;
@@ -72,7 +74,9 @@ function filterForm(send, leave) {
       fields.replaceChildren("from ", low, " ", upper, " ", high);
     } else if (op === "values") {
       const more = h("button", { onclick: () => add("").focus() }, "+ value");
-      fields.replaceChildren(more);
+      const [listed, label] = frequent(Number(column.value));
+      const texts = listed.map(([, , text]) => text);
+      fields.replaceChildren(...(listed.length ? [valueList(listed, label, values)] : []), more);
       const add = (value) => {
         const made = field("value", value);
         const drop = () => (made.remove(), less.remove(), more.focus());
@@ -80,7 +84,7 @@ function filterForm(send, leave) {
         more.before(made, less);
         return made;
       };
-      for (const value of values.length ? values : [""]) add(value);
+      for (const value of values.length || texts.length ? values : [""]) if (!texts.includes(value)) add(value);
     } else if (op === "contains" || op === "starts") {
       fields.replaceChildren(field("text", values[0] || ""));
     } else fields.replaceChildren();
@@ -94,7 +98,7 @@ function filterForm(send, leave) {
     offer(edited ? edited.op : "");
     exclude.checked = Boolean(edited && edited.exclude);
     fill(edited ? edited.values : [], Boolean(edited && edited.below));
-    (edited ? inputs()[0] || kind : column).focus();
+    (edited ? given()[0] || kind : column).focus();
   }
 
   function close() {
@@ -106,7 +110,7 @@ function filterForm(send, leave) {
 
   function apply() {
     const op = kind.value;
-    const values = inputs().map((one) => one.value);
+    const values = given().map((one) => one.value);
     const typed = op === "values" && chosen().input !== "text" ? values.filter(Boolean) : values;
     const upper = fields.querySelector("select");
     sent = true;
@@ -126,6 +130,10 @@ function filterForm(send, leave) {
   form.addEventListener("keydown", (event) => {
     if (event.isComposing) return;
     if (event.key === "Escape") close();
+    const ticks = inputs().filter((one) => one.type === "checkbox");
+    const at = ticks.indexOf(event.target);
+    const to = at >= 0 && ticks[at + { ArrowDown: 1, ArrowUp: -1 }[event.key]];
+    if (to) (to.focus(), event.preventDefault());
     if (event.key !== "Enter" || event.shiftKey || !event.target.matches(".odps-x-value")) return;
     event.preventDefault(); // Shift+Enter starts a new line
     apply();
@@ -134,6 +142,17 @@ function filterForm(send, leave) {
   const failed = () => (sent = false);
   const applied = () => sent && close();
   return { form, setColumns, open, applied, failed };
+}
+
+// The frequent values of a column, to tick; the arrow keys move between them.
+function valueList(listed, label, ticked) {
+  const rows = listed.map(([name, rows, text]) => {
+    const tick = h("input", { type: "checkbox", class: "odps-x-value", value: text });
+    tick.checked = ticked.includes(text);
+    return h("label", {}, tick, h("bdi", {}, name || "(empty)"), h("span", {}, count(rows)));
+  });
+  const title = `most frequent values, ${label}`;
+  return h("div", { class: "odps-x-list", role: "group", "aria-label": title, title }, ...rows);
 }
 
 // The chips of the filters: a click edits one, × or the Delete key removes it.

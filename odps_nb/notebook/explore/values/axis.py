@@ -1,12 +1,14 @@
-"""Ticks of a numeric axis, and numbers as people write them."""
+"""Ticks of a numeric or time axis, and human-readable numbers."""
 
 from __future__ import annotations
 
+import datetime
 import math
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Context, Decimal
+from itertools import pairwise
 
 _WIDE = Context(prec=400)
 _UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
@@ -38,6 +40,54 @@ def tick_labels(values: Sequence[float]) -> list[str]:
     if digits and all(one.endswith("0") for one in found):
         found = [one[:-1].rstrip(".") for one in found]
     return [f"{one} {unit}".strip() if float(one.replace(",", "")) else "0" for one in found]
+
+
+_HOUR, _DAY, _MONTH, _YEAR = 16, 10, 7, 4  # length of an ISO time up to the hour, day, …
+_PERIODS: list[tuple[int, int, Callable[[str], str]]] = [  # label length, tick length, period start
+    *((_HOUR, _HOUR, lambda at, n=n: f"{at[:11]}{int(at[11:13]) // n * n:02}") for n in (3, 6, 12)),
+    (_HOUR, _DAY, lambda at: at[:_DAY]),
+    *((_HOUR, _DAY, lambda at, n=n: _days_together(at[:_DAY], n)) for n in (2, 4)),
+    (_DAY, _DAY, lambda at: _days_together(at[:_DAY], 7)),
+    (_MONTH, _MONTH, lambda at: at[:_MONTH]),
+    *((_MONTH, _MONTH, lambda at, n=n: f"{at[:5]}{_part_of_year(at, n):02}") for n in (3, 6)),
+    *((_YEAR, _YEAR, lambda at, n=n: f"{int(at[:4]) // n * n:04}") for n in (1, 2, 5, 10, 20)),
+    *((_YEAR, _YEAR, lambda at, n=n: f"{int(at[:4]) // n * n:04}") for n in (50, 100, 500, 1000)),
+]
+_IS_BEGIN = re.compile(r"(-01){0,2}( 00)?(:00)?")
+
+
+def _days_together(day: str, count: int) -> str:
+    """Return the first day of the ``count``-day period containing a day; weeks begin on Monday."""
+    number = datetime.date.fromisoformat(day).toordinal() - 1
+    return str(datetime.date.fromordinal(number // count * count + 1))
+
+
+def _part_of_year(at: str, months: int) -> int:
+    return (int(at[5:7]) - 1) // months * months + 1
+
+
+def calendar_ticks(labels: Sequence[str], spacing: Callable[[int], float]) -> list[tuple[int, str]]:
+    """Return the indexes and texts of the labels that begin a week, month, quarter, year, …
+
+    ``labels`` are ISO times of equal length, in order. ``spacing`` returns the minimum distance
+    between two ticks for a text length. Returns the ticks of the shortest period that fits, or an
+    empty list.
+    """
+    for length, width, begin in _PERIODS:
+        if len(labels[0]) < length:
+            continue
+        keys = [begin(one) for one in labels]
+        found = [n for n, (one, after) in enumerate(pairwise(keys), 1) if one != after]
+        rest = labels[0].removeprefix(keys[0])
+        if labels[0].startswith(keys[0]) and _IS_BEGIN.fullmatch(rest):
+            found.insert(0, 0)
+        kept = found[-1:]
+        for n in reversed(found[:-1]):
+            if kept[0] - n >= spacing(width):
+                kept.insert(0, n)
+        if len(kept) > 1 and len(found) - len(kept) <= len(found) // 4:  # beside long gaps
+            return [(n, labels[n][:width]) for n in kept]
+    return []
 
 
 def number_text(value: float | Decimal) -> str:

@@ -34,7 +34,7 @@ def kind_of(column: Column) -> str:
 
 
 def is_number(column: Column) -> bool:
-    """Whether the cells of the column are right-aligned."""
+    """Whether the column is numeric; its cells are then right-aligned."""
     return kind_of(column) in ("INTEGER", "FLOAT", "DOUBLE", "DECIMAL")
 
 
@@ -102,7 +102,7 @@ def _nested(array: pa.Array, column: Column) -> list[str | None]:
 
 
 def _plain(value: Any, bytes_text: Callable[[bytes], str | None]) -> Any:
-    """Convert a value for JSON: map pairs to an object, bytes to text."""
+    """Convert a value for JSON: the pairs of a MAP to an object, bytes to text."""
     if isinstance(value, dict):
         return {str(key): _plain(one, bytes_text) for key, one in value.items()}
     if isinstance(value, list):

@@ -24,11 +24,12 @@ _LEAST, _MOST = -(2**63), 2**63 - 1
 _EPOCH = datetime.datetime(1970, 1, 1)
 _DAY = datetime.date(1970, 1, 1)
 _FIRST, _LAST = -62135596800 * 10**6, 253402300800 * 10**6 - 1
-"""Microseconds between 1970 and the first and the last moment of datetime."""
+"""The range of `datetime.datetime`, in microseconds since 1970."""
 _HOUR, _DAY_SECONDS, _YEAR = 3600, 86400, 86400 * 365.2425
 _CLOCK = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800]
 _CLOCK += [_HOUR * n for n in (1, 2, 3, 6, 12)]
 _CLOCK += [_DAY_SECONDS * n for n in (1, 2, 5, 7, 14, 30, 60, 90, 180, 365)]
+_MONTHS = (1, 3, 6, *(12 * n for n in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)))
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
@@ -47,10 +48,10 @@ class Scale:
 
     ``at`` returns the value at a position, rounded to suit a bar width. ``place`` returns the
     position of a value. ``exact`` converts a cell to a value for a condition, and ``step`` rounds a
-    bar width up. ``keys`` converts an array of cells, and ``key`` one value, to numbers that
-    compare exactly; ``back`` converts such a number to a value.
-    ``unit`` is the distance between neighbouring integers or days. ``is_log`` allows logarithmic
-    axes.
+    bar width up. ``keys`` converts an array of cells to numbers that compare exactly, and ``key``
+    converts one value; ``back`` is the inverse of ``key``. ``unit`` is the distance between
+    neighbouring integers or days. ``is_log`` allows logarithmic axes. ``zone`` is the time zone in
+    which instants are shown.
     """
 
     at: Callable[[float, float], Any]
@@ -65,6 +66,7 @@ class Scale:
     whole: bool = False
     unit: Any = None
     is_log: bool = True
+    zone: datetime.tzinfo | None = None
 
     def edges(self, low: float, high: float, most: int) -> list[Any]:
         """Return the bounds of at most ``most`` bars."""
@@ -74,10 +76,10 @@ class Scale:
         first = math.floor(low / step) * step
         count = max(1, math.ceil((high - first) / step + 1e-9))
         found = [self.at(first + n * step, step) for n in range(count + 1)]
-        return list(dict.fromkeys(found))  # at the limit of the type, the last ones are equal
+        return list(dict.fromkeys(found))  # at the limit of the type, the last bounds are equal
 
     def log_edges(self, low: float, high: float, most: int) -> list[Any]:
-        """Return the bounds of bars on a logarithmic axis, which are positive."""
+        """Return the bounds of bars on a logarithmic axis; all bounds are positive."""
         bottom, top = math.floor(math.log10(low)), math.ceil(math.log10(high) + 1e-9)
         digits = (1, 2, 5) if 3 * (top - bottom) <= most + 4 else (1,)
         powers = range(bottom, top + 1, max(1, -(-(top - bottom) // most)))
@@ -87,6 +89,28 @@ class Scale:
         first = max(n for n, place in enumerate(places) if place <= low)
         last = min((n for n, place in enumerate(places) if place > high), default=len(places))
         return list(dict.fromkeys(self.at(one, 0.0) for one in places[first : last + 1]))
+
+    def month_ticks(self, low: float, high: float, most: int) -> list[tuple[float, str]]:
+        """Return positions and labels of months, quarters or years on an axis of times.
+
+        Returns an empty list if the axis is shorter than two months.
+        """
+        first, last = (self.at(place, 0.0) for place in (low, high))
+        if self.zone is not None:
+            first, last = first.astimezone(self.zone), last.astimezone(self.zone)
+        begin, end = (12 * one.year + one.month - 1 for one in (first, last))
+        step = next(n for n in _MONTHS if (end - begin) // n < most)
+        if end - begin < 2:
+            return []
+        found = []
+        for months in range(-(-begin // step) * step, end + 1, step):
+            day = first.replace(year=months // 12, month=months % 12 + 1, day=1)
+            if isinstance(day, datetime.datetime):
+                day = day.replace(hour=0, minute=0, second=0, fold=0)
+                day = day if day.tzinfo is None else day.astimezone(datetime.UTC)
+            text = f"{months // 12:04}-{months % 12 + 1:02}"
+            found.append((self.place(day), text if step < 12 else text[:4]))
+        return found
 
     def label(self, low: Any, high: Any) -> str:
         """Return the label of the bar between two values."""
@@ -206,6 +230,7 @@ def _times(arrow: pa.DataType) -> Scale:
         step=_time_step,
         whole=True,
         is_log=False,
+        zone=shown,
     )
 
 

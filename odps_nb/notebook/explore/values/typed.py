@@ -1,4 +1,4 @@
-"""Converts the values of a filter between what the user types, Python values and short texts."""
+"""Converts the values of a filter between user input, Python values and short display text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TOO_FINE = re.compile(r"\.\d{7}")
 
 
 def typed_value(column: Column, text: str) -> Any:
-    """Return the Python value of a typed text; raise `ArgumentError` if it does not fit the type.
+    """Convert text that a user entered to the column's type; raise `ArgumentError` if invalid.
 
     A time without an offset is a local time in the time zone of the condition.
     """
@@ -90,7 +90,7 @@ _KINDS: dict[str, tuple[Callable[[str], Any], str, str]] = {
 
 
 def text_of(value: Any, timezone: str | None) -> str:
-    """Return the text that `typed_value` converts to the same value."""
+    """Return the text that `typed_value` converts back to this value."""
     if isinstance(value, datetime.datetime):
         return _local(value, timezone).isoformat()
     return f"{value:f}" if isinstance(value, Decimal) else str(value)
@@ -110,7 +110,7 @@ def shown_value(value: Any, timezone: str | None) -> str:
 
 
 def _local(moment: datetime.datetime, timezone: str | None) -> datetime.datetime:
-    """Return an instant as local time, without an offset unless it is necessary."""
+    """Return an instant as local time, with the offset if it is needed."""
     if moment.tzinfo is None:
         return moment
     zone = ZoneInfo(timezone or "UTC")

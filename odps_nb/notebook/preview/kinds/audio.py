@@ -58,7 +58,7 @@ _RATES_2: Final = (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160)
 _RATES_AC3: Final = (
     *(32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512, 576, 640),
 )
-#: Media types that browsers play, and WAV codes: integer, float, A-law, µ-law, extensible.
+#: Media types that browsers play, and WAV codes (integer, float, A-law, µ-law, extensible).
 _PLAYED: Final = ("audio/wav", "audio/mpeg", "audio/flac", "audio/ogg", "audio/mp4", "audio/aac")
 _PLAYED_CODES: Final = (1, 3, 6, 7, 0xFFFE)
 _COLUMNS: Final = 480  # columns of the drawing
@@ -152,7 +152,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
             wave = _waveform(parsed.data, size)
         except (UnshowableError, MissingDependencyError) as error:
             note = reason_to_show(error)
-            # after other errors, a player would stay silent
+            # for any other error, the browser cannot play it either
             may_play = isinstance(error, MissingDependencyError) or note.startswith(OTHER_CODEC)
     played = format.mime in _PLAYED and _wav_code(excerpt.data, format) in _PLAYED_CODES
     if may_play and played and len(excerpt.data) + len(wave) <= excerpt.room:
@@ -168,7 +168,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
     place = place_of_index(excerpt) if format.mime == _M4A.mime else None
     if place is not None:
         shown = ("its index is at the end",)
-        note = f"duration unknown: the index comes only after {format_bytes(place)}"
+        note = f"duration unknown: the index begins after the first {format_bytes(place)}"
     return Drawing(html=card(format.label, shown, size), facts=facts, note=note)
 
 
@@ -180,7 +180,7 @@ def _wav_code(data: bytes, format: Format) -> int:
 
 
 def _stacked(wave: str, player: str, size: Size, *, name: str) -> Html:
-    """Return the waveform above the player; omit either if its ``data:`` URL is empty."""
+    """Return the waveform above the player; either is omitted if its ``data:`` URL is empty."""
     style = f"width:92%;height:{_height(size)}px;display:block;margin:0 auto 6px auto"
     alt = f"loudness of {name} over time"
     heard = {"controls": "", "preload": "metadata", "src": player, "aria-label": name}

@@ -1,6 +1,7 @@
 """Source code and Markdown: the first lines with syntax highlighting; never rendered.
 
-A language is recognised by typical line beginnings. A file with too few of these is plain text.
+A language is recognised by typical line beginnings. A file with too few of these is treated as
+plain text.
 """
 
 from __future__ import annotations
@@ -107,13 +108,13 @@ _RST: Final = re.compile(
 _NO_TITLE: Final = ("#", "`", "---", '"', "'", 'r"')
 # assignments, as in programs and settings, but not in prose
 _SETTING: Final = re.compile(r"^\w+ = (?:[\[({'\"\d]|True\b|False\b|None\b)", re.MULTILINE)
-# a header field of a message or package metadata (RFC 5322), whose body may be anything
+# a header field (RFC 5322) of a message or of package metadata; the body may be anything
 _FIELD: Final = re.compile(r"[A-Z][A-Za-z-]*: \S")
 _KNOWN: Final = tuple(
     (format, re.compile(rf"#!.{{0,60}}\b{program}\b"), re.compile(rf"\s{{0,24}}(?:{marks})"))
     for format, program, marks in _LANGUAGES
 )
-# two of these patterns must match, one of them among the first five (the rest are less specific)
+# two of these patterns must match, one of them among the first five (the others are less specific)
 _OWN_MARKS: Final = 5
 _MARKDOWN_MARKS: Final = tuple(
     re.compile(mark, re.MULTILINE)
@@ -184,7 +185,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
 
 
 def _line(row: tuple[str, ...]) -> Html:
-    """Return the markup of a line, whose ``row`` alternates classes and words."""
+    """Return the markup of a line; ``row`` contains each token's class followed by its text."""
     return join(
         element("span", word, style=_COLOURS[kind]) if kind in _COLOURS else escape(word)
         for kind, word in zip(row[::2], row[1::2], strict=False)

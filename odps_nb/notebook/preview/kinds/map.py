@@ -176,6 +176,6 @@ KIND = Kind(
     fallback=text.draw,
     recognise=_recognise,
     whole=True,
-    precedence=TEXTS + 15,  # before JSON, which also matches
+    precedence=TEXTS + 15,  # tried before JSON, which would also match
     limit=2 * MIB,
 )

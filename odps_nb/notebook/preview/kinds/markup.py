@@ -70,7 +70,7 @@ def _draw_rendered(excerpt: Excerpt, format: Format, size: Size, *, name: str) -
     source = text_of(excerpt, format)
     parsed = parse("page", source.encode("utf-8", "replace"), size)
     page = POLICY + parsed.data.decode("utf-8", "replace")
-    # Clicks pass through the frame, so it cannot scroll; its shorter box scrolls instead.
+    # Clicks pass through the frame, so it cannot scroll; the shorter box around it scrolls instead.
     frame = element(
         "iframe",
         attributes={"sandbox": "", "srcdoc": page, "title": f"{name}, drawn in a sandbox"},
@@ -95,5 +95,5 @@ KIND = Kind(
     draw_rendered=_draw_rendered,
     fallback=text.draw,
     recognise=_recognise,
-    precedence=TEXTS + 10,  # after SVG, which may begin with the same declarations
+    precedence=TEXTS + 10,  # tried after SVG, which may begin with the same declarations
 )

@@ -82,6 +82,6 @@ KIND = Kind(
     fallback=text.draw,
     recognise=_recognise,
     whole=True,
-    precedence=TEXTS + 14,  # before JSON, which also matches
+    precedence=TEXTS + 14,  # tried before JSON, which would also match
     limit=2 * MIB,
 )

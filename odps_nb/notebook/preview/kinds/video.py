@@ -94,7 +94,7 @@ def _recognise(head: Head) -> Format | None:
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
     place = place_of_index(excerpt) if format.mime in _BOXED else None
     if place is not None:
-        note = f"no frame: the index comes only after {format_bytes(place)}"
+        note = f"no frame: the index begins after the first {format_bytes(place)}"
         return placeholder("its index is at the end", size, note=note)
     playable = excerpt.whole and format.mime in _PLAYED
     poster = note = ""
@@ -104,7 +104,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
         poster, facts = encoded_url(parsed.data), parsed.texts("facts")
     except (UnshowableError, MissingDependencyError) as error:
         note = reason_to_show(error)
-        # after other errors, a player would stay black
+        # for any other error, the browser cannot play it either
         may_play = isinstance(error, MissingDependencyError) or note.startswith(OTHER_CODEC)
         if not (may_play and playable) or len(excerpt.data) > excerpt.room:
             raise
@@ -119,7 +119,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
 def _doc_type(data: bytes) -> bytes:
     """Return the EBML element DocType (42 82) without its padding.
 
-    The position of the first set bit is the number of bytes of the length field (RFC 8794, 4).
+    The position of the first set bit gives the number of bytes in the length field (RFC 8794, 4).
     """
     at = data.find(b"\x42\x82") + 2
     if at < 2 or at >= len(data) or not data[at]:

@@ -1,6 +1,6 @@
 """Model weights: tensor names, types and shapes (safetensors), or the producer (ONNX).
 
-Only headers are read, so that large files cost as little as small ones.
+Only headers are read, so the size of a file does not matter.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ _CALC = Format(
     "OpenDocument sheet",
     aliases=("application/zip",),
 )
-# the local ZIP header of a file, with 26 bytes between its signature and its name; the first of
-# these folders decides, because a presentation may contain an uncompressed workbook
+# the local ZIP header of a file, with 26 bytes between its signature and its name; the first match
+# decides, because a presentation may contain an uncompressed workbook
 _PART = re.compile(
     rb"PK\x03\x04.{26}/?(?:(xl)[/\\][\w/\\. -]{1,80}?\.(?:xml|bin|rels)|(?:word|ppt)[/\\])",
     re.DOTALL | re.IGNORECASE,
@@ -41,7 +41,7 @@ _OLD = Format(
 _LOCKED = Format(
     "application/encrypted",
     "Office with a password",
-    aliases=(  # types of these files if they have no password (ZIP or compound files)
+    aliases=(  # types of the same files without a password (ZIP or compound files)
         "application/zip",
         *(_MAIN, "application/vnd.ms-excel", "application/msword", "application/vnd.ms-powerpoint"),
         "application/vnd.openxmlformats-officedocument.wordprocessingml.document",

@@ -20,7 +20,7 @@ _SMALLEST = 16  # minimum rows and columns of a picture
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return shape and type, and the first rows of the array or its first plane.
+    """Return shape, type and first rows (of the first plane, if there are several planes).
 
     If Pillow is installed, a complete array that looks like a picture is returned as a thumbnail.
     """
@@ -76,7 +76,7 @@ def _first_rows(
         )
         return [[str(value) for value in values]]
     if fortran:
-        raise UnshowableError("Fortran order: the first rows are spread over the file")
+        raise UnshowableError("Fortran order: the first rows are spread across the file")
     width = shape[-1]
     # the first rows of the first plane are at the start, for any number of dimensions
     count = _count(data, dtype, width * min(shape[-2], size.rows), size.rows * width)

@@ -71,7 +71,7 @@ def _value(value: Any) -> Any:
 
 
 def _read(data: bytes, size: Size) -> tuple[pa.RecordBatch, str]:
-    # a file is the magic number (padded to 8 bytes), a stream, and a footer, which is not needed
+    # a file contains a magic number (padded to 8 bytes), a stream, and a footer (not needed here)
     stream = pa.py_buffer(data)[8:] if data.startswith(b"ARROW1") else pa.py_buffer(data)
     promised = rows = batches = shown = 0
     is_all = True

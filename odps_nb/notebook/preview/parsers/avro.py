@@ -14,8 +14,8 @@ from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of
 
 _LONGEST: Final = 200
-_VALUE: Final = "(value)"  # not a valid field name
-# fastavro's message for a missing codec library: the error has no specific class
+_VALUE: Final = "(value)"  # cannot clash with a field, because it is not a valid field name
+# fastavro's message for a missing codec library; the error has no class of its own
 _NEEDS: Final = re.compile(r"need to install one of the following libraries: \W*([\w.-]+)")
 
 try:

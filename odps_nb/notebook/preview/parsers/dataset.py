@@ -20,7 +20,7 @@ from odps_nb.terms import count_of
 _OBJECTS: Final = 2_000  # maximum objects to visit
 _SHOWN: Final = 60
 _ATTRIBUTES: Final = 8  # maximum attributes to show for one object
-_VALUES: Final = 8  # maximum values of an attribute to show
+_VALUES: Final = 8  # maximum number of values to show for one attribute
 _SMALL: Final = 4_096  # maximum size in bytes of an attribute to read
 _NETCDF: Final = ("_NCProperties", "_nc3_strict")
 _HIDDEN: Final = frozenset(
@@ -41,7 +41,7 @@ except ImportError:  # `parse` reports that h5py is missing
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     """Return a row for each dataset, and the attributes of the file.
 
-    The option ``length`` is the size of the whole file, of which ``data`` is the beginning.
+    ``data`` is the beginning of the file; the option ``length`` is the size of the whole file.
     """
     if data.startswith(b"CDF"):
         return netcdf.parse(data, options)

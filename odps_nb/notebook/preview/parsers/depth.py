@@ -1,7 +1,7 @@
 """Numeric rasters, such as elevations or measurements, stretched to 8-bit grey.
 
-Pixels without data are transparent. These are NaN, the no-data value in GDAL's TIFF tag, and values
-that are clearly markers.
+Pixels without data are transparent: NaN, the no-data value in GDAL's TIFF tag, and values that are
+clearly markers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _HUGE: Final = 1e20
 
 
 def stretched(image: Image.Image) -> tuple[Image.Image, tuple[str, ...]]:
-    """Convert a one-band raster to L or LA, and return the values of black and white as facts."""
+    """Convert a one-band raster to L or LA; the facts state the values drawn as black and white."""
     values = np.asarray(image)
     hidden = ~np.isfinite(values)
     marks = ["NaN"] if hidden.any() else []
@@ -45,8 +45,8 @@ def stretched(image: Image.Image) -> tuple[Image.Image, tuple[str, ...]]:
 def _marks(image: Image.Image, values: np.ndarray[Any, Any]) -> list[float]:
     """Return the no-data values: the one stated in the file, else those that look like markers.
 
-    A value looks like a marker if it occurs several times, is negative or huge, and would leave
-    less than half of the scale to all other values.
+    A value looks like a marker if it occurs several times, is negative or huge, and if included
+    would leave less than half of the scale for all other values.
     """
     stated = getattr(image, "tag_v2", {}).get(_NODATA)
     if stated is not None:

@@ -25,7 +25,7 @@ _PLAIN: Final = ("Modality", "BodyPartExamined", "Manufacturer", "PhotometricInt
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return facts, and the first frame or the names and values of the plain elements."""
+    """Return facts and the first frame; without a frame, the elements in `_PLAIN` instead."""
     found = pydicom.dcmread(io.BytesIO(data))
     facts = [str(found.get("Modality") or "no modality")[:16]]
     rows, columns = int(found.get("Rows") or 0), int(found.get("Columns") or 0)

@@ -29,7 +29,7 @@ _Read = tuple[XmlContent, list[str]]
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return title, author, first lines, and counts (as facts)."""
+    """Return the title, author and first lines, and the counts as facts."""
     read = _READERS.get(options["label"], _open_slides)
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         found, facts = read(_Parts(archive))
@@ -39,7 +39,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
 
 
 class _Parts:
-    """The parts of a document by name, decompressed within one budget."""
+    """The parts of a document by name; one limit applies to all decompressed bytes together."""
 
     def __init__(self, archive: zipfile.ZipFile) -> None:
         self._archive = archive
@@ -115,7 +115,7 @@ def _power_point(parts: _Parts) -> _Read:
 
 
 def _office(parts: _Parts, usual: str) -> tuple[str, XmlContent, dict[str, str]]:
-    """Return the name of the main part, title and author, and the stated counts."""
+    """Return the name of the main part, the title and author, and the counts stated in the file."""
     targets = {kind: target for _, kind, target in parts.links("")}
     main = targets.get("officeDocument", usual)
     parts.check(main)

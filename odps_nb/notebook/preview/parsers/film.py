@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
 _PACKETS: Final = 400  # maximum packets before the first frame
-_DULL: Final = 24  # brightness range (of 256 levels) below which a frame counts as blank
+_DULL: Final = 24  # brightness range (of 256 levels) below which a frame is considered blank
 _INDEXED: Final = (
     *("video/mp4", "video/quicktime", "video/3gpp"),
     *("video/webm", "video/x-matroska", "video/x-ms-asf"),

@@ -54,7 +54,7 @@ class _Unit:
 
     @property
     def length(self) -> int:
-        """Bytes of the data, without the padding of the last block."""
+        """Size of the data in bytes, without the padding of the last block."""
         if not self.shape:
             return 0
         width = abs(self.number("BITPIX")) // 8
@@ -62,7 +62,7 @@ class _Unit:
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return facts, and the first image, or the header cards if there is no image."""
+    """Return facts and the first image; without an image, facts and the header cards."""
     whole, size = options["whole"], Size(**options["size"])
     units = _units(data, all_of_it=whole)
     with_data = next((unit for unit in units if unit.length), units[0])
@@ -144,7 +144,7 @@ def _drawn(data: bytes, unit: _Unit) -> Any:
     if unit.begins + height * width * np.dtype(dtype).itemsize > len(data):
         raise UnshowableError("its data are truncated")
     plane = np.frombuffer(data, dtype, height * width, unit.begins).reshape(height, width)
-    # percentiles, because a few bright points would make the rest black
+    # percentiles, because a few bright points would make everything else black
     values = np.asarray(plane[::-1], dtype=np.float32)
     finite = values[np.isfinite(values)]
     if not finite.size:

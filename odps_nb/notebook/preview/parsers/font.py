@@ -39,7 +39,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     pen = ImageDraw.Draw(picture)
     lines = _lines(font)
     if not lines:
-        raise UnshowableError("it has none of the letters that a preview shows")
+        raise UnshowableError("it contains none of the letters shown in a preview")
     for number, line in enumerate(lines):
         _write(pen, font, line, width, y=height * (1 + number * 2) // 7)
     out = io.BytesIO()

@@ -43,7 +43,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
 
 
 def _leaves(message: Message) -> Iterator[Message]:
-    """Return the parts without subparts; an embedded message counts as one part."""
+    """Return the parts without subparts; an embedded message is one part."""
     waiting, seen = [message], 0
     while waiting and seen < _PARTS:
         part, seen = waiting.pop(), seen + 1
@@ -76,7 +76,7 @@ def _decoded(value: object) -> str:
 
 
 def _payload(part: Message) -> bytes:
-    """Return the decoded bytes of a part; the source bytes of an embedded message."""
+    """Return the decoded bytes of a part, or the source bytes if it is an embedded message."""
     if part.is_multipart():
         held = part.get_payload()
         return b"".join(one.as_bytes() for one in held if isinstance(one, Message))

@@ -45,7 +45,7 @@ def described(
 
 
 class _Header:
-    """A reader of the header. Its numbers have 8 bytes in the 64-bit variant (CDF-5), else 4."""
+    """A reader of the header. Numbers have 8 bytes in the 64-bit variant (CDF-5), else 4."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 4

@@ -1,7 +1,7 @@
 """HTML pages, rebuilt without links, forms, frames, scripts and external resources.
 
 The frame's sandbox and policy do not prevent hints (``<link rel=preconnect>``) or clicks on links.
-So only the elements listed here are kept, by nh3, which uses the browser parser html5ever.
+Therefore, nh3 (based on the browser parser html5ever) keeps only the elements listed here.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ATTRIBUTES: Final = {
     "details": {"open"},
 }
 # The policy allows data: URLs, and an SVG in such a URL may freeze the page. So styles must not
-# refer to any source, in any spelling.
+# refer to any source, however it is spelled.
 _LOADS: Final = re.compile(
     r"\\|@import|@font-face|@namespace|(?:url|src|image|image-set|cross-fade|element|paint)\s*\(",
     re.IGNORECASE,

@@ -45,7 +45,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
 
 
 def _imports(data: bytes) -> Iterator[tuple[int, tuple[str, str]]]:
-    """Iterate over the instructions with the imported module and name, if any."""
+    """Yield each instruction's number, and the module and name that it imports (else ``""``)."""
     memo: dict[int, str] = {}
     last: tuple[str | None, ...] = (None, None)  # strings pushed by the last two instructions
     for count, (opcode, argument, _) in enumerate(pickletools.genops(data), 1):

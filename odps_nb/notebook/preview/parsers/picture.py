@@ -21,7 +21,7 @@ from odps_nb.parsing.values import UnshowableError
 MAX_PIXELS: Final = 40_000_000
 _TOO_MANY: Final = f"more than {MAX_PIXELS // 10**6} megapixels: not decoded"
 
-_JPEG: Final = ("JPEG", "MPO")  # Pillow's names; MPO has further pictures after the first one
+_JPEG: Final = ("JPEG", "MPO")  # Pillow's names; MPO contains more pictures after the first one
 _FRAMES: Final = 24
 _ORIENTATION: Final = 0x0112  # EXIF
 
@@ -35,7 +35,7 @@ else:
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return the picture's size in pixels, and a thumbnail unless ``whole`` is false."""
+    """Return the size in pixels and a thumbnail; only the size if ``whole`` is false."""
     mime, size = options["mime"], Size(**options["size"])
     if PICTURES[mime] == "ICO":  # Pillow decodes an icon when it opens it
         check_pixels(*icon_size(data))
@@ -62,7 +62,7 @@ def _made(data: bytes, mime: str, size: Size) -> tuple[list[str], bytes]:
 
 
 def _rest(data: bytes, mime: str, size: Size, note: str) -> tuple[dict[str, Any], bytes]:
-    """Draw the readable part of a truncated or damaged picture, with the ``note``."""
+    """Draw the readable part of a truncated or damaged picture, and add ``note``."""
     ImageFile.LOAD_TRUNCATED_IMAGES = True  # global, but not shared with other jobs
     try:
         facts, drawn = _made(data, mime, size)
@@ -151,7 +151,7 @@ def check_pixels(width: int, height: int) -> None:
 def thumbnail(image: Image.Image, size: Size) -> bytes:
     """Return a small, upright sRGB picture, encoded in a suitable format.
 
-    The format is PNG for few colours; otherwise JPEG, or WebP for a transparent picture.
+    The format is PNG for few colours; otherwise WebP if the picture is transparent, else JPEG.
     """
     small = _eight_bits(image)
     small.thumbnail(_box(size), reducing_gap=2.0)

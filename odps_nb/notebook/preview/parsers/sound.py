@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     Samples = npt.NDArray[np.float32]  # one channel, from -1 to 1
     Levels = npt.NDArray[np.float32]  # minimum and maximum of each column
 
-#: Columns of the drawing.
+#: Columns of the waveform drawing.
 COLUMNS: Final = 240
 _SHORT: Final = 30  # seconds; shorter files are decoded whole
 _MOST: Final = 6_000_000  # maximum samples, for any rate that the file states
-_MOMENT: Final = 9216  # samples per point of a longer file; the first ones of an MP3 are silent
+_MOMENT: Final = 9216  # samples decoded per point of a longer file; an MP3 starts with silent ones
 # frame bytes after the first byte, by mode (RFC 4867, 5.3; 3GPP TS 26.101 and 26.201)
 _AMR: Final = (12, 13, 15, 17, 19, 20, 26, 31, 5, 0, 0, 0, 0, 0, 0, 0)
 _AMR_WIDE: Final = (17, 23, 32, 36, 40, 46, 50, 58, 60, 5, 0, 0, 0, 0, 0, 0)
@@ -38,7 +38,7 @@ _AAC_HERTZ: Final = (
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return facts, and the minimum and maximum level per waveform column; 128 is silence."""
+    """Return facts and the minimum and maximum level of each waveform column; 128 is silence."""
     read = _wav if options["mime"] == "audio/wav" else _decoded
     length, hertz, channels, levels, codec = read(data, options["mime"])
     if not len(levels) or not hertz:
@@ -50,7 +50,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
 
 
 def _amr_seconds(data: bytes) -> float:
-    """Return the duration: frames last 20 ms, and their first byte gives their length."""
+    """Return the duration. A frame lasts 20 ms, and its first byte gives its length in bytes."""
     wide = data.startswith(b"#!AMR-WB\n")
     sizes, at, count = _AMR_WIDE if wide else _AMR, 9 if wide else 6, 0
     while at < len(data):
@@ -93,7 +93,7 @@ def _wav(data: bytes, mime: str) -> _Sound:
 
 
 def _decoded(data: bytes, mime: str) -> _Sound:
-    """Decode to one channel with FFmpeg: short files whole, long files at sampled points."""
+    """Decode to one channel with FFmpeg: all of a short file, sampled points of a long file."""
     with opened(data, mime) as container:
         track = next(iter(container.streams.audio), None)
         context = track.codec_context if track is not None else None

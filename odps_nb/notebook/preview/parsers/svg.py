@@ -1,8 +1,8 @@
 """SVG: an upper bound on the number of shapes that a browser would draw.
 
 ``<use>``, patterns, markers, masks and clip paths draw the elements that they refer to, and may be
-nested. So 2 kB can become 10^8 shapes, and a notebook with such an SVG cannot be opened again.
-Therefore each reference counts as the shapes that it draws, and unsupported features are refused.
+nested. So 2 kB can expand to 10^8 shapes, and a notebook with such an SVG cannot be opened again.
+Therefore, the shapes that each reference draws are counted, and unsupported features are refused.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _GROUPS: Final = words(
 _SILENT: Final = words("title desc metadata script view")
 # attributes that are not styles: text, names, handlers (which never run in a picture), geometry
 _NO_CSS: Final = ("on", "aria-", "data-", "id", "class", "d", "points", "href", "role", "lang")
-# maximum ratio of the length of a curve to the sum of its numbers; long arcs reach it
+# maximum ratio of a curve's length to the sum of its coordinates, reached by long arcs
 _BENT: Final = 8
 # styles: only plain declarations are supported
 _FUNCTION: Final = re.compile(r"([\w-]*)\s*\(")
@@ -158,7 +158,7 @@ def _node(tag: str, attributes: dict[str, str], inherited: _Links) -> _Node:
     href = attributes.get("href", attributes.get(f"{_XLINK} href", "")).strip()
     if tag == "image":
         if href.lower().startswith("data:"):
-            raise _refusal("an embedded picture")  # browsers load no other images here
+            raise _refusal("an embedded picture")  # browsers load only embedded pictures here
     elif href and tag != "a":
         if not href.startswith("#"):
             raise _refusal("a link to another document")
@@ -216,7 +216,7 @@ class _Count:
         if node.uses:
             more, there = self._target(node.uses)
             drawn, points = drawn + more, points + there
-            if node.tag == "use":  # the elements that it uses inherit its styles
+            if node.tag == "use":  # the referenced elements inherit its styles
                 drawn += more * (self._each(node) - 1) + there * self._markers(node)
         if node.tag in _SHAPES:
             marks = node.points + _BENT * node.reach / self._dash
@@ -232,7 +232,7 @@ class _Count:
         return (0.0, 0.0) if node is None else self._of(node)
 
     def _each(self, node: _Node) -> float:
-        """Return the number of shapes drawn for one shape with its fill and stroke patterns."""
+        """Return the number of shapes drawn for a shape, including its fill and stroke patterns."""
         return 1 + self._most(node, markers=False)
 
     def _markers(self, node: _Node) -> float:
@@ -277,7 +277,7 @@ def _declarations(text: str) -> Iterable[tuple[str, str]]:
 
 
 def _style(declared: Iterable[tuple[str, str]]) -> tuple[_Links, tuple[str, ...]]:
-    """Return the inherited references, and those that are not inherited."""
+    """Return the references that are inherited, and those that are not."""
     links: set[tuple[str, str]] = set()
     for name, value in declared:
         if name.startswith(("--", *_MOVING)) and value.strip() != "none":

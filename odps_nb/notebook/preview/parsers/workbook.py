@@ -88,9 +88,9 @@ def _place(letters: bytes) -> int:
 
 
 def _is_locked(data: bytes) -> bool:
-    """Whether the cells are encrypted, which the library reports as an unknown format.
+    """Whether the cells are encrypted, which the library would report as an unknown format.
 
-    See OpenDocument 1.3, part 2, 4.8; in Excel 97, the record FilePass ([MS-XLS] 2.4.117).
+    See OpenDocument 1.3, part 2, 4.8, and the record FilePass of Excel 97 ([MS-XLS] 2.4.117).
     """
     if data.startswith(b"PK"):
         no_manifest = contextlib.suppress(KeyError, RuntimeError, zipfile.BadZipFile, zlib.error)

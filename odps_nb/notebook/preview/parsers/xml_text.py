@@ -15,7 +15,7 @@ from xml.parsers import expat
 from odps_nb.notebook.preview.shared import words
 from odps_nb.parsing.values import UnshowableError
 
-#: Maximum lines of text to collect, and characters of each.
+#: Maximum number of text lines to collect, and of characters per line.
 LINES: Final = 80
 LINE_LENGTH: Final = 400
 _DEPTH: Final = 1000
@@ -30,7 +30,7 @@ _SPACES: Final = words("tab br cr s line-break")
 class WantedXml:
     """The content to read from an XML file; element names are local names."""
 
-    paragraphs: Set[str] = frozenset()  #: Elements that are lines of text.
+    paragraphs: Set[str] = frozenset()  #: Elements that become lines of text.
     texts: Set[str] = frozenset()  #: If not empty, only text inside these elements is read.
     values: Set[str] = frozenset()  #: Elements whose text is a value, such as ``title``.
     elements: Set[str] = frozenset()  #: Elements whose attributes are returned.

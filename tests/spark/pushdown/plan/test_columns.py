@@ -1,4 +1,4 @@
-"""Which columns a query is taken to read: pure, without Spark and without a service."""
+"""The columns that a query reads according to its plan: without Spark and without a service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which conditions of a query are sent: pure, without Spark and without a service."""
+"""The conditions of a query that are sent: without Spark and without a service."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_everything_else_stays_with_spark(where):
         ("select * from b left anti join a on a.n = 1", ["", "n1"]),
         ("select * from a left anti join b on true where n = 1", ["n1", ""]),
         ("select * from c where exists (select 1 from b semi join a where n = 1)", ["", "", ""]),
-        # what is out of the ordinary
+        # unusual forms
         ("select * from a tablesample (5 rows) where n = 1", [""]),
         ("select * from a pivot (sum(id) for gift in (true)) where n = 1", [""]),
         ("select * from (a join b on a.id = b.id) where n = 1", ["", ""]),
@@ -209,7 +209,7 @@ def test_a_condition_is_sent_where_the_query_drops_the_row_anyway(text, conditio
         ("select * from (select * from a) tablesample (5 rows) where n = 1", [""]),
         ("select * from (select * from a union all select * from a) where n = 1", ["n1", "n1"]),
         ("select * from b where id in (select id from (select * from a) where n = 1)", ["", "n1"]),
-        # what selects let through
+        # conditions that selects pass through
         ("select * from (select * from a limit 5) where n = 1", [""]),
         ("select * from (select * from a order by id) where n = 1", ["n1"]),
         ("select * from (select * from a order by id limit 5) where n = 1", [""]),
@@ -275,7 +275,7 @@ def test_a_condition_is_sent_where_the_query_drops_the_row_anyway(text, conditio
         ("with t as (select * from a) select /*+ broadcast(t) */ * from t where n = 1", ["n1"]),
         ("with recursive t as (select * from a) select * from t where n = 1", [""]),
         ("with t as (select * from a) select * from t tablesample (5 rows) where n = 1", [""]),
-        # what the tree does not tell
+        # what the tree does not contain
         (
             "with t as (select * from a) select n from t where n = 1"
             " union all select n from f(table(t))",

@@ -1,4 +1,4 @@
-"""Queries that give other values over fewer rows: nothing of them is sent that would."""
+"""Queries that return other values over fewer rows: no condition that could change them is sent."""
 
 from __future__ import annotations
 

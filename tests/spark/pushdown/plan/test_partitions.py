@@ -1,4 +1,4 @@
-"""Which partitions, and how many rows, a query is taken to read: pure."""
+"""The partitions and number of rows that a query reads according to its plan."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def kept(where: str, known: list[PartitionSpec] | None = None) -> list[str] | No
         ("ds = '20240101' and hour = 1", 1),
         ("ds > '20240101' and hour <> 1", 2),
         ("ds between '20240102' and '20240103'", 4),
-        ("hour < 9", 3),  # as a number, and not as a text
+        ("hour < 9", 3),  # as a number, not as text
         ("ds in ('20240101', '20240103')", 4),
         ("not (ds = '20240101' or hour = 1)", 2),
         ("ds like '2024%3'", 2),

@@ -1,4 +1,4 @@
-"""Texts and values of a query, as they are sent: pure."""
+"""Text and values in a query, as they are sent."""
 
 from __future__ import annotations
 

@@ -1,0 +1,220 @@
+"""Computes a chart of a SQL result from the stored rows, without running the query again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from odps_nb.access.looking.browsing import Rows
+from odps_nb.access.row_forms import as_table
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.errors import LimitExceededError
+from odps_nb.notebook.explore.charts.choice import ChartChoice, ChartStep
+from odps_nb.notebook.explore.charts.figures import (
+    ABOVE,
+    BELOW,
+    MAX_POINTS,
+    NULL,
+    OTHERS,
+    FigureQuery,
+)
+from odps_nb.notebook.explore.profiles.sampling import SAMPLE_BYTES
+from odps_nb.notebook.explore.values.scale import scale_of
+from odps_nb.schema import Column
+from odps_nb.terms import format_bytes
+
+MAX_READ = 64_000_000
+"""Maximum bytes of a result, as Arrow data, to read for a chart."""
+_FIRST_ROWS = 1000
+
+
+def why_not_read(rows: Rows, cancel: CancelToken) -> str:
+    """Return why a chart should not read the rows of a result; ``""`` if it may read them.
+
+    The size is estimated from the first rows.
+    """
+    if rows.is_cut:
+        return "the access key may read only the first rows of its result"
+    first = list(rows.page(0, _FIRST_ROWS, cancel))
+    size = sum(batch.nbytes for batch in first)
+    size = size * (rows.row_count or 0) // max(1, sum(batch.num_rows for batch in first))
+    if size <= MAX_READ:
+        return ""
+    return f"its result (about {format_bytes(size)}) exceeds {format_bytes(MAX_READ)}"
+
+
+class ReadFigures(FigureQuery):
+    """The marks of a chart, computed from rows that are read into memory.
+
+    The chart's code still contains the query of `FigureQuery`; this class evaluates the expressions
+    of that query itself.
+    """
+
+    def __init__(
+        self, rows: Rows, choice: ChartChoice, where: str | None, zone: str | None
+    ) -> None:
+        super().__init__(rows, choice, where, zone)
+        table = _columns_of(rows, choice, where)
+        self._arrays = {name: _plain(table, name) for name in table.column_names}
+        self._of_x = self._arrays[choice.x.name]
+        self._values = {"0": pa.array(np.zeros(table.num_rows, dtype=np.int64))}
+        """The values of expressions, by their text."""
+
+    # -- expressions ----------------------------------------------------------------------------
+
+    def _truncated(self, step: ChartStep) -> str:
+        text = super()._truncated(step)
+        self._values[text] = pc.floor_temporal(self._of_x, unit=step)
+        return text
+
+    def _index(self, column: Column, values: Sequence[Any]) -> str:
+        text, array = super()._index(column, values), self._arrays[column.name]
+        found = pc.fill_null(pc.index_in(array, pa.array(values, array.type)), OTHERS)
+        self._values[text] = pc.if_else(array.is_null(), NULL, found.cast(pa.int64()))
+        return text
+
+    def _bin(self, edges: Sequence[Any]) -> str:
+        text, scale = super()._bin(edges), scale_of(self._choice.x, self._of_x.type)
+        assert scale is not None  # every numeric type has a scale
+        keys = scale.keys(self._of_x)
+        ends = [pa.scalar(edge, keys.type) for edge in edges]
+        passed = [_true(pc.greater_equal(keys, end)) for end in ends]
+        found = np.sum(passed, axis=0) - 1
+        found[found == len(edges) - 1] = ABOVE
+        found[_true(pc.equal(keys, ends[-1]))] = len(edges) - 2
+        found[~passed[0]] = BELOW
+        found[~_true(_is_finite(keys))] = OTHERS
+        found[_true(keys.is_null())] = NULL
+        self._values[text] = pa.array(found)
+        return text
+
+    # -- queries --------------------------------------------------------------------------------
+
+    def _distinct(self, expressions: Sequence[str]) -> list[int]:
+        arrays = [self._values.get(one, self._of_x) for one in expressions]
+        return [pc.count_distinct(one, mode="only_valid").as_py() for one in arrays]
+
+    def _bounds(self) -> pa.Table:
+        array = self._of_x.filter(_is_finite(self._of_x))
+        ends = pc.min_max(array)
+        places = _floats(array)
+        shares = (0.01, 0.99)
+        most = np.quantile(places, shares, method="nearest").tolist() if len(places) else None
+        low, high = (pa.repeat(ends[name], 1) for name in ("min", "max"))
+        return pa.table({"low": low, "high": high, "most": [most]})
+
+    def _top(self, column: Column, measure: str, most: int) -> pa.Array:
+        array = self._arrays[column.name]
+        found = self._aggregated(v=array).filter(pc.field("v").is_valid())
+        rank = _plain(found, "n" if measure == "count(*)" else "m")
+        if self._choice.agg in ("sum", "mean"):
+            rank = pc.abs(rank)
+        ranked = pa.table({"v": found.column("v"), "m": rank})
+        order = pc.sort_indices(ranked, sort_keys=[("m", "descending"), ("v", "ascending")])
+        return _plain(ranked.take(order[:most]), "v")
+
+    def _drawn(self, both: str, color: str) -> tuple[int, str, pa.Table]:
+        assert self._choice.y is not None  # checked by `choose`
+        y, colors = self._arrays[self._choice.y.name], self._values[color]
+        found = pa.table({"x": self._of_x, "y": y, "c": colors})
+        found = found.filter(pc.field("x").is_valid() & pc.field("y").is_valid())
+        total = found.num_rows
+        if total > MAX_POINTS:
+            chosen = np.random.default_rng().choice(total, MAX_POINTS, replace=False)
+            found = found.take(pa.array(chosen))
+        return total, self._sample(both, total), found
+
+    def _found(self, text: str, group: str, color: str) -> pa.Table:
+        return self._aggregated(g=self._values[group], c=self._values[color])
+
+    def _aggregated(self, **keys: pa.Array) -> pa.Table:
+        """Return the row count ``n`` and the measure ``m`` of each combination of keys.
+
+        For a box, ``m`` and ``h`` are minimum and maximum, and ``q`` are the quartiles.
+        """
+        choice = self._choice
+        is_box = choice.kind == "box"
+        function = "list" if is_box else _FUNCTIONS[choice.agg]
+        y = self._measured() if choice.y is not None else next(iter(keys.values()))
+        grouped = pa.table({**keys, "y": y}).group_by([*keys])
+        found = grouped.aggregate([([], "count_all"), ("y", function)])
+        made = {name: found.column(name) for name in keys} | {"n": found.column("count_all")}
+        values = found.column(f"y_{function}")
+        if function != "list":
+            return pa.table({**made, "m": made["n"] if choice.y is None else values})
+        shares = (0, 0.25, 0.5, 0.75, 1) if is_box else (0.5,)
+        lists = (one.values.drop_null() for one in values)
+        parts = [np.quantile(one, shares).tolist() if len(one) else None for one in lists]
+        if not is_box:
+            return pa.table({**made, "m": [one and one[0] for one in parts]})
+        ends = {"m": [one and one[0] for one in parts], "h": [one and one[-1] for one in parts]}
+        return pa.table({**made, **ends, "q": [one and one[1:-1] for one in parts]})
+
+    def _measured(self) -> pa.Array:
+        """Return the column to aggregate, cast to a type in which the aggregate is exact."""
+        choice = self._choice
+        assert choice.y is not None  # checked by the caller
+        array = self._arrays[choice.y.name]
+        if choice.kind == "box" or choice.agg in ("mean", "median"):
+            return array.cast(pa.float64(), safe=False)
+        if choice.agg == "sum" and not pt.is_decimal(array.type):
+            exact = pa.decimal128(38, 0) if pt.is_integer(array.type) else pa.float64()
+            return array.cast(exact)
+        return array
+
+
+_FUNCTIONS = {
+    "count": "count",
+    "sum": "sum",
+    "mean": "mean",
+    "min": "min",
+    "max": "max",
+    "median": "list",
+    "distinct": "count_distinct",
+}
+
+
+def _columns_of(rows: Rows, choice: ChartChoice, where: str | None) -> pa.Table:
+    """Read the columns of a chart."""
+    used = {one.name: None for one in (choice.x, choice.y, choice.color) if one is not None}
+    kept, size = [], 0
+    with closing(rows.every(where, ahead=SAMPLE_BYTES)) as batches:
+        for batch in batches:
+            kept.append(batch.select(list(used)))
+            size += batch.nbytes
+            if size > 2 * MAX_READ:  # the first rows gave too low an estimate
+                raise LimitExceededError(
+                    f"the result has more than {format_bytes(2 * MAX_READ)}, too much for a chart",
+                    hint="group the rows in the query",
+                )
+
+    def schema() -> pa.Schema:
+        known = rows.selected(None, rows.text).arrow_schema
+        return pa.schema([known.field(one) for one in used])
+
+    return as_table(kept, schema)
+
+
+def _plain(table: pa.Table, name: str) -> pa.Array:
+    array = table.column(name).combine_chunks()
+    return array.dictionary_decode() if pt.is_dictionary(array.type) else array
+
+
+def _floats(array: pa.Array) -> np.ndarray:
+    found: np.ndarray = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _is_finite(array: pa.Array) -> pa.Array:
+    return pc.is_finite(array) if pt.is_floating(array.type) else array.is_valid()
+
+
+def _true(mask: pa.Array) -> np.ndarray:
+    found: np.ndarray = pc.fill_null(mask, False).to_numpy(zero_copy_only=False)
+    return found
