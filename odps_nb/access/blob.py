@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from odps_nb.client.calls.storage import StorageClient
 
 _CHUNK = 1 << 20
-_RECEIVE_BUFFER = 128 << 10  # bytes; used if only the head is needed
+_RECEIVE_BUFFER = 128 << 10  # bytes; small, for requests that need only the head
 MAX_PIXELS = 40_000_000
 """Default maximum number of pixels when decoding a picture; previews have the same limit."""
 MAX_BYTES = 1 << 30

@@ -195,7 +195,7 @@ def _comparable(value: str, column: Column) -> Any:
 def _latest(
     listed: list[PartitionInfo], schema: TableSchema, table: TableName, storage: StorageClient
 ) -> PartitionSpec:
-    """Return the largest first-level value with rows, like ``max_pt``, but compare by type."""
+    """Return the largest first-level value that has rows, as ``max_pt``, but compared by type."""
     first = schema.partition_columns[0]
 
     def value_of(info: PartitionInfo) -> str:

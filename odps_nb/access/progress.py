@@ -49,7 +49,7 @@ def default_listener(*, on_cancel: Callable[[], None] | None = None) -> Progress
 def after_cell(call: Callable[[BaseException | None], None]) -> Callable[[], None]:
     """Call a function after each notebook cell, passing the cell's error or ``None``.
 
-    Returns a function that unregisters it.
+    Returns a function that unregisters ``call``.
     """
     if "IPython" not in sys.modules:
         return lambda: None

@@ -168,7 +168,7 @@ class RowForms(ABC):
         *,
         read_ahead: int | None = None,
     ) -> T:
-        """Return ``collect(batches)``, reading again in microseconds if necessary."""
+        """Return ``collect(tracker, batches)``, reading again in microseconds if necessary."""
         with self._reading(progress) as (tracker, token):
             fall_back = self._fall_back(tracker, token)
 
@@ -290,7 +290,7 @@ class RowForms(ABC):
         """Export the rows through the Arrow C stream interface, reading on demand.
 
         The first batch is read immediately if the type of a column depends on it (VARIANT, unknown
-        types, TIMESTAMPs without a unit). A DECIMAL of more than 38 digits is a decimal256.
+        types, TIMESTAMPs without a unit). A DECIMAL of more than 38 digits becomes decimal256.
         DuckDB can read such a column only from `Scan.dataset`.
         """
         import pyarrow as pa

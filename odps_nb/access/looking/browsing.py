@@ -199,7 +199,7 @@ class _ScanRows:
             yield from scan._in_reach(placed, None, token)
 
     def selected(self, where: str | None, text: TextOptions) -> RowForms:
-        """Return a new read of the rows that `code` describes; `stop` cancels the read."""
+        """Return a new read of the rows that match a condition; `stop` cancels the read."""
         scan = self._scan
         if where is None:
             made = scan._copy(replace(scan._plan, text=text), None)
@@ -222,11 +222,11 @@ class _ScanRows:
             )
         both = f"({plan.where}) and ({where})" if plan.where else where
         schema = self._scan._all_columns()
-        RowFilter.parse(both, schema, timezone=plan.timezone)  # raises before anything is sent
+        RowFilter.parse(both, schema, timezone=plan.timezone)  # raises if the condition is invalid
         return replace(plan, where=both, schema=schema)
 
     def ordered(self, order: Order, where: str | None) -> Rows:
-        """Run the query of `sorting` as a SQL job; return its first `MAX_SORTED` rows.
+        """Run the query that `sorting` returns as a SQL job; return its first `MAX_SORTED` rows.
 
         As in SQL, a null sorts below every value: first if ascending, last if descending.
         """
@@ -242,7 +242,7 @@ class _ScanRows:
 
     @property
     def partitions(self) -> tuple[str, ...]:
-        """The names of the partition columns; their values have a natural order."""
+        """The names of the partition columns, whose values charts show in their natural order."""
         return tuple(one.name for one in self._scan._all_columns().partition_columns)
 
     def relation(self, where: str | None) -> str:

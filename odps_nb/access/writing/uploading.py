@@ -128,7 +128,7 @@ class CellUploader:
         self.count += len(leaves)
 
     def _items(self, leaves: Sequence[_Leaf]) -> Iterator[BlobItem]:
-        """Open each blob when the upload reaches it."""
+        """Yield the blobs to upload, opening each one when the upload reaches it."""
         for leaf in leaves:
             self._reached = leaf
             content = self._content(leaf)

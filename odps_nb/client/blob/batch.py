@@ -121,10 +121,10 @@ class BlobBatch:
                 self._drop()
 
     def skip(self, number: int) -> None:
-        """Skip the rest of the blob with index ``number`` and continue with the next blob.
+        """Skip the unread bytes of the blob with index ``number``, and continue with the next blob.
 
-        If the rest is short, it is read and dropped. Otherwise, the connection is closed, and
-        another request fetches the blobs after it.
+        A few bytes are read and dropped. If there are more, the connection is closed, and another
+        request fetches the following blobs.
         """
         answer = self._answer
         if self._done == number and answer is not None and answer.start is not None:

@@ -110,10 +110,10 @@ class Sending:
 class ProgressSnapshot:
     """All counters at one moment; sizes are in bytes, times in seconds.
 
-    Rows have no checksum, so ``complete_bytes`` counts Arrow streams that had an end marker and the
-    expected number of rows. ``verified_bytes`` counts payload with matching checksums (a blob's
-    CRC32C). ``tasks`` are another engine's tasks. ``item_bytes`` counts the uploaded bytes of
-    blobs, out of ``bytes_total``; ``moving`` lists the files that are being uploaded.
+    Rows have no checksum, so ``complete_bytes`` counts the bytes of Arrow streams that had an end
+    marker and the expected number of rows. ``verified_bytes`` counts payload with matching
+    checksums (a blob's CRC32C). ``tasks`` are another engine's tasks. ``item_bytes`` counts the
+    uploaded bytes of blobs, out of ``bytes_total``; ``moving`` lists the files being uploaded.
     """
 
     operation: str  # "read" | "write" | "blobs" | "sql"
