@@ -92,7 +92,7 @@ def _parsed(value: PartitionChoice) -> PartitionSpec | PartitionRange | str:
 
 
 def _bound(found: re.Match[str], text: str, given: Any) -> tuple[str, str, str]:
-    """Return a comparison; its value is parsed as in `PartitionSpec.of`."""
+    """Return key, comparison and value; the value is parsed as in `PartitionSpec.of`."""
     key, sign, written = found.groups()
     if given is not None and written:
         raise ArgumentError(

@@ -59,6 +59,6 @@ def after_cell(call: Callable[[BaseException | None], None]) -> Callable[[], Non
 
 
 def _in_kernel() -> bool:
-    ipython: Any = loaded("IPython")  # in a kernel it is already imported
+    ipython: Any = loaded("IPython")  # always imported in a kernel
     shell = ipython.get_ipython() if ipython is not None else None
     return getattr(shell, "kernel", None) is not None

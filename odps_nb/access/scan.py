@@ -83,7 +83,7 @@ class Scan(RowForms, ForEngines):
     def __getstate__(self) -> dict[str, Any]:
         """Return the state to pickle: all except running reads and the progress display.
 
-        An unpickled scan reads the same snapshot if the session was open.
+        An unpickled scan reads the same snapshot if its session was open when it was pickled.
         """
         shown = False if self._progress is False else None
         return {**self.__dict__, "_progress": shown, "_lock": None, "_running": []}
@@ -196,7 +196,7 @@ class Scan(RowForms, ForEngines):
         return read_scan(spark, self, progress=self._progress if progress is None else progress)
 
     def cancel(self) -> None:
-        """Cancel all reads of this scan with `CancelledError`. May be called from any thread."""
+        """Cancel all reads of this scan; they raise `CancelledError`. Any thread may call this."""
         with self._lock:
             running = list(self._running)
         for token in running:

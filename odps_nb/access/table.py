@@ -243,8 +243,8 @@ class Table(ForEngines):
             reports neither the version of a change nor the order of changes to different keys. To
             process versions in order, read each one: ``since=v, until=v + 1``.
         session_id
-            Read the snapshot of a session opened elsewhere (`Scan.session_id`). Pass
-            the same ``columns``, ``where`` and ``since``: the session may lack other rows.
+            Read the snapshot of a session opened elsewhere (`Scan.session_id`). Pass the same
+            ``columns``, ``where`` and ``since``, because the session may contain no other rows.
 
         Raises
         ------

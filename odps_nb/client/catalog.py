@@ -156,7 +156,7 @@ def suggest_partitions(
     specs: Sequence[PartitionSpec],
     error: NotFoundError,
 ) -> None:
-    """Add the existing partitions nearest to the missing partition to the error's hint."""
+    """Suggest the existing partitions nearest to the missing one in the error's hint."""
     if error.code != "NoSuchPartition":
         return
     found = iter_partitions(storage, table)
@@ -198,7 +198,7 @@ def explain_refused_table(
 ) -> None:
     """Explain in an error's hint why the Storage API refused a table; sends one request.
 
-    The reason may be a view, an external table, or a JSON column (``docs/protocol.md`` section 3.1)
+    It may be a view or an external table, or have a JSON column (``docs/protocol.md`` section 3.1)
     among the requested ``columns`` (empty: all). ``writes``: whether a write was refused.
     """
     try:

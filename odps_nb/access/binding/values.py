@@ -51,7 +51,7 @@ PlainValue = (
 
 
 def plain(value: object) -> PlainValue:
-    """Convert a value to a `PlainValue`: a list for an array, index, Series or list.
+    """Convert a value to a `PlainValue`; an array, index, Series or list becomes a list.
 
     ``None``, NaT, ``pandas.NA`` and Arrow nulls become ``None``, as do missing values in a Series
     of any dtype but float. A float NaN stays a float.

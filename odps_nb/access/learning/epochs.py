@@ -143,8 +143,8 @@ class Epochs:
         """Resume from a saved state; raise if its rows, order, workers or ranks do not match.
 
         In the process that opened the connection, the state's session is reused unless it has
-        expired. Otherwise, the rows come from this object's session. ``workers`` is ``None`` if
-        unknown.
+        expired. In other processes, the rows come from this object's session. ``workers`` is
+        ``None`` if unknown.
         """
         saved = _Saved.parse(state)
         if workers is not None:

@@ -324,7 +324,8 @@ class OpenStream:
         Raises
         ------
         ConversionError
-            Columns, types or values do not fit the table. Data in memory was not buffered.
+            Columns, types or values do not fit the table. If the data is in memory, no rows were
+            buffered.
         StateError
             The stream is closed or has failed.
         """

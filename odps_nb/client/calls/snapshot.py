@@ -28,7 +28,7 @@ class Pauses:
         """Total seconds of finished pauses that lasted at least `STALL`."""
 
     def quiet(self, counts: tuple[object, ...], now: float) -> float:
-        """Return seconds since ``counts`` changed. `stalled` excludes the last pause of a phase."""
+        """Return seconds since ``counts`` changed; `stalled` excludes a phase's last pause."""
         pause = now - self._since
         if counts == self._seen:
             return pause
