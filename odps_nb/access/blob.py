@@ -96,7 +96,7 @@ class Blob:
 
     @property
     def size(self) -> int:
-        """Size in bytes; the first use sends one request unless the size is known."""
+        """Size in bytes; if it is not known yet, the first use sends one request."""
         return self._size if self._size is not None else self._fetch_head().size
 
     @property

@@ -250,7 +250,7 @@ class TableScanner:
         return self._collected(self._columns, collect)
 
     def head(self, num_rows: int) -> pa.Table:
-        """Return the first rows of the result, reading few rows beyond them."""
+        """Return the first rows of the result; only a few more rows are read."""
         if num_rows <= 0:
             return self.projected_schema.empty_table()
 

@@ -134,8 +134,8 @@ class _ScanRows:
     def ranges(self, where: str | None) -> tuple[int, ReadRange] | None:
         """Return the number of stored rows, and a function that reads the matching rows in a range.
 
-        Return ``None`` if rows cannot be read by number: with both a filter and a limit, or if the
-        table has no row numbers.
+        Return ``None`` if rows cannot be read by number: if there is both a filter and a limit, or
+        if the table has no row numbers.
         """
         if where is None and (count := self.row_count) is not None:
             return count, self.page

@@ -231,7 +231,7 @@ def _frame_without_fixed(frame: pd.DataFrame, target: Target) -> pd.DataFrame:
 def _frame_parts(
     frame: pd.DataFrame, target: Target, first_row: int = 0
 ) -> tuple[pa.Table, dict[str, list[Any]]]:
-    """Return a DataFrame's non-BLOB columns as a converted table, and the cells of the others."""
+    """Return a DataFrame's non-BLOB columns as a converted table, and its BLOB columns as cells."""
     from odps_nb.convert.pandas_frame import from_pandas
 
     named = {str(name).casefold(): name for name in frame.columns}

@@ -277,7 +277,7 @@ class BlobBatch:
 
 
 def place_note(place: int) -> str:
-    """Return a note that locates a reference by its index in the whole job."""
+    """Return a note that locates a reference by its index in the caller's list."""
     return f"blob {place} in the list of references"
 
 
