@@ -131,8 +131,9 @@ class RowForms(ABC):
     ) -> Generator[B, None, None]:
         """Iterate over ``begin()``; call it again if a time requires microseconds.
 
-        A second call is possible only before the first item. The warning is issued only when the
-        second call has returned its first item, because the call may still fail before that.
+        ``begin`` is called again only before the first item is returned. The warning is issued only
+        when the second call has returned its first item, because the call may still fail before
+        that.
         """
         given, fall_back = False, self._fall_back(tracker, token)
         try:

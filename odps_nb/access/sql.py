@@ -287,7 +287,7 @@ class Result(RowForms):
     ) -> Generator[pa.RecordBatch, None, None]:
         """Iterate over ``read(session)``; if the session has expired, call ``read`` with a new one.
 
-        The rows of a result never change. A second call is possible only before the first batch.
+        The rows of a result never change. ``read`` is called again only before the first batch.
         """
         session, given = self._open(tracker), False
         try:

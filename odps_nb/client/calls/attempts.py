@@ -73,7 +73,7 @@ class Attempts:
             self.stop()
 
     def run(self, once: Callable[[], T], *, idempotent: bool) -> T:
-        """Call ``once`` until it succeeds or the policy gives up."""
+        """Call ``once`` until it succeeds or the retry policy gives up."""
         with self:
             while True:
                 try:
