@@ -198,8 +198,9 @@ def explain_refused_table(
 ) -> None:
     """Explain in an error's hint why the Storage API refused a table; sends one request.
 
-    It may be a view or an external table, or have a JSON column (``docs/protocol.md`` section 3.1)
-    among the requested ``columns`` (empty: all). ``writes``: whether a write was refused.
+    The table may be a view or an external table, or have a JSON column (``docs/protocol.md``
+    section 3.1) among the requested ``columns`` (empty: all). ``writes``: whether a write was
+    refused.
     """
     try:
         info = storage.control(GetTable(table=table))

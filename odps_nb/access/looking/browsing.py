@@ -91,10 +91,7 @@ class _ScanRows:
     @property
     def columns(self) -> tuple[Column, ...]:
         if self._columns is None:
-            scan, known = (
-                self._scan,
-                self._scan._all_columns(),
-            )  # has the comments that a session lacks
+            scan, known = self._scan, self._scan._all_columns()  # a session lacks the comments
             found = [known.find(column.name) for column in scan._shown_columns()]
             self._columns = tuple(
                 column if one is None else replace(column, comment=one.comment)
