@@ -83,7 +83,7 @@ class Writer:
         )
 
     def _shown(self, instant: int) -> str | None:
-        """Format an instant as local time; ``None`` if that text would denote another instant."""
+        """Format an instant as local time; return ``None`` if the text would mean another one."""
         assert self.timezone is not None
         zone = ZoneInfo(self.timezone)
         seconds, rest = divmod(instant, _SECOND)

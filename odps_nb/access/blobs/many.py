@@ -56,7 +56,7 @@ class References:
 
 
 def plain_values(values: Iterable[Any]) -> Iterable[Any]:
-    """Return a column, converting an Arrow array to Python values; raise for other objects."""
+    """Return a column, converting an Arrow array to Python values; raise if it is not a column."""
     import pyarrow as pa
 
     kind = type(values).__name__

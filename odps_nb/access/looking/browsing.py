@@ -91,7 +91,7 @@ class _ScanRows:
     @property
     def columns(self) -> tuple[Column, ...]:
         if self._columns is None:
-            scan, known = self._scan, self._scan._all_columns()  # a session has no column comments
+            scan, known = self._scan, self._scan._all_columns()  # a session lacks the comments
             found = [known.find(column.name) for column in scan._shown_columns()]
             self._columns = tuple(
                 column if one is None else replace(column, comment=one.comment)
@@ -134,8 +134,8 @@ class _ScanRows:
     def ranges(self, where: str | None) -> tuple[int, ReadRange] | None:
         """Return the number of stored rows, and a function that reads the matching rows in a range.
 
-        Return ``None`` if rows cannot be read by number: with both a filter and a limit, or if the
-        table has no row numbers.
+        Return ``None`` if rows cannot be read by number: if there is both a filter and a limit, or
+        if the table has no row numbers.
         """
         if where is None and (count := self.row_count) is not None:
             return count, self.page
@@ -199,7 +199,7 @@ class _ScanRows:
             yield from scan._in_reach(placed, None, token)
 
     def selected(self, where: str | None, text: TextOptions) -> RowForms:
-        """Return a new read of the rows that `code` describes; `stop` cancels the read."""
+        """Return a new read of the rows that match a condition; `stop` cancels the read."""
         scan = self._scan
         if where is None:
             made = scan._copy(replace(scan._plan, text=text), None)
@@ -222,11 +222,11 @@ class _ScanRows:
             )
         both = f"({plan.where}) and ({where})" if plan.where else where
         schema = self._scan._all_columns()
-        RowFilter.parse(both, schema, timezone=plan.timezone)  # raises before anything is sent
+        RowFilter.parse(both, schema, timezone=plan.timezone)  # raises if the condition is invalid
         return replace(plan, where=both, schema=schema)
 
     def ordered(self, order: Order, where: str | None) -> Rows:
-        """Run the query of `sorting` as a SQL job; return its first `MAX_SORTED` rows.
+        """Run the query that `sorting` returns as a SQL job; return its first `MAX_SORTED` rows.
 
         As in SQL, a null sorts below every value: first if ascending, last if descending.
         """
@@ -242,7 +242,7 @@ class _ScanRows:
 
     @property
     def partitions(self) -> tuple[str, ...]:
-        """The names of the partition columns; their values have a natural order."""
+        """The names of the partition columns, whose values charts show in their natural order."""
         return tuple(one.name for one in self._scan._all_columns().partition_columns)
 
     def relation(self, where: str | None) -> str:

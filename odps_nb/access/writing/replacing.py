@@ -34,7 +34,7 @@ class Remainder:
 
     @classmethod
     def of(cls, storage: StorageClient, target: Target, overwrite: Overwrite) -> Remainder:
-        """List the partitions that may have to be dropped; sends no request for other writes."""
+        """List the partitions that may have to be dropped, if ``overwrite`` is ``"all"``."""
         if overwrite != "all" or not target.columns.partition_columns:
             return cls(table=target.table)
         from odps_nb.client.catalog import iter_partitions

@@ -94,7 +94,7 @@ class _Upload:
     # -- state of an earlier call --------------------------------------------------------------
 
     def begin(self, noted: Noted | None) -> Receipt | None:
-        """Resume an earlier call's session or open one; return a receipt if already committed."""
+        """Resume an earlier call's session or open one; if it was committed, return a receipt."""
         total = sum(one.size for one in self.files)
         self.tracker.plan(rows_total=len(self.files), bytes_total=total or None)
         if noted is not None:

@@ -106,7 +106,7 @@ def _refuse_polars_objects(data: Any) -> None:
 
 
 def _named_series(data: Any, names: Names) -> Any:
-    """Convert a Series or Index to a DataFrame; its name may be omitted for a one-column key."""
+    """Convert a Series or Index to a DataFrame; with ``names.single``, its name may be missing."""
     is_series = _is_from(data, "pandas") or _is_from(data, "polars")
     if is_series and hasattr(data, "to_frame") and not hasattr(data, "columns"):
         is_index = _is_from(data, "pandas") and not hasattr(data, "iloc")
@@ -225,7 +225,7 @@ class Chunks:
                 yield from found if isinstance(found, Chunks) else (found,)
 
     def _gathered(self, first: Any) -> Any:
-        """Return the next rows as a DataFrame, beginning with the given row."""
+        """Return the next rows as a DataFrame, beginning with ``first``."""
         from odps_nb.convert.python_rows import rows_frame
 
         if self._taken:

@@ -148,7 +148,7 @@ class CredentialProcess(_Account):
 
 
 def replaced_fields(credentials: Any) -> frozenset[str]:
-    """Return the fields that ``credentials`` replaces; a function does not replace app keys."""
+    """Return the fields that ``credentials`` replaces; a function keeps the application's keys."""
     kept = () if isinstance(credentials, _Account) else APPLICATION
     return frozenset(CREDENTIAL_FIELDS).difference(kept)
 

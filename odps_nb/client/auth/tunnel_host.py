@@ -62,7 +62,7 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def _domain(host: str) -> str:
-    """Return the probable registrable domain; this package has no public suffix list."""
+    """Return the probable registrable domain; the exact one would need a public suffix list."""
     if _address(host) is not None:
         return host
     labels = host.split(".")

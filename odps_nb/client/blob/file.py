@@ -27,7 +27,7 @@ from odps_nb.wire.frames import BlobData, BlobEvent
 class PieceFile(io.RawIOBase):
     """Base class of binary files that are received from front to back, one piece at a time.
 
-    Unlike in other raw files, `read` returns fewer bytes than requested only at the end.
+    Unlike `io.RawIOBase.read`, `read` returns fewer bytes than requested only at the blob's end.
     """
 
     when_closed: ClassVar[str] = "open it again"
@@ -97,7 +97,7 @@ class PieceFile(io.RawIOBase):
 class BlobFile(PieceFile):
     """One blob as a binary file with `read`, `readinto` and `close`, but without seeking.
 
-    Unlike in other raw files, `read` returns fewer bytes than requested only at the end.
+    Unlike `io.RawIOBase.read`, `read` returns fewer bytes than requested only at the blob's end.
     """
 
     def __init__(self, storage: StorageClient, request: ReadBlobs, attempts: Attempts) -> None:

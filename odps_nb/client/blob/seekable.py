@@ -99,7 +99,7 @@ class SeekableBlob(io.RawIOBase):
     temporary file. `seek` fetches no bytes, but with ``whence=2`` it may send a request for the
     size.
 
-    `read` returns fewer bytes than requested only at the end.
+    `read` returns fewer bytes than requested only at the end of the blob.
     """
 
     def __init__(
@@ -227,7 +227,7 @@ class SeekableBlob(io.RawIOBase):
         return f"<SeekableBlob {self.reference!r} {size}, {state}>"
 
     def _require_open(self) -> None:
-        self._home.require("this file")  # a child would move the parent's file position
+        self._home.require("this file")  # a forked child would move the parent's file position
         if self.closed:
             raise StateError("the blob is closed", hint="open it again")
 

@@ -73,7 +73,7 @@ class Attempts:
             self.stop()
 
     def run(self, once: Callable[[], T], *, idempotent: bool) -> T:
-        """Call ``once`` until it succeeds or the policy gives up."""
+        """Call ``once`` until it succeeds or the retry policy gives up."""
         with self:
             while True:
                 try:
@@ -87,7 +87,7 @@ class Attempts:
         self._began = self.clock.monotonic()
 
     def others_progressed(self) -> None:
-        """Restore half of the attempts, because other calls make progress; keep the long delays."""
+        """Restore half of the attempts, because other calls make progress; delays stay long."""
         self._failed = min(self._failed, self.policy.max_attempts // 2)
         self._began = self.clock.monotonic()
 

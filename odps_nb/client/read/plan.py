@@ -107,7 +107,7 @@ class ReadSession:
     - ``expires_at`` is in seconds since the epoch. ``latest_version`` is 0 if unknown.
     - ``filter`` needs the ``hidden`` columns, which are not returned.
     - ``selects``: whether columns were selected. ``columns``: the columns to keep from the stream.
-    - ``tells_changes``: whether the last data column contains each row's kind of change.
+    - ``tells_changes``: whether the last data column contains each row's change type.
     """
 
     table: TableName
