@@ -41,7 +41,7 @@ class Forms:
     # (evidence 173: sessions of version 1 could request the other form).
     strings: Literal["plain", "dictionary"] = "plain"
     timestamps: Literal["plain", "struct"] = "plain"
-    char: Literal["padded", "stripped"] = "padded"  # padding of CHAR(n): evidence 153
+    char: Literal["padded", "stripped"] = "padded"  # whether CHAR(n) is padded (evidence 153)
 
     def shaped(
         self, batches: Iterator[pa.RecordBatch], columns: Sequence[Column]

@@ -86,7 +86,7 @@ class ResultSession:
         return text_as_binary(self.schema) if text.mode is TextMode.BINARY else self.schema
 
     def check(self, rows: int | None) -> None:
-        """Raise if this session may have fewer rows than requested (``None``: all)."""
+        """Raise if the session may lack some of the first ``rows`` rows (``None``: all rows)."""
         if self.is_cut and (rows is None or rows > LIMITED_RESULT_ROWS):
             raise AccessDeniedError(
                 f"this access key can read only the first {LIMITED_RESULT_ROWS:,} rows of a "
@@ -279,7 +279,7 @@ _CONSOLE = re.compile(r"https://[\w.-]+(:\d+)?(/[\w./-]*)?", re.ASCII)
 
 
 def console_of(storage: StorageClient) -> str | None:
-    """Return the address of the region's console, ``None`` if unknown; sends one request."""
+    """Return the address of the region's console, or ``None`` if unknown; sends one request."""
     profile = storage.profile
     host = urlsplit(profile.endpoint).hostname or ""
     found = _REGION.match(host)

@@ -58,7 +58,7 @@ class TranslatedQuery:
     has_star: bool
 
     def kind(self, index: int, count: int) -> str:
-        """Return a column's type, such as ``DATETIME``; ``""`` if ``count`` types are not known."""
+        """Return a column's type, such as ``DATETIME``; ``""`` unless ``count`` types are known."""
         return self.kinds[index] if len(self.kinds) == count else ""
 
 

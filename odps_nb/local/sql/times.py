@@ -49,7 +49,7 @@ class SessionClock:
                 node.set("this", _in_utc(found, self._zone))
                 if wanted == "TIMESTAMP" and _is_far(node.this):
                     _in_micros(compared_with(node))
-            # no other operand determines the constant's type
+            # cast, because no other operand determines the constant's type
             if isinstance(node.parent, (exp.Alias, exp.Select)):
                 wrap(node, lambda text: cast(text, _DUCK[wanted]))
         elif is_text:
@@ -101,7 +101,7 @@ class SessionClock:
     def show_seconds(self, node: Any) -> None:
         """Replace `UnixToStr` with the formatted local time of its seconds since 1970."""
         if (form := node.args.get("format")) is None:
-            return  # DuckDB rejects this call without arguments
+            return  # without arguments, so DuckDB rejects the call
         shown = self._local(call("mc_from_unixtime", node.this))
         wrap(node, lambda _: exp.TimeToStr(this=shown, format=form))
 
