@@ -107,7 +107,7 @@ def as_text(data: bytes, encoding: str | None) -> str:
     found = None if encoding else detect(data)
     if not encoding and found is None and b"\0" in data:
         raise _no_text("the blob is binary")
-    # fall back to UTF-8, which keeps control characters; its error states the byte position
+    # fall back to UTF-8, which keeps control characters and whose error states the byte position
     stated = encoding or (found.name if found else "utf-8")
     try:
         text = data.decode(stated)

@@ -303,7 +303,7 @@ def with_index(frame: pd.DataFrame, names: Names, *, index: bool | None) -> pd.D
     a new table is created and an index level has a name.
     """
     if index is None:
-        # with None, any index level could be a column of the new table
+        # without names, any index level could be a column of the new table
         _refuse_index_columns(frame, names.known or names.order or None)
         ignored = names.known is None and names.order  # a delete, which uses only key columns
         if not ignored and _has_labels(frame.index):

@@ -23,7 +23,7 @@ def warn(message: str, *, through: tuple[str, ...] = ()) -> None:
 def columns_with_types(
     columns: Iterable[Column], has_type: Callable[[OdpsType], bool], what: str
 ) -> tuple[Column, ...]:
-    """Return the columns whose types a library (``what``) supports; warn once about the others.
+    """Return the columns whose types the target (``what``) supports; warn once about the others.
 
     If no type is supported, return all columns, so that a specific error is raised later.
     """

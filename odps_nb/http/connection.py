@@ -180,7 +180,7 @@ class _Guarded(HTTPConnection):
 
 
 class _GuardedTLS(_Guarded, HTTPSConnection):
-    """The same connection over TLS."""
+    """A `_Guarded` connection over TLS."""
 
 
 def _plain(sock: Any) -> socket.socket:

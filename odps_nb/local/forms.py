@@ -28,8 +28,8 @@ _TIMESTAMPS = (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ)
 class Forms:
     """The response forms to use. The type of each field lists its values, the default first."""
 
-    # Time zone of DATETIME and TIMESTAMP in Arrow (evidence 151: one is set, but its name is
-    # unknown).
+    # Time zone of DATETIME and TIMESTAMP in Arrow (evidence 151: a time zone is set, but its name
+    # is unknown).
     time_zone: Literal["UTC", "Asia/Shanghai", "none"] = "UTC"
     # Split modes of non-incremental reads of primary-key tables (evidence 164: the Java SDK uses
     # Size in version 1; the vendor's manual specifies RowOffset).

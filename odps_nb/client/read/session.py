@@ -111,9 +111,9 @@ def _request(plan: ReadPlan, columns: Columns) -> CreateReadSession:
         data_columns=columns.data,
         partition_columns=columns.parts,
         partitions=plan.partitions,
-        # a predicate's effect on an incremental read is unknown
+        # no predicate for incremental reads, because its effect on them is unknown
         filter_predicate=columns.filter.predicate if columns.filter and not increment else "",
-        filter_fallback=columns.filter is not None,  # the client filters rows in any case
+        filter_fallback=columns.filter is not None,  # safe: the client filters as well
         **_split_options(plan, prunes=bool(columns.filter and columns.filter.predicate)),
         **increment,
     )

@@ -69,8 +69,8 @@ def iter_split(
     max_batch_bytes
         Maximum bytes of a batch, 0 for no limit; adjusted to the service's range of 1 to 256 MiB.
     keeper
-        Refreshes the session for several splits in a separate thread; the caller closes the keeper.
-        Without a keeper, the split refreshes the session itself between two batches.
+        Object that refreshes the session of several splits in a separate thread; closed by the
+        caller. Without a keeper, the split refreshes the session itself between two batches.
     part_of
         The session's split that contains this piece, used for progress displays.
     """

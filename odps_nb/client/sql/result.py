@@ -186,7 +186,7 @@ def iter_result(
     """Iterate over a result's rows in order; a broken stream resumes at the next unread row.
 
     The result is read in pages of at most ``page_rows`` rows; up to ``workers`` pages (default: 8)
-    are read concurrently. At most ``read_ahead`` bytes of batches wait for the consumer; in
+    are read concurrently. At most ``read_ahead`` bytes of batches are buffered for the consumer; in
     addition, each worker may hold one batch, whose size the service chooses. Leaving the iterator
     early closes its connections.
     """

@@ -116,7 +116,7 @@ class WriteSession:
         renew_after_fork(self)
 
     def _after_fork(self) -> None:
-        """Prevent commits and aborts in the child, because the session belongs to the parent."""
+        """Create a new lock, because another thread may have held the old one at the fork."""
         self._lock = threading.Lock()
 
     @property
@@ -223,7 +223,7 @@ class WriteSession:
             abort_write(self._storage, self.ref)
 
     def end(self) -> None:
-        """Abort the session, unless it was or may have been committed."""
+        """Abort the session unless a commit was attempted."""
         if not self._commit_was_tried:
             self._leave(None)
 

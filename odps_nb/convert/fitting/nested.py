@@ -123,7 +123,7 @@ def fit_array(
 ) -> pa.Array:
     """Convert an array to the exact type that a write sends.
 
-    ``unit``: timestamp unit, ``ns`` or ``us``; by default ``ns`` if all values are in its range,
+    ``unit``: timestamp unit, ``ns`` or ``us``; by default ``ns`` if it can represent all values,
     else ``us``.
     """
     return with_unit(lambda context: _fit(array, target, context), unit, conversions)

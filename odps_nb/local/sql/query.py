@@ -43,7 +43,7 @@ _OTHERWISE = ("hash", "from_json")  # DuckDB has different functions with these 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranslatedQuery:
-    """DuckDB SQL, the table of each generated name, and the names that the query uses.
+    """A query translated to DuckDB SQL; ``tables`` maps each generated name to its table.
 
     ``names`` are the names in the original text, for errors. ``kinds`` are the types of the result
     columns, if they are known.

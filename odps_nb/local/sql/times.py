@@ -76,11 +76,11 @@ class SessionClock:
         wrap(node, made)
 
     def read_clock(self, node: Any) -> None:
-        """Replace text or a time with its local time in microseconds."""
+        """Convert text or a time to a local time in microseconds, in place."""
         wrap(node, lambda one: cast(one, "TIMESTAMP", exp.TryCast), typed=False)
 
     def read_fine(self, node: Any) -> None:
-        """Replace a cast of text with its local time, including nanoseconds."""
+        """Replace a cast of text with the local time in the text, including nanoseconds."""
         wrap(node, lambda one: self._clock_of(one.this, type(one)))
 
     def show(self, node: Any, *, as_text: bool = False, is_instant: bool = True) -> None:

@@ -221,7 +221,7 @@ class Cursor:
         return Cursor(self._text, self._tokens[first:last], self._tokens[last].start)
 
     def until(self, *words: str) -> str:
-        """Consume and return the text before ``words`` outside ``( … )`` and ``CASE … END``."""
+        """Consume and return text up to any of ``words`` outside ``( … )`` and ``CASE … END``."""
         start, depth, end = self.place, 0, self.place
         while not self.at_end and (depth or not any(self.peek(word) for word in words)):
             depth += 1 if self.peek("case") else -1 if self.peek("end") else 0
