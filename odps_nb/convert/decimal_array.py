@@ -304,7 +304,7 @@ def _wide(values: Any) -> Any:
 
 
 def _recast(values: Any, kind: pa.DataType) -> Any:
-    """Convert decimals or integers to a decimal type via 256 bits, because a cast can overflow."""
+    """Convert decimals or integers to a decimal type via 256 bits; a direct cast can overflow."""
     if pt.is_decimal(kind) and not pt.is_null(values.type):
         values = values.cast(pa.decimal256(_MOST, kind.scale))
     return values.cast(kind)

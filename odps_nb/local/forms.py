@@ -2,7 +2,7 @@
 
 Each field of :class:`Forms` stands for one such case. Its default is the most likely form. The
 other forms can be selected at startup (``odps-nb serve --form NAME=VALUE``), so that tests can
-cover all of them. The client accepts all forms.
+cover all of them. The client accepts all forms. Evidence numbers refer to ``tests/evidence``.
 """
 
 from __future__ import annotations
