@@ -49,7 +49,7 @@ def as_picture(data: bytes, mime: str, *, max_pixels: int) -> Image.Image:
         with warnings.catch_warnings():
             # Pillow warns about harmless defects; other defects raise an error or are checked here
             warnings.simplefilter("ignore")
-            if PICTURES[mime] == "ICO":  # Pillow decodes icons on opening
+            if PICTURES[mime] == "ICO":  # check first, because Pillow decodes icons on opening
                 _require_pixels(icon_size(data), max_pixels)
             picture = open_picture(data, mime)
             _require_pixels(picture.size, max_pixels)
@@ -107,7 +107,7 @@ def as_text(data: bytes, encoding: str | None) -> str:
     found = None if encoding else detect(data)
     if not encoding and found is None and b"\0" in data:
         raise _no_text("the blob is binary")
-    # fall back to UTF-8, which keeps control characters; its error states the byte position
+    # fall back to UTF-8, which keeps control characters and whose error states the byte position
     stated = encoding or (found.name if found else "utf-8")
     try:
         text = data.decode(stated)
@@ -170,7 +170,7 @@ def _npy(data: bytes) -> np.ndarray[Any, Any]:
             target_type="array",
             hint="save it again with a numeric or text dtype",
         )
-    # check first: NumPy allocates the declared size; many zero-size elements would waste time
+    # check first: NumPy allocates the declared size, and zero-size elements cost time as well
     if (
         min(shape, default=0) < 0
         or not dtype.itemsize
@@ -246,7 +246,7 @@ def _read_csv(text: str, separator: str) -> pa.Table:
 
 
 def _even(text: str, form: Form, *, ragged: bool) -> str:
-    """Return the text without comments; if ``ragged``, pad lines to the same number of fields."""
+    """Return the text without comment lines; if ``ragged``, pad all lines to the same width."""
     names, width = 0, 0
     for number, row in lines_of(text, form):
         names, width = names or len(row), max(width, len(row))
@@ -276,7 +276,7 @@ def _require_columns(columns: int) -> None:
 
 
 def _line_end(text: str) -> int:
-    """Return the offset of the first line's end; the CSV parser also ends lines at ``\\r``."""
+    """Return the offset of the first line break; the CSV parser also accepts a lone ``\\r``."""
     return min((at for sign in "\n\r" if (at := text.find(sign)) >= 0), default=-1)
 
 

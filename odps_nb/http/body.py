@@ -26,7 +26,7 @@ _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\r\n]*)?\r\n")
 
 
 class _Head:
-    """Reads a response head and keeps the last line, because only an empty line ends a head."""
+    """Reads a response head and keeps its last line, which is empty if the head is complete."""
 
     def __init__(self, file: BufferedReader) -> None:
         self._file = file
@@ -68,7 +68,7 @@ class BodyResponse(HTTPResponse):
     def begin(self) -> None:
         """Read the head; unlike http.client, raise if it is truncated."""
         file = self.fp
-        head: Any = _Head(file)  # it has all file methods that begin() calls
+        head: Any = _Head(file)  # Any, because it has only the file methods that begin() calls
         try:
             self.fp = head
             super().begin()

@@ -130,7 +130,7 @@ def instance_over(instance_id: str) -> ConflictError:
 
 
 def table_modified(name: object) -> ConflictError:
-    """Return the error for a table that changed while a statement rewrote it."""
+    """Return the error for a table that changed while a statement was rewriting it."""
     message = f"ODPS-0130071: {name} was changed while the statement was running"
     return conflict(message, "TableModified")
 

@@ -95,7 +95,7 @@ def _for_target(values: _Objects, code: TypeCode) -> _Objects:
 
 
 def _as_float(value: int) -> int | float:
-    """Convert an integer of more than 64 bits to a float if the float is exact."""
+    """Convert an integer of more than 64 bits to a float if the float represents it exactly."""
     if -(2**63) <= value < 2**63 or abs(value) >= 2**1024:
         return value
     return float(value) if int(float(value)) == value else value

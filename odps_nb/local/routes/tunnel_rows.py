@@ -192,7 +192,7 @@ def decode_rows(columns: Sequence[Column], data: memoryview) -> Iterator[pa.Reco
 
 
 def _record(reader: _Reader, columns: Sequence[Column]) -> tuple[int, list[Any], int]:
-    """Read one record, or the tag that begins the end of the stream."""
+    """Read a record, or the first tag of the stream end; return the tag, row and CRC."""
     row: list[Any] = [None] * len(columns)
     crc = 0
     while True:

@@ -166,8 +166,8 @@ def end_hard(ended: threading.Event, seconds: float, temporary: Path | None) -> 
 
 def _serve(options: argparse.Namespace, root: Path, ended: threading.Event) -> None:
     listener = _listener(options.port)
-    # asyncio sets this option only on sockets with an explicit protocol number, unlike this socket.
-    # Without it, each small response waits 40 ms for the client's delayed acknowledgement.
+    # asyncio sets this option only on sockets with an explicit protocol number, which this socket
+    # lacks. Without it, each small response waits 40 ms for the client's delayed acknowledgement.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     given = _credentials(options.credentials)
     settings = Settings(
@@ -209,8 +209,8 @@ def _serve(options: argparse.Namespace, root: Path, ended: threading.Event) -> N
                 server_header=False,
             )
         )
-        # While uvicorn runs, it replaces this handler. After uvicorn stops, it raises the signal
-        # again, before the service has been closed.
+        # While uvicorn runs, it replaces this handler. When uvicorn stops, it raises the signal
+        # again, and this handler prevents an exit before the service is closed.
         _on_signal(lambda: setattr(server, "should_exit", True))
         _announce(options, service, listener.getsockname()[1])
         gc.freeze()  # the GC need not inspect imported objects, which are never freed
