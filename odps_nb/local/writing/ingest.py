@@ -40,7 +40,8 @@ class Ingest:
     """Writes the batches of one request. Leaving the ``with`` block before `finish` drops the rows.
 
     ``spec`` sets partition key values; the other keys are columns of the rows. With ``exact``, a
-    missing column raises 400. With ``one_unit``, rows that need both us and ns raise 400.
+    missing column raises 400. With ``one_unit``, `write` raises 400 if some timestamps need
+    microseconds and others need nanoseconds.
     """
 
     def __init__(

@@ -73,7 +73,7 @@ def make_condition(
     below: bool = False,
     timezone: str | None = None,
 ) -> Condition:
-    """Return the condition of one kind (see `operations`) with these Python values.
+    """Return a condition of the kind ``op`` (see `operations`) with these Python values.
 
     ``range`` has two values, either of which may be ``None``.
     """

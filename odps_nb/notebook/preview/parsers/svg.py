@@ -158,7 +158,7 @@ def _node(tag: str, attributes: dict[str, str], inherited: _Links) -> _Node:
     href = attributes.get("href", attributes.get(f"{_XLINK} href", "")).strip()
     if tag == "image":
         if href.lower().startswith("data:"):
-            raise _refusal("an embedded picture")  # browsers load only embedded pictures here
+            raise _refusal("an embedded picture")  # in an <img>, browsers load no other pictures
     elif href and tag != "a":
         if not href.startswith("#"):
             raise _refusal("a link to another document")
@@ -241,7 +241,7 @@ class _Count:
     def _most(self, node: _Node, *, markers: bool) -> float:
         """Return the maximum number of shapes that the properties of a node draw.
 
-        Each property refers to one target.
+        Each property refers to one target, so this is their number times the largest target.
         """
         links = node.inherited | self._sheet
         found = [link for link in links if link[0].startswith("marker") == markers]
