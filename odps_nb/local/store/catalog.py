@@ -148,7 +148,7 @@ class Catalog:
         return None if row is None else table_of_row(row)
 
     def table(self, name: TableName) -> StoredTable:
-        """Return a table, or raise `NotFoundError` if it, its schema or its project is unknown."""
+        """Return a table, or raise `NotFoundError` if the table, schema or project is unknown."""
         found = self.find_table(name)
         if found is None:
             self._check_schema(name)

@@ -172,7 +172,7 @@ def read_rows(
 
 
 def read_file(folder: DataFolder, name: str, schema: pa.Schema) -> pa.Table:
-    """Read a whole file with the columns of a schema. Columns that the file lacks are null."""
+    """Read all rows of a file with a schema's columns. Columns that the file lacks are null."""
 
     def filled() -> Iterator[pa.RecordBatch]:
         for batch in read_rows(folder, name, schema.names, 0, 1 << 62):

@@ -142,7 +142,7 @@ def _fit(
     _check_size(fitted, odps, path)
     if odps.code is TypeCode.JSON:
         _check_json(fitted, path)
-    if odps.code is TypeCode.CHAR:  # CHAR comparisons ignore trailing blanks
+    if odps.code is TypeCode.CHAR:  # strip trailing blanks, which comparisons ignore
         fitted = pc.ascii_rtrim(fitted, " ")
     return fitted
 

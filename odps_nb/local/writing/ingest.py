@@ -172,7 +172,7 @@ class Ingest:
 def _groups(
     keys: list[pa.DictionaryArray],
 ) -> Iterator[tuple[tuple[str, ...], np.ndarray | None]]:
-    """Yield each combination of key values with the indexes of its rows, in order."""
+    """Yield each combination of key values with the indexes of its rows (``None``: all rows)."""
     if all(len(key.dictionary) == 1 for key in keys):
         yield tuple(key.dictionary[0].as_py() for key in keys), None
         return

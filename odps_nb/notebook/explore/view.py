@@ -581,7 +581,7 @@ class RowView(TakesRows):
     def selected(self) -> RowForms:
         """Return a new read of the selected rows; `stop_taking` cancels it.
 
-        With a search and an order, it contains the first `MAX_SORTED` rows, like the view.
+        With a search and an order, the read contains the first `MAX_SORTED` rows, like the view.
         """
         if not self.choice.search:
             assert not isinstance(self._shown, KnownRows)  # only a search creates `KnownRows`

@@ -38,7 +38,7 @@ _OF_KIND = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """A filter: the ``text`` to display, and the exact ``where``.
+    """A filter: the ``text`` to display, and the exact condition ``where``.
 
     The filter builder edits ``op`` and its ``values``; a condition that has neither can only be
     removed. ``exclude`` selects all other rows, including those with a null. ``below`` excludes the

@@ -232,7 +232,7 @@ class _Count:
         return (0.0, 0.0) if node is None else self._of(node)
 
     def _each(self, node: _Node) -> float:
-        """Return the number of shapes drawn for a shape, including its fill and stroke patterns."""
+        """Return the number of shapes that one shape draws, including fill and stroke patterns."""
         return 1 + self._most(node, markers=False)
 
     def _markers(self, node: _Node) -> float:
