@@ -56,7 +56,7 @@ class Encoding:
 
 
 def detect(data: bytes, *, whole: bool = True, guess: bool = True) -> Encoding | None:
-    """Return the encoding of a text or of its first bytes; ``None`` if it is not text.
+    """Return the encoding of ``data``, a text or its first bytes; ``None`` if it is not text.
 
     If ``whole`` is false, the last character may be truncated. With ``guess``, a library guesses
     the encoding if none is stated and the text is not UTF-8.

@@ -53,7 +53,7 @@ def place_of(node: Any) -> tuple[int, int]:
 
 
 def operands(node: Any, *, computed: bool = False) -> Iterator[list[Any]]:
-    """Yield groups of operands of one type; with ``computed``, also for arithmetic and branches."""
+    """Yield lists of operands that share a type; ``computed`` adds arithmetic and `choices`."""
     if isinstance(node, COMPARISONS) or (computed and isinstance(node, ARITHMETIC)):
         yield [node.left, node.right]
     elif isinstance(node, exp.Between):

@@ -109,7 +109,7 @@ class Explorer(TakesRows, LiveView):
         self._asked: Choice | None = None  # a choice whose sort the user has not yet confirmed
         self._searched_at = 0.0
         self._start = 0
-        self._begun: dict[str, list[str | None]] = {}  # the filters of running tasks
+        self._begun: dict[str, list[str | None]] = {}  # the filter of each running task
         self._names: set[str] = set()  # variable names already used in inserted cells
         view.tell_searched = self._tell_searched
         super().__init__()
@@ -142,7 +142,7 @@ class Explorer(TakesRows, LiveView):
     # -- in a notebook --------------------------------------------------------------------------
 
     def _ipython_display_(self) -> None:
-        self._is_displayed = False  # display it again, perhaps in another cell
+        self._is_displayed = False  # display a new output, perhaps in another cell
         if self.view.all_rows is None:  # a filtered read may take a long time to find rows
             self._show_page(*first_found(self.view))
         else:

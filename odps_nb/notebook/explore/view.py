@@ -179,7 +179,7 @@ class RowView(TakesRows):
     def first_rows(
         self, count: int, *, seconds: float, cancel: CancelToken | None = None
     ) -> list[pa.RecordBatch]:
-        """Return the first rows of the read that arrive within ``seconds``."""
+        """Return the first ``count`` rows of the read, or as many as arrive within ``seconds``."""
         token = cancel or CancelToken()
         return self._renewing(lambda: list(self._first_rows(count, seconds, token)))
 
@@ -363,13 +363,13 @@ class RowView(TakesRows):
 
     def prepare(self) -> None:
         """Load the condition parser in advance, because loading takes most of a second."""
-        with suppress(ArgumentError):  # conditions are not allowed with a limit
+        with suppress(ArgumentError):  # raised for a read with a limit, which allows no conditions
             self._rows.check(make_condition(self.columns[0], "null").where)
 
     def bar(
         self, column: int, bar: int, *, label: str | None = None, exclude: bool = False
     ) -> Choice:
-        """Return the choice with this bar as the column's only condition; bar -1 is the nulls.
+        """Return the choice with this bar as the column's only condition; bar -1 selects nulls.
 
         ``exclude`` selects the other rows instead; values that were already excluded stay excluded.
         ``label`` is the bar's label in the caller's profile, which may be out of date.
@@ -453,7 +453,7 @@ class RowView(TakesRows):
         )
         profiler = self._profiler(where)
         if any(not one.schema.equals(drawn.batches[0].schema) for one in drawn.batches):
-            return self._describe(where, token)  # the time unit changed while reading
+            return self._describe(where, token)  # the time unit changed during the read
         if drawn.batches:
             profiler.add(pa.Table.from_batches(drawn.batches))
         total = self.all_rows if where is None else None
@@ -490,7 +490,7 @@ class RowView(TakesRows):
                 profiler.add(batch)
                 count += batch.num_rows
         finally:
-            if self._read is rows:  # unless a newer call replaced it
+            if self._read is rows:  # a newer call may have replaced it
                 self._read = None
         return self._keep_profile(where, profiler, rows=count, total=count, is_random=False)
 
@@ -565,7 +565,7 @@ class RowView(TakesRows):
     def chart_cost(
         self, choice: ChartChoice, cancel: CancelToken | None = None
     ) -> tuple[int | None, str]:
-        """Return the estimated input bytes of one SQL job, and the reason if it runs a query again.
+        """Return a chart's estimated input bytes per SQL job, and a note if the query is repeated.
 
         The byte count is ``None`` if a chart can be computed from the stored rows of a result.
         """
@@ -581,7 +581,7 @@ class RowView(TakesRows):
     def selected(self) -> RowForms:
         """Return a new read of the selected rows; `stop_taking` cancels it.
 
-        With a search and an order, it contains the first `MAX_SORTED` rows, like the view.
+        With a search and an order, the read contains the first `MAX_SORTED` rows, like the view.
         """
         if not self.choice.search:
             assert not isinstance(self._shown, KnownRows)  # only a search creates `KnownRows`

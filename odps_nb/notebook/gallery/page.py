@@ -134,7 +134,7 @@ def drawn_pages(
     together: int = 1,
     seen: Callable[[int, Tile], None] | None = None,
 ) -> Iterator[GalleryPage]:
-    """Yield the page of the blobs at ``indices`` repeatedly as it grows; the last one is complete.
+    """Yield the growing page of the blobs at ``indices`` repeatedly; the last page is complete.
 
     If the service stops responding, the remaining tiles say so, and no more requests are sent. Near
     the end of the budget, tiles show only a hex dump and a caption. Up to ``together`` blobs are

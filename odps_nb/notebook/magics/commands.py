@@ -66,7 +66,7 @@ def connect(context: Context, args: argparse.Namespace, cell: str | None) -> Con
         connection, owned = _connection(context, args)
         context.use(connection, owned=owned, origin=origin)
     if args.output is not None or args.give:
-        context.owned = False  # the user's variable also holds the connection
+        context.owned = False  # the user may still need the connection
     if args.output is not None:
         context.shell.user_ns[args.output] = connection
     facts = [_where(connection)]

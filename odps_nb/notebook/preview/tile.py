@@ -150,7 +150,7 @@ def tile(
     render: bool = False,
     budget: int = TILE_BUDGET,
 ) -> Tile:
-    """Read one blob and draw it as a tile; opens and closes it once.
+    """Read one blob, opening and closing it once, and draw it as a tile.
 
     Parameters
     ----------

@@ -186,7 +186,7 @@ class Uploader(LiveView):
 
     def _ipython_display_(self) -> None:
         self._shown = True
-        self._is_displayed = False  # display it again, perhaps in another cell
+        self._is_displayed = False  # display a new output, perhaps in another cell
         self._show_record()
         if in_kernel():
             self._show_widget(_NO_WIDGET)

@@ -53,7 +53,7 @@ def draw(source: RowForms, x: str, y: str | None = None, **options: Any) -> Char
 def chart_cost(
     rows: Rows, choice: ChartChoice, where: str | None, cancel: CancelToken
 ) -> tuple[int | None, str]:
-    """Return the estimated input bytes of one SQL job, and the reason if it runs a query again.
+    """Return a chart's estimated input bytes per SQL job, and a note if the query is repeated.
 
     The byte count is ``None`` if the chart reads the stored rows of a result instead.
     """
@@ -180,7 +180,7 @@ class Chart(LiveView):
     # -- in a notebook --------------------------------------------------------------------------
 
     def _ipython_display_(self) -> None:
-        self._is_displayed = False  # display it again, perhaps in another cell
+        self._is_displayed = False  # display a new output, perhaps in another cell
         self._show_static(self._bundle())
         if in_kernel():
             self._show_widget(_NO_WIDGET)

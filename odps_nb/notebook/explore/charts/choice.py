@@ -84,7 +84,7 @@ def choose(
     step: str | None = None,
     top: int | None = None,
 ) -> ChartChoice:
-    """Return the chart for arguments of ``chart()``, with defaults for those that are ``None``.
+    """Return the chart settings for arguments of ``chart()``, with defaults for ``None``.
 
     Raises
     ------

@@ -136,7 +136,7 @@ class ReadFigures(FigureQuery):
     def _aggregated(self, **keys: pa.Array) -> pa.Table:
         """Return the row count ``n`` and the measure ``m`` of each combination of keys.
 
-        For a box, ``m`` and ``h`` are minimum and maximum, and ``q`` are the quartiles.
+        For a box, ``m`` is the minimum, ``q`` contains the quartiles, and ``h`` is the maximum.
         """
         choice = self._choice
         is_box = choice.kind == "box"

@@ -38,7 +38,7 @@ _OF_KIND = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """A filter: the ``text`` to display, and the exact ``where``.
+    """A filter: the ``text`` to display, and the exact condition ``where``.
 
     The filter builder edits ``op`` and its ``values``; a condition that has neither can only be
     removed. ``exclude`` selects all other rows, including those with a null. ``below`` excludes the
@@ -73,7 +73,7 @@ def make_condition(
     below: bool = False,
     timezone: str | None = None,
 ) -> Condition:
-    """Return the condition of one kind (see `operations`) with these Python values.
+    """Return a condition of the kind ``op`` (see `operations`) with these Python values.
 
     ``range`` has two values, either of which may be ``None``.
     """

@@ -27,7 +27,7 @@ _WIDE = Context(prec=400)
 
 
 class Measures:
-    """The statistics of numbers and times (with a scale) or of text (without one)."""
+    """The statistics of numbers and times if there is a ``scale``, otherwise of text."""
 
     def __init__(self, scale: Scale | None) -> None:
         self._scale = scale
@@ -61,7 +61,7 @@ class Measures:
 
 
 class _Numbers:
-    """Count, sum, squared deviations and zeros."""
+    """Count, sum, squared deviations and number of zeros."""
 
     def __init__(self) -> None:
         self._count = self._zeros = 0

@@ -39,7 +39,8 @@ def as_srgb(image: Image.Image) -> Image.Image:
         colours = colours.convert("RGB")
     if alpha is not None:
         colours.putalpha(alpha)
-    colours.info = {}  # Pillow would write the profile into a PNG, where browsers apply it
+    # otherwise, Pillow would write the profile into a PNG, and browsers would apply it again
+    colours.info = {}
     return colours
 
 
