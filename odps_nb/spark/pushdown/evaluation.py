@@ -27,7 +27,7 @@ def choose_partitions(
     reads: Mapping[Reference, TableRead],
     known: Mapping[TableName, Sequence[PartitionSpec]],
 ) -> tuple[dict[Reference, TableRead], Fixed]:
-    """Return the reads with the partitions they need, and the clock values to insert.
+    """Return the reads with their partitions, and the clock values to insert into the query.
 
     Without a session, computed conditions are ignored. ``known`` contains the partitions of each
     table that has conditions on partitions.
