@@ -1,4 +1,4 @@
-"""Creates counters for activities; shows and interrupts the Spark actions of this package.
+"""Creates counters for reads, writes and blob maps; shows and interrupts their Spark actions.
 
 Tags the jobs of a thread, in classic and Connect sessions, so that they can be interrupted. With
 Connect, which has no accumulators, only the number of tasks is shown.

@@ -1,4 +1,4 @@
-"""Evaluates computed conditions for the partitions of a table in Spark."""
+"""Evaluates `Computed` conditions in Spark for each partition of a table."""
 
 from __future__ import annotations
 

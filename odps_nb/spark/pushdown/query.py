@@ -80,7 +80,7 @@ def sql(
         One query in Spark's SQL: ``select``, ``with``, ``values``, and unions of these.
     params
         As for `Connection.sql`: values for ``:name``, which are quoted safely; a ``{name}``
-        placeholder takes a table or column name. Times with nanoseconds are rejected.
+        placeholder takes a table or column name. Times with sub-microsecond precision are rejected.
     limit
         Maximum number of rows in the result.
 

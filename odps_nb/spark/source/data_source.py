@@ -1,8 +1,8 @@
 """``format("odps")``: the data source for SQL, views and ``df.write``.
 
 Filters are not pushed down: with pushdown, pyspark 4.1 and 4.3 return an earlier filter's rows for
-later queries of the same DataFrame. Spark pickles these objects between separate Python processes,
-so attributes set after ``__init__`` are lost, and each method imports what it needs.
+later queries of the same DataFrame. Spark passes these objects to other Python processes by
+pickling them, so attributes set after ``__init__`` are lost, and each method imports what it needs.
 """
 
 from __future__ import annotations
