@@ -58,7 +58,7 @@ def _signed_parameters(asker: Asker) -> Observation:
     found = asker.send("TableCreateReadSession", "table", params, body, may_deny=True)
     if not found.is_refusal:
         return {"taken": True}
-    open_session(asker, "table").need()  # raises if it is refused even without the parameter
+    open_session(asker, "table").need()  # raises if a request without the parameter is refused, too
     return {"taken": False, "status": found.status, "code": found.code}
 
 
@@ -136,7 +136,7 @@ def _filter_record_count(asker: Asker) -> Observation:
 @asks("How is a read of a missing table refused?", {"refused": True}, "table")
 def _refusal_table(asker: Asker) -> Observation:
     missing = replace(asker.tables["table"], table="odps_nb_probe_no_such_table")
-    # some services respond with 403 here
+    # may_deny: some services respond with 403 if the table is missing
     return open_session(asker, table_target(missing), may_deny=True).outcome()
 
 

@@ -182,7 +182,7 @@ class Loader(DataLoader[Any]):  # type: ignore[misc]
 
 @dataclass(slots=True)
 class _Handed:
-    """Rows that one pass has returned from each shard, and the worker whose turn is next."""
+    """Number of rows that one pass has returned from each shard, and the next worker's number."""
 
     given: dict[int, int]
     turn: int

@@ -161,7 +161,7 @@ class BlockDecoder(PieceDecoder):
         return done
 
     def _runs(self, chunk: BytesLike) -> list[tuple[BytesLike, int]]:
-        """Return runs of full, verified blocks, each with its number of blocks."""
+        """Return sequences of full, verified blocks, each with its number of blocks."""
         runs: list[tuple[BytesLike, int]] = []
         view = memoryview(chunk).cast("B")
         if self._held:

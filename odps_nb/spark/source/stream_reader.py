@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 else:
     try:
         from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
-    except ImportError:  # PySpark before 4.2 requests the newest offset only once
+    except ImportError:  # PySpark before 4.2, which requests the newest offset only once
 
         class SupportsTriggerAvailableNow:
             """Placeholder for a class that older PySpark lacks."""
@@ -138,7 +138,7 @@ class TableVersions:
         self._seen, self._held = self._ask(self._seen, whole=True), True
 
     def added(self, after: int, upto: int) -> ReadSession:
-        """Open a read session of the rows that versions ``(after, upto]`` added."""
+        """Open a read session for the rows that versions ``(after, upto]`` added."""
         with _explained():
             return self._open((after, upto))
 

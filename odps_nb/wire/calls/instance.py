@@ -39,7 +39,7 @@ def _status(fields: Fields, key: str) -> SessionStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceSessionAnswer(StorageAnswer):
-    """The result of an instance; ``download_id`` is the session id for `ReadInstance`."""
+    """A session on an instance's result; ``download_id`` is the session id for `ReadInstance`."""
 
     WHAT: ClassVar[str] = "instance session"
 

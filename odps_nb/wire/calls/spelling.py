@@ -220,7 +220,7 @@ Coded = Annotated[Compression, _coding("Content-Encoding", content_coding)]
 @cache
 def _places_of(kind: Any) -> tuple[tuple[str, tuple[FieldPlace, ...]], ...]:
     """Return the fields of a request or response, each with its `FieldPlace` values."""
-    names = kind.__init__.__globals__  # annotations use names from their module
+    names = kind.__init__.__globals__  # annotations use names of the class's module
     hints = get_type_hints(kind, names, include_extras=True)
     return tuple((one.name, hints[one.name].__metadata__) for one in fields_of(kind))
 
