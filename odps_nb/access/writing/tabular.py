@@ -124,7 +124,7 @@ def _named_series(data: Any, names: Names) -> Any:
         if not hasattr(data, "levels") and not (isinstance(data.name, str) and data.name):
             kind = type(data).__name__
             raise ConversionError(
-                f"the {kind} has no name, so its column is unknown",
+                f"the {kind} has no name, so the column to write to is unknown",
                 source_type=kind,
                 hint="name it, e.g. series.rename('id')",
             )

@@ -33,7 +33,7 @@ def check_tunnel_host(found: str, *, endpoint: str, has_token: bool) -> None:
         why = ", which is in another domain and would receive your token" if leaves else ""
     if why:
         raise ConfigError(
-            f"{ours} names {theirs} as its Storage API{why}",
+            f"{ours} names {theirs} as its Storage API host{why}",
             option="tunnel_endpoint",
             hint=f"if this is correct, pass tunnel_endpoint={found!r}; if not, check the endpoint",
         )

@@ -31,7 +31,7 @@ class PieceFile(io.RawIOBase):
     """
 
     when_closed: ClassVar[str] = "open it again"
-    """Hint of the error that is raised when a closed file is read."""
+    """Hint in the error that is raised when a closed file is read."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -26,7 +26,7 @@ from odps_nb.wire.layers import BlobBodyDecoder
 MAX_BLOB = 1 << 40
 """Maximum bytes of one blob."""
 WORTH_READING = 1 << 16
-"""Maximum remaining bytes of a response to read, so that its connection can be reused."""
+"""If at most this many bytes of a response remain, they are read to reuse the connection."""
 _AROUND = 1 << 20  # ample allowance for one blob's header and footer, in bytes
 
 

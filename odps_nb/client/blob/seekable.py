@@ -83,7 +83,7 @@ def _write(file: io.BytesIO | io.FileIO, data: bytes | memoryview) -> None:
 
 
 RECEIVE_BUFFER = 128 << 10
-"""Maximum bytes that the kernel receives ahead, until the whole blob is needed."""
+"""Size of the socket's receive buffer in bytes, used until the whole blob is needed."""
 _AHEAD = 64 << 10  # bytes to read ahead; few, because many files are not read to the end
 
 

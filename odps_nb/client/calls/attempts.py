@@ -54,7 +54,7 @@ class Attempts:
     scope: CancelToken = field(init=False)
     _failed: int = 0
     _refused: int = 0
-    """Number of 429s retried until the deadline, because other splits make progress."""
+    """Number of 429s since the last progress that are retried until the deadline."""
     _began: float = field(init=False)
 
     def __post_init__(self) -> None:

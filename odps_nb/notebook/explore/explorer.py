@@ -197,7 +197,7 @@ class Explorer(TakesRows, LiveView):
                 cost = self.view.sort_bytes(chosen)
                 if not is_agreed and self._asks("page", cost):
                     return
-                self._tell_busy("page", f"sorting: a SQL job reads {format_bytes(cost)}")
+                self._tell_busy("page", f"sorting: a SQL job is reading {format_bytes(cost)}")
             try:
                 self.view.choose(chosen, token)
                 self._send_page(0, token)
@@ -313,7 +313,7 @@ class Explorer(TakesRows, LiveView):
                 by_query = cost is not None
                 if cost is not None and self._asks("chart", cost, again):
                     return
-            job = "a SQL job runs on the service" if by_query else "reading the rows of the result"
+            job = "a SQL job is running" if by_query else "reading the rows of the result"
             self._tell_busy("chart", f"drawing: {job}")
             chart = self.view.chart(choice, token, by_query=by_query)
             token.check()

@@ -220,7 +220,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str, render: bo
             raise UnshowableError("too large to look inside")
         return draw(excerpt, format, size, name=name)
     except ParserStoppedError as error:
-        note = f"{error}; save it with save(path)"
+        note = f"{error}; use save(path) to save the blob"
     except (UnshowableError, MissingDependencyError, LimitExceededError, ConfigError) as error:
         note = reason_to_show(error)
     except Exception as error:  # noqa: BLE001 - decoders may raise anything for malicious bytes

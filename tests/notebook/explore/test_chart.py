@@ -287,7 +287,8 @@ def test_a_chart_of_a_large_result_says_that_its_query_runs_again(odps, monkeypa
     monkeypatch.setattr(read_figures, "MAX_READ", 5_000)
     result = odps.sql("select ds, n from charted")
     with pytest.warns(
-        OdpsNbWarning, match=r"its result has about .* kB, more than 5.0 kB, and reads"
+        OdpsNbWarning,
+        match=r"its result is about .* kB, which exceeds the limit of 5.0 kB, and reads",
     ):
         assert sum(shown(result.chart("ds")).values()) == COUNT
     explorer = result.explore(seed=1)
@@ -314,7 +315,7 @@ def test_groups_without_a_finite_value_are_left_out_and_counted(odps):
     query = "select 1 n, 1.5d d union all select 2, cast('NaN' as double) union all select 3, 1e309"
     chart = odps.sql(query).chart("n", "d", agg="max")
     assert shown(chart) == {"1": 1.5}
-    assert chart.note == "all rows; 2 groups without a finite value left out"
+    assert chart.note == "all rows; left out: 2 groups without a finite value"
 
 
 def test_equal_large_values_have_an_axis(odps):
