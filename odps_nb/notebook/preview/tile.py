@@ -190,7 +190,9 @@ def tile(
     if len(made.html) <= budget:
         return made
     small = binary.draw(excerpt, format, size, name=name)
-    return replace(made, drawing=small, notes=("too large to show; save it with save(path)",))
+    return replace(
+        made, drawing=small, notes=("too large to show; use save(path) to save the blob",)
+    )
 
 
 def mimebundle(blob: StreamedBlob, *, render: bool = False) -> dict[str, str]:

@@ -296,7 +296,7 @@ def test_a_chart_of_a_large_result_says_that_its_query_runs_again(odps, monkeypa
     explorer.receive({"do": "chart", "x": "ds"})
     told, _ = browser.wait("cost", task="chart")
     assert re.fullmatch(
-        r"runs the query again, because its result has .*, and reads .*", told["text"]
+        r"runs the query again, because its result is about .*, and reads .*", told["text"]
     )
     jobs = [*odps.queries()]
     explorer.receive({"do": "chart", "x": "ds", "agreed": True})
