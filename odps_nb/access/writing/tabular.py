@@ -14,7 +14,7 @@ from odps_nb.convert.row_names import Names
 from odps_nb.errors import ArgumentError, ConversionError
 
 CHUNK_ROWS = 16_384
-"""Maximum number of rows of an iterator to convert together."""
+"""Maximum number of rows to take from an iterator and convert at once."""
 CHUNK_BYTES = 16 * 2**20
 """Total size of strings, arrays and bytes objects, in bytes, at which a chunk of rows ends."""
 

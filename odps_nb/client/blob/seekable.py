@@ -119,7 +119,7 @@ class SeekableBlob(io.RawIOBase):
         self._stream: BlobFile | None = None
         self._whole = fetch is None
         self.verified: bool = self._whole
-        """Whether the whole blob was fetched, and its checksums and length match."""
+        """Whether the whole blob was fetched, with matching checksums and length."""
         self._size = kept.size if self._whole else None
         self._at = 0
         self._lock, self._home = threading.RLock(), Home()
