@@ -62,7 +62,7 @@ MAX_SEARCH = 200
 ASK_BYTES = 10 * 1024**3
 """A chart or a sort that would read more bytes than this needs confirmation."""
 COUNT_BYTES = 1024**3
-"""Matching rows are counted if the SQL job is estimated to read at most this many bytes."""
+"""Matching rows are not counted if the SQL job is estimated to read more bytes than this."""
 TELL_SECONDS = 0.2
 """Minimum seconds between two messages about the progress of a search."""
 _REASON = 500  # maximum characters of the reason why rows were not counted
