@@ -56,7 +56,9 @@ def _names(
             if is_name(name):
                 yield name
             else:
-                _log.warning("skipping %r in a list from the service: not a valid name", name[:200])
+                _log.warning(
+                    "ignoring %r in a list returned by the service: not a valid name", name[:200]
+                )
 
 
 def iter_table_names(

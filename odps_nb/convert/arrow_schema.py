@@ -201,7 +201,7 @@ def _unknown_columns(strangers: Sequence[str], names: Sequence[str]) -> Conversi
 
 
 Source = Callable[[int, Column], "list[pa.Array]"]
-"""Returns the values at a source position, converted for a column; may raise `ValueMisfit`."""
+"""Returns the source column at a position as arrays of a column's type; may raise `ValueMisfit`."""
 
 
 def fit_batch(

@@ -75,8 +75,8 @@ def check_picture(mime: str) -> None:
     """Check that ``mime`` is a picture type, and that Pillow is installed."""
     if mime not in PICTURES:
         known = (
-            "use it for PNG, JPEG, JPEG 2000, GIF, WebP, BMP, TIFF, AVIF, HEIC, ICO, PSD, PPM or "
-            "DDS; for camera RAW, use rawpy.imread(blob.open(seek=True))"
+            "use this method for PNG, JPEG, JPEG 2000, GIF, WebP, BMP, TIFF, AVIF, HEIC, ICO, PSD, "
+            "PPM or DDS; for camera RAW, use rawpy.imread(blob.open(seek=True))"
         )
         raise _other_kind(mime, "picture", known)
     register()
@@ -92,7 +92,7 @@ def pixels_of(picture: Image.Image) -> np.ndarray[Any, Any]:
 def as_array(data: bytes, mime: str) -> np.ndarray[Any, Any]:
     """Return the array in an ``.npy`` file; NumPy parses it in Python without unpickling."""
     if mime != _ARRAY:
-        hint = "use it for pictures and .npy files; for .npz, use numpy.load(blob.open(seek=True))"
+        hint = "use this method for pictures and .npy; for .npz, numpy.load(blob.open(seek=True))"
         raise _other_kind(mime, "array", hint)
     try:
         return _npy(data)
@@ -133,7 +133,7 @@ def as_table(
     """Return the rows of a Parquet, Arrow, CSV or TSV file, or of other delimited text."""
     is_text = mime in _DELIMITED or separator is not None
     if mime not in (_PARQUET, _ARROW_FILE, _ARROW_STREAM) and not is_text:
-        hint = "use it for Parquet, Arrow, CSV and TSV files, and other text with separator="
+        hint = "use this method for Parquet, Arrow, CSV, TSV, and other text with separator="
         raise _other_kind(
             mime,
             "table",

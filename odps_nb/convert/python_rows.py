@@ -319,7 +319,7 @@ def with_index(frame: pd.DataFrame, names: Names, *, index: bool | None) -> pd.D
                 if level is None
                 else f"{str(level)!r} is both an index level and a column",
                 column=None if level is None else str(level),
-                hint="name it with df.rename_axis('id'), or remove index=True",
+                hint="rename the index, e.g. with df.rename_axis('id'), or omit index=True",
             )
     return frame.reset_index()
 

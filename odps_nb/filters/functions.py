@@ -110,7 +110,8 @@ def _part_of_date(name: str) -> Callable[[Any, Callable[[Any], Node]], Node]:
         value = read(inner)
         if value.kind is not ValueKind.DATE or isinstance(value, Constant):
             raise refuse(
-                f"{name} requires a DATE column: the {name} of a time depends on a time zone"
+                f"{name} requires a DATE column: the {name} of a DATETIME or TIMESTAMP depends on "
+                "the time zone"
             )
         return FunctionCall(name, (value,), ValueKind.INTEGER)
 

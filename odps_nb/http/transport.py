@@ -298,7 +298,7 @@ def _from_the_server(response: HttpResponse) -> HttpResponse:
     moves = "odps-tunnel-routed-server" in response.headers or "location" not in response.headers
     if response.status == 308 and moves:
         raise ThrottledError(
-            "the service moves this request to another server (308)",
+            "the service is moving this request to another server (HTTP 308)",
             status=308,
             code="SlotReassignment",
             request_id=response.request_id,

@@ -82,7 +82,7 @@ def _probe(
 ) -> int:
     if not options.table and not options.write:
         raise ConfigError(
-            "no table was given",
+            "no table was specified",
             option="table",
             hint="pass a table to read (--table), or tables to create (--write PROJECT.NAME)",
         )

@@ -42,7 +42,7 @@ def from_http_name(name: str | None) -> Compression:
             return coding
     raise FramingError(
         f"the body has the unknown content coding {text!r}",
-        hint="check for a proxy that changed it; the service sends zstd, x-lz4-frame or none",
+        hint="check for a proxy that alters bodies; the service sends zstd, x-lz4-frame or none",
     )
 
 

@@ -71,7 +71,7 @@ def _hint(value: object) -> str:
     if name in ("UUID", "time", "Time32Scalar", "Time64Scalar", "Period", "PosixPath"):
         return "bind it as text: str(value)"
     if name in ("DataFrame", "LazyFrame", "Table", "RecordBatch"):
-        return "bind a single value, or one of its columns after IN"
+        return "bind a single value, or a single column after IN"
     return (
         "bind None, bool, int, float, Decimal, str, bytes, date, datetime, timedelta, or a list of "
         "these"

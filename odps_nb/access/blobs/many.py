@@ -67,7 +67,7 @@ def plain_values(values: Iterable[Any]) -> Iterable[Any]:
             argument="references",
             hint="pass a list of references"
             if no_list
-            else "pass the name of its column: odps.blobs(frame, 'content')",
+            else "pass the name of the BLOB column as well: odps.blobs(frame, 'content')",
         )
     return values.to_pylist() if isinstance(values, (pa.Array, pa.ChunkedArray)) else values
 

@@ -40,7 +40,7 @@ T = TypeVar("T")
 BATCH_ROWS = 131_072
 GROUP_BYTES = 2 * 2**20
 READ_AHEAD = 64 * 2**20  # bytes; small, because an engine may stop after a few rows
-_NO_FILES = "a MaxCompute table has no files; read it with its dataset's scanner()"
+_NO_FILES = "a MaxCompute table has no files; read the rows with dataset.scanner()"
 _HINT = "call dataset.to_table(columns=…, filter=…) first, or query it with DuckDB or polars"
 
 

@@ -62,7 +62,7 @@ class Epochs:
         self.turn: int = 0
         """The shard of this rank that the first worker reads in the next pass over the rows."""
         self.given: tuple[int, int, int] | None = None
-        """The shard read in this process, its number of returned rows, and the worker count."""
+        """The shard read in this process, its rows returned so far, and the worker count."""
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch, which determines the row order; clear a loaded state of another epoch."""

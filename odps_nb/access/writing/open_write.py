@@ -119,7 +119,7 @@ class OpenWrite:
         if keys - open_keys != fixed:
             named = ", ".join(sorted(keys - open_keys)) or "none"
             raise ArgumentError(
-                f"the session was opened with other fixed partition levels: {named}",
+                f"the session was opened with different fixed partition levels: {named}",
                 hint="pass the same partition= here, or the session's handle instead of its id",
             )
 

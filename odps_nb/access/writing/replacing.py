@@ -55,7 +55,7 @@ class Remainder:
                 error.add_note(
                     f"the rows are committed, but {len(rest) - number} old partitions remain"
                 )
-                error.hint = f"drop them (the first is {spec}), or write again"
+                error.hint = f"drop the remaining partitions (the first is {spec}), or write again"
                 raise
 
 

@@ -87,7 +87,7 @@ class _Upload:
     began: float = field(default_factory=time.monotonic)
     session: WriteSession | None = None
     arrived: dict[str, set[str]] = field(default_factory=dict)
-    """Paths of the files on the service, by closed stream."""
+    """Paths of the files that have arrived, by closed stream."""
     size: int = 0  # Arrow bytes sent by this call
     asked: bool = False  # whether the commit was requested
 
@@ -136,7 +136,9 @@ class _Upload:
             return False
         if status == SessionStatus.COMMITTED.value:
             if noted.committed is None:
-                raise self._unknown(ref, "another process committed the session")
+                raise self._unknown(
+                    ref, "the session is committed, but the journal does not record a commit"
+                )
             return True
         if status == "ABORTED":
             self._say("the earlier session was aborted; sending all files again")

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 BLOB_ROWS = 256
-"""Rows per chunk with BLOB columns; blobs are uploaded before their chunk is written."""
+"""Rows per chunk if there are BLOB columns; a chunk's blobs are uploaded before its rows."""
 LANE_BYTES = 64 * 2**20
 """Arrow bytes per write stream, if the number of streams is not set."""
 MAX_LANES = 4

@@ -14,7 +14,7 @@ from odps_nb.convert.row_names import Names
 from odps_nb.errors import ArgumentError, ConversionError
 
 CHUNK_ROWS = 16_384
-"""Maximum number of rows of an iterator to convert together."""
+"""Maximum number of rows to take from an iterator and convert at once."""
 CHUNK_BYTES = 16 * 2**20
 """Total size of strings, arrays and bytes objects, in bytes, at which a chunk of rows ends."""
 
@@ -124,7 +124,7 @@ def _named_series(data: Any, names: Names) -> Any:
         if not hasattr(data, "levels") and not (isinstance(data.name, str) and data.name):
             kind = type(data).__name__
             raise ConversionError(
-                f"the {kind} has no name, so its column is unknown",
+                f"the {kind} has no name, so the column to write to is unknown",
                 source_type=kind,
                 hint="name it, e.g. series.rename('id')",
             )

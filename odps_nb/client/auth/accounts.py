@@ -59,7 +59,7 @@ class _Account:
                 )
         if self.app is not None and (not isinstance(self.app, AccessKey) or self.app.app):
             raise ArgumentError(
-                f"app of {name} must be an AccessKey without an app",
+                f"the app of {name} must be an AccessKey that has no app itself",
                 argument="app",
                 hint="pass app=AccessKey(id, key)",
             )

@@ -31,7 +31,7 @@ class PieceFile(io.RawIOBase):
     """
 
     when_closed: ClassVar[str] = "open it again"
-    """Hint of the error that is raised when a closed file is read."""
+    """Hint in the error that is raised when a closed file is read."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -111,7 +111,7 @@ class BlobFile(PieceFile):
         self.size: int | None = None
         """Size in bytes; ``None`` if it is not known before the end of the blob."""
         self.verified: bool = False
-        """Whether the whole blob was read, and its checksums and length match."""
+        """Whether the whole blob was read, with matching checksums and length."""
         self._ended = False
 
     def receive_freely(self) -> None:

@@ -26,7 +26,7 @@ from odps_nb.wire.layers import BlobBodyDecoder
 MAX_BLOB = 1 << 40
 """Maximum bytes of one blob."""
 WORTH_READING = 1 << 16
-"""If a response has at most this many bytes left, they are read to reuse the connection."""
+"""If at most this many bytes of a response remain, they are read to reuse the connection."""
 _AROUND = 1 << 20  # ample allowance for one blob's header and footer, in bytes
 
 

@@ -83,7 +83,7 @@ def _write(file: io.BytesIO | io.FileIO, data: bytes | memoryview) -> None:
 
 
 RECEIVE_BUFFER = 128 << 10
-"""Maximum bytes that the kernel receives ahead, until the whole blob is needed."""
+"""Size of the socket's receive buffer in bytes, used until the whole blob is needed."""
 _AHEAD = 64 << 10  # bytes to read ahead; few, because many files are not read to the end
 
 
@@ -119,7 +119,7 @@ class SeekableBlob(io.RawIOBase):
         self._stream: BlobFile | None = None
         self._whole = fetch is None
         self.verified: bool = self._whole
-        """Whether the whole blob was fetched, and its checksums and length match."""
+        """Whether the whole blob was fetched, with matching checksums and length."""
         self._size = kept.size if self._whole else None
         self._at = 0
         self._lock, self._home = threading.RLock(), Home()

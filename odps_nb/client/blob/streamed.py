@@ -47,7 +47,7 @@ class StreamedBlob(PieceFile):
         self.positions: tuple[int, ...] = tuple(positions)
         """The blob's positions in the list of references; several if its reference is repeated."""
         self.verified: bool = False
-        """Whether the whole blob arrived, and its checksums and length match."""
+        """Whether the whole blob arrived, with matching checksums and length."""
         self._parts = parts
         self._first: BlobPart | None = None
         self._head: BlobHead | None = None

@@ -50,11 +50,11 @@ class Attempts:
     """Whether to retry a 429 until the deadline, because giving up would lose earlier progress."""
     trace_id: str = field(default_factory=lambda: str(uuid.uuid4()))
     index: int = 0
-    """Number of the current attempt in the whole call, from 0."""
+    """Index of the current attempt, counted from 0 over the whole call."""
     scope: CancelToken = field(init=False)
     _failed: int = 0
     _refused: int = 0
-    """Number of 429s retried until the deadline, because other splits make progress."""
+    """Number of 429s since the last progress that are retried until the deadline."""
     _began: float = field(init=False)
 
     def __post_init__(self) -> None:

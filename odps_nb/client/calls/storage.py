@@ -62,7 +62,7 @@ _log = logging.getLogger("odps_nb")
 _SHOWN = ("SessionId", "Index", "Offset", "Count", "StreamId", "StreamVersion")
 
 HERE_SECONDS = 0.01
-"""Maximum response time of a service on this machine, in seconds."""
+"""A service at a loopback address is considered local if it responds within these seconds."""
 
 T = TypeVar("T")
 

@@ -93,7 +93,7 @@ class ReadPlan:
             raise ArgumentError(f"limit is {self.limit}; it must not be negative")
         if self.versions is not None and not 0 <= self.versions[0] <= self.versions[1]:
             raise ArgumentError(
-                f"versions are {self.versions}; they must be in ascending order, at least 0"
+                f"versions are {self.versions}; they must be in ascending order and at least 0"
             )
 
 

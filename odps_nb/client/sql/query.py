@@ -146,7 +146,7 @@ def find_sql(storage: StorageClient, instance_id: str) -> SqlInstance:
     try:
         sql = storage.control(GetInstanceSource(project=project, instance_id=name))
     except ServiceError as error:  # the text is needed only for display
-        _log.info("the text of instance %s is unknown: %s", name, error)
+        _log.info("could not fetch the SQL text of instance %s: %s", name, error)
         sql = ""
     return SqlInstance(
         project=project,
@@ -313,7 +313,7 @@ def run_sql(
         )
         late.in_doubt = True
         late.add_note(
-            f"instance {instance.instance_id}: if the statement writes, it may still have succeeded"
+            f"if instance {instance.instance_id} writes data, it may still have succeeded"
         )
         raise late
     if failure is not None:

@@ -93,8 +93,8 @@ class ResultSession:
                 "result, and this result may have more",
                 code="NoPermission",
                 status=403,
-                hint=f"read them with result.first({LIMITED_RESULT_ROWS}), write the result to a "
-                "table with SQL, or ask the project's owner for permission to download",
+                hint=f"read these rows with result.first({LIMITED_RESULT_ROWS}), write the result "
+                "to a table with SQL, or ask the project's owner for permission to download",
             )
 
 

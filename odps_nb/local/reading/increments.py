@@ -37,7 +37,7 @@ CHANGED_AT = Column(name="__meta_timestamp", type=PrimitiveType(TypeCode.DATETIM
 
 
 SYSTEM_COLUMNS = OPERATION_TYPE, CHANGED_AT
-"""The system columns of change streams. Only the first name is known to be the real service's."""
+"""The system columns of change streams. Only the first name is confirmed for the real service."""
 
 
 def with_system_columns(schema: TableSchema) -> TableSchema:

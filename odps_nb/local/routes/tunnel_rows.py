@@ -184,8 +184,8 @@ def decode_rows(columns: Sequence[Column], data: memoryview) -> Iterator[pa.Reco
         raise faults.malformed("the row stream ends too early") from None
     if told != count or told_crc != total:
         raise faults.malformed(
-            f"the row stream is damaged: it contains {count} rows and declares {told}, or its"
-            " checksum does not match"
+            f"the row stream is damaged: its row count or checksum does not match ({count} rows"
+            f" received, {told} declared)"
         )
     if rows:
         yield _batch(rows, columns, schema)

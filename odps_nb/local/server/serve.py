@@ -104,7 +104,7 @@ def _parser() -> argparse.ArgumentParser:
         "--credentials",
         help="JSON file with 'keys' (id: secret), 'sts_tokens' (id: token), 'bearer_tokens' "
         "(token: id), 'rights' (id: {project: query, read or write}; other keys have all rights); "
-        "only its owner may be able to read it",
+        "it must be readable only by its owner",
     )
     limits, rules = QueryLimits(), ReadRules()
     for name, unit, default, text in (
@@ -123,19 +123,21 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--kept-ranges",
         action="store_true",
-        help="in row ranges of a filtered session, count kept rows instead of stored rows",
+        help="interpret row ranges of a filtered session as positions among the rows that the "
+        "filter keeps instead of among the stored rows",
     )
     parser.add_argument(
         "--strict-sql",
         action="store_true",
-        help="reject full scans of partitioned tables and ORDER BY without LIMIT, as projects do",
+        help="reject full scans of partitioned tables and ORDER BY without LIMIT, as real projects "
+        "do by default",
     )
     parser.add_argument(
         "--form",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="choose the form of a response where that of the real service is unknown: "
+        help="choose the form of a response where the real service's form is unknown: "
         + Forms.describe(),
     )
     parser.add_argument("--misbehave", action="store_true", help="accept fault injection rules")

@@ -356,7 +356,7 @@ class Instances:
                 instance_id,
             )
         except (sqlite3.Error, ServerFaultError) as error:
-            log.warning("the end of the instance %s could not be saved: %s", instance_id, error)
+            log.warning("the outcome of instance %s could not be saved: %s", instance_id, error)
             self._unwritten[instance_id] = (status, message, ended)
         with self._lock:
             self._running.pop(instance_id, None)

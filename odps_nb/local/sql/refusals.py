@@ -82,9 +82,9 @@ def refusal(said: str, names: QueryNames) -> Exception:
 
 
 _KINDS = {
-    "Conversion Error": ("a value cannot be converted", "cast it to the other type, or filter it"),
-    "Out of Range Error": ("a value is out of range", "cast to a wider type, or filter such rows"),
-    "Invalid Input Error": ("a value is not valid", "check the arguments and the rows"),
+    "Conversion Error": ("a value cannot be converted", "cast it explicitly, or exclude such rows"),
+    "Out of Range Error": ("a value is out of range", "cast to a wider type, or exclude such rows"),
+    "Invalid Input Error": ("a value is not valid", "check the arguments and their values"),
 }
 
 
@@ -144,7 +144,7 @@ def _arguments(found: re.Match[str], names: QueryNames) -> Exception:
     name = found[1].removeprefix("mc_")
     known = name.casefold() in names.functions
     return _semantic(
-        f"{'the' if known else 'a'} function {name} does not accept these arguments",
+        f"{'the' if known else 'the internal'} function {name} does not accept these arguments",
         names.functions.get(name.casefold(), (1, 1)),
         "check the number and the types of its arguments",
     )
@@ -197,7 +197,9 @@ _KNOWN: tuple[tuple[str, Refusal], ...] = (
     (r"best candidate function for the function call [\"'](\w+)\(", _arguments),
     (
         r"Unimplemented type for cast \(([^>]+) -> ([^)]+)\)",
-        _says("{0} cannot be cast to {1}", "compare and cast values of related types", plain=True),
+        _says(
+            "{0} cannot be cast to {1}", "compare or cast only values of related types", plain=True
+        ),
     ),
     (
         rf"column {_QUOTED} must appear in the GROUP BY",
@@ -229,12 +231,12 @@ _KNOWN: tuple[tuple[str, Refusal], ...] = (
         _fails(
             "this function of the embedded service does not support text that is not UTF-8; reads, "
             "comparisons and GROUP BY do",
-            "filter such rows, or compute on the result of table.read(text='binary')",
+            "exclude such rows, or compute on the result of table.read(text='binary')",
         ),
     ),
     (
         r"Division by zero",
-        _fails("division by zero", "write nullif(divisor, 0), or filter such rows"),
+        _fails("division by zero", "write nullif(divisor, 0), or exclude such rows"),
     ),
     (r"best candidate function for the function call [\"']([^\w\s(]+)\((.*?)\)[\"']", _OPERANDS),
     (r"[Cc]ould not convert string '((?:[^'])*)' to ([\w()]+)", _not_converted),

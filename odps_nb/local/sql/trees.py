@@ -8,7 +8,7 @@ from typing import Any
 from sqlglot import exp
 
 MARK = "odps_nb"
-"""The key in a node's ``meta`` of a number that identifies the node's type (-1: unknown)."""
+"""Key in a node's ``meta``; the value is a number that identifies the node's type (-1: unknown)."""
 COMPARISONS: Any = (
     *(exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ),
 )

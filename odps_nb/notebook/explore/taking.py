@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from odps_nb.notebook.explore.view import RowView
 
 MAX_FILE = 100_000_000
-"""Size in bytes from which no more rows are added to a downloaded file."""
+"""Size in bytes of a downloaded file at which no more rows are added to it."""
 CHUNK = 256 * 1024
 PIECE = 4 * 1024 * 1024  # bytes of Arrow data to write at a time
 

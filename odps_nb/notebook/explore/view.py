@@ -96,7 +96,7 @@ class RowView(TakesRows):
         self._taken: Rows | None = None  # the rows that `selected` reads
         self._text = rows.text
         self.tell_searched: Callable[[int, int | None], None] | None = None
-        """Called during a search with the rows searched so far and, if known, the total."""
+        """Called during a search with the number of rows searched and, if known, the total."""
         self.title, self.connection = self._rows.title, self._rows.connection
         self.timezone = rows.connection.profile.timezone  # for times in cells and conditions
         self._shown: Rows | KnownRows = self._rows

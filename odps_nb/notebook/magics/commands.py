@@ -263,7 +263,7 @@ def cancel(context: Context, args: argparse.Namespace, cell: str | None) -> None
         raise UsageError(f"operation {args.number} has already ended")
     if operation.cancel is None:
         raise UsageError(
-            f"operation {args.number} runs in a cell; interrupt the kernel (press I twice)"
+            f"operation {args.number} is running in a cell; interrupt the kernel (press I twice)"
         )
     operation.cancel()
     context.show_note(f"cancelling operation {args.number}")

@@ -60,7 +60,7 @@ class Announced:
         name = str(told["name"]).replace("/", "_").encode("utf-8", "replace").decode()
         size, modified = int(told["size"]), int(float(told["modified"]) * 1_000_000)
         if not name or len(name) > MAX_NAME or size < 0:
-            raise ArgumentError(f"invalid name or size of a file: {name[:80]!r}, {size} bytes")
+            raise ArgumentError(f"a file has an invalid name or size: {name[:80]!r}, {size} bytes")
         return cls(name=name, size=size, modified=min(max(modified, 0), 2**63 - 1))
 
 

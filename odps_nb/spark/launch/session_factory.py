@@ -131,7 +131,7 @@ def _started(
     remote = remote or chosen.pop("spark.remote", None) or os.environ.get("SPARK_REMOTE")
     if master and remote:
         raise ConfigError(
-            "both master and remote are given",
+            "both master and remote are set",
             option="remote",
             hint="pass only one of them, or unset SPARK_REMOTE; a session uses either a cluster "
             "(master) or a Spark Connect server (remote)",

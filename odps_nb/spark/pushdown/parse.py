@@ -128,7 +128,7 @@ def refuse_versions(references: Iterable[Reference]) -> None:
                 f"{'.'.join(ref.parts)} cannot be read at an earlier version (VERSION AS OF, "
                 "TIMESTAMP AS OF)",
                 hint="read the current table, or use odps_nb.spark.read(…, since=…, until=…) for "
-                "the rows that versions added",
+                "the rows that were added between two versions",
             )
 
 

@@ -193,6 +193,6 @@ def _opened(checkpoint: str) -> tuple[FileSystem, str]:
             f"the checkpoint {checkpoint} cannot be opened: {error}",
             option="checkpointLocation",
             hint="use a location that pyarrow.fs can open (a path, hdfs://, s3://, gs://), or "
-            "install its fsspec library; commits are recorded there",
+            "install its fsspec library; commits are recorded in the checkpoint",
         ) from error
     return files, root.rstrip("/")

@@ -165,7 +165,7 @@ class TableVersions:
         if version and session.splits:
             raise ProtocolError(
                 f"the service returned rows of {name} for the empty version range ({version}, "
-                f"{version}]: it includes the start version, so rows would be read twice",
+                f"{version}]: the service includes the start version, so rows would be read twice",
                 hint="report this to the authors of odps_nb; no rows were read",
             )
         if not found and session.splits:

@@ -25,7 +25,7 @@ from odps_nb.wire.schema_json import decode_nested, encode_nested
 
 DEFAULT_TASK = "AnonymousSQLTask"
 LIMITED_RESULT_ROWS = 10_000
-"""Maximum rows of a result if the caller may not download its tables (vendor's manual)."""
+"""Maximum rows of a result if the caller may not download the queried tables (vendor's manual)."""
 # The real service reportedly also sends these tunnel statuses.
 _TUNNEL_STATUS = {"INITIATING": SessionStatus.INIT, "CLOSES": SessionStatus.EXPIRED}
 

@@ -250,7 +250,7 @@ class StorageCall:
     ACTION: ClassVar[str]
     METHOD: ClassVar[str] = "POST"
     CONTENT_TYPE: ClassVar[str] = JSON_TYPE
-    """Content type of the body; the caller itself sends any body that is not JSON."""
+    """Content type of the body; a body that is not JSON is sent by the caller itself."""
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
         """Encode the request."""

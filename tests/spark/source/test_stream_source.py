@@ -318,7 +318,7 @@ def test_a_service_that_counts_the_first_version_in_is_found_out(
     with Altering(profile.tunnel_endpoint or "", inclusive) as service:
         reader = follow(tunnel_endpoint=service.url)
         start = reader.initialOffset()
-        with pytest.raises(ProtocolError, match="it includes the start version"):
+        with pytest.raises(ProtocolError, match="the service includes the start version"):
             reader.latestOffset({**start, "version": 2})
 
 

@@ -36,7 +36,7 @@ USUAL_BINS = 20
 NULL, OTHERS, ABOVE, BELOW = -1, -2, -3, -4
 """Indexes of special groups: nulls, values without their own group, values beyond the axis."""
 MAX_SPARSE = 4
-"""A time axis includes empty steps unless they multiply the number of steps by more than this."""
+"""A time axis leaves out empty steps if they would multiply its steps by more than this."""
 FAR = 10
 """An axis longer than this many times the range of the middle 98 % of rows is cut to that range."""
 
@@ -279,7 +279,7 @@ class FigureQuery:
             labels, found, is_whole = _times(found, choice.x, step)
             notes += [] if is_whole else [f"each {step} without rows is left out"]
         marks, left = _marks(found)
-        notes += [f"{count_of(left, 'group')} without a finite value left out"] if left else []
+        notes += [f"left out: {count_of(left, 'group')} without a finite value"] if left else []
         note = "; ".join(["all rows", *notes]) if notes else ""
         return Figures(marks, labels, colors, note=note, sql=text)
 

@@ -64,7 +64,7 @@ class ReadFigures(FigureQuery):
         self._arrays = {name: _plain(table, name) for name in table.column_names}
         self._of_x = self._arrays[choice.x.name]
         self._values = {"0": pa.array(np.zeros(table.num_rows, dtype=np.int64))}
-        """The values of expressions, by their text."""
+        """The values of the evaluated expressions, by the text of the expression."""
 
     # -- expressions ----------------------------------------------------------------------------
 
@@ -190,7 +190,7 @@ def _columns_of(rows: Rows, choice: ChartChoice, where: str | None) -> pa.Table:
             size += batch.nbytes
             if size > 2 * MAX_READ:  # the first rows gave too low an estimate
                 raise LimitExceededError(
-                    f"the result has more than {format_bytes(2 * MAX_READ)}, too much for a chart",
+                    f"a chart cannot read a result of more than {format_bytes(2 * MAX_READ)}",
                     hint="group the rows in the query",
                 )
 

@@ -80,7 +80,8 @@ def make_condition(
     if op not in operations(column):
         offered = ", ".join(operations(column))
         raise ArgumentError(
-            f"{column.name!r} has type {format_type(column.type)}, which has no condition {op!r}",
+            f"{column.name!r} has type {format_type(column.type)}, which does not support the "
+            f"condition {op!r}",
             hint=f"use one of: {offered}",
         )
     _check(op, values, timezone)
@@ -131,7 +132,7 @@ def given_condition(
             found.append((op, values))
     if len(found) != 1:
         raise ArgumentError(
-            f"{len(found)} conditions are given for {column.name!r}; exactly one is needed",
+            f"{len(found)} conditions were passed for {column.name!r}; exactly one is needed",
             hint="pass one of: low and high, values, contains, starts, null",
         )
     return make_condition(column, *found[0], exclude=exclude, timezone=timezone)

@@ -19,7 +19,7 @@ from odps_nb.notebook.explore.profiles.sketches import QuantileSketch
 from odps_nb.notebook.explore.values.scale import Scale
 
 EXACT = 64_000
-"""Maximum number of values whose quantiles are exact."""
+"""Maximum number of values for which quantiles are computed exactly."""
 
 QUARTILES = {"25 %": 0.25, "median": 0.5, "75 %": 0.75}
 _USUAL = Context(prec=28)  # Decimal's default precision, which pandas uses
