@@ -24,7 +24,7 @@ class FrameOptions:
 
     ``dtype_backend``: as in pandas' own readers. ``"numpy_nullable"`` uses ``Int64``, ``Float64``,
     ``boolean`` and ``string``, whether or not there are nulls; ``"pyarrow"`` uses Arrow types in
-    all columns. A dtype then depends only on the column's type, so ``"auto"`` means ``"exact"``.
+    all columns. Each dtype then depends only on the column's type: ``decimals="auto"`` is exact.
     ``dtypes``: dtypes of single columns by name, as in `pandas.DataFrame.astype`. A value that the
     dtype would change raises an error.
 

@@ -1,8 +1,8 @@
 """Reads a response body from the socket straight into the caller's buffer.
 
-`http.client` and urllib3 make an extra copy of a chunked body, accept a negative chunk
-size, and accept a body that ends before its Content-Length. This reader reports the end of a body
-only if Content-Length or the last chunk proves it.
+`http.client` and urllib3 make an extra copy of a chunked body. `http.client` also accepts a
+negative chunk size, and in `readinto` a body that ends before its Content-Length. This reader
+reports the end of a body only if Content-Length or the last chunk proves it.
 """
 
 from __future__ import annotations

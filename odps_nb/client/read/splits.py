@@ -72,7 +72,7 @@ def iter_split(
         Object that refreshes the session of several splits in a separate thread; closed by the
         caller. Without a keeper, the split refreshes the session itself between two batches.
     part_of
-        The session's split that contains this piece, used for progress displays.
+        The session's split of which ``split`` is a part, for progress displays.
     """
     shown = columns or session.columns or session.schema.names
     hidden = _hidden(session, shown)

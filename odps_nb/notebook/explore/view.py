@@ -18,7 +18,7 @@ from odps_nb.access.looking.ordering import MAX_SORTED, Order, check_order
 from odps_nb.access.looking.selected import SelectedRows
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress
-from odps_nb.errors import ArgumentError, CancelledError, SessionExpiredError, visible
+from odps_nb.errors import ArgumentError, SessionExpiredError, visible
 from odps_nb.notebook.explore.charts.chart import Chart, chart_cost, chart_of
 from odps_nb.notebook.explore.charts.choice import ChartChoice
 from odps_nb.notebook.explore.choosing.choice import Choice
@@ -32,7 +32,7 @@ from odps_nb.notebook.explore.choosing.search import KnownRows, TextSearch, firs
 from odps_nb.notebook.explore.pages import Cell, Mark, Page, RangePager, StreamPager
 from odps_nb.notebook.explore.profiles.behind import with_whole
 from odps_nb.notebook.explore.profiles.profile import Profiler, TableProfile, sample_label
-from odps_nb.notebook.explore.profiles.sampling import SAMPLE_BYTES, draw_sample
+from odps_nb.notebook.explore.profiles.sampling import SAMPLE_BYTES, bounded, draw_sample
 from odps_nb.notebook.explore.taking import TakesRows
 from odps_nb.notebook.explore.values.cells import cell_texts, nested_text
 from odps_nb.schema import Column, TypeCode
@@ -91,7 +91,7 @@ class RowView(TakesRows):
         self._counted: int | None = None  # number of matching rows, from a count or a profile
         self._seen = 0
         self._lock = threading.Lock()
-        self._read: Rows | None = None  # the rows being read by `describe_all`
+        self._describing = CancelToken()  # cancels `describe_all`
         self._sorting: Rows | None = None
         self._taken: Rows | None = None  # the rows that `selected` reads
         self._text = rows.text
@@ -187,21 +187,13 @@ class RowView(TakesRows):
         self, count: int, seconds: float, token: CancelToken
     ) -> Iterator[pa.RecordBatch]:
         rows = self._rows.twin()
-        timer = threading.Timer(seconds, rows.stop)  # finding rows may take a long time
-        timer.daemon = True
-        timer.start()
-        try:
-            with closing(rows.every()) as batches:
-                for batch in batches:
-                    token.check()
-                    yield batch.slice(0, count)
-                    count -= batch.num_rows
-                    if count <= 0:
-                        return
-        except CancelledError:
-            token.check()  # raises if the caller cancelled; otherwise the time is up
-        finally:
-            timer.cancel()
+        # finding rows may take a long time
+        with bounded(seconds, token) as within, closing(rows.every(None, within)) as batches:
+            for batch in batches:
+                yield batch.slice(0, count)
+                count -= batch.num_rows
+                if count <= 0:
+                    return
 
     def cell(self, row: int, column: int, cancel: CancelToken | None = None) -> tuple[str, bool]:
         """Return a cell's text and whether it is truncated. Nested values span several lines."""
@@ -481,17 +473,12 @@ class RowView(TakesRows):
         self, where: str | None, progress: Progress, token: CancelToken
     ) -> TableProfile:
         profiler, count = self._profiler(where, self.profile), 0
-        self._read = rows = self._rows.twin()
-        token.watch(rows)
-        try:
-            token.check()
-            for batch in rows.every(where, ahead=SAMPLE_BYTES, progress=progress):
-                token.check()
+        self._describing = token = CancelToken(token)
+        rows = self._rows.twin().every(where, token, ahead=SAMPLE_BYTES, progress=progress)
+        with closing(rows):
+            for batch in rows:
                 profiler.add(batch)
                 count += batch.num_rows
-        finally:
-            if self._read is rows:  # a newer call may have replaced it
-                self._read = None
         return self._keep_profile(where, profiler, rows=count, total=count, is_random=False)
 
     def _profiler(self, where: str | None, before: TableProfile | None = None) -> Profiler:
@@ -558,9 +545,7 @@ class RowView(TakesRows):
         If ``by_query`` is false, the chart is computed from the stored rows of a result instead.
         """
         token, rows = cancel or CancelToken(), self._rows.twin()
-        token.watch(rows)
-        token.check()
-        return chart_of(rows, choice, self.where, by_query=by_query)
+        return chart_of(rows, choice, self.where, token, by_query=by_query)
 
     def chart_cost(
         self, choice: ChartChoice, cancel: CancelToken | None = None
@@ -605,8 +590,7 @@ class RowView(TakesRows):
 
     def stop_profile(self) -> None:
         """Cancel `describe_all`; may be called from any thread."""
-        if (rows := self._read) is not None:
-            rows.stop()
+        self._describing.cancel()
 
     def stop(self) -> None:
         """Cancel the read of a page or a sort; may be called from any thread."""

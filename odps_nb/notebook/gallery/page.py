@@ -30,7 +30,7 @@ _RESERVE: Final = 6 * 1024
 _AROUND: Final = 2 * 1024
 _TEXT_LINES: Final = 12
 HEIGHT: Final = 560
-"""Maximum height of the tiles in pixels, as in gallery.js."""
+"""Maximum height in pixels of the box that contains the tiles, as in gallery.js."""
 # maximum concurrent requests for the tiles of a page, each for a few tiles
 _WORKERS: Final = 3
 

@@ -1,7 +1,7 @@
 """Shows a column of blobs as a gallery: static HTML, and an interactive widget in Jupyter.
 
 `Gallery` shows the static page (`page.mimebundle`) and a widget (``gallery.js``) that replaces it
-while the kernel responds. The saved notebook contains only the static page.
+as long as a kernel runs. The saved notebook contains only the static page.
 """
 
 from __future__ import annotations
@@ -324,7 +324,7 @@ class Gallery(LiveView):
         self._send({"kind": "selected", "by": by}, _packed(self.selection))
 
     def _places(self, content: Mapping[str, Any]) -> Sequence[int]:
-        """Return the blob that a message names, or the selected blobs if it names none."""
+        """Return the position of the blob that a message names, or those of the selected blobs."""
         index = content.get("index")
         return self.selection if index is None else [self._index(index)]
 

@@ -112,7 +112,7 @@ class Context:
             self.show_text(f"job: {job_page(storage, console, instance_id)}")
 
     def tables_of(self, variable: str) -> Sequence[str] | None:
-        """Return the table names of the connection in a variable; ``None`` if it holds none."""
+        """Return the connection's table names; ``None`` if the variable holds no connection."""
         from odps_nb.access.connection import Connection
 
         value = self.shell.user_ns.get(variable)

@@ -57,10 +57,15 @@ class ReadFigures(FigureQuery):
     """
 
     def __init__(
-        self, rows: Rows, choice: ChartChoice, where: str | None, zone: str | None
+        self,
+        rows: Rows,
+        choice: ChartChoice,
+        where: str | None,
+        zone: str | None,
+        cancel: CancelToken,
     ) -> None:
         super().__init__(rows, choice, where, zone)
-        table = _columns_of(rows, choice, where)
+        table = _columns_of(rows, choice, where, cancel)
         self._arrays = {name: _plain(table, name) for name in table.column_names}
         self._of_x = self._arrays[choice.x.name]
         self._values = {"0": pa.array(np.zeros(table.num_rows, dtype=np.int64))}
@@ -180,11 +185,13 @@ _FUNCTIONS = {
 }
 
 
-def _columns_of(rows: Rows, choice: ChartChoice, where: str | None) -> pa.Table:
+def _columns_of(
+    rows: Rows, choice: ChartChoice, where: str | None, cancel: CancelToken
+) -> pa.Table:
     """Read the columns of a chart."""
     used = {one.name: None for one in (choice.x, choice.y, choice.color) if one is not None}
     kept, size = [], 0
-    with closing(rows.every(where, ahead=SAMPLE_BYTES)) as batches:
+    with closing(rows.every(where, cancel, ahead=SAMPLE_BYTES)) as batches:
         for batch in batches:
             kept.append(batch.select(list(used)))
             size += batch.nbytes

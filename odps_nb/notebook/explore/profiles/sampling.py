@@ -98,7 +98,7 @@ def draw_sample(
     sample = SampledRows(most)
     is_filtered = where is not None or rows.row_count is None
     is_late = True
-    with _bounded(SAMPLE_SECONDS if is_filtered else None, cancel) as token:
+    with bounded(SAMPLE_SECONDS if is_filtered else None, cancel) as token:
         sample.is_all = _take_ranges(sample, *numbered, seed, token)
         is_late = False
     if is_late:
@@ -138,9 +138,8 @@ def _take_ranges(
 
 def _first_rows(rows: Rows, where: str | None, most: int, cancel: CancelToken) -> SampledRows:
     sample = SampledRows(most, is_random=False)
-    with _bounded(SAMPLE_SECONDS, cancel) as token:
-        token.watch(rows)
-        with closing(rows.found(where)) as placed:
+    with bounded(SAMPLE_SECONDS, cancel) as token:
+        with closing(rows.found(where, cancel=token)) as placed:
             for _, batch in placed:
                 token.check()
                 if not sample.add(batch):
@@ -151,7 +150,7 @@ def _first_rows(rows: Rows, where: str | None, most: int, cancel: CancelToken) -
 
 
 @contextmanager
-def _bounded(seconds: float | None, cancel: CancelToken) -> Iterator[CancelToken]:
+def bounded(seconds: float | None, cancel: CancelToken) -> Iterator[CancelToken]:
     """Yield a token that is cancelled after ``seconds``; the block then ends without an error."""
     token = CancelToken(parent=cancel)
     timer = None if seconds is None else threading.Timer(seconds, token.cancel)
