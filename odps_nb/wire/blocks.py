@@ -21,7 +21,8 @@ linearity ends in another constant. Let c(n) be the CRC of n blocks and their tr
 So one CRC over all 4100·n bytes is compared with c(n). Only after a mismatch is each block checked
 separately, to find the damaged one. This detects as much damage as checking each block. The
 polynomial detects every error of two bits, or of any odd number of bits, in up to 2³¹-1 bits, far
-more than `RUN_BLOCKS` blocks contain. It misses other damage with probability 2⁻³², the same as a check per block.
+more than `RUN_BLOCKS` blocks contain. It misses other damage with probability 2⁻³², the same as a
+check per block.
 """
 
 from __future__ import annotations
