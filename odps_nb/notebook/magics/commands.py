@@ -196,7 +196,7 @@ def write(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     """Write a variable, or the files of a folder, to a table in one atomic commit.
 
     A folder becomes a table with one row per file and the columns path, name, size, mime_type,
-    modified and content. The table is created if it does not exist.
+    modified and content; it is created if it does not exist. For a variable, pass ``--create``.
     """
     parse_partition(args.partition)
     folder, value = _source(context, args.source)

@@ -16,7 +16,7 @@ import numpy as np
 with contextlib.suppress(ImportError):  # reported by `picture`
     from PIL import Image, ImageCms
 
-#: Maximum bytes of a profile; printer profiles have up to 3 MB.
+#: Maximum size of a profile in bytes; printer profiles can be up to 3 MB.
 _LARGEST: Final = 4 << 20
 _MODES: Final = {"GRAY": "L", "RGB": "RGB", "CMYK": "CMYK"}
 # x and y of white, red, green and blue (IEC 61966-2-1), in the order of cHRM

@@ -19,7 +19,7 @@ _LOOKED_AT: Final = 32
 """Maximum JPEG candidates to examine; in 100 MB of RAW data, about one matches by chance."""
 _MODEL, _ORIENTATION = 272, 274
 _HEADER: Final = 1 << 20
-"""Bytes to search for the first tag directory, and for the size of a JPEG."""
+"""Number of bytes in which to look for the first tag directory, or for the size of a JPEG."""
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
