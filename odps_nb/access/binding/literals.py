@@ -110,7 +110,7 @@ class Writer:
         if self.target == "spark" and nanoseconds % 1000:
             raise ArgumentError(
                 f"a duration of {nanoseconds} ns cannot be bound: Spark supports only microseconds",
-                hint="truncate it, e.g. value.floor('us') in pandas",
+                hint="truncate it, for example with value.floor('us') in pandas",
             )
         seconds, rest = divmod(abs(nanoseconds), _SECOND)
         hours, seconds = divmod(seconds, 3600)
