@@ -142,7 +142,8 @@ class OdpsNbError(Exception):
 
     @__notes__.setter
     def __notes__(self, notes: list[str]) -> None:
-        # Libraries that pickle exceptions assign this list again, possibly with an extra note.
+        # Libraries that pickle exceptions assign the list that the getter returned, possibly with
+        # an extra note, so remove the lines that the getter added.
         told, own = self._last_lines(), list(notes)
         for at in range(len(own) - len(told), -1, -1):
             if own[at : at + len(told)] == told:
@@ -255,7 +256,7 @@ class LimitExceededError(OdpsNbError):
 
 
 class OversizeError(ProtocolError, LimitExceededError):
-    """A size in the bytes exceeds ``limit``: the bytes are damaged, or the limit is too low."""
+    """A size declared in the bytes exceeds ``limit``: damaged bytes, or a limit that is too low."""
 
     limit: int | None
     actual: int | None

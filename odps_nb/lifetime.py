@@ -40,7 +40,7 @@ class Ending(Protocol):
     """Interface of objects with running threads, or with work that must end at exit."""
 
     def end(self) -> None:
-        """Begin a permanent stop, without joining threads. Idempotent."""
+        """Begin to stop permanently, without joining threads. Idempotent."""
 
 
 class Home:
@@ -68,7 +68,7 @@ class Home:
 class Living(Generic[T]):
     """A weak set that compares objects by identity.
 
-    Each operation on the dictionary is atomic. No lock is used, because it could be held during a
+    Each operation on `_refs` is atomic. No lock is used, because a lock could be held during a
     fork.
     """
 

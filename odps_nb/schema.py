@@ -40,8 +40,8 @@ __all__ = [
 class TypeCode(IntEnum):
     """Type numbers in the nested ("write") schema form.
 
-    The numbers of types with a negative code are not documented. These types are sent as
-    `UNKNOWN`, and their text identifies them.
+    A negative code stands for a type whose number is not documented. Such a type is sent as
+    `UNKNOWN`, and its text identifies it.
     """
 
     UNKNOWN = -1
@@ -237,7 +237,7 @@ def has_blob(odps: OdpsType) -> bool:
 
 
 def is_readable(odps: OdpsType) -> bool:
-    """Whether the Arrow type that reads return for this type is known."""
+    """Whether values of this type can be read, i.e. its Arrow type is known."""
     return not has_any(odps, (TypeCode.UNKNOWN, TypeCode.VARIANT))
 
 

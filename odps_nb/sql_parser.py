@@ -1,7 +1,7 @@
-"""Parses and writes SQL with sqlglot; raises every failure as `sqlglot.errors.SqlglotError`.
+"""Parses and writes SQL with sqlglot; raises failures as `sqlglot.errors.SqlglotError`.
 
-For example, sqlglot 30 raises an `IndexError` for ``map('a')``, which lacks an argument. The
-`RecursionError` for text that is nested too deeply is not converted.
+For example, sqlglot 30 raises an `IndexError` for ``map('a')``, which lacks an argument.
+`MemoryError`, and the `RecursionError` for text that is nested too deeply, are not converted.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def annotate(tree: Any, columns: Mapping[str, object], dialect: Any) -> Any:
     Parameters
     ----------
     columns
-        Maps each table name to its columns, and each column name to its sqlglot type.
+        Maps each table name to a mapping of column names to sqlglot types.
     """
     from sqlglot.optimizer.annotate_types import annotate_types
     from sqlglot.optimizer.qualify import qualify

@@ -188,7 +188,7 @@ class TableName:
         """Parse ``table``, ``project.table`` or ``project.schema.table``; names may be quoted."""
         parts = (
             text.split(".") if isinstance(text, str) else []
-        )  # a name from a DataFrame may not be a string
+        )  # a name taken from a DataFrame may not be a string (e.g. NaN)
         match [part.strip().strip("`") for part in parts]:
             case [table]:
                 return cls(project=project, schema=schema, table=table)
@@ -220,8 +220,8 @@ class PartitionSpec:
         """Create a spec from text, a mapping, another spec, or ``None`` (an empty spec).
 
         Values in a mapping are text, integers or dates, and are used unchanged. In text, ``,`` or
-        ``/`` separates levels. Blanks around keys and values are ignored, but quoted values are
-        used unchanged: ``ds = 2024-01-01, hour = '3'``.
+        ``/`` separates levels. Blanks around keys and values are ignored, and quotes around a value
+        are removed: ``ds = 2024-01-01, hour = '3'``.
         """
         if value is None or isinstance(value, PartitionSpec):
             return (value or cls()).checked()
@@ -268,7 +268,7 @@ class PartitionSpec:
 _INVALID = "InvalidPartitionSpec"
 # Matches one level, in which a quoted value may contain separators.
 _LEVELS = re.compile(r"""(?:'[^']*'|"[^"]*"|[^,/])+""")
-# Known parsers of ``key=value,key=value`` split the text at these characters, or remove them.
+# Parsers of ``key=value,key=value`` split the text at these characters, or remove them.
 _SIGNS = ",/='\"\\"
 _NO_TEXT = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 

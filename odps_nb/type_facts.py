@@ -1,7 +1,7 @@
 """Equivalents of each MaxCompute type in Arrow, Spark, DuckDB and filter conditions.
 
-There is one row per `TypeCode`. An entry is empty if it depends on the type's element types,
-precision or unit; the package that needs the entry then determines it.
+`TYPE_FACTS` has one entry per `TypeCode`. A field of an entry is empty if its value depends on the
+type's element types, precision or unit; the package that needs the value then determines it.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from odps_nb.client.calls.storage import StorageClient
 
 _CHUNK = 1 << 20
-_RECEIVE_BUFFER = 128 << 10  # bytes; used if only the head is needed
+_RECEIVE_BUFFER = 128 << 10  # bytes; small, for requests that need only the head
 MAX_PIXELS = 40_000_000
 """Default maximum number of pixels when decoding a picture; previews have the same limit."""
 MAX_BYTES = 1 << 30
@@ -96,7 +96,7 @@ class Blob:
 
     @property
     def size(self) -> int:
-        """Size in bytes; the first use sends one request unless the size is known."""
+        """Size in bytes; if it is not known yet, the first use sends one request."""
         return self._size if self._size is not None else self._fetch_head().size
 
     @property

@@ -94,7 +94,7 @@ def check_partition(spec: PartitionSpec, schema: TableSchema, table: TableName) 
         if spelled is None or spelled in found:
             meant = "" if spelled else did_you_mean(key, keys)
             raise ArgumentError(
-                f"{key!r} is given twice in {str(spec)!r}"
+                f"{key!r} occurs twice in {str(spec)!r}"
                 if spelled
                 else f"{key!r} is not a partition column of {table}",
                 code="InvalidPartitionSpec",

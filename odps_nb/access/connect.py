@@ -37,7 +37,7 @@ def connect(
     blob_cache: str | None = None,
     client_options: ClientOptions | None = None,
 ) -> Connection:
-    """Return a connection; sends no request unless it starts the embedded service.
+    """Return a connection; sends a request only if it starts the embedded service.
 
     Parameters
     ----------

@@ -1,6 +1,7 @@
 """`Connection`: tables, blobs and SQL of one project.
 
-Methods import other modules when they are called, so a script loads no notebook code and no Spark.
+Methods import other modules when they are called, so most scripts load neither notebook code nor
+Spark.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Connection:
         self._client: StorageClient | None = None
         self._closed = False
         self._queries: deque[Query] = deque(maxlen=MAX_QUERIES)
-        if address is None:  # a pickle stores the settings without credentials
+        if address is None:  # for pickles: the settings without credentials
             settings = tuple(self.profile.as_settings().items())
             root = None if service is None else service.root
             address = Address(connection_id=uuid.uuid4().hex, settings=settings, root=root)
@@ -451,7 +452,7 @@ class Connection:
     # -- lifecycle ----------------------------------------------------------------------------
 
     def cancel(self) -> None:
-        """Cancel all running operations of this connection, from any thread.
+        """Cancel all running operations of this connection. May be called from any thread.
 
         Reads, writes, queries and blob transfers raise `CancelledError` and close their sockets; a
         write that has not begun its commit is aborted. The connection stays usable.

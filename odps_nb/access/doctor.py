@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Verdict = Literal["ok", "optional", "bad"]
 MAX_SKEW = 300.0
-"""Clock skew in seconds that causes a warning; the service rejects a skew of 900 seconds."""
+"""Clock skew in seconds that causes a warning; above 900 seconds, the service rejects requests."""
 _TIMEOUT = 10.0
 _PATIENCE = 5.0
 
@@ -198,6 +198,6 @@ def _clock(date: str, now: float) -> Check:
         return Check("Clock", "optional", "the service sends no Date header")
     found = f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the service"
     if abs(skew) > MAX_SKEW:
-        to_do = "set this machine's clock: the service rejects a skew of 15 minutes"
+        to_do = "set this machine's clock: requests are rejected if it is off by over 15 minutes"
         return Check("Clock", "bad", found, to_do)
     return Check("Clock", "ok", found)

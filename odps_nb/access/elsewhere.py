@@ -1,7 +1,7 @@
 """Pickles connections without credentials; the unpickling process uses its own credentials.
 
-A pickled handle contains an `Address` and never a key or token. Unpickling it in the process that
-pickled it returns the same connection.
+A pickled handle contains an `Address` and never a key or token. In the process that pickled it,
+unpickling returns the same connection.
 """
 
 from __future__ import annotations

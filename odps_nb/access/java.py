@@ -66,7 +66,7 @@ def _at(home: Path, source: str) -> Iterator[Java]:
 
 def _version(home: Path, program: Path) -> int | None:
     try:
-        # Reading the release file avoids starting a JVM; some builds lack it.
+        # The release file, which some builds lack, can be read without starting a JVM.
         found = _RELEASE.search((home / "release").read_text(encoding="utf-8", errors="replace"))
     except OSError:
         found = None

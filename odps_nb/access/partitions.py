@@ -92,7 +92,7 @@ def _parsed(value: PartitionChoice) -> PartitionSpec | PartitionRange | str:
 
 
 def _bound(found: re.Match[str], text: str, given: Any) -> tuple[str, str, str]:
-    """Return a comparison; its value is parsed as in `PartitionSpec.of`."""
+    """Return key, comparison and value; the value is parsed as in `PartitionSpec.of`."""
     key, sign, written = found.groups()
     if given is not None and written:
         raise ArgumentError(
@@ -195,7 +195,7 @@ def _comparable(value: str, column: Column) -> Any:
 def _latest(
     listed: list[PartitionInfo], schema: TableSchema, table: TableName, storage: StorageClient
 ) -> PartitionSpec:
-    """Return the largest first-level value with rows, like ``max_pt``, but compare by type."""
+    """Return the largest first-level value that has rows, as ``max_pt``, but compared by type."""
     first = schema.partition_columns[0]
 
     def value_of(info: PartitionInfo) -> str:

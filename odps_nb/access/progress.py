@@ -49,7 +49,7 @@ def default_listener(*, on_cancel: Callable[[], None] | None = None) -> Progress
 def after_cell(call: Callable[[BaseException | None], None]) -> Callable[[], None]:
     """Call a function after each notebook cell, passing the cell's error or ``None``.
 
-    Returns a function that unregisters it.
+    Returns a function that unregisters ``call``.
     """
     if "IPython" not in sys.modules:
         return lambda: None
@@ -59,6 +59,6 @@ def after_cell(call: Callable[[BaseException | None], None]) -> Callable[[], Non
 
 
 def _in_kernel() -> bool:
-    ipython: Any = loaded("IPython")  # in a kernel it is already imported
+    ipython: Any = loaded("IPython")  # always imported in a kernel
     shell = ipython.get_ipython() if ipython is not None else None
     return getattr(shell, "kernel", None) is not None

@@ -73,7 +73,7 @@ class RowForms(ABC):
         workers: int | None = None,
         read_ahead: int | None = None,
     ) -> Batches:
-        """Read the rows once, with TIMESTAMPs in the unit now in use (see `_fall_back`)."""
+        """Read the rows once, with TIMESTAMPs in the current unit (see `_fall_back`)."""
 
     @abstractmethod
     def _fall_back(
@@ -131,8 +131,9 @@ class RowForms(ABC):
     ) -> Generator[B, None, None]:
         """Iterate over ``begin()``; call it again if a time requires microseconds.
 
-        The second call is possible only before the first item. The warning is issued only when the
-        second call has returned its first item, because the call may still fail before that.
+        ``begin`` is called again only before the first item is returned. The warning is issued only
+        when the second call has returned its first item, because the call may still fail before
+        that.
         """
         given, fall_back = False, self._fall_back(tracker, token)
         try:
@@ -168,7 +169,7 @@ class RowForms(ABC):
         *,
         read_ahead: int | None = None,
     ) -> T:
-        """Return ``collect(batches)``, reading again in microseconds if necessary."""
+        """Return ``collect(tracker, batches)``, reading again in microseconds if necessary."""
         with self._reading(progress) as (tracker, token):
             fall_back = self._fall_back(tracker, token)
 
@@ -290,7 +291,7 @@ class RowForms(ABC):
         """Export the rows through the Arrow C stream interface, reading on demand.
 
         The first batch is read immediately if the type of a column depends on it (VARIANT, unknown
-        types, TIMESTAMPs without a unit). A DECIMAL of more than 38 digits is a decimal256.
+        types, TIMESTAMPs without a unit). A DECIMAL of more than 38 digits becomes decimal256.
         DuckDB can read such a column only from `Scan.dataset`.
         """
         import pyarrow as pa
@@ -358,8 +359,9 @@ class RowForms(ABC):
             A column whose seven most frequent values each get a colour.
         bins, step, top
             How ``x`` is grouped. ``bins``: number of ranges of a numeric column. ``step``:
-            ``"hour"``, ``"day"``, ``"week"``, ``"month"`` or ``"year"`` (default: the shortest that
-            fits). ``top``: number of largest groups to keep (default: 20); the others are combined.
+            ``"hour"``, ``"day"``, ``"week"``, ``"month"`` or ``"year"`` (default: the shortest one
+            with few enough groups). ``top``: number of largest groups to keep (default: 20); the
+            others are combined.
 
         Raises
         ------

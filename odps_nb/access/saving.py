@@ -99,7 +99,7 @@ class Folder:
         self._numbers: dict[str, int] = {}  # next number to try for each name
 
     def save(self, chunks: Iterable[bytes], name: str) -> Path:
-        """Write chunks to a file with the given safe name and return its path."""
+        """Write chunks to a file and return its path; ``name`` must be a safe name."""
         saved = _save(chunks, self._free(name), self._path, overwrite=self._overwrite)
         self._taken.add(_as_one(saved.name))
         return saved

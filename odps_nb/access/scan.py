@@ -83,7 +83,7 @@ class Scan(RowForms, ForEngines):
     def __getstate__(self) -> dict[str, Any]:
         """Return the state to pickle: all except running reads and the progress display.
 
-        An unpickled scan reads the same snapshot if the session was open.
+        An unpickled scan reads the same snapshot if its session was open when it was pickled.
         """
         shown = False if self._progress is False else None
         return {**self.__dict__, "_progress": shown, "_lock": None, "_running": []}
@@ -168,7 +168,7 @@ class Scan(RowForms, ForEngines):
     # -- results ------------------------------------------------------------------------------
 
     def to_spark(self, spark: Any, *, progress: Progress = None) -> Any:
-        """Return a Spark DataFrame whose tasks read the splits themselves.
+        """Return a Spark DataFrame whose tasks read the splits directly from the service.
 
         Spark supports only microseconds. If the session is not open yet and ``timestamp_unit`` is
         not set, the session is opened in microseconds for all results of this scan.
@@ -196,7 +196,7 @@ class Scan(RowForms, ForEngines):
         return read_scan(spark, self, progress=self._progress if progress is None else progress)
 
     def cancel(self) -> None:
-        """Cancel all reads of this scan, from any thread; they raise `CancelledError`."""
+        """Cancel all reads of this scan; they raise `CancelledError`. Any thread may call this."""
         with self._lock:
             running = list(self._running)
         for token in running:
@@ -295,7 +295,7 @@ class Scan(RowForms, ForEngines):
         *,
         fresh: bool,
     ) -> str | None:
-        """Open a session in microseconds and return the warning, or raise the given error.
+        """Open a session in microseconds and return the warning, or raise ``error``.
 
         A session has a single unit, so this opens a new session, whose snapshot may be newer. If
         ``fresh`` is false, the caller may have used the old session, so the new one must report the

@@ -285,9 +285,9 @@ class Result(RowForms):
         read: Callable[[ResultSession], Generator[pa.RecordBatch, None, None]],
         tracker: ProgressTracker | None = None,
     ) -> Generator[pa.RecordBatch, None, None]:
-        """Iterate over ``read(session)``; if the session has expired, call it with a new session.
+        """Iterate over ``read(session)``; if the session has expired, call ``read`` with a new one.
 
-        The rows of a result never change. The second call is possible only before the first batch.
+        The rows of a result never change. ``read`` is called again only before the first batch.
         """
         session, given = self._open(tracker), False
         try:

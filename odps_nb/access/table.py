@@ -221,9 +221,9 @@ class Table(ForEngines):
             times from 1970-01-01 through 2038-01-19. Default: nanoseconds, or microseconds with an
             `OdpsNbWarning` if a time is outside that range.
         text
-            Handling of text that is not UTF-8: ``"strict"`` raises an error, ``"replace"`` reads
-            U+FFFD for each invalid sequence, and ``"binary"`` reads all text of data columns as
-            bytes, including nested text (``docs/types-and-times.md``).
+            Handling of text that is not UTF-8: ``"strict"`` raises an error, ``"replace"``
+            replaces each invalid sequence with U+FFFD, and ``"binary"`` reads all text of data
+            columns as bytes, including nested text (``docs/types-and-times.md``).
         char_padding
             Keep the trailing spaces with which the service pads CHAR(n). By default, they are
             stripped, even in nested values, so that ``df[df.c == "ab"]`` finds rows.
@@ -243,8 +243,8 @@ class Table(ForEngines):
             reports neither the version of a change nor the order of changes to different keys. To
             process versions in order, read each one: ``since=v, until=v + 1``.
         session_id
-            Read the snapshot of a session opened elsewhere (`Scan.session_id`). Pass its
-            ``columns``, ``where`` and ``since``, because the session may lack other rows.
+            Read the snapshot of a session opened elsewhere (`Scan.session_id`). Pass the same
+            ``columns``, ``where`` and ``since``, because the session may contain no other rows.
 
         Raises
         ------
@@ -488,7 +488,7 @@ class Table(ForEngines):
         Raises
         ------
         ConversionError
-            Columns, types or values do not fit; the error lists them all, with row numbers.
+            Columns, types or values do not fit the table; the error lists them with row numbers.
         NotFoundError
             The table does not exist, and ``create`` is not set.
 
@@ -570,8 +570,8 @@ class Table(ForEngines):
         Raises
         ------
         ConflictError
-            ``resume`` is set, and another process is writing the same folder to this table, or it
-            is unknown whether an earlier call committed.
+            With ``resume``: another process is writing the same folder to this table, or it is
+            unknown whether an earlier call committed.
         ConfigError
             The folder is missing, or contains a link, an unreadable file or a pipe. Nothing was
             written.
@@ -664,12 +664,12 @@ class Table(ForEngines):
         partition, overwrite, compression, decimals, text
             As for `write`, except that ``overwrite="all"`` is not available.
         session_id
-            The session to join: its ``handle`` in the other process, or its id with ``partition``.
+            The session to join: its ``handle``, or its id together with ``partition``.
 
         Returns
         -------
         OpenWrite
-            A context manager; leaving it without a commit aborts a session that was not joined.
+            A context manager; leaving it without a commit aborts the session if it was opened here.
 
         Raises
         ------

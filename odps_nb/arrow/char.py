@@ -25,7 +25,7 @@ from odps_nb.schema import (
 )
 
 CharColumns = Sequence[tuple[int, OdpsType]]
-"""Positions and types of those columns in a batch whose type is or contains CHAR."""
+"""Positions and types of the columns of a batch whose type is or contains CHAR."""
 
 _Leaf = Callable[[pa.Array, LengthType], pa.Array]
 

@@ -215,7 +215,7 @@ def _hex(bad: _Bad) -> str:
 
 # -- UTF-8 ------------------------------------------------------------------------------------
 
-_ASCII = 128  # smaller bytes are single-byte characters
+_ASCII = 128  # bytes below this value are single-byte characters
 _MARK, _CONTINUES = 0b1100_0000, 0b1000_0000  # bits that mark a continuation byte
 
 
@@ -249,7 +249,7 @@ def is_utf8(array: pa.Array) -> bool:
 def _is_utf8_throughout(column: pa.Array) -> bool:
     """Whether a column's bytes are all UTF-8 and each value begins at a character boundary.
 
-    ``False`` can also mean that this cannot be determined.
+    ``False`` can also mean that the check is not possible.
     """
     _, offsets, data = column.buffers()
     if not len(column) or offsets is None or data is None or not data.size:
@@ -259,7 +259,7 @@ def _is_utf8_throughout(column: pa.Array) -> bool:
     octets = np.frombuffer(data, np.uint8)
     if ends[0] == ends[-1] or octets[ends[0] : ends[-1]].max() < _ASCII:
         return True
-    # an empty last value would begin one byte past the end of the buffer
+    # clip, because an empty last value begins one byte past the end of the buffer
     first = octets.take(ends[:-1], mode="clip")
     if ((first & _MARK) == _CONTINUES).any():
         return False

@@ -33,7 +33,7 @@ from odps_nb.schema import (
 )
 from odps_nb.type_facts import TYPE_FACTS
 
-#: Fixed types. Times depend on the unit, DECIMAL on precision and scale; BLOB differs in writes.
+#: Fixed Arrow types: without times (unit), DECIMAL (precision, scale) and BLOB (read or write).
 ARROW_TYPES: Final = {
     code: pa.type_for_alias(facts.arrow) for code, facts in TYPE_FACTS.items() if facts.arrow
 }

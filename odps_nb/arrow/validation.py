@@ -105,4 +105,6 @@ def _check_first_offset(array: pa.Array, values: int) -> None:
         return
     first = int.from_bytes(offsets.slice(at, width).to_pybytes(), "little", signed=True)
     if not 0 <= first <= values:
-        raise pa.ArrowInvalid(f"offset {first} of an empty list is outside the {values} values")
+        raise pa.ArrowInvalid(
+            f"the offset {first} of an empty list array is not between 0 and {values}"
+        )

@@ -56,7 +56,9 @@ def _names(
             if is_name(name):
                 yield name
             else:
-                _log.warning("skipping %r in a list from the service: not a valid name", name[:200])
+                _log.warning(
+                    "ignoring %r in a list returned by the service: not a valid name", name[:200]
+                )
 
 
 def iter_table_names(
@@ -156,7 +158,7 @@ def suggest_partitions(
     specs: Sequence[PartitionSpec],
     error: NotFoundError,
 ) -> None:
-    """List the partitions, and name those nearest to the missing partition in the error's hint."""
+    """Suggest the existing partitions nearest to the missing one in the error's hint."""
     if error.code != "NoSuchPartition":
         return
     found = iter_partitions(storage, table)
@@ -179,9 +181,7 @@ def _nearest(missing: PartitionSpec, known: Sequence[PartitionSpec]) -> list[str
     names = {",".join(f"{key}={value}" for key, value in one.items()) for one in same_level}
     ordered, wanted = sorted(names, key=_numbers_apart), _numbers_apart(str(missing))
     at = bisect_left(ordered, wanted, key=_numbers_apart)
-    if (
-        at < len(ordered) and _numbers_apart(ordered[at]) == wanted
-    ):  # such as 2024-01-02, not 2024-1-2
+    if at < len(ordered) and _numbers_apart(ordered[at]) == wanted:  # e.g. 2024-01-02 for 2024-1-2
         return ordered[at : at + 1]
     return ordered[max(0, at - 1) : at + 1]
 
@@ -200,8 +200,9 @@ def explain_refused_table(
 ) -> None:
     """Explain in an error's hint why the Storage API refused a table; sends one request.
 
-    The reason may be a view, an external table, or a JSON column (``docs/protocol.md`` section 3.1)
-    among the requested ``columns`` (empty: all). ``writes``: whether a write was refused.
+    The table may be a view or an external table, or have a JSON column (``docs/protocol.md``
+    section 3.1) among the requested ``columns`` (empty: all). ``writes``: whether a write was
+    refused.
     """
     try:
         info = storage.control(GetTable(table=table))

@@ -72,7 +72,8 @@ class ClientOptions:
                 f"deadline ({self.deadline:g} s) is not longer than {longest} ({seconds:g} s): "
                 "a silent connection would never be retried",
                 argument="deadline",
-                hint=f"pass a deadline= of 3 times {longest}, a shorter {longest}=, or retries=0",
+                hint=f"pass a deadline= of at least 3 times {longest}, a shorter {longest}=, or "
+                "retries=0",
             )
 
     @property

@@ -57,7 +57,7 @@ def arrow_schema(
 
 
 def require_arrow_types(columns: Iterable[Column], what: str) -> None:
-    """Raise `ConversionError` if a column's Arrow type is known only when rows arrive.
+    """Raise `ConversionError` if a column's Arrow type is not known before rows arrive.
 
     ``what`` names the feature that needs the types; the error's hint lists the columns whose types
     are known.
@@ -101,7 +101,7 @@ def column_type(arrow: pa.DataType, name: str) -> OdpsType:
 def misfit_error(found: Sequence[Misfit], *, whole: bool = True) -> ConversionError:
     """Create the error that lists columns, rows, values and expected types.
 
-    ``whole``: ``True`` if no earlier rows of the data have been sent.
+    ``whole``: whether no rows were sent before, so that the hint can say that nothing was written.
     """
     listed = "; ".join(str(one) for one in found[:MAX_LISTED])
     more = f"; and {len(found) - MAX_LISTED} more" if len(found) > MAX_LISTED else ""
@@ -201,7 +201,7 @@ def _unknown_columns(strangers: Sequence[str], names: Sequence[str]) -> Conversi
 
 
 Source = Callable[[int, Column], "list[pa.Array]"]
-"""Returns the values at a source position, converted for a column; may raise `ValueMisfit`."""
+"""Returns the source column at a position as arrays of a column's type; may raise `ValueMisfit`."""
 
 
 def fit_batch(

@@ -49,7 +49,7 @@ def as_picture(data: bytes, mime: str, *, max_pixels: int) -> Image.Image:
         with warnings.catch_warnings():
             # Pillow warns about harmless defects; other defects raise an error or are checked here
             warnings.simplefilter("ignore")
-            if PICTURES[mime] == "ICO":  # Pillow decodes icons on opening
+            if PICTURES[mime] == "ICO":  # check first, because Pillow decodes icons on opening
                 _require_pixels(icon_size(data), max_pixels)
             picture = open_picture(data, mime)
             _require_pixels(picture.size, max_pixels)
@@ -75,8 +75,8 @@ def check_picture(mime: str) -> None:
     """Check that ``mime`` is a picture type, and that Pillow is installed."""
     if mime not in PICTURES:
         known = (
-            "use it for PNG, JPEG, JPEG 2000, GIF, WebP, BMP, TIFF, AVIF, HEIC, ICO, PSD, PPM or "
-            "DDS; for camera RAW, use rawpy.imread(blob.open(seek=True))"
+            "use this method for PNG, JPEG, JPEG 2000, GIF, WebP, BMP, TIFF, AVIF, HEIC, ICO, PSD, "
+            "PPM or DDS; for camera RAW, use rawpy.imread(blob.open(seek=True))"
         )
         raise _other_kind(mime, "picture", known)
     register()
@@ -92,7 +92,7 @@ def pixels_of(picture: Image.Image) -> np.ndarray[Any, Any]:
 def as_array(data: bytes, mime: str) -> np.ndarray[Any, Any]:
     """Return the array in an ``.npy`` file; NumPy parses it in Python without unpickling."""
     if mime != _ARRAY:
-        hint = "use it for pictures and .npy files; for .npz, use numpy.load(blob.open(seek=True))"
+        hint = "use this method for pictures and .npy; for .npz, numpy.load(blob.open(seek=True))"
         raise _other_kind(mime, "array", hint)
     try:
         return _npy(data)
@@ -107,7 +107,7 @@ def as_text(data: bytes, encoding: str | None) -> str:
     found = None if encoding else detect(data)
     if not encoding and found is None and b"\0" in data:
         raise _no_text("the blob is binary")
-    # fall back to UTF-8, which keeps control characters; its error states the byte position
+    # fall back to UTF-8, which keeps control characters and whose error states the byte position
     stated = encoding or (found.name if found else "utf-8")
     try:
         text = data.decode(stated)
@@ -133,7 +133,7 @@ def as_table(
     """Return the rows of a Parquet, Arrow, CSV or TSV file, or of other delimited text."""
     is_text = mime in _DELIMITED or separator is not None
     if mime not in (_PARQUET, _ARROW_FILE, _ARROW_STREAM) and not is_text:
-        hint = "use it for Parquet, Arrow, CSV and TSV files, and other text with separator="
+        hint = "use this method for Parquet, Arrow, CSV, TSV, and other text with separator="
         raise _other_kind(
             mime,
             "table",
@@ -170,7 +170,7 @@ def _npy(data: bytes) -> np.ndarray[Any, Any]:
             target_type="array",
             hint="save it again with a numeric or text dtype",
         )
-    # check first: NumPy allocates the declared size; many zero-size elements would waste time
+    # check first: NumPy allocates the declared size, and zero-size elements cost time as well
     if (
         min(shape, default=0) < 0
         or not dtype.itemsize
@@ -246,7 +246,7 @@ def _read_csv(text: str, separator: str) -> pa.Table:
 
 
 def _even(text: str, form: Form, *, ragged: bool) -> str:
-    """Return the text without comments; if ``ragged``, pad lines to the same number of fields."""
+    """Return the text without comment lines; if ``ragged``, pad all lines to the same width."""
     names, width = 0, 0
     for number, row in lines_of(text, form):
         names, width = names or len(row), max(width, len(row))
@@ -276,7 +276,7 @@ def _require_columns(columns: int) -> None:
 
 
 def _line_end(text: str) -> int:
-    """Return the offset of the first line's end; the CSV parser also ends lines at ``\\r``."""
+    """Return the offset of the first line break; the CSV parser also accepts a lone ``\\r``."""
     return min((at for sign in "\n\r" if (at := text.find(sign)) >= 0), default=-1)
 
 

@@ -1,6 +1,7 @@
 """Runs the conversions of `blob_conversion` in the parser process.
 
-All imports are at the top because each job runs in a fork of a process with this module loaded.
+All imports are at the top, so they run only once: each job runs in a fork of a process that has
+already loaded this module.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def _pixels(made: Image.Image) -> tuple[dict[str, Any], bytes]:
 
 
 def _text(value: object) -> tuple[str, str] | None:
-    """Return the type and text of a `PIL.Image.Image.info` value; ``None`` for other types."""
+    """Return a `PIL.Image.Image.info` value's type and text; ``None`` for an unsupported type."""
     if isinstance(value, bytes):
         return "bytes", base64.b64encode(value).decode()
     if isinstance(value, (int, float)):

@@ -117,7 +117,7 @@ class DecimalArray(ArrowExtensionArray):
 
     @classmethod
     def _from_scalars(cls, scalars: Any, *, dtype: Any) -> Any:
-        """Convert a user function's results; raise to make pandas 2 keep the results' dtype."""
+        """Convert a user function's decimals; raise for other results, so pandas 2 keeps them."""
         if infer_dtype(scalars, skipna=True) != "decimal":
             raise ValueError("results that are not decimals keep their own dtype")
         return cls._from_sequence(scalars, dtype=dtype)
@@ -187,7 +187,7 @@ class DecimalArray(ArrowExtensionArray):
             try:
                 return DecimalArray(kernel(*(reversed(pair) if name.startswith("r") else pair)))
             except pa.ArrowInvalid:
-                pass  # the result needs more than 76 digits
+                pass  # more than 76 digits are needed, so use floats
         return op(self.to_numpy(float), _plain(other))
 
     def _cmp_method(self, other: Any, op: Any) -> Any:
@@ -304,7 +304,7 @@ def _wide(values: Any) -> Any:
 
 
 def _recast(values: Any, kind: pa.DataType) -> Any:
-    """Convert decimals or integers to a decimal type via 256 bits, as Arrow's cast can overflow."""
+    """Convert decimals or integers to a decimal type via 256 bits; a direct cast can overflow."""
     if pt.is_decimal(kind) and not pt.is_null(values.type):
         values = values.cast(pa.decimal256(_MOST, kind.scale))
     return values.cast(kind)

@@ -56,7 +56,7 @@ def whole_digits(values: Any) -> int:
 
 
 def _short_floats(values: pa.Array) -> pa.Array | None:
-    """Convert decimals to floats by one exact division; ``None`` if a value exceeds 15 digits."""
+    """Convert decimals to floats by one division; ``None`` if a value has more than 15 digits."""
     scale = min(values.type.scale, _DIGITS - max(whole_digits(values), 0))
     if scale < 0:
         return None

@@ -1,9 +1,9 @@
 """Builds a DataFrame's columns while the rows arrive.
 
 Each builder receives a column's chunks as Arrow arrays and keeps no reference to them. It writes
-fixed-width values and bytes into one NumPy array, and copies other values out of the buffer that
-the columns of a batch share. So a batch is freed when the next one arrives, and values are
-converted while a read waits for the network.
+fixed-width values and bytes into one NumPy array, and copies other values, because all columns of a
+batch share one buffer. So a batch is freed soon after its arrival, and values are converted while a
+read waits for the network.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class FrameColumn(Protocol):
     """Builder of one column."""
 
     def add(self, part: pa.Array) -> None:
-        """Add the next values; release ``part`` within the next few calls."""
+        """Add the next values; release ``part`` immediately or within the next few calls."""
 
     def series(self) -> pd.Series[Any]:
-        """Return all values, sharing no memory with batches; call this once, at the end."""
+        """Return all values, without sharing memory with batches; called once, at the end."""
 
 
 def frame_column(

@@ -18,16 +18,15 @@ class FrameOptions:
     """The dtypes of a DataFrame's columns; ``docs/types-and-times.md`` lists the defaults.
 
     ``decimals``: dtype of DECIMAL columns; decimals inside lists, maps and structs stay exact.
-    ``"auto"`` (default) means float64 if it can represent every value of the column: that is,
-    values of up to 15 digits, and longer values that are the shortest text of a float. Otherwise it
-    means ``"exact"``, a dtype that keeps every digit (`odps_nb.convert.decimal_array`). ``"float"``
-    is always float64, rounded to the nearest value.
+    ``"auto"`` (default) means float64 if every value of the column has at most 15 digits or is the
+    shortest text of a float. Otherwise it means ``"exact"``, a dtype that keeps every digit
+    (`odps_nb.convert.decimal_array`). ``"float"`` is always float64, rounded to the nearest value.
 
     ``dtype_backend``: as in pandas' own readers. ``"numpy_nullable"`` uses ``Int64``, ``Float64``,
     ``boolean`` and ``string``, whether or not there are nulls; ``"pyarrow"`` uses Arrow types in
-    all columns. A dtype then depends only on the column's type, so ``"auto"`` means ``"exact"``.
-    ``dtypes``: dtypes of single columns by name, as in `pandas.DataFrame.astype`. Each value must
-    be representable in its dtype unchanged.
+    all columns. Each dtype then depends only on the column's type: ``decimals="auto"`` is exact.
+    ``dtypes``: dtypes of single columns by name, as in `pandas.DataFrame.astype`. A value that the
+    dtype would change raises an error.
 
     Raises `ArgumentError` for an unknown option value, or a dtype that pandas does not know.
     """

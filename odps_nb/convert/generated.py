@@ -40,7 +40,7 @@ def fill_generated(rows: Rows, schema: TableSchema, first_row: int = 0) -> Rows:
     for column in schema.partition_columns:
         made, source = column.generated, schema.source_of(column)
         if made is None or source is None:
-            continue  # the data contains the column; otherwise, `check_source` has raised
+            continue  # the data contains the column; otherwise, `check_source` would have raised
         place = rows.schema.get_field_index(column.name)
         times, given = rows.column(source.name), rows.column(column.name)
         if isinstance(times, pa.ChunkedArray):

@@ -23,7 +23,7 @@ _T = TypeVar("_T", pa.RecordBatch, pa.Table)
 def narrow_schema(schema: pa.Schema) -> pa.Schema:
     """Return the schema with every decimal, even nested, limited to 38 digits.
 
-    polars panics on 256-bit decimals, and DuckDB rejects the whole table.
+    polars panics on 256-bit decimals, and DuckDB rejects a table that contains them.
     """
     return pa.schema([field.with_type(_narrow(field.type)) for field in schema], schema.metadata)
 

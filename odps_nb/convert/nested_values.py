@@ -29,7 +29,7 @@ def is_vector(kind: pa.DataType) -> bool:
 
 
 def vector_values(array: pa.Array) -> list[np.ndarray[Any, Any] | None]:
-    """Return vectors as copied NumPy arrays, and nulls as ``None``."""
+    """Return a copy of each vector as a NumPy array, and ``None`` for nulls."""
     numbers = np.array(array.flatten().to_numpy(zero_copy_only=False))  # skips null slots
     rows = iter(numbers.reshape(-1, array.type.list_size))
     return [next(rows) if valid else None for valid in array.is_valid().to_pylist()]
@@ -43,7 +43,7 @@ def _each(change: _Change, values: list[Any]) -> list[Any]:
 
 
 def _with_dicts(kind: pa.DataType) -> _Change | None:
-    """Return a function that converts the maps in a type's values; ``None`` if it has no maps."""
+    """Return a function that converts the maps in values of a type; ``None`` if there are none."""
     if pt.is_map(kind):
         return partial(_as_dict, inner=_with_dicts(kind.item_type))
     if is_list(kind):

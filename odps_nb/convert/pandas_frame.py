@@ -125,7 +125,7 @@ def _dense(series: pd.Series[Any]) -> pd.Series[Any]:
 def column_array(
     series: pd.Series[Any], name: str, target: OdpsType | None = None
 ) -> pa.Array | pa.ChunkedArray:
-    """Convert a column to its dtype's Arrow type."""
+    """Convert a column to the Arrow type of its dtype."""
     kind = series.cat.categories.dtype if series.dtype == "category" else series.dtype
     if isinstance(kind, (pd.PeriodDtype, pd.IntervalDtype)):
         raise ConversionError(

@@ -303,9 +303,9 @@ def with_index(frame: pd.DataFrame, names: Names, *, index: bool | None) -> pd.D
     a new table is created and an index level has a name.
     """
     if index is None:
-        # any index level could be a column of the new table
+        # without names, any index level could be a column of the new table
         _refuse_index_columns(frame, names.known or names.order or None)
-        ignored = names.known is None and names.order  # deletes use only key columns
+        ignored = names.known is None and names.order  # a delete, which uses only key columns
         if not ignored and _has_labels(frame.index):
             _warn_of_index(frame.index)
     if not index:
@@ -319,7 +319,7 @@ def with_index(frame: pd.DataFrame, names: Names, *, index: bool | None) -> pd.D
                 if level is None
                 else f"{str(level)!r} is both an index level and a column",
                 column=None if level is None else str(level),
-                hint="name it with df.rename_axis('id'), or remove index=True",
+                hint="rename the index, e.g. with df.rename_axis('id'), or omit index=True",
             )
     return frame.reset_index()
 
@@ -339,7 +339,7 @@ def _refuse_index_columns(frame: pd.DataFrame, known: Sequence[str] | None) -> N
 
 
 def _has_labels(index: pd.Index[Any]) -> bool:
-    """Whether the index is more than unnamed row numbers."""
+    """Whether the index has names or labels, not only row numbers."""
     numbered = index.nlevels == 1 and bool(pd.api.types.is_integer_dtype(index.dtype))
     return bool(len(index)) and not (numbered and index.name is None)
 

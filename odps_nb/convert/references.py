@@ -63,7 +63,7 @@ def _fixed_size(array: pa.Array, column: Column, vector: VectorType) -> pa.Array
     values = array.flatten().cast(wanted.value_type)
     if not array.null_count:
         return pa.FixedSizeListArray.from_arrays(values, type=wanted)
-    # Arrow's cast crashes if all values are null (pyarrow 26)
+    # do not use Arrow's cast, which crashes if all values are null (pyarrow 26)
     valid = array.is_valid().to_numpy(zero_copy_only=False)
     places = np.full((len(array), vector.length), -1, np.int64)
     places[valid] = np.arange(len(values)).reshape(-1, vector.length)
@@ -72,12 +72,12 @@ def _fixed_size(array: pa.Array, column: Column, vector: VectorType) -> pa.Array
 
 
 def references_as_text(array: pa.Array, target: OdpsType) -> pa.Array:
-    """Convert every BLOB leaf to base64 text; preserve nulls and nesting.
+    """Convert the references in a BLOB or nested column to base64 text; preserve nulls and nesting.
 
-    A nested leaf may hold raw references. If any value is not base64 text, all are encoded.
+    Nested values may be raw references. If any of them is not base64 text, all are encoded.
     """
     nested = target.code is not TypeCode.BLOB
-    if nested:  # ignore values outside the slice when detecting the leaves' encoding
+    if nested:  # drop values outside the slice, which must not affect the detected encoding
         array = array.take(pa.array(range(len(array)), pa.int64()))
     kind = with_leaf_types(array.type, target, _leaf_as_text)
     return with_leaves(array, kind, lambda leaf, _: _text(leaf, nested=nested))

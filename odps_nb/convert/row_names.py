@@ -11,7 +11,7 @@ class Names:
 
     ``order``: columns for rows without names, such as tuples; if empty, such rows raise an error.
     ``known``: all columns that a row may have; ``None`` means any. ``single``: whether a scalar is
-    a row with one column.
+    treated as a row with one column.
     """
 
     order: tuple[str, ...] = ()

@@ -17,8 +17,8 @@ _SIGNATURE = 28  # bytes of a footer's nonce and authentication tag
 def check_encryption(data: bytes, metadata: FileMetaData) -> None:
     """Raise for Parquet files with encrypted columns but a plaintext footer.
 
-    Such a footer has a signature after its metadata (Parquet's encryption format, 5.5). pyarrow
-    crashes the process when it inspects an encrypted column.
+    Such a footer has a signature after its metadata (Parquet's encryption format, 5.5). Inspecting
+    an encrypted column with pyarrow crashes the process.
     """
     footer = int.from_bytes(data[-8:-4], "little")
     if footer == metadata.serialized_size + _SIGNATURE:

@@ -12,7 +12,7 @@ from odps_nb.wire.type_text import format_type
 
 
 def warn(message: str, *, through: tuple[str, ...] = ()) -> None:
-    """Issue a warning for the first caller outside this package and the packages in ``through``."""
+    """Issue a warning that points to the first caller outside this package and ``through``."""
     inside = (__name__.partition(".")[0], *through)
     level, frame = 1, sys._getframe()
     while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in inside:
@@ -23,9 +23,9 @@ def warn(message: str, *, through: tuple[str, ...] = ()) -> None:
 def columns_with_types(
     columns: Iterable[Column], has_type: Callable[[OdpsType], bool], what: str
 ) -> tuple[Column, ...]:
-    """Return the columns whose types ``what`` supports; warn once about the others.
+    """Return the columns whose types the target (``what``) supports; warn once about the others.
 
-    If no type is supported, return all columns, so the first one raises a specific error later.
+    If no type is supported, return all columns, so that a specific error is raised later.
     """
     columns = tuple(columns)
     kept = tuple(column for column in columns if has_type(column.type))

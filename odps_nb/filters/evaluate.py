@@ -82,7 +82,7 @@ def _column(node: ColumnValue, columns: Columns) -> Values:
 
 def _without_padding(values: Values) -> Values:
     if pt.is_string(values.type) or pt.is_large_string(values.type):
-        return pc.ascii_rtrim(values, " ")  # null slots may hold invalid UTF-8
+        return pc.ascii_rtrim(values, " ")  # ASCII, because null slots may hold invalid UTF-8
     return pc.replace_substring_regex(values, pattern=" +$", replacement="")
 
 

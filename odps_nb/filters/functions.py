@@ -58,7 +58,7 @@ def _is_count(node: Node, least: int) -> bool:
 
 def _concat(tree: Any, read: Callable[[Any], Node]) -> Node:
     parts = [read(one) for one in tree.expressions]
-    if not tree.args.get("safe"):  # sqlglot sets "safe" for concat() only, not for literals
+    if not tree.args.get("safe"):  # sqlglot does not set "safe" for adjacent literals
         raise refuse(
             "adjacent string literals are not supported",
             "write a comma between them, or concat('a', s)",
@@ -110,7 +110,8 @@ def _part_of_date(name: str) -> Callable[[Any, Callable[[Any], Node]], Node]:
         value = read(inner)
         if value.kind is not ValueKind.DATE or isinstance(value, Constant):
             raise refuse(
-                f"{name} requires a DATE column: the {name} of a time depends on a time zone"
+                f"{name} requires a DATE column: the {name} of a DATETIME or TIMESTAMP depends on "
+                "the time zone"
             )
         return FunctionCall(name, (value,), ValueKind.INTEGER)
 

@@ -215,7 +215,7 @@ class _Reader:
             raise refuse(f"{_text(tree)}: like requires a STRING column and a pattern in quotes")
         if isinstance(value, Constant):
             raise refuse(f"{_text(tree)} has no column")
-        regex_of(str(pattern.value))  # an invalid pattern raises before rows arrive
+        regex_of(str(pattern.value))  # reject an invalid pattern before rows arrive
         found = Like(value, str(pattern.value))
         return Not(found) if tree.args.get("negate") else found
 

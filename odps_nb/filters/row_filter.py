@@ -47,7 +47,7 @@ _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PLAIN = re.compile(r"[^'\\\x00-\x1f\x7f]*")
 _WORDS = frozenset(("and", "or", "not", "in", "is", "null", "true", "false", "between", "like"))
 _DAY = 26 * 3600 * 10**9  # more than the difference between any two time zones
-_PROVED = 10**15  # integers up to this one compare equal as BIGINT, DOUBLE and DECIMAL
+_PROVED = 10**15  # below this magnitude, an integer compares the same as BIGINT, DOUBLE or DECIMAL
 _EPOCH = datetime.datetime(1970, 1, 1)
 _YEARS = (-(719162 * 86400) * 10**9 + _DAY, 253402300799 * 10**9 - _DAY)
 
@@ -74,7 +74,7 @@ class RowFilter:
         timezone: str = "UTC",
         unit: TimeUnit | None = None,
     ) -> RowFilter:
-        """Parse a condition on a table's columns; ``unit``: the unit of its TIMESTAMPs."""
+        """Parse a condition on a table's columns; ``unit``: unit of the TIMESTAMPs read."""
         condition = parse_condition(text, schema, timezone=timezone)
         return cls.of(condition, schema, unit=unit, text=text)
 
@@ -121,7 +121,7 @@ class RowFilter:
 
 
 def _needs_nanoseconds(node: Node) -> bool:
-    """Return whether a column with possibly truncated times is compared with nanoseconds."""
+    """Return whether a TIMESTAMP column is compared with a time that needs nanoseconds."""
     values: tuple[PyValue, ...] = ()
     if isinstance(node, Compare) and isinstance(node.right, Constant):
         column, values = node.left, (node.right.value,)
@@ -232,7 +232,7 @@ def _membership(node: IsIn, words: str) -> str | None:
 
 
 def _literal(column: ColumnValue, value: PyValue) -> str | None:
-    """Format a constant if the service keeps block statistics for the column's type."""
+    """Format a constant for a column type with block statistics; ``None`` for other constants."""
     if column.kind is ValueKind.INTEGER and isinstance(value, int):
         return str(value)
     if column.kind is ValueKind.DECIMAL and isinstance(value, Decimal):

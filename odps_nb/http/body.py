@@ -1,8 +1,8 @@
 """Reads a response body from the socket straight into the caller's buffer.
 
-`http.client` and urllib3 make an extra copy of a chunked body, accept a negative chunk
-size, and accept a body that ends before its Content-Length. This reader reports the end of a body
-only if Content-Length or the last chunk proves it.
+`http.client` and urllib3 make an extra copy of a chunked body. `http.client` also accepts a
+negative chunk size, and in `readinto` a body that ends before its Content-Length. This reader
+reports the end of a body only if Content-Length or the last chunk proves it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\r\n]*)?\r\n")
 
 
 class _Head:
-    """Reads a response head and keeps the last line, because only an empty line ends a head."""
+    """Reads a response head and keeps its last line, which is empty if the head is complete."""
 
     def __init__(self, file: BufferedReader) -> None:
         self._file = file
@@ -68,7 +68,7 @@ class BodyResponse(HTTPResponse):
     def begin(self) -> None:
         """Read the head; unlike http.client, raise if it is truncated."""
         file = self.fp
-        head: Any = _Head(file)  # it has all file methods that begin() calls
+        head: Any = _Head(file)  # Any, because it has only the file methods that begin() calls
         try:
             self.fp = head
             super().begin()

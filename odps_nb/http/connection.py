@@ -140,7 +140,7 @@ class _Guarded(HTTPConnection):
         except OSError as error:
             raise ProxyError(f"the proxy failed: {error}", error) from error
         finally:
-            exchange.sent, exchange.body = False, None  # reset after the proxy's response
+            exchange.sent, exchange.body = False, None  # these described the CONNECT request
         self.sock.settimeout(timeout)  # reading the proxy's response set a shorter time-out
 
     def getresponse(self) -> Any:
@@ -159,14 +159,14 @@ class _Guarded(HTTPConnection):
         super().request(*args, **kwargs)
 
     def send(self, data: Any) -> None:
-        """Send; raise `BrokenPipeError` to make urllib3 read a response that arrived early."""
+        """Send ``data``; raise `BrokenPipeError` to make urllib3 read an early response."""
         if self.sock is None:
             self.connect()
         exchange, sock = EXCHANGE.get(), self.sock
         if not exchange.sent or isinstance(sock, SSLTransport):
             # Headers are sent in one piece, and so is the whole body if TLS runs inside TLS.
             exchange.sent = True
-            sock.settimeout(exchange.send_timeout)  # the connect time-out is still set
+            sock.settimeout(exchange.send_timeout)  # replaces the connect time-out
             super().send(data)
             return
         try:
@@ -180,7 +180,7 @@ class _Guarded(HTTPConnection):
 
 
 class _GuardedTLS(_Guarded, HTTPSConnection):
-    """The same connection over TLS."""
+    """A `_Guarded` connection over TLS."""
 
 
 def _plain(sock: Any) -> socket.socket:
@@ -199,8 +199,8 @@ def _send_unless_answered(sock: socket.socket, data: memoryview) -> None:
 
 
 def _encrypt_unless_answered(sock: ssl.SSLSocket, data: memoryview, exchange: Exchange) -> None:
-    # Under TLS, readable bytes may be just a session ticket, and only a read can tell. The bytes
-    # read here may begin a response, so they are kept for the reader.
+    # Under TLS, readable bytes may be just a session ticket, so try to read. Bytes that are read
+    # begin a response, so keep them for the reader.
     timeout = sock.gettimeout()
     sock.settimeout(0.0)
     try:
@@ -210,7 +210,7 @@ def _encrypt_unless_answered(sock: ssl.SSLSocket, data: memoryview, exchange: Ex
                 exchange.ahead = sock.recv(_RECORD)
                 raise BrokenPipeError("the server answered before the request ended")
             with contextlib.suppress(ssl.SSLWantWriteError, ssl.SSLWantReadError):
-                data = data[sock.send(data[:_RECORD]) :]  # TLS must retry with the same bytes
+                data = data[sock.send(data[:_RECORD]) :]  # a TLS retry must send the same bytes
     finally:
         sock.settimeout(timeout)
 

@@ -63,7 +63,7 @@ def translate(error: BaseException, url: str, *, abort: Abort, sent: bool) -> Od
     place = urlsplit(url).netloc or url
     if sent and _among(chain, theirs.InvalidHeader, below.InvalidHeader):
         return FramingError(
-            f"the response headers of {place} contradict each other: {_short(chain[-1])}",
+            f"the headers of the response from {place} contradict each other: {_short(chain[-1])}",
             hint="check the proxies between client and service: one may have joined two responses",
         )
     if _among(chain, *_BAD_REQUEST):
@@ -74,7 +74,7 @@ def translate(error: BaseException, url: str, *, abort: Abort, sent: bool) -> Od
         return unreached
     if _among(chain, TooSlowError):
         return RequestTimeoutError(
-            f"the response of {place} took longer than the total time allowed",
+            f"the response from {place} took longer than the total time allowed",
             url=url,
             request_sent=sent,
             hint=_SLOW,

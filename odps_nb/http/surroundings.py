@@ -51,7 +51,7 @@ class ProxyEnvironment:
         found = Hidden(self._session.merge_environment_settings(url, {}, True, None, None))
         found.pop("stream")
         if is_loopback(host):
-            found["proxies"] = {}  # for a proxy, the loopback address is the proxy's own machine
+            found["proxies"] = {}  # no proxy, which would connect to itself
         _check_proxy(Secret(select_proxy(url, found["proxies"]) or ""), url)
         if isinstance(found["verify"], str) and not Path(found["verify"]).exists():
             name = next((one for one in _BUNDLES if os.environ.get(one)), _BUNDLES[0])

@@ -92,7 +92,7 @@ class HttpResponse:
 
     @property
     def arriving(self) -> int:
-        """Bytes received since the last `untold`, including those of a running read.
+        """Bytes received since the last call of `untold`, including those of a running read.
 
         Excludes bytes that are still in the socket file's buffer (at most 256 KiB).
         """
@@ -237,7 +237,7 @@ class RequestsTransport:
                 return self._response(request, exchange)
             finally:
                 EXCHANGE.reset(token)
-        except BaseException:  # also on Ctrl-C: a kept traceback would keep the connection open
+        except BaseException:  # also on Ctrl-C: a stored traceback would keep the connection open
             exchange.drop()
             raise
 
@@ -298,7 +298,7 @@ def _from_the_server(response: HttpResponse) -> HttpResponse:
     moves = "odps-tunnel-routed-server" in response.headers or "location" not in response.headers
     if response.status == 308 and moves:
         raise ThrottledError(
-            "the service moves this request to another server (308)",
+            "the service is moving this request to another server (HTTP 308)",
             status=308,
             code="SlotReassignment",
             request_id=response.request_id,

@@ -185,7 +185,7 @@ class Upload:
             self._response.close()
 
     def end(self) -> None:
-        """Stop sending, from any thread and without waiting. Idempotent."""
+        """Stop sending, without waiting. Thread-safe and idempotent."""
         self._pipe.desert()
         self._request.abort.stop()
 

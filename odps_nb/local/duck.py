@@ -89,7 +89,7 @@ class Duck:
             connection.close()
 
     def replace_if_invalid(self) -> None:
-        """Close the database if text that is not UTF-8 has invalidated it."""
+        """Close the database if invalid UTF-8 broke it; the next connection opens a new one."""
         import duckdb
 
         with self._lock:

@@ -40,7 +40,7 @@ def compared_with(constant: Any) -> Any | None:
         return None
     if parent.this is not constant:
         other = parent.this
-    elif isinstance(parent, exp.In):  # the items may have different types
+    elif isinstance(parent, exp.In):  # several items may have different types
         other = parent.expressions[0] if len(parent.expressions) == 1 else None
     else:
         other = parent.expression

@@ -114,7 +114,7 @@ def conflict(message: str, code: str) -> ConflictError:
 
 def not_appended(name: object, version: int) -> ConflictError:
     """Return the error for an incremental read of a version that did more than append rows."""
-    message = f"version {version} of {name} replaced rows instead of only appending some"
+    message = f"version {version} of {name} replaced rows instead of only appending rows"
     return conflict(message, "VersionReplacedRows")
 
 
@@ -130,14 +130,14 @@ def instance_over(instance_id: str) -> ConflictError:
 
 
 def table_modified(name: object) -> ConflictError:
-    """Return the error for a table that changed while a statement rewrote it."""
+    """Return the error for a table that changed while a statement was rewriting it."""
     message = f"ODPS-0130071: {name} was changed while the statement was running"
     return conflict(message, "TableModified")
 
 
 def offset_conflict(expected: int, got: int) -> ConflictError:
     """Return the error for an exactly-once write whose row offset is not the next one."""
-    message = f"the row offset is {got}; it must be {expected}, the next one"
+    message = f"the row offset is {got}, but the next row of the stream has offset {expected}"
     return conflict(message, "RowOffsetConflict")
 
 

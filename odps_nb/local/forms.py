@@ -2,7 +2,7 @@
 
 Each field of :class:`Forms` stands for one such case. Its default is the most likely form. The
 other forms can be selected at startup (``odps-nb serve --form NAME=VALUE``), so that tests can
-cover all of them. The client accepts all forms.
+cover all of them. The client accepts all forms. Evidence numbers refer to ``tests/evidence``.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _TIMESTAMPS = (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ)
 class Forms:
     """The response forms to use. The type of each field lists its values, the default first."""
 
-    # Time zone of DATETIME and TIMESTAMP in Arrow (evidence 151: one is set, but its name is
-    # unknown).
+    # Time zone of DATETIME and TIMESTAMP in Arrow (evidence 151: a time zone is set, but its name
+    # is unknown).
     time_zone: Literal["UTC", "Asia/Shanghai", "none"] = "UTC"
     # Split modes of non-incremental reads of primary-key tables (evidence 164: the Java SDK uses
     # Size in version 1; the vendor's manual specifies RowOffset).
@@ -41,7 +41,7 @@ class Forms:
     # (evidence 173: sessions of version 1 could request the other form).
     strings: Literal["plain", "dictionary"] = "plain"
     timestamps: Literal["plain", "struct"] = "plain"
-    char: Literal["padded", "stripped"] = "padded"  # padding of CHAR(n): evidence 153
+    char: Literal["padded", "stripped"] = "padded"  # whether CHAR(n) is padded (evidence 153)
 
     def shaped(
         self, batches: Iterator[pa.RecordBatch], columns: Sequence[Column]

@@ -120,7 +120,7 @@ class Parser:
     def parse(
         self, parser: str, data: bytes, options: dict[str, Any], limits: Limits | None = None
     ) -> Parsed:
-        """Parse ``data`` with the named preview parser, or with ``"conversion"``.
+        """Parse ``data`` with the named preview parser; ``"conversion"`` converts blobs instead.
 
         Raises `UnshowableError` with the reason, `ParserStoppedError` if the parser was stopped,
         `MissingDependencyError`, or the parser's `ConversionError` or `LimitExceededError`.

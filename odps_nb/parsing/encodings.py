@@ -35,7 +35,7 @@ _WIDER: Final = {
     "gb2312": "gb18030", "gbk": "gb18030", "euc_kr": "cp949", "shift_jis": "cp932",
     "iso8859_1": "cp1252", "ascii": "cp1252",
 }  # fmt: skip
-"""Supersets that files often use although they state the narrower encoding."""
+"""Supersets to try, because files often use them although they state the narrower encoding."""
 _HIVE_LINES: Final = 20
 _VARIETY: Final = 3  # minimum number of distinct bytes in text
 _PAIRS: Final = re.compile(rb"(?:[\x00-\x7f]|[\xa1-\xa3\xb0-\xd7][\xa1-\xfe])*")
@@ -56,7 +56,7 @@ class Encoding:
 
 
 def detect(data: bytes, *, whole: bool = True, guess: bool = True) -> Encoding | None:
-    """Return the encoding of a text or of its first bytes; ``None`` if it is not text.
+    """Return the encoding of ``data``, a text or its first bytes; ``None`` if it is not text.
 
     If ``whole`` is false, the last character may be truncated. With ``guess``, a library guesses
     the encoding if none is stated and the text is not UTF-8.

@@ -167,7 +167,7 @@ def _limit(limits: Limits) -> None:
         return  # on Windows, the client stops jobs that take too long
     seconds, memory = limits.seconds, limits.memory + _mapped()
     for what, bound in (
-        ("RLIMIT_CPU", (seconds, seconds + 1)),  # first a signal that names the reason, then a kill
+        ("RLIMIT_CPU", (seconds, seconds + 1)),  # SIGXCPU, which tells the reason, then SIGKILL
         ("RLIMIT_AS", (memory, memory)),
         ("RLIMIT_FSIZE", (0, 0)),
         ("RLIMIT_CORE", (0, 0)),

@@ -11,14 +11,14 @@ import re
 import struct
 from typing import Final
 
-#: Prefix of a refusal if the decoder proved that the data is damaged.
+#: Prefix of the reason if the data is certainly truncated or damaged.
 DAMAGED: Final = "truncated or damaged"
 
 _LONGEST: Final = 200
 _FORM: Final = "its format is unknown to the decoder"
 _RANGE: Final = "it contains a number that is out of range"
 _NUMERAL: Final = "it contains a number that cannot be parsed"
-# keyed by class name, so that this module need not import the libraries
+# reasons by the name of the error's class, so that this module need not import the libraries
 _OURS: Final = {
     **dict.fromkeys(("AssertionError", "AttributeError", "IndexError", "KeyError"), _FORM),
     **dict.fromkeys(("StopIteration", "TypeError", "struct.error"), _FORM),
@@ -29,7 +29,7 @@ _OURS: Final = {
     "RecursionError": "it is nested too deeply",
     "UnidentifiedImageError": "its format is unknown to Pillow",
 }
-# patterns of libraries' messages
+# patterns of the libraries' messages, and the reason to show for each
 _SAID: Final = (
     (re.compile(r".*\(truncated file: eof"), "its data ends early"),  # HDF5
     # PDFium and zipfile

@@ -1,4 +1,4 @@
-"""Values that the kernel and the parser process share; imports only the standard library."""
+"""Values exchanged between the kernel and the parser process; needs only the standard library."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ class Limits:
     """Limits for one job; the defaults are those for a preview."""
 
     seconds: int = 10  #: Processor time in seconds.
-    memory: int = 2 << 30  #: Bytes of memory, in addition to those that the loaded parsers use.
+    memory: int = 2 << 30  #: Maximum memory in bytes, on top of what the loaded parsers use.
     answer: int = 8 << 20  #: Maximum size of the response in bytes.

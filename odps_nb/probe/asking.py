@@ -119,7 +119,7 @@ class Response:
             shown["members"] = shown_members(self.members)
         if self.rows is not None:
             shown["rows"] = self.rows.num_rows
-            # struct types contain the user's names, so record only the kind
+            # record only the text before `<`: a struct type contains the names of the user's fields
             shown["types"] = [one.partition("<")[0] for one in self.types]
         return shown
 
@@ -218,8 +218,8 @@ class Asker:
 
         ``target`` is a kind of table in ``tables``, or the text of a ``Target``. The body is JSON
         (``body``) or bytes (``data``). ``kind`` is what a successful response contains: ``json``,
-        ``rows`` or ``data``. A status of 401 or 403 raises `CannotTell` unless ``may_deny``; so
-        does a status of 500 or above, unless ``may_fail``.
+        ``rows`` or ``data``. A status of 401 or 403 raises `CannotTell` unless ``may_deny`` is set;
+        so does a status of 500 or above, unless ``may_fail`` is set.
         """
         if target in self.tables:
             target = table_target(self.tables[target])
@@ -343,7 +343,7 @@ class Asker:
         return instance
 
     def submit(self, sql: str, guid: str) -> str:
-        """Submit a job with a Guid; return its instance id."""
+        """Submit a SQL job with the Guid that the caller chose; return the job's instance id."""
         request = SubmitSql(project=self.storage.profile.project, sql=sql, unique_id=guid)
         instance = self.storage.submit(request).instance_id
         self.redactor.number(instance, "instance")
@@ -351,7 +351,7 @@ class Asker:
         return instance
 
     def cancel(self, instance: SqlInstance) -> Observation:
-        """Stop an instance; return whether the service refused the request."""
+        """Stop an instance; return the outcome of the request."""
         stop = CancelInstance(project=instance.project, instance_id=instance.instance_id)
         response = Response(status=200)
         try:
@@ -362,7 +362,7 @@ class Asker:
         return response.outcome()
 
     def select(self, sql: str, settings: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
-        """Run a query; return its rows, within the question's limit."""
+        """Run a query and return its rows; raise `CannotTell` above the question's row limit."""
         session = open_result(self.storage, self.run(sql, settings))
         self.redactor.number(session.session_id, "session")
         self._count(session.row_count)

@@ -1,4 +1,4 @@
-"""``odps-nb probe``: asks questions, prints verdicts and writes a report.
+"""``odps-nb probe``: asks the service the open questions, prints verdicts and writes a report.
 
 Before exiting, the command drops the tables that it created, even if interrupted or terminated.
 """
@@ -82,7 +82,7 @@ def _probe(
 ) -> int:
     if not options.table and not options.write:
         raise ConfigError(
-            "no table was given",
+            "no table was specified",
             option="table",
             hint="pass a table to read (--table), or tables to create (--write PROJECT.NAME)",
         )
@@ -101,7 +101,7 @@ def _probe(
                 print(f"{finding.question.id}: {finding.verdict}", flush=True)
                 findings.append(finding)
         finally:
-            # the clean-up has its own time limit
+            # ignore signals here: the clean-up ends at its own time limit
             with _on_signals(signal.SIG_IGN, signal.SIGTERM, signal.SIGINT):
                 prober.close()
                 if findings:

@@ -39,8 +39,8 @@ class Question:
     ask
         Function that sends the requests and returns the observation; may raise `CannotTell`.
     expected
-        Observation that odps_nb assumes; a tuple lists several allowed values. Additional members
-        of an observation are recorded but not compared.
+        The members of the observation that odps_nb assumes; a tuple lists several allowed values.
+        Other members are recorded but not compared.
     needs
         Kinds of table to use. ``table`` is the user's table; the probe creates the others
         (`scratch.KINDS`), which requires ``--write``.

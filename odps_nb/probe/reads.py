@@ -52,13 +52,13 @@ def _session_refresh(asker: Asker) -> Observation:
     return {"refused": again.is_refusal, "expires_earlier": earlier}
 
 
-@asks("Are blanks, &, %, + and = signed as the stock clients sign them?", {"taken": True}, "table")
+@asks("Are blanks, &, %, + and = signed as by the vendor's clients?", {"taken": True}, "table")
 def _signed_parameters(asker: Asker) -> Observation:
     params, body = {"ProbeText": "a b&c%d+e=f,g/h"}, {"SplitOptions": ROW_OFFSET}
     found = asker.send("TableCreateReadSession", "table", params, body, may_deny=True)
     if not found.is_refusal:
         return {"taken": True}
-    open_session(asker, "table").need()  # raises if it is refused even without the parameter
+    open_session(asker, "table").need()  # raises if a request without the parameter is refused, too
     return {"taken": False, "status": found.status, "code": found.code}
 
 
@@ -116,7 +116,7 @@ def _key_table_session(asker: Asker) -> Observation:
     return {"refused": found.is_refusal, "rows": found.members.get("RecordCount")}
 
 
-@asks("Does a filtered RecordCount count stored or kept rows?", {"counted": "rows stored"}, "table")
+@asks("Does RecordCount with a filter count stored rows?", {"counted": "rows stored"}, "table")
 def _filter_record_count(asker: Asker) -> Observation:
     """Compare a table's row count with the count for a condition that no row satisfies."""
     found = open_session(asker, "table").need().members
@@ -136,7 +136,7 @@ def _filter_record_count(asker: Asker) -> Observation:
 @asks("How is a read of a missing table refused?", {"refused": True}, "table")
 def _refusal_table(asker: Asker) -> Observation:
     missing = replace(asker.tables["table"], table="odps_nb_probe_no_such_table")
-    # some services respond with 403 here
+    # may_deny: some services respond with 403 if the table is missing
     return open_session(asker, table_target(missing), may_deny=True).outcome()
 
 
@@ -193,7 +193,7 @@ def _timestamp_bounds(asker: Asker) -> Observation:
 
 
 @asks(
-    "Do ranges of a filtered session count stored rows or kept rows?",
+    "Do ranges of a filtered session count stored rows or rows that the filter keeps?",
     {"record_count": PLAIN_ROWS, "range": list(range(20_000, 20_010))},
     "plain",
 )
@@ -302,7 +302,7 @@ def _incremental_columns(asker: Asker) -> Observation:
     return {**seen, "has_operation": "__meta_op_type" in columns}
 
 
-@asks("Is a version that replaced rows refused?", {"refused": (True, False)}, "keys", statements=1)
+@asks("Are changes across an overwrite refused?", {"refused": (True, False)}, "keys", statements=1)
 def _incremental_replaced(asker: Asker) -> Observation:
     before = _latest(asker)
     asker.run(f"INSERT OVERWRITE TABLE {asker.tables['keys']} VALUES (1, 'c');")

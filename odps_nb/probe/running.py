@@ -37,7 +37,7 @@ QUESTIONS: tuple[Question, ...] = tuple(
 
 
 def choose(ids: Iterable[str] = ()) -> tuple[Question, ...]:
-    """Return the questions with these ids, or all; raise `ConfigError` for an unknown id."""
+    """Return the questions with these ids (all if empty); raise `ConfigError` for an unknown id."""
     wanted = set(ids)
     if unknown := wanted - {one.id for one in QUESTIONS}:
         raise ConfigError(

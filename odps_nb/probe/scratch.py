@@ -69,7 +69,7 @@ def _fill_keys(asker: Asker) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """A kind of table: columns, clauses after the comment, SQL settings, and a fill function."""
+    """A kind of table: columns, clauses after COMMENT, SQL settings, a function that loads rows."""
 
     columns: str
     rest: str = ""
@@ -140,7 +140,7 @@ class Scratch:
             raise
 
     def drop(self) -> list[str]:
-        """Drop all tables; return a description of each failure, without names."""
+        """Drop the tables of all kinds; return a description of each failure, without names."""
         failed = []
         for kind, name in self._names.items():
             self._begin()

@@ -161,7 +161,8 @@ def _result_limit(asker: Asker) -> Observation:
 
 
 @asks(
-    "How many rows does a read without a session return: plain, with EnableLimit, with Count 5?",
+    "How many rows of a result does a read without a session return: by default, with EnableLimit, "
+    "and with Count=5?",
     {"counted": (5, "refused")},
     "plain",
     statements=1,

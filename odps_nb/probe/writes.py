@@ -64,9 +64,9 @@ asks(
     "into",
     id="commit-open-streams",
 )(_open_stream)
-asks(
-    "Is a named open stream committed?", {"rows_added": (0, 1, 3)}, "into", id="commit-named-open"
-)(lambda asker: _open_stream(asker, STREAM, "s1"))
+asks("Can an open stream be committed?", {"rows_added": (0, 1, 3)}, "into", id="commit-named-open")(
+    lambda asker: _open_stream(asker, STREAM, "s1")
+)
 
 
 @asks(

@@ -8,7 +8,7 @@ context managers; ``close`` is idempotent, and using a closed object raises
 
 ============================  ====================================================
 `StreamReader`                a response body as a file-like object
-`ArrowReader`                 the record batches of a body, to its verified end
+`ArrowReader`                 the record batches of a body, verified to the end
 `BlobDataIterator`            a body's blobs as records
 `BlobStreamReader`            a body's blobs as a file-like object
 `CrcStrippingStream`          the verified payload of CRC32C blocks

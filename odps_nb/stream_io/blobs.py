@@ -34,8 +34,9 @@ _NO_END = BlobEnd(-1, 0, ChecksumKind.NONE, False)
 class _Blobs:
     """The blobs of a payload stream, read one at a time.
 
-    `FrameDecoder` reports how many bytes it needs and receives only these; blob data bypasses it.
-    The current blob's ``length`` and ``left`` are ``None`` while unknown, as in a raw body.
+    `FrameDecoder` reports how many bytes it needs and receives only these; of blob data, it
+    computes only the checksum. The current blob's ``length`` and ``left`` are ``None`` while
+    unknown, as in a raw body.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class _Blobs:
         if coding is None:
             coding = find_header(getattr(body, "headers", None) or {}, "content-encoding")
         coding = coding_of(coding)
-        plain = coding is Compression.NONE  # large reads decode blocks into the caller's buffer
+        plain = coding is Compression.NONE  # then large reads decode into the caller's buffer
         decoder = BlockDecoder() if plain else PayloadDecoder(coding, max_output=max_output)
         self.stream = PayloadStream(body, decoder)
         self.count, self.is_raw = count, count == 1
@@ -87,7 +88,7 @@ class _Blobs:
         wanted = size if self.left is None or 0 <= size < self.left else self.left
         if wanted and (self.is_raw or wanted <= RETAINED_BYTES):
             data = self.stream.read(wanted)
-            self._account(data, wanted)  # retained without a copy until the footer is checked
+            self._account(data, wanted)  # keeps `data` itself, not a copy, for the checksum
             return data
         return read_into_new(self.take_into, wanted)
 

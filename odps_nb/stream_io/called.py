@@ -68,7 +68,7 @@ def _refuse_early(response: Any) -> Exception:
 
 
 class CalledUpload(Upload):
-    """An upload by ``function(body)``; `finish` returns the function's return value.
+    """An upload that calls ``function(body)``; `finish` returns the function's return value.
 
     If the function raises, `write` or `finish` raises the same error. After `abort`, reading the
     body raises an error in the function; `abort` does not wait until the function returns.

@@ -1,7 +1,7 @@
 """The payload of a blob body as a file: the raw stream, decoded with `odps_nb.wire`.
 
-Small reads return bytes from a window of verified payload. Large reads decode a run of blocks
-directly into the caller's buffer.
+Small reads return bytes from a window of verified payload. Large reads decode several blocks at a
+time directly into the caller's buffer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from odps_nb.wire._push import PieceDecoder
 from odps_nb.wire.blocks import BLOCK_SIZE, STORED_SIZE, BlockDecoder
 
 _DIRECT = 128 << 10  # minimum bytes of a direct read; smaller reads use the window
-_FIRST_RUN, _WINDOW_RUN, _DIRECT_RUN = 16, 128, 256  # run sizes in blocks
+# Blocks per read of the raw stream: at first, at most for the window, at most for a direct read.
+_FIRST_RUN, _WINDOW_RUN, _DIRECT_RUN = 16, 128, 256
 
 
 class PayloadStream(ByteReader):
@@ -174,7 +175,7 @@ class PayloadStream(ByteReader):
                     return piece
             if self._ended:
                 return b""
-            # The first runs are short, so small blobs cost little and the first byte arrives early.
+            # The first reads are short, so small blobs cost little and the first bytes arrive early
             chunk = self._take(self._run * STORED_SIZE)
             self._run = min(2 * self._run, _WINDOW_RUN)
             self._ended = not chunk

@@ -95,7 +95,7 @@ class _Writer(Finishing, Generic[Result]):
         return self._result
 
     def abort(self) -> None:
-        """Abort the body; the server stores nothing. Idempotent; no effect after `finish`."""
+        """Abort the request; the server stores nothing. Idempotent; no effect after `finish`."""
         if self._state is Status.RUNNING:
             self._state = Status.CANCELLED
             if self._upload is not None:

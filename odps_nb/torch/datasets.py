@@ -25,7 +25,9 @@ def place_in_group(rank: int | None, world_size: int | None) -> tuple[int, int]:
     """Return the rank and world size passed, else those of the process group, else 0 and 1."""
     if (rank is None) != (world_size is None):
         raise ArgumentError(
-            "rank and world_size must be passed together", argument="rank", hint="pass both or none"
+            "rank and world_size must be passed together",
+            argument="rank",
+            hint="pass both or neither",
         )
     rank, world_size = check_count("rank", rank, at_least=0), check_count("world_size", world_size)
     if rank is not None and world_size is not None:
@@ -182,7 +184,7 @@ class Loader(DataLoader[Any]):  # type: ignore[misc]
 
 @dataclass(slots=True)
 class _Handed:
-    """Rows that one pass has returned from each shard, and the worker whose turn is next."""
+    """Number of rows that one pass has returned from each shard, and the next worker's number."""
 
     given: dict[int, int]
     turn: int

@@ -211,7 +211,7 @@ class RunningChecksum:
         return Footer(kind=kind, value=self._value(kind))
 
     def check(self, footer: Footer, index: int) -> bool:
-        """Raise unless the footer's checksum matches; return ``False`` if it was not computed."""
+        """Raise if a footer's checksum differs; return ``False`` if its kind was not computed."""
         actual = self._value(footer.kind)
         if actual is None:
             return False
@@ -239,7 +239,7 @@ class RunningChecksum:
         return digest
 
 
-# -- events and records: cheap tuples and slots, because each small blob needs several ----
+# -- events and records: tuples and slots, which are fast; each small blob needs several ---
 
 
 class BlobRecord:

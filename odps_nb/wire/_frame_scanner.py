@@ -22,7 +22,7 @@ from odps_nb.wire._frame_parts import (
 )
 from odps_nb.wire.crc32 import crc32
 
-_KNOWN_HEADERS = 256  # headers repeat: most blobs in a column have the same type and no name
+_KNOWN_HEADERS = 256  # maximum headers to cache; most blobs in a column have the same header
 _CRC32_FOOTERS = (
     b'{"Checksum":{"Type":1,"Crc32":%d}}',
     b'{"Checksum": {"Type": 1, "Crc32": %d}}',

@@ -72,7 +72,9 @@ def parse_message(metadata: bytes) -> IpcMessage:
     if batch and kind in (RECORD_BATCH, DICTIONARY):
         if custom and version and read(I16, metadata, version) == _V4:
             # Arrow 0.17 marked compression this way, and pyarrow still decompresses it
-            raise FramingError("an Arrow batch of metadata version 4 has custom metadata")
+            raise FramingError(
+                "an Arrow batch of metadata version 4 has custom metadata, which is not supported"
+            )
         rows_at, nodes, buffers, compressed = fields_of(metadata, batch, _BATCH_FIELDS)
         rows = read(I64, metadata, rows_at) if rows_at else 0
         longest = max(rows, _longest(metadata, nodes))

@@ -20,8 +20,9 @@ linearity ends in another constant. Let c(n) be the CRC of n blocks and their tr
 
 So one CRC over all 4100·n bytes is compared with c(n). Only after a mismatch is each block checked
 separately, to find the damaged one. This detects as much damage as checking each block. The
-polynomial detects every error of one, two, three or any odd number of bits in up to 2³¹-1 bits, far
-more than `RUN_BLOCKS`. It misses other damage with probability 2⁻³², the same as a check per block.
+polynomial detects every error of two bits, or of any odd number of bits, in up to 2³¹-1 bits, far
+more than `RUN_BLOCKS` blocks contain. It misses other damage with probability 2⁻³², the same as a
+check per block.
 """
 
 from __future__ import annotations
@@ -161,7 +162,7 @@ class BlockDecoder(PieceDecoder):
         return done
 
     def _runs(self, chunk: BytesLike) -> list[tuple[BytesLike, int]]:
-        """Return runs of full, verified blocks, each with its number of blocks."""
+        """Return sequences of full, verified blocks, each with its number of blocks."""
         runs: list[tuple[BytesLike, int]] = []
         view = memoryview(chunk).cast("B")
         if self._held:

@@ -42,7 +42,7 @@ def from_http_name(name: str | None) -> Compression:
             return coding
     raise FramingError(
         f"the body has the unknown content coding {text!r}",
-        hint="check for a proxy that changed it; the service sends zstd, x-lz4-frame or none",
+        hint="check for a proxy that alters bodies; the service sends zstd, x-lz4-frame or none",
     )
 
 
@@ -54,7 +54,7 @@ def coding_of(content_encoding: str | Compression | None) -> Compression:
 
 
 def sniff(first4: BytesLike) -> Compression | None:
-    """Return the coding that begins with the magic number ``first4``, or ``None``."""
+    """Return the coding whose magic number is ``first4``, or ``None``."""
     head = bytes(first4[:4])
     if head == ZSTD_MAGIC:
         return Compression.ZSTD
@@ -65,8 +65,8 @@ class Decoder(PieceDecoder):
     """Decoder of one content coding; ``feed`` returns all available output.
 
     Raises `OversizeError` if the output exceeds ``max_output`` (bytes; ``None``: no limit), and
-    buffers at most one piece (1 MiB) beyond it. ``pieces`` yields the output in pieces of this
-    size, so that streams of any size are decoded in bounded memory.
+    buffers at most one piece (1 MiB) beyond it. ``pieces`` yields the output in pieces of at most
+    this size, so that streams of any size are decoded in bounded memory.
     """
 
     __slots__ = ("_max_output", "_taken", "_total")

@@ -299,7 +299,8 @@ class FrameEncoder:
         self._move("open", "dead")
         if self._left:
             raise FramingError(
-                f"the source has {self._length - self._left} of the announced {self._length} bytes",
+                f"the source has only {self._length - self._left} of the announced "
+                f"{self._length} bytes",
                 hint="pass the correct size, or the whole content",
             )
         footer = self._checksum.footer(self._kind).encode()
@@ -307,7 +308,7 @@ class FrameEncoder:
 
     def _move(self, source: str, target: str) -> None:
         if self._state != source:
-            raise StateError(f"call begin, feed, finish in this order; the frame is {self._state}")
+            raise StateError(f"call begin, feed and finish in order; the frame is {self._state}")
         self._state = target
 
 

@@ -91,7 +91,7 @@ def _noted(pieces: Iterator[bytes]) -> Iterator[bytes]:
         yield from pieces
     except ProtocolError as error:
         error.add_note(
-            "the checksum of the first block does not match, so the coding was decoded first"
+            "the checksum of the first block did not match, so the content coding was decoded first"
         )
         raise
 

@@ -33,8 +33,8 @@ class Credentials:
     """Keys or tokens that sign requests. The repr hides secrets; pickling raises an error.
 
     A bearer token alone is sufficient. Otherwise, ``access_id`` and ``access_key`` are required.
-    Temporary keys also require ``sts_token``, version 4 requires ``region``, and an application
-    that acts for a user requires ``app_id`` and ``app_key``.
+    Temporary keys also require ``sts_token``, signature version 4 requires ``region``, and an
+    application that acts for a user requires ``app_id`` and ``app_key``.
 
     Raises `ConfigError` if a value contains spaces or line breaks, for example because it was
     pasted. Such a value would make the signature wrong or the header invalid.

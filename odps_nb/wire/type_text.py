@@ -227,7 +227,7 @@ class _Parser:
         return DecimalType(precision, scale)
 
     def _vector(self) -> VectorType:
-        """Parse ``(float, 4)`` or ``<float, 4>``, the form that pyodps uses."""
+        """Parse ``(float, 4)``, or ``<float, 4>`` as pyodps writes it."""
         close = ">" if self.skip_sign("<") else ")"
         if close == ")":
             self._expect_sign("(")

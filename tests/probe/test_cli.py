@@ -59,7 +59,7 @@ def test_a_table_is_read_and_a_report_left(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "no table was given"),
+        ([], "no table was specified"),
         (["--write", "scratch"], "has no project"),
         (["--table", "orders", "--only", "nope"], "there is no question with the id nope"),
     ],

@@ -130,7 +130,7 @@ def test_the_other_codings_magic_number_is_content() -> None:
 def test_a_body_with_neither_order_right_is_an_error_that_says_what_was_tried() -> None:
     with pytest.raises(ProtocolError) as caught:
         decode("zstd", b"no blocks and no zstd either, whatever the header says")
-    assert any("checksum of the first block does not match" in note for note in caught.value.notes)
+    assert any("checksum of the first block did not match" in note for note in caught.value.notes)
 
 
 def test_a_damaged_inner_block_is_named_in_the_inner_order_too() -> None:

@@ -83,7 +83,7 @@ class Writer:
         )
 
     def _shown(self, instant: int) -> str | None:
-        """Format an instant as local time; ``None`` if that text would denote another instant."""
+        """Format an instant as local time; return ``None`` if the text would mean another one."""
         assert self.timezone is not None
         zone = ZoneInfo(self.timezone)
         seconds, rest = divmod(instant, _SECOND)
@@ -110,7 +110,7 @@ class Writer:
         if self.target == "spark" and nanoseconds % 1000:
             raise ArgumentError(
                 f"a duration of {nanoseconds} ns cannot be bound: Spark supports only microseconds",
-                hint="round it: value.floor('us') in pandas, or .astype('timedelta64[us]')",
+                hint="truncate it, for example with value.floor('us') in pandas",
             )
         seconds, rest = divmod(abs(nanoseconds), _SECOND)
         hours, seconds = divmod(seconds, 3600)

@@ -50,10 +50,10 @@ def bind(
     A list may be bound after ``in``, with or without parentheses around its name: ``in :names``,
     ``in (:names)``, ``not in (:names, 'other')``.
 
-    ``source``: words before the name in the error for an unknown name. A time with a zone is
+    ``source``: text before the name in the error message for an unknown name. A time with a zone is
     written as local time in ``timezone``, the target's time zone. Without ``timezone``, it is
-    written as a UTC instant for ``where=`` and Spark; SQL has no literal for an instant, so an
-    error is raised.
+    written as a UTC instant for ``where=`` and Spark, but raises an error for SQL, which has no
+    literal for an instant.
     """
     place = _Place()
     writer = Writer(target=target, timezone=timezone)

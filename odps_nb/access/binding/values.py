@@ -24,7 +24,7 @@ MAX_VALUES = 10_000
 _DAY = 86_400 * 10**9
 _EPOCH = datetime.datetime(1970, 1, 1)
 _TICK = datetime.timedelta(microseconds=1)
-# Time units of NumPy and Arrow: nanoseconds per unit, or units per nanosecond.
+# Nanoseconds per time unit of NumPy and Arrow; in `_PARTS`, units per nanosecond.
 _LENGTHS = {"W": 7 * _DAY, "D": _DAY, "h": 3600 * 10**9, "m": 60 * 10**9, "s": 10**9}
 _LENGTHS |= {"ms": 10**6, "us": 1000, "ns": 1}
 _PARTS = {"ps": 10**3, "fs": 10**6, "as": 10**9}
@@ -51,7 +51,7 @@ PlainValue = (
 
 
 def plain(value: object) -> PlainValue:
-    """Convert a value to a plain value, or an array, index, Series or list to a list of them.
+    """Convert a value to a `PlainValue`; an array, index, Series or list becomes a list.
 
     ``None``, NaT, ``pandas.NA`` and Arrow nulls become ``None``, as do missing values in a Series
     of any dtype but float. A float NaN stays a float.
@@ -71,7 +71,7 @@ def _hint(value: object) -> str:
     if name in ("UUID", "time", "Time32Scalar", "Time64Scalar", "Period", "PosixPath"):
         return "bind it as text: str(value)"
     if name in ("DataFrame", "LazyFrame", "Table", "RecordBatch"):
-        return "bind a single value, or one of its columns after IN"
+        return "bind a single value, or a single column after IN"
     return (
         "bind None, bool, int, float, Decimal, str, bytes, date, datetime, timedelta, or a list of "
         "these"
@@ -203,7 +203,7 @@ def _of_others(value: object) -> object:
         import pyarrow as pa
 
         if hasattr(value, "columns") or hasattr(value, "schema"):
-            return _UNKNOWN  # the data may have several columns
+            return _UNKNOWN  # a table, which may have several columns
         try:
             return _listed(pa.chunked_array(value))
         except (pa.ArrowException, TypeError, ValueError) as error:

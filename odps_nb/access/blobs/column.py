@@ -214,7 +214,7 @@ class BlobColumn(Sequence[Blob]):
     def _glances(
         self, places: Sequence[int], cancel: CancelToken | None = None
     ) -> Generator[StreamedBlob, None, None]:
-        """Iterate over the blobs at the given positions, with their heads and first bytes.
+        """Iterate over the blobs at these positions, with their heads and first bytes.
 
         Advancing the iterator closes the previous blob. Small blobs share a request; an error in
         one blob is raised only when that blob is read.
@@ -222,7 +222,7 @@ class BlobColumn(Sequence[Blob]):
         return iter_glances([self._blobs[place] for place in places], cancel)
 
     def pick(self, places: Sequence[int]) -> BlobColumn:
-        """Return the blobs at the given positions, in that order, with captions and labels."""
+        """Return the blobs at these positions, in this order, with captions and labels."""
         known = range(len(self._blobs)) if self._labels is None else self._labels
         captions = self._captions
         return BlobColumn(

@@ -56,7 +56,7 @@ class References:
 
 
 def plain_values(values: Iterable[Any]) -> Iterable[Any]:
-    """Return a column, converting an Arrow array to Python values; raise for other objects."""
+    """Return a column, converting an Arrow array to Python values; raise if it is not a column."""
     import pyarrow as pa
 
     kind = type(values).__name__
@@ -67,7 +67,7 @@ def plain_values(values: Iterable[Any]) -> Iterable[Any]:
             argument="references",
             hint="pass a list of references"
             if no_list
-            else "pass the name of its column: odps.blobs(frame, 'content')",
+            else "pass the name of the BLOB column as well: odps.blobs(frame, 'content')",
         )
     return values.to_pylist() if isinstance(values, (pa.Array, pa.ChunkedArray)) else values
 

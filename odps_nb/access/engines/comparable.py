@@ -13,7 +13,7 @@ MAX_PARTITIONS = 1000  # limited because a request names every partition
 
 Value = bool | int | float | str | datetime.date | Decimal
 
-# Before this date the Julian and Gregorian calendars differ.
+# Systems use different calendars (Julian or Gregorian) for early dates, so these are not compared.
 _FIRST_DATE = datetime.date(1600, 1, 1)
 _NULL_TESTED = (
     "INTEGER",

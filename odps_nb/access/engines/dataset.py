@@ -40,14 +40,14 @@ T = TypeVar("T")
 BATCH_ROWS = 131_072
 GROUP_BYTES = 2 * 2**20
 READ_AHEAD = 64 * 2**20  # bytes; small, because an engine may stop after a few rows
-_NO_FILES = "a MaxCompute table has no files; read it with its dataset's scanner()"
+_NO_FILES = "a MaxCompute table has no files; read the rows with dataset.scanner()"
 _HINT = "call dataset.to_table(columns=…, filter=…) first, or query it with DuckDB or polars"
 
 
 def open_dataset(scan: Scan) -> TableDataset:
     """Return the rows of a scan as a dataset that opens a new scan for each query.
 
-    If the plan names no columns, columns whose Arrow type is unknown before rows arrive are omitted
+    If no columns were selected, columns whose Arrow type is unknown until rows arrive are omitted
     with a warning.
     """
     plan = scan._plan
@@ -86,7 +86,7 @@ class TableDataset(UnionDataset):
     to the rows it receives. Rows are streamed, using about 64 MiB of memory. Thread-safe; may be
     used in a forked child.
 
-    In its schema, TIMESTAMPs are in nanoseconds. If a time does not fit, `to_table`, `head` and
+    The schema declares TIMESTAMPs in nanoseconds. If a time does not fit, `to_table`, `head` and
     `take` return microseconds with an `OdpsNbWarning`. The streams that DuckDB and polars read
     raise an error instead; for these, use ``read(timestamp_unit="us").dataset()``.
 
@@ -103,14 +103,14 @@ class TableDataset(UnionDataset):
     def __init__(self, scan: Scan, filter: pc.Expression | None = None) -> None:
         self._scan, self._plan, self._filter = scan, scan._plan, filter
         arrow = self._arrow_schema()
-        # The file name is a message, which Arrow's C++ code shows if it opens the file.
+        # The file name is an error message, which Arrow shows if it tries to open the file.
         form, nowhere = ds.IpcFileFormat(), LocalFileSystem()
         piece = form.make_fragment(f"/{_NO_FILES}", filesystem=nowhere)
         super().__init__(arrow, [ds.FileSystemDataset([piece], arrow, form, nowhere)])
 
     @classmethod
     def like(cls, other: TableDataset, filter: pc.Expression | None = None) -> Self:
-        """Return ``other`` as an instance of this class, with its own filter or ``filter``."""
+        """Return ``other`` as an instance of this class; ``filter`` replaces its filter."""
         return cls(other._scan, other._filter if filter is None else filter)
 
     # -- queries ------------------------------------------------------------------------------
@@ -250,7 +250,7 @@ class TableScanner:
         return self._collected(self._columns, collect)
 
     def head(self, num_rows: int) -> pa.Table:
-        """Return the first rows of the result, reading few rows beyond them."""
+        """Return the first rows of the result; only a few more rows are read."""
         if num_rows <= 0:
             return self.projected_schema.empty_table()
 

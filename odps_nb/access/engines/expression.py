@@ -63,7 +63,7 @@ Tree = Field | Literal | ArrowCall
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """Builds a library's expressions; ``methods`` maps Arrow's null tests to its methods."""
+    """Builds a library's expressions; ``methods`` maps Arrow's null tests to the library's."""
 
     field: Callable[[tuple[str, ...]], Any]
     literal: Callable[[pa.Scalar], Any]

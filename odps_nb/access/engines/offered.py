@@ -32,8 +32,8 @@ class ForEngines:
 
         Each query opens one session with only the columns and partitions it needs; filters are
         exact. For polars, use `scan_polars`: filters on a dataset treat NaN, ``~is_in`` and times
-        with a zone differently. This method, `scan_polars`, `to_dask` and `to_ray` omit columns of
-        unknown type with a warning, but raise a `ConversionError` if ``columns=`` names one.
+        with a zone differently. Columns of unknown type are omitted with a warning, but raise a
+        `ConversionError` if ``columns=`` names one (also in `scan_polars`, `to_dask`, `to_ray`).
 
         Raises
         ------

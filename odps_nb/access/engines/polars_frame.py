@@ -1,8 +1,9 @@
 """Converts rows to a polars DataFrame, and a table to a polars LazyFrame.
 
-polars passes filters to a pyarrow dataset and does not filter the rows again. But Arrow's
-comparisons differ: in polars, but not in Arrow, NaN is the greatest number and ``~is_in`` of a null
-is null. So the filter is converted back to a polars expression, which polars applies.
+polars passes filters to a pyarrow dataset and does not filter the rows again. But Arrow compares
+some values differently: in polars, NaN is the greatest number and ``~is_in`` of a null is null; in
+Arrow, neither is true. So the filter is converted back to a polars expression, which polars
+applies.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ def _has_zone(kind: pa.DataType) -> bool:
 class _ForPolars(TableDataset):
     """A dataset whose filters have the semantics of polars.
 
-    Times with a zone are passed in UTC and converted to their zone afterwards, because polars (2.1)
-    shifts a filter on a time in another zone by the zone's offset.
+    Times with a zone are passed to polars in UTC and converted to their zone afterwards, because
+    polars (2.1) shifts a filter on a time in another zone by the zone's offset.
     """
 
     def _arrow_schema(self, unit: TimeUnit | None = None) -> pa.Schema:

@@ -58,7 +58,7 @@ def plan_query(
     """
     keys = tuple(column.name for column in schema.partition_columns)
     plan = replace(base, columns=tuple(columns), partition_columns=keys, schema=schema)
-    if filter is None or base.limit is not None:  # the plan's limit applies before the filter
+    if filter is None or base.limit is not None:  # the limit must apply before the filter
         return plan
     tree = read(filter)
     parts = [filter] if tree is None else [build(one, ARROW) for one in parts_of(tree)]
@@ -149,7 +149,7 @@ def _known_of(spec: PartitionSpec, schema: TableSchema, arrow: pa.Schema) -> pc.
 
 
 def _with_condition(plan: ReadPlan, tree: Tree, decided: set[str]) -> ReadPlan:
-    """Add the conditions that can be pushed down, except those on ``decided`` columns alone."""
+    """Add the conditions that can be pushed down; skip those that use only ``decided`` columns."""
     assert plan.schema is not None
     found = (_condition(part, plan.schema, plan.timezone) for part in parts_of(tree))
     useful = tuple(
@@ -159,7 +159,7 @@ def _with_condition(plan: ReadPlan, tree: Tree, decided: set[str]) -> ReadPlan:
 
 
 def _condition(tree: Tree, schema: TableSchema, zone: str, *, exact: bool = False) -> Node | None:
-    """Return a condition that the tree implies or, with ``exact``, is equivalent to."""
+    """Return a condition that follows from the tree or, with ``exact``, is equivalent to it."""
     if isinstance(tree, Field):
         column = _column(tree, schema)
         if column is None or not takes_value(column, True):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class SessionTask:
-    """A read session that any process can read from; pickled without keys.
+    """A read session that any process can read from; pickled without access keys.
 
     The process that created the task uses its existing connection. Another process opens a client
     with the same settings, and with access keys from its own environment, profile file or keyring.
@@ -58,7 +58,7 @@ class SessionTask:
 
 @dataclass(frozen=True, kw_only=True)
 class SplitTask(SessionTask):
-    """One split that any process can read; pickled without keys (see `SessionTask`)."""
+    """One split that any process can read; pickled without access keys (see `SessionTask`)."""
 
     split: Split
 

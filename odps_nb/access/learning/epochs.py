@@ -62,7 +62,7 @@ class Epochs:
         self.turn: int = 0
         """The shard of this rank that the first worker reads in the next pass over the rows."""
         self.given: tuple[int, int, int] | None = None
-        """The shard read in this process, its number of returned rows, and the worker count."""
+        """The shard read in this process, its rows returned so far, and the worker count."""
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch, which determines the row order; clear a loaded state of another epoch."""
@@ -118,7 +118,7 @@ class Epochs:
     # -- states -------------------------------------------------------------------------------
 
     def state(self, given: Mapping[int, int], workers: int, turn: int = 0) -> dict[str, Any]:
-        """Return a state as JSON values: the row count of each shard, and the next worker."""
+        """Return a JSON-serializable state: the row count of each shard, and the next worker."""
         session = self.source.session
         return {
             "format": FORMAT,
@@ -140,11 +140,11 @@ class Epochs:
         return self.state({shard: rows}, workers)
 
     def load(self, state: Mapping[str, Any], *, workers: int | None = None) -> None:
-        """Resume from a saved state; raise if its rows, order, workers or ranks differ.
+        """Resume from a saved state; raise if its rows, order, workers or ranks do not match.
 
         In the process that opened the connection, the state's session is reused unless it has
-        expired. Otherwise, the rows come from this object's session. ``workers`` is ``None`` if
-        unknown.
+        expired. In other processes, the rows come from this object's session. ``workers`` is
+        ``None`` if unknown.
         """
         saved = _Saved.parse(state)
         if workers is not None:
@@ -169,7 +169,7 @@ class Epochs:
         self._workers, self.turn = saved.workers, saved.turn
 
     def _source_of(self, saved: _Saved) -> RowSource:
-        """Return a source for the state's session or a new one; raise if the rows changed."""
+        """Return a source for the state's session or a new session; raise if the rows changed."""
         source = self.source
         if source.scan is not None:
             wanted = saved.session_id

@@ -73,7 +73,7 @@ class AsBatches:
 
 @dataclass(frozen=True, slots=True)
 class WithBlobs:
-    """Makes one sample per row: a dict with a blob's verified bytes, or the decoded blob."""
+    """Makes a dict per row, in which verified bytes or the decoded blob replace the reference."""
 
     column: str
     decode: Callable[[bytes], Any] | None

@@ -148,7 +148,7 @@ def _without_condition(scan: Scan) -> tuple[ReadPlan, RowFilter | None]:
 
 
 def _numbered(scan: Scan, plan: ReadPlan, session_id: str | None) -> Scan:
-    """Return a scan without a condition, in session ``session_id`` unless it has expired."""
+    """Return a scan without a condition; it uses session ``session_id`` unless that has expired."""
     if session_id is None and plan is scan._plan:
         return scan
     found = scan._replanned(plan, session_id)

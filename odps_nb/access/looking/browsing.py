@@ -75,9 +75,8 @@ class _ScanRows:
     ) -> None:
         self._scan, self._columns = scan, columns
         self.text = text or scan._plan.text  # for exports, where invalid UTF-8 is never replaced
-        self._running: Scan | None = None
         self._chosen: tuple[str | None, Scan] | None = None
-        self._job = SqlJob()
+        self._token, self._job = CancelToken(), SqlJob()
 
     @property
     def title(self) -> str:
@@ -91,7 +90,7 @@ class _ScanRows:
     @property
     def columns(self) -> tuple[Column, ...]:
         if self._columns is None:
-            scan, known = self._scan, self._scan._all_columns()  # a session has no column comments
+            scan, known = self._scan, self._scan._all_columns()  # a session lacks the comments
             found = [known.find(column.name) for column in scan._shown_columns()]
             self._columns = tuple(
                 column if one is None else replace(column, comment=one.comment)
@@ -134,8 +133,8 @@ class _ScanRows:
     def ranges(self, where: str | None) -> tuple[int, ReadRange] | None:
         """Return the number of stored rows, and a function that reads the matching rows in a range.
 
-        Return ``None`` if rows cannot be read by number: with both a filter and a limit, or if the
-        table has no row numbers.
+        Return ``None`` if rows cannot be read by number: if there is both a filter and a limit, or
+        if the table has no row numbers.
         """
         if where is None and (count := self.row_count) is not None:
             return count, self.page
@@ -147,15 +146,22 @@ class _ScanRows:
         return None if stored is None else (stored, _ScanRows(scan, self._columns).page)
 
     def every(
-        self, where: str | None = None, *, ahead: int = READ_AHEAD, progress: Progress = False
+        self,
+        where: str | None = None,
+        cancel: CancelToken | None = None,
+        *,
+        ahead: int = READ_AHEAD,
+        progress: Progress = False,
     ) -> Batches:
-        """Read all matching rows, buffering at most ``ahead`` bytes; `stop` cancels the read."""
-        # a separate scan, so that `stop` does not affect the reads of a `twin`
+        """Read all matching rows, buffering at most ``ahead`` bytes; `stop` does not cancel it."""
+        rows = SelectedRows(self._matching(where), None, cancel or CancelToken())
+        return rows.batches(workers=READERS, read_ahead=ahead, progress=progress)
+
+    def _matching(self, where: str | None) -> Scan:
+        """Return a scan of the rows that match a condition, which can be cancelled separately."""
         if where is None:
-            self._running = self._scan._copy(self._scan._plan, self._scan._session)
-        else:
-            self._running = Scan(self.connection, self._filtered(where))
-        return self._running.batches(workers=READERS, read_ahead=ahead, progress=progress)
+            return self._scan._copy(self._scan._plan, self._scan._session)
+        return Scan(self.connection, self._filtered(where))
 
     def found(
         self, where: str | None, begin: RowPlace = START, cancel: CancelToken | None = None
@@ -167,18 +173,16 @@ class _ScanRows:
         batches. With a limit, each batch has the position of the first row.
         """
         if self._chosen is None or self._chosen[0] != where:
-            scan = self._scan
-            made = Scan(self.connection, self._filtered(where)) if where else None
-            # a copy, so that `stop` does not affect the reads of a `twin`
-            self._chosen = where, made or scan._copy(scan._plan, scan._session)
-        self._running = self._chosen[1]
-        return self._placed(self._running, begin, cancel)
+            self._chosen = where, self._matching(where or None)
+        self._token = CancelToken(cancel)
+        return self._placed(self._chosen[1], begin, self._token)
 
     def _placed(
-        self, scan: Scan, begin: RowPlace, cancel: CancelToken | None
+        self, scan: Scan, begin: RowPlace, cancel: CancelToken
     ) -> Generator[Placed, None, None]:
         if scan._plan.limit is not None:
-            some = scan.batches(workers=READERS, read_ahead=READ_AHEAD, progress=False)
+            rows = SelectedRows(scan, None, cancel)
+            some = rows.batches(workers=READERS, read_ahead=READ_AHEAD, progress=False)
             with closing(some):
                 for batch in some:
                     yield START, batch
@@ -195,19 +199,18 @@ class _ScanRows:
                 for place, batch in found:
                     yield place, scan._shown(batch, session)
 
-        with scan._registered(token):
-            yield from scan._in_reach(placed, None, token)
+        yield from scan._in_reach(placed, None, token)
 
     def selected(self, where: str | None, text: TextOptions) -> RowForms:
-        """Return a new read of the rows that `code` describes; `stop` cancels the read."""
+        """Return a new read of the rows that match a condition; `stop` cancels the read."""
         scan = self._scan
         if where is None:
             made = scan._copy(replace(scan._plan, text=text), None)
         else:
             plan = replace(self._filtered(where), text=text)
             made = Scan(self.connection, plan, max_bytes=scan._max_bytes, progress=scan._progress)
-        self._running = made
-        return made
+        self._token = CancelToken()
+        return SelectedRows(made, None, self._token)
 
     def check(self, where: str) -> None:
         """Raise `ArgumentError` for a condition that `found` would reject."""
@@ -222,11 +225,11 @@ class _ScanRows:
             )
         both = f"({plan.where}) and ({where})" if plan.where else where
         schema = self._scan._all_columns()
-        RowFilter.parse(both, schema, timezone=plan.timezone)  # raises before anything is sent
+        RowFilter.parse(both, schema, timezone=plan.timezone)  # raises if the condition is invalid
         return replace(plan, where=both, schema=schema)
 
     def ordered(self, order: Order, where: str | None) -> Rows:
-        """Run the query of `sorting` as a SQL job; return its first `MAX_SORTED` rows.
+        """Run the query that `sorting` returns as a SQL job; return its first `MAX_SORTED` rows.
 
         As in SQL, a null sorts below every value: first if ascending, last if descending.
         """
@@ -242,7 +245,7 @@ class _ScanRows:
 
     @property
     def partitions(self) -> tuple[str, ...]:
-        """The names of the partition columns; their values have a natural order."""
+        """The names of the partition columns, whose values charts show in their natural order."""
         return tuple(one.name for one in self._scan._all_columns().partition_columns)
 
     def relation(self, where: str | None) -> str:
@@ -310,10 +313,9 @@ class _ScanRows:
         return _ScanRows(Scan(self.connection, self._scan._plan), self._columns)
 
     def stop(self) -> None:
-        """Cancel all running reads. May be called from any thread."""
+        """Cancel a SQL job, and the last read by `found` or `selected`. Any thread may call it."""
         self._job.stop()
-        if self._running is not None:
-            self._running.cancel()
+        self._token.cancel()
 
 
 class _ResultRows:
@@ -395,14 +397,21 @@ class _ResultRows:
         return self.row_count, read
 
     def every(
-        self, where: str | None = None, *, ahead: int = READ_AHEAD, progress: Progress = False
+        self,
+        where: str | None = None,
+        cancel: CancelToken | None = None,
+        *,
+        ahead: int = READ_AHEAD,
+        progress: Progress = False,
     ) -> Batches:
-        self._token = token = CancelToken()
-        row_filter = None if where is None else self._filter(where)
-        with closing(self._readable.batches(read_ahead=ahead, progress=progress)) as batches:
+        rows = self._matching(self._readable, where, cancel or CancelToken())
+        with closing(rows.batches(read_ahead=ahead, progress=progress)) as batches:
             for batch in batches:
-                token.check()
-                yield self._shown(batch if row_filter is None else row_filter.apply(batch))
+                yield self._shown(batch)
+
+    def _matching(self, result: Result, where: str | None, cancel: CancelToken) -> SelectedRows:
+        change = None if where is None else partial(map, self._filter(where).apply)
+        return SelectedRows(result, change, cancel)
 
     def found(
         self, where: str | None, begin: RowPlace = START, cancel: CancelToken | None = None
@@ -419,10 +428,7 @@ class _ResultRows:
 
     def selected(self, where: str | None, text: TextOptions) -> RowForms:
         self._token = CancelToken()
-        result = self._readable._derived(text)
-        if where is None:
-            return SelectedRows(result, None, self._token)
-        return SelectedRows(result, partial(map, self._filter(where).apply), self._token)
+        return self._matching(self._readable._derived(text), where, self._token)
 
     def check(self, where: str) -> None:
         self._filter(where)

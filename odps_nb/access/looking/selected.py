@@ -47,6 +47,7 @@ class SelectedRows(RowForms):
     def _reading(
         self, progress: Progress
     ) -> AbstractContextManager[tuple[ProgressTracker, CancelToken]]:
+        self._token.check()  # before the progress begins
         return self._source._reading(progress)
 
     def _arriving(

@@ -82,7 +82,7 @@ def plan_read(
     schema = fetch_schema() if needs_schema else None
     condition = _condition(where, options.params, timezone)
     if schema is not None and condition is not None:
-        # raises before anything is sent
+        # raises if the condition is invalid, before any request for rows
         RowFilter.parse(condition, schema, timezone=timezone, unit=options.timestamp_unit)
     wanted: tuple[str, ...] = ()
     keys: tuple[str, ...] | None = None

@@ -151,7 +151,7 @@ def is_spark_type(data: Any) -> TypeGuard[StructType]:
 
 
 def columns_of(data: Any, *, index: bool | None = None) -> tuple[TableSchema, Any]:
-    """Return the data's columns, and data to use in its place, as iterators can be read only once.
+    """Return the data's columns, and the data converted by `as_tables` without consuming rows.
 
     The columns of an iterator come from its first `CHUNK_ROWS` rows or its first table.
     """

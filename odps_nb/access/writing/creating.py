@@ -55,7 +55,7 @@ class NewTable:
         """Drop the table unless `keep` was called; add a note on the outcome to the error."""
         if self.kept:
             if error is not None and self.committing:
-                error.add_note(f"the new table {self.name} was kept, because its commit had begun")
+                error.add_note(f"the new table {self.name} was kept, because the commit had begun")
             return
         try:
             drop_table(self.storage, self.name, if_exists=True)

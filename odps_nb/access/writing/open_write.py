@@ -119,7 +119,7 @@ class OpenWrite:
         if keys - open_keys != fixed:
             named = ", ".join(sorted(keys - open_keys)) or "none"
             raise ArgumentError(
-                f"the session was opened with other fixed partition levels: {named}",
+                f"the session was opened with different fixed partition levels: {named}",
                 hint="pass the same partition= here, or the session's handle instead of its id",
             )
 
@@ -240,7 +240,7 @@ class OpenWrite:
         self._session.abort()
 
     def detach(self) -> WriteSessionRef:
-        """Return the handle; leaving the context no longer aborts the session."""
+        """Return the handle, and keep the session open when the context is left."""
         self._session.owned = False
         return self.handle
 
@@ -281,7 +281,7 @@ def _pair(one: StreamReceipt | tuple[str, int]) -> tuple[str, int]:
 
 
 class OpenStream:
-    """A write stream of an `OpenWrite`; a context manager that closes it if there was no error.
+    """A write stream of an `OpenWrite`; a context manager that closes the stream after success.
 
     Up to 64 MiB of rows are buffered before they are sent; `flush` and `close` also send the
     buffer.
@@ -324,7 +324,8 @@ class OpenStream:
         Raises
         ------
         ConversionError
-            Columns, types or values do not fit. If the data is in memory, no rows were buffered.
+            Columns, types or values do not fit the table. If the data is in memory, no rows were
+            buffered.
         StateError
             The stream is closed or has failed.
         """

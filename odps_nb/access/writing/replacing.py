@@ -34,7 +34,7 @@ class Remainder:
 
     @classmethod
     def of(cls, storage: StorageClient, target: Target, overwrite: Overwrite) -> Remainder:
-        """List the partitions that may have to be dropped; sends no request for other writes."""
+        """List the partitions that may have to be dropped, if ``overwrite`` is ``"all"``."""
         if overwrite != "all" or not target.columns.partition_columns:
             return cls(table=target.table)
         from odps_nb.client.catalog import iter_partitions
@@ -55,7 +55,7 @@ class Remainder:
                 error.add_note(
                     f"the rows are committed, but {len(rest) - number} old partitions remain"
                 )
-                error.hint = f"drop them (the first is {spec}), or write again"
+                error.hint = f"drop the remaining partitions (the first is {spec}), or write again"
                 raise
 
 

@@ -87,14 +87,14 @@ class _Upload:
     began: float = field(default_factory=time.monotonic)
     session: WriteSession | None = None
     arrived: dict[str, set[str]] = field(default_factory=dict)
-    """Paths of the files on the service, by closed stream."""
+    """Paths of the files that have arrived, by closed stream."""
     size: int = 0  # Arrow bytes sent by this call
     asked: bool = False  # whether the commit was requested
 
     # -- state of an earlier call --------------------------------------------------------------
 
     def begin(self, noted: Noted | None) -> Receipt | None:
-        """Resume an earlier call's session or open one; return a receipt if already committed."""
+        """Resume an earlier call's session or open one; if it was committed, return a receipt."""
         total = sum(one.size for one in self.files)
         self.tracker.plan(rows_total=len(self.files), bytes_total=total or None)
         if noted is not None:
@@ -136,7 +136,9 @@ class _Upload:
             return False
         if status == SessionStatus.COMMITTED.value:
             if noted.committed is None:
-                raise self._unknown(ref, "another process committed the session")
+                raise self._unknown(
+                    ref, "the session is committed, but the journal does not record a commit"
+                )
             return True
         if status == "ABORTED":
             self._say("the earlier session was aborted; sending all files again")
@@ -213,7 +215,7 @@ class _Upload:
 
     def _how_far(self) -> str:
         if self.asked:
-            return "repeat the same call: it checks whether the commit succeeded, and resumes"
+            return "repeat the same call: it checks whether the commit succeeded, or resumes"
         count = sum(map(len, self.arrived.values()))
         return (
             f"{count:,} of {len(self.files):,} files have arrived, and nothing is committed; "

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 BLOB_ROWS = 256
-"""Rows per chunk with BLOB columns; blobs are uploaded before their chunk is written."""
+"""Rows per chunk if there are BLOB columns; a chunk's blobs are uploaded before its rows."""
 LANE_BYTES = 64 * 2**20
 """Arrow bytes per write stream, if the number of streams is not set."""
 MAX_LANES = 4
@@ -48,7 +48,7 @@ class Target:
     """The columns of a write, without those fixed by its partition.
 
     ``conversions`` also applies to the non-BLOB values in nested types that contain blobs. ``flag``
-    names a column that the data must have but the table does not have.
+    names an extra column of the data, not of the table, that marks the rows to delete.
     """
 
     table: TableName
@@ -79,7 +79,7 @@ class Target:
 
     @property
     def names(self) -> Names:
-        """The column names for rows that have no column names."""
+        """The column names of rows that come without names, such as tuples."""
         columns = self.columns
         order = tuple(c.name for c in columns if columns.source_of(c) is None)
         return Names(order=order, known=(*columns.names, *(key for key, _ in self.fixed)))
@@ -153,7 +153,7 @@ def _require_columns(table: Any, target: Target) -> None:
 
 
 def require_partition_columns(names: Iterable[str], target: Target) -> None:
-    """Raise if the data lacks the flag column, or a partition column that is not fixed."""
+    """Raise if the data lacks the ``flag`` column, or a partition column that is not fixed."""
     present = {name.casefold() for name in names}
     if target.flag is not None and target.flag.casefold() not in present:
         raise ArgumentError(
@@ -231,7 +231,7 @@ def _frame_without_fixed(frame: pd.DataFrame, target: Target) -> pd.DataFrame:
 def _frame_parts(
     frame: pd.DataFrame, target: Target, first_row: int = 0
 ) -> tuple[pa.Table, dict[str, list[Any]]]:
-    """Return a DataFrame's columns without BLOBs, converted, and the cells of its BLOB columns."""
+    """Return a DataFrame's non-BLOB columns as a converted table, and its BLOB columns as cells."""
     from odps_nb.convert.pandas_frame import from_pandas
 
     named = {str(name).casefold(): name for name in frame.columns}

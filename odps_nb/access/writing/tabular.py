@@ -14,7 +14,7 @@ from odps_nb.convert.row_names import Names
 from odps_nb.errors import ArgumentError, ConversionError
 
 CHUNK_ROWS = 16_384
-"""Maximum number of rows of an iterator to convert together."""
+"""Maximum number of rows to take from an iterator and convert at once."""
 CHUNK_BYTES = 16 * 2**20
 """Total size of strings, arrays and bytes objects, in bytes, at which a chunk of rows ends."""
 
@@ -106,7 +106,7 @@ def _refuse_polars_objects(data: Any) -> None:
 
 
 def _named_series(data: Any, names: Names) -> Any:
-    """Convert a Series or Index to a DataFrame; its name may be omitted for a one-column key."""
+    """Convert a Series or Index to a DataFrame; with ``names.single``, its name may be missing."""
     is_series = _is_from(data, "pandas") or _is_from(data, "polars")
     if is_series and hasattr(data, "to_frame") and not hasattr(data, "columns"):
         is_index = _is_from(data, "pandas") and not hasattr(data, "iloc")
@@ -124,7 +124,7 @@ def _named_series(data: Any, names: Names) -> Any:
         if not hasattr(data, "levels") and not (isinstance(data.name, str) and data.name):
             kind = type(data).__name__
             raise ConversionError(
-                f"the {kind} has no name, so its column is unknown",
+                f"the {kind} has no name, so the column to write to is unknown",
                 source_type=kind,
                 hint="name it, e.g. series.rename('id')",
             )
@@ -225,7 +225,7 @@ class Chunks:
                 yield from found if isinstance(found, Chunks) else (found,)
 
     def _gathered(self, first: Any) -> Any:
-        """Return the next rows as a DataFrame, beginning with the given row."""
+        """Return the next rows as a DataFrame, beginning with ``first``."""
         from odps_nb.convert.python_rows import rows_frame
 
         if self._taken:

@@ -81,7 +81,7 @@ class CellUploader:
         """Join BLOB columns and other columns in the order of the target."""
         schema = arrow_schema(self.target.columns, for_write=True)
         for place, name in enumerate(schema.names):
-            if name not in blobs:  # use the batch's field, which has its time unit
+            if name not in blobs:  # use the batch's field, because it has the right time unit
                 schema = schema.set(place, plain.schema.field(name))
         arrays = [blobs[name] if name in blobs else plain.column(name) for name in schema.names]
         return pa.record_batch(arrays, schema=schema)
@@ -128,7 +128,7 @@ class CellUploader:
         self.count += len(leaves)
 
     def _items(self, leaves: Sequence[_Leaf]) -> Iterator[BlobItem]:
-        """Open each blob when the upload reaches it."""
+        """Yield the blobs to upload, opening each one when the upload reaches it."""
         for leaf in leaves:
             self._reached = leaf
             content = self._content(leaf)

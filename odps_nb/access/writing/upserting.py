@@ -125,7 +125,7 @@ def change_rows(
     if deleted is not None and table.schema.find(deleted) is not None:
         raise ArgumentError(
             f"deleted is {deleted!r}, which is already a column of {table.name}",
-            hint="name a boolean column of the data that the table does not have",
+            hint="pass the name of a boolean column of the data that is not a column of the table",
         )
     stamp = Stamp(operation=DELETE if delete else UPSERT, flag=deleted)
     change = Change(keys=keys, stamp=stamp, only_keys=delete)

@@ -59,7 +59,7 @@ class _Account:
                 )
         if self.app is not None and (not isinstance(self.app, AccessKey) or self.app.app):
             raise ArgumentError(
-                f"app of {name} must be an AccessKey without an app",
+                f"the app of {name} must be an AccessKey that has no app itself",
                 argument="app",
                 hint="pass app=AccessKey(id, key)",
             )
@@ -148,7 +148,7 @@ class CredentialProcess(_Account):
 
 
 def replaced_fields(credentials: Any) -> frozenset[str]:
-    """Return the fields that ``credentials`` replaces; a function does not replace app keys."""
+    """Return the fields that ``credentials`` replaces; a function keeps the application's keys."""
     kept = () if isinstance(credentials, _Account) else APPLICATION
     return frozenset(CREDENTIAL_FIELDS).difference(kept)
 

@@ -40,8 +40,8 @@ class Profile:
         Command line of a program that prints the keys as JSON. It runs without a shell when keys
         are needed, and again before they expire. See `odps_nb.client.auth.renewal`.
     credentials
-        Replaces the fields above: a value such as `odps_nb.AccessKey` or `odps_nb.StsToken`, or a
-        function that returns the keys as a mapping.
+        Replaces the credential fields above: a value such as `odps_nb.AccessKey` or
+        `odps_nb.StsToken`, or a function that returns the keys as a mapping.
     tunnel_endpoint
         Base URL of the Storage API. ``None``: fetched from the service when first needed.
     region

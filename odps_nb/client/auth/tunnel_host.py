@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from odps_nb.errors import ConfigError
 
 _VENDOR = frozenset({"aliyun.com", "aliyun-inc.com", "alibabacloud.com"})
-"""Domains of the vendor. An endpoint in one of them may name a Storage API host in another."""
+"""Domains of the vendor. An endpoint in one may return a Storage API host in another."""
 _TRANSITION = tuple(map(ipaddress.ip_network, ("64:ff9b::/96", "2002::/16", "2001::/32")))
 """Ranges of IPv6 addresses that embed an IPv4 address, which may be private."""
 _SECOND_LEVEL = frozenset({"com", "co", "net", "org", "gov", "edu", "ac"})
@@ -33,7 +33,7 @@ def check_tunnel_host(found: str, *, endpoint: str, has_token: bool) -> None:
         why = ", which is in another domain and would receive your token" if leaves else ""
     if why:
         raise ConfigError(
-            f"{ours} names {theirs} as its Storage API{why}",
+            f"{ours} names {theirs} as its Storage API host{why}",
             option="tunnel_endpoint",
             hint=f"if this is correct, pass tunnel_endpoint={found!r}; if not, check the endpoint",
         )
@@ -62,7 +62,7 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def _domain(host: str) -> str:
-    """Return the probable registrable domain; this package has no public suffix list."""
+    """Return the probable registrable domain; the exact one would need a public suffix list."""
     if _address(host) is not None:
         return host
     labels = host.split(".")

@@ -121,10 +121,10 @@ class BlobBatch:
                 self._drop()
 
     def skip(self, number: int) -> None:
-        """Skip the rest of the blob with index ``number`` and continue with the next blob.
+        """Skip the unread bytes of the blob with index ``number``, and continue with the next blob.
 
-        If the rest is short, it is read and dropped. Otherwise, the connection is closed, and
-        another request fetches the blobs after it.
+        A few bytes are read and dropped. If there are more, the connection is closed, and another
+        request fetches the following blobs.
         """
         answer = self._answer
         if self._done == number and answer is not None and answer.start is not None:
@@ -277,7 +277,7 @@ class BlobBatch:
 
 
 def place_note(place: int) -> str:
-    """Return a note that locates a reference by its index in the whole job."""
+    """Return a note that locates a reference by its index in the caller's list."""
     return f"blob {place} in the list of references"
 
 

@@ -27,11 +27,11 @@ from odps_nb.wire.frames import BlobData, BlobEvent
 class PieceFile(io.RawIOBase):
     """Base class of binary files that are received from front to back, one piece at a time.
 
-    Unlike in other raw files, `read` returns fewer bytes than requested only at the end.
+    Unlike `io.RawIOBase.read`, `read` returns fewer bytes than requested only at the blob's end.
     """
 
     when_closed: ClassVar[str] = "open it again"
-    """Hint of the error that is raised when a closed file is read."""
+    """Hint in the error that is raised when a closed file is read."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ class PieceFile(io.RawIOBase):
 class BlobFile(PieceFile):
     """One blob as a binary file with `read`, `readinto` and `close`, but without seeking.
 
-    Unlike in other raw files, `read` returns fewer bytes than requested only at the end.
+    Unlike `io.RawIOBase.read`, `read` returns fewer bytes than requested only at the blob's end.
     """
 
     def __init__(self, storage: StorageClient, request: ReadBlobs, attempts: Attempts) -> None:
@@ -111,7 +111,7 @@ class BlobFile(PieceFile):
         self.size: int | None = None
         """Size in bytes; ``None`` if it is not known before the end of the blob."""
         self.verified: bool = False
-        """Whether the whole blob was read, and its checksums and length match."""
+        """Whether the whole blob was read, with matching checksums and length."""
         self._ended = False
 
     def receive_freely(self) -> None:

@@ -121,7 +121,7 @@ def _outcomes(
     high: int,
     cancel: CancelToken,
 ) -> Iterator[BlobRecord | NotFoundError | ProtocolError]:
-    """Fetch a range of references in one request; after an error, fetch the rest one by one."""
+    """Fetch blobs in one request; after an error, fetch the remaining blobs one by one."""
     at = low
     try:
         for record in fetch(low, high, cancel):

@@ -26,7 +26,7 @@ from odps_nb.wire.layers import BlobBodyDecoder
 MAX_BLOB = 1 << 40
 """Maximum bytes of one blob."""
 WORTH_READING = 1 << 16
-"""Maximum remaining bytes of a response to read, so that its connection can be reused."""
+"""If at most this many bytes of a response remain, they are read to reuse the connection."""
 _AROUND = 1 << 20  # ample allowance for one blob's header and footer, in bytes
 
 
@@ -50,7 +50,7 @@ def blob_events(
 
 
 def raw_size(response: HttpResponse) -> int | None:
-    """Return the size of a single blob in bytes; ``None`` unless Content-Length implies it."""
+    """Return the size of a single blob in bytes, from Content-Length; ``None`` if unknown."""
     coding = from_http_name(response.headers.get("content-encoding"))
     if response.length is None or coding is not Compression.NONE:
         return None

@@ -83,7 +83,7 @@ def _write(file: io.BytesIO | io.FileIO, data: bytes | memoryview) -> None:
 
 
 RECEIVE_BUFFER = 128 << 10
-"""Maximum bytes that the kernel receives ahead, until the whole blob is needed."""
+"""Size of the socket's receive buffer in bytes, used until the whole blob is needed."""
 _AHEAD = 64 << 10  # bytes to read ahead; few, because many files are not read to the end
 
 
@@ -99,7 +99,7 @@ class SeekableBlob(io.RawIOBase):
     temporary file. `seek` fetches no bytes, but with ``whence=2`` it may send a request for the
     size.
 
-    `read` returns fewer bytes than requested only at the end.
+    `read` returns fewer bytes than requested only at the end of the blob.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class SeekableBlob(io.RawIOBase):
         self._stream: BlobFile | None = None
         self._whole = fetch is None
         self.verified: bool = self._whole
-        """Whether the whole blob was fetched, and its checksums and length match."""
+        """Whether the whole blob was fetched, with matching checksums and length."""
         self._size = kept.size if self._whole else None
         self._at = 0
         self._lock, self._home = threading.RLock(), Home()
@@ -227,7 +227,7 @@ class SeekableBlob(io.RawIOBase):
         return f"<SeekableBlob {self.reference!r} {size}, {state}>"
 
     def _require_open(self) -> None:
-        self._home.require("this file")  # a child would move the parent's file position
+        self._home.require("this file")  # a forked child would move the parent's file position
         if self.closed:
             raise StateError("the blob is closed", hint="open it again")
 

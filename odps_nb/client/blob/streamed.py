@@ -47,7 +47,7 @@ class StreamedBlob(PieceFile):
         self.positions: tuple[int, ...] = tuple(positions)
         """The blob's positions in the list of references; several if its reference is repeated."""
         self.verified: bool = False
-        """Whether the whole blob arrived, and its checksums and length match."""
+        """Whether the whole blob arrived, with matching checksums and length."""
         self._parts = parts
         self._first: BlobPart | None = None
         self._head: BlobHead | None = None
@@ -115,7 +115,7 @@ class StreamedBlob(PieceFile):
         return part.data
 
     def _take(self) -> BlobPart:
-        # If the caller suppressed an error, raise it again, because no later blob has arrived.
+        # After an error, nothing more can be read, so raise it again if the caller suppressed it.
         if self._failure is not None:
             raise self._failure
         try:
@@ -233,8 +233,8 @@ def iter_glances(
 ) -> Generator[StreamedBlob, None, None]:
     """Iterate over blobs for inspection, in order; requesting one closes the previous one.
 
-    Requests are sent only when a header or bytes are needed. If much of a blob is left unread, its
-    connection is closed, and another request fetches the blobs after it. An error in one blob does
+    Requests are sent only when a header or bytes are needed. If much of a blob is left unread, the
+    connection is closed, and another request fetches the following blobs. An error in one blob does
     not affect the others. Only one piece of about 64 KiB is in memory.
     """
     token = storage.operation(cancel)

@@ -188,7 +188,7 @@ class BlobUploader:
             for group in _groups(_checked(_source(item, files)) for item in items):
                 references += self._send(group)
                 for source in group:
-                    if source.is_copy:  # hundreds of temporary copies would need gigabytes
+                    if source.is_copy:  # close now: hundreds of copies would need gigabytes
                         source.content.close()
         return references
 

@@ -50,11 +50,11 @@ class Attempts:
     """Whether to retry a 429 until the deadline, because giving up would lose earlier progress."""
     trace_id: str = field(default_factory=lambda: str(uuid.uuid4()))
     index: int = 0
-    """Number of the current attempt in the whole call, from 0."""
+    """Index of the current attempt, counted from 0 over the whole call."""
     scope: CancelToken = field(init=False)
     _failed: int = 0
     _refused: int = 0
-    """Number of 429s retried until the deadline, because other splits make progress."""
+    """Number of 429s since the last progress that are retried until the deadline."""
     _began: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -73,7 +73,7 @@ class Attempts:
             self.stop()
 
     def run(self, once: Callable[[], T], *, idempotent: bool) -> T:
-        """Call ``once`` until it succeeds or the policy gives up."""
+        """Call ``once`` until it succeeds or the retry policy gives up."""
         with self:
             while True:
                 try:
@@ -87,7 +87,7 @@ class Attempts:
         self._began = self.clock.monotonic()
 
     def others_progressed(self) -> None:
-        """Restore half of the attempts, because other calls make progress; keep the long delays."""
+        """Restore half of the attempts, because other calls make progress; delays stay long."""
         self._failed = min(self._failed, self.policy.max_attempts // 2)
         self._began = self.clock.monotonic()
 

@@ -169,7 +169,7 @@ class ProgressTracker:
                 self._phase = phase
 
     def plan(self, **known: Unpack[Totals]) -> None:
-        """Set totals that are known from the session; the others stay ``None``."""
+        """Set expected totals; totals that are never set stay ``None``."""
         with self._lock:
             self._plan |= {name: value for name, value in known.items() if value is not None}
 

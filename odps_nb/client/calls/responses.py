@@ -88,7 +88,7 @@ class CallUpload(Generic[T]):
         return self._upload.sent_bytes
 
     def finish(self) -> T:
-        """End the body and return the server's response; later calls return the same one."""
+        """End the body and return the server's response; later calls return the same response."""
         if self._answer is None:
             with self._upload.finish() as response:
                 self._answer = self._decode(response)

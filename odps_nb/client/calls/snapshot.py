@@ -28,7 +28,7 @@ class Pauses:
         """Total seconds of finished pauses that lasted at least `STALL`."""
 
     def quiet(self, counts: tuple[object, ...], now: float) -> float:
-        """Return seconds since ``counts`` changed. `stalled` excludes the last pause of a phase."""
+        """Return seconds since ``counts`` changed; `stalled` excludes a phase's last pause."""
         pause = now - self._since
         if counts == self._seen:
             return pause
@@ -110,10 +110,10 @@ class Sending:
 class ProgressSnapshot:
     """All counters at one moment; sizes are in bytes, times in seconds.
 
-    Rows have no checksum, so ``complete_bytes`` counts Arrow streams that had an end marker and the
-    expected number of rows. ``verified_bytes`` counts payload with matching checksums (a blob's
-    CRC32C). ``tasks`` are another engine's tasks. ``item_bytes`` counts the uploaded bytes of
-    blobs, out of ``bytes_total``; ``moving`` lists the files that are being uploaded.
+    Rows have no checksum, so ``complete_bytes`` counts the bytes of Arrow streams that had an end
+    marker and the expected number of rows. ``verified_bytes`` counts payload with matching
+    checksums (a blob's CRC32C). ``tasks`` are another engine's tasks. ``item_bytes`` counts the
+    uploaded bytes of blobs, out of ``bytes_total``; ``moving`` lists the files being uploaded.
     """
 
     operation: str  # "read" | "write" | "blobs" | "sql"

@@ -62,7 +62,7 @@ _log = logging.getLogger("odps_nb")
 _SHOWN = ("SessionId", "Index", "Offset", "Count", "StreamId", "StreamVersion")
 
 HERE_SECONDS = 0.01
-"""Maximum response time of a service on this machine, in seconds."""
+"""A service at a loopback address is considered local if it responds within these seconds."""
 
 T = TypeVar("T")
 
@@ -128,8 +128,8 @@ class StorageClient:
     ) -> T:
         """Send a Storage API request, with retries, and return its decoded response.
 
-        ``retry`` and ``read_timeout`` override those of the client. Pass
-        `ClientOptions.work_timeout` for requests that the service may take a long time to process.
+        ``retry`` and ``read_timeout`` override those of the client. For requests that the service
+        may take a long time to process, pass `ClientOptions.work_timeout` as ``read_timeout``.
         ``patient``: retry a 429 until the deadline.
         """
         wire = self._encode(request)
@@ -194,8 +194,8 @@ class StorageClient:
     ) -> tuple[Mapping[str, str], bytes]:
         """Send a control plane request; return the headers and body of a successful response.
 
-        The path is relative to the REST endpoint; ``curr_project`` is added if missing. By default,
-        all methods except POST and PATCH are ``idempotent``.
+        The path is relative to the REST endpoint; ``curr_project`` is added if missing.
+        ``idempotent`` defaults to true for all methods except POST and PATCH.
         """
         wire = self._scoped(wire)
         if idempotent is None:

@@ -53,11 +53,11 @@ class AdaptiveConcurrency:
         self._since = 0  # number of items since the limit changed
         self.most: int = max(1, most)
         self.limit: int = self.most
-        """Number of jobs that may run at present."""
+        """Number of jobs that may currently run."""
         self.items: int = 0
         """Number of items that have arrived, from all jobs."""
         self.starving: bool = False
-        """Whether the service has refused a job and no item has arrived since then."""
+        """Whether the service has throttled a job and no item has arrived since then."""
 
     def refused(self) -> None:
         """Lower the limit by one, because the service throttled a request."""

@@ -167,7 +167,7 @@ class RowStream:
     max_output
         Maximum bytes of the body after its content coding is decoded; ``None`` for no limit.
     text
-        How to handle text that is not UTF-8. ``None``: return its column as binary, for the caller
+        How to handle text that is not UTF-8. ``None``: return the column as binary, for the caller
         to convert (`odps_nb.arrow.text.fit_text`).
     columns, unit
         The read's columns and the unit of its TIMESTAMPs, used to recognise the Arrow types that
@@ -249,7 +249,7 @@ class RowStream:
         except StopIteration:
             self._check.require(rows=self._expected_rows)
             assert self._source is not None
-            self._source.read(4)  # read to the end of the body, which must follow the end marker
+            self._source.read(4)  # checks that the body ends after the end marker
             self._ended = True
             return None
         return self._plain.apply(self._validator.validate(batch))

@@ -30,8 +30,8 @@ def increment_of(plan: ReadPlan) -> dict[str, Any]:
     if plan.versions is None:
         return {}
     after, upto = plan.versions
-    # The vendor's clients use different names and modes (``docs/protocol.md`` section 3.1). Unknown
-    # keys are ignored, so both names of each bound are sent.
+    # The vendor's clients do not agree on the names and modes (``docs/protocol.md`` section 3.1).
+    # The service ignores unknown keys, so both names of each bound are sent.
     options = {
         "Mode": "append" if plan.appends_only else "version",
         "StartVersion": after,

@@ -1,8 +1,8 @@
 """Incremental reads of table versions: bounds, request options, and the change in each row.
 
-Primary-key tables support the modes ``append`` and ``cdc``, with one split per changed bucket and
-with system columns (C++ client's live tests TestIncrementalReadOptions*). Other tables support the
-modes ``version`` and ``timestamp``, which are documented but untested.
+Tables with a primary key support the modes ``append`` and ``cdc``, which return one split per
+changed bucket, and system columns (C++ client's live tests TestIncrementalReadOptions*). Other
+tables support the modes ``version`` and ``timestamp``, which are documented but untested.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ from odps_nb.wire.calls import GetReadSession, ReadSessionAnswer
 
 REFRESH_BEFORE = 60.0
 ASK_AGAIN_AFTER = 10.0
-# A refresh must not delay rows, so it has one attempt and is retried later. In the last minute,
-# there may be no time for a later retry.
+# A refresh must not delay rows, so it has one attempt and is retried later. In the last minute
+# before expiry, there may be no time for that, so it has up to three attempts.
 _ONCE = RetryPolicy(max_attempts=1, connect_attempts=1)
 _IN_THE_LAST_MINUTE = RetryPolicy(max_attempts=3, connect_attempts=3, deadline=20.0)
 _TIMEOUT = 10.0
@@ -34,7 +34,7 @@ class SessionKeeper:
     """Refreshes a session before it expires; shared by all its readers.
 
     A refresh is due when half of the remaining time has passed, and at the latest a minute before
-    expiry. The consumer may use the other half to process a batch. Thread-safe; no thread waits for
+    expiry. The other half is left for processing a batch. Thread-safe; no thread waits for
     another thread's refresh. Call `close` after `keep_aside`.
     """
 

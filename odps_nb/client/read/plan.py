@@ -93,7 +93,7 @@ class ReadPlan:
             raise ArgumentError(f"limit is {self.limit}; it must not be negative")
         if self.versions is not None and not 0 <= self.versions[0] <= self.versions[1]:
             raise ArgumentError(
-                f"versions are {self.versions}; they must be in ascending order, at least 0"
+                f"versions are {self.versions}; they must be in ascending order and at least 0"
             )
 
 
@@ -107,7 +107,7 @@ class ReadSession:
     - ``expires_at`` is in seconds since the epoch. ``latest_version`` is 0 if unknown.
     - ``filter`` needs the ``hidden`` columns, which are not returned.
     - ``selects``: whether columns were selected. ``columns``: the columns to keep from the stream.
-    - ``tells_changes``: whether the last data column contains each row's kind of change.
+    - ``tells_changes``: whether the last data column contains each row's change type.
     """
 
     table: TableName

@@ -34,7 +34,7 @@ from odps_nb.wire.calls.errors import is_time_overflow
 
 @dataclass(frozen=True, slots=True)
 class TextForm:
-    """Options for returning the text in a stream of rows."""
+    """How to return the text of a stream of rows."""
 
     mode: TextMode
     columns: tuple[Column, ...] | None
@@ -46,7 +46,7 @@ class TextForm:
 
 
 def rows_of(split: Split) -> int | None:
-    """Return a split's number of rows; ``None`` if the split does not state it."""
+    """Return a split's number of rows; ``None`` for a split that is not a row range."""
     return split.count if isinstance(split, RowRangeSplit) else None
 
 
@@ -60,12 +60,13 @@ class ResumableRowStream:
     what
         Description of the rows, used in error notes and events.
     start, expected
-        First row, and the end row (exclusive) if known; both numbered as in requests.
+        First row and, if known, the end row (exclusive), numbered like the argument of
+        ``request_at``.
     columns
         Columns of the session; every stream is checked against them. ``None``: no check.
     select
-        Columns to return, in this order; empty for the session's columns. If columns are selected,
-        streams may have more columns.
+        Columns to return, in this order; empty for the session's columns. If set, streams may
+        contain additional columns, which are dropped.
     label, part
         Name of the split in the tracker, and whether this stream reads only part of the split.
     concurrency
@@ -133,8 +134,8 @@ class ResumableRowStream:
     ) -> pa.RecordBatch:
         """Convert the text in ``batch`` to the requested types.
 
-        ``batch`` is the last batch, or a selection of its rows with all or only the first columns.
-        ``row`` maps a row number in ``batch`` to the row number in the last batch.
+        ``batch`` contains all or some rows of the last batch, with all of its columns or only the
+        first ones. ``row`` maps a row number in ``batch`` to the row number in the last batch.
         """
         first = self.row - self._rows_of_last
         fitted = fit_text(
@@ -178,7 +179,7 @@ class ResumableRowStream:
                 self._attempts.again(error, idempotent=True, resume=resume, patient=begun or others)
 
     def _slow_down(self, concurrency: AdaptiveConcurrency) -> None:
-        """Lower the shared limit; restart the deadline if other readers have made progress."""
+        """Lower the shared limit; restart the retry deadline if other readers made progress."""
         concurrency.refused()
         before, self._items_seen = self._items_seen, concurrency.items
         if self._items_seen > before:
@@ -294,10 +295,10 @@ def delivered(
 ) -> Batches:
     """Yield batches one by one, and close the source generator at the end.
 
-    The iteration stops after ``limit`` rows. Without a limit, it raises if the number of rows
-    differs from ``rows`` (``None``: unknown). It also raises before the total size exceeds
-    ``max_bytes``. During the read, the tracker counts the rows that arrive in all splits. At the
-    end, the tracker's row count is set to the number of rows returned.
+    The iteration stops after ``limit`` rows. Without a limit, an error is raised if the number of
+    rows differs from ``rows`` (``None``: unknown). An error is also raised if the total size would
+    exceed ``max_bytes``. During the read, the tracker counts the rows that arrive in all splits. At
+    the end, the tracker's row count is set to the number of rows returned.
     """
     before, found, size = tracker.rows if tracker is not None else 0, 0, 0
     try:
@@ -331,7 +332,7 @@ def delivered(
 
 
 def asks_for_micro(error: OdpsNbError) -> bool:
-    """Return whether a read in nanoseconds failed because of a time that may fit microseconds."""
+    """Return whether the error means that a time does not fit into nanoseconds."""
     if isinstance(error, InvalidRequestError):
         return is_time_overflow(f"{error.code} {error.message}")
     return isinstance(error, FarTimeError)

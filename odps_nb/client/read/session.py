@@ -111,9 +111,9 @@ def _request(plan: ReadPlan, columns: Columns) -> CreateReadSession:
         data_columns=columns.data,
         partition_columns=columns.parts,
         partitions=plan.partitions,
-        # a predicate's effect on an incremental read is unknown
+        # no predicate for incremental reads, because its effect on them is unknown
         filter_predicate=columns.filter.predicate if columns.filter and not increment else "",
-        filter_fallback=columns.filter is not None,  # the client filters rows in any case
+        filter_fallback=columns.filter is not None,  # safe: the client filters as well
         **_split_options(plan, prunes=bool(columns.filter and columns.filter.predicate)),
         **increment,
     )
@@ -142,7 +142,7 @@ def _answered(plan: ReadPlan, request: CreateReadSession, ask: Ask) -> ReadSessi
 
 
 def _in_other_mode(plan: ReadPlan, request: CreateReadSession) -> CreateReadSession:
-    """Return the request with row ranges in place of sizes, or vice versa.
+    """Return the request with the other split mode: row ranges instead of sizes, or vice versa.
 
     BLOB tables support only ranges (vendor's manual). Tables with a primary key may support only
     sizes; the Java SDK uses sizes for such tables.
@@ -154,7 +154,7 @@ def _in_other_mode(plan: ReadPlan, request: CreateReadSession) -> CreateReadSess
 
 
 def reopen_read_session(storage: StorageClient, plan: ReadPlan, session_id: str) -> ReadSession:
-    """Refresh the session of a plan, keeping its rows and splits; raise if it has expired."""
+    """Refresh a plan's session, with the same rows and splits; raise if the session has expired."""
     columns = choose_columns(plan, partial(_ask, storage, tracker=None, cancel=None))
     answer = storage.call(GetReadSession(table=plan.table, session_id=session_id, refresh=True))
     return _session(plan, require_ready(answer, plan.table), columns)

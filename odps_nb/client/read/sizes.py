@@ -60,7 +60,7 @@ def batch_bytes(ahead: int, workers: int) -> int:
 
 
 def batch_rows(session: ReadSession, ahead: int, workers: int) -> int:
-    """Return a batch's row limit; reduce it if the service's smallest byte limit is too large."""
+    """Return the maximum rows of a batch; fewer if the minimum byte limit exceeds the budget."""
     size = max(SMALL_BATCH_BYTES, ahead // (2 * max(1, workers)))
     if size >= MIN_BATCH_BYTES:
         return session.max_batch_rows

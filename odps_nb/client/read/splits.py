@@ -69,10 +69,10 @@ def iter_split(
     max_batch_bytes
         Maximum bytes of a batch, 0 for no limit; adjusted to the service's range of 1 to 256 MiB.
     keeper
-        Refreshes the session for several splits in a separate thread; the caller closes the keeper.
-        Without a keeper, the split refreshes the session itself between two batches.
+        Object that refreshes the session of several splits in a separate thread; closed by the
+        caller. Without a keeper, the split refreshes the session itself between two batches.
     part_of
-        The session's split that contains this piece, used for progress displays.
+        The session's split of which ``split`` is a part, for progress displays.
     """
     shown = columns or session.columns or session.schema.names
     hidden = _hidden(session, shown)
@@ -115,7 +115,7 @@ def iter_split(
 
 
 def _place(session: ReadSession, split: Split, row: int) -> tuple[str, int]:
-    """Return a row's position in the session if known, else in the split, as text and number."""
+    """Return a row's position as text and number: in the session if known, else in the split."""
     if isinstance(split, RowRangeSplit) and not session.prunes:
         return f"row {split.offset + row} of {session.table}", split.offset + row
     return f"row {row} of {split} of {session.table}", row
@@ -151,7 +151,8 @@ def _read_from(
     if not session.prunes:
         return replace(request, split=RowRangeSplit(split.offset + row, split.count - row))
     if split.offset + split.count == session.stored_rows:
-        # The service may count stored or filtered rows, so request the last range without an end.
+        # Omit the last range's end: it is unknown whether the service counts stored or filtered
+        # rows.
         request = replace(request, split=RowRangeSplit(split.offset, ALL_ROWS - split.offset))
     return replace(request, skip_rows=row)
 
@@ -269,7 +270,7 @@ class SplitRows:
     def __next__(self) -> pa.RecordBatch:
         try:
             while True:
-                if self._begun:  # opening a stream refreshes the session
+                if self._begun:  # the first batch opens a stream, which refreshes the session
                     self._look_after()
                 self._begun = True
                 batch = next(self._batches)
@@ -303,7 +304,7 @@ class SplitRows:
         self._batches.close()
 
 
-# -- rows from a given position ------------------------------------------------------------------
+# -- rows from a start position ------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

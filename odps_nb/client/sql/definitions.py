@@ -101,7 +101,7 @@ def create_table_sql(table: TableName, schema: TableSchema, options: TableOption
 
 def _partitioned_by(schema: TableSchema) -> str:
     first = schema.partition_columns[0]
-    if first.generated is not None:  # then it is the only partition column and has no comment
+    if first.generated is not None:  # always the only partition column, without a comment
         return f"auto partitioned by ({first.generated.text} as {_names((first.name,))})"
     return f"partitioned by ({format_columns(schema.partition_columns)})"
 
@@ -148,7 +148,7 @@ def _clustering(schema: TableSchema, options: TableOptions) -> list[str]:
 
 
 def _properties(schema: TableSchema, options: TableOptions) -> dict[str, str]:
-    """Add required properties (from live tests of pyodps and the C++ SDK) to the caller's."""
+    """Return the caller's properties plus those set in live tests of pyodps and the C++ SDK."""
     needed: dict[str, str] = {}
     if options.primary_key:
         needed["transactional"] = "true"

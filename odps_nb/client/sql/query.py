@@ -146,7 +146,7 @@ def find_sql(storage: StorageClient, instance_id: str) -> SqlInstance:
     try:
         sql = storage.control(GetInstanceSource(project=project, instance_id=name))
     except ServiceError as error:  # the text is needed only for display
-        _log.info("the text of instance %s is unknown: %s", name, error)
+        _log.info("could not fetch the SQL text of instance %s: %s", name, error)
         sql = ""
     return SqlInstance(
         project=project,
@@ -242,7 +242,8 @@ def _find_failure(
 
 
 _MISSING = {"NoSuchProject", "NoSuchTable", "NoSuchPartition", "NoSuchObject"}
-# Queries that projects refuse by default, and hints to allow them (``docs/protocol.md`` 8.6).
+# Error texts of queries that projects refuse by default, and hints on how to allow these queries
+# (``docs/protocol.md`` 8.6).
 _REFUSED = {
     "is full scan with all partitions": "select partitions in the condition, or write "
     "set odps.sql.allow.fullscan=true; above the query",
@@ -312,7 +313,7 @@ def run_sql(
         )
         late.in_doubt = True
         late.add_note(
-            f"instance {instance.instance_id}: if the statement writes, it may still have succeeded"
+            f"if instance {instance.instance_id} writes data, it may still have succeeded"
         )
         raise late
     if failure is not None:
@@ -344,7 +345,7 @@ def stop_quietly(storage: StorageClient, instance: SqlInstance) -> bool:
 def estimate_sql(
     storage: StorageClient, sql: str, *, settings: Mapping[str, str] | None = None
 ) -> SqlCost:
-    """Return the service's cost estimate for a query; cancel the job if the wait ends early."""
+    """Return the service's cost estimate for a query; cancel the estimation job if interrupted."""
     instance = submit_sql(storage, sql, name=COST_TASK, settings=settings, estimates=True)
     try:
         wait_sql(storage, instance, cancel=storage.operation())
@@ -365,7 +366,7 @@ _PLACE = re.compile(r"ODPS-\d{7}:\s*\[(\d{1,6}),(\d{1,6})\]")
 
 
 def excerpt(sql: str, message: str) -> str | None:
-    """Return the line at an error's position, with a caret below it, or ``None``.
+    """Return the query line of an error, with a caret below the error's position, or ``None``.
 
     The service counts lines and columns from 1; ``[1,1]`` means that the position is unknown.
 

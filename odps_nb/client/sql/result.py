@@ -86,15 +86,15 @@ class ResultSession:
         return text_as_binary(self.schema) if text.mode is TextMode.BINARY else self.schema
 
     def check(self, rows: int | None) -> None:
-        """Raise if this session may have fewer rows than requested (``None``: all)."""
+        """Raise if the session may lack some of the first ``rows`` rows (``None``: all rows)."""
         if self.is_cut and (rows is None or rows > LIMITED_RESULT_ROWS):
             raise AccessDeniedError(
                 f"this access key can read only the first {LIMITED_RESULT_ROWS:,} rows of a "
                 "result, and this result may have more",
                 code="NoPermission",
                 status=403,
-                hint=f"read them with result.first({LIMITED_RESULT_ROWS}), write the result to a "
-                "table with SQL, or ask the project's owner for permission to download",
+                hint=f"read these rows with result.first({LIMITED_RESULT_ROWS}), write the result "
+                "to a table with SQL, or ask the project's owner for permission to download",
             )
 
 
@@ -186,7 +186,7 @@ def iter_result(
     """Iterate over a result's rows in order; a broken stream resumes at the next unread row.
 
     The result is read in pages of at most ``page_rows`` rows; up to ``workers`` pages (default: 8)
-    are read concurrently. At most ``read_ahead`` bytes of batches wait for the consumer; in
+    are read concurrently. At most ``read_ahead`` bytes of batches are buffered for the consumer; in
     addition, each worker may hold one batch, whose size the service chooses. Leaving the iterator
     early closes its connections.
     """
@@ -279,7 +279,7 @@ _CONSOLE = re.compile(r"https://[\w.-]+(:\d+)?(/[\w./-]*)?", re.ASCII)
 
 
 def console_of(storage: StorageClient) -> str | None:
-    """Return the address of the region's console, ``None`` if unknown; sends one request."""
+    """Return the address of the region's console, or ``None`` if unknown; sends one request."""
     profile = storage.profile
     host = urlsplit(profile.endpoint).hostname or ""
     found = _REGION.match(host)

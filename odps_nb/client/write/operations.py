@@ -149,7 +149,7 @@ def iter_parts(
 
 
 def _require_same(found: pa.Schema, first: pa.Schema) -> None:
-    """Raise if batches differ in anything but time units, which each stream declares."""
+    """Raise if schemas differ in more than time units, which each upload's stream declares."""
     for one, other in zip(found, first, strict=False):
         if _without_unit(one) != _without_unit(other):
             raise ConversionError(

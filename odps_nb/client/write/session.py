@@ -89,7 +89,7 @@ def open_write_session(
 class WriteSession:
     """A transaction on a table. Several threads may open and write streams.
 
-    A session that another process opened is not ``owned``; it is aborted only by calling `abort`.
+    ``owned``: false for a session that another process opened; only `abort` aborts such a session.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class WriteSession:
         renew_after_fork(self)
 
     def _after_fork(self) -> None:
-        """Prevent commits and aborts in the child, because the session belongs to the parent."""
+        """Create a new lock, because another thread may have held the old one at the fork."""
         self._lock = threading.Lock()
 
     @property
@@ -223,7 +223,7 @@ class WriteSession:
             abort_write(self._storage, self.ref)
 
     def end(self) -> None:
-        """Abort the session, unless it was or may have been committed."""
+        """Abort the session unless a commit was attempted."""
         if not self._commit_was_tried:
             self._leave(None)
 
@@ -284,7 +284,7 @@ def commit_write(
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> None:
-    """Commit exactly these streams of a session, in any process; see `WriteSession.commit`."""
+    """Commit exactly these streams of a session, from any process; see `WriteSession.commit`."""
     if tracker is not None:
         tracker.phase(Phase.COMMITTING)
     pairs = named_streams(storage, session, streams)
@@ -360,7 +360,7 @@ def fetch_write_state(
 
 
 def abort_write(storage: StorageClient, session: WriteSessionRef) -> None:
-    """Abort a session, in any process; do nothing if it no longer exists."""
+    """Abort a session, from any process; do nothing if it no longer exists."""
     request = AbortWriteSession(
         table=session.table, session_id=session.session_id, route_token=session.route_token
     )

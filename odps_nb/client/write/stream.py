@@ -133,7 +133,7 @@ class WriteStream:
 
     @property
     def is_exactly_once(self) -> bool:
-        """Whether uploads have offsets. If not, a lost response may end the stream."""
+        """Whether uploads have offsets. Without them, a lost response may end the stream."""
         return self._access_token is not None
 
     @property
@@ -227,7 +227,7 @@ class WriteStream:
             except (TransportError, ServerFaultError, ProtocolError) as error:
                 self._look_up(error, first, end, attempts)
             except ServiceError as error:
-                attempts.again(error, idempotent=False)  # raises if rows may have arrived
+                attempts.again(error, idempotent=False)  # retries only if no rows can have arrived
 
     def _upload(
         self, part: RowPart, compression: Compression, attempts: Attempts

@@ -56,7 +56,7 @@ class BlobDtype(ExtensionDtype):
         """Convert an Arrow column of references, as text or `ArrowBlob`, to a `BlobArray`."""
         chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
         plain = [one.storage if isinstance(one, pa.ExtensionArray) else one for one in chunks]
-        text: Any = _TEXT  # the pandas stubs lack the method
+        text: Any = _TEXT  # Any, because the pandas stubs lack ``__from_arrow__``
         found = pa.chunked_array([one.cast(TEXT) for one in plain], TEXT)
         return BlobArray(text.__from_arrow__(found), self)
 
@@ -162,7 +162,7 @@ class BlobArray(ExtensionArray):
         return np.asarray(self.astype(str))
 
     def _cast_pointwise_result(self, values: Any) -> Any:
-        """Keep the dtype if all values are this array's references; ``map`` may return others."""
+        """Keep the dtype if this array contains all values; ``map`` may return other values."""
         own = {*np.asarray(self), None}
         if all(isinstance(one, str) and one in own for one in values if one is not None):
             return self._from_sequence(values, dtype=self._dtype)

@@ -121,5 +121,5 @@ def register_polars() -> None:
         polars.api.register_series_namespace("odps")(BlobSeries)
 
 
-if not hasattr(pd.Series, "odps"):  # this module may be loaded twice
+if not hasattr(pd.Series, "odps"):  # this module may have been loaded before
     register_series_accessor("odps")(BlobSeries)

@@ -90,7 +90,7 @@ def part_problem(kind: str, target: OdpsType) -> tuple[str, str]:
 
 
 def no_member(name: str, target: StructType) -> tuple[str, str]:
-    """Return the reason why a STRUCT rejects a member name found by `members_of`, and a hint."""
+    """Return the reason why a STRUCT rejects a name returned by `members_of`, and a hint."""
     names = [member.name for member in target.fields]
     if name.casefold() in (known.casefold() for known in names):
         return (
@@ -104,7 +104,7 @@ def no_member(name: str, target: StructType) -> tuple[str, str]:
 
 
 def members_of(names: list[str], target: StructType) -> tuple[dict[str, int], str | None]:
-    """Return each name's position, ignoring case, and the unknown or repeated name, or ``None``."""
+    """Return positions by lower-case name, and the first unknown or repeated name, if any."""
     known = {member.name.casefold() for member in target.fields}
     places: dict[str, int] = {}
     for place, name in enumerate(names):
@@ -123,7 +123,7 @@ def fit_array(
 ) -> pa.Array:
     """Convert an array to the exact type that a write sends.
 
-    ``unit``: timestamp unit, ``ns`` or ``us``; by default ``ns`` if all values are in its range,
+    ``unit``: timestamp unit, ``ns`` or ``us``; by default ``ns`` if it can represent all values,
     else ``us``.
     """
     return with_unit(lambda context: _fit(array, target, context), unit, conversions)
@@ -156,12 +156,12 @@ def _plain(array: pa.Array) -> pa.Array:
     if isinstance(array.type, pa.BaseExtensionType):
         return _plain(array.storage)
     if pt.is_dictionary(array.type):
-        # Arrow has no ``take`` for string views, which polars creates.
+        # Decode first: Arrow has no ``take`` for string views, which polars creates.
         return _plain(array.dictionary).take(array.indices)
     if pt.is_string_view(array.type) or pt.is_binary_view(array.type):
         return array.cast(pa.string() if is_text(array.type) else pa.binary())
     if pt.is_run_end_encoded(array.type):
-        values = _plain(array.values)  # Arrow cannot decode run-end encoded views
+        values = _plain(array.values)  # Arrow cannot run-end decode string views
         runs = pa.RunEndEncodedArray.from_arrays(array.run_ends, values)
         return pc.run_end_decode(runs).slice(array.offset, len(array))
     return array
@@ -196,7 +196,7 @@ def _fit_list(
 def lists_of(
     offsets: pa.Array, values: pa.Array, target: ArrayType | VectorType, wanted: pa.DataType
 ) -> pa.Array:
-    """Return converted values as lists; raise if a VECTOR has nulls or the wrong length."""
+    """Return lists of converted values; raise if a VECTOR has a null or the wrong length."""
     if not isinstance(target, VectorType):
         return pa.ListArray.from_arrays(offsets, values, type=wanted)
     lists = pa.ListArray.from_arrays(offsets, values)
@@ -218,7 +218,7 @@ def list_offsets(lengths: pa.Array) -> Numbers:
 
 
 def null_offsets(offsets: Numbers, lists: pa.Array) -> pa.Array:
-    """Return the offsets, with a null for each null list or map, as Arrow expects."""
+    """Return the offsets as an Arrow array, in which a null marks each null list or map."""
     if offsets[-1] >= 2**31:
         raise pa.ArrowCapacityError("the lists of one column contain more than 2^31 values")
     valid = np.append(validity_of(lists), True)
@@ -227,7 +227,7 @@ def null_offsets(offsets: Numbers, lists: pa.Array) -> pa.Array:
 
 @contextmanager
 def inside_lists(offsets: Numbers, step: str) -> Iterator[None]:
-    """Replace a `ValueMisfit`'s positions in the concatenated values with the lists' positions."""
+    """Convert a `ValueMisfit`'s positions in the concatenated values to positions of lists."""
     try:
         yield
     except ValueMisfit as error:
@@ -284,7 +284,7 @@ def _entries(array: pa.MapArray) -> tuple[pa.Array, pa.Array, pa.Array]:
     counts = np.diff(starts)
     lengths = array_from(counts, pa.int32(), valid)
     keys, items = _plain(array.keys), _plain(array.items)
-    if counts[~valid].any():  # drop the entries of null slots
+    if counts[~valid].any():  # drop the entries of null maps
         places = [np.arange(starts[row], starts[row + 1]) for row in np.flatnonzero(valid)]
         kept = array_from(np.concatenate([np.zeros(0, np.int64), *places]), pa.int64())
         return keys.take(kept), items.take(kept), lengths
@@ -317,7 +317,7 @@ def _fit_struct(
     places, stranger = members_of(names, target)
     if stranger is not None:
         refuse(array, array.is_valid(), target, *no_member(stranger, target))
-    parts = array.flatten()  # respects slices, and applies the struct's nulls to its members
+    parts = array.flatten()  # unlike field(), respects slices and the struct's nulls
 
     def fit(number: int) -> pa.Array:
         member = target.fields[number]

@@ -80,7 +80,7 @@ def fit_float(array: pa.Array, target: OdpsType, wanted: pa.DataType) -> pa.Arra
         return array_from(fitted, wanted, valid)
     numbers, valid = numbers_of(array)
     fitted = numbers.astype(wanted.to_pandas_dtype())
-    edge = float(np.iinfo(numbers.dtype).max) + 1.0  # a power of two, just above the integer range
+    edge = float(np.iinfo(numbers.dtype).max) + 1.0  # the maximum plus 1, a power of two
     inside = fitted < edge
     back = np.where(inside, fitted, 0).astype(numbers.dtype)
     refuse(
@@ -169,7 +169,7 @@ def _rounded(array: pa.Array, scale: int) -> pa.Array:
     """Round decimals half away from zero to ``scale`` decimal places."""
     if array.type.scale <= scale:
         return array
-    if array.type.bit_width > 128:  # Arrow rounds runs of nines incorrectly in 256 bits
+    if array.type.bit_width > 128:  # Arrow rounds long runs of nines incorrectly
         step = Decimal(1).scaleb(-scale)
         values = (
             one if one is None else one.quantize(step, ROUND_HALF_UP, _EXACT)

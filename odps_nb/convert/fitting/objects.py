@@ -95,7 +95,7 @@ def _for_target(values: _Objects, code: TypeCode) -> _Objects:
 
 
 def _as_float(value: int) -> int | float:
-    """Convert an integer of more than 64 bits to a float if the float is exact."""
+    """Convert an integer of more than 64 bits to a float if the float represents it exactly."""
     if -(2**63) <= value < 2**63 or abs(value) >= 2**1024:
         return value
     return float(value) if int(float(value)) == value else value
@@ -139,7 +139,7 @@ def _parts(
 
 _BOTH = (
     "the column mixes times with and without a time zone",
-    "add a time zone to all of them, or to none",
+    "add a time zone to all of them, or remove it from all",
 )
 
 
@@ -160,7 +160,7 @@ def _stranger(values: _Objects, place: int, target: OdpsType) -> Misfit:
         )
     elif isinstance(value, str):
         reason = "it is not valid Unicode"
-        cure = "remove surrogates: text.encode(errors='replace').decode()"
+        cure = "replace unpaired surrogates: text.encode(errors='replace').decode()"
     else:
         reason = f"a value of type {type(value).__name__} does not fit {target.code.name}"
         cure = "convert it to a number, text, a date or another plain value"

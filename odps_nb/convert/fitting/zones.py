@@ -71,7 +71,7 @@ def _ahead_of_instant(second: int, zone: datetime.tzinfo) -> int:
 
 def _offset_of_day(day: int, zone: ZoneInfo) -> int | None:
     """Return the zone's offset from UTC in seconds; ``None`` if it changes on that day."""
-    if not _FIRST_DAY <= day <= _LAST_DAY:  # the caller raises an error that names the column
+    if not _FIRST_DAY <= day <= _LAST_DAY:  # the caller raises the error
         return 0
     begin = _EPOCH + datetime.timedelta(days=day)
     ends = (begin, datetime.datetime.combine(begin, datetime.time.max))

@@ -37,7 +37,7 @@ CHANGED_AT = Column(name="__meta_timestamp", type=PrimitiveType(TypeCode.DATETIM
 
 
 SYSTEM_COLUMNS = OPERATION_TYPE, CHANGED_AT
-"""The system columns of change streams. Only the first name is known to be the real service's."""
+"""The system columns of change streams. Only the first name is confirmed for the real service."""
 
 
 def with_system_columns(schema: TableSchema) -> TableSchema:
@@ -86,8 +86,8 @@ class Interval:
 def seconds_of(value: object) -> float:
     """Parse a time given as epoch seconds or milliseconds, or as ISO 8601 text (UTC by default).
 
-    One to three digits after the last dot are a number of milliseconds, even without leading zeros
-    (as in the C++ client's live test).
+    One to three digits after the last dot are a number of milliseconds: ``.5`` means 5 ms (as in
+    the C++ client's live test).
     """
     text = str(value)
     if text.isdecimal():
@@ -107,7 +107,7 @@ def seconds_of(value: object) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changed:
-    """The changes in one partition: buckets with their row counts, and the file."""
+    """The changes in one partition: its buckets with their row counts, and the file of rows."""
 
     spec: PartitionSpec
     buckets: tuple[tuple[int, int], ...]

@@ -53,7 +53,7 @@ class OpenReadSession:
 
     @property
     def counts_kept(self) -> bool:
-        """Whether row ranges count the rows that the filter keeps instead of all stored rows."""
+        """Whether row ranges number the rows that the filter keeps instead of all stored rows."""
         return any(file.kept is not None for file in self.plan.files)
 
     @property
@@ -86,8 +86,8 @@ class ReadRules:
 
     ``min_split_bytes`` is the minimum split size in bytes. A filter skips whole blocks of
     ``filter_block_rows`` rows of a file; with 1, it skips single rows. In a session with a filter,
-    row ranges count stored rows. With ``kept_ranges``, they count the rows that the filter keeps.
-    It is not known whether the real service counts stored or kept rows.
+    row ranges number the stored rows or, with ``kept_ranges``, the rows that the filter keeps. It
+    is not known which of the two the real service does.
     """
 
     min_split_bytes: int = 10 * 2**20
@@ -237,7 +237,7 @@ def cut_ranges(segments: Sequence[Segment], request: CreateReadSession) -> list[
 
 
 def seek(files: Sequence[ScanFile], offset: int) -> tuple[int, int]:
-    """Return the first stored and first kept row of the file that contains kept row ``offset``."""
+    """For the file of kept row ``offset``, return the numbers of its first stored and kept row."""
     start = before = 0
     for file in files:
         if before + (file.kept or 0) > offset:

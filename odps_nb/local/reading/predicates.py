@@ -150,7 +150,7 @@ def _refused(message: str, before: str = "") -> InvalidRequestError:
 
 
 def _before(error: Any) -> str:
-    """Return newlines and blanks that end at the position of the parser's error."""
+    """Return blank text that ends at the position of the parser's error, for `_refused`."""
     for fault in getattr(error, "errors", ()):
         before: int = fault["col"] - len(fault["highlight"] or "")
         return "\n" * (int(fault["line"]) - 1) + " " * max(0, before)

@@ -47,7 +47,7 @@ def _fitting(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
 
 
 def in_nanoseconds(batches: Iterator[pa.RecordBatch], status: str) -> Iterator[pa.RecordBatch]:
-    """Yield batches until one has a time outside the nanosecond range, then raise.
+    """Yield batches; raise if one has a time outside the range that is sent in nanoseconds.
 
     ``status`` is `odps_nb.local.forms.Forms.nanosecond_status`. TIMESTAMP_NTZ is treated like
     TIMESTAMP, because the test that documents this error reads a table with both types.
@@ -92,10 +92,10 @@ class _Pieces:
         self._pieces.append(piece)
 
     def flush(self) -> None:
-        """Do nothing; pyarrow requires it."""
+        """Do nothing; pyarrow requires this method."""
 
     def close(self) -> None:
-        """Do nothing; pyarrow requires it."""
+        """Do nothing; pyarrow requires this method."""
 
     def take(self) -> list[memoryview]:
         """Return the pieces written since the last call."""

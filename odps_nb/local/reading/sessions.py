@@ -252,7 +252,7 @@ class ReadSessions:
     def _window(
         self, session: OpenReadSession, split: Split, skip: int
     ) -> tuple[int, int, int, int | None]:
-        """Return a row range of the snapshot, the filtered rows to skip, and the row limit."""
+        """Return a row range, the number of filtered rows to skip, and the maximum row count."""
         if isinstance(split, IndexSplit):
             if session.mode is SplitMode.ROW_OFFSET or not 0 <= split.index < len(session.ranges):
                 count = len(session.ranges)

@@ -108,8 +108,9 @@ async def drain(request: Request) -> None:
 class StreamedResponse(Response):
     """A response whose chunks come from a generator that runs in worker threads.
 
-    The first chunks are produced before the response exists, so that an early failure results in
-    an error document. A later failure aborts the connection, so the client detects a broken body.
+    The first chunks are produced before the response is created, so that an early failure results
+    in an error document. A later failure aborts the connection, so the client detects a broken
+    body.
     """
 
     def __init__(
@@ -131,7 +132,7 @@ class StreamedResponse(Response):
         self.raw_headers = [h for h in self.raw_headers if h[0] != b"content-length"]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the status, the chunks and the end; stop if the client disconnects."""
+        """Send the status, the chunks and the end of the body; stop if the client disconnects."""
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         if self._first.is_end:
             await _send_all(self._first.chunks, send, is_end=True)

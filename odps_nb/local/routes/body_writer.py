@@ -27,7 +27,7 @@ _MOST_PIECES = 1000  # pieces per system call; the system's limit is 1024
 
 
 class TurnEnd(enum.Enum):
-    """The reason why a worker's turn ended."""
+    """The reason why `BodyWriter.write` returned."""
 
     ALL = "all"
     SOME = "some"
@@ -82,7 +82,7 @@ class BodyWriter:
         self._frame(first)
 
     def write(self) -> TurnEnd:
-        """Produce and send chunks until the body or the turn ends, or the client falls behind."""
+        """Send chunks until the body ends, `TURN_BYTES` are sent, or the client falls behind."""
         sent = 0
         try:
             while True:

@@ -262,7 +262,7 @@ class StorageActions:
         )
 
     def _blob_target(self, request: calls.WriteBlob | calls.WriteBlobBatch) -> StoredWriteSession:
-        # the stream may not exist yet: the vendor's clients upload blobs before they open it
+        # do not require the stream: the vendor's clients upload blobs before they open it
         session = self._writes.get(request.table, request.session_id)
         if session.status != OPEN:
             raise faults.invalid_state(f"the session {session.session_id!r} is no longer open")

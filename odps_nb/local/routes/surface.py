@@ -81,7 +81,7 @@ class Surface:
         return endpoint
 
     async def _allow(self, asked: Asked, right: Right | None, named: Mapping[str, Any]) -> None:
-        """Check that the key has the right in the project, and owns any instance that is named."""
+        """Check that the key has ``right`` in the project and owns the instance (if named)."""
         service = self._service
         if not service.rights.limits(asked.access_id):
             return
@@ -115,7 +115,7 @@ class Surface:
                 try:
                     asked.upload.unlink(missing_ok=True)
                 except OSError as error:
-                    # send the response anyway; the next start deletes the file
+                    # send the response anyway; the next start of the service deletes the file
                     log.warning("%s could not be deleted: %s", asked.upload, error)
         if first is not None:
             return edge.StreamedResponse(

@@ -104,7 +104,7 @@ class Tunnel:
     def _download_state(self, asked: Asked, session_id: str) -> dict[str, Any]:
         name = _table(asked)
         session, table = self._reads.get(name, session_id), self._service.catalog.stored_table(name)
-        parts = table.schema.partition_columns  # clients append partition values to the rows
+        parts = table.schema.partition_columns  # sent, because clients append the values to rows
         schema = replace(session.schema, partition_columns=parts)
         return _download_json(asked, session_id, session.record_count, schema)
 

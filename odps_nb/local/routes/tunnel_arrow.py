@@ -63,7 +63,7 @@ def decode_arrow(schema: pa.Schema, data: memoryview) -> Iterator[pa.RecordBatch
     while len(data) - at >= size + 4:
         chunk = data[at : at + size]
         if _U32.unpack(data[at + size : at + size + 4])[0] != crc32c(chunk):
-            # a complete stream may end with a chunk of exactly this size
+            # not necessarily damaged: the last chunk may have exactly this size
             break
         total = crc32c(chunk, total)
         payload += chunk
@@ -79,7 +79,7 @@ def decode_arrow(schema: pa.Schema, data: memoryview) -> Iterator[pa.RecordBatch
 def wire_batches(
     columns: Sequence[Column], batches: Iterator[pa.RecordBatch], *, times: bool
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Yield stored rows in the form to send. With ``times``, TIMESTAMPs also become structs."""
+    """Yield rows to send: INTERVAL_DAY_TIMEs and, with ``times``, TIMESTAMPs become structs."""
     split = _SPLIT_TIMES if times else _SPLIT
     for batch in batches:
         arrays = []

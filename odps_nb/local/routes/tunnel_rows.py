@@ -184,15 +184,15 @@ def decode_rows(columns: Sequence[Column], data: memoryview) -> Iterator[pa.Reco
         raise faults.malformed("the row stream ends too early") from None
     if told != count or told_crc != total:
         raise faults.malformed(
-            f"the row stream is damaged: it contains {count} rows and declares {told}, or its"
-            " checksum does not match"
+            f"the row stream is damaged: its row count or checksum does not match ({count} rows"
+            f" received, {told} declared)"
         )
     if rows:
         yield _batch(rows, columns, schema)
 
 
 def _record(reader: _Reader, columns: Sequence[Column]) -> tuple[int, list[Any], int]:
-    """Read one record, or the tag that begins the end of the stream."""
+    """Read a record, or the first tag of the stream end; return the tag, row and CRC."""
     row: list[Any] = [None] * len(columns)
     crc = 0
     while True:

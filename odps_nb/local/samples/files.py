@@ -23,8 +23,8 @@ Store = Callable[[bytes, str, str], bytes]
 """Stores a blob (data, media type, file name) and returns the bytes of its reference."""
 Batches = Iterator[tuple[PartitionSpec, pa.RecordBatch]]
 
-# JSON is not in `orders`, because the real Storage API cannot read JSON columns. The two INTERVAL
-# types are omitted, because reads and writes use different forms of them.
+# JSON is in this table and not in `orders`, because the real Storage API cannot read JSON columns.
+# The two INTERVAL types are omitted, because reads and writes use different forms of them.
 TYPES_ALL = TableSchema(
     columns=parse_columns(
         "row_name string, c_tinyint tinyint, c_smallint smallint, c_int int, c_bigint bigint,"

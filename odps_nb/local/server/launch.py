@@ -1,6 +1,6 @@
 """Starts the embedded service as a child process and stops it.
 
-The child checks four times a second whether this process is still running; if not, it exits.
+The child checks four times a second whether its parent is still running; if not, it exits.
 Importing this module does not import the service.
 """
 

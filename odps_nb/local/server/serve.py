@@ -104,7 +104,7 @@ def _parser() -> argparse.ArgumentParser:
         "--credentials",
         help="JSON file with 'keys' (id: secret), 'sts_tokens' (id: token), 'bearer_tokens' "
         "(token: id), 'rights' (id: {project: query, read or write}; other keys have all rights); "
-        "only its owner may be able to read it",
+        "it must be readable only by its owner",
     )
     limits, rules = QueryLimits(), ReadRules()
     for name, unit, default, text in (
@@ -123,19 +123,21 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--kept-ranges",
         action="store_true",
-        help="in row ranges of a filtered session, count kept rows instead of stored rows",
+        help="interpret row ranges of a filtered session as positions among the rows that the "
+        "filter keeps instead of among the stored rows",
     )
     parser.add_argument(
         "--strict-sql",
         action="store_true",
-        help="reject full scans of partitioned tables and ORDER BY without LIMIT, as projects do",
+        help="reject full scans of partitioned tables and ORDER BY without LIMIT, as real projects "
+        "do by default",
     )
     parser.add_argument(
         "--form",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="choose the form of a response where that of the real service is unknown: "
+        help="choose the form of a response where the real service's form is unknown: "
         + Forms.describe(),
     )
     parser.add_argument("--misbehave", action="store_true", help="accept fault injection rules")
@@ -166,8 +168,8 @@ def end_hard(ended: threading.Event, seconds: float, temporary: Path | None) -> 
 
 def _serve(options: argparse.Namespace, root: Path, ended: threading.Event) -> None:
     listener = _listener(options.port)
-    # asyncio sets this option only on sockets with an explicit protocol number, unlike this socket.
-    # Without it, each small response waits 40 ms for the client's delayed acknowledgement.
+    # asyncio sets this option only on sockets with an explicit protocol number, which this socket
+    # lacks. Without it, each small response waits 40 ms for the client's delayed acknowledgement.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     given = _credentials(options.credentials)
     settings = Settings(
@@ -209,8 +211,8 @@ def _serve(options: argparse.Namespace, root: Path, ended: threading.Event) -> N
                 server_header=False,
             )
         )
-        # While uvicorn runs, it replaces this handler. After uvicorn stops, it raises the signal
-        # again, before the service has been closed.
+        # While uvicorn runs, it replaces this handler. When uvicorn stops, it raises the signal
+        # again, and this handler prevents an exit before the service is closed.
         _on_signal(lambda: setattr(server, "should_exit", True))
         _announce(options, service, listener.getsockname()[1])
         gc.freeze()  # the GC need not inspect imported objects, which are never freed

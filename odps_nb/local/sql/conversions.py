@@ -275,7 +275,7 @@ def _passed_through(select: Any) -> Any | None:
 
 
 def _choices(value: Any) -> Iterator[Any]:
-    """Yield the possible results of a value: the branches of CASE, IF and COALESCE."""
+    """Yield the expressions that may supply the value: the branches of CASE, IF and COALESCE."""
     if isinstance(value, exp.Paren):
         yield from _choices(value.this)
     elif isinstance(value, (exp.Case, exp.If, exp.Coalesce)):

@@ -50,7 +50,7 @@ RUNNING, SUCCESS, FAILED, CANCELLED = "Running", "Success", "Failed", "Cancelled
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
-    """A SQL instance; ``schema`` is empty if it has no result rows. Times are epoch seconds."""
+    """A SQL instance; ``schema`` is empty if there is no result. Times are epoch seconds."""
 
     instance_id: str
     project: str
@@ -116,8 +116,9 @@ class Instances:
         """Parse a statement and start it. Syntax errors are raised immediately.
 
         If this key has already submitted a job with the same ``guid`` to this project, the instance
-        of that job is returned. With ``estimates``, the statement does not run, and the message is
-        an estimate of its cost. ``patience``: maximum seconds to wait for it to finish.
+        of that job is returned. With ``estimates``, the statement does not run, and the instance's
+        message is an estimate of its cost. ``patience``: maximum seconds to wait for the statement
+        to finish.
         """
         instance_id = self._known(place, guid)
         if instance_id is None:
@@ -228,7 +229,7 @@ class Instances:
     # -- results ------------------------------------------------------------------------------
 
     def result(self, project: str, instance_id: str) -> Instance:
-        """Return a successful instance; raise 400 if it failed or has no rows, 409 if running."""
+        """Return an instance with a result; raise 400 if it failed or has none, 409 if running."""
         found = self.get(project, instance_id)
         if found.status == FAILED:
             raise faults.invalid(found.message)
@@ -355,7 +356,7 @@ class Instances:
                 instance_id,
             )
         except (sqlite3.Error, ServerFaultError) as error:
-            log.warning("the end of the instance %s could not be saved: %s", instance_id, error)
+            log.warning("the outcome of instance %s could not be saved: %s", instance_id, error)
             self._unwritten[instance_id] = (status, message, ended)
         with self._lock:
             self._running.pop(instance_id, None)

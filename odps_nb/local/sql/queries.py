@@ -198,7 +198,7 @@ class QueryRun:
         except EOFError:
             raise self._failure() from None
         except ValueError as error:
-            raise faults.internal(f"the response of a query process is invalid: {error}") from None
+            raise faults.internal(f"invalid response from a query process: {error}") from None
         if (failed := found.get("failed")) is not None:
             # after an out-of-memory error, the process has less memory for the next query
             self._is_idle = not failed.startswith("Out of Memory")

@@ -43,7 +43,7 @@ _OTHERWISE = ("hash", "from_json")  # DuckDB has different functions with these 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranslatedQuery:
-    """DuckDB SQL, the table of each generated name, and the names that the query uses.
+    """A query translated to DuckDB SQL; ``tables`` maps each generated name to its table.
 
     ``names`` are the names in the original text, for errors. ``kinds`` are the types of the result
     columns, if they are known.
@@ -58,7 +58,7 @@ class TranslatedQuery:
     has_star: bool
 
     def kind(self, index: int, count: int) -> str:
-        """Return a column's type, such as ``DATETIME``; ``""`` if ``count`` types are not known."""
+        """Return a column's type, such as ``DATETIME``; ``""`` unless ``count`` types are known."""
         return self.kinds[index] if len(self.kinds) == count else ""
 
 

@@ -32,7 +32,7 @@ class QueryNames:
 def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
     """Return ``check the spelling: did you mean x?`` if a name is similar, else ``""``."""
     by_key = {one.casefold(): one for one in known}
-    by_key.pop(name.casefold(), None)  # the name exists, but not in this scope
+    by_key.pop(name.casefold(), None)  # do not suggest the name itself
     near = get_close_matches(name.casefold(), by_key, n=1, cutoff=cutoff)
     return f"check the spelling: did you mean {by_key[near[0]]}?" if near else ""
 
@@ -82,9 +82,9 @@ def refusal(said: str, names: QueryNames) -> Exception:
 
 
 _KINDS = {
-    "Conversion Error": ("a value cannot be converted", "cast it to the other type, or filter it"),
-    "Out of Range Error": ("a value is out of range", "cast to a wider type, or filter such rows"),
-    "Invalid Input Error": ("a value is not valid", "check the arguments and the rows"),
+    "Conversion Error": ("a value cannot be converted", "cast it explicitly, or exclude such rows"),
+    "Out of Range Error": ("a value is out of range", "cast to a wider type, or exclude such rows"),
+    "Invalid Input Error": ("a value is not valid", "check the arguments and their values"),
 }
 
 
@@ -101,10 +101,10 @@ def _failure(message: str, advice: str) -> Exception:
 
 
 def _says(message: str, advice: str, *, plain: bool = False) -> Refusal:
-    """Return a factory of semantic errors. ``{0}`` is the pattern's first group, a name.
+    """Return a factory of semantic errors.
 
-    The error refers to the position of that name. With ``plain``, the groups are types instead of
-    names.
+    ``{0}`` in ``message`` and ``advice`` is the first group of the matched pattern, a name. The
+    error refers to the position of that name. With ``plain``, the groups are types, not names.
     """
 
     def answer(found: re.Match[str], names: QueryNames) -> Exception:
@@ -116,7 +116,7 @@ def _says(message: str, advice: str, *, plain: bool = False) -> Refusal:
 
 
 def _fails(message: str, advice: str) -> Refusal:
-    """Return a factory of errors for failed computations. ``{0}`` is the pattern's first group."""
+    """Return a factory of computation errors; ``{0}`` is the first group of the matched pattern."""
     return lambda found, _names: _failure(message.format(*found.groups()), advice)
 
 
@@ -135,7 +135,7 @@ def _no_function(found: re.Match[str], names: QueryNames) -> Exception:
 
     name, known = found[1], function_names()
     at = names.functions.get(name.casefold(), (1, 1))
-    # suggest nothing for a known name, and only close matches for other names
+    # suggest nothing if the parser knows the name, otherwise only close matches
     advice = "" if name.casefold() in known else did_you_mean(name, known, cutoff=0.85)
     return faults.lacks(f"function {name}", is_sure=False, at=at, advice=advice)
 
@@ -144,7 +144,7 @@ def _arguments(found: re.Match[str], names: QueryNames) -> Exception:
     name = found[1].removeprefix("mc_")
     known = name.casefold() in names.functions
     return _semantic(
-        f"{'the' if known else 'a'} function {name} does not accept these arguments",
+        f"{'the' if known else 'the internal'} function {name} does not accept these arguments",
         names.functions.get(name.casefold(), (1, 1)),
         "check the number and the types of its arguments",
     )
@@ -197,7 +197,9 @@ _KNOWN: tuple[tuple[str, Refusal], ...] = (
     (r"best candidate function for the function call [\"'](\w+)\(", _arguments),
     (
         r"Unimplemented type for cast \(([^>]+) -> ([^)]+)\)",
-        _says("{0} cannot be cast to {1}", "compare and cast values of related types", plain=True),
+        _says(
+            "{0} cannot be cast to {1}", "compare or cast only values of related types", plain=True
+        ),
     ),
     (
         rf"column {_QUOTED} must appear in the GROUP BY",
@@ -229,12 +231,12 @@ _KNOWN: tuple[tuple[str, Refusal], ...] = (
         _fails(
             "this function of the embedded service does not support text that is not UTF-8; reads, "
             "comparisons and GROUP BY do",
-            "filter such rows, or compute on the result of table.read(text='binary')",
+            "exclude such rows, or compute on the result of table.read(text='binary')",
         ),
     ),
     (
         r"Division by zero",
-        _fails("division by zero", "write nullif(divisor, 0), or filter such rows"),
+        _fails("division by zero", "write nullif(divisor, 0), or exclude such rows"),
     ),
     (r"best candidate function for the function call [\"']([^\w\s(]+)\((.*?)\)[\"']", _OPERANDS),
     (r"[Cc]ould not convert string '((?:[^'])*)' to ([\w()]+)", _not_converted),

@@ -214,7 +214,7 @@ class SqlRunner:
             replaced = [a.spec for a in additions] if is_dynamic else [spec]
         if is_static:
             self._catalog.ensure_partition(table, spec)
-        # a statement that changes rows depends on the rows that it read
+        # a statement that changes rows must fail if the table has changed since it was read
         changes = statement.rewrites or statement.has_operations
         since = table.version if changes else None
         self._publisher.publish(table, additions, replace=replaced, since=since, one_unit=True)

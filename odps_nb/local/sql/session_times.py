@@ -41,7 +41,7 @@ _PASSING = (
     *(exp.ArrayContains, exp.Transform, exp.ArraySize, exp.ArraySort),
 )
 _SEEING = (exp.DPipe, exp.Like, exp.ILike, exp.RegexpLike, exp.GroupConcat)
-# Functions that DuckDB does not support for text, or for milliseconds in all years.
+# Functions that DuckDB does not support for text, nor for all years of a TIMESTAMP_MS.
 _CLOCK_PARTS = (
     *(exp.Hour, exp.Minute, exp.Second, exp.LastDay, exp.Quarter, exp.DayOfYear, exp.Extract),
 )

@@ -1,4 +1,4 @@
-"""SQL statements as immutable values. Names are kept as written."""
+"""Immutable dataclasses for SQL statements. Names are kept as written."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class SessionClock:
                 node.set("this", _in_utc(found, self._zone))
                 if wanted == "TIMESTAMP" and _is_far(node.this):
                     _in_micros(compared_with(node))
-            # no other operand determines the constant's type
+            # cast, because no other operand determines the constant's type
             if isinstance(node.parent, (exp.Alias, exp.Select)):
                 wrap(node, lambda text: cast(text, _DUCK[wanted]))
         elif is_text:
@@ -76,11 +76,11 @@ class SessionClock:
         wrap(node, made)
 
     def read_clock(self, node: Any) -> None:
-        """Replace text or a time with its local time in microseconds."""
+        """Convert text or a time to a local time in microseconds, in place."""
         wrap(node, lambda one: cast(one, "TIMESTAMP", exp.TryCast), typed=False)
 
     def read_fine(self, node: Any) -> None:
-        """Replace a cast of text with its local time, including nanoseconds."""
+        """Replace a cast of text with the local time in the text, including nanoseconds."""
         wrap(node, lambda one: self._clock_of(one.this, type(one)))
 
     def show(self, node: Any, *, as_text: bool = False, is_instant: bool = True) -> None:
@@ -101,7 +101,7 @@ class SessionClock:
     def show_seconds(self, node: Any) -> None:
         """Replace `UnixToStr` with the formatted local time of its seconds since 1970."""
         if (form := node.args.get("format")) is None:
-            return  # DuckDB rejects this call without arguments
+            return  # without arguments, so DuckDB rejects the call
         shown = self._local(call("mc_from_unixtime", node.this))
         wrap(node, lambda _: exp.TimeToStr(this=shown, format=form))
 

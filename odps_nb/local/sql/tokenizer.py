@@ -41,12 +41,12 @@ def _keywords() -> frozenset[str]:
 
 @cache
 def _tokenizer() -> Any:
-    """Return a factory of tokenizers, one per thread."""
+    """Return a factory of tokenizers; threads must not share a tokenizer."""
     from sqlglot.dialects.hive import Hive
 
     changes = {
         "KEYWORDS": {},  # all words are treated alike
-        "COMMANDS": set(),  # sqlglot would return the rest of a SHOW as one token
+        "COMMANDS": set(),  # sqlglot would return the text after SHOW as one token
         "NUMERIC_LITERALS": {},
         "STRING_ESCAPES": ["\\", "'", '"'],  # doubled quotes are escapes, too
     }
@@ -83,8 +83,8 @@ def statements(source: str) -> list[Cursor]:
 class Cursor:
     """A position in the tokens of one statement, or of a part of it.
 
-    ``source`` is the whole text, to which the positions in errors refer. ``tokens`` defaults to all
-    tokens of the text. If the part has no tokens, ``end`` is the position of its end.
+    ``source`` is the text to which the positions in errors refer. ``tokens`` defaults to all tokens
+    of the text. If the part has no tokens, ``end`` is the position of its end.
     """
 
     def __init__(self, source: str, tokens: list[Any] | None = None, end: int = 0) -> None:
@@ -221,7 +221,7 @@ class Cursor:
         return Cursor(self._text, self._tokens[first:last], self._tokens[last].start)
 
     def until(self, *words: str) -> str:
-        """Return the text up to the first of ``words`` not inside ``( … )`` or ``CASE … END``."""
+        """Consume and return text up to any of ``words`` outside ``( … )`` and ``CASE … END``."""
         start, depth, end = self.place, 0, self.place
         while not self.at_end and (depth or not any(self.peek(word) for word in words)):
             depth += 1 if self.peek("case") else -1 if self.peek("end") else 0
@@ -239,7 +239,7 @@ class Cursor:
             raise self.error("unexpected text after the statement")
 
     def lacks(self, words: Sequence[str], *, known: Iterable[str] = ()) -> Exception:
-        """Return the error for unsupported words, which suggests a similar word from ``known``."""
+        """Return the error for unsupported words; it suggests a similar word from ``known``."""
         near = get_close_matches(words[0], [*map(str.upper, known)], n=1, cutoff=_NEAR)
         if near and words[0] not in _keywords():
             return self.error(

@@ -8,7 +8,7 @@ from typing import Any
 from sqlglot import exp
 
 MARK = "odps_nb"
-"""The key in a node's ``meta`` of a number that identifies the node's type (-1: unknown)."""
+"""Key in a node's ``meta``; the value is a number that identifies the node's type (-1: unknown)."""
 COMPARISONS: Any = (
     *(exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ),
 )
@@ -53,7 +53,7 @@ def place_of(node: Any) -> tuple[int, int]:
 
 
 def operands(node: Any, *, computed: bool = False) -> Iterator[list[Any]]:
-    """Yield groups of operands of one type; with ``computed``, also for arithmetic and branches."""
+    """Yield lists of operands that share a type; ``computed`` adds arithmetic and `choices`."""
     if isinstance(node, COMPARISONS) or (computed and isinstance(node, ARITHMETIC)):
         yield [node.left, node.right]
     elif isinstance(node, exp.Between):

@@ -1,7 +1,7 @@
 """Uses sqlglot's annotator to infer the MaxCompute types of the expressions in a query.
 
-sqlglot annotates a qualified copy of the query. `Types` looks up types by the original nodes.
-Expressions whose type cannot be inferred have no type and are not converted.
+sqlglot annotates a qualified copy of the query. `Types` returns the type of a node of the original
+query. Expressions whose type cannot be inferred have no type and are not converted.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ class Types:
 
 def types_of(query: Any, tables: Mapping[str, StoredTable]) -> Types:
     """Infer the types in a query; ``tables`` maps each table name in the query to its table."""
-    members = {}  # by node number; the parser mistakes a struct member st.a for a column
+    # sqlglot parses a struct member st.a as a column: the node number of a, and that of st.a
+    members = {}
     for number, node in enumerate(query.walk()):
         node.meta[MARK] = number
         if node.arg_key == "this" and isinstance(node.parent, exp.Column):
@@ -99,7 +100,7 @@ def types_of(query: Any, tables: Mapping[str, StoredTable]) -> Types:
 
 
 def _exploded(query: Any) -> dict[tuple[str, str], Any]:
-    """Return the column types of LATERAL VIEWs by (alias, name), because sqlglot's are wrong."""
+    """Return the column types of LATERAL VIEWs by (alias, name); sqlglot infers wrong types."""
     found: dict[tuple[str, str], Any] = {}
     for view in query.find_all(exp.Lateral):
         if type(view.this) not in (exp.Explode, exp.Posexplode) or not view.this.this.type:

@@ -63,7 +63,7 @@ def _listen(source: BinaryIO, requests: queue.SimpleQueue[dict[str, Any]]) -> No
 def _query(
     duck: Duck, requests: queue.SimpleQueue[dict[str, Any]], answers: BinaryIO, spill: str
 ) -> None:
-    """Handle the requests of one query: ``describe`` and ``run``, then ``end``."""
+    """Handle the requests of one query (``open``, ``describe``, ``run``), until ``end``."""
     has_failed = False
     with duck.connection() as connection:
         while (request := requests.get())["do"] != "end":

@@ -1,9 +1,9 @@
 """Maps MaxCompute types to Arrow types on disk and on the wire, and converts partition values.
 
-On disk, DATETIME is in ms, and TIMESTAMP(_NTZ) in ns, or in us in files with years outside the ns
-range. Intervals are ``duration[ns]`` or ``int64`` months. A BLOB is represented by the base64 text
-of its reference. A read session may request other time units (``docs/protocol.md`` sections 5.1,
-5.2, 6.5).
+On disk, DATETIME is in milliseconds, and TIMESTAMP(_NTZ) in nanoseconds (microseconds in files with
+years outside the nanosecond range). Intervals are ``duration[ns]`` or ``int64`` months. A BLOB is
+represented by the base64 text of its reference. A read session may request other time units
+(``docs/protocol.md`` sections 5.1, 5.2, 6.5).
 """
 
 from __future__ import annotations
@@ -105,7 +105,8 @@ def seconds_and_nanos(array: pa.Array) -> pa.Array:
     unit, nulls = _PER_SECOND[array.type.unit], array.is_null()
     seconds, rest = np.divmod(array.view(pa.int64()).fill_null(0).to_numpy(), unit)
     nanos = (rest * (_PER_SECOND["ns"] // unit)).astype(np.int32)
-    absent = nulls.to_numpy(zero_copy_only=False)  # the vendor's client ignores struct nulls
+    # make the fields null too, because the vendor's client ignores nulls of the struct
+    absent = nulls.to_numpy(zero_copy_only=False)
     parts = [pa.array(part, mask=absent) for part in (seconds, nanos)]
     return pa.StructArray.from_arrays(parts, fields=list(SECONDS_AND_NANOS), mask=nulls)
 

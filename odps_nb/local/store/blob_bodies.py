@@ -49,7 +49,7 @@ class Piece:
 
 
 def pack_single(body: Path, work: Path, coding: Compression) -> Piece:
-    """Create a pack from the body of a single upload. An uncompressed file is used unchanged."""
+    """Create a pack from a single upload's body, which becomes the pack itself if uncompressed."""
     with _unpacked(body, work, coding), work.open("rb", buffering=0) as file:
         md5 = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False))
         return Piece(start=0, size=file.tell(), md5=md5.hexdigest())

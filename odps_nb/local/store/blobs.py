@@ -135,7 +135,7 @@ class BlobStore:
         return pa.array(tokens, pa.string()).cast(pa.binary())
 
     def used_by(self, file: str, used: set[int]) -> None:
-        """Record the blobs that a row file references. They are kept while the file exists."""
+        """Record the blobs that a row file references, to keep them while the file exists."""
         if used:
             pairs = [(file, blob_id) for blob_id in used]
             with self._db.transaction() as db:
@@ -149,7 +149,7 @@ class BlobStore:
                 "SELECT DISTINCT file FROM blob_uses WHERE file NOT IN (SELECT name FROM files"
                 " UNION SELECT name FROM parts)"
             ).fetchall()
-            # a file on disk that is not in the catalog is about to be registered, so keep its uses
+            # keep the references of a file that is on disk: it will be added to the catalog shortly
             db.executemany(
                 "DELETE FROM blob_uses WHERE file = ?",
                 [(r["file"],) for r in unknown if not self._folder.row_file(r["file"]).exists()],

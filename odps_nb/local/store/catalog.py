@@ -100,7 +100,7 @@ class Catalog:
         properties: Mapping[str, str] | None = None,
         fill: Callable[[StoredTable], object] | None = None,
     ) -> StoredTable:
-        """Create a table and call ``fill``; raise 400 ``ObjectAlreadyExists`` if it exists."""
+        """Create a table, filled by ``fill``; raise 400 ``ObjectAlreadyExists`` if it exists."""
         _check_table_name(name.table)
         check_columns(schema, comment)
         now = self._clock()
@@ -148,7 +148,7 @@ class Catalog:
         return None if row is None else table_of_row(row)
 
     def table(self, name: TableName) -> StoredTable:
-        """Return a table, or raise `NotFoundError` if it, its schema or its project is unknown."""
+        """Return a table, or raise `NotFoundError` if the table, schema or project is unknown."""
         found = self.find_table(name)
         if found is None:
             self._check_schema(name)
@@ -207,7 +207,7 @@ class Catalog:
                 db.execute(f"DELETE FROM {kind} WHERE table_id = ?", (table.table_id,))
 
     def change_schema(self, table: StoredTable, schema: TableSchema) -> StoredTable:
-        """Set a table's schema, which may add trailing columns. Increments the schema version."""
+        """Set a table's schema, e.g. to add trailing columns; increment the schema version."""
         check_columns(schema)
         with self._db.transaction() as db:
             db.execute(

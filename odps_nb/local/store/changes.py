@@ -32,7 +32,7 @@ _ORDINAL = "__ordinal"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merged:
-    """The result of a merge: indexes of rows to keep, indexes of changed rows, and operations."""
+    """Result of a merge: indexes of rows to keep, and the index and operation of each change."""
 
     kept: np.ndarray
     changed: np.ndarray

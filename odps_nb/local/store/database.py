@@ -1,4 +1,4 @@
-"""The catalog's SQLite database (one connection, one lock) and its version marks."""
+"""The catalog's SQLite database (one connection, one lock), and marks of table versions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from odps_nb.errors import ConfigError
 
 SCHEMA_VERSION = 2
 
-# Version marks, stored as long as the table exists.
+# Marks of a table version, stored as long as the table exists.
 # The version removed rows because of an overwrite, a dropped partition or a merge by key.
 REPLACED = "replaced"
 # The rows that the version added were removed later, and their files have been deleted.

@@ -11,7 +11,8 @@
       unknown/               files left behind by a crash
 
 Files in ``rows`` and ``blobs`` are written in ``work``, synced to disk and renamed. Each name
-begins with the `DataFolder.run` of its creator; the catalog records these runs (see ``ledger``).
+begins with `DataFolder.run`, the id of the run of the service that created the file. The catalog
+records these runs (see ``ledger``).
 """
 
 from __future__ import annotations

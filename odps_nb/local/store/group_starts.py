@@ -15,7 +15,7 @@ GROUP_BYTES = 64
 
 
 class GroupStarts:
-    """The start row of each row group in a file, and the footer of a Parquet file."""
+    """The start row of each row group in a file, and the file's footer if it is a Parquet file."""
 
     def __init__(self, rows: Sequence[int], metadata: pq.FileMetaData | None = None) -> None:
         self._starts = [0, *accumulate(rows)]

@@ -1,8 +1,9 @@
 """Keeps data files consistent with the catalog by deleting, moving or reporting files.
 
-At startup, the folder may contain files that the catalog does not list. If the catalog knows the
-run that created such a file, the file is left over from a crash and is moved aside. Otherwise, the
-catalog is older than the data or belongs to another folder, and the service does not start.
+At startup, the folder may contain files that the catalog does not list. If the catalog lists the
+run of the service that created such a file, the file is left over from a crash and is moved aside.
+Otherwise, the catalog is older than the data or belongs to another folder, and the service does not
+start.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ _SHOWN = 3
 
 
 class Ledger:
-    """Deletes data files when catalog transactions commit."""
+    """Deletes data files that the catalog no longer lists, and checks the folder at startup."""
 
     def __init__(self, database: Database, folder: DataFolder) -> None:
         self._db, self._folder = database, folder
 
     def drop(self, file_names: Sequence[str]) -> None:
-        """Delete files when the running transaction, which unregisters them, commits."""
+        """Delete files after the commit of the running transaction, which unregisters them."""
         self._db.after_commit(lambda: self._folder.drop(file_names))
 
     def give_up(self, file_names: Iterable[str]) -> None:
@@ -37,9 +38,10 @@ class Ledger:
         self._folder.drop([name for name in file_names if name not in known])
 
     def check(self) -> None:
-        """Move aside the files that earlier runs left behind.
+        """Move aside the files that earlier runs of the service left behind.
 
-        Raises `ConfigError` if unknown runs created files, or if listed files are missing.
+        Raises `ConfigError` if a run that the catalog does not list created files, or if listed
+        files are missing.
         """
         known, there = self.known(), self._folder.data_files()
         if lost := known - there:

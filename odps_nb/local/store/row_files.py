@@ -122,7 +122,7 @@ class RowFileWriter:
 
 
 def unit_of(names: Sequence[str]) -> tuple[TimeUnit, str]:
-    """Return the time unit and the name mark for a file that is merged from the named files."""
+    """Return the time unit of a file merged from the named files, and the mark for its name."""
     far = any(name.endswith(FAR) for name in names)
     fine = any(name.endswith(FINE) for name in names)
     if far and fine:
@@ -172,7 +172,7 @@ def read_rows(
 
 
 def read_file(folder: DataFolder, name: str, schema: pa.Schema) -> pa.Table:
-    """Read a whole file with the columns of a schema. Columns that the file lacks are null."""
+    """Read all rows of a file with a schema's columns. Columns that the file lacks are null."""
 
     def filled() -> Iterator[pa.RecordBatch]:
         for batch in read_rows(folder, name, schema.names, 0, 1 << 62):

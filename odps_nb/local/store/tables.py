@@ -42,7 +42,7 @@ _PARTITION_FIELDS = ("partition_id", "created", "altered", "modified", "rows", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """A view's query and column names, and the project and schema to resolve its tables in."""
+    """A view's query and column names, and the project and schema of unqualified table names."""
 
     text: str
     names: tuple[str, ...]

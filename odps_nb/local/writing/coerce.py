@@ -46,9 +46,9 @@ def match_columns(
     """Return the incoming field index of each column; ``None`` for an absent column (all null).
 
     Names are matched case-insensitively. If some names are unknown but the number of columns is
-    right, columns are matched by position (pyodps, older protocol:
-    test_write_rows_without_partition_by_diff_schema_neg1). With ``exact``, a missing column raises
-    400 unless it is ``optional`` (pyodps: …_with_partition_by_diff_schema_neg1).
+    right, columns are matched by position (as in pyodps' test of the older protocol,
+    test_write_rows_without_partition_by_diff_schema_neg1). With ``exact``, a missing column that is
+    not ``optional`` raises 400 (pyodps: …_with_partition_by_diff_schema_neg1).
     """
     by_name: dict[str, int] = {}
     for index, name in enumerate(incoming.names):
@@ -72,7 +72,7 @@ def match_columns(
 def _by_place(
     found: Sequence[int | None], columns: Sequence[Column], width: int, optional: Sequence[str]
 ) -> tuple[int | None, ...] | None:
-    """Match columns by position; ``None`` if the count or the position of a known name differs."""
+    """Match columns by position; ``None`` if their number or a matched name's position differs."""
     absent_ok = [i is None and c.name in optional for c, i in zip(columns, found, strict=True)]
     skipped = absent_ok if width < len(columns) else [False] * len(columns)
     if width != len(columns) - sum(skipped):
@@ -142,7 +142,7 @@ def _fit(
     _check_size(fitted, odps, path)
     if odps.code is TypeCode.JSON:
         _check_json(fitted, path)
-    if odps.code is TypeCode.CHAR:  # CHAR comparisons ignore trailing blanks
+    if odps.code is TypeCode.CHAR:  # strip trailing blanks, which comparisons ignore
         fitted = pc.ascii_rtrim(fitted, " ")
     return fitted
 
@@ -199,7 +199,7 @@ def _fit_struct(
         if place is None:
             members.append(pa.nulls(len(array), inner))
             continue
-        # field() applies the slice but not the parent's nulls
+        # field() applies the slice but not the parent's nulls, which the mask below adds
         members.append(_fit(array.field(place), member.type, inner, f"{path}.{member.name}", blobs))
     return pa.StructArray.from_arrays(members, fields=list(target), mask=_mask(array))
 
@@ -237,7 +237,7 @@ def _plain(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
         return array
     try:
         if pa.types.is_decimal(target):
-            # Arrow reserves digits for the widest integer, so decimal128 could overflow
+            # Arrow reserves digits for the widest integer, so a cast to decimal128 could overflow
             array = array.cast(pa.decimal256(76, target.scale))
         return array.cast(target, safe=True)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:

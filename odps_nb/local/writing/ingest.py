@@ -40,7 +40,8 @@ class Ingest:
     """Writes the batches of one request. Leaving the ``with`` block before `finish` drops the rows.
 
     ``spec`` sets partition key values; the other keys are columns of the rows. With ``exact``, a
-    missing column raises 400. With ``one_unit``, rows that need both us and ns raise 400.
+    missing column raises 400. With ``one_unit``, `write` raises 400 if some timestamps need
+    microseconds and others need nanoseconds.
     """
 
     def __init__(
@@ -171,7 +172,7 @@ class Ingest:
 def _groups(
     keys: list[pa.DictionaryArray],
 ) -> Iterator[tuple[tuple[str, ...], np.ndarray | None]]:
-    """Yield each combination of key values with the indexes of its rows, in order."""
+    """Yield each combination of key values with the indexes of its rows (``None``: all rows)."""
     if all(len(key.dictionary) == 1 for key in keys):
         yield tuple(key.dictionary[0].as_py() for key in keys), None
         return

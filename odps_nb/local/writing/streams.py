@@ -1,4 +1,4 @@
-"""Stores streams and parts of write sessions in the catalog. `sessions` enforces the rules."""
+"""Stores streams and parts of write sessions in the catalog; `sessions` validates operations."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class StoredWriteSession:
 
     @property
     def is_streaming(self) -> bool:
-        """Whether each upload is visible immediately."""
+        """Whether the rows of each upload are visible immediately, without a commit."""
         return self.mode in (WriteMode.STREAMING, WriteMode.STREAMING_REALTIME)
 
 

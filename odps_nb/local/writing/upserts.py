@@ -44,7 +44,7 @@ class Publisher:
         since: int | None = None,
         one_unit: bool = False,
     ) -> int:
-        """Publish like `Snapshots.publish`. With a primary key, also merge rows and log changes."""
+        """Do what `Snapshots.publish` does; with a primary key, also merge rows and log changes."""
         if not table.key_columns:
             return self._snapshots.publish(
                 table, additions, replace=replace, since=since, one_unit=one_unit
@@ -103,6 +103,6 @@ class Publisher:
         return file
 
     def _rows(self, table: StoredTable, name: str, unit: TimeUnit) -> pa.Table:
-        """Read a file with the table's columns and the operation; missing values are null."""
+        """Read a file with the table's columns and the operation; absent columns are null."""
         columns = arrow_schema([*table.schema.columns, OPERATION], timestamp_unit=unit)
         return read_file(self._folder, name, columns)

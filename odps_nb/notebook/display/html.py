@@ -74,8 +74,9 @@ def element(
     """Return an element, escaping attribute values and all children that are not `Html`.
 
     Attributes that are ``None`` are omitted. ``style`` must be a constant, never built from data.
-    Raises ``ValueError`` for tags and attributes not listed above (scripts, style sheets, links,
-    event handlers), for sources other than ``data:``, and for frames without a sandbox.
+    Raises ``ValueError`` for tags and attributes that this module does not list (scripts, style
+    sheets, links, event handlers), for sources other than ``data:``, and for frames without a
+    sandbox.
     """
     if tag not in _TAGS:
         raise ValueError(f"<{tag}> is not allowed")
@@ -109,5 +110,5 @@ def scroller(tag: str, *children: object, label: str, style: str = "") -> Html:
 
 
 def data_url(mime: str, data: bytes) -> str:
-    """Return ``data`` as a ``data:`` URL; ``mime`` must be a constant, not a declared type."""
+    """Return ``data`` as a ``data:`` URL; ``mime`` must be a constant, never user data."""
     return f"data:{mime};base64,{base64.b64encode(data).decode('ascii')}"

@@ -96,7 +96,7 @@ def _table_cell(value: object, style: str) -> str:
 
 
 def _aligned(column: Iterable[object]) -> str:
-    """Return the right-aligned style for a column of numbers or sizes, otherwise ``""``."""
+    """Return the style that right-aligns a column of numbers or sizes; ``""`` for others."""
     texts = [text for text in map(_cell, column) if text]
     if texts and all(map(_NUMBER.fullmatch, texts)):
         return ";text-align:right;font-variant-numeric:tabular-nums"

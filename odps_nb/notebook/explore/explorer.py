@@ -62,7 +62,7 @@ MAX_SEARCH = 200
 ASK_BYTES = 10 * 1024**3
 """A chart or a sort that would read more bytes than this needs confirmation."""
 COUNT_BYTES = 1024**3
-"""Matching rows are counted unless the estimated bytes that the SQL job reads exceed this."""
+"""Matching rows are not counted if the SQL job is estimated to read more bytes than this."""
 TELL_SECONDS = 0.2
 """Minimum seconds between two messages about the progress of a search."""
 _REASON = 500  # maximum characters of the reason why rows were not counted
@@ -109,7 +109,7 @@ class Explorer(TakesRows, LiveView):
         self._asked: Choice | None = None  # a choice whose sort the user has not yet confirmed
         self._searched_at = 0.0
         self._start = 0
-        self._begun: dict[str, list[str | None]] = {}  # the filters of running tasks
+        self._begun: dict[str, list[str | None]] = {}  # the filter of each running task
         self._names: set[str] = set()  # variable names already used in inserted cells
         view.tell_searched = self._tell_searched
         super().__init__()
@@ -142,7 +142,7 @@ class Explorer(TakesRows, LiveView):
     # -- in a notebook --------------------------------------------------------------------------
 
     def _ipython_display_(self) -> None:
-        self._is_displayed = False  # display it again, perhaps in another cell
+        self._is_displayed = False  # display a new output, perhaps in another cell
         if self.view.all_rows is None:  # a filtered read may take a long time to find rows
             self._show_page(*first_found(self.view))
         else:
@@ -197,7 +197,7 @@ class Explorer(TakesRows, LiveView):
                 cost = self.view.sort_bytes(chosen)
                 if not is_agreed and self._asks("page", cost):
                     return
-                self._tell_busy("page", f"sorting: a SQL job reads {format_bytes(cost)}")
+                self._tell_busy("page", f"sorting: a SQL job is reading {format_bytes(cost)}")
             try:
                 self.view.choose(chosen, token)
                 self._send_page(0, token)
@@ -313,7 +313,7 @@ class Explorer(TakesRows, LiveView):
                 by_query = cost is not None
                 if cost is not None and self._asks("chart", cost, reason):
                     return
-            job = "a SQL job runs on the service" if by_query else "reading the rows of the result"
+            job = "a SQL job is running" if by_query else "reading the rows of the result"
             self._tell_busy("chart", f"drawing: {job}")
             chart = self.view.chart(choice, token, by_query=by_query)
             token.check()

@@ -112,7 +112,7 @@ class _Pager(ABC):
         return sum(len(page.data) for page in self._pages.values())
 
     def page(self, start: int, cancel: CancelToken) -> Page:
-        """Return the page that begins at row ``start``, or the last page if no page does."""
+        """Return the page that begins at row ``start``, or the last page if no row is there."""
         if start in self._pages:
             self._pages.move_to_end(start)
             return self._pages[start]
@@ -139,7 +139,7 @@ class _Pager(ABC):
             return read()
 
     def rows(self, start: int, count: int, cancel: CancelToken) -> list[pa.RecordBatch]:
-        """Read rows again, untruncated."""
+        """Read rows again, with untruncated values."""
         return self.renewing(lambda: self._again(start, count, cancel))
 
     @abstractmethod

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from odps_nb.notebook.explore.view import RowView
 
 MAX_FILE = 100_000_000
-"""Size in bytes from which no more rows are added to a downloaded file."""
+"""Size in bytes of a downloaded file at which no more rows are added to it."""
 CHUNK = 256 * 1024
 PIECE = 4 * 1024 * 1024  # bytes of Arrow data to write at a time
 
@@ -123,9 +123,10 @@ def write_file(
 ) -> WrittenFile:
     """Write rows as a file and pass its bytes to ``send``, in chunks of at most `CHUNK` bytes.
 
-    No rows are added after ``limit`` bytes. A CSV file is UTF-8 with a header. Text is quoted and
-    otherwise unchanged, even if a spreadsheet would interpret it as a formula. Nulls are written as
-    empty fields, binary data as hexadecimal, nested values as JSON, and BLOBs as their references.
+    Once the file has ``limit`` bytes, no more rows are added. A CSV file is UTF-8 with a header.
+    Text is quoted and otherwise unchanged, even if a spreadsheet would interpret it as a formula.
+    Nulls are written as empty fields, binary data as hexadecimal, nested values as JSON, and BLOBs
+    as their references.
     """
     chunks, count, is_cut, token = _Chunks(send), 0, False, cancel or CancelToken()
     with closing(rows.batches(progress=progress, read_ahead=4 * PIECE)) as batches:
@@ -167,7 +168,7 @@ def _pieces(first: pa.RecordBatch, batches: Iterator[pa.RecordBatch]) -> Iterato
 
 
 class _Chunks(io.RawIOBase):
-    """A file whose bytes are sent in chunks."""
+    """A writable file that passes its bytes to ``send`` in chunks."""
 
     def __init__(self, send: Callable[[bytes], None]) -> None:
         super().__init__()

@@ -18,7 +18,7 @@ from odps_nb.access.looking.ordering import MAX_SORTED, Order, check_order
 from odps_nb.access.looking.selected import SelectedRows
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress
-from odps_nb.errors import ArgumentError, CancelledError, SessionExpiredError, visible
+from odps_nb.errors import ArgumentError, SessionExpiredError, visible
 from odps_nb.notebook.explore.charts.chart import Chart, chart_cost, chart_of
 from odps_nb.notebook.explore.charts.choice import ChartChoice
 from odps_nb.notebook.explore.choosing.choice import Choice
@@ -32,7 +32,7 @@ from odps_nb.notebook.explore.choosing.search import KnownRows, TextSearch, firs
 from odps_nb.notebook.explore.pages import Cell, Mark, Page, RangePager, StreamPager
 from odps_nb.notebook.explore.profiles.behind import with_whole
 from odps_nb.notebook.explore.profiles.profile import Profiler, TableProfile, sample_label
-from odps_nb.notebook.explore.profiles.sampling import SAMPLE_BYTES, draw_sample
+from odps_nb.notebook.explore.profiles.sampling import SAMPLE_BYTES, bounded, draw_sample
 from odps_nb.notebook.explore.taking import TakesRows
 from odps_nb.notebook.explore.values.cells import cell_texts, nested_text
 from odps_nb.schema import Column, TypeCode
@@ -91,12 +91,12 @@ class RowView(TakesRows):
         self._counted: int | None = None  # number of matching rows, from a count or a profile
         self._seen = 0
         self._lock = threading.Lock()
-        self._read: Rows | None = None  # the rows being read by `describe_all`
+        self._describing = CancelToken()  # cancels `describe_all`
         self._sorting: Rows | None = None
         self._taken: Rows | None = None  # the rows that `selected` reads
         self._text = rows.text
         self.tell_searched: Callable[[int, int | None], None] | None = None
-        """Called during a search with the rows searched so far and, if known, the total."""
+        """Called during a search with the number of rows searched and, if known, the total."""
         self.title, self.connection = self._rows.title, self._rows.connection
         self.timezone = rows.connection.profile.timezone  # for times in cells and conditions
         self._shown: Rows | KnownRows = self._rows
@@ -179,7 +179,7 @@ class RowView(TakesRows):
     def first_rows(
         self, count: int, *, seconds: float, cancel: CancelToken | None = None
     ) -> list[pa.RecordBatch]:
-        """Return the first rows of the read that arrive within ``seconds``."""
+        """Return the first ``count`` rows of the read, or as many as arrive within ``seconds``."""
         token = cancel or CancelToken()
         return self._renewing(lambda: list(self._first_rows(count, seconds, token)))
 
@@ -187,21 +187,13 @@ class RowView(TakesRows):
         self, count: int, seconds: float, token: CancelToken
     ) -> Iterator[pa.RecordBatch]:
         rows = self._rows.twin()
-        timer = threading.Timer(seconds, rows.stop)  # finding rows may take a long time
-        timer.daemon = True
-        timer.start()
-        try:
-            with closing(rows.every()) as batches:
-                for batch in batches:
-                    token.check()
-                    yield batch.slice(0, count)
-                    count -= batch.num_rows
-                    if count <= 0:
-                        return
-        except CancelledError:
-            token.check()  # raises if the caller cancelled; otherwise the time is up
-        finally:
-            timer.cancel()
+        # finding rows may take a long time
+        with bounded(seconds, token) as within, closing(rows.every(None, within)) as batches:
+            for batch in batches:
+                yield batch.slice(0, count)
+                count -= batch.num_rows
+                if count <= 0:
+                    return
 
     def cell(self, row: int, column: int, cancel: CancelToken | None = None) -> tuple[str, bool]:
         """Return a cell's text and whether it is truncated. Nested values span several lines."""
@@ -363,13 +355,13 @@ class RowView(TakesRows):
 
     def prepare(self) -> None:
         """Load the condition parser in advance, because loading takes most of a second."""
-        with suppress(ArgumentError):  # conditions are not allowed with a limit
+        with suppress(ArgumentError):  # raised for a read with a limit, which allows no conditions
             self._rows.check(make_condition(self.columns[0], "null").where)
 
     def bar(
         self, column: int, bar: int, *, label: str | None = None, exclude: bool = False
     ) -> Choice:
-        """Return the choice with this bar as the column's only condition; bar -1 is the nulls.
+        """Return the choice with this bar as the column's only condition; bar -1 selects nulls.
 
         ``exclude`` selects the other rows instead; values that were already excluded stay excluded.
         ``label`` is the bar's label in the caller's profile, which may be out of date.
@@ -453,7 +445,7 @@ class RowView(TakesRows):
         )
         profiler = self._profiler(where)
         if any(not one.schema.equals(drawn.batches[0].schema) for one in drawn.batches):
-            return self._describe(where, token)  # the time unit changed while reading
+            return self._describe(where, token)  # the time unit changed during the read
         if drawn.batches:
             profiler.add(pa.Table.from_batches(drawn.batches))
         total = self.all_rows if where is None else None
@@ -481,17 +473,12 @@ class RowView(TakesRows):
         self, where: str | None, progress: Progress, token: CancelToken
     ) -> TableProfile:
         profiler, count = self._profiler(where, self.profile), 0
-        self._read = rows = self._rows.twin()
-        token.watch(rows)
-        try:
-            token.check()
-            for batch in rows.every(where, ahead=SAMPLE_BYTES, progress=progress):
-                token.check()
+        self._describing = token = CancelToken(token)
+        rows = self._rows.twin().every(where, token, ahead=SAMPLE_BYTES, progress=progress)
+        with closing(rows):
+            for batch in rows:
                 profiler.add(batch)
                 count += batch.num_rows
-        finally:
-            if self._read is rows:  # unless a newer call replaced it
-                self._read = None
         return self._keep_profile(where, profiler, rows=count, total=count, is_random=False)
 
     def _profiler(self, where: str | None, before: TableProfile | None = None) -> Profiler:
@@ -558,14 +545,12 @@ class RowView(TakesRows):
         If ``by_query`` is false, the chart is computed from the stored rows of a result instead.
         """
         token, rows = cancel or CancelToken(), self._rows.twin()
-        token.watch(rows)
-        token.check()
-        return chart_of(rows, choice, self.where, by_query=by_query)
+        return chart_of(rows, choice, self.where, token, by_query=by_query)
 
     def chart_cost(
         self, choice: ChartChoice, cancel: CancelToken | None = None
     ) -> tuple[int | None, str]:
-        """Return the estimated input bytes of one SQL job, and the reason if it runs a query again.
+        """Return a chart's estimated input bytes per SQL job, and a note if the query is repeated.
 
         The byte count is ``None`` if a chart can be computed from the stored rows of a result.
         """
@@ -581,7 +566,7 @@ class RowView(TakesRows):
     def selected(self) -> RowForms:
         """Return a new read of the selected rows; `stop_taking` cancels it.
 
-        With a search and an order, it contains the first `MAX_SORTED` rows, like the view.
+        With a search and an order, the read contains the first `MAX_SORTED` rows, like the view.
         """
         if not self.choice.search:
             assert not isinstance(self._shown, KnownRows)  # only a search creates `KnownRows`
@@ -605,8 +590,7 @@ class RowView(TakesRows):
 
     def stop_profile(self) -> None:
         """Cancel `describe_all`; may be called from any thread."""
-        if (rows := self._read) is not None:
-            rows.stop()
+        self._describing.cancel()
 
     def stop(self) -> None:
         """Cancel the read of a page or a sort; may be called from any thread."""

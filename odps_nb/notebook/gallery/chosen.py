@@ -45,8 +45,8 @@ Order = Literal["row", "name", "size"]
 class GalleryChoice:
     """The blobs to show, and their order.
 
-    ``kind`` is a preview kind or a media type (both as detected from the bytes), ``"not read"`` or
-    `ALL`. ``search`` is a string to find, ignoring case, in names, in row labels and in the first
+    ``kind`` is a preview kind or media type (as detected from the bytes), ``"not read"`` or `ALL`.
+    ``search`` is a string to find, ignoring case, in names, in row labels and in the first
     64 KiB of text blobs.
     """
 

@@ -30,7 +30,7 @@ _RESERVE: Final = 6 * 1024
 _AROUND: Final = 2 * 1024
 _TEXT_LINES: Final = 12
 HEIGHT: Final = 560
-"""Maximum height of the tiles in pixels, as in gallery.js."""
+"""Maximum height in pixels of the box that contains the tiles, as in gallery.js."""
 # maximum concurrent requests for the tiles of a page, each for a few tiles
 _WORKERS: Final = 3
 
@@ -134,7 +134,7 @@ def drawn_pages(
     together: int = 1,
     seen: Callable[[int, Tile], None] | None = None,
 ) -> Iterator[GalleryPage]:
-    """Yield the page of the blobs at ``indices`` repeatedly as it grows; the last one is complete.
+    """Yield the growing page of the blobs at ``indices`` repeatedly; the last page is complete.
 
     If the service stops responding, the remaining tiles say so, and no more requests are sent. Near
     the end of the budget, tiles show only a hex dump and a caption. Up to ``together`` blobs are

@@ -1,7 +1,7 @@
 """Shows a column of blobs as a gallery: static HTML, and an interactive widget in Jupyter.
 
 `Gallery` shows the static page (`page.mimebundle`) and a widget (``gallery.js``) that replaces it
-while the kernel responds. The saved notebook contains only the static page.
+as long as a kernel runs. The saved notebook contains only the static page.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Gallery(LiveView):
 
     @property
     def selected(self) -> pd.Series[Any]:
-        """The references of the selected blobs, with the same index as their rows."""
+        """The references of the selected blobs, as a Series with the index of their rows."""
         return self._column.pick(self.selection).references()
 
     def show_only(self, kind: str) -> None:
@@ -164,7 +164,7 @@ class Gallery(LiveView):
             self.widget()
         except MissingDependencyError:
             raise NotImplementedError from None
-        self._is_displayed = False  # display it again, perhaps in another cell
+        self._is_displayed = False  # display a new output, perhaps in another cell
         goal = _FIRST
         try:
             for page in self._pages():
@@ -202,7 +202,7 @@ class Gallery(LiveView):
         self._send_selection("")
 
     def _send_gallery(self, *, fresh: bool, **question: Any) -> None:
-        """Send the shown blobs; ``fresh`` is true if a request (``question``) has changed them."""
+        """Send the shown blobs. ``fresh``: whether they changed; ``question``: a view's request."""
         chosen, choice, column = self._chosen, self._chosen.choice, self._column
         shown = chosen.indices[:MAX_SHOWN]
         notes = [chosen.note] if chosen.note else []
@@ -324,7 +324,7 @@ class Gallery(LiveView):
         self._send({"kind": "selected", "by": by}, _packed(self.selection))
 
     def _places(self, content: Mapping[str, Any]) -> Sequence[int]:
-        """Return the blob that a message names, or the selected blobs if it names none."""
+        """Return the position of the blob that a message names, or those of the selected blobs."""
         index = content.get("index")
         return self.selection if index is None else [self._index(index)]
 

@@ -74,12 +74,13 @@ async function copyFrom(button, label, text) {
   setTimeout(() => (button.textContent = label), 1500);
 }
 
-// The status line of a long-running task in the kernel, with a progress bar and a Cancel button.
+// The status line of a long-running task in the kernel, with a Cancel button and a progress bar. The
+// button comes first: a text that changes while the button is pressed must not move it.
 function busyLine(send) {
   const text = h("span");
   const bar = h("progress", { "aria-label": "progress" });
   const stop = h("button", {}, "Cancel");
-  const line = h("div", { class: "odps-x-busy", hidden: true }, text, bar, stop);
+  const line = h("div", { class: "odps-x-busy", hidden: true }, stop, bar, text);
   const show = (message) => {
     line.hidden = false;
     line.dataset.task = message.task;

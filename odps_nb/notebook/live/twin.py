@@ -101,8 +101,8 @@ class LiveView:
 
     def _show_static(self, bundle: Mapping[str, str]) -> None:
         """Display the static view, or replace it if it is already displayed."""
-        # The live widget hides this class (common.js). When a trusted notebook is reopened, the
-        # style hides the next output, which says "model not found".
+        # The live widget hides elements of this class (common.js). When a trusted notebook is
+        # reopened, the style hides the next output, which says "model not found".
         mark = f"odps-nb-{self._id}"
         style = f"<style>{_NO_MODEL.format(mark)}</style>"
         made = dict(bundle)  # `html.bundle` has already wrapped its HTML

@@ -66,7 +66,7 @@ def connect(context: Context, args: argparse.Namespace, cell: str | None) -> Con
         connection, owned = _connection(context, args)
         context.use(connection, owned=owned, origin=origin)
     if args.output is not None or args.give:
-        context.owned = False  # the user's variable also holds the connection
+        context.owned = False  # the user may still need the connection
     if args.output is not None:
         context.shell.user_ns[args.output] = connection
     facts = [_where(connection)]
@@ -196,7 +196,7 @@ def write(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     """Write a variable, or the files of a folder, to a table in one atomic commit.
 
     A folder becomes a table with one row per file and the columns path, name, size, mime_type,
-    modified and content. The table is created if it does not exist.
+    modified and content; it is created if it does not exist. For a variable, pass ``--create``.
     """
     parse_partition(args.partition)
     folder, value = _source(context, args.source)
@@ -263,7 +263,7 @@ def cancel(context: Context, args: argparse.Namespace, cell: str | None) -> None
         raise UsageError(f"operation {args.number} has already ended")
     if operation.cancel is None:
         raise UsageError(
-            f"operation {args.number} runs in a cell; interrupt the kernel (press I twice)"
+            f"operation {args.number} is running in a cell; interrupt the kernel (press I twice)"
         )
     operation.cancel()
     context.show_note(f"cancelling operation {args.number}")

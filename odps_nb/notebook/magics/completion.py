@@ -55,7 +55,7 @@ class Candidates:
 class Known:
     """The names that can be completed; the callables are called only when needed.
 
-    ``tables_of`` returns the table names of the connection in a variable.
+    ``tables_of`` returns the table names of the connection that a variable holds.
     """
 
     commands: Mapping[str, Command]
@@ -157,7 +157,7 @@ def _in_cell(rest: str, body: str, after: str, known: Known) -> Candidates | Non
     # in "select am… from orders" the table comes after the cursor
     tables = dict.fromkeys(_SQL_TABLES.findall(f"{body} {after}"))
     columns = [column for table in tables for column in names("columns", table)]
-    if "." in fragment:  # complete a column of an aliased table
+    if "." in fragment:  # after a table alias, complete a column
         return _among(fragment.rpartition(".")[2], columns)
     return _among(fragment, [*columns, *names("tables", "")])
 

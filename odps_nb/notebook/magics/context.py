@@ -32,7 +32,7 @@ class Context:
     """Connection, variables and output of the magics in one kernel.
 
     It owns the connection that ``%odps connect`` opened, and the name caches. ``owned`` says
-    whether to close the connection when another replaces it. ``cache`` contains the names for
+    whether to close the connection when another one replaces it. ``cache`` contains the names for
     completion and the sidebar, and is ``None`` until there is a connection.
     """
 
@@ -112,7 +112,7 @@ class Context:
             self.show_text(f"job: {job_page(storage, console, instance_id)}")
 
     def tables_of(self, variable: str) -> Sequence[str] | None:
-        """Return the table names of a variable's connection; ``None`` if it has no connection."""
+        """Return the connection's table names; ``None`` if the variable holds no connection."""
         from odps_nb.access.connection import Connection
 
         value = self.shell.user_ns.get(variable)

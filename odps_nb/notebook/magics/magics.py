@@ -247,7 +247,7 @@ class _Assigned(MagicAssign):
         return None
 
     def transform(self, lines: list[str]) -> list[str]:
-        """Return the lines with that assignment edited."""
+        """Edit the assignment that `find` located, and return all lines."""
         line = lines[self.start_line]
         edited = line[: self.start_col] + _assigned(line[self.start_col :])
         return [*lines[: self.start_line], edited, *lines[self.start_line + 1 :]]

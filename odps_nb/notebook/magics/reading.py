@@ -51,7 +51,7 @@ _DTYPES = together(
     argument(
         "--decimals",
         choices=get_args(Decimals),
-        help="Values of DECIMAL columns: exact, float, or auto (default): float if that is exact.",
+        help="Values of DECIMAL columns: exact, float, or auto (default), which is float if exact.",
     ),
     argument(
         "--dtype-backend",
@@ -179,7 +179,9 @@ def read(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
 @_GIVES
 @argument("--bg", action="store_true", help="Run in the background and return a handle.")
 @argument("--dry-run", action="store_true", help="Only show the estimated cost.")
-@argument("--chart", metavar="KIND:X[,Y]", help="Show a chart of the result: bar:status,amount.")
+@argument(
+    "--chart", metavar="KIND:X[,Y]", help="Show a chart of the result, e.g. bar:status,amount."
+)
 @argument("--give", action="store_true", help=argparse.SUPPRESS)  # `magics` adds this switch
 def sql(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     """Run the cell as SQL on the service, and show the result in an explorer.
@@ -280,7 +282,7 @@ def _finish(
     """
     kind = args.type or context.options().result_type
     if kind != "pandas":
-        refuse(args, *_dtypes(args), why=f"only pandas results can have it, not -t {kind}")
+        refuse(args, *_dtypes(args), why=f"it only applies to pandas results, not to -t {kind}")
     if kind == "spark":
         refuse(args, "bg", "max_bytes", why="Spark reads rows only when its DataFrame is used")
         # Each action on the DataFrame shows its own progress, which ``quiet`` disables.

@@ -73,7 +73,7 @@ def placeholder(words: str, size: Size, *, facts: tuple[str, ...] = (), note: st
 
 
 def reason_to_show(error: Exception) -> str:
-    """Return the reason why a blob is not drawn, with the hint of the error."""
+    """Return the reason why a blob is not drawn, with a hint if a dependency is missing."""
     return f"{error}: {error.hint}" if isinstance(error, MissingDependencyError) else str(error)
 
 
@@ -95,7 +95,7 @@ def pictured(
     backdrop: bool = True,
 ) -> Drawing:
     """Draw the picture of a ``data:`` URL, centred in a box."""
-    # an SVG does not always state its size
+    # an SVG may not state its size, so set its height instead of a maximum
     height = "height" if source.startswith("data:image/svg+xml") else "width:auto;max-height"
     style = f"max-width:100%;{height}:{size.height}px"
     if backdrop and not source.startswith("data:image/jpeg"):

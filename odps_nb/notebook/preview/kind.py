@@ -2,7 +2,8 @@
 
 A kind is a file in `odps_nb.notebook.preview.kinds` with a constant ``KIND``. A parser that uses
 native code is a file in `odps_nb.notebook.preview.parsers` with ``parse(data, options)``, which
-runs in the parser process. Both raise `UnshowableError` with the reason if a blob cannot be shown.
+runs in the parser process. Kinds and parsers raise `UnshowableError` with the reason if a blob
+cannot be shown.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ LAST: Final = 300  #: the fallback
 class Format:
     """A file format: its names, and the bytes that identify it."""
 
-    mime: str  #: Media type; ``data:`` URLs use only this constant.
+    mime: str  #: Media type; ``data:`` URLs use this constant, never a declared type.
     label: str  #: Display name: ``PNG``, ``CSV``, ….
     _: KW_ONLY
     aliases: tuple[str, ...] = ()  #: Other media types used for the format.
@@ -146,7 +147,7 @@ def text_of(excerpt: Excerpt, format: Format) -> str:
 def load_json(text: str | bytes, number: Callable[[str], Any] = str) -> Any:
     """Parse JSON; return ``None`` if the text is not valid JSON.
 
-    Numbers stay strings unless ``number`` converts them, because converting long numbers is slow.
+    By default, numbers become strings, because converting long numbers is slow.
     """
     try:
         return json.loads(text, parse_int=number, parse_float=number)

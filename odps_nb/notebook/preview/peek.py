@@ -57,7 +57,7 @@ def glance(blob: Blob | StreamedBlob) -> tuple[Format, str]:
 
 
 def _look(blob: Blob | StreamedBlob, file: PieceFile) -> tuple[Format, bytes, int | None]:
-    """Return the format, the head plus one byte, and the size if known."""
+    """Return the format, the first bytes (one more than `HEAD`), and the size if known."""
     head = _read_up_to(file, HEAD + 1)
     size = len(head) if len(head) <= HEAD else blob.size
     return sniff(head[:HEAD], size), head, size

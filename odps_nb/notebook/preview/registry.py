@@ -90,7 +90,7 @@ def sniff(head: bytes, size: int | None = None) -> Format:
 
 
 def media_type(head: bytes, size: int, name: str) -> str:
-    """Return the media type of a file from its first `HEAD` bytes, or else from its name.
+    """Return the media type of a file by its name, or by its first bytes if they contradict it.
 
     Return ``application/octet-stream`` if unknown.
     """
@@ -121,12 +121,12 @@ def differs(declared: str | None, format: Format) -> bool:
     A declared type contradicts the detected format if it
 
     - requires identifying bytes that are missing (``image/png`` for HTML),
-    - declares text for bytes that are not text,
+    - is a text type although the bytes are not text,
     - hides a page that browsers execute, or
     - is unknown here and belongs to another family (``image/…``).
 
-    Parameters (``; charset=…``), case, aliases, generic labels, other text types and the container
-    of the format (ZIP for ``.docx``) never contradict it.
+    Differences in parameters (``; charset=…``) or case are never a contradiction, nor are aliases,
+    generic labels, other text types, or the container type of the format (ZIP for ``.docx``).
     """
     label = (declared or "").split(";")[0].strip().lower()
     if label in _VAGUE or label == format.mime or label in format.aliases:

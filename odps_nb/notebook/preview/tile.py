@@ -150,7 +150,7 @@ def tile(
     render: bool = False,
     budget: int = TILE_BUDGET,
 ) -> Tile:
-    """Read one blob and draw it as a tile; opens and closes it once.
+    """Read one blob, opening and closing it once, and draw it as a tile.
 
     Parameters
     ----------
@@ -190,7 +190,9 @@ def tile(
     if len(made.html) <= budget:
         return made
     small = binary.draw(excerpt, format, size, name=name)
-    return replace(made, drawing=small, notes=("too large to show; save it with save(path)",))
+    return replace(
+        made, drawing=small, notes=("too large to show; use save(path) to save the blob",)
+    )
 
 
 def mimebundle(blob: StreamedBlob, *, render: bool = False) -> dict[str, str]:
@@ -220,7 +222,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str, render: bo
             raise UnshowableError("too large to look inside")
         return draw(excerpt, format, size, name=name)
     except ParserStoppedError as error:
-        note = f"{error}; save it with save(path)"
+        note = f"{error}; use save(path) to save the blob"
     except (UnshowableError, MissingDependencyError, LimitExceededError, ConfigError) as error:
         note = reason_to_show(error)
     except Exception as error:  # noqa: BLE001 - decoders may raise anything for malicious bytes

@@ -226,7 +226,7 @@ class CancelButton:
             return
         self._widget = widgets.Button(description="Cancel", tooltip="cancel this operation")
         self._widget.on_click(self._clicked)
-        # without text, nothing is shown when the notebook is reopened without its kernel
+        # with empty text, nothing is shown when the notebook is reopened without its kernel
         shown = {**self._widget._repr_mimebundle_(), "text/plain": ""}
         output.show(shown, display_id=self._display_id)
 

@@ -60,7 +60,7 @@ class Announced:
         name = str(told["name"]).replace("/", "_").encode("utf-8", "replace").decode()
         size, modified = int(told["size"]), int(float(told["modified"]) * 1_000_000)
         if not name or len(name) > MAX_NAME or size < 0:
-            raise ArgumentError(f"invalid name or size of a file: {name[:80]!r}, {size} bytes")
+            raise ArgumentError(f"a file has an invalid name or size: {name[:80]!r}, {size} bytes")
         return cls(name=name, size=size, modified=min(max(modified, 0), 2**63 - 1))
 
 
@@ -186,7 +186,7 @@ class Uploader(LiveView):
 
     def _ipython_display_(self) -> None:
         self._shown = True
-        self._is_displayed = False  # display it again, perhaps in another cell
+        self._is_displayed = False  # display a new output, perhaps in another cell
         self._show_record()
         if in_kernel():
             self._show_widget(_NO_WIDGET)

@@ -1,7 +1,7 @@
 """`blob_map` and `with_blobs`: process or fetch the blobs of a column in Spark tasks.
 
 `blob_map` fetches a blob and calls the function in the same task, so Spark receives only the
-function's results. Passing the bytes through the JVM and back would be six times as much work.
+function's results. Passing the bytes through the JVM and back would take six times as much work.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ def blob_map(
         The column of blob references, as returned by a read. If a reference is null, `fn` is not
         called and the new columns are null.
     fn
-        Called on an executor, once per row and task attempt (``spark.task.maxFailures``). Its
-        argument is one verified blob, with ``data``, ``mime_type`` and ``file_name``. Returns a
-        dict (absent keys are null), a tuple in the order of `schema`, or ``None`` if all new
-        columns are null. For a column of type `NEW_BLOB` it may return an `odps_nb.NewBlob` or
-        bytes, which `odps_nb.spark.write` then uploads.
+        Called on an executor, once per row and task attempt (``spark.task.maxFailures`` limits the
+        attempts). Its argument is one verified blob, with ``data``, ``mime_type`` and
+        ``file_name``. Returns a dict (absent keys are null), a tuple in the order of `schema`, or
+        ``None`` if all new columns are null. For a column of type `NEW_BLOB` it may return an
+        `odps_nb.NewBlob` or bytes, which `odps_nb.spark.write` then uploads.
     schema
         The new columns: a StructType, or a string like ``"width int, thumbnail binary"``.
     on_error

@@ -56,9 +56,9 @@ LARGEST_VALUE = 256_000_000
 class BlobTask:
     """The parameters of a blob task, pickled together with the function that it calls.
 
-    ``largest`` is the maximum size of a blob in bytes, or ``None`` for no limit. If ``goes_on``,
-    the results of a failed row are null, and its error is stored in ``error_column``, the last
-    column of ``whole``.
+    ``largest`` is the maximum size of a blob in bytes, or ``None`` for no limit. If ``goes_on`` is
+    true, the new columns of a failed row are null, and ``error_column``, if set, contains the
+    error; it is the last column of ``whole``.
     """
 
     profile: TaskProfile
@@ -121,7 +121,7 @@ def _map_batch(
 
 
 def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Halve a batch until each part is small enough; even its input columns may be large."""
+    """Halve a batch until each part is small enough; the input columns alone may be too large."""
     if batch.num_rows < 2 or batch.nbytes <= LARGEST_BATCH:
         yield batch
         return
@@ -143,7 +143,7 @@ def _rows(
             place = BlobRow(row=number, task=resources.partition, reference=token)
             try:
                 record = next(records)
-            except OdpsNbError as error:  # a service error, not caused by a row
+            except OdpsNbError as error:  # the error of a single blob is yielded, not raised
                 error.add_note(f"waiting for {place}")
                 raise
             yield _made(resources.task.fn, record, place)
@@ -213,7 +213,7 @@ def _fetch(
     with contextlib.closing(fetched):
         for one in fetched:
             if tracker is not None and isinstance(one, OdpsNbError):
-                tracker.add(items=1)  # finished, although the fetch failed
+                tracker.add(items=1)  # counts as finished, although the fetch failed
             if isinstance(one, LimitExceededError) and one.limit == task.largest:
                 yield _too_large(task, one)
             else:

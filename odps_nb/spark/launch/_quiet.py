@@ -90,7 +90,7 @@ def be_quiet(spark: SparkSession) -> None:
 
 @contextlib.contextmanager
 def without_refused_settings(names: Iterable[str]) -> Iterator[None]:
-    """Hide warnings about settings that a Connect server refuses but has applied at startup."""
+    """Hide warnings about settings that a Connect server applied at startup and cannot change."""
     told = "|".join(map(re.escape, names))
     with warnings.catch_warnings():
         refused = rf"Failed to set ({told}) to Some\(.*CANNOT_MODIFY(_STATIC)?_CONFIG"
@@ -103,7 +103,7 @@ def without_query_log() -> Iterator[None]:
     """Suppress, in this thread only, pyspark's JSON log of query errors, which are also raised."""
     from pyspark.logger import PySparkLogger
 
-    # the first call determines the logger's class, so call pyspark's own getLogger
+    # the first call for a name determines the logger's class, so use pyspark's own getLogger
     log, thread = PySparkLogger.getLogger(_QUERY_LOGS[0]), threading.get_ident()
 
     def is_of_others(record: logging.LogRecord) -> bool:

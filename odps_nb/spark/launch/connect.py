@@ -59,7 +59,7 @@ def check_server(url: str) -> None:
 
 
 def _address(url: str) -> tuple[str, int]:
-    # Other parts of the URL may contain a token, so errors do not include them.
+    # Errors do not include the URL, because its parameters may contain a token.
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -77,7 +77,8 @@ def _address(url: str) -> tuple[str, int]:
 def check_free(port: int = PORT) -> None:
     """Raise if the port of a local server is in use; pyspark cannot use another port."""
     with contextlib.closing(socket.socket(socket.AF_INET)) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java servers do
+        # Java servers set this option, too; without it, a recently used port would seem in use.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
         except OSError:

@@ -131,7 +131,7 @@ def _started(
     remote = remote or chosen.pop("spark.remote", None) or os.environ.get("SPARK_REMOTE")
     if master and remote:
         raise ConfigError(
-            "both master and remote are given",
+            "both master and remote are set",
             option="remote",
             hint="pass only one of them, or unset SPARK_REMOTE; a session uses either a cluster "
             "(master) or a Spark Connect server (remote)",
@@ -165,11 +165,11 @@ def _running() -> SparkSession | None:
 
     kinds: list[type[SparkSession]] = [SparkSession]
     if connected := loaded("pyspark.sql.connect.session"):
-        kinds.append(connected.SparkSession)  # the classic class lists no Connect sessions
+        kinds.append(connected.SparkSession)  # the classic class does not know Connect sessions
     for kind in kinds:
         with contextlib.suppress(PySparkRuntimeError):  # raised if no session is active
             found = kind.active()
-            # pyspark keeps a session active even after its context was stopped
+            # pyspark keeps a session active after its context was stopped, so check the context
             if is_connect(found) or SparkContext._active_spark_context is not None:
                 return found
     return None
@@ -222,7 +222,7 @@ def defaults(master: str) -> dict[str, str]:
         "spark.python.task.killTimeout": "500ms",
     }
     zone = local_zone(os.environ)
-    if zone:  # executors in another zone must use this zone, too
+    if zone:  # so that executors in other time zones use this zone, too
         settings["spark.sql.session.timeZone"] = zone
     if is_local(master):
         settings |= {
@@ -232,7 +232,7 @@ def defaults(master: str) -> dict[str, str]:
             "spark.driver.extraJavaOptions": f'"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"',
         }
         with contextlib.suppress(metadata.PackageNotFoundError):
-            metadata.distribution("odps-nb")  # workers that cannot import the module do not start
+            metadata.distribution("odps-nb")  # set only if installed: workers import the module
             settings["spark.python.daemon.module"] = "odps_nb.spark.launch.worker_daemon"
         if sys.platform == "linux":  # 17-20 % faster; socket paths may be too long on other systems
             settings["spark.python.unix.domain.socket.enabled"] = "true"
@@ -273,7 +273,7 @@ def machine_memory(limits: tuple[str, ...] = ("/sys/fs/cgroup/memory.max",)) -> 
 
 
 def _heap(memory: int | None) -> str:
-    # The other 3/5 are for the Python workers, Arrow's buffers and the notebook itself.
+    # The JVM gets 2/5; the rest is for the Python workers, Arrow's buffers and the notebook itself.
     share = (memory or 4 * _GIB) * 2 // 5
     return f"{min(max(share, _GIB // 2), 8 * _GIB) >> 20}m"
 

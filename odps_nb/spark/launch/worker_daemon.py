@@ -38,7 +38,7 @@ if __name__ == "__main__":
     for name in LOADED:
         importlib.import_module(name)
     gc.freeze()  # exclude the imported modules from the garbage collection after each task
-    # Replace `traceback` in the daemon's module only.
+    # The daemon prints errors with `traceback`; replace it in the daemon's module only.
     shown = SimpleNamespace(print_exc=_print_error, format_exc=traceback.format_exc)
     vars(daemon)["traceback"] = shown
     daemon.manager()

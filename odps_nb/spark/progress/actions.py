@@ -1,7 +1,7 @@
-"""Creates counters for activities; shows and interrupts the Spark actions of this package.
+"""Creates counters for reads, writes and blob maps; shows and interrupts their Spark actions.
 
-Tags the jobs of a thread, in classic and Connect sessions, so that they can be interrupted. Connect
-has no accumulators, so only the number of tasks is shown.
+Tags the jobs of a thread, in classic and Connect sessions, so that they can be interrupted. With
+Connect, which has no accumulators, only the number of tasks is shown.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def watched(
     """
     cancel = CancelToken() if cancel is None else cancel
     cancel.check()
-    tracker.count_tasks(0, 0)  # no counts arrive before the first task ends; do not report a stall
+    tracker.count_tasks(0, 0)  # no counts arrive before the first task ends; that is not a stall
     tag = f"{TAG}{secrets.token_hex(8)}"
     operation = _Operation(spark, tag, tracker)
     with contextlib.ExitStack() as stack:
@@ -70,7 +70,8 @@ def watched(
         try:
             yield counter
         except BaseException as error:
-            # After an error the operation has ended; after an interrupt it may still be starting.
+            # After an error, the operation has ended; after an interrupt, it may still be starting
+            # up.
             if not isinstance(error, Exception):
                 operation.stop()
             if cancel.cancelled:
@@ -133,7 +134,8 @@ class _Operation:
         operation_id: str | None,
         done: bool,  # noqa: FBT001
     ) -> None:
-        # Handlers are called for every operation of the session, in the thread that waits for it.
+        # Spark calls the handler for every operation of the session, in the thread that waits for
+        # the operation. Ignore the operations of other threads.
         if not stages or threading.get_ident() != self._thread:
             return
         self._tasks[operation_id or ""] = (
@@ -145,7 +147,7 @@ class _Operation:
 
 
 def token_of(odps: Connection | Profile | str | None) -> CancelToken:
-    """Return a cancel token for new work; `Connection.cancel` also cancels it."""
+    """Return a new cancel token; `Connection.cancel` cancels it if ``odps`` is a connection."""
     from odps_nb.access.connection import Connection
 
     return odps._storage.operation() if isinstance(odps, Connection) else CancelToken()

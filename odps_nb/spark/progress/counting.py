@@ -19,7 +19,7 @@ from odps_nb.client.calls.progress import Phase, ProgressSnapshot, ProgressTrack
 if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
 
-#: Counters to sum over finished tasks.
+#: Names of the counters that are summed over finished tasks.
 COUNTERS = (
     *("rows", "items", "wire_bytes", "decoded_bytes", "complete_bytes", "verified_bytes"),
     *("retries", "resumes"),
@@ -34,7 +34,7 @@ _QUERY = re.compile(r"[^,]*-execution-root-id-\d+")
 class Activity:
     """A read, write or `blob_map`; Spark may run it several times.
 
-    An activity with ``commits`` ends when its commit ends (`Ended`).
+    If ``commits`` is true, the activity ends when its commit ends (`Ended`).
     """
 
     operation: Literal["read", "write", "blobs"]
@@ -86,14 +86,14 @@ class Reports:
         self._receive = receive
 
     def __reduce__(self) -> tuple[type[Reports], tuple[()]]:
-        return Reports, ()  # executors only collect values
+        return Reports, ()  # without `receive`: executors only collect values
 
     def zero(self, value: list[Part | Ended]) -> list[Part | Ended]:
         """Return an empty value."""
         return []
 
     def addInPlace(self, value: list[Part | Ended], more: list[Part | Ended]) -> list[Part | Ended]:
-        """Add reports; Spark calls this in the driver when a task has succeeded."""
+        """Merge reports: the driver passes them to ``receive``, an executor collects them."""
         if self._receive is None:
             return value + more
         self._receive(more)

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 #: Maximum number of listeners to keep; the oldest one is dropped.
 MAX_LISTENERS = 1024
 _POLL = 0.2
-_QUIET = 0.4  # seconds after its last task until a run without active stages ends
-_UNLISTED = 5.0  # seconds for which an unlisted stage is considered new; then it is dropped
+_QUIET = 0.4  # seconds from a run's last task to the run's end, if no stage is active
+_UNLISTED = 5.0  # seconds for which a stage that Spark does not list counts as new, not ended
 _SETTLE = 1.0
 _FAILED = "the Spark job failed; see its error"
 
@@ -51,7 +51,7 @@ def runs_of(context: SparkContext) -> Runs:
     runs = _RUNS.get(context)
     if runs is None:
         runs = _RUNS[context] = Runs(context)
-        weakref.finalize(context, runs.close)  # also complete the cards at exit
+        weakref.finalize(context, runs.close)  # also runs at exit, so that no card stays unfinished
     return runs
 
 

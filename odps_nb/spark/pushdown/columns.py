@@ -54,7 +54,8 @@ def _all_used(tree: Any, relation: Any) -> bool:
         return True
     mine = {"", fold(relation.alias_or_name)}
     shown = [star for qualifier, star in stars if fold(qualifier) in mine]
-    if any(any(star.args.values()) for star in shown):  # `* except (…)` may exclude every column
+    # If fewer columns were read, `* except (…)` could exclude all of them.
+    if any(any(star.args.values()) for star in shown):
         return True
     return bool(shown) and (_by_output(select) or _output_used(tree, select))
 

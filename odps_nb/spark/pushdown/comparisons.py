@@ -2,8 +2,8 @@
 
 A condition may keep more rows than the query does, never fewer. These rules extend `takes_value`:
 Time literals are instants in the time zone of Spark's session. Spark orders NaN above all numbers.
-VARCHAR is compared as STRING. CHAR is compared only by ``=`` and ``in``, because it is filtered
-without trailing blanks. ``_`` in a pattern matches one character in both systems.
+VARCHAR is compared as STRING. CHAR is compared only by ``=`` and ``in``, because `odps_nb.filters`
+ignores trailing blanks in CHAR values. ``_`` in a pattern matches one character in both systems.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _TIMES = {"TIMESTAMPTZ": True, "TIMESTAMPLTZ": True, "TIMESTAMPNTZ": False}
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A typed time literal, as a local time; for instants, in the session's time zone."""
+    """A typed time literal: its local time, for instants in the session's time zone."""
 
     clock: datetime.datetime
     zoned: bool
@@ -60,7 +60,7 @@ def compare(
     meant = _meant(column, sign, value, zone, negated=negated)
     if meant is None:
         return None
-    # To include NaN, a comparison is written as the negation of its opposite.
+    # `not c <= 1` instead of `c > 1`: it also keeps NaN, which Spark orders above all numbers.
     opposite = {">": "<=", ">=": "<", "<>": "="}.get(sign) if column.type.code in _EXACT else None
     made = filters.compare(opposite or sign, column_value(column), _constant(meant), _UTC)
     return made if opposite is None else Not(made)

@@ -43,7 +43,8 @@ _ENDS = frozenset(
     """.split()  # noqa: SIM905  # more readable than a list of strings
 )
 _BEGINS = frozenset(("and", "where", "on"))
-_TRIES = 10  # maximum bounds to try; a bracket may belong to a call, and an `and` to a `between`
+# Maximum bounds to try on each side: a bracket may belong to a call, and an `and` to a `between`.
+_TRIES = 10
 _NAME = re.compile(r"\w+")
 _MAX_WHERE = 16_000  # characters
 
@@ -53,8 +54,8 @@ class Computed(ColumnValue):
     """A condition over partition columns, as text that Spark evaluates.
 
     ``names`` maps column names in the text to partition columns. ``clocks`` are the positions of
-    clock functions in the query, and ``start`` is the position of the text. With ``is_strict``, the
-    condition consists of comparisons, so it is null if all its columns are null.
+    clock functions in the query, and ``start`` is the position of the text. If ``is_strict`` is
+    true, the condition consists only of comparisons, so it is null if all its columns are null.
     """
 
     text: str

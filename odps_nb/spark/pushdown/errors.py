@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from odps_nb.spark.pushdown.plan import TableRead
 
-#: Matches the line number in Spark's messages, which replacing table names does not change.
+#: Matches the line number in Spark's messages; replacing table names does not change the number.
 _LINE = re.compile(r"\s*\(line (\d+), pos(?:ition)? \d+\)")
 _VIEW = re.compile(r"\(_pyspark_\w+ as `([^`]*)`\)")
 _SHOWN, _MAX_MESSAGE = 80, 400
@@ -27,7 +27,8 @@ _SHOWN, _MAX_MESSAGE = 80, 400
 def query_errors(reads: Sequence[TableRead]) -> Iterator[None]:
     """Raise `NotFoundError` or `QueryError` instead of Spark's errors.
 
-    The message is Spark's, without the Java stack; a note quotes the query's line.
+    The message is Spark's, without the Java stack trace; a note quotes the line of the query that
+    caused the error.
     """
     from pyspark.errors import PySparkException
 
@@ -62,7 +63,7 @@ def _error_of(failure: PySparkException, reads: Sequence[TableRead]) -> OdpsNbEr
         return ours
     condition = failure.getCondition() or type(failure).__name__
     text = str(failure).partition("; line ")[0].partition("== SQL ")[0]
-    text = _LINE.sub("", text)  # the column number does not apply to the original text
+    text = _LINE.sub("", text)  # its column number refers to the text with replaced names
     message = " ".join(text.partition("JVM stacktrace:")[0].split())
     if not condition.startswith("UNRESOLVED_COLUMN"):
         hint = "call explain_sql to see what is read from each table; the message is from Spark"

@@ -1,4 +1,4 @@
-"""Evaluates computed conditions for the partitions of a table in Spark."""
+"""Evaluates `Computed` conditions in Spark for each partition of a table."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def choose_partitions(
     reads: Mapping[Reference, TableRead],
     known: Mapping[TableName, Sequence[PartitionSpec]],
 ) -> tuple[dict[Reference, TableRead], Fixed]:
-    """Return the reads with the partitions they need, and the clock values to insert.
+    """Return the reads with their partitions, and the clock values to insert into the query.
 
     Without a session, computed conditions are ignored. ``known`` contains the partitions of each
     table that has conditions on partitions.

@@ -101,7 +101,7 @@ def _wanted_by_all(found: Sequence[Sequence[Node]]) -> Iterator[Node]:
 def where_is_covered(
     query: ParsedQuery, reference: Reference, schemas: Mapping[Reference, TableSchema]
 ) -> bool:
-    """Whether the conditions that can be pushed down are equivalent to the select's whole WHERE."""
+    """Whether every conjunct of the select's WHERE can be pushed down."""
     known = {id(one.node): schema for one, schema in schemas.items()}
     clause = from_clause_of(reference.node, known)
     if clause is None:

@@ -128,7 +128,7 @@ def refuse_versions(references: Iterable[Reference]) -> None:
                 f"{'.'.join(ref.parts)} cannot be read at an earlier version (VERSION AS OF, "
                 "TIMESTAMP AS OF)",
                 hint="read the current table, or use odps_nb.spark.read(…, since=…, until=…) for "
-                "the rows that versions added",
+                "the rows that were added between two versions",
             )
 
 
@@ -201,7 +201,7 @@ def cte_of(table: Any) -> Any | None:
         clause = parent if isinstance(parent, exp.With) else parent.args.get("with_")
         if isinstance(clause, exp.With) and not isinstance(child, exp.With):
             seen = clause.expressions
-            if child in seen and parent is clause:  # a WITH entry can refer to earlier entries
+            if child in seen and parent is clause:  # an entry can refer only to earlier entries
                 place = next(i for i, one in enumerate(seen) if one is child)
                 seen = seen[: place + bool(clause.args.get("recursive"))]
             for entry in reversed(seen):

@@ -100,8 +100,8 @@ def with_partitions(
     """Choose the partitions that the query may need.
 
     ``answers`` are Spark's results for computed conditions, keyed by partition values. If too many
-    partitions are left, or if a partition's name cannot be sent reliably, the condition filters
-    the rows instead.
+    partitions are left, or if a request cannot express a partition unambiguously, the condition
+    filters the rows instead.
     """
     found = _held(read, known, answers or {})
     kept = tuple(spec for spec, held in zip(known, found, strict=True) if False not in held)
@@ -142,7 +142,7 @@ def _held(
 
 
 def _holds(condition: Node, rows: Sequence[Row], answers: Answers) -> list[bool | None]:
-    # A null means false, except where Spark has returned no result.
+    # A null means false; where Spark has returned no result, the value stays unknown.
     names, unknown = columns_in(condition), set[int]()
     sure = [row for row in rows if all(row[name] is not None for name in names)]
     columns = {name: pa.array([row[name] for row in sure]) for name in names}

@@ -1,8 +1,8 @@
 """`sql` and `explain_sql`: run or plan a Spark query over ODPS tables.
 
 Spark's pushdown into Python sources is unreliable, so this package opens each table's read session
-with only the columns, partitions and rows that the query can use (`plan`). Spark runs the query
-over views.
+with only the columns, partitions and rows that the query can use (`plan`). Spark then runs the
+query over views of these sessions.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def sql(
     """Run a Spark query whose tables are ODPS tables; return a DataFrame.
 
     A name in the query denotes the first of these that exists: a ``with`` entry of the query, a
-    view or table that Spark knows, a table of the service (``table``, ``project.table``,
+    view or table that Spark knows, or a table of the service (``table``, ``project.table``,
     ``project.schema.table``). Only columns, partitions and rows that the query can use are read;
     `explain_sql` shows which. Spark's catalog does not change.
 
@@ -80,7 +80,7 @@ def sql(
         One query in Spark's SQL: ``select``, ``with``, ``values``, and unions of these.
     params
         As for `Connection.sql`: values for ``:name``, which are quoted safely; a ``{name}``
-        placeholder takes a table or column name. Times with nanoseconds are rejected.
+        placeholder takes a table or column name. Times with sub-microsecond precision are rejected.
     limit
         Maximum number of rows in the result.
 

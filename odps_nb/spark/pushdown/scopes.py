@@ -108,7 +108,7 @@ def from_clause_of(node: Any, schemas: Mapping[int, TableSchema]) -> FromClause 
         return None
     named = (item for item, _ in items if isinstance(item, (exp.Table, exp.Subquery)))
     if any(parts_of(item) - _KNOWN_TABLE_PARTS for item in named):
-        return None  # filtering may change the other rows of a sample, a pivot, …
+        return None  # filtering may change the result of a sample, a pivot, …
     found = tuple(
         Relation(alias=fold(item.alias_or_name), join=join, node=item, schema=schemas.get(id(item)))
         for item, join in items
@@ -150,7 +150,7 @@ def outer_relations(
     column: Callable[[Any], Column | None],
     outputs: Callable[[Any], Outputs | None],
 ) -> list[OuterRelation]:
-    """Return the outer relations that read a select; empty unless all of them are known.
+    """Return the outer relations that read a select; empty if any of them is unknown.
 
     ``column`` resolves an expression to a column of the relation; ``outputs`` returns the output
     columns of another select in the set operation.

@@ -82,7 +82,8 @@ _RANDOM = frozenset({"rand", "randn", "random", "uuid"})
 
 def is_regular(text: str, tokens: Sequence[Any], tree: Any) -> bool:
     """Whether the parsed tree shows everything that the query reads."""
-    if "\\\n" in text or "\\\r" in text:  # in Spark, a backslash continues a comment
+    # In Spark, a backslash at the end of a line continues a comment on the next line.
+    if "\\\n" in text or "\\\r" in text:
         return False
     said = [token.text.lower() for token in tokens if not is_text(token)]
     if "|" in said or "|>" in said:  # Spark's pipe syntax, which sqlglot parses as an operator

@@ -115,8 +115,8 @@ def _nested(array: pa.Array, target: pa.DataType, column: str) -> pa.Array:
 
 
 def _child(array: pa.StructArray, name: str) -> pa.Array:
-    # `StructArray.field` ignores the struct's nulls, but the caller keeps the struct's validity
-    # buffer.
+    # `StructArray.field` ignores the struct's nulls. This is safe, because the caller keeps the
+    # struct's validity buffer.
     for index, field in enumerate(array.type):
         if field.name.casefold() == name.casefold():
             return array.field(index)

@@ -53,7 +53,7 @@ def planned_size(session: ReadSession) -> int:
     rows = session.stored_rows if session.row_count is None else session.row_count
     least = (rows or 0) * _CELL * (1 + len(session.schema))
     widths = [TYPE_FACTS[column.type.code].width for column in session.schema]
-    if rows is not None and all(widths):  # a value wider than _CELL needs its width in addition
+    if rows is not None and all(widths):  # a wider value is stored in addition to its cell
         return min(LARGEST, least + rows * sum(width for width in widths if width > _CELL))
     if session.estimated_size is None:
         return LARGEST

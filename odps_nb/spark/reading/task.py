@@ -71,7 +71,7 @@ class ReadTask:
     def of(
         cls, profile: TaskProfile, session: ReadSession, *, counter: TaskCounter | None = None
     ) -> ReadTask:
-        """Return the task of an open session."""
+        """Return the parameters for reading the splits of an open session."""
         return cls(
             profile=profile,
             session=dataclasses.replace(session, splits=()),

@@ -138,7 +138,7 @@ def _source_name(table: TableName) -> str:
 def _check_options(options: Mapping[str, str], known: frozenset[str], verb: str) -> None:
     for key in options:
         if key.casefold() not in known:
-            # Spark applies the options of one reference to all references in a query.
+            # Spark would apply the options of one reference to all references in the query.
             raise ConfigError(
                 f"a {verb} of an attached table does not accept the option {key!r}",
                 option=key,
@@ -190,7 +190,7 @@ def _make_entry(spark: SparkSession, entry: str, name: TableName, schema: TableS
     quoted = ".".join(f"`{part}`" for part in entry.split("."))
     if spark.catalog.tableExists(quoted):
         rows = spark.sql(f"describe table extended {quoted}").collect()
-        if any(row.col_name == "Provider" for row in rows):  # not an entry made by `attach`
+        if any(row.col_name == "Provider" for row in rows):  # `attach` makes entries without one
             raise ArgumentError(
                 f"Spark already has a table {entry}",
                 argument="tables",

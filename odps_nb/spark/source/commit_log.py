@@ -1,7 +1,7 @@
 """`CommitLog`: records which write session commits each micro-batch.
 
 In the checkpoint, ``odps_nb/<batch>-<digest>.json`` is written before the commit request, and
-``….done`` after it. If a query is restarted in between, it repeats the same commit instead of
+``….done`` after it. If a query is restarted between the two, it repeats the same commit instead of
 writing the rows again. The digest covers Spark's files for the query and the batch, because batch
 numbers restart at 0 if a checkpoint is cleared manually. Used only in the driver; contains no keys.
 """
@@ -193,6 +193,6 @@ def _opened(checkpoint: str) -> tuple[FileSystem, str]:
             f"the checkpoint {checkpoint} cannot be opened: {error}",
             option="checkpointLocation",
             hint="use a location that pyarrow.fs can open (a path, hdfs://, s3://, gs://), or "
-            "install its fsspec library; commits are recorded there",
+            "install its fsspec library; commits are recorded in the checkpoint",
         ) from error
     return files, root.rstrip("/")

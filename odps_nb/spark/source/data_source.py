@@ -1,8 +1,8 @@
 """``format("odps")``: the data source for SQL, views and ``df.write``.
 
 Filters are not pushed down: with pushdown, pyspark 4.1 and 4.3 return an earlier filter's rows for
-later queries of the same DataFrame. Spark pickles these objects between separate Python processes,
-so attributes set after ``__init__`` are lost, and each method imports what it needs.
+later queries of the same DataFrame. Spark passes these objects to other Python processes by
+pickling them, so attributes set after ``__init__`` are lost, and each method imports what it needs.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ def options(odps: Connection | Profile | str | None = None) -> dict[str, str]:
     """Return the options, including credentials, for ``spark.read.format("odps").options(**…)``.
 
     They are not needed after `register` with a connection. Options of a DataFrame reader or writer
-    do not appear in plans, event logs or the UI. With Spark Connect, this requires `register`.
-    Never set them in ``spark.conf`` or in ``OPTIONS (…)`` in SQL text, which do appear in plans and
-    logs; pass the name of a profile instead.
+    do not appear in plans, event logs or the UI. With Spark Connect, call `register` first, so that
+    keys in plans are redacted. Never set credentials in ``spark.conf`` or in ``OPTIONS (…)`` in SQL
+    text, which do appear in plans and logs; pass the name of a profile instead.
 
     Examples
     --------
@@ -212,7 +212,7 @@ class _Split(InputPartition):
 
 
 class OdpsReader(DataSourceReader):
-    """Reader of one read session; Spark keeps both as long as the DataFrame."""
+    """Reader of one read session; Spark keeps the reader as long as the DataFrame."""
 
     def __init__(
         self, settings: ReadSettings, schema: StructType, counter: TaskCounter | None = None
@@ -249,7 +249,7 @@ class _Message(WriterCommitMessage):
 
 
 class OdpsWriter(DataSourceArrowWriter):
-    """One write session; Spark calls `commit` or `abort` on a copy in another process."""
+    """Writer of one session; Spark calls `commit` or `abort` on a copy in another process."""
 
     def __init__(
         self,

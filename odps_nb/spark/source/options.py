@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 #: Hints for options of other formats.
 _INSTEAD = {
-    'use .option("since", …) and .option("until", …) for the rows that versions added; earlier '
-    "versions cannot be read": ("timestampasof", "versionasof"),
+    'use .option("since", …) and .option("until", …) for the rows that were added between '
+    "two versions; a table cannot be read at an earlier version": ("timestampasof", "versionasof"),
     "add columns with odps.sql('alter table … add columns …'); a write cannot add them": (
         *("mergeschema", "overwriteschema"),
     ),
@@ -54,7 +54,7 @@ _INSTEAD = {
     ),
     'name the table: .option("table", "project.table"), or .load("project.table")': ("dbtable",),
     "run a query with odps_nb.spark.sql(spark, odps, …), or odps.sql(…) on the service": ("query",),
-    "use the option where to filter rows": ("filter",),
+    "use the 'where' option to filter rows": ("filter",),
 }
 INSTEAD = {name: hint for hint, names in _INSTEAD.items() for name in names}
 
@@ -86,7 +86,7 @@ def _checked(options: Mapping[str, str], known: frozenset[str], verb: str) -> di
         if key not in known | _PROFILE:
             close = difflib.get_close_matches(key, known, n=1)
             raise ConfigError(
-                f"a {verb} of format odps has no option {key!r}"
+                f"the odps format has no {verb} option {key!r}"
                 + (f" (did you mean {close[0]!r}?)" if close else ""),
                 option=key,
                 hint=INSTEAD.get(key)
@@ -105,7 +105,7 @@ def _connection(given: Mapping[str, str]) -> tuple[Profile, TableName]:
     table = given.get("table") or given.get("path")
     if not table:
         raise ConfigError(
-            "no table is given",
+            "no table is specified",
             option="table",
             hint='add .option("table", "project.table"), or use .save("project.table") instead of '
             'saveAsTable. For SQL, call odps_nb.spark.attach(spark, odps, "orders") to use the '
@@ -365,7 +365,7 @@ class StreamWriteSettings:
                 "the stream has no checkpointLocation option",
                 option="checkpointLocation",
                 hint='add .option("checkpointLocation", …) to this writeStream; commits are '
-                "recorded there",
+                "recorded in this location",
             )
         write = WriteSettings._of(given)
         if write.overwrite == "all":  # after a crash, the other partitions would not be dropped

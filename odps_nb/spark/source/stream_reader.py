@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 else:
     try:
         from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
-    except ImportError:  # PySpark before 4.2 requests the newest offset only once
+    except ImportError:  # PySpark before 4.2, which requests the newest offset only once
 
         class SupportsTriggerAvailableNow:
             """Placeholder for a class that older PySpark lacks."""
@@ -138,7 +138,7 @@ class TableVersions:
         self._seen, self._held = self._ask(self._seen, whole=True), True
 
     def added(self, after: int, upto: int) -> ReadSession:
-        """Open a read session of the rows that versions ``(after, upto]`` added."""
+        """Open a read session for the rows that versions ``(after, upto]`` added."""
         with _explained():
             return self._open((after, upto))
 
@@ -165,7 +165,7 @@ class TableVersions:
         if version and session.splits:
             raise ProtocolError(
                 f"the service returned rows of {name} for the empty version range ({version}, "
-                f"{version}]: it includes the start version, so rows would be read twice",
+                f"{version}]: the service includes the start version, so rows would be read twice",
                 hint="report this to the authors of odps_nb; no rows were read",
             )
         if not found and session.splits:

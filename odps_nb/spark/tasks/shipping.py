@@ -75,7 +75,7 @@ def shipped(function: Batches, *, name: str | None = None) -> Batches:
             inside = pickle.loads(payload)  # noqa: S301  pickled by the driver
         except (ImportError, AttributeError) as error:
             found = getattr(sys.modules.get("odps_nb"), "__version__", None)
-            there = f"odps_nb {found} is there" if found else "odps_nb is not installed there"
+            there = f"it has odps_nb {found}" if found else "odps_nb is not installed there"
             kind = type("MissingDependencyError", (Exception,), {"__module__": "odps_nb.errors"})
             raise kind(
                 f"the Python of an executor cannot run this task: {there}, but the notebook has "

@@ -97,7 +97,7 @@ def _check_blobs(kind: spark.DataType, target: OdpsType, path: str) -> None:
     elif isinstance(target, (ArrayType, MapType, StructType)):
         raise _misfit(path, kind, "the nesting differs")
     elif target.code is TypeCode.BLOB and not _describes_blob(kind):
-        raise _misfit(path, kind, "it does not describe a blob")
+        raise _misfit(path, kind, "the type cannot describe a blob")
 
 
 def _describes_blob(kind: spark.DataType) -> bool:
@@ -110,7 +110,7 @@ def _describes_blob(kind: spark.DataType) -> bool:
 
 def _misfit(path: str, kind: spark.DataType, reason: str) -> ConversionError:
     return ConversionError(
-        f"column {path!r}: {kind.simpleString()} does not fit: {reason}",
+        f"column {path!r}: Spark type {kind.simpleString()} does not fit: {reason}",
         column=path,
         source_type=kind.simpleString(),
         target_type="blob",

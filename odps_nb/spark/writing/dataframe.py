@@ -99,7 +99,7 @@ def write(
     max_partitions
         Maximum number of table partitions that the rows may belong to.
     compression
-        ``"zstd"`` or ``"lz4"`` inside the Arrow streams.
+        Codec inside the Arrow streams: ``"zstd"`` or ``"lz4"``.
     decimals, text
         Allowed conversions for values that do not fit unchanged, as for `Table.write`.
     create, partitioned_by
@@ -206,7 +206,7 @@ def write_rows(
                 done = _run(rows, dataclasses.replace(task, counter=counter))
             check_written(name, done, max_partitions)
             undo.pop_all()
-        # This number of rows is exact; the tasks' progress reports may not have been.
+        # Unlike the tasks' progress reports, this number of rows is always exact.
         tracker.correct_rows(sum(one.stream.rows for one in done))
         if before_commit is not None:
             before_commit()
@@ -252,13 +252,14 @@ def write_target(
 
 
 def _arranged(df: DataFrame, target: Target, change: Change | None = None) -> DataFrame:
-    """Group rows by table partition, and the rows of a `Change` by its key.
+    """Group rows by table partition, and the rows of a `Change` also by its key columns.
 
-    Spark splits large groups again (rebalance). Without keys, only the number of tasks is limited.
+    Spark splits large groups again (rebalance). Without columns to group by, only the number of
+    tasks is limited.
     """
     from pyspark.sql import functions as F
 
-    known = {name.casefold() for name in df.columns}  # the tasks compute generated columns
+    known = {name.casefold() for name in df.columns}  # without columns that tasks generate
     named = [c.name for c in target.columns.partition_columns if c.name.casefold() in known]
     keys = [F.col(f"`{name}`") for name in named]
     if change is not None:

@@ -271,8 +271,8 @@ def find_header(headers: Mapping[str, str] | Pairs, name: str) -> str | None:
 def accepted_coding(headers: Mapping[str, str] | Pairs) -> Compression:
     """Return the coding that ``Accept-Encoding`` requests.
 
-    A list that also names other codings is ignored, because HTTP libraries add generic lists such
-    as ``gzip, deflate, zstd`` (``docs/protocol.md`` section 1.4).
+    A list with any other coding is ignored, because HTTP libraries add generic lists such as
+    ``gzip, deflate, zstd`` (``docs/protocol.md`` section 1.4).
     """
     listed = find_header(headers, "accept-encoding") or ""
     names = [name.partition(";")[0].strip().lower() for name in listed.split(",")]

@@ -107,7 +107,7 @@ _OTHER_SIGNATURE = (
 _ID = "check the access id, and that its key is not disabled"
 _NO_RIGHT = (
     "ask the project owner for access to this object (and the Download permission, if the "
-    "project requires it), and whether the project allows this machine's IP address"
+    "project requires it), and ask whether the project allows this machine's IP address"
 )
 _TOKEN = "check the STS or bearer token: it may have expired or belong to another access id"
 _OF_TOKEN = re.compile(r"\b(temporary|sts|security|session|bearer)[ _-]?token", re.IGNORECASE)
@@ -148,7 +148,7 @@ _HINT_OF_CODE = {
     "ObjectAlreadyExists": "choose another name, or pass if_not_exists=True",
     "TableAlreadyExists": "choose another name, or pass if_not_exists=True",
     "TableModified": "run the operation again; the table was changed in the meantime",
-    "SchemaModified": "run the operation again; its columns were changed in the meantime",
+    "SchemaModified": "run the operation again; the columns were changed in the meantime",
     "InsufficientStorage": "free disk space on the service, and try again",
     "StorageFailure": "check the disk and the system log of the service, then restart it",
     "ParseError": "check the SQL text",

@@ -25,7 +25,7 @@ from odps_nb.wire.schema_json import decode_nested, encode_nested
 
 DEFAULT_TASK = "AnonymousSQLTask"
 LIMITED_RESULT_ROWS = 10_000
-"""Maximum rows of a result if the caller may not download its tables (vendor's manual)."""
+"""Maximum rows of a result if the caller may not download the queried tables (vendor's manual)."""
 # The real service reportedly also sends these tunnel statuses.
 _TUNNEL_STATUS = {"INITIATING": SessionStatus.INIT, "CLOSES": SessionStatus.EXPIRED}
 
@@ -39,7 +39,7 @@ def _status(fields: Fields, key: str) -> SessionStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceSessionAnswer(StorageAnswer):
-    """The result of an instance; ``download_id`` is the session id for `ReadInstance`."""
+    """A session on an instance's result; ``download_id`` is the session id for `ReadInstance`."""
 
     WHAT: ClassVar[str] = "instance session"
 

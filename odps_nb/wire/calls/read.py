@@ -102,8 +102,8 @@ class ReadSessionAnswer(StorageAnswer):
     `SplitMode.ROW_OFFSET` sets ``record_count``; the other modes set ``splits_count`` instead.
     ``expires_at`` is in epoch seconds, ``estimated_size`` in bytes. ``schema`` lists the columns of
     the streams, in order. ``latest_version`` is the snapshot's table version, from which the next
-    incremental read starts. ``incremental_options`` repeats the options in the request. Some
-    clients require every member.
+    incremental read starts. ``incremental_options`` repeats the options in the request. The
+    embedded service always sends every member, because some clients require them all.
     """
 
     WHAT: ClassVar[str] = "response to TableCreateReadSession"
@@ -154,8 +154,9 @@ class ReadSessionAnswer(StorageAnswer):
 class CreateReadSession(StorageCall):
     """Request to create a read session on a table snapshot (``TableCreateReadSession``).
 
-    ``split_number`` is bytes per split (Size), rows per split (RowOffset, used only by the
-    client) or the number of splits (Parallelism). Empty tuples mean "all".
+    ``split_number`` is bytes per split (Size), rows per split (RowOffset, used only by the client)
+    or the number of splits (Parallelism). An empty tuple of columns, partitions or bucket ids means
+    all of them.
     """
 
     ACTION: ClassVar[str] = "TableCreateReadSession"

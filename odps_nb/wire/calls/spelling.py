@@ -220,7 +220,7 @@ Coded = Annotated[Compression, _coding("Content-Encoding", content_coding)]
 @cache
 def _places_of(kind: Any) -> tuple[tuple[str, tuple[FieldPlace, ...]], ...]:
     """Return the fields of a request or response, each with its `FieldPlace` values."""
-    names = kind.__init__.__globals__  # annotations use names from their module
+    names = kind.__init__.__globals__  # annotations use names of the class's module
     hints = get_type_hints(kind, names, include_extras=True)
     return tuple((one.name, hints[one.name].__metadata__) for one in fields_of(kind))
 
@@ -250,7 +250,7 @@ class StorageCall:
     ACTION: ClassVar[str]
     METHOD: ClassVar[str] = "POST"
     CONTENT_TYPE: ClassVar[str] = JSON_TYPE
-    """Content type of the body; the caller itself sends any body that is not JSON."""
+    """Content type of the body; a body that is not JSON is sent by the caller itself."""
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
         """Encode the request."""

@@ -109,7 +109,7 @@ class WriteSchemaAnswer(StorageAnswer):
 class CreateWriteSession(StorageCall):
     """Request to begin a transaction on a table, or on the partitions under ``partition``.
 
-    ``overwrite`` replaces the target's rows at commit; other clients may send this flag as text.
+    ``overwrite`` replaces the target's rows at commit; clients may send this flag as text.
     """
 
     ACTION: ClassVar[str] = "TableCreateWriteSession"

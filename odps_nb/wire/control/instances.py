@@ -50,7 +50,7 @@ _XML_HEADERS = (("Content-Type", XML_TYPE),)
 class TaskResult:
     """Outcome of one task: ``status``, such as ``Success`` or ``Failed``, and result ``text``.
 
-    When text is encoded, surrogates represent invalid UTF-8 bytes (Python's ``surrogateescape``).
+    In a text to encode, surrogates represent invalid UTF-8 bytes (Python's ``surrogateescape``).
     """
 
     name: str = SQL_TASK
@@ -145,7 +145,7 @@ class SubmittedInstance:
     result: InstanceResult | None = None
 
     def encode(self, *, location: str) -> tuple[bytes, dict[str, str]]:
-        """Encode the response as body and headers; ``location`` is the URL of the instances."""
+        """Encode the response as body and headers; ``location`` is the URL without the id."""
         body, headers = (b"", {}) if self.result is None else self.result.encode()
         return body, headers | {"Location": f"{location.rstrip('/')}/{self.instance_id}"}
 

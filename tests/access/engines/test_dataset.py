@@ -280,7 +280,7 @@ def test_code_of_arrow_that_knows_only_its_own_datasets_gets_an_error_not_an_emp
         lambda: ds.Scanner.from_dataset(made).to_table(),
         lambda: ds.UnionDataset(made.schema, [made]).count_rows(),
     ):
-        with pytest.raises(OSError, match=r"read it with its dataset's scanner\(\)"):
+        with pytest.raises(OSError, match=r"read the rows with dataset\.scanner\(\)"):
             read()
 
 

@@ -311,7 +311,7 @@ def test_leaving_a_running_query_stops_it_on_the_service():
         run_sql(storage, "select 1", timeout=0.01)
     assert service.calls["CancelInstance"][0].instance_id == "i1"
     assert caught.value.hint.startswith("pass a longer timeout=")
-    assert caught.value.notes[-1].startswith("instance i1")
+    assert caught.value.notes[-1].startswith("if instance i1 writes data")
 
 
 def test_a_query_that_cannot_be_stopped_shows_why_it_was_left(caplog):

@@ -120,6 +120,20 @@ def test_an_answer_to_an_older_question_changes_no_control(shown: Page) -> None:
     expect(order).to_have_value("size")
 
 
+def test_a_text_that_changes_does_not_move_the_button_that_is_pressed(shown: Page) -> None:
+    def progress(text: str) -> None:
+        message = {"kind": "busy", "task": "choose", "text": text, "share": 0.5}
+        shown.evaluate("(message) => window.tell(message, [])", message)
+
+    progress("reading")
+    cancel = shown.get_by_role("button", name="Cancel")
+    cancel.hover()
+    shown.mouse.down()
+    progress("reading, 12 % · 255,000 of 2,048,000 rows · 53.8 MB · no progress for 28 s")
+    shown.mouse.up()
+    assert sent(shown) == {"do": "cancel", "task": "choose"}
+
+
 def test_what_another_view_or_the_kernel_chose_is_shown(shown: Page) -> None:
     order = shown.get_by_label("order", exact=True)
     tell(shown, {"by": "another view", "number": 9}, order="name")

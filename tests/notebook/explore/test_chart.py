@@ -311,7 +311,7 @@ def test_groups_without_a_finite_value_are_left_out_and_counted(odps):
     query = "select 1 n, 1.5d d union all select 2, cast('NaN' as double) union all select 3, 1e309"
     chart = odps.sql(query).chart("n", "d", agg="max")
     assert shown(chart) == {"1": 1.5}
-    assert chart.note == "all rows; 2 groups without a finite value left out"
+    assert chart.note == "all rows; left out: 2 groups without a finite value"
 
 
 def test_equal_large_values_have_an_axis(odps):

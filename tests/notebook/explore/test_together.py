@@ -264,7 +264,7 @@ def test_wrong_arguments_are_named(view, odps, new_name):
     with pytest.raises(ArgumentError, match="enter the text"):
         view.filter("word", contains=5)
     for wrong in ({"conditions": "id = 1"}, {"order": "id"}):
-        with pytest.raises(ArgumentError, match="are tuples"):
+        with pytest.raises(ArgumentError, match="must be tuples"):
             Choice(**wrong)
     name = new_name("single")
     table = odps.create_table(name, "x float, raw binary")

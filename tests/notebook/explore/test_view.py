@@ -22,6 +22,7 @@ from odps_nb.notebook.explore.profiles.sampling import RandomParts
 from odps_nb.notebook.explore.view import RowView
 from tests.support.any_bytes import send, text_of
 from tests.support.service.connecting import connected
+from tests.support.spark.watched import wait_until_struck
 from tests.support.threads import end_when_stopped
 
 ROWS = 3000
@@ -316,6 +317,34 @@ def test_a_profile_ends_when_its_token_is_cancelled_though_another_was_begun(moo
         assert not thread.is_alive()
         assert ended == tokens[: n + 1]
     assert ended == tokens
+    view.close()
+
+
+@pytest.mark.parametrize("kind", ["table", "result"])
+def test_one_cancel_ends_a_profile_whose_rows_have_stopped_arriving(moody_odps, stalled, kind):
+    source = moody_odps.table("orders").read()
+    if kind == "result":
+        source = moody_odps.sql("select * from orders where ds = '2024-01-02'")
+        rule = {"action": "/", "fault": "stall", "at": 1_000_000, "seconds": 600}
+        stalled({**rule, "times": 0})
+    view = RowView(rows_of(source), sample=100, seed=1)
+    view.describe()
+    token, started = CancelToken(), threading.Event()
+    listener = SimpleNamespace(start=lambda _: started.set(), stop=lambda _: None)
+    ended = []
+
+    def work():
+        with pytest.raises(CancelledError):
+            view.describe_all(listener, token)
+        ended.append(True)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    assert started.wait(60)
+    wait_until_struck(moody_odps)
+    token.cancel()
+    thread.join(15)  # less than the client waits for bytes that do not arrive
+    assert ended == [True]
     view.close()
 
 

@@ -154,7 +154,7 @@ def test_the_output_stays_below_two_mebibytes_and_every_tile_keeps_its_caption()
     page = Seen(html)
     assert page.tags.count("figure") == 64
     assert 5 <= page.tags.count("img") < 64
-    assert "save it with save(path)" in page.text
+    assert "use save(path) to save the blob" in page.text
     assert "blob 63" in page.text
 
 

@@ -185,7 +185,7 @@ def test_a_note_says_what_became_of_decimals(ip):
 def test_dtypes_of_pandas_are_refused_for_other_results(ip):
     read = "%odps read orders -n 5 -c id"
     told = usage_error(ip, f"{read} -t arrow --decimals float")
-    assert "--decimals cannot be used here: only pandas results can have it, not" in told
+    assert "--decimals cannot be used here: it only applies to pandas results, not" in told
     assert "--dtype-backend cannot" in usage_error(ip, f"{read} -t batches --dtype-backend pyarrow")
     handle = run(ip, "%odps read orders -n 5 -c amount --decimals float --bg")
     assert str(handle.result().dtypes["amount"]) == "float64"

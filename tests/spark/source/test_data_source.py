@@ -258,7 +258,7 @@ def test_settings_of_the_client_are_options_beside_the_keys_or_a_profile(
         ({"table": "t", "limit": "1", "where": "a = 1"}, "cannot be combined"),
         ({"table": "t", "partition": "ds=1"}, "did you mean 'partitions'"),
         ({"table": "t", "option.table": "t", "provider": "odps"}, "drops its options"),
-        ({"table": "t", "replaceWhere": "ds = 1"}, "no option 'replacewhere'"),
+        ({"table": "t", "replaceWhere": "ds = 1"}, "no reader option 'replacewhere'"),
     ],
 )
 def test_wrong_options_are_refused(profile: Profile, given: dict[str, str], told: str) -> None:

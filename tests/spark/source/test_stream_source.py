@@ -244,11 +244,11 @@ def test_the_service_is_asked_once_in_a_while(odps: Connection, table: Table) ->
 @pytest.mark.parametrize(
     ("option", "value", "told"),
     [
-        ("limit", "3", "no option 'limit'"),
+        ("limit", "3", "no stream reader option 'limit'"),
         ("starting_version", "2024-01-01", "is not a version"),
         ("starting_version", "-3", "is not a version"),
         ("max_versions_per_trigger", "0", "at least 1"),
-        ("max_rows_per_trigger", "5", "no option 'max_rows_per_trigger'"),
+        ("max_rows_per_trigger", "5", "no stream reader option 'max_rows_per_trigger'"),
         ("skip_overwrites", "yes", "it must be true or false"),
         ("poll_seconds", "nan", "must be a number of seconds"),
     ],
@@ -318,7 +318,7 @@ def test_a_service_that_counts_the_first_version_in_is_found_out(
     with Altering(profile.tunnel_endpoint or "", inclusive) as service:
         reader = follow(tunnel_endpoint=service.url)
         start = reader.initialOffset()
-        with pytest.raises(ProtocolError, match="it includes the start version"):
+        with pytest.raises(ProtocolError, match="the service includes the start version"):
             reader.latestOffset({**start, "version": 2})
 
 

@@ -41,19 +41,19 @@ _NO_WIDGET = "run the cell again to see exact values on hover"
 def draw(source: RowForms, x: str, y: str | None = None, **options: Any) -> Chart:
     """Return the chart of a read or a SQL result."""
     rows = rows_of(source)
-    choice, by_query = choose(rows.columns, x, y, **options), True
+    choice, by_query, token = choose(rows.columns, x, y, **options), True, CancelToken()
     if rows.is_result:
-        cost, reason = chart_cost(rows, choice, None, CancelToken())
+        cost, reason = chart_cost(rows, choice, None, token)
         by_query = cost is not None
         if cost is not None:
             warn(f"the chart {cost_text(cost, reason)}")
-    return chart_of(rows, choice, None, by_query=by_query)
+    return chart_of(rows, choice, None, token, by_query=by_query)
 
 
 def chart_cost(
     rows: Rows, choice: ChartChoice, where: str | None, cancel: CancelToken
 ) -> tuple[int | None, str]:
-    """Return the estimated input bytes of one SQL job, and the reason if it runs a query again.
+    """Return a chart's estimated input bytes per SQL job, and a note if the query is repeated.
 
     The byte count is ``None`` if the chart reads the stored rows of a result instead.
     """
@@ -73,15 +73,20 @@ def cost_text(cost: int, reason: str = "") -> str:
     return f"runs the query again and {reads}, because {reason}" if reason else reads
 
 
-def chart_of(rows: Rows, choice: ChartChoice, where: str | None, *, by_query: bool) -> Chart:
-    """Return a chart of the rows that match a condition; ``rows.stop()`` cancels it.
+def chart_of(
+    rows: Rows, choice: ChartChoice, where: str | None, cancel: CancelToken, *, by_query: bool
+) -> Chart:
+    """Return a chart of the rows that match a condition.
 
     Runs one to four SQL jobs if ``by_query``; otherwise, reads the stored rows of a result.
     """
     zone = rows.connection.profile.timezone
-    kind = FigureQuery if by_query else ReadFigures
-    figures = kind(rows, choice, where, zone).figures()
-    return Chart(rows.title, choice, figures, rows.job_settings)
+    if by_query:
+        cancel.watch(rows)
+        query = FigureQuery(rows, choice, where, zone)
+    else:
+        query = ReadFigures(rows, choice, where, zone, cancel)
+    return Chart(rows.title, choice, query.figures(), rows.job_settings)
 
 
 class Chart(LiveView):
@@ -180,7 +185,7 @@ class Chart(LiveView):
     # -- in a notebook --------------------------------------------------------------------------
 
     def _ipython_display_(self) -> None:
-        self._is_displayed = False  # display it again, perhaps in another cell
+        self._is_displayed = False  # display a new output, perhaps in another cell
         self._show_static(self._bundle())
         if in_kernel():
             self._show_widget(_NO_WIDGET)

@@ -84,7 +84,7 @@ def choose(
     step: str | None = None,
     top: int | None = None,
 ) -> ChartChoice:
-    """Return the chart for arguments of ``chart()``, with defaults for those that are ``None``.
+    """Return the chart settings for arguments of ``chart()``, with defaults for ``None``.
 
     Raises
     ------
@@ -146,7 +146,7 @@ def _check(
         )
     if kind in ("scatter", "box"):
         if given is not None:
-            raise ArgumentError(f"kind={kind!r} has no aggregate", hint="leave out agg=")
+            raise ArgumentError(f"kind={kind!r} does not support agg=", hint="leave out agg=")
         if y is None or not is_number(y):
             raise ArgumentError(f"kind={kind!r} needs a column of numbers as y=")
     if kind == "scatter" and not (is_number(x) or kind_of(x) in TIMES):

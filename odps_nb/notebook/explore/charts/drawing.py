@@ -324,7 +324,7 @@ def title(choice: ChartChoice) -> str:
 
 
 def _slots(marks: Sequence[ChartMark], groups: int) -> dict[int, int]:
-    """Return the slot of each group, so that a group without marks appears as a gap."""
+    """Return each group's slot on the x axis; a group without marks has an empty slot."""
     used = {mark.group for mark in marks}
     found = [BELOW] if BELOW in used else []
     found += range(groups)

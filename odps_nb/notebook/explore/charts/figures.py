@@ -36,7 +36,7 @@ USUAL_BINS = 20
 NULL, OTHERS, ABOVE, BELOW = -1, -2, -3, -4
 """Indexes of special groups: nulls, values without their own group, values beyond the axis."""
 MAX_SPARSE = 4
-"""A time axis includes empty steps unless they multiply the number of steps by more than this."""
+"""A time axis leaves out empty steps if they would multiply its steps by more than this."""
 FAR = 10
 """An axis longer than this many times the range of the middle 98 % of rows is cut to that range."""
 
@@ -139,7 +139,7 @@ class FigureQuery:
         return f"datetrunc({self._x}, '{step}')"
 
     def _usual_step(self) -> ChartStep:
-        """Return the shortest time step that yields few enough groups; an outlier adds just one."""
+        """Return the shortest time step that yields few enough non-empty groups."""
         most = 60 if self._choice.kind in ("bar", "box") else 400
         steps = STEPS[1:] if kind_of(self._choice.x) == "DATE" else STEPS
         counts = zip(steps, self._distinct(list(map(self._truncated, steps))), strict=True)
@@ -187,7 +187,7 @@ class FigureQuery:
         return found.column("v").combine_chunks()
 
     def _named(self, column: Column, values: pa.Array) -> tuple[list[Any], tuple[str, ...]]:
-        """Return sorted values and their labels; text is sorted only along the x axis of a line."""
+        """Return sorted values and labels; text is sorted only for the x axis of a line or area."""
         texts = kind_of(column) in ("TEXT", "CHAR") and column.name not in self._rows.partitions
         if not texts or (self._choice.kind in ("line", "area") and column is self._choice.x):
             values = values.take(pc.sort_indices(values))
@@ -279,7 +279,7 @@ class FigureQuery:
             labels, found, is_whole = _times(found, choice.x, step)
             notes += [] if is_whole else [f"each {step} without rows is left out"]
         marks, left = _marks(found)
-        notes += [f"{count_of(left, 'group')} without a finite value left out"] if left else []
+        notes += [f"left out: {count_of(left, 'group')} without a finite value"] if left else []
         note = "; ".join(["all rows", *notes]) if notes else ""
         return Figures(marks, labels, colors, note=note, sql=text)
 

@@ -57,14 +57,19 @@ class ReadFigures(FigureQuery):
     """
 
     def __init__(
-        self, rows: Rows, choice: ChartChoice, where: str | None, zone: str | None
+        self,
+        rows: Rows,
+        choice: ChartChoice,
+        where: str | None,
+        zone: str | None,
+        cancel: CancelToken,
     ) -> None:
         super().__init__(rows, choice, where, zone)
-        table = _columns_of(rows, choice, where)
+        table = _columns_of(rows, choice, where, cancel)
         self._arrays = {name: _plain(table, name) for name in table.column_names}
         self._of_x = self._arrays[choice.x.name]
         self._values = {"0": pa.array(np.zeros(table.num_rows, dtype=np.int64))}
-        """The values of expressions, by their text."""
+        """The values of the evaluated expressions, by the text of the expression."""
 
     # -- expressions ----------------------------------------------------------------------------
 
@@ -136,7 +141,7 @@ class ReadFigures(FigureQuery):
     def _aggregated(self, **keys: pa.Array) -> pa.Table:
         """Return the row count ``n`` and the measure ``m`` of each combination of keys.
 
-        For a box, ``m`` and ``h`` are minimum and maximum, and ``q`` are the quartiles.
+        For a box, ``m`` is the minimum, ``q`` contains the quartiles, and ``h`` is the maximum.
         """
         choice = self._choice
         is_box = choice.kind == "box"
@@ -180,17 +185,19 @@ _FUNCTIONS = {
 }
 
 
-def _columns_of(rows: Rows, choice: ChartChoice, where: str | None) -> pa.Table:
+def _columns_of(
+    rows: Rows, choice: ChartChoice, where: str | None, cancel: CancelToken
+) -> pa.Table:
     """Read the columns of a chart."""
     used = {one.name: None for one in (choice.x, choice.y, choice.color) if one is not None}
     kept, size = [], 0
-    with closing(rows.every(where, ahead=SAMPLE_BYTES)) as batches:
+    with closing(rows.every(where, cancel, ahead=SAMPLE_BYTES)) as batches:
         for batch in batches:
             kept.append(batch.select(list(used)))
             size += batch.nbytes
             if size > 2 * MAX_READ:  # the first rows gave too low an estimate
                 raise LimitExceededError(
-                    f"the result has more than {format_bytes(2 * MAX_READ)}, too much for a chart",
+                    f"a chart cannot read a result of more than {format_bytes(2 * MAX_READ)}",
                     hint="group the rows in the query",
                 )
 

@@ -33,7 +33,7 @@ class Choice:
         given: tuple[Condition | str, ...] = self.conditions
         if isinstance(given, str) or isinstance(self.order, str):
             raise ArgumentError(
-                "conditions and order are tuples",
+                "conditions and order must be tuples",
                 hint="pass tuples such as ('quantity > 9',) and (('id', False),)",
             )
         found = tuple(written(one) if isinstance(one, str) else one for one in given)

@@ -38,7 +38,7 @@ _OF_KIND = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """A filter: the ``text`` to display, and the exact ``where``.
+    """A filter: the ``text`` to display, and the exact condition ``where``.
 
     The filter builder edits ``op`` and its ``values``; a condition that has neither can only be
     removed. ``exclude`` selects all other rows, including those with a null. ``below`` excludes the
@@ -73,14 +73,15 @@ def make_condition(
     below: bool = False,
     timezone: str | None = None,
 ) -> Condition:
-    """Return the condition of one kind (see `operations`) with these Python values.
+    """Return a condition of the kind ``op`` (see `operations`) with these Python values.
 
     ``range`` has two values, either of which may be ``None``.
     """
     if op not in operations(column):
         offered = ", ".join(operations(column))
         raise ArgumentError(
-            f"{column.name!r} has type {format_type(column.type)}, which has no condition {op!r}",
+            f"{column.name!r} has type {format_type(column.type)}, which does not support the "
+            f"condition {op!r}",
             hint=f"use one of: {offered}",
         )
     _check(op, values, timezone)
@@ -131,7 +132,7 @@ def given_condition(
             found.append((op, values))
     if len(found) != 1:
         raise ArgumentError(
-            f"{len(found)} conditions are given for {column.name!r}; exactly one is needed",
+            f"{len(found)} conditions were passed for {column.name!r}; exactly one is needed",
             hint="pass one of: low and high, values, contains, starts, null",
         )
     return make_condition(column, *found[0], exclude=exclude, timezone=timezone)

@@ -44,9 +44,9 @@ _SEPARATED = re.compile(r"-?\d{1,3}(,\d{3})+(\.\d*)?")  # a number with separato
 class TextSearch:
     """A test for rows that contain a string in any column, ignoring case.
 
-    The string is compared with the value as displayed, before truncation. A time has only the
-    fraction digits that it needs, but at least as many as the string has. Nulls and BLOBs never
-    match.
+    The string is compared with the value as displayed, before truncation. A time is converted with
+    only the fraction digits that it needs, but at least as many as the string has. Nulls and BLOBs
+    never match.
     """
 
     def __init__(self, columns: Sequence[Column], text: str) -> None:

@@ -60,7 +60,7 @@ class Histogram:
 
     def __init__(self, scale: Scale, edges: Sequence[Any], *, is_log: bool = False) -> None:
         self.scale, self.edges, self.is_log = scale, list(edges), is_log
-        self._counts = np.zeros(len(edges) + 1, dtype=np.int64)  # below, the ranges, above
+        self._counts = np.zeros(len(edges) + 1, dtype=np.int64)  # rows below, in each range, above
         low, high = self.edges[:2]
         # each range is one integer or day, so the last range ends at the next value
         self._is_single = scale.unit is not None and high - low == scale.unit

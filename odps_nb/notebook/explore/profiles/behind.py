@@ -18,7 +18,7 @@ def with_whole(
 ) -> tuple[ColumnProfile, ...]:
     """Return the profiles of filtered rows, with `Bar.whole` set from the unfiltered rows.
 
-    If the unfiltered rows have few values, every value keeps its bar, even an empty one. The
+    If the unfiltered rows have few values, every value keeps its bar, even if no row matches. The
     frequent values of the unfiltered rows stay listed, so that they can be added to the filter.
     """
     return tuple(map(_beside, found, whole))

@@ -19,7 +19,7 @@ from odps_nb.notebook.explore.profiles.sketches import QuantileSketch
 from odps_nb.notebook.explore.values.scale import Scale
 
 EXACT = 64_000
-"""Maximum number of values whose quantiles are exact."""
+"""Maximum number of values for which quantiles are computed exactly."""
 
 QUARTILES = {"25 %": 0.25, "median": 0.5, "75 %": 0.75}
 _USUAL = Context(prec=28)  # Decimal's default precision, which pandas uses
@@ -27,7 +27,7 @@ _WIDE = Context(prec=400)
 
 
 class Measures:
-    """The statistics of numbers and times (with a scale) or of text (without one)."""
+    """The statistics of numbers and times if there is a ``scale``, otherwise of text."""
 
     def __init__(self, scale: Scale | None) -> None:
         self._scale = scale
@@ -61,7 +61,7 @@ class Measures:
 
 
 class _Numbers:
-    """Count, sum, squared deviations and zeros."""
+    """Count, sum, squared deviations and number of zeros."""
 
     def __init__(self) -> None:
         self._count = self._zeros = 0

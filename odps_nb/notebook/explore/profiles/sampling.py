@@ -29,8 +29,9 @@ ENOUGH_ROWS = 1000
 class SampledRows:
     """Rows drawn for a profile.
 
-    ``is_all``: no other rows match. ``is_random``: the rows are not just the first ones. ``most``
-    bounds the number of rows, and `SAMPLE_BYTES` their size.
+    ``is_all``: whether no other rows match. ``is_random``: whether the rows were drawn at random;
+    otherwise, they are the first ones. ``most`` limits the number of rows, and `SAMPLE_BYTES` their
+    size.
     """
 
     most: int
@@ -82,8 +83,8 @@ def draw_sample(
 
     A search for matching rows ends after `SAMPLE_SECONDS`. If rows cannot be read by number (for
     example with both a filter and a limit), the first rows are taken. ``matching`` returns the
-    number of matching rows, if known. If this number is at most ``most``, a single read from the
-    start returns all of them, because this lets the service skip the most rows.
+    number of matching rows, if known. If there are at most ``most``, they are read from the start
+    in a single pass, because this lets the service skip the most rows.
     """
 
     def are_few() -> bool:
@@ -97,7 +98,7 @@ def draw_sample(
     sample = SampledRows(most)
     is_filtered = where is not None or rows.row_count is None
     is_late = True
-    with _bounded(SAMPLE_SECONDS if is_filtered else None, cancel) as token:
+    with bounded(SAMPLE_SECONDS if is_filtered else None, cancel) as token:
         sample.is_all = _take_ranges(sample, *numbered, seed, token)
         is_late = False
     if is_late:
@@ -137,9 +138,8 @@ def _take_ranges(
 
 def _first_rows(rows: Rows, where: str | None, most: int, cancel: CancelToken) -> SampledRows:
     sample = SampledRows(most, is_random=False)
-    with _bounded(SAMPLE_SECONDS, cancel) as token:
-        token.watch(rows)
-        with closing(rows.found(where)) as placed:
+    with bounded(SAMPLE_SECONDS, cancel) as token:
+        with closing(rows.found(where, cancel=token)) as placed:
             for _, batch in placed:
                 token.check()
                 if not sample.add(batch):
@@ -150,7 +150,7 @@ def _first_rows(rows: Rows, where: str | None, most: int, cancel: CancelToken) -
 
 
 @contextmanager
-def _bounded(seconds: float | None, cancel: CancelToken) -> Iterator[CancelToken]:
+def bounded(seconds: float | None, cancel: CancelToken) -> Iterator[CancelToken]:
     """Yield a token that is cancelled after ``seconds``; the block then ends without an error."""
     token = CancelToken(parent=cancel)
     timer = None if seconds is None else threading.Timer(seconds, token.cancel)
@@ -169,10 +169,10 @@ def _bounded(seconds: float | None, cancel: CancelToken) -> Iterator[CancelToken
 class RandomParts:
     """Takes disjoint row ranges in rounds; each round covers every part of the table.
 
-    So even a few rounds are spread over the whole table. The first round reads about ``sample``
-    rows. If too few of them match a filter, the size of the next round depends on the share of
-    matching rows, but is at most 4 times the number of rows read so far. Ranges are in random
-    order.
+    So the rows of even a few rounds are spread over the whole table. The first round reads about
+    ``sample`` rows. If too few of them match a filter, the size of the next round depends on the
+    share of matching rows, but is at most 4 times the number of rows read so far. Ranges are in
+    random order.
     """
 
     def __init__(self, total: int, sample: int, seed: int | None) -> None:
@@ -188,7 +188,7 @@ class RandomParts:
         self._done = 0
 
     def take(self, found: int) -> list[tuple[int, int]]:
-        """Return the next ranges ``(start, rows)`` or ``[]``; ``found`` rows matched so far."""
+        """Return the next ranges ``(start, rows)``; ``found`` is the number of matches so far."""
         if self._done:
             wanted = 1.1 * self._done * (self._sample - found) / max(1, found)
             self._step = max(self._least, min(4 * self._done, int(wanted)))

@@ -1,6 +1,6 @@
 """Estimates distinct counts and quantiles of any number of rows in little memory.
 
-Both are deterministic: the same rows in the same order give the same estimates.
+The estimates are deterministic: the same rows in the same order give the same estimates.
 """
 
 from __future__ import annotations

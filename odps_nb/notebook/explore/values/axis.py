@@ -42,7 +42,7 @@ def tick_labels(values: Sequence[float]) -> list[str]:
     return [f"{one} {unit}".strip() if float(one.replace(",", "")) else "0" for one in found]
 
 
-_HOUR, _DAY, _MONTH, _YEAR = 16, 10, 7, 4  # length of an ISO time up to the hour, day, …
+_HOUR, _DAY, _MONTH, _YEAR = 16, 10, 7, 4  # lengths of labels: ISO times cut to minutes, days, …
 _PERIODS: list[tuple[int, int, Callable[[str], str]]] = [  # label length, tick length, period start
     *((_HOUR, _HOUR, lambda at, n=n: f"{at[:11]}{int(at[11:13]) // n * n:02}") for n in (3, 6, 12)),
     (_HOUR, _DAY, lambda at: at[:_DAY]),

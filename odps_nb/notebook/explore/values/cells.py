@@ -47,7 +47,7 @@ def type_label(column: Column, timezone: str | None) -> str:
 def cell_texts(array: pa.Array | pa.ChunkedArray, column: Column, limit: int) -> list[str | None]:
     """Return the cells as strings or ``None``.
 
-    Strings longer than ``limit``, except BLOB references, are `Cut`.
+    Strings longer than ``limit``, except BLOB references, are truncated (`Cut`).
     """
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
@@ -77,7 +77,7 @@ def nested_text(
 ) -> str:
     """Return a nested value as JSON, with ``<blob>`` in place of each BLOB.
 
-    ``bytes_text`` converts binary values to text; by default, to their first bytes and size.
+    ``bytes_text`` converts binary values to text. The default text is the first bytes and the size.
     """
     if has_blob(column.type):
         value = map_blobs(value, column.type, lambda leaf, _: None if leaf is None else "<blob>")

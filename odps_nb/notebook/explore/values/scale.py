@@ -76,7 +76,7 @@ class Scale:
         first = math.floor(low / step) * step
         count = max(1, math.ceil((high - first) / step + 1e-9))
         found = [self.at(first + n * step, step) for n in range(count + 1)]
-        return list(dict.fromkeys(found))  # at the limit of the type, the last bounds are equal
+        return list(dict.fromkeys(found))  # near the limit of the type, some bounds are equal
 
     def log_edges(self, low: float, high: float, most: int) -> list[Any]:
         """Return the bounds of bars on a logarithmic axis; all bounds are positive."""

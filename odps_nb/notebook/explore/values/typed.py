@@ -66,7 +66,7 @@ def _decimal(text: str) -> Decimal:
 
 
 def _time(text: str) -> datetime.datetime:
-    if _TOO_FINE.search(text):  # `fromisoformat` would drop the digits
+    if _TOO_FINE.search(text):  # `fromisoformat` would drop digits after the sixth
         raise ValueError(text)
     return datetime.datetime.fromisoformat(text)
 
@@ -110,7 +110,7 @@ def shown_value(value: Any, timezone: str | None) -> str:
 
 
 def _local(moment: datetime.datetime, timezone: str | None) -> datetime.datetime:
-    """Return an instant as local time, with the offset if it is needed."""
+    """Return an instant as local time, with the offset if the local time is ambiguous."""
     if moment.tzinfo is None:
         return moment
     zone = ZoneInfo(timezone or "UTC")

@@ -71,6 +71,6 @@ KIND = Kind(
     formats=(_ZIP, _NPZ, _TAR, _RAR, *_PACKED),
     draw=_draw,
     recognise=_recognise,
-    precedence=BINARIES + 20,  # tried late, because the signature of tar is at byte 257
+    precedence=BINARIES + 20,  # tried late: tar has no signature before byte 257
     limit=8 * MIB,
 )

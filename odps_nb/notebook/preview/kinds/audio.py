@@ -58,7 +58,8 @@ _RATES_2: Final = (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160)
 _RATES_AC3: Final = (
     *(32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512, 576, 640),
 )
-#: Media types that browsers play, and WAV codes (integer, float, A-law, µ-law, extensible).
+#: Media types that browsers play, and WAV format codes that they play (integer, float, A-law,
+#: µ-law, extensible).
 _PLAYED: Final = ("audio/wav", "audio/mpeg", "audio/flac", "audio/ogg", "audio/mp4", "audio/aac")
 _PLAYED_CODES: Final = (1, 3, 6, 7, 0xFFFE)
 _COLUMNS: Final = 480  # columns of the drawing
@@ -82,7 +83,7 @@ def _recognise(head: Head) -> Format | None:
         if data.startswith(b"fLaC", begins):
             return _FLAC
         return _AAC if _aac_frame(data, begins) else _MP3
-    # without a tag, require two consecutive frames: one sync word has only 11 bits
+    # without a tag, require two consecutive frames, because a sync word has only 11 bits
     for format, frame in ((_MP3, _mp3_frame), (_AAC, _aac_frame), (_AC3, _ac3_frame)):
         length = frame(data, 0)
         if length and frame(data, length):
@@ -152,7 +153,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
             wave = _waveform(parsed.data, size)
         except (UnshowableError, MissingDependencyError) as error:
             note = reason_to_show(error)
-            # for any other error, the browser cannot play it either
+            # for any other error, the browser cannot play the file either
             may_play = isinstance(error, MissingDependencyError) or note.startswith(OTHER_CODEC)
     played = format.mime in _PLAYED and _wav_code(excerpt.data, format) in _PLAYED_CODES
     if may_play and played and len(excerpt.data) + len(wave) <= excerpt.room:

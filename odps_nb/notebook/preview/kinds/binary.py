@@ -75,7 +75,7 @@ _MARKED: Final = (
 def _recognise(head: Head) -> Format:
     if head.data.startswith(_COMPOUND):
         named = (name for name in _STREAMS if name.encode("utf-16-le") in head.data)
-        return _STREAMS[next(named)]  # always found, because the last name is empty
+        return _STREAMS[next(named)]  # always found, because the last name, which is empty, matches
     for format, sets in _MARKED:
         for marks in sets:
             if all(head.data.startswith(mark, place) for place, mark in marks.items()):

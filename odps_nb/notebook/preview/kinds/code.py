@@ -32,7 +32,7 @@ _MARKDOWN = _language("text/markdown", "Markdown", "text/x-markdown")
 _RST_TEXT = _language(
     "text/x-rst", "reStructuredText", "text/prs.fallenstein.rst", "text/restructured"
 )
-# a pattern for the first line (#!), and a pattern that must match two other lines
+# for each language: a pattern for the #! line, and one for typical lines (two must match)
 _LANGUAGES: Final = (
     (
         _language("text/x-python", "Python", "application/x-python", "text/x-script.python"),

@@ -18,7 +18,7 @@ KIND = Kind(
     formats=(_DICOM,),
     draw=draw_parsed,
     recognise=_recognise,
-    precedence=FIRST,  # the 128 bytes before the signature may be a TIFF header
+    precedence=FIRST,  # before images: the bytes before the signature may be a TIFF header
     whole=True,
     limit=16 * MIB,
 )

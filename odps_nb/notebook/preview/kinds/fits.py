@@ -22,6 +22,6 @@ KIND = Kind(
     formats=(_FITS,),
     draw=draw_parsed,
     recognise=_recognise,
-    precedence=FIRST,  # a header without data is text
+    precedence=FIRST,  # before the text kinds, because a header without data is text
     limit=16 * MIB,
 )

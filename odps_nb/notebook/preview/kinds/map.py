@@ -87,7 +87,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
 
 
 def _shapes(value: object, depth: int) -> Iterator[_Shape]:
-    """Iterate over the shapes of a GeoJSON object; skips anything else."""
+    """Iterate over the shapes of a GeoJSON object, skipping anything else."""
     if not isinstance(value, dict) or depth > _DEPTH:
         return
     for key in ("features", "geometries"):

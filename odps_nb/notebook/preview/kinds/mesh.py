@@ -111,6 +111,6 @@ KIND = Kind(
     formats=(_PLY, _STL, _OBJ),
     draw=_draw,
     recognise=_recognise,
-    precedence=FIRST,  # each format has text and binary variants
+    precedence=FIRST,  # tried for any bytes, because each format has text and binary variants
     limit=8 * MIB,
 )

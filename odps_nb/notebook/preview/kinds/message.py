@@ -43,6 +43,6 @@ KIND = Kind(
     formats=(_MESSAGE,),
     draw=draw_parsed,
     recognise=_recognise,
-    precedence=FIRST,  # most messages are text, but their parts may have any encoding
+    precedence=FIRST,  # tried even for bytes that are not text: parts may have any encoding
     limit=8 * MIB,
 )

@@ -1,6 +1,6 @@
 """Pickles: the names that loading would import; a pickle is never loaded here.
 
-Loading a pickle can execute arbitrary code. Names from modules known to access the system are
+Loading a pickle can execute arbitrary code. Names from a list of modules that access the system are
 marked, but other names may also access it.
 """
 

@@ -48,7 +48,7 @@ _FILTERS: Final = 32803  # colour filter array (TIFF/EP)
 
 def _recognise(head: Head) -> Format | None:
     data = head.data
-    # bytes 84 and 85 are the high half of the JPEG offset
+    # the high half of the JPEG offset (bytes 84 and 85) must be 0
     if data.startswith(b"FUJIFILMCCD-RAW ") and data[84:86] == b"\0\0":
         return _RAF
     order = {b"II*\0": "<", b"MM\0*": ">"}.get(data[:4])

@@ -104,7 +104,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
         poster, facts = encoded_url(parsed.data), parsed.texts("facts")
     except (UnshowableError, MissingDependencyError) as error:
         note = reason_to_show(error)
-        # for any other error, the browser cannot play it either
+        # for any other error, the browser cannot play the file either
         may_play = isinstance(error, MissingDependencyError) or note.startswith(OTHER_CODEC)
         if not (may_play and playable) or len(excerpt.data) > excerpt.room:
             raise

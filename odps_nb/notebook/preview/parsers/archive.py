@@ -32,7 +32,7 @@ try:
 except ImportError:  # `parse` reports that rarfile is missing
     rarfile = None
 else:
-    # rarfile would run an external program to decompress a comment
+    # disabled: rarfile would run an external program to decompress a comment
     rarfile.rar3_decompress = lambda *_, **__: b""
 
 

@@ -28,7 +28,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     file = io.BytesIO(data)
     shape, fortran, dtype = _header(file)
     if dtype.hasobject:
-        raise UnshowableError("holds Python objects, which are never unpickled")
+        raise UnshowableError("it holds Python objects, which are never unpickled")
     facts = (f"{' × '.join(map(str, shape)) or 'scalar'} {dtype}",)
     values = data[file.tell() :]
     if options["whole"] and not fortran and (made := _picture(values, shape, dtype, size)):

@@ -151,7 +151,7 @@ def _buffer_sizes(data: bytes, vector: int, body: memoryview) -> list[int]:
             (unpacked,) = struct.unpack_from("<q", body, offset)
             sizes.append(length if unpacked == -1 else unpacked)
             if sizes[-1] < 0:
-                raise UnshowableError("has a buffer of negative length")
+                raise UnshowableError("it has a buffer with a negative length")
     return sizes
 
 

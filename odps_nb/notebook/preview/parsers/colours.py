@@ -16,7 +16,7 @@ import numpy as np
 with contextlib.suppress(ImportError):  # reported by `picture`
     from PIL import Image, ImageCms
 
-#: Maximum bytes of a profile; printer profiles have up to 3 MB.
+#: Maximum size of a profile in bytes; printer profiles can be up to 3 MB.
 _LARGEST: Final = 4 << 20
 _MODES: Final = {"GRAY": "L", "RGB": "RGB", "CMYK": "CMYK"}
 # x and y of white, red, green and blue (IEC 61966-2-1), in the order of cHRM
@@ -39,7 +39,8 @@ def as_srgb(image: Image.Image) -> Image.Image:
         colours = colours.convert("RGB")
     if alpha is not None:
         colours.putalpha(alpha)
-    colours.info = {}  # Pillow would write the profile into a PNG, where browsers apply it
+    # otherwise, Pillow would write the profile into a PNG, and browsers would apply it again
+    colours.info = {}
     return colours
 
 

@@ -1,7 +1,7 @@
 """HDF5 and netCDF-4: names, shapes, types and attributes of the first datasets.
 
-The values of datasets are never read, so no filter runs. Links are named but never followed, so no
-other file is opened.
+The values of datasets are never read, so no HDF5 filter runs. Links are named but never followed,
+so no other file is opened.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
 
 
 def _leaves(message: Message) -> Iterator[Message]:
-    """Return the parts without subparts; an embedded message is one part."""
+    """Yield the parts that have no subparts; an embedded message counts as one part."""
     waiting, seen = [message], 0
     while waiting and seen < _PARTS:
         part, seen = waiting.pop(), seen + 1
@@ -85,7 +85,7 @@ def _payload(part: Message) -> bytes:
 
 
 def _lines(texts: list[Message]) -> list[str]:
-    """Return the first lines of the first plain-text part, or the text of the first HTML part."""
+    """Return the first lines of the first plain-text part, or else of the first HTML part."""
     by_kind = {part.get_content_subtype(): part for part in reversed(texts)}
     part = by_kind.get("plain") or by_kind.get("html") or next(iter(by_kind.values()), None)
     if part is None:

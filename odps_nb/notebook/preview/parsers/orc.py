@@ -12,8 +12,8 @@ from odps_nb.notebook.preview.parsers.arrow import check_unpacked, empty_batch, 
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.terms import count_of
 
-# Maximum expansion of a stripe in ordinary files. Run-length encoding may expand more; the memory
-# limit of the parser process applies to that.
+# Maximum expansion of a stripe in ordinary files. If run-length encoding expands more, the memory
+# limit of the parser process applies.
 _GROWTH: Final = 8
 
 

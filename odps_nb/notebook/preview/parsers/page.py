@@ -1,7 +1,8 @@
 """HTML pages, rebuilt without links, forms, frames, scripts and external resources.
 
-The frame's sandbox and policy do not prevent hints (``<link rel=preconnect>``) or clicks on links.
-Therefore, nh3 (based on the browser parser html5ever) keeps only the elements listed here.
+The frame's sandbox and policy do not prevent resource hints (``<link rel=preconnect>``) or clicks
+on links. Therefore, nh3 (based on the browser parser html5ever) keeps only the elements listed
+here.
 """
 
 from __future__ import annotations

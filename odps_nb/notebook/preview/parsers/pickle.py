@@ -54,7 +54,7 @@ def _imports(data: bytes) -> Iterator[tuple[int, tuple[str, str]]]:
             module, _, inner = str(argument).partition(" ")
             imported = module, inner
         elif name == "STACK_GLOBAL":
-            # a name that was not pushed immediately before may be computed in any way
+            # unless the last two instructions pushed both names, they are computed, so unknown
             imported = (last[0], last[1]) if last[0] and last[1] else (_HIDDEN, "?")
         if name in ("MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT"):
             if last[1] is not None:

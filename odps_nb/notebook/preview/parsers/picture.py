@@ -37,7 +37,7 @@ else:
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     """Return the size in pixels and a thumbnail; only the size if ``whole`` is false."""
     mime, size = options["mime"], Size(**options["size"])
-    if PICTURES[mime] == "ICO":  # Pillow decodes an icon when it opens it
+    if PICTURES[mime] == "ICO":  # check the size first, because opening decodes an icon
         check_pixels(*icon_size(data))
     try:
         if not options.get("whole", True):
@@ -103,7 +103,7 @@ def drawn(image: Image.Image, size: Size) -> tuple[list[str], bytes]:
     if image.format in _JPEG:
         image.draft(None, _box(size))  # Pillow then decodes at reduced size if possible
     check_pixels(*image.size)
-    # phones append depth maps and previews to a JPEG; the frames of a PSD are layers
+    # not animations: depth maps and previews that phones append to a JPEG, and layers of a PSD
     still = (*_JPEG, "PSD")
     animated = image.format not in still and bool(getattr(image, "is_animated", False))
     is_deep = image.mode[0] in "IF"

@@ -19,7 +19,7 @@ _LOOKED_AT: Final = 32
 """Maximum JPEG candidates to examine; in 100 MB of RAW data, about one matches by chance."""
 _MODEL, _ORIENTATION = 272, 274
 _HEADER: Final = 1 << 20
-"""Bytes to search for the first tag directory, and for the size of a JPEG."""
+"""Number of bytes in which to look for the first tag directory, or for the size of a JPEG."""
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
@@ -28,7 +28,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     places = [match.start() for match in islice(_JPEG.finditer(data), _LOOKED_AT)]
     tags = _tags(data)
     for _, at in sorted(((_pixels(data, at), at) for at in places), reverse=True):
-        with contextlib.suppress(Exception):  # the bytes are not a complete 8-bit JPEG
+        with contextlib.suppress(Exception):  # fails if the bytes are not a complete 8-bit JPEG
             return _shown(data[at:], tags, size)
     raise UnshowableError("no embedded preview in the bytes that were read")
 
@@ -56,7 +56,7 @@ def _shown(data: bytes, tags: dict[int, Any], size: Size) -> tuple[dict[str, Any
 
 
 def _tags(data: bytes) -> dict[int, Any]:
-    """Return the first tag directory; empty if there is none."""
+    """Return the model and orientation in the first tag directory, by tag number, if present."""
     from PIL.TiffImagePlugin import ImageFileDirectory_v2
 
     # CR3 stores the tags in a separate box; some makers use another signature after the byte order

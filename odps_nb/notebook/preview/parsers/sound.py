@@ -104,7 +104,7 @@ def _decoded(data: bytes, mime: str) -> _Sound:
             raise UnshowableError(f"{OTHER_CODEC} {name}")
         context.thread_count = 1
         hertz, channels = context.sample_rate, context.layout.nb_channels
-        # FFmpeg guesses the duration if the file does not state it
+        # count frames if possible, because FFmpeg guesses a duration that the file does not state
         counted = _COUNTED[mime](data) if mime in _COUNTED else 0
         seconds = counted or (container.duration or 0) / 1_000_000
         if seconds <= _SHORT:
@@ -120,7 +120,7 @@ def _decoded(data: bytes, mime: str) -> _Sound:
 
 
 def _samples(container: InputContainer, track: AudioStream, *, limit: int) -> Samples:
-    """Return at least ``limit`` samples of one channel; fewer if the file is truncated."""
+    """Return samples of one channel, until there are at least ``limit`` or the file ends."""
     from av import AudioResampler
 
     mixer = AudioResampler(format="flt", layout="mono")

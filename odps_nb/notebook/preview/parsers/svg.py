@@ -158,7 +158,7 @@ def _node(tag: str, attributes: dict[str, str], inherited: _Links) -> _Node:
     href = attributes.get("href", attributes.get(f"{_XLINK} href", "")).strip()
     if tag == "image":
         if href.lower().startswith("data:"):
-            raise _refusal("an embedded picture")  # browsers load only embedded pictures here
+            raise _refusal("an embedded picture")  # in an <img>, browsers load no other pictures
     elif href and tag != "a":
         if not href.startswith("#"):
             raise _refusal("a link to another document")
@@ -232,7 +232,7 @@ class _Count:
         return (0.0, 0.0) if node is None else self._of(node)
 
     def _each(self, node: _Node) -> float:
-        """Return the number of shapes drawn for a shape, including its fill and stroke patterns."""
+        """Return the number of shapes that one shape draws, including fill and stroke patterns."""
         return 1 + self._most(node, markers=False)
 
     def _markers(self, node: _Node) -> float:
@@ -241,7 +241,7 @@ class _Count:
     def _most(self, node: _Node, *, markers: bool) -> float:
         """Return the maximum number of shapes that the properties of a node draw.
 
-        Each property refers to one target.
+        Each property refers to one target, so this is their number times the largest target.
         """
         links = node.inherited | self._sheet
         found = [link for link in links if link[0].startswith("marker") == markers]
