@@ -43,6 +43,7 @@ def test_examples_show_what_happens(name, odps):
     run(name, odps=odps)
 
 
+@pytest.mark.gate(2)
 @pytest.mark.spark
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")
 @pytest.mark.parametrize("name", ON_SPARK)

@@ -104,6 +104,7 @@ def told() -> list[tuple[str, str]]:
     return list(hints())
 
 
+@pytest.mark.nightly
 def test_every_setting_that_a_hint_names_is_one_that_a_user_can_set(
     reachable: set[str], told: list[tuple[str, str]]
 ) -> None:

@@ -414,6 +414,7 @@ def spelled_out(what: str) -> list[str]:
     return [name for name in FILES if package_of(name) == what]
 
 
+@pytest.mark.gate(3)
 @pytest.mark.parametrize(("what", "unwanted"), LOADS, ids=[what for what, _ in LOADS])
 def test_package_loads_no_library_of_another(what: str, unwanted: tuple[str, ...]) -> None:
     code = (

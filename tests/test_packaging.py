@@ -81,6 +81,7 @@ def test_two_builds_of_the_same_files_are_the_same_bytes(
     assert len(one) == 2
 
 
+@pytest.mark.nightly
 def test_the_source_distribution_is_the_checkout_without_the_fuzzing_corpus(
     repo: Path, built: dict[str, Path]
 ) -> None:

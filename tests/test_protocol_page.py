@@ -75,6 +75,7 @@ def _wrong(text: str, sections: dict[str, str]) -> list[str]:
     return wrong
 
 
+@pytest.mark.nightly
 def test_every_citation_names_a_section_of_the_page():
     sections = _sections(TEXT)
     wrong = {name: found for name, text in _pages() if (found := _wrong(text, sections))}

@@ -48,6 +48,7 @@ def test_reading_and_writing_work_as_shown(blocks, environment):
     names["odps"].close()
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")
 def test_spark_works_as_shown(blocks, environment, tmp_path, monkeypatch, spark_session):

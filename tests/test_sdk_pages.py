@@ -56,6 +56,7 @@ def sections(heading: str) -> dict[str, set[str]]:
     return {part.splitlines()[0]: mentioned(part) for part in parts[1:]}
 
 
+@pytest.mark.nightly
 def test_every_name_of_the_older_classes_is_mapped(older: list[dict[str, Any]]) -> None:
     version, classes, _ = older
     assert version == {"pyodps": older_pyodps.VERSION}

@@ -397,6 +397,7 @@ def made(odps, zoned, new_name) -> dict[str, str]:
     return tables(odps, zoned, new_name)
 
 
+@pytest.mark.nightly
 def test_the_page_says_what_happens(made):
     page = PAGE.read_text("utf-8")
     told = {name: found[0] if (found := between(name).search(page)) else "" for name in made}

@@ -10,6 +10,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 LISTS = {"types", "names", "column_names"}
 
 
@@ -50,6 +52,7 @@ def test_the_rule_finds_what_it_is_for() -> None:
     assert list(lists_made_in_loops("types = came.types\n[types[n] for n in found]")) == []
 
 
+@pytest.mark.nightly
 def test_no_loop_makes_a_list_of_all_columns_to_take_one(repo: Path) -> None:
     found = [
         f"{path.relative_to(repo)}:{line}"

@@ -337,6 +337,7 @@ BAD_DATA = [
 ]
 
 
+@pytest.mark.gate(15)
 @pytest.mark.parametrize(("data", "kind", "said"), BAD_DATA)
 def test_data_that_does_not_fit_is_refused_and_nothing_is_written(table, data, kind, said):
     with pytest.raises(kind, match=said) as caught:

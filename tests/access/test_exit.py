@@ -116,7 +116,7 @@ def run_alone(asked) -> Callable[[str], subprocess.CompletedProcess[str]]:
     return run
 
 
-@pytest.mark.gate(8)
+@pytest.mark.gate(3)
 @pytest.mark.parametrize(("half", "ending"), CASES)
 def test_a_script_ends_with_half_of_it_done(run_alone, run_forked, odps, table, half, ending):
     run = run_alone if (half, ending) in ALONE else run_forked

@@ -60,6 +60,7 @@ def test_everything_works_over_tls(service, near, trusted, new_name):
         everything(odps, new_name("tls"))
 
 
+@pytest.mark.gate(1)
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_everything_works_through_a_proxy(service, near, trusted, new_name, monkeypatch, scheme):
     for name in ("NO_PROXY", "no_proxy"):

@@ -91,7 +91,7 @@ FORMS: dict[str, Callable[[Any], list[Any]]] = {
 }
 
 
-@pytest.mark.gate(3)
+@pytest.mark.gate(1)
 @pytest.mark.parametrize("form", FORMS)
 def test_structs_of_seconds_lose_no_time(table: Table, form: str) -> None:
     """A read and a result are repeated in microseconds, with one warning."""

@@ -70,6 +70,7 @@ def test_children_that_read_a_partition_each_get_it(front, settings, way):
     assert len(set().union(*spoken)) >= 5  # the parent and its children were recorded
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("front", ["https"], indirect=True)
 def test_what_the_parent_has_begun_is_its_own(front, settings, new_name):
     assert forked("halves", settings, new_name("halves")) == [0, 0, 0]

@@ -173,7 +173,7 @@ def test_of_an_account_that_is_refused(told, service, account):
     assert told.errors > 5
 
 
-@pytest.mark.gate(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("region", [None, "cn-x"])
 def test_of_an_account_that_is_welcome(told, service, odps, new_name, region):
     with odps_nb.connect(

@@ -166,6 +166,7 @@ def test_a_process_without_credentials_says_so_when_a_handle_is_used(
     assert spawned.submit(repr, keyed).result(60) == repr(keyed)
 
 
+@pytest.mark.nightly
 def test_another_process_of_this_user_reaches_the_embedded_service(
     spawned: ProcessPoolExecutor,
 ) -> None:

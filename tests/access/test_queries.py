@@ -57,6 +57,7 @@ def test_the_end_of_a_statement_is_noted_by_whoever_waits(fresh):
     assert fresh.queries()[0].state == "cancelled"
 
 
+@pytest.mark.nightly
 def test_only_the_last_statements_are_kept(fresh):
     for n in range(MAX_QUERIES + 3):
         fresh.sql(f"select {n} as n", wait=False)

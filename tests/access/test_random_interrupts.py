@@ -107,7 +107,7 @@ WORKS = [read, write, write_photos, fetch, query]
 # A signal may arrive after a socket is created and before it is assigned. Then the last reference
 # closes it, and Python reports an unclosed socket. The test only requires that no socket is open at
 # the end.
-@pytest.mark.gate(2)
+@pytest.mark.gate(1)
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 @pytest.mark.parametrize("moments", MOMENTS)
 @pytest.mark.parametrize("work", WORKS, ids=lambda w: w.__name__)
@@ -194,7 +194,7 @@ class Worker(threading.Thread):
             self.error = error
 
 
-@pytest.mark.gate(2)
+@pytest.mark.gate(1)
 @pytest.mark.parametrize("moments", MOMENTS)
 @pytest.mark.parametrize("work", WORKS, ids=lambda w: w.__name__)
 def test_another_thread_stops_whatever_runs_over_a_connection(

@@ -120,7 +120,7 @@ def rows_of(odps: Connection, name: str) -> list[int]:
     return sorted(odps.table(name).read(["id"], progress=False).to_arrow()["id"].to_pylist())
 
 
-@pytest.mark.gate(2)
+@pytest.mark.gate(1)
 @pytest.mark.parametrize(
     ("fault", "action"),
     [

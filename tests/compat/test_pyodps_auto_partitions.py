@@ -46,6 +46,7 @@ def _data(kind: str) -> Any:
     return [list(row) for row in zip(TIMES, NOTES, strict=True)]
 
 
+@pytest.mark.gate(1)
 @pytest.mark.parametrize("kind", ["pandas", "arrow", "records"])
 def test_rows_go_to_the_partitions_of_their_times(entry: ODPS, name: str, kind: str) -> None:
     columns = ("dt datetime, a string", "trunc_time(dt, 'day') as pt")

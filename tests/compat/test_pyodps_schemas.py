@@ -37,6 +37,7 @@ def name() -> str:
     return f"s{time.time_ns()}"
 
 
+@pytest.mark.nightly
 def test_a_table_of_a_schema_is_reached_in_each_way(local: LocalService, name: str) -> None:
     entry = connect(local, schema=name)
     entry.create_schema(name)

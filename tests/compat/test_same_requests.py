@@ -31,7 +31,7 @@ def outcomes() -> dict[tuple[str, int], Outcome]:
     return {(one.job.name, one.version): one for one in found}
 
 
-@pytest.mark.gate(12)
+@pytest.mark.gate(4)
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)
 def test_same_job_same_requests(

@@ -95,7 +95,7 @@ def by_id(table: pa.Table) -> list[dt.datetime | None]:
     return found
 
 
-@pytest.mark.gate(9)
+@pytest.mark.gate(3)
 @pytest.mark.parametrize(("how", "kind"), WRITTEN)
 def test_what_we_write_the_stock_client_reads_as_its_local_time(both, zone, how, kind):
     found = both[2][stock.name_of(zone, "ours", how, kind)]

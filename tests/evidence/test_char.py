@@ -38,6 +38,7 @@ def stripping() -> Iterator[Raw]:
         yield raw
 
 
+@pytest.mark.gate(1)
 @pytest.mark.parametrize("form", ["padded", "stripped"])
 def test_every_answer_with_rows_has_char_in_that_form(
     request: pytest.FixtureRequest, form: str

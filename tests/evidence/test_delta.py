@@ -44,6 +44,7 @@ def selected(peer: Peer, name: str) -> list[tuple[int, str | None]]:
     return [(row["key"], row["value"]) for row in found.to_pylist()]
 
 
+@pytest.mark.nightly
 def test_upserts_and_deletes_are_mixed_in_one_stream(peer: Peer, name: str) -> None:
     """evidence 110: 85 upserts, 68 deletes, the last row of a key wins (Python live tests)."""
     peer.write(name, rows([1, 2, 3, 1], ["a", "b", "c", "a2"], [UPSERT] * 4))

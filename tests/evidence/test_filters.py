@@ -245,6 +245,7 @@ def test_blocks_are_those_of_each_file(raw: Raw) -> None:
     assert found(raw, name, "c1 in (14999, 15000)", RequiredDataColumns=["c1"]) == expected
 
 
+@pytest.mark.nightly
 def test_a_session_outlives_its_service(tmp_path: Path) -> None:
     """evidence 22, 50: the session id suffices, and blocks stay the same (Python: manual)"""
     said = {"SplitOptions": SIZE, "FilterPredicate": "c1 = 15000", "IncrementalRead": False}

@@ -132,6 +132,7 @@ def test_the_document_of_a_job_has_its_guid(peer: Peer) -> None:
     assert re.search(r"<Guid>(.*)</Guid>", peer.ok(wire).text)[1] == guid
 
 
+@pytest.mark.nightly
 def test_a_guid_is_known_after_a_restart_and_a_kill(tmp_path: Path) -> None:
     """A statement whose response was lost in a crash of the service is not run again."""
     guid, root = str(uuid4()), tmp_path / "root"
@@ -147,6 +148,7 @@ def test_a_guid_is_known_after_a_restart_and_a_kill(tmp_path: Path) -> None:
         assert peer.read("survived").num_rows == 1
 
 
+@pytest.mark.nightly
 def test_a_guid_of_another_key_names_no_instance(tmp_path: Path) -> None:
     """The result of a statement belongs to the key that submitted it."""
     with (
@@ -194,7 +196,7 @@ LOST: dict[str, dict[str, object]] = {
 }
 
 
-@pytest.mark.gate(3)
+@pytest.mark.gate(1)
 @pytest.mark.parametrize(
     ("how", "times"), [*((how, 1) for how in LOST), ("closed after it was handled", 3)]
 )

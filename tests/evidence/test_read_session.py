@@ -157,7 +157,7 @@ def one_mode(request: pytest.FixtureRequest) -> Iterator[tuple[str, Raw]]:
         yield request.param, raw
 
 
-@pytest.mark.gate(1)
+@pytest.mark.nightly
 def test_a_primary_key_table_may_take_one_split_mode_alone(one_mode: tuple[str, Raw]) -> None:
     """Evidence 164 and 8 contradict each other: `--form key_splits`, and how our client reacts."""
     mode, raw = one_mode

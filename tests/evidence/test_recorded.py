@@ -51,6 +51,7 @@ def test_reports_have_the_form_that_is_known_here() -> None:
     assert {json.loads(path.read_text("utf-8"))["format"] for path in REPORTS} == {FORMAT}
 
 
+@pytest.mark.gate(25)
 @pytest.mark.parametrize("recorded", CASES)
 def test_what_was_seen_is_seen_again(prober: Prober, recorded: dict[str, Any]) -> None:
     (question,) = choose([recorded["id"]])

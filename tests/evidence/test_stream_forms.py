@@ -128,6 +128,7 @@ def test_instants_have_a_zone_and_wall_clocks_have_none(raw: Raw, default: str) 
         assert rows["t"].cast(pa.int64()).equals(EXPECTED["t"][1:].cast(pa.int64()))
 
 
+@pytest.mark.nightly
 def test_the_forms_are_sent_that_the_service_was_started_with(
     forms: Running,
 ) -> None:

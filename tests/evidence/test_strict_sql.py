@@ -33,7 +33,7 @@ def strict() -> Iterator[Connection]:
         yield odps
 
 
-@pytest.mark.gate(4)
+@pytest.mark.gate(2)
 @pytest.mark.parametrize(
     ("query", "said"),
     [

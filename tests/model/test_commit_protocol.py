@@ -165,7 +165,7 @@ def test_without_a_safeguard_a_history_ends_wrong_here_and_on_the_service(
 # -- the model itself -----------------------------------------------------------------------------
 
 
-@pytest.mark.gate(2)
+@pytest.mark.gate(1)
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
 def test_the_service_answers_as_its_model(
     scenario: Scenario, odps: Connection, new_name: Callable[[str], str]

@@ -47,6 +47,7 @@ def _params() -> Iterator[Any]:
         yield pytest.param(page, id=page.stem, marks=marks)
 
 
+@pytest.mark.gate(5)
 @pytest.mark.parametrize("page", list(_params()))
 def test_a_page_shows_what_happens(page: Path, place: Path, request: pytest.FixtureRequest) -> None:
     if request.node.get_closest_marker("spark"):  # the page's `session()` returns that of the run

@@ -98,7 +98,7 @@ def test_a_report_is_never_written_through_a_link(environment: Profile, tmp_path
         assert (tmp_path / f"other {name}").read_text() == "precious"
 
 
-@pytest.mark.gate(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_run_that_is_stopped_tidies_up_and_reports_what_it_has(
     environment: Profile, tmp_path: Path, number: signal.Signals

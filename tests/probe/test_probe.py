@@ -213,6 +213,7 @@ def test_a_write_session_that_a_question_left_open_is_aborted(profile: Profile) 
     assert second.seen["refused"] is True
 
 
+@pytest.mark.nightly
 def test_a_session_is_waited_for_as_often_as_stated(profile: Profile) -> None:
     answers = [Response(status=200, members={"Status": "initiating"}), Response(status=200)]
     initial = Response(status=200, members={"SessionStatus": "INIT"})

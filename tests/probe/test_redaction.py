@@ -57,6 +57,7 @@ def told() -> Iterator[tuple[Profile, str, str, Prober, list[Finding]]]:
         yield profile, json.dumps(document), as_page(document), prober, found
 
 
+@pytest.mark.nightly
 def test_the_embedded_service_is_as_assumed_within_the_bounds_of_each_question(told: Any) -> None:
     differs = "cannot tell: the embedded service differs from MaxCompute here"
     assert [one.question for one in told[4]] == list(QUESTIONS)

@@ -95,6 +95,7 @@ def spark_columns(draw: st.DrawFn) -> dict[str, Drawn]:
     return found
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_what_spark_writes_is_read(
     spark_session: SparkSession, odps: Connection, new_name: Names

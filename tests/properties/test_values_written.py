@@ -55,7 +55,7 @@ def write_in_a_session(table: Table, data: Any) -> None:
         session.commit()
 
 
-@pytest.mark.gate(3)
+@pytest.mark.gate(1)
 @pytest.mark.parametrize("source", SOURCES)
 def test_what_is_written_is_read(odps: Connection, new_name: Names, source: str) -> None:
     @settings(max_examples=EXAMPLES)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 NAMES = ("44", "5列", "'列七'")
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_spark_writes_reads_and_pushes_down_such_names(
     spark: SparkSession, odps: Connection, new_name: Callable[[str], str]

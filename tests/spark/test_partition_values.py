@@ -86,7 +86,7 @@ def test_a_task_refuses_a_value_in_its_rows(odps: Connection, table: Table, valu
     assert state(table) == before
 
 
-@pytest.mark.gate(1)
+@pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.parametrize("road", ["write", "format"])
 def test_a_job_with_such_a_value_replaces_nothing(

@@ -64,7 +64,7 @@ def load(road: str, spark: SparkSession, odps: Connection) -> Load:
 # -- everything that may be derived from one load() ----------------------------------------------
 
 
-@pytest.mark.gate(1)
+@pytest.mark.nightly
 def test_what_is_derived_from_one_load_keeps_its_own_rows(
     spark: SparkSession, load: Load, odps: Connection, new_name: Names
 ) -> None:

@@ -55,6 +55,7 @@ def said(
     return run_older(jobs_on_our_streams.__name__, empty_service)
 
 
+@pytest.mark.gate(5)
 @pytest.mark.compat
 @pytest.mark.parametrize(
     "job", [job for job, version in older_jobs.JOBS if version == jobs_on_our_streams.VERSION]

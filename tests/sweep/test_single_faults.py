@@ -46,6 +46,7 @@ def cases() -> Iterator[Any]:
         yield pytest.param(job, fault, id=f"{job.name}-{fault.name}", marks=marks)
 
 
+@pytest.mark.gate(2)
 @pytest.mark.usefixtures("repeated_interrupts")
 @pytest.mark.parametrize(("job", "fault"), list(cases()))
 def test_one_fault_anywhere_loses_nothing_and_doubles_nothing(

@@ -252,6 +252,7 @@ CODINGS = {
 }
 
 
+@pytest.mark.gate(2)
 @pytest.mark.parametrize("squeeze", CODINGS.values(), ids=CODINGS)
 @pytest.mark.parametrize("status", [400, 503])
 def test_an_error_in_a_content_coding_is_read(status: int, squeeze: Any) -> None:

@@ -9,6 +9,7 @@ from fuzz.seeds import seeds
 from fuzz.targets import TARGETS
 
 
+@pytest.mark.gate(6)
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_kept_input_and_every_seed_holds_the_invariant(target: str) -> None:
     inputs = kept.inputs(target)
@@ -21,6 +22,7 @@ def test_every_archive_and_every_seed_belongs_to_a_target() -> None:
     assert {*kept.targets(), *(target for target, _, _ in seeds())} == {*TARGETS}
 
 
+@pytest.mark.nightly
 def test_an_archive_holds_what_was_packed_whenever_it_was(tmp_path, monkeypatch) -> None:
     before = kept.inputs("blocks")
     folder = kept.unpack("blocks", tmp_path / "blocks")

@@ -379,6 +379,7 @@ hostile = st.dictionaries(
 )
 
 
+@pytest.mark.nightly
 @settings(max_examples=50)
 @given(hostile)
 def test_any_json_is_a_schema_or_our_error(members: dict[str, Any]) -> None:

@@ -74,7 +74,7 @@ def ask(odps: Connection, table: Table, request: pytest.FixtureRequest) -> Ask:
     return asker(odps, table, request.param)
 
 
-@pytest.mark.gate(60)
+@pytest.mark.gate(20)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_value_finds_its_row_and_what_is_greater(ask, case):
     for sign in ("=", ">"):
@@ -212,7 +212,7 @@ FORMS: dict[str, Callable[[Connection, Table, str, int], object]] = {
 }
 
 
-@pytest.mark.gate(3)
+@pytest.mark.gate(1)
 @pytest.mark.parametrize("column", TIMES)
 def test_a_watermark_finds_its_row_and_exactly_what_is_newer(zoned, column):
     odps, table = zoned

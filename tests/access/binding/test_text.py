@@ -128,6 +128,7 @@ def test_a_name_in_braces_is_checked_and_quoted(text, bound):
     assert bind(text, values) == bound
 
 
+@pytest.mark.nightly
 @given(name=st.text(max_size=20))
 def test_no_name_in_braces_becomes_syntax(name):
     try:

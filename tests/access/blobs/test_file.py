@@ -72,6 +72,7 @@ def asked(watched, recorder):
     return Asked()
 
 
+@pytest.mark.nightly
 def test_any_place_is_read_as_of_a_file(odps, blobs, content):
     drawn, at = random.Random(3), 0
     with blobs[0].open(seek=True, cache=False) as file, io.BytesIO(content) as real:

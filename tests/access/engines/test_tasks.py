@@ -34,6 +34,7 @@ def test_each_partition_is_a_split_read_when_computed(watched, recorder):
     assert [one.action for one in requests] == ["TableRead"]
 
 
+@pytest.mark.gate(1)
 @pytest.mark.parametrize("backend", ["pyarrow", "numpy_nullable"])
 def test_the_rows_are_those_of_a_read(odps, backend):
     source = scan(odps, where="quantity >= 8")

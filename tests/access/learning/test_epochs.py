@@ -145,6 +145,7 @@ def test_a_null_in_whole_numbers_is_said_and_in_floats_is_nan(odps, new_name):
 # -- going on -----------------------------------------------------------------------------------
 
 
+@pytest.mark.gate(1)
 @pytest.mark.parametrize("where", [None, "id % 3 = 0"])
 def test_an_epoch_resumes_at_any_row(numbered, where):
     scan = numbered.read(["id"], where=where)
@@ -204,6 +205,7 @@ def test_a_state_reads_the_snapshot_of_its_session_as_long_as_that_lasts(odps, n
     odps.drop_table(table.name)
 
 
+@pytest.mark.nightly
 def test_after_its_session_expires_an_epoch_continues_with_another_one_over_the_same_rows():
     with misbehaving() as odps:
         table = odps.create_table("few", "id bigint")

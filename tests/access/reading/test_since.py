@@ -177,6 +177,7 @@ def test_a_table_without_a_key_gives_what_was_added(plain: Table) -> None:
         plain.read(since=1, changes=True)
 
 
+@pytest.mark.gate(2)
 @pytest.mark.parametrize(
     ("bounds", "reason"),
     [

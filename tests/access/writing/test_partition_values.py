@@ -256,6 +256,7 @@ def test_the_service_takes_what_comes_and_nothing_else(
             open_read_session(odps._storage, ReadPlan(table=table.name, partitions=(missing,)))
 
 
+@pytest.mark.gate(2)
 @pytest.mark.parametrize("value", ["a\x01b", "\x1b[0m", "\ufffe", ""], ids=ascii)
 def test_the_service_makes_no_partition_that_it_cannot_list(
     odps: Connection, table: Table, value: str

@@ -105,6 +105,7 @@ WAYS = {
 }
 
 
+@pytest.mark.gate(10)
 @pytest.mark.parametrize("way", WAYS)
 def test_the_same_rows_arrive_in_one_commit(table: Table, way: str) -> None:
     data = WAYS[way]

@@ -224,6 +224,7 @@ def test_options_round_trip_in_any_case():
     assert Profile.from_options(shouted) == profile
 
 
+@pytest.mark.nightly
 def test_a_pyodps_entry_gives_its_settings():
     entry = ODPS(
         "id", SECRET, project="p", endpoint="http://127.0.0.1:9/api", overwrite_global=False

@@ -340,6 +340,7 @@ def test_a_preview_is_held_against_the_columns_that_are_known():
 # -- all of it, at random -----------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_damaged_streams_end_no_process_and_in_no_other_error():
     """Some inputs of ``fuzz/mutate_streams.py``, which can run for any length of time."""
     command = [sys.executable, str(ROOT / "fuzz" / "mutate_streams.py"), "--count", "75"]

@@ -75,6 +75,7 @@ def begin(service: LocalService) -> tuple[Peer, str, str]:
     return peer, sessions[0], sessions[1]
 
 
+@pytest.mark.nightly
 def test_a_full_disk_is_said_at_work_and_at_the_start_and_nothing_is_lost(disk: SmallDisk) -> None:
     blob = os.urandom(100_000)
     with start(disk.root, samples=False) as service:

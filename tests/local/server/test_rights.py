@@ -160,6 +160,7 @@ def test_a_result_of_sql_belongs_to_the_user_who_ran_it(guarded: LocalService) -
         assert writer.ok(wire).ok
 
 
+@pytest.mark.nightly
 def test_rights_that_make_no_sense_are_refused_at_once(tmp_path: Path) -> None:
     wrong = {
         "but 'keys' does not": {"stranger": {"ours": "read"}},

@@ -63,6 +63,7 @@ def test_rows_survive_restarts_and_a_kill_and_nothing_else_does(root: Path) -> N
         assert peer.read("kept").column("a").to_pylist() == [1, 2, 3]
 
 
+@pytest.mark.nightly
 def test_a_folder_is_for_its_owner_and_one_process_alone(root: Path) -> None:
     with start(root, samples=False) as first:
         with pytest.raises(ConfigError, match=f"served by another process.*{first.pid}"):
@@ -297,6 +298,7 @@ def test_a_reader_that_leaves_early_holds_nothing(peer: Peer) -> None:
     assert sum(f.path.endswith(".parquet") for f in process.open_files()) <= 2
 
 
+@pytest.mark.nightly
 def test_keys_and_tokens_come_from_a_file_of_their_owner(tmp_path: Path) -> None:
     path = tmp_path / "credentials.json"
     path.write_text(

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from odps_nb.local.server import launch
 
 SCRIPT = """
@@ -14,6 +16,7 @@ with odps_nb.connect("local") as odps:
 """
 
 
+@pytest.mark.nightly
 def test_a_saved_blob_does_not_run_when_the_service_starts(tmp_path):
     """Attack 3: `python -m` puts the working folder first in the path, whatever the options."""
     for name in ("uvicorn", "duckdb", "sqlglot", "starlette"):

@@ -61,7 +61,7 @@ TABLES = {
 }
 
 
-@pytest.mark.gate(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("which", TABLES)
 def test_extremes_are_read_by_everything_that_reads(
     odps: Connection, new_name: Callable[[str], str], which: str

@@ -81,7 +81,7 @@ STATEMENTS = {
 }
 
 
-@pytest.mark.gate(2)
+@pytest.mark.gate(1)
 @pytest.mark.parametrize("statement", STATEMENTS)
 def test_a_new_value_is_stored_as_insert_stores_it_and_no_other_value_changes(
     peer: Peer, name: str, statement: str
@@ -167,7 +167,7 @@ def test_rows_keep_their_order(peer: Peer, new_table: Callable[[str], str]) -> N
     assert peer.read(name).to_pydict() == {"id": [1, 2, 3], "v": ["z", "b", "z"]}
 
 
-@pytest.mark.gate(2)
+@pytest.mark.gate(1)
 @pytest.mark.parametrize(
     "statement",
     [

@@ -122,6 +122,7 @@ def answers(writer: Peer, times: str, zone: str) -> dict[str, object]:
     return dict(zip(TRUE, row.values(), strict=True))
 
 
+@pytest.mark.gate(40)
 @pytest.mark.parametrize("condition", TRUE)
 def test_text_and_dates_meet_instants_by_the_clock_of_the_session(
     answers: dict[str, object], condition: str

@@ -57,7 +57,7 @@ def bounded() -> Iterator[LocalService]:
         yield running
 
 
-@pytest.mark.gate(2)
+@pytest.mark.gate(1)
 @pytest.mark.parametrize("text", LARGE, ids=lambda text: text[:40])
 def test_a_query_that_needs_too_much_memory_fails_alone(bounded: LocalService, text: str) -> None:
     peer = Peer(bounded)
@@ -70,6 +70,7 @@ def test_a_query_that_needs_too_much_memory_fails_alone(bounded: LocalService, t
     assert peer.query("SELECT count(*) AS n FROM kept;").to_pylist() == [{"n": 0}]
 
 
+@pytest.mark.nightly
 def test_a_large_result_passes_in_small_parts(bounded: LocalService) -> None:
     """More bytes than a query may use; they are sent while it runs."""
     peer = Peer(bounded)
@@ -178,6 +179,7 @@ def test_a_service_that_cannot_end_is_ended(tmp_path: Path) -> None:
     assert not kept.exists()
 
 
+@pytest.mark.nightly
 def test_a_request_that_hangs_does_not_keep_the_service(root: Path) -> None:
     """The worker thread of a request waits forever; SIGTERM still ends the service; rows stay."""
     program = (

@@ -243,7 +243,7 @@ def test_the_refusal_reaches_whoever_connects(sound: Path, tmp_path: Path) -> No
     assert "Traceback" not in str(caught.value)
 
 
-@pytest.mark.gate(8)
+@pytest.mark.gate(3)
 @pytest.mark.parametrize("kind", DAMAGES)
 def test_a_damaged_folder_is_refused_in_words_and_loses_nothing(
     damaged: dict[str, Damaged], kind: str

@@ -59,6 +59,7 @@ def change_until_killed(peer: Peer) -> None:
         peer.commit("keyed", session)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("rounds", [1, pytest.param(ROUNDS, marks=pytest.mark.nightly)])
 def test_a_kill_at_any_moment_loses_no_commit_and_shows_no_half(root: Path, rounds: int) -> None:
     chance = random.Random(4)

@@ -230,6 +230,7 @@ def test_no_svg_comes_into_a_drawn_page_by_another_way(source):
         assert svg[:40] not in frame, markup[:30]
 
 
+@pytest.mark.nightly
 def test_hostile_drawings_leave_the_page_alive_and_plain_ones_are_drawn(visit):
     blobs = Column([Value(text, f"{n}.svg") for n, text in [*HOSTILE.items(), *PLAIN.items()]])
     chosen = Column(blobs[:40]), Column(blobs[40:])

@@ -185,6 +185,7 @@ def test_reopened_without_trust_nothing_runs(saved, lab_page, jupyter, listener,
     close_notebook(lab_page, kernel=True)
 
 
+@pytest.mark.nightly
 def test_an_export_plays_films_and_sounds_and_nothing_else(
     saved, context, listener, table, tmp_path
 ):

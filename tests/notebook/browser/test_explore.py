@@ -355,6 +355,7 @@ def test_cells_are_copied_as_a_spreadsheet_takes_them(page):
     assert page.evaluate(copied) == f'0\t"{nasty}"\t-1234567'
 
 
+@pytest.mark.nightly
 def test_the_menu_of_a_cell_filters_by_its_value(page):
     view = explorer(page, MEDIA)
     n = column_of(view, "declared")
@@ -550,6 +551,7 @@ def reopened(page, jupyter, saved):
     return page
 
 
+@pytest.mark.nightly
 def test_reopened_with_trust_and_without_its_kernel_it_shows_the_static_view(reopened):
     tables = reopened.locator(".jp-OutputArea-child table")
     expect(tables).to_have_count(4, timeout=60_000)
@@ -581,6 +583,7 @@ def test_reopened_without_trust_it_shows_the_static_view(reopened, jupyter, save
     close_notebook(reopened, kernel=True)
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("saved")
 def test_an_export_shows_the_static_view(browser, jupyter, tmp_path):
     address = exported(jupyter.folder / "explore.ipynb", tmp_path / "saved.html")

@@ -123,6 +123,7 @@ def check(page: Page) -> None:
     assert [text for text in TEXTS.values() if text.split("\n")[0] not in shown] == []
 
 
+@pytest.mark.nightly
 def test_an_explorer_shows_text_and_pictures_of_its_own(
     view: Callable[..., Page], odps: Connection
 ) -> None:

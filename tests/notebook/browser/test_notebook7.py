@@ -104,6 +104,7 @@ def test_the_keyboard_alone_moves_turns_filters_and_opens(page: Page) -> None:
     use_the_keyboard(page, explorer(page, ORDERS))
 
 
+@pytest.mark.nightly
 def test_a_chart_is_drawn_from_its_panel(page: Page) -> None:
     view = explorer(page, ORDERS)
     draw_chart(view, x="status", color="ds")

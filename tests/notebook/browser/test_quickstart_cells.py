@@ -9,6 +9,7 @@ from tests.support.lab import close_notebook, open_notebook
 from tests.test_quickstart import SLOW, check_run, quickstart
 
 
+@pytest.mark.nightly
 @pytest.mark.browser
 def test_the_quickstart_runs_in_jupyterlab(lab_page, jupyter, service, odps, stalled, repo):
     stalled(SLOW)

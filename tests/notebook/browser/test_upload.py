@@ -52,6 +52,7 @@ def chosen(page: Page, number: int, *files: dict[str, Any]) -> Any:
     return picker
 
 
+@pytest.mark.nightly
 def test_each_view_of_a_notebook_has_its_own_look(page: Page) -> None:
     look = "(one, name) => getComputedStyle(one)[name]"
     tile, picker = page.locator(".odps-g-tile"), page.locator(".odps-u").first

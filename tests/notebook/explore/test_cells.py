@@ -92,6 +92,7 @@ def test_values_that_no_condition_can_express_are_rejected(view, odps):
     media.close()
 
 
+@pytest.mark.nightly
 def test_every_cell_of_every_type_selects_its_own_row_or_is_rejected(odps):
     view = RowView(rows_of(odps.table("types_all").read()))
     shown = view.page(0)

@@ -267,6 +267,7 @@ OF_RESULTS = [
 ]
 
 
+@pytest.mark.gate(1)
 @pytest.mark.parametrize("where", ["", " where n < 0"], ids=["rows", "no rows"])
 def test_a_chart_of_a_result_has_the_values_of_its_table_and_runs_no_query(table, odps, where):
     result = odps.sql(f"select * from charted{where}").wait()

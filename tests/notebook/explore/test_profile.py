@@ -211,6 +211,7 @@ def divides(columns, table, profile, of):
     return clicked
 
 
+@pytest.mark.nightly
 def test_the_bars_of_orders_divide_the_rows_of_a_sample_and_of_all_rows(orders):
     columns, table = orders
     sample = profiled(columns, table.slice(0, SAMPLE))

@@ -153,7 +153,7 @@ def test_the_text_of_every_cell_and_its_parts_find_exactly_the_rows_that_show_th
         assert found == expected(texts, needle), needle
 
 
-@pytest.mark.gate(8)
+@pytest.mark.gate(4)
 @pytest.mark.parametrize(
     "needle",
     [

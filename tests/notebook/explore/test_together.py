@@ -152,6 +152,7 @@ FIRST_READS = {
 }
 
 
+@pytest.mark.gate(2)
 @pytest.mark.parametrize("kind", ["table", "read", "filtered", "sorted", "result"])
 def test_each_first_read_after_an_expired_session_opens_a_new_one(odps, table, kind):
     for name, read in FIRST_READS.items():

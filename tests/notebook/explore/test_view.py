@@ -360,6 +360,7 @@ def test_a_sample_is_random_without_overlap_and_repeatable():
     assert sum(rows for _, rows in whole) == 1000
 
 
+@pytest.mark.nightly
 def test_every_type_has_a_profile_and_a_page(odps):
     view = RowView(rows_of(odps.table("types_all").read()))
     assert view.page(0).count == 8

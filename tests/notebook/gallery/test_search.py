@@ -134,6 +134,7 @@ def test_only_the_beginning_of_a_text_is_searched():
     assert column[0].was_read <= 2 * (64 * 1024 + 1)
 
 
+@pytest.mark.nightly
 def test_a_filter_by_kind_agrees_with_the_tiles():
     column = Column(Opened(data) for data in (*TEXTS.values(), *files().values()))
     drawn = {made["index"]: made["kind"] for made in Tiles(Chosen(column)).read(range(len(column)))}

@@ -28,7 +28,7 @@ def table(odps) -> Iterator[str]:
 
 # A magic binds a variable with the code of `Table.read` and `Connection.sql`, for which
 # tests/access/binding/test_bound_alike.py tests every case in `make test`.
-@pytest.mark.gate(4)
+@pytest.mark.gate(2)
 @pytest.mark.parametrize("case", sampled(CASES, lambda case: case.column))
 def test_a_value_means_the_same_in_every_magic(ip, case):
     ip.user_ns["x"] = case.value

@@ -146,6 +146,7 @@ def test_a_plan_estimates_the_chosen_columns(ip):
     assert size("id,note") == "roughly 9.2 MB"
 
 
+@pytest.mark.gate(1)
 @pytest.mark.parametrize(
     "cell",
     [

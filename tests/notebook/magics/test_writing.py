@@ -101,6 +101,7 @@ def test_blobs_may_be_rendered_on_the_static_page(ip):
     assert 'sandbox=""' in bundle["text/html"]
 
 
+@pytest.mark.nightly
 def test_a_gallery_says_of_how_many_it_shows_the_first(ip, odps):
     every = len(odps.table("media").blobs())
     column = "local.media.content"

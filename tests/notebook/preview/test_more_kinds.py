@@ -114,6 +114,7 @@ class Page(Seen):
         self.texts.append(data)
 
 
+@pytest.mark.gate(25)
 @pytest.mark.parametrize("name", SAYS)
 def test_a_tile_says_what_is_inside(name):
     made = tile(Value(FILES[name], "", name))

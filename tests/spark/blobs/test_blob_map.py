@@ -163,6 +163,7 @@ def test_without_a_connection_the_environment_says_where_the_blobs_are(
     assert mapped.collect()[0].size > 0
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_many_blobs_come_in_requests_of_bounded_size(
     spark: SparkSession, odps: Connection, new_name: Callable[[str], str]

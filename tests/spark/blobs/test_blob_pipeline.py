@@ -106,6 +106,7 @@ def _pipeline(files: DataFrame, odps: Connection) -> DataFrame:
     return made.withColumnRenamed("content", "original").drop("declared")
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_thumbnails_and_texts_are_stored_with_copies_of_the_originals(
     odps: Connection, files: DataFrame, new_name: Names
@@ -145,6 +146,7 @@ def test_a_task_that_fails_amid_its_blobs_stores_no_row_twice(
     _check(odps, name, files)
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_new_blobs_find_the_partitions_of_their_rows(
     odps: Connection, files: DataFrame, new_name: Names

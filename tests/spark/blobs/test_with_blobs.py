@@ -59,6 +59,7 @@ def test_a_single_row_has_its_type_and_name_too(odps: Connection, media: DataFra
     assert (row.blob.mime_type, row.blob.file_name) == ("image/jpeg", "waves.jpg")
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_the_column_is_what_a_write_takes(
     odps: Connection, media: DataFrame, new_name: Names
@@ -76,6 +77,7 @@ def test_the_column_is_what_a_write_takes(
         assert (copy.mime_type, copy.file_name) == (first.mime_type, first.file_name)
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_a_blob_that_is_too_large_is_refused_and_blob_map_is_named(
     odps: Connection, media: DataFrame

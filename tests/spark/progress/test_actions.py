@@ -81,6 +81,7 @@ def test_figures_arrive_with_each_finished_task_and_the_totals_are_exact(
     assert end.request_ids
 
 
+@pytest.mark.nightly
 def test_two_actions_are_two_runs_and_each_starts_from_nothing(
     spark: SparkSession, slow: Connection, numbers: str, listener: Listener
 ) -> None:
@@ -131,6 +132,7 @@ def test_what_is_read_twice_counts_twice(
     assert (end.phase, end.rows, end.rows_total) == (Phase.DONE, 2 * ROWS, 2 * ROWS)
 
 
+@pytest.mark.nightly
 def test_a_job_that_fails_ends_its_run_as_failed(
     spark: SparkSession, slow: Connection, numbers: str, listener: Listener
 ) -> None:
@@ -143,6 +145,7 @@ def test_a_job_that_fails_ends_its_run_as_failed(
     assert end.rows == ROWS * 3 // 4
 
 
+@pytest.mark.nightly
 def test_retries_and_resumes_are_reported(
     spark: SparkSession, slow: Connection, numbers: str, listener: Listener
 ) -> None:
@@ -350,6 +353,7 @@ def test_a_connection_that_cancels_stops_what_spark_runs_for_it(
     assert slow.table(name).read().row_count == 0
 
 
+@pytest.mark.nightly
 def test_silence_counts_nothing(spark: SparkSession, slow: Connection, numbers: str) -> None:
     for progress in (silent, False, None):  # a test is not a terminal
         assert actions.counter_of(spark, _activity(), progress) is None

@@ -120,6 +120,7 @@ def test_a_save_is_shown_until_its_commit(
     assert len(listener.trackers) == 1  # without rows, nothing is shown
 
 
+@pytest.mark.nightly
 def test_a_commit_that_fails_is_a_write_that_failed(
     registered: SparkSession,
     slow: Connection,

@@ -64,7 +64,7 @@ def test_a_value_finds_its_row(ask, case):
     assert ask(condition, x=case.value) == found
 
 
-@pytest.mark.gate(5)
+@pytest.mark.gate(2)
 @pytest.mark.parametrize(
     "case",
     sampled(
@@ -85,6 +85,7 @@ def test_a_time_finds_its_microsecond_and_is_never_cut_in_silence(ask, case):
     assert ask(f"{case.column} = :x", x=value) == found
 
 
+@pytest.mark.nightly
 def test_text_is_compared_with_bytes_by_its_own_bytes(ask):
     for row, text in enumerate(rows()["s"].to_pylist()):
         assert ask("s = :x", x=text.encode()) == [row]

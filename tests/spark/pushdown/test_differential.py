@@ -146,6 +146,7 @@ def search(local: Local, seeds: range) -> Counter[str]:
     return ends
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "first", [0, *(pytest.param(n, marks=pytest.mark.nightly) for n in range(10, 40, 10))]
 )
@@ -247,7 +248,7 @@ def whole(spark: SparkSession, served: dict[str, DataFrame], text: str) -> DataF
 PLAIN = noted("q1, q2")
 
 
-@pytest.mark.gate(6)
+@pytest.mark.gate(3)
 @pytest.mark.parametrize(
     "text", [*FIXED, *(pytest.param(one, marks=pytest.mark.nightly) for one in AT_NIGHT)]
 )

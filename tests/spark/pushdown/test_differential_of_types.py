@@ -137,6 +137,7 @@ ZONED = [
 PLAIN = noted("m1, m2")
 
 
+@pytest.mark.nightly
 def test_no_condition_that_is_asked_for_drops_a_row_that_spark_keeps(
     few_tasks: SparkSession, odps: Connection, served: dict[str, DataFrame]
 ) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
 
 
+@pytest.mark.gate(1)
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("text", "kind", "place"),

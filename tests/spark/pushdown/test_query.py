@@ -241,7 +241,7 @@ def compare(
     return run
 
 
-@pytest.mark.gate(15)
+@pytest.mark.gate(5)
 @pytest.mark.parametrize(
     "text", [*QUERIES, *(pytest.param(one, marks=pytest.mark.nightly) for one in AT_NIGHT)]
 )

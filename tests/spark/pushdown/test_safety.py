@@ -368,6 +368,7 @@ def nested(inner: str, outer: str, said: tuple[str, str]) -> str:
     return outer.format(inner=made, where=condition, other=condition)
 
 
+@pytest.mark.nightly
 def test_every_outer_query_over_every_inner_one(connection: duckdb.DuckDBPyConnection) -> None:
     """Each pair with three of ten conditions, so every condition meets each inner and outer one."""
     carried = 0

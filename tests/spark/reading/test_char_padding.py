@@ -86,7 +86,7 @@ CONDITIONS = {
 }
 
 
-@pytest.mark.gate(3)
+@pytest.mark.gate(1)
 @in_the_gate_padded
 @pytest.mark.parametrize("condition", CONDITIONS)
 def test_pushed_conditions_keep_the_rows_that_spark_wants(
@@ -97,7 +97,7 @@ def test_pushed_conditions_keep_the_rows_that_spark_wants(
     assert found(odps_nb.spark.sql(spark, odps, query)) == CONDITIONS[condition]
 
 
-@pytest.mark.gate(1)
+@pytest.mark.nightly
 def test_an_option_keeps_the_blanks(spark: SparkSession, chars: tuple[Connection, str]) -> None:
     odps, form = chars
     wanted = ["ab   ", "     ", None, "abcde"] if form == "padded" else ROWS["c"]

@@ -216,6 +216,7 @@ def test_a_scan_becomes_a_dataframe_of_its_own_snapshot(
     assert plain(scan.to_spark(spark).toArrow()) == plain(scan.to_arrow())
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_a_blob_table_is_cut_by_its_rows_where_its_blobs_are_read(
     spark: SparkSession, odps: Connection, new_name: Callable[[str], str]

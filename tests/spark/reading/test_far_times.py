@@ -17,6 +17,7 @@ def shown(frame) -> str:
     return frame.selectExpr("cast(t as string) as t").collect()[0].t
 
 
+@pytest.mark.gate(1)
 @pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz"])
 def test_the_year_9999_goes_through_spark_and_back(spark, odps, new_name, kind):
     first = odps.create_table(new_name("far"), f"id bigint, t {kind}")

@@ -40,7 +40,7 @@ MOMENT = int((CLOCK - dt.timedelta(hours=8)).replace(tzinfo=UTC).timestamp()) * 
 EXPECTED = (MOMENT, MOMENT, "2024-01-31 10:00:00")
 
 
-@pytest.mark.gate(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("session", ["UTC", "Asia/Shanghai", "America/Los_Angeles"])
 def test_a_row_is_the_same_instant_in_every_zone_of_the_session(spark, zoned, table, session):
     spark.conf.set(SESSION, session)
@@ -58,6 +58,7 @@ def test_a_row_is_the_same_instant_in_every_zone_of_the_session(spark, zoned, ta
     assert copy.read().to_arrow().equals(table.read().to_arrow())
 
 
+@pytest.mark.nightly
 def test_a_condition_of_a_read_is_meant_in_the_zone_of_the_connection(spark, zoned, odps, table):
     spark.conf.set(SESSION, "America/Los_Angeles")
     name, where = table.name.table, "t = '2024-01-31 10:00:00'"

@@ -58,6 +58,7 @@ def test_columns_come_from_the_option_or_from_the_schema(
     assert [row.id for row in reader.schema("id bigint").load().collect()] == ids
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_partitions_are_chosen_by_ranges_and_latest(
     reader: DataFrameReader, odps: Connection, spark: SparkSession
@@ -79,6 +80,7 @@ def test_a_schema_with_other_types_is_refused(reader: DataFrameReader) -> None:
         frame.count()
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_filters_of_one_dataframe_do_not_leak_into_each_other(reader: DataFrameReader) -> None:
     frame = reader.load("types_all")

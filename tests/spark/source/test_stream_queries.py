@@ -144,6 +144,7 @@ def test_a_task_that_fails_after_writing_is_not_doubled(
     assert ids(sink) == list(range(200))
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_a_driver_that_dies_between_the_commit_and_sparks_note_doubles_nothing(
     spark: SparkSession, odps: Connection, make: Make, tmp_path: Path

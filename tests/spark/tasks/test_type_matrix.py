@@ -234,6 +234,7 @@ def _frame(road: str, spark: SparkSession, odps: Connection, name: str) -> DataF
     return spark.read.format("odps").load(name)
 
 
+@pytest.mark.gate(1)
 @pytest.mark.spark
 @pytest.mark.parametrize(("road", "zone"), ROADS)
 def test_every_value_is_read_as_it_is_and_written_as_it_is(

@@ -72,6 +72,7 @@ def test_a_failed_job_leaves_no_table(
     assert nothing.read().to_arrow().to_pylist() == [{"nothing": None}]
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_the_data_source_creates_a_table_on_request(
     spark: SparkSession, odps: Connection, new_name: Names

@@ -97,7 +97,7 @@ BEFORE = {(1, "a", 1), (2, "a", 2), (3, "b", 1)}
 NEW = [(9, "a", 1)]
 
 
-@pytest.mark.gate(2)
+@pytest.mark.gate(1)
 @pytest.mark.parametrize("write", ROADS, indirect=True)
 def test_a_table_is_replaced_or_added_to(odps: Connection, new_name: Names, write: Write) -> None:
     table = odps.create_table(new_name("plain"), "id bigint")
@@ -132,7 +132,7 @@ def test_what_could_be_many_partitions_is_not_replaced_unasked(
     assert held(days) == BEFORE
 
 
-@pytest.mark.gate(2)
+@pytest.mark.gate(1)
 @pytest.mark.parametrize("partition", [None, "ds=a"])
 def test_partitions_that_get_rows_are_replaced(
     days: Table, write: Write, partition: str | None

@@ -103,6 +103,7 @@ ANSWER_STRATEGIES: dict[type[Any], dict[str, st.SearchStrategy[Any]]] = {
 }
 
 
+@pytest.mark.gate(4)
 @pytest.mark.parametrize("kind", ANSWER_STRATEGIES, ids=lambda kind: kind.__name__)
 def test_answer_round_trips(kind: type[Any]) -> None:
     @settings(max_examples=25)

@@ -39,6 +39,7 @@ def test_every_request_has_a_strategy() -> None:
     assert set(REQUEST_STRATEGIES) == set(REQUESTS)
 
 
+@pytest.mark.gate(8)
 @pytest.mark.parametrize("kind", REQUEST_STRATEGIES, ids=lambda kind: kind.__name__)
 def test_request_round_trips(kind: type[Any]) -> None:
     @settings(max_examples=25)
