@@ -83,6 +83,17 @@ def say(what: str, figure: str) -> None:
     print(f"  {what:<68}{figure:>26}", flush=True)
 
 
+def to_made_rows(endpoint: str) -> Connection:
+    """Return a connection to the service of `_made_rows`."""
+    return odps_nb.connect(
+        endpoint=f"{endpoint}/api",
+        tunnel_endpoint=endpoint,
+        project=_made_rows.PROJECT,
+        access_id="nobody",
+        access_key="nothing",
+    )
+
+
 # -- planning -----------------------------------------------------------------------------------
 
 
@@ -107,11 +118,16 @@ def plan(made: Connection, splits: int) -> None:
 
 def carried(odps: Connection, session: ReadSession, kind: str) -> None:
     """Print the size of the session data in a task."""
-    task = ReadTask.of(TaskProfile.of(odps._storage), session)
-    assert all(task.splits[n] == session.splits[n] for n in range(0, len(session.splits), 97))
-    size, whole = len(pickle.dumps(task)), len(pickle.dumps(session.splits))
+    size, whole = task_bytes(odps, session), len(pickle.dumps(session.splits))
     note = f"{format_bytes(size)} (list: {format_bytes(whole)})"
     say(f"what a task carries, splits as {kind}", note)
+
+
+def task_bytes(odps: Connection, session: ReadSession) -> int:
+    """Return the bytes of session data in a task."""
+    task = ReadTask.of(TaskProfile.of(odps._storage), session)
+    assert all(task.splits[n] == session.splits[n] for n in range(0, len(session.splits), 97))
+    return len(pickle.dumps(task))
 
 
 # -- Spark --------------------------------------------------------------------------------------
@@ -235,13 +251,7 @@ def main() -> None:
     given = parser.parse_args()
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
     with _made_rows.running(ROWS) as endpoint, odps_nb.connect("local") as odps:
-        made = odps_nb.connect(
-            endpoint=f"{endpoint}/api",
-            tunnel_endpoint=endpoint,
-            project=_made_rows.PROJECT,
-            access_id="nobody",
-            access_key="nothing",
-        )
+        made = to_made_rows(endpoint)
         if "plan" in given.only:
             plan(made, given.splits)
         if {"read", "write"} & set(given.only):

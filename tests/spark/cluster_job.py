@@ -11,9 +11,11 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,11 +31,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from odps_nb.access.connection import Connection
+    from odps_nb.access.receipt import Receipt
 
 ROWS = 40_000
 SPLITS = 4
+EXECUTORS = 3
+TASKS = 2_000
+BATCHES, SPLITS_EACH = 4, 100  # micro-batches of a stream
+DAY = {"ds": "2026-01-01"}
 LONG = 900.0  # seconds; no job may wait for the end of a stall
-DEADLINE = 240.0
 Batches = Iterable[pa.RecordBatch]
 
 
@@ -89,6 +95,12 @@ def stall_first_attempt(mark: str) -> Callable[[Batches], Iterator[pa.RecordBatc
     return run
 
 
+def where(_: Batches) -> Iterator[pa.RecordBatch]:
+    """Give the executor of this task, and the file of its odps_nb."""
+    found = {"executor": [_parent_of(os.getppid())], "file": [odps_nb.__file__]}
+    yield pa.RecordBatch.from_pydict(found)
+
+
 def fail_first_attempt(mark: str) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     """Make the first attempts of two partitions fail in the middle of their rows."""
 
@@ -115,13 +127,13 @@ class Stage:
     def __init__(self, spark: SparkSession, odps: Connection, marks: Path) -> None:
         self.spark, self.odps, self.marks = spark, odps, marks
         odps_nb.spark.register(spark, odps)
-        self.odps.create_table("source", "id bigint")
-        odps_nb.spark.write(self.numbers(), odps, "source")
 
     def numbers(self) -> DataFrame:
         return self.spark.range(0, ROWS, 1, SPLITS)
 
     def source(self) -> DataFrame:
+        if not self.odps.table("source").exists():
+            odps_nb.spark.write(self.numbers(), self.odps, self.target("source"))
         return odps_nb.spark.read(self.spark, self.odps, "source", splits=SPLITS)
 
     def target(self, name: str) -> str:
@@ -150,23 +162,41 @@ class Stage:
                 found.append(int(place.name))
         return found
 
-    def kill_when_stalled(self, action: str, at: int, job: Callable[[], Any]) -> Any:
-        """Run a job; kill -9 both executors once each has a task that waits for the service."""
-        self.ask({"action": action, "fault": "stall", "at": at, "times": 2, "seconds": LONG})
+    def when_stalled(
+        self, kill: Callable[[], None], job: Callable[[], Any], **rule: str | int
+    ) -> Any:
+        """Run a job; kill something once two of its tasks wait for the service."""
+        self.ask({"fault": "stall", "times": 2, "seconds": LONG, **rule})
+        over = threading.Event()
+
+        def watch() -> None:
+            while self.rules()[0]["struck"] < 2:
+                assert not over.wait(0.05), "the job ended before anything was killed"
+            kill()
+
+        # The job stays in this thread: Spark finds a stream's sink by the session of its thread.
         with ThreadPoolExecutor(1) as pool:
-            running = pool.submit(job)
-            until = time.monotonic() + DEADLINE
-            while self.rules()[0]["struck"] < 2 and not running.done():
-                assert time.monotonic() < until, f"no two tasks came to {action}"
-                time.sleep(0.05)
-            assert not running.done(), "the job ended before anything was killed"
-            killed = self.executors()
-            for process in killed:
-                os.kill(process, signal.SIGKILL)
-            result = running.result()
+            watching = pool.submit(watch)
+            try:
+                result = job()
+            finally:
+                over.set()
+        watching.result()
         self.ask()
-        assert len(killed) == 2, killed
         return result
+
+    def kill_executors(self) -> None:
+        """Kill -9 both executors, each of which has a task that waits."""
+        killed = self.executors()
+        for process in killed:
+            os.kill(process, signal.SIGKILL)
+        assert len(killed) == 2, killed
+
+    def kill_driver(self) -> None:
+        """Kill -9 the driver: its Java, then this process."""
+        context: Any = self.spark.sparkContext
+        os.kill(context._gateway.proc.pid, signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def counted(frame: DataFrame) -> list[int]:
@@ -174,14 +204,22 @@ def counted(frame: DataFrame) -> list[int]:
 
 
 def both_killed_in_a_read(stage: Stage) -> Any:
-    return stage.kill_when_stalled("TableRead", 5000, lambda: counted(stage.source()))
+    frame = stage.source()
+    job = partial(counted, frame)
+    return stage.when_stalled(stage.kill_executors, job, action="TableRead", at=5000)
 
 
 def both_killed_in_a_write(stage: Stage) -> Any:
     name = stage.target("both_killed")
-    return stage.kill_when_stalled(
-        "TableWrite", 0, lambda: odps_nb.spark.write(stage.numbers(), stage.odps, name).rows
-    )
+    job = partial(odps_nb.spark.write, stage.numbers(), stage.odps, name)
+    return stage.when_stalled(stage.kill_executors, job, action="TableWrite").rows
+
+
+def installed(stage: Stage) -> Any:
+    """Three tasks at one time: how many executors run them, and from where they take odps_nb."""
+    numbers = stage.spark.range(0, EXECUTORS, 1, EXECUTORS)
+    rows = numbers.mapInArrow(where, "executor long, file string", barrier=True).collect()
+    return [len({row.executor for row in rows}), sorted({row.file for row in rows})]
 
 
 def killed_in_a_read(stage: Stage) -> Any:
@@ -255,6 +293,60 @@ def refused_commit(stage: Stage) -> Any:
             told.append(type(ours).__name__)
         stage.ask()
     return told
+
+
+def replace_day(stage: Stage) -> Receipt:
+    """Replace one partition in a job of two thousand tasks."""
+    numbers = stage.spark.range(0, 10 * TASKS, 1, TASKS)
+    return odps_nb.spark.write(numbers, stage.odps, "days", partition=DAY, overwrite=True)
+
+
+def driver_killed(stage: Stage) -> None:
+    """The driver dies when half of the streams are closed; the partition has an older row."""
+    days = stage.odps.create_table("days", "id bigint", partitioned_by="ds string")
+    days.write(pa.table({"id": [-1]}), partition=DAY)
+    job = partial(replace_day, stage)
+    stage.when_stalled(stage.kill_driver, job, action="TableWrite", skip=TASKS // 2)
+
+
+def run_again(stage: Stage) -> Any:
+    receipt = replace_day(stage)
+    return [receipt.rows, receipt.streams]
+
+
+def follow(stage: Stage, *numbers: int) -> list[int]:
+    """Copy a table as a stream, which goes on where its checkpoint ends; add rows one by one.
+
+    Returns the rows of each micro-batch.
+    """
+    connected, part = odps_nb.spark.options(stage.odps), 10 * SPLITS_EACH
+    reader = stage.spark.readStream.format("odps").options(**connected, splits=SPLITS_EACH)
+    rows = reader.option("poll_seconds", 0).load("arriving")
+    writer = rows.writeStream.format("odps").options(**connected)
+    query = writer.option("checkpointLocation", str(stage.marks / "checkpoint")).start("copied")
+    query.processAllAvailable()
+    for number in numbers:
+        some = pa.table({"id": range(number * part, (number + 1) * part)})
+        stage.odps.table("arriving").write(some)
+        query.processAllAvailable()
+    query.stop()
+    return [one.numInputRows for one in query.recentProgress if one.numInputRows]
+
+
+def stream_killed(stage: Stage) -> None:
+    """The driver dies in the middle of the third of four micro-batches."""
+    for name in ("arriving", "copied"):
+        stage.target(name)
+    job = partial(follow, stage, *range(BATCHES))
+    stage.when_stalled(stage.kill_driver, job, action="TableWrite", skip=SPLITS_EACH * 5 // 2)
+
+
+def stream_resumed(stage: Stage) -> Any:
+    """Return the rows of each micro-batch that ran, and the number of streams written."""
+    stage.ask({"action": "TableCreateWriteStream", "fault": "close", "skip": 10**9})  # counts
+    added = follow(stage, BATCHES - 1)
+    (rule,) = stage.rules()
+    return [added, rule["matched"] - 1]  # one stream was for the source
 
 
 def main() -> None:

@@ -1,4 +1,9 @@
-"""A standalone cluster from the pip package: executors die, attempts run twice, rows stay exact."""
+"""A standalone cluster from the pip package: executors die, attempts run twice, drivers are killed.
+
+Its executors have an environment of their own, into which odps_nb was installed as
+``docs/howto/spark-on-a-cluster.md`` says. Its master has another address than 127.0.0.1, for which
+a session has the settings of this machine.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +11,15 @@ import contextlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import threading
+import venv
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from queue import Queue
 from typing import TYPE_CHECKING, Any
@@ -26,6 +35,26 @@ if TYPE_CHECKING:
 
 HOME = Path(pyspark.__file__).parent
 READY = 120.0
+COUNT = 40_000
+TASKS, SPLITS_EACH, EXECUTORS = 2_000, 100, 3
+CLUSTER = {"spark.executor.memory": "512m", "spark.executor.cores": "1"}
+#: Attempts that hang are run a second time, on the other host, as soon as half of them are done.
+SPECULATION = {
+    **CLUSTER,
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.quantile": "0.5",
+    "spark.speculation.multiplier": "1.5",
+    "spark.speculation.minTaskRuntime": "500ms",
+}
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster's address, and the environment of its executors (``None``: that of the tests)."""
+
+    master: str
+    environment: Path | None = None
 
 
 @contextlib.contextmanager
@@ -38,9 +67,16 @@ def _daemon(kind: str, *arguments: str, ready: str, folder: Path) -> Iterator[re
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_NO_DAEMONIZE": "1",
     }
+    env.pop("PYTHONPATH", None)  # executors would inherit it
     command = [str(HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}", *arguments]
     child = subprocess.Popen(
-        command, env=env, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        command,
+        env=env,
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
     found: Queue[re.Match[str] | None] = Queue()
 
@@ -58,47 +94,69 @@ def _daemon(kind: str, *arguments: str, ready: str, folder: Path) -> Iterator[re
         assert match is not None, f"{kind} ended before it was ready"
         yield match
     finally:
-        child.terminate()
+        child.terminate()  # a worker ends its executors
+        try:
+            child.wait(READY)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
         child.wait()
         watcher.join()
         assert child.stderr is not None
         child.stderr.close()
 
 
-@pytest.fixture
-def master(tmp_path: Path) -> Iterator[str]:
-    """A master and two workers with one core each, on two host names, which copies need."""
-    with contextlib.ExitStack() as cluster:
-        started = cluster.enter_context(
+@pytest.fixture(scope="module")
+def environment(repo: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with the odps_nb of this checkout, installed by pip from its wheel.
+
+    Other packages, which pip would get from an index, are those of the tests.
+    """
+    folder = tmp_path_factory.mktemp("executors")
+    home, wheels = folder / "environment", folder / "wheels"
+    venv.create(home, symlinks=True)
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "-q")
+    build = ("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(wheels), str(repo))
+    subprocess.run([*pip, *build], check=True)
+    (wheel,) = wheels.iterdir()
+    install = ("--python", str(home), "install", "--no-index", "--no-deps", str(wheel))
+    subprocess.run([*pip, *install], check=True)
+    # A file in a folder that such a line adds adds no more folders: no editable odps_nb.
+    others = sysconfig.get_path("purelib")
+    (_packages(home) / "others.pth").write_text(others + "\n")
+    return home
+
+
+def _packages(home: Path) -> Path:
+    return Path(sysconfig.get_path("purelib", vars={"base": str(home)}))
+
+
+@pytest.fixture(scope="module")
+def cluster(environment: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A master and two workers, for three executors of one core.
+
+    The workers are on two names of this host, because Spark runs a speculative copy elsewhere.
+    """
+    folder = tmp_path_factory.mktemp("cluster")
+    with contextlib.ExitStack() as running:
+        started = running.enter_context(
             _daemon(
-                *("master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"),
+                *("master.Master", "--host", "127.0.0.2", "--port", "0", "--webui-port", "0"),
                 ready=r"Starting Spark master at (spark://\S+)",
-                folder=tmp_path,
+                folder=folder,
             )
         )
-        for host in ("127.0.0.1", "localhost"):
-            cluster.enter_context(
+        for host, cores in (("127.0.0.1", EXECUTORS - 1), ("localhost", 1)):
+            running.enter_context(
                 _daemon(
-                    *("worker.Worker", "--host", host, "--webui-port", "0", "--cores", "1"),
-                    *("--memory", "700m", "--work-dir", str(tmp_path / host), started.group(1)),
+                    *("worker.Worker", "--host", host, "--webui-port", "0"),
+                    *("--cores", str(cores), "--memory", f"{cores * 700}m"),
+                    *("--work-dir", str(folder / host), started.group(1)),
                     ready="Successfully registered with master",
-                    folder=tmp_path,
+                    folder=folder,
                 )
             )
-        yield started.group(1)
-
-
-COUNT = 40_000
-#: Attempts that hang are started again on the other host as soon as half of the tasks are done.
-SPECULATION = {
-    "spark.executor.memory": "512m",
-    "spark.executor.cores": "1",
-    "spark.speculation": "true",
-    "spark.speculation.interval": "100ms",
-    "spark.speculation.quantile": "0.5",
-    "spark.speculation.multiplier": "1.5",
-    "spark.speculation.minTaskRuntime": "500ms",
-}
+        yield Cluster(started.group(1), environment)
 
 
 @pytest.fixture
@@ -108,28 +166,43 @@ def broken() -> Iterator[Connection]:
         yield connection
 
 
-def _act(
-    acts: list[str], master: str, odps: Connection, marks: Path, **conf: str
-) -> dict[str, Any]:
-    """Run the jobs in a separate process; return their results."""
+def _run(
+    acts: list[str], cluster: Cluster, odps: Connection, marks: Path, **conf: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the jobs in a separate process."""
     given = odps.profile.as_options()
     given.pop("name", None)
     # Java ignores TMPDIR
     conf["spark.executor.extraJavaOptions"] = f"-Djava.io.tmpdir={tempfile.gettempdir()}"
     document = {
         "acts": acts,
-        "master": master,
+        "master": cluster.master,
         "conf": conf,
         "marks": str(marks),
         "connection": {**given, "api_version": odps.profile.api_version},
     }
-    done = subprocess.run(
+    env = dict(os.environ)
+    if cluster.environment is not None:  # its driver may be killed, and leaves files
+        options = os.environ.get("SPARK_SUBMIT_OPTS", "")
+        env |= {
+            "PYSPARK_PYTHON": str(cluster.environment / "bin" / "python"),
+            "SPARK_LOCAL_DIRS": str(marks),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_SUBMIT_OPTS": f"{options} -Djava.io.tmpdir={marks}",
+        }
+    return subprocess.run(
         [sys.executable, "-W", "ignore", str(Path(__file__).with_name("cluster_job.py"))],
         input=json.dumps(document),  # an argument would show the key to every process
         capture_output=True,
         text=True,
         timeout=560,
+        env=env,
+        cwd=marks,
     )
+
+
+def _told(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    """Return what each act told."""
     assert done.returncode == 0, done.stderr[-3000:]
     told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return told
@@ -142,11 +215,14 @@ def _ids(odps: Connection, name: str) -> list[int]:
 @pytest.mark.spark
 @pytest.mark.nightly  # two minutes
 def test_on_a_standalone_cluster_rows_stay_exact_when_attempts_die_or_run_twice(
-    master: str, broken: Connection, tmp_path: Path
+    cluster: Cluster, broken: Connection, tmp_path: Path
 ) -> None:
-    acts = ["killed_in_a_read", "killed_in_a_write", "speculated_write", "speculated_read"]
-    told = _act(acts, master, broken, tmp_path, **SPECULATION)
+    acts = ["installed", "killed_in_a_read", "killed_in_a_write"]
+    acts += ["speculated_write", "speculated_read"]
+    told = _told(_run(acts, cluster, broken, tmp_path, **SPECULATION))
+    assert cluster.environment is not None
     assert told == {
+        "installed": [EXECUTORS, [str(_packages(cluster.environment) / "odps_nb/__init__.py")]],
         "killed_in_a_read": [COUNT, COUNT],
         "killed_in_a_write": COUNT,
         "speculated_write": COUNT,
@@ -158,13 +234,41 @@ def test_on_a_standalone_cluster_rows_stay_exact_when_attempts_die_or_run_twice(
 
 
 @pytest.mark.spark
+@pytest.mark.nightly  # four minutes
+def test_a_job_of_2000_tasks_whose_driver_is_killed_changes_nothing_and_can_be_run_again(
+    cluster: Cluster, broken: Connection, tmp_path: Path
+) -> None:
+    killed = _run(["driver_killed"], cluster, broken, tmp_path, **CLUSTER)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr[-3000:]
+    assert _ids(broken, "days") == [-1]
+    again = _run(["run_again"], cluster, broken, tmp_path, **CLUSTER)
+    assert _told(again) == {"run_again": [10 * TASKS, TASKS]}
+    assert _ids(broken, "days") == list(range(10 * TASKS))
+
+
+@pytest.mark.spark
+@pytest.mark.nightly  # two minutes
+def test_a_stream_whose_driver_is_killed_repeats_only_its_uncommitted_micro_batch(
+    cluster: Cluster, broken: Connection, tmp_path: Path
+) -> None:
+    part = 10 * SPLITS_EACH
+    killed = _run(["stream_killed"], cluster, broken, tmp_path, **CLUSTER)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr[-3000:]
+    assert _ids(broken, "arriving") == list(range(3 * part))
+    assert _ids(broken, "copied") == list(range(2 * part))
+    resumed = _run(["stream_resumed"], cluster, broken, tmp_path, **CLUSTER)
+    assert _told(resumed) == {"stream_resumed": [[part, part], 2 * SPLITS_EACH]}
+    assert _ids(broken, "copied") == list(range(4 * part))
+
+
+@pytest.mark.spark
 @pytest.mark.nightly  # two minutes
 def test_on_a_local_cluster_rows_stay_exact_when_executors_die_tasks_fail_and_commits_raise(
     broken: Connection, tmp_path: Path
 ) -> None:
     acts = ["both_killed_in_a_read", "both_killed_in_a_write", "failed_first"]
     acts += ["lost_commit", "refused_commit"]
-    told = _act(acts, "local-cluster[2,1,1024]", broken, tmp_path)
+    told = _told(_run(acts, Cluster("local-cluster[2,1,1024]"), broken, tmp_path))
     assert told == {
         "both_killed_in_a_read": [COUNT, COUNT],
         "both_killed_in_a_write": COUNT,
