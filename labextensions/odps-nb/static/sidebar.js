@@ -71,7 +71,7 @@ class Browser {
   build() {
     this.filter = element("input", "odpsNb-filter");
     this.filter.type = "search";
-    this.filter.placeholder = "Filter tables and columns";
+    this.filter.placeholder = "Filter tables, columns";
     this.filter.setAttribute("aria-label", "Filter tables and columns");
     this.filter.addEventListener("input", () => this.search());
     this.filter.addEventListener("keydown", (event) => {

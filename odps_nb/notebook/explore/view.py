@@ -396,6 +396,8 @@ class RowView(TakesRows):
     @property
     def searched(self) -> int | None:
         """Number of rows that the search has tested; ``None`` without a search."""
+        if isinstance(self._shown, KnownRows):
+            return self._shown.searched
         if isinstance(self._pager, StreamPager) and self.choice.search:
             return self._pager.searched
         return None
@@ -609,4 +611,6 @@ class RowView(TakesRows):
 
 def _first_matches(pager: StreamPager, order: Order, token: CancelToken) -> KnownRows:
     with closing(pager.matches(Mark(), token)) as placed:
-        return first_in_order((batch for _, batch in placed), order)
+        found = first_in_order((batch for _, batch in placed), order)
+    found.searched = pager.searched
+    return found

@@ -7,6 +7,7 @@ trusted notebook is reopened without its kernel, and would show nothing in an ex
 from __future__ import annotations
 
 import contextvars
+import re
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +26,7 @@ from odps_nb.notebook.progress.operations import Flusher
 _NO_MODEL = (
     ".jp-OutputArea-child:has(.{}) + .jp-OutputArea-child:not(:has(.odps-x)) {{display:none}}"
 )
+_COMMENT_LINES = re.compile(r"^[ \t]*(//.*|/\*.*\*/)[ \t]*\n", re.MULTILINE)
 # Errors raised by reading a malformed message from the browser.
 _MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
@@ -42,7 +44,7 @@ def widget_class(script: Path, parts: tuple[str, ...], *texts: str) -> Any:
 
     The widget's state is the script, ``static_id`` (the name of the static view) and the strings
     named ``texts``; none of it is user data. ``common.js``, the scripts named ``parts`` and their
-    style sheets are prepended to the two files; a script need not have a style sheet.
+    style sheets are prepended to the two files, without comment lines; a style sheet is optional.
     """
     try:
         import anywidget
@@ -55,7 +57,8 @@ def widget_class(script: Path, parts: tuple[str, ...], *texts: str) -> Any:
 
     def together(ending: str) -> str:
         files = [one.with_suffix(f".{ending}") for one in scripts]
-        return "\n".join(one.read_text(encoding="utf-8") for one in files if one.exists())
+        text = "\n".join(one.read_text(encoding="utf-8") for one in files if one.exists())
+        return _COMMENT_LINES.sub("", text)  # saved notebooks contain the script of each view
 
     state = {name: traitlets.Unicode("").tag(sync=True) for name in ("static_id", *texts)}
     code = {"_esm": together("js"), "_css": together("css")}

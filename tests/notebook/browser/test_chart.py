@@ -58,8 +58,13 @@ def test_a_filter_of_the_explorer_holds_for_its_chart(page):
     draw_chart(view, x="status")
     expect(view.locator(".odps-x-charts > .odps-x-muted")).to_contain_text("that match the filter")
     expect(view.locator(".odps-x-chart rect")).to_have_count(1)
+    again = view.get_by_role("button", name="Draw again: the filter has changed")
+    expect(again).to_have_count(0)
     view.get_by_label("remove the filter").click()
     expect(view.locator(".odps-x-chip")).to_have_count(0)
+    again.click()
+    expect(again).to_have_count(0)
+    expect(view.locator(".odps-x-charts > .odps-x-muted")).not_to_contain_text("filter")
 
 
 def test_choices_that_do_not_matter_are_hidden(page):

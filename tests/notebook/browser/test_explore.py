@@ -513,6 +513,9 @@ def test_columns_are_found_hidden_moved_pinned_and_resized(page):
     assert shown_names(view)[0] == "status"  # the setting stays for other pages
     view.get_by_label("first page").click()
     expect(status(view)).to_have_text("rows 1–100 of 2,048,000")
+    header.press("Shift+F10")
+    view.get_by_role("menuitem", name="Unpin column").click()
+    assert shown_names(view) == everything  # back in its place in the table
 
 
 # -- afterwards: the page is not used any more ----------------------------------------------------

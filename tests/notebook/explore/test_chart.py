@@ -87,6 +87,38 @@ def test_rows_are_counted_for_each_value_and_for_nulls(table):
     assert list(found)[-1] == "null"
 
 
+@pytest.mark.parametrize(
+    ("words", "is_sorted"),
+    [
+        (["2024-01-02", "2024-01-01", "2024-02-01"], True),
+        (["20240102", "20240101", "20240201"], True),
+        (["2024-02", "2024-01", "2024-03"], True),
+        (["2024-01-02 10:00", "2024-01-01 11:00", "2024-01-03 00:00"], True),
+        (["paid", "new", "shipped"], False),
+        (["2024-01-02", "new", "2024-01-01"], False),
+    ],
+)
+def test_bars_of_texts_that_are_dates_are_in_their_order(odps, new_name, words, is_sorted):
+    table = odps.create_table(new_name("dates"), "word string")
+    table.write(pa.table({"word": [words[0]] * 3 + [words[1]] * 2 + [words[2]]}))
+    for source in (table, odps.sql(f"select word from {table.name}")):
+        wanted = sorted(words) if is_sorted else words
+        assert list(source.chart("word")._figures.groups) == wanted
+    odps.drop_table(table.name)
+
+
+def test_hours_of_a_day_are_labelled_by_the_calendar(odps, new_name):
+    table = odps.create_table(new_name("hours"), "at datetime")
+    begin = datetime.datetime(2024, 1, 2, tzinfo=datetime.UTC)
+    table.write(pa.table({"at": [begin + datetime.timedelta(hours=n) for n in range(24)]}))
+    root = ElementTree.fromstring(table.chart("at", kind="line").to_svg())
+    texts = [one.text for one in root.iter("{http://www.w3.org/2000/svg}text")]
+    times = [one for one in texts if one.startswith("2024-01-02")]
+    assert len(times) > 3
+    assert all(re.fullmatch(r"2024-01-02 \d\d:00", one) for one in times), times
+    odps.drop_table(table.name)
+
+
 def test_values_beyond_the_largest_are_one_bar_of_their_own(table):
     found = shown(table.chart("word", top=2))
     counts = expected("word").sort_values(ascending=False)

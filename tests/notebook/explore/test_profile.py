@@ -279,6 +279,16 @@ def test_outliers_do_not_flatten_a_histogram_and_are_named():
     assert (found.min, found.max) == ("-1,000,000,000", "10,000,000,000,000,000")
 
 
+@pytest.mark.parametrize("rows", [[2000, 2100], [-500, -400], [-500, 2000]])
+def test_the_ends_are_the_extremes_if_all_rows_are_beyond_the_axis(rows):
+    array = pa.array([*range(1, 999), *[-(10**9)] * 5, *[10**9] * 5])
+    columns = [column_of("bigint")]
+    before = profiled(columns, pa.table({"x": array}))
+    (found,) = profiled(columns, pa.table({"x": pa.array(rows)}), before=before).columns
+    assert not any(bar.count for bar in found.bars if not bar.is_beside)
+    assert found.ends == (found.min, found.max) == (f"{rows[0]:,}", f"{rows[1]:,}")
+
+
 def test_numbers_with_few_usual_values_have_a_bar_for_each_and_a_group_of_the_others():
     array = pa.array([n % 10 for n in range(1000)] + [127, -128])
     columns, table = [column_of("tinyint")], pa.table({"x": array.cast(pa.int8())})

@@ -57,7 +57,9 @@ class _Drawing:
         self._stacked = choice.is_stacked
         names = [self._group(group) for group in self._slots]
         self._widest = max(map(len, names), default=1) * _LETTER + 10
-        self._tilted = self._widest > self._slot() and len(names) <= 24
+        is_crowded = self._widest > self._slot()
+        self._times = self._calendar() if is_crowded and names and choice.is_time else []
+        self._tilted = is_crowded and len(names) <= 24 and not self._times
         self._bottom = _BOTTOM if self._tilted else 46
         self._foot = self._bottom + (20 if choice.color is not None else 0)
         places = [mark.at for mark in self._marks]
@@ -123,11 +125,11 @@ class _Drawing:
             for value, text in self._positions():
                 yield _centred(self._across(value), y, text)
             return
-        every = 1 if self._tilted else math.ceil(self._widest / self._slot())
-        if every > 1 and self._choice.is_time and (found := self._calendar()):
-            for group, text in found:
+        if self._times:
+            for group, text in self._times:
                 yield _centred(self._x(group), y, text)
             return
+        every = 1 if self._tilted else math.ceil(self._widest / self._slot())
         for n, group in enumerate(self._slots):
             name = self._group(group)
             if self._tilted:

@@ -41,6 +41,7 @@ FAR = 10
 """An axis longer than this many times the range of the middle 98 % of rows is cut to that range."""
 
 _LABEL = 200
+_DATE = r"^(19|20)\d\d-?(0[1-9]|1[0-2])(-?[0-3]\d)?([ T].*)?$"
 _FINITE = 1e300  # values up to this size can be summed and placed on an axis without overflow
 _AGGREGATES = {
     "count": "count({})",
@@ -187,9 +188,10 @@ class FigureQuery:
         return found.column("v").combine_chunks()
 
     def _named(self, column: Column, values: pa.Array) -> tuple[list[Any], tuple[str, ...]]:
-        """Return sorted values and labels; text is sorted only for the x axis of a line or area."""
+        """Return sorted values and labels; text is sorted only if it is dates or x of a line."""
         texts = kind_of(column) in ("TEXT", "CHAR") and column.name not in self._rows.partitions
-        if not texts or (self._choice.kind in ("line", "area") and column is self._choice.x):
+        is_line = self._choice.kind in ("line", "area") and column is self._choice.x
+        if not texts or is_line or _are_dates(values):
             values = values.take(pc.sort_indices(values))
         labels = tuple(str(one) or "(empty)" for one in cell_texts(values, column, _LABEL))
         return values.to_pylist(), labels
@@ -286,6 +288,13 @@ class FigureQuery:
     def _found(self, text: str, group: str, color: str) -> pa.Table:
         """Return the result of a query that groups by the expressions ``group`` and ``color``."""
         return self._rows.query(text)
+
+
+def _are_dates(values: pa.Array) -> bool:
+    """Return whether all texts are months or days, for example 2024-01-31 or 20240131."""
+    return pa.types.is_string(values.type) and bool(
+        pc.all(pc.match_substring_regex(values, _DATE), min_count=1).as_py()
+    )
 
 
 def _times(

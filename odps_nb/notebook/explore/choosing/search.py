@@ -177,6 +177,8 @@ class KnownRows:
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table
+        self.searched: int | None = None
+        """Number of rows that the search has tested to find these rows."""
 
     @property
     def row_count(self) -> int:

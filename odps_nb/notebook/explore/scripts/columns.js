@@ -71,7 +71,11 @@ function columnLayout({ box, redraw, jump }) {
   }
 
   function pin(n) {
-    if (!pinned.delete(n)) pinned.add(n);
+    if (pinned.delete(n)) {
+      order = order.filter((one) => one !== n);
+      const at = order.findIndex((one) => one > n && !pinned.has(one));
+      order.splice(at < 0 ? order.length : at, 0, n);
+    } else pinned.add(n);
     order = all();
     changed();
   }

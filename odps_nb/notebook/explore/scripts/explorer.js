@@ -24,7 +24,7 @@ function chartPanel(send) {
   const panel = h("div", { class: "odps-x-panel odps-x-charts", hidden: true }, bar, note, picture);
   let columns = [];
   let filtered = "";
-  let code = "";
+  let [code, now, asked, of] = ["", "", "", ""]; // the last three are the code of selected rows
 
   const named = (select) => columns.find((one) => one.name === select.value);
   const isGrouped = () => !["box", "scatter"].includes(kind.value);
@@ -48,6 +48,7 @@ function chartPanel(send) {
 
   function ask(agreed) {
     note.textContent = "";
+    asked = now;
     const message = { do: "chart", x: x.value, y: y.value, color: color.value, agreed };
     if (kind.value !== "automatic") message.kind = kind.value;
     if (step.value !== "automatic" && !stepLabel.hidden) message.step = step.value;
@@ -60,13 +61,26 @@ function chartPanel(send) {
     copy.hidden = false;
     note.textContent = `${message.title} · ${message.note}${filtered}`;
     picture.replaceChildren(svgPicture(message.svg));
+    of = asked;
+    mark();
+  }
+
+  function setFilter(text, selected) {
+    [filtered, now] = [text, selected];
+    mark();
+  }
+
+  function mark() {
+    const isOld = !!code && of !== now;
+    picture.classList.toggle("odps-x-old", isOld);
+    draw.textContent = isOld ? "Draw again: the filter has changed" : "Draw";
   }
 
   function askCost(message) {
     note.replaceChildren(...costQuestion("This chart", message.text, "Draw anyway", () => ask(true)));
   }
 
-  return { panel, setColumns, show, ask: askCost, setFilter: (text) => (filtered = text) };
+  return { panel, setColumns, show, ask: askCost, setFilter };
 }
 
 function render({ model, el }) {
@@ -319,7 +333,7 @@ function render({ model, el }) {
     if (chips.show(page.conditions, page.search, endSearch)) filterButton.focus();
     builder.applied();
     const filter = page.conditions.length ? " that match the filter" : "";
-    charts.setFilter(filter + (page.search ? ", also those without the search text" : ""));
+    charts.setFilter(filter + (page.search ? ", also those without the search text" : ""), filter && page.code);
   }
 
   function showProfile(message) {

@@ -54,7 +54,7 @@ function columnProfiles({ filter, open }) {
   function ends(found) {
     const top = drawn(found).reduce((one, next) => (next[1] > one[1] ? next : one), ["", 0]);
     if (found.is_line && found.ends[0]) return [found.ends.join(" – ")];
-    if (top[1]) return [h("bdi", {}, top[0]), ` ${percent(top[1], found.rows)}`];
+    if (top[1]) return [h("bdi", {}, top[0] || "(empty)"), ` ${percent(top[1], found.rows)}`];
     return ["\u00a0"];
   }
 
