@@ -554,7 +554,6 @@ def reopened(page, jupyter, saved):
     return page
 
 
-@pytest.mark.nightly
 def test_reopened_with_trust_and_without_its_kernel_it_shows_the_static_view(reopened):
     tables = reopened.locator(".jp-OutputArea-child table")
     expect(tables).to_have_count(4, timeout=60_000)
