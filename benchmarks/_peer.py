@@ -8,9 +8,10 @@ from odps_nb.client.auth.profile import Profile
 
 
 def pyodps_entry(profile: Profile) -> Any:
-    """Return pyodps' entry object."""
-    from odps import ODPS
+    """Return pyodps' entry object, which also reads DATETIME values before 1928."""
+    from odps import ODPS, options
 
+    options.allow_antique_date = True
     return ODPS(
         profile.access_id,
         profile.access_key,
