@@ -261,7 +261,10 @@ def page(panels: list[Panel]) -> str:
     lines = ["# Growth", "", "Written by `python -m benchmarks.plot_growth`.", "", f"{where}.", ""]
     lines += ["Times are processor seconds: of the client, and for Spark also of Java and its"]
     lines += ["Python workers. A slope of 1 is linear growth; the smallest two sizes are left out."]
-    lines += ["", "| what | line | sizes | smallest | largest | each, at the largest | slope |"]
+    lines += [
+        "",
+        "| what | line | sizes | smallest | largest | per item, at the largest size | slope |",
+    ]
     lines += ["|---|---|---|--:|--:|--:|--:|"]
     for panel in panels:
         unit = "B" if panel.value == "bytes" else "s"

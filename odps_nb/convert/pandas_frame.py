@@ -1,8 +1,9 @@
 """Converts Arrow batches to a pandas DataFrame and back.
 
 No value is lost, and no type changes silently; ``docs/types-and-times.md`` lists the dtypes of a
-read. A write accepts these dtypes and all others that Arrow can convert, and ignores the index.
-`odps_nb.convert.fitting` checks the values.
+read. For a write, these dtypes and all others that Arrow can convert are accepted, and the index
+is dropped: with ``index=True`` its levels are columns already. `odps_nb.convert.fitting` checks
+the values.
 """
 
 from __future__ import annotations

@@ -266,7 +266,7 @@ class _ScanRows:
         return dict(JOB_SETTINGS)
 
     def query(self, text: str) -> pa.Table:
-        """Run a SQL job over a `relation` that returns few rows; `stop` cancels the job."""
+        """Run a SQL job that selects few rows from a `relation`; `stop` cancels the job."""
         job = self._job.run(self.connection, text, shown=self._scan._plan.text)
         return job.to_arrow(progress=False)
 

@@ -43,7 +43,7 @@ class StreamAnswer:
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """A route table row for a path; requests need ``right`` in the project (``None``: no check).
+    """One row of the route table; requests need ``right`` in the project (``None``: no check).
 
     If ``keys`` is not empty, one of these query parameters must be present. With ``upload``, the
     body is saved to a file.

@@ -214,7 +214,7 @@ def _drain(stream: IO[str]) -> tuple[deque[str], threading.Thread]:
 
 
 def _finish(process: subprocess.Popen[str], reader: threading.Thread) -> None:
-    """Wait for the process to exit and close its pipes."""
+    """Wait for the process to exit, then close its pipes."""
     process.wait()
     reader.join(STOP_TIMEOUT)
     for stream in (process.stdout, process.stderr):

@@ -125,7 +125,7 @@ class Snapshots:
 
         ``replace`` lists specs whose current rows are removed; an empty spec means the whole table.
         Raises 409 if the table's version is later than ``since``. With ``one_unit``, raises 400 if
-        timestamps of the new version need both microseconds and nanoseconds.
+        some timestamps need microseconds and others nanoseconds.
         """
         now = self._clock()
         with self._db.transaction() as db:

@@ -208,7 +208,7 @@ def _window(array: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Return the child values of a (sliced) list or map, and its offsets counted from zero."""
     offsets = array.offsets
     first, last = offsets[0].as_py(), offsets[-1].as_py()
-    # ``values`` is the child array without the slice; offsets count from its start
+    # ``values`` is the whole child array, even of a slice; offsets count from its start
     values = array.values
     if pa.types.is_map(array.type):
         values = pa.StructArray.from_arrays([array.keys, array.items], ["key", "value"])

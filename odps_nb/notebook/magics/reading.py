@@ -78,7 +78,7 @@ _GIVES = together(
     argument("-t", "--type", choices=RESULT_TYPES, help="Type of the result."),
     _TEXTS,
     _DTYPES,
-    argument("-q", "--quiet", action="store_true", help="Show neither progress nor a note."),
+    argument("-q", "--quiet", action="store_true", help="Show neither progress nor notes."),
 )
 
 

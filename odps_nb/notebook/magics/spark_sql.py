@@ -25,7 +25,7 @@ _TITLE = "spark query"
 @argument("-n", "--limit", metavar="N", type=positive, help="Maximum number of rows.")
 @argument("-o", "--output", metavar="VAR", help="Assign the result to this variable.")
 @argument("-t", "--type", choices=_TYPES, help="Type of the result. Default with -o: spark.")
-@argument("-q", "--quiet", action="store_true", help="Show neither progress nor a note.")
+@argument("-q", "--quiet", action="store_true", help="Show neither progress nor notes.")
 @argument("--dry-run", action="store_true", help="Only show what would be read from each table.")
 def spark(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     """Run the cell as Spark SQL over ODPS tables.

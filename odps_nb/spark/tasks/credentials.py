@@ -1,6 +1,6 @@
 """`TaskProfile`: carries a profile, with its keys, to the executors.
 
-It is pickled into the function of a task or the options of a data source, which do not appear in
+It is pickled with the function of a task or with the class of a data source; neither appears in
 plans, event logs or the UI. Spark settings and SQL text never contain it.
 """
 

@@ -271,7 +271,7 @@ def find_header(headers: Mapping[str, str] | Pairs, name: str) -> str | None:
 def accepted_coding(headers: Mapping[str, str] | Pairs) -> Compression:
     """Return the coding that ``Accept-Encoding`` requests.
 
-    A list with any other coding is ignored, because HTTP libraries add generic lists such as
+    A list with an unsupported coding is ignored, because HTTP libraries add generic lists such as
     ``gzip, deflate, zstd`` (``docs/protocol.md`` section 1.4).
     """
     listed = find_header(headers, "accept-encoding") or ""
