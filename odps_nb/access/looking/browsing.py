@@ -74,7 +74,8 @@ class _ScanRows:
         text: TextOptions | None = None,
     ) -> None:
         self._scan, self._columns = scan, columns
-        self.text = text or scan._plan.text  # for exports, where invalid UTF-8 is never replaced
+        # for exports, where invalid UTF-8 is never replaced
+        self.text: TextOptions = text or scan._plan.text
         self._chosen: tuple[str | None, Scan] | None = None
         self._token, self._job = CancelToken(), SqlJob()
 
@@ -331,7 +332,8 @@ class _ResultRows:
         text: TextOptions | None = None,
     ) -> None:
         self._result, self._title, self._like = result, title, like
-        self._first_columns, self.text = first_columns, text or result._text
+        self._first_columns = first_columns
+        self.text: TextOptions = text or result._text
         self._token, self._job = CancelToken(), SqlJob()
 
     @property
