@@ -89,8 +89,8 @@ def to_made_rows(endpoint: str) -> Connection:
         endpoint=f"{endpoint}/api",
         tunnel_endpoint=endpoint,
         project=_made_rows.PROJECT,
-        access_id="nobody",
-        access_key="nothing",
+        access_id="unused",
+        access_key="unused",
     )
 
 

@@ -186,7 +186,7 @@ def by_rows(odps: Connection) -> Panel:
 
 
 def by_tasks(spark: SparkSession, odps: Connection) -> Panel:
-    """Measure the same rows in Spark by the number of tasks: the driver, Java and the workers."""
+    """Measure one table in Spark by the number of tasks, in the driver, Java and the workers."""
     print("Spark tasks, 1 … 1,000")
     context: Any = spark.sparkContext
     java = psutil.Process(context._gateway.proc.pid)
@@ -214,10 +214,10 @@ def by_tasks(spark: SparkSession, odps: Connection) -> Panel:
 
 
 def held(spark: SparkSession, made: Connection) -> Panel:
-    """Measure what a driver holds for the splits of a read, and what one task carries."""
+    """Measure the memory for the splits of a read in the driver, and the data of one task."""
     print("memory of splits, 100 … 300,000")
     kept, sent, java = [], [], []
-    made.table("rows").read(splits=1)._opened()  # it imports modules
+    made.table("rows").read(splits=1)._opened()  # the first call imports modules
     for size in COUNTS:
         with weighed() as took:
             session = made.table("rows").read(splits=size)._opened()
@@ -230,7 +230,7 @@ def held(spark: SparkSession, made: Connection) -> Panel:
         java.append((size, float(heap(spark) - before)))
         del frame
         gc.collect()  # Java holds what Python refers to
-    del java[0]  # it has loaded classes; so few splits are less than the noise of a heap
+    del java[0]  # the first read loads classes, which need more memory than its few splits
     named = ((SESSION, kept), (TASK, sent), (JAVA, java))
     lines = [told(Line(name, tuple(points))) for name, points in named]
     return Panel("memory for splits", "splits", lines, "bytes")

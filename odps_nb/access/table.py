@@ -1,4 +1,7 @@
-"""`Table`: a handle to a table, with its metadata and methods to read and write it."""
+"""`Table`: a handle to a table, with its metadata and methods to read and write it.
+
+About 400 of its lines document the public methods, so it stays one file.
+"""
 
 from __future__ import annotations
 

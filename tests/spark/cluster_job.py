@@ -96,7 +96,7 @@ def stall_first_attempt(mark: str) -> Callable[[Batches], Iterator[pa.RecordBatc
 
 
 def where(_: Batches) -> Iterator[pa.RecordBatch]:
-    """Give the executor of this task, and the file of its odps_nb."""
+    """Yield the process of this task's executor, and the file of its odps_nb."""
     found = {"executor": [_parent_of(os.getppid())], "file": [odps_nb.__file__]}
     yield pa.RecordBatch.from_pydict(found)
 
@@ -216,7 +216,7 @@ def both_killed_in_a_write(stage: Stage) -> Any:
 
 
 def installed(stage: Stage) -> Any:
-    """Three tasks at one time: how many executors run them, and from where they take odps_nb."""
+    """Run three tasks at once; return the number of their executors, and the files of odps_nb."""
     numbers = stage.spark.range(0, EXECUTORS, 1, EXECUTORS)
     rows = numbers.mapInArrow(where, "executor long, file string", barrier=True).collect()
     return [len({row.executor for row in rows}), sorted({row.file for row in rows})]
@@ -315,7 +315,7 @@ def run_again(stage: Stage) -> Any:
 
 
 def follow(stage: Stage, *numbers: int) -> list[int]:
-    """Copy a table as a stream, which goes on where its checkpoint ends; add rows one by one.
+    """Copy a table with a stream that resumes at its checkpoint; append ``numbers`` to the table.
 
     Returns the rows of each micro-batch.
     """

@@ -552,7 +552,7 @@ class RowView(TakesRows):
     def chart_cost(
         self, choice: ChartChoice, cancel: CancelToken | None = None
     ) -> tuple[int | None, str]:
-        """Return a chart's estimated input bytes per SQL job, and a note if the query is repeated.
+        """Return a chart's estimated input bytes per SQL job, and why it must run a query again.
 
         The byte count is ``None`` if a chart can be computed from the stored rows of a result.
         """

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from odps_nb import ClientOptions
 from odps_nb.access.looking.browsing import _ScanRows, rows_of
 from odps_nb.access.looking.ordering import name_in_sql
 from odps_nb.client.calls.cancel import CancelToken
@@ -321,10 +322,13 @@ def test_a_profile_ends_when_its_token_is_cancelled_though_another_was_begun(moo
 
 
 @pytest.mark.parametrize("kind", ["table", "result"])
-def test_one_cancel_ends_a_profile_whose_rows_have_stopped_arriving(moody_odps, stalled, kind):
-    source = moody_odps.table("orders").read()
+def test_one_cancel_ends_a_profile_whose_rows_have_stopped_arriving(moody, stalled, kind):
+    odps = connected(
+        moody, client_options=ClientOptions(read_timeout=600, deadline=1200)
+    )  # so that only the cancel can end the wait
+    source = odps.table("orders").read()
     if kind == "result":
-        source = moody_odps.sql("select * from orders where ds = '2024-01-02'")
+        source = odps.sql("select * from orders where ds = '2024-01-02'")
         rule = {"action": "/", "fault": "stall", "at": 1_000_000, "seconds": 600}
         stalled({**rule, "times": 0})
     view = RowView(rows_of(source), sample=100, seed=1)
@@ -341,11 +345,12 @@ def test_one_cancel_ends_a_profile_whose_rows_have_stopped_arriving(moody_odps, 
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     assert started.wait(60)
-    wait_until_struck(moody_odps)
+    wait_until_struck(odps)
     token.cancel()
-    thread.join(15)  # less than the client waits for bytes that do not arrive
+    thread.join(60)
     assert ended == [True]
     view.close()
+    odps.close()
 
 
 def test_a_sample_is_random_without_overlap_and_repeatable():

@@ -53,7 +53,7 @@ def draw(source: RowForms, x: str, y: str | None = None, **options: Any) -> Char
 def chart_cost(
     rows: Rows, choice: ChartChoice, where: str | None, cancel: CancelToken
 ) -> tuple[int | None, str]:
-    """Return a chart's estimated input bytes per SQL job, and a note if the query is repeated.
+    """Return a chart's estimated input bytes per SQL job, and why it must run a query again.
 
     The byte count is ``None`` if the chart reads the stored rows of a result instead.
     """

@@ -24,7 +24,7 @@ function chartPanel(send) {
   const panel = h("div", { class: "odps-x-panel odps-x-charts", hidden: true }, bar, note, picture);
   let columns = [];
   let filtered = "";
-  let [code, now, asked, of] = ["", "", "", ""]; // the last three are the code of selected rows
+  let [code, now, asked, of] = ["", "", "", ""]; // the last three are the conditions of a filter
 
   const named = (select) => columns.find((one) => one.name === select.value);
   const isGrouped = () => !["box", "scatter"].includes(kind.value);
@@ -333,7 +333,7 @@ function render({ model, el }) {
     if (chips.show(page.conditions, page.search, endSearch)) filterButton.focus();
     builder.applied();
     const filter = page.conditions.length ? " that match the filter" : "";
-    charts.setFilter(filter + (page.search ? ", also those without the search text" : ""), filter && page.code);
+    charts.setFilter(filter + (page.search ? ", also those without the search text" : ""), JSON.stringify(page.conditions));
   }
 
   function showProfile(message) {
