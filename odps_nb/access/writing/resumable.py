@@ -215,7 +215,7 @@ class _Upload:
 
     def _how_far(self) -> str:
         if self.asked:
-            return "repeat the same call: it checks whether the commit succeeded, or resumes"
+            return "repeat the same call: it resumes unless the commit has succeeded"
         count = sum(map(len, self.arrived.values()))
         return (
             f"{count:,} of {len(self.files):,} files have arrived, and nothing is committed; "
