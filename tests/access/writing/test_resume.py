@@ -271,7 +271,7 @@ def test_a_failed_commit_is_requested_again_and_no_rows_are_sent_again(
         patch.setattr(WriteSession, "commit", lambda *_: stop())
         with pytest.raises(Stopped) as caught:
             other.table(name).write_files(folder, resume=True)
-    assert any("whether the commit succeeded" in note for note in caught.value.__notes__)
+    assert any("resumes unless the commit has succeeded" in note for note in caught.value.__notes__)
     asked.names.clear()
     assert other.table(name).write_files(folder, resume=True).resumed == COUNT
     assert (asked.names, contents(odps, name)) == ([], here(folder))
