@@ -299,6 +299,60 @@ OF_RESULTS = [
 ]
 
 
+ONE_JOB = [
+    {"x": "word"},
+    {"x": "word", "top": 2},
+    {"x": "n", "kind": "bar"},
+    {"x": "n", "y": "price", "top": 10, "color": "ds"},
+    *({"x": "word", "y": "price", "agg": agg} for agg in AGGREGATES),
+    *({"x": "word", "y": "n", "agg": agg, "top": 2} for agg in ("count", "sum", "min", "max")),
+    {"x": "word", "y": "price", "agg": "sum", "top": 2, "color": "n"},
+    {"x": "ds", "y": "price", "kind": "box"},
+    {"x": "at", "step": "day", "color": "word"},
+    {"x": "at", "step": "day", "color": "n"},
+    {"x": "at", "step": "day", "y": "price", "agg": "median", "color": "word"},
+]
+MORE_JOBS = [
+    ({"x": "word", "y": "price", "agg": "median", "top": 1}, 2),
+    ({"x": "word", "y": "n", "kind": "box", "top": 1}, 2),
+    ({"x": "ds", "y": "price", "agg": "mean", "color": "n"}, 3),
+    ({"x": "at", "step": "day", "y": "price", "agg": "mean", "color": "n"}, 2),
+    ({"x": "price", "kind": "histogram", "color": "word"}, 2),
+    ({"x": "n", "y": "price", "top": 5}, 3),
+]
+
+
+@pytest.mark.parametrize(
+    ("options", "count"), [*((one, 1) for one in ONE_JOB), *MORE_JOBS], ids=str
+)
+def test_a_chart_of_few_groups_takes_one_job(table, odps, monkeypatch, options, count):
+    before = {*odps.queries()}
+    found = table.chart(**options)
+    assert len({*odps.queries()} - before) == count
+    monkeypatch.setattr(FigureQuery, "_all_groups", lambda self, group: None)
+    wanted = table.chart(**options)
+    assert found._figures.groups == wanted._figures.groups
+    assert found._figures.colors == wanted._figures.colors
+    assert found.sql == wanted.sql
+    pd.testing.assert_frame_equal(found.to_pandas(), wanted.to_pandas())
+
+
+@pytest.mark.parametrize("most", [0, 3, 12])
+@pytest.mark.parametrize("options", [*ONE_JOB, *(one for one, _ in MORE_JOBS)], ids=str)
+def test_a_chart_of_many_groups_has_the_same_values(table, monkeypatch, options, most):
+    wanted = table.chart(**options)
+    if "color" not in options:  # the values with their own group are always read
+        most += options.get("top", 20)
+    monkeypatch.setattr(chart_figures, "MAX_ROWS", most)
+    whole = FigureQuery._found  # the bound of the first query must not cut the last one
+    monkeypatch.setattr(
+        FigureQuery,
+        "_found",
+        lambda self, text, *keys: whole(self, text.split(" limit ")[0], *keys),
+    )
+    pd.testing.assert_frame_equal(table.chart(**options).to_pandas(), wanted.to_pandas())
+
+
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("where", ["", " where n < 0"], ids=["rows", "no rows"])
 def test_a_chart_of_a_result_has_the_values_of_its_table_and_runs_no_query(table, odps, where):

@@ -15,16 +15,10 @@ from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.convert.warning import warn
 from odps_nb.errors import visible
 from odps_nb.notebook.display.html import MUTED, Html, bundle, data_url, element
+from odps_nb.notebook.explore.charts.all_groups import ABOVE, BELOW, NULL, OTHERS
 from odps_nb.notebook.explore.charts.choice import ChartChoice, choose
 from odps_nb.notebook.explore.charts.drawing import HEIGHT, WIDTH, group_name, svg, title
-from odps_nb.notebook.explore.charts.figures import (
-    ABOVE,
-    BELOW,
-    NULL,
-    OTHERS,
-    FigureQuery,
-    Figures,
-)
+from odps_nb.notebook.explore.charts.figures import FigureQuery, Figures
 from odps_nb.notebook.explore.charts.read_figures import ReadFigures, why_not_read
 from odps_nb.notebook.live.twin import LiveView, in_kernel
 from odps_nb.terms import format_bytes
@@ -78,7 +72,8 @@ def chart_of(
 ) -> Chart:
     """Return a chart of the rows that match a condition.
 
-    Runs one to four SQL jobs if ``by_query``; otherwise, reads the stored rows of a result.
+    Runs SQL jobs, usually one or two, if ``by_query``; otherwise, reads the stored rows of a
+    result.
     """
     zone = rows.connection.profile.timezone
     if by_query:

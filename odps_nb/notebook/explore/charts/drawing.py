@@ -11,16 +11,9 @@ import math
 from collections.abc import Iterator, Sequence
 
 from odps_nb.errors import visible
+from odps_nb.notebook.explore.charts.all_groups import ABOVE, BELOW, NULL, OTHERS
 from odps_nb.notebook.explore.charts.choice import ChartChoice
-from odps_nb.notebook.explore.charts.figures import (
-    ABOVE,
-    BELOW,
-    NULL,
-    OTHERS,
-    ChartMark,
-    Figures,
-    last,
-)
+from odps_nb.notebook.explore.charts.figures import ChartMark, Figures, last
 from odps_nb.notebook.explore.values.axis import (
     calendar_ticks,
     number_text,

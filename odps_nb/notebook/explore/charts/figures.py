@@ -21,20 +21,27 @@ from odps_nb.access.binding.text import bind
 from odps_nb.access.looking.browsing import Rows
 from odps_nb.access.looking.ordering import name_in_sql
 from odps_nb.errors import ArgumentError
+from odps_nb.notebook.explore.charts.all_groups import (
+    ABOVE,
+    BELOW,
+    MAX_COLORS,
+    NULL,
+    OTHERS,
+    AllGroups,
+)
 from odps_nb.notebook.explore.charts.choice import STEPS, ChartChoice, ChartStep
 from odps_nb.notebook.explore.values.cells import cell_texts, kind_of
 from odps_nb.notebook.explore.values.scale import Scale, scale_of
 from odps_nb.schema import Column
 from odps_nb.terms import count_of
 
-MAX_COLORS = 7
 MAX_GROUPS = 1_000
 """Maximum number of groups along the x axis."""
 MAX_POINTS = 1_000
 """Maximum number of points of a scatter plot."""
+MAX_ROWS = MAX_GROUPS * (MAX_COLORS + 2)
+"""Maximum number of groups of x and colour."""
 USUAL_BINS = 20
-NULL, OTHERS, ABOVE, BELOW = -1, -2, -3, -4
-"""Indexes of special groups: nulls, values without their own group, values beyond the axis."""
 MAX_SPARSE = 4
 """A time axis leaves out empty steps if they would multiply its steps by more than this."""
 FAR = 10
@@ -99,16 +106,19 @@ class FigureQuery:
             return self._points()
         if choice.is_time:
             return self._over_time()
-        if choice.is_number and (choice.kind == "histogram" or choice.bins or not self._few()):
+        if choice.kind == "histogram" or choice.bins:
             return self._in_bins()
-        return self._by_value()
+        if not choice.is_number:
+            return self._by_value(self._all_groups(self._x))
+        if kind_of(choice.x) != "INTEGER":
+            return self._in_bins()
+        groups = self._all_groups(self._x)
+        count = None if groups is None else groups.x_count()
+        if count is None:
+            count = self._distinct([self._x])[0]
+        return self._in_bins() if count > choice.top else self._by_value(groups)
 
     # -- the x axis -----------------------------------------------------------------------------
-
-    def _few(self) -> bool:
-        """Whether an integer column has so few values that each gets its own group."""
-        is_whole = kind_of(self._choice.x) == "INTEGER"
-        return is_whole and self._distinct([self._x])[0] <= self._choice.top
 
     def _distinct(self, expressions: Sequence[str]) -> list[int]:
         """Return the number of distinct values of each expression."""
@@ -152,7 +162,7 @@ class FigureQuery:
         assert scale is not None  # every numeric type has a scale
         low, high, most = (column[0].as_py() for column in ends.columns)
         if low is None:  # only nulls
-            return self._by_value()
+            return self._by_value(self._all_groups(self._x))
         low, high = scale.place(low), scale.place(high)
         if high - low > FAR * (most[1] - most[0]) > 0:
             low, high = most
@@ -172,19 +182,21 @@ class FigureQuery:
         bins += " ".join(f"when {self._x} {test}" for test in tests)
         return f"case {bins} end"
 
-    def _by_value(self) -> Figures:
+    def _by_value(self, groups: AllGroups | None) -> Figures:
         """Group by value: the ``top`` values, one group for all others, and nulls."""
-        x = self._choice.x
-        values, labels = self._named(x, self._top(x, self._measure(), self._choice.top))
-        return self._grouped(self._index(x, values), labels)
+        x, most = self._choice.x, self._choice.top
+        top = None if groups is None else groups.largest(most)
+        if top is None:
+            top = self._top(x, self._measure(), most)
+        values, labels = self._named(x, top)
+        return self._grouped(self._index(x, values), labels, groups=groups, values=values)
 
     def _top(self, column: Column, measure: str, most: int) -> pa.Array:
         """Return at most ``most`` values of a column: those with the largest measures."""
         name = name_in_sql(column.name)
-        rank = "abs(m)" if self._choice.agg in ("sum", "mean") else "m"
         text = f"select {name} v, {measure} m {self._relation} group by {name}"
         wanted = f"select v from (\n{text}\n) g where v is not null"
-        found = self._rows.query(f"{wanted} order by {rank} desc, v limit {most}")
+        found = self._rows.query(f"{wanted} order by {self._rank} desc, v limit {most}")
         return found.column("v").combine_chunks()
 
     def _named(self, column: Column, values: pa.Array) -> tuple[list[Any], tuple[str, ...]]:
@@ -210,7 +222,7 @@ class FigureQuery:
         choice = self._choice
         assert choice.y is not None  # checked by `choose`
         y = name_in_sql(choice.y.name)
-        color, colors = self._colors()
+        color, colors, _ = self._colors()
         both = f"from (select {self._x} x, {y} y, {color} c {self._relation}) t where"
         total, text, found = self._drawn(f"{both} x is not null and y is not null", color)
         xs, ys = (
@@ -249,13 +261,18 @@ class FigureQuery:
         y = "*" if choice.y is None else name_in_sql(choice.y.name)
         return _AGGREGATES[choice.agg].format(y)
 
-    def _colors(self) -> tuple[str, tuple[str, ...]]:
-        """Return the expression for the index of a row's colour, and the labels of the colours."""
+    def _colors(
+        self, groups: AllGroups | None = None
+    ) -> tuple[str, tuple[str, ...], list[Any] | None]:
+        """Return the expression for the index of a row's colour, the labels, and the values."""
         column = self._choice.color
         if column is None:
-            return "0", ()
-        values, labels = self._named(column, self._top(column, "count(*)", MAX_COLORS))
-        return self._index(column, values), labels
+            return "0", (), None
+        top = None if groups is None else groups.colors()
+        if top is None:
+            top = self._top(column, "count(*)", MAX_COLORS)
+        values, labels = self._named(column, top)
+        return self._index(column, values), labels, values
 
     def _grouped(
         self,
@@ -263,19 +280,17 @@ class FigureQuery:
         labels: tuple[str, ...] = (),
         *,
         step: ChartStep | None = None,
+        groups: AllGroups | None = None,
+        values: Sequence[Any] | None = None,
     ) -> Figures:
         choice = self._choice
-        color, colors = self._colors()
-        measures = [f"{self._measure()} m"]
-        if choice.kind == "box":
-            assert choice.y is not None  # checked by `choose`
-            y = f"cast({name_in_sql(choice.y.name)} as double)"
-            quartiles = f"percentile_approx({y}, array(0.25, 0.5, 0.75)) q"
-            measures = [f"min({y}) m", f"max({y}) h", quartiles]
-        text = f"select {group} g, {color} c, count(*) n, {', '.join(measures)} {self._relation}"
-        text = f"{text} group by {group}" + (f", {color}" if choice.color is not None else "")
-        limited = f"{text} limit {MAX_GROUPS * (MAX_COLORS + 2) + 1}"
-        found = self._found(limited, group, color)
+        if groups is None and choice.color is not None:
+            groups = self._all_groups(group)
+        color, colors, color_values = self._colors(groups)
+        text = self._grouping(group, color)
+        found = None if groups is None else groups.shown(values, color_values)
+        if found is None:
+            found = self._found(f"{text} limit {MAX_ROWS + 1}", group, color)
         notes = []
         if step is not None:
             labels, found, is_whole = _times(found, choice.x, step)
@@ -284,6 +299,33 @@ class FigureQuery:
         notes += [f"left out: {count_of(left, 'group')} without a finite value"] if left else []
         note = "; ".join(["all rows", *notes]) if notes else ""
         return Figures(marks, labels, colors, note=note, sql=text)
+
+    def _grouping(self, group: str, color: str) -> str:
+        """Return the query for the row count and the measures of each group and colour."""
+        choice = self._choice
+        measures = [f"{self._measure()} m"]
+        if choice.kind == "box":
+            assert choice.y is not None  # checked by `choose`
+            y = f"cast({name_in_sql(choice.y.name)} as double)"
+            quartiles = f"percentile_approx({y}, array(0.25, 0.5, 0.75)) q"
+            measures = [f"min({y}) m", f"max({y}) h", quartiles]
+        text = f"select {group} g, {color} c, count(*) n, {', '.join(measures)} {self._relation}"
+        return f"{text} group by {group}" + (f", {color}" if choice.color is not None else "")
+
+    def _all_groups(self, group: str) -> AllGroups | None:
+        """Return the groups by each value of the colour, and of x if ``group`` is that column."""
+        choice = self._choice
+        if choice.color is not None:
+            text = self._grouping(group, name_in_sql(choice.color.name))
+        else:
+            rank = "n" if choice.kind == "box" else self._rank
+            text = f"select * from (\n{self._grouping(group, '0')}\n) t order by {rank} desc, g"
+        found = self._rows.query(f"{text} limit {MAX_ROWS + 1}")
+        return AllGroups(found, choice, is_complete=found.num_rows <= MAX_ROWS)
+
+    @property
+    def _rank(self) -> str:
+        return "abs(m)" if self._choice.agg in ("sum", "mean") else "m"
 
     def _found(self, text: str, group: str, color: str) -> pa.Table:
         """Return the result of a query that groups by the expressions ``group`` and ``color``."""

@@ -15,15 +15,17 @@ from odps_nb.access.looking.browsing import Rows
 from odps_nb.access.row_forms import as_table
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import LimitExceededError
-from odps_nb.notebook.explore.charts.choice import ChartChoice, ChartStep
-from odps_nb.notebook.explore.charts.figures import (
+from odps_nb.notebook.explore.charts.all_groups import (
     ABOVE,
     BELOW,
-    MAX_POINTS,
     NULL,
     OTHERS,
-    FigureQuery,
+    indexes,
+    plain,
+    ranked,
 )
+from odps_nb.notebook.explore.charts.choice import ChartChoice, ChartStep
+from odps_nb.notebook.explore.charts.figures import MAX_POINTS, FigureQuery
 from odps_nb.notebook.explore.profiles.sampling import SAMPLE_BYTES
 from odps_nb.notebook.explore.values.scale import scale_of
 from odps_nb.schema import Column
@@ -66,7 +68,7 @@ class ReadFigures(FigureQuery):
     ) -> None:
         super().__init__(rows, choice, where, zone)
         table = _columns_of(rows, choice, where, cancel)
-        self._arrays = {name: _plain(table, name) for name in table.column_names}
+        self._arrays = {name: plain(table, name) for name in table.column_names}
         self._of_x = self._arrays[choice.x.name]
         self._values = {"0": pa.array(np.zeros(table.num_rows, dtype=np.int64))}
         """The values of the evaluated expressions, by the text of the expression."""
@@ -79,9 +81,8 @@ class ReadFigures(FigureQuery):
         return text
 
     def _index(self, column: Column, values: Sequence[Any]) -> str:
-        text, array = super()._index(column, values), self._arrays[column.name]
-        found = pc.fill_null(pc.index_in(array, pa.array(values, array.type)), OTHERS)
-        self._values[text] = pc.if_else(array.is_null(), NULL, found.cast(pa.int64()))
+        text = super()._index(column, values)
+        self._values[text] = indexes(self._arrays[column.name], values)
         return text
 
     def _bin(self, edges: Sequence[Any]) -> str:
@@ -115,14 +116,9 @@ class ReadFigures(FigureQuery):
         return pa.table({"low": low, "high": high, "most": [most]})
 
     def _top(self, column: Column, measure: str, most: int) -> pa.Array:
-        array = self._arrays[column.name]
-        found = self._aggregated(v=array).filter(pc.field("v").is_valid())
-        rank = _plain(found, "n" if measure == "count(*)" else "m")
-        if self._choice.agg in ("sum", "mean"):
-            rank = pc.abs(rank)
-        ranked = pa.table({"v": found.column("v"), "m": rank})
-        order = pc.sort_indices(ranked, sort_keys=[("m", "descending"), ("v", "ascending")])
-        return _plain(ranked.take(order[:most]), "v")
+        found = self._aggregated(v=self._arrays[column.name])
+        rank = found.column("n" if measure == "count(*)" else "m")
+        return ranked(found.column("v"), rank, self._choice, most)
 
     def _drawn(self, both: str, color: str) -> tuple[int, str, pa.Table]:
         assert self._choice.y is not None  # checked by `choose`
@@ -134,6 +130,9 @@ class ReadFigures(FigureQuery):
             chosen = np.random.default_rng().choice(total, MAX_POINTS, replace=False)
             found = found.take(pa.array(chosen))
         return total, self._sample(both, total), found
+
+    def _all_groups(self, group: str) -> None:
+        """Return ``None``: no job is saved, because none runs."""
 
     def _found(self, text: str, group: str, color: str) -> pa.Table:
         return self._aggregated(g=self._values[group], c=self._values[color])
@@ -206,11 +205,6 @@ def _columns_of(
         return pa.schema([known.field(one) for one in used])
 
     return as_table(kept, schema)
-
-
-def _plain(table: pa.Table, name: str) -> pa.Array:
-    array = table.column(name).combine_chunks()
-    return array.dictionary_decode() if pt.is_dictionary(array.type) else array
 
 
 def _floats(array: pa.Array) -> np.ndarray:

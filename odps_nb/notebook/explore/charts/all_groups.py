@@ -1,0 +1,106 @@
+"""`AllGroups`: the groups of a chart before rare values are merged into `OTHERS`.
+
+A SQL job on the real service takes seconds, whatever it returns. One job that groups by every value
+therefore replaces the jobs that would find the most frequent values first, if it returns few rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from odps_nb.notebook.explore.charts.choice import ChartChoice
+
+MAX_COLORS = 7
+NULL, OTHERS, ABOVE, BELOW = -1, -2, -3, -4
+"""Indexes of special groups: nulls, values without their own group, values beyond the axis."""
+
+_MERGED = {"count": "sum", "sum": "sum", "min": "min", "max": "max"}
+
+
+class AllGroups:
+    """One row per value of x (``g``) and colour (``c``), with its row count and measures.
+
+    Unless ``is_complete``, the rows are only some of the groups: the largest ones if the chart has
+    no colour, and any others if it has one.
+    """
+
+    def __init__(self, table: pa.Table, choice: ChartChoice, *, is_complete: bool) -> None:
+        self._choice, self._is_complete = choice, is_complete
+        self._table = pa.table({name: plain(table, name) for name in table.column_names})
+
+    @property
+    def _is_mergeable(self) -> bool:
+        return self._choice.kind != "box" and self._choice.agg in _MERGED
+
+    def x_count(self) -> int | None:
+        """Return the number of values of x (at least, if there is no colour), if known."""
+        if self._choice.color is not None and not self._is_complete:
+            return None
+        count: int = pc.count_distinct(self._table.column("g"), mode="only_valid").as_py()
+        return count
+
+    def largest(self, most: int) -> pa.Array | None:
+        """Return at most ``most`` values of x, those with the largest measures, if known."""
+        choice, table = self._choice, self._table
+        if choice.color is not None:
+            if not (self._is_complete and self._is_mergeable):
+                return None
+            table = self._merged(table, ["g"])
+        rank = "n" if choice.kind == "box" else "m"
+        return ranked(table.column("g"), table.column(rank), choice, most)
+
+    def colors(self) -> pa.Array | None:
+        """Return at most `MAX_COLORS` values of colour, the most frequent ones, if known."""
+        if not self._is_complete:
+            return None
+        counts = self._table.group_by(["c"]).aggregate([("n", "sum")])
+        return ranked(counts.column("c"), counts.column("n_sum"), self._choice, MAX_COLORS)
+
+    def shown(self, groups: Sequence[Any] | None, colors: Sequence[Any] | None) -> pa.Table | None:
+        """Return the table with the indexes of the shown values, if no other job is needed.
+
+        ``None`` for ``groups`` or ``colors`` leaves that column unchanged.
+        """
+        if not self._is_complete:
+            return None
+        made = self._table
+        for place, (name, values) in enumerate((("g", groups), ("c", colors))):
+            if values is not None:
+                made = made.set_column(place, name, indexes(made.column(name), values))
+        if made.select(["g", "c"]).group_by(["g", "c"]).aggregate([]).num_rows == made.num_rows:
+            return made
+        return self._merged(made, ["g", "c"]) if self._is_mergeable else None
+
+    def _merged(self, table: pa.Table, keys: list[str]) -> pa.Table:
+        """Add up the rows of equal keys."""
+        function, measure = _MERGED[self._choice.agg], table.column("m")
+        if pt.is_integer(measure.type):
+            table = table.set_column(3, "m", measure.cast(pa.decimal128(38, 0)))
+        found = table.group_by(keys).aggregate([("n", "sum"), ("m", function)])
+        named = {key: found.column(key) for key in keys}
+        return pa.table({**named, "n": found.column("n_sum"), "m": found.column(f"m_{function}")})
+
+
+def ranked(values: pa.Array, measures: pa.Array, choice: ChartChoice, most: int) -> pa.Array:
+    """Return at most ``most`` values that are not null: those with the largest measures."""
+    rank = pc.abs(measures) if choice.agg in ("sum", "mean") else measures
+    table = pa.table({"v": values, "m": rank}).filter(pc.field("v").is_valid())
+    order = pc.sort_indices(table, sort_keys=[("m", "descending"), ("v", "ascending")])
+    return plain(table.take(order[:most]), "v")
+
+
+def indexes(array: pa.Array, values: Sequence[Any]) -> pa.Array:
+    """Return the index of each value, with `NULL` and `OTHERS` for all that have none."""
+    found = pc.fill_null(pc.index_in(array, pa.array(values, array.type)), OTHERS)
+    return pc.if_else(array.is_null(), NULL, found.cast(pa.int64()))
+
+
+def plain(table: pa.Table, name: str) -> pa.Array:
+    """Return a column as one array, without a dictionary."""
+    array = table.column(name).combine_chunks()
+    return array.dictionary_decode() if pt.is_dictionary(array.type) else array
