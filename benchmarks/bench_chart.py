@@ -49,10 +49,10 @@ def measure(connection: odps_nb.Connection, entry: Any, name: str, options: dict
     )
     drawn = compare(
         f"drawing: {name}",
-        Case("draw", lambda: Chart("orders", chart._choice, chart._figures, {}).message()),
+        Case("draw", lambda: Chart("orders", chart._choice, chart._figures, {}).message({})),
     )
     seconds = drawn.seconds["draw"]
-    size = len(str(chart.message()))
+    size = len(str(chart.message({})))
     print(" ", judged(f"drawing {name}: {seconds * 1e3:.1f} ms", seconds <= DRAWN))
     print(" ", judged(f"message of {name}: {size:,} bytes", size <= MESSAGE))
     figure(f"message of the chart {name}", size, "B")

@@ -165,27 +165,38 @@ class _ScanRows:
         return Scan(self.connection, self._filtered(where))
 
     def found(
-        self, where: str | None, begin: RowPlace = START, cancel: CancelToken | None = None
+        self,
+        where: str | None,
+        begin: RowPlace = START,
+        cancel: CancelToken | None = None,
+        tested: Callable[[int], None] | None = None,
     ) -> Generator[Placed, None, None]:
         """Read the rows that match a condition, filtering on the client; `stop` cancels the read.
 
         Each batch is yielded with its position, which a later call on this source may pass as
         ``begin``. Consecutive batches may share one position, which is that of the first of these
-        batches. With a limit, each batch has the position of the first row.
+        batches. With a limit, each batch has the position of the first row. ``tested`` is called
+        with the numbers of rows received, before they are filtered; several threads call it.
         """
         if self._chosen is None or self._chosen[0] != where:
             self._chosen = where, self._matching(where or None)
         self._token = CancelToken(cancel)
-        return self._placed(self._chosen[1], begin, self._token)
+        return self._placed(self._chosen[1], begin, self._token, tested)
 
     def _placed(
-        self, scan: Scan, begin: RowPlace, cancel: CancelToken
+        self,
+        scan: Scan,
+        begin: RowPlace,
+        cancel: CancelToken,
+        tested: Callable[[int], None] | None,
     ) -> Generator[Placed, None, None]:
         if scan._plan.limit is not None:
             rows = SelectedRows(scan, None, cancel)
             some = rows.batches(workers=READERS, read_ahead=READ_AHEAD, progress=False)
             with closing(some):
                 for batch in some:
+                    if tested is not None:
+                        tested(batch.num_rows)
                     yield START, batch
             return
         storage = self.connection._storage
@@ -194,7 +205,13 @@ class _ScanRows:
         def placed() -> Generator[Placed, None, None]:
             session = scan._opened(token=token)
             found = iter_placed(
-                storage, session, begin, workers=READERS, read_ahead=READ_AHEAD, cancel=token
+                storage,
+                session,
+                begin,
+                workers=READERS,
+                read_ahead=READ_AHEAD,
+                cancel=token,
+                tested=tested,
             )
             with closing(found):
                 for place, batch in found:
@@ -416,13 +433,19 @@ class _ResultRows:
         return SelectedRows(result, change, cancel)
 
     def found(
-        self, where: str | None, begin: RowPlace = START, cancel: CancelToken | None = None
+        self,
+        where: str | None,
+        begin: RowPlace = START,
+        cancel: CancelToken | None = None,
+        tested: Callable[[int], None] | None = None,
     ) -> Generator[Placed, None, None]:
         self._token = token = CancelToken(cancel)
         row_filter = None if where is None else self._filter(where)
         for start in range(begin.row, self._readable.row_count, STEP_ROWS):
             row = start
             for batch in self._numbered(start, STEP_ROWS, token):
+                if tested is not None:
+                    tested(batch.num_rows)
                 kept = batch if row_filter is None else row_filter.apply(batch)
                 if kept.num_rows:
                     yield RowPlace(0, row), self._shown(kept)

@@ -54,6 +54,7 @@ def iter_split(
     keeper: SessionKeeper | None = None,
     concurrency: AdaptiveConcurrency | None = None,
     part_of: Split | None = None,
+    tested: Callable[[int], None] | None = None,
 ) -> SplitRows:
     """Iterate over one split's batches; closing the iterator closes its connection.
 
@@ -73,6 +74,8 @@ def iter_split(
         caller. Without a keeper, the split refreshes the session itself between two batches.
     part_of
         The session's split of which ``split`` is a part, for progress displays.
+    tested
+        Called with the number of rows of each received batch, before they are filtered.
     """
     shown = columns or session.columns or session.schema.names
     hidden = _hidden(session, shown)
@@ -111,7 +114,7 @@ def iter_split(
         cancel=cancel,
     )
     look_after = keeper.keep_aside if shared else partial(keeper.keep, cancel)
-    return SplitRows(rows, look_after, session, len(shown))
+    return SplitRows(rows, look_after, session, len(shown), tested)
 
 
 def _place(session: ReadSession, split: Split, row: int) -> tuple[str, int]:
@@ -255,8 +258,9 @@ class SplitRows:
         look_after: Callable[[], None],
         session: ReadSession,
         columns: int,
+        tested: Callable[[int], None] | None,
     ) -> None:
-        self._rows, self._look_after = rows, look_after
+        self._rows, self._look_after, self._tested = rows, look_after, tested
         self._filter, self._columns = session.filter, columns
         self._shape = in_words if session.tells_changes else None
         self._batches = rows.batches(fits=False)
@@ -275,6 +279,8 @@ class SplitRows:
                 self._begun = True
                 batch = next(self._batches)
                 self.row = self._rows.row - batch.num_rows
+                if self._tested is not None:
+                    self._tested(batch.num_rows)
                 batch = self._fitted(batch)
                 if batch.num_rows:
                     return batch if self._shape is None else self._shape(batch)
@@ -331,11 +337,12 @@ def iter_placed(
     workers: int,
     read_ahead: int,
     cancel: CancelToken | None = None,
+    tested: Callable[[int], None] | None = None,
 ) -> Generator[Placed, None, None]:
     """Iterate over all rows, starting at a position, as batches with their positions.
 
     Earlier splits, and earlier rows of the position's split, are not read. The session's limit is
-    ignored.
+    ignored. ``tested`` is as for `iter_split`; several threads call it.
     """
     cancel = storage.operation(cancel)
     keeper = SessionKeeper(storage, session, tracker=None, cancel=cancel)
@@ -353,6 +360,7 @@ def iter_placed(
                 cancel=token,
                 keeper=keeper,
                 concurrency=concurrency,
+                tested=tested,
             )
             return _PlacedRows(split, number)
 

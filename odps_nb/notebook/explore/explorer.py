@@ -107,11 +107,11 @@ class Explorer(TakesRows, LiveView):
         self._static: tuple[Page, str] | None = None
         self._chart: Chart | None = None
         self._asked: Choice | None = None  # a choice whose sort the user has not yet confirmed
-        self._searched_at = 0.0
+        self._told_at = 0.0
         self._start = 0
         self._begun: dict[str, list[str | None]] = {}  # the filter of each running task
         self._names: set[str] = set()  # variable names already used in inserted cells
-        view.tell_searched = self._tell_searched
+        view.tell_tested = self._tell_tested
         super().__init__()
 
     @property
@@ -178,7 +178,7 @@ class Explorer(TakesRows, LiveView):
         self._run("page", lambda token: self._send_page(start, token))
 
     def _send_page(self, start: int, token: CancelToken) -> None:
-        self._searched_at = time.monotonic()
+        self._told_at = time.monotonic()
         page = self.view.page(start, token)
         token.check()
         self._start = page.start
@@ -190,7 +190,7 @@ class Explorer(TakesRows, LiveView):
         self.view.stop()  # cancel reads for the previous choice
 
         def work(token: CancelToken) -> None:
-            self._searched_at, before = time.monotonic(), self.view.where
+            self._told_at, before = time.monotonic(), self.view.where
             chosen = choice if isinstance(choice, Choice) else choice(token)
             if chosen.order and not chosen.search:
                 self._asked = chosen
@@ -230,12 +230,12 @@ class Explorer(TakesRows, LiveView):
     def _tell_busy(self, task: str, text: str, share: float | None = None) -> None:
         self._send({"kind": "busy", "task": task, "text": text, "share": share})
 
-    def _tell_searched(self, rows: int, total: int | None) -> None:
+    def _tell_tested(self, what: str, rows: int, total: int | None) -> None:
         now = time.monotonic()
-        if now >= self._searched_at + TELL_SECONDS:
-            self._searched_at = now
+        if now >= self._told_at + TELL_SECONDS:
+            self._told_at = now
             of, share = ("", None) if not total else (f" of {total:,}", rows / total)
-            self._tell_busy("page", f"searching: {rows:,}{of} rows", share)
+            self._tell_busy("page", f"{what}: {rows:,}{of} rows", share)
 
     def _on_bar(self, content: Mapping[str, Any], _: object) -> None:
         column, bar = int(content["column"]), int(content["bar"])
@@ -318,11 +318,15 @@ class Explorer(TakesRows, LiveView):
             chart = self.view.chart(choice, token, by_query=by_query)
             token.check()
             self._chart = chart
-            self._send(chart.message())
+            self._send(chart.message(content))
             if self._static is not None:
                 self._show_page(*self._static)
 
         self._run("chart", work)
+
+    def _on_resize(self, content: Mapping[str, Any], _: object) -> None:
+        if self._chart is not None:
+            self._send({"kind": "picture", "svg": self._chart.picture(content)})
 
     # -- all rows -------------------------------------------------------------------------------
 

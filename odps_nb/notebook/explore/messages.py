@@ -12,7 +12,7 @@ from odps_nb.notebook.explore.choosing.conditions import Condition, operations, 
 from odps_nb.notebook.explore.pages import Page
 from odps_nb.notebook.explore.profiles.profile import ColumnProfile
 from odps_nb.notebook.explore.static import count_label
-from odps_nb.notebook.explore.values.cells import is_number, kind_of, type_label
+from odps_nb.notebook.explore.values.cells import has_separators, is_number, kind_of, type_label
 from odps_nb.notebook.explore.values.typed import text_of
 from odps_nb.notebook.explore.view import RowView
 from odps_nb.schema import ArrayType, Column, MapType, StructType, TypeCode
@@ -34,6 +34,7 @@ def table_message(view: RowView) -> dict[str, Any]:
             "type": type_label(column, view.timezone)[:_NAME],
             "comment": visible(column.comment)[:_COMMENT],
             "number": is_number(column),
+            "separated": has_separators(column),
             "blob": column.type.code is TypeCode.BLOB,
             "axis": can_be_axis(column),
             "time": kind_of(column) in TIMES,

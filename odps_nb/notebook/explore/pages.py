@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Sequence
@@ -33,6 +34,9 @@ REPLACED = "\ufffd replaces bytes that are not UTF-8"
 
 _MARKS = "\u061c\u200e\u200f"  # direction marks of right-to-left text
 Cell = str | None | list[str] | int
+
+TellTested = Callable[[str, int, int | None], None]
+"""Called with ``filtering`` or ``searching``, the rows received so far, and all rows if known."""
 
 _T = TypeVar("_T")
 
@@ -251,11 +255,13 @@ class StreamPager(_Pager):
         size: int,
         *,
         search: TextSearch | None = None,
-        tell: Callable[[int, int | None], None] | None = None,
+        tell: TellTested | None = None,
     ) -> None:
         super().__init__(columns, size, CACHE_BYTES // 2)
         self._rows, self._where, self._marks = rows, where, PageMarks(size)
         self._search, self._tell = search, tell
+        self._lock, self._tested, self._is_waiting = threading.Lock(), 0, False
+        self._all_rows: int | None = None
         self._stream: Generator[Placed, None, None] | None = None
         self._rest: list[_Waiting] = []
         self._behind = _Behind()
@@ -269,19 +275,34 @@ class StreamPager(_Pager):
     def matches(self, begin: Mark, cancel: CancelToken) -> Generator[Placed, None, None]:
         """Iterate over the rows that match the condition and contain the search text."""
         self._cancel, self.searched = cancel, begin.searched
-        with closing(self._rows.found(self._where, begin.place, cancel)) as found:
-            for place, batch in found:
-                if place != self._behind.place:
-                    self._behind = _Behind(place, 0, self.searched)
-                self.searched += batch.num_rows
-                self._cancel.check()
-                kept = batch
-                if self._search is not None:
-                    kept = self._search.apply(batch)
-                    if self._tell is not None:
-                        self._tell(self.searched, None if self._where else self._rows.row_count)
-                if kept.num_rows:
-                    yield place, kept
+        self._tested, self._all_rows = begin.searched, self._rows.row_count
+        found = self._rows.found(self._where, begin.place, cancel, self._count_tested)
+        with closing(found):
+            try:
+                self._wait(True)
+                for place, batch in found:
+                    if place != self._behind.place:
+                        self._behind = _Behind(place, 0, self.searched)
+                    self.searched += batch.num_rows
+                    self._cancel.check()
+                    kept = batch if self._search is None else self._search.apply(batch)
+                    if kept.num_rows:
+                        self._wait(False)
+                        yield place, kept
+                        self._wait(True)
+            finally:
+                self._wait(False)
+
+    def _wait(self, is_waiting: bool) -> None:  # noqa: FBT001
+        with self._lock:
+            self._is_waiting = is_waiting
+
+    def _count_tested(self, rows: int) -> None:
+        with self._lock:  # nothing may be told after the page, though reading ahead goes on
+            self._tested += rows
+            if self._tell is not None and self._is_waiting:
+                what = "filtering" if self._search is None else "searching"
+                self._tell(what, self._tested, self._all_rows)
 
     def _found(self, start: int, cancel: CancelToken) -> Page:
         if self._is_stopped:

@@ -15,12 +15,12 @@ from odps_nb.notebook.display.html import LINE, MUTED, Html, bundle, element, jo
 from odps_nb.notebook.explore.charts.chart import Chart
 from odps_nb.notebook.explore.pages import Page, drawn_page
 from odps_nb.notebook.explore.profiles.profile import ColumnProfile, TableProfile
-from odps_nb.notebook.explore.values.cells import is_number, type_label
+from odps_nb.notebook.explore.values.cells import has_separators, is_number, separated, type_label
 from odps_nb.notebook.explore.view import RowView
 from odps_nb.notebook.live.together import side_by_side
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.notebook.preview.tile import tile
-from odps_nb.schema import TypeCode
+from odps_nb.schema import Column, TypeCode
 from odps_nb.terms import count_of
 
 if TYPE_CHECKING:
@@ -253,6 +253,7 @@ def _td(shown: Shown, column: int, row: int, cell: object) -> Html:
         made = (shown.pictures or {}).get((row, column))
         return element("td", _blob(made), style=_CELL + _LEFT)
     text, cut = (str(cell[0]), True) if isinstance(cell, list) else (str(cell), False)
+    text = separated(text) if has_separators(of) and not cut else text
     if len(text) <= CELL and not cut:
         return element("td", text, attributes={"dir": "auto"}, style=_CELL + side)
     more = text[:FOLDED] + ("…" if cut or len(text) > FOLDED else "")
@@ -293,9 +294,7 @@ def _text(shown: Shown) -> str:
     used = 0
     for n, column in enumerate(view.columns):
         lines = [column.name[:TEXT_CELL]]
-        lines += [
-            _short(cells[n][row], is_blob=column.type.code is TypeCode.BLOB) for row in range(rows)
-        ]
+        lines += [_short(cells[n][row], column) for row in range(rows)]
         width = max(map(len, lines))
         if used + width > TEXT_WIDTH and columns:
             break
@@ -311,10 +310,13 @@ def _text(shown: Shown) -> str:
     )
 
 
-def _short(cell: object, *, is_blob: bool) -> str:
+def _short(cell: object, column: Column) -> str:
     if cell is None:
         return "null"
-    text = "<blob>" if is_blob else str(cell[0] if isinstance(cell, list) else cell)
+    if column.type.code is TypeCode.BLOB:
+        return "<blob>"
+    text = str(cell[0] if isinstance(cell, list) else cell)
+    text = separated(text) if has_separators(column) else text
     line = "".join(one if one.isprintable() else " " for one in text[: TEXT_CELL + 1])
     return line if len(line) <= TEXT_CELL and not isinstance(cell, list) else line[:23] + "…"
 

@@ -29,7 +29,7 @@ from odps_nb.notebook.explore.choosing.conditions import (
     value_condition,
 )
 from odps_nb.notebook.explore.choosing.search import KnownRows, TextSearch, first_in_order
-from odps_nb.notebook.explore.pages import Cell, Mark, Page, RangePager, StreamPager
+from odps_nb.notebook.explore.pages import Cell, Mark, Page, RangePager, StreamPager, TellTested
 from odps_nb.notebook.explore.profiles.behind import with_whole
 from odps_nb.notebook.explore.profiles.profile import Profiler, TableProfile, sample_label
 from odps_nb.notebook.explore.profiles.sampling import SAMPLE_BYTES, bounded, draw_sample
@@ -95,8 +95,8 @@ class RowView(TakesRows):
         self._sorting: Rows | None = None
         self._taken: Rows | None = None  # the rows that `selected` reads
         self._text = rows.text
-        self.tell_searched: Callable[[int, int | None], None] | None = None
-        """Called during a search with the number of rows searched and, if known, the total."""
+        self.tell_tested: TellTested | None = None
+        """Called while a filter or a search reads rows; several threads call it."""
         self.title, self.connection = self._rows.title, self._rows.connection
         self.timezone = rows.connection.profile.timezone  # for times in cells and conditions
         self._shown: Rows | KnownRows = self._rows
@@ -390,7 +390,7 @@ class RowView(TakesRows):
             return RangePager(rows, self.columns, self.page_rows)
         search = TextSearch(self.columns, choice.search) if choice.search else None
         return StreamPager(
-            rows, where, self.columns, self.page_rows, search=search, tell=self.tell_searched
+            rows, where, self.columns, self.page_rows, search=search, tell=self.tell_tested
         )
 
     @property

@@ -14,7 +14,7 @@ from odps_nb.notebook.display.html import BACKDROP
 from odps_nb.notebook.gallery.chosen import Chosen
 from odps_nb.notebook.preview.registry import differs
 from odps_nb.notebook.preview.shared import Size, markup_text
-from odps_nb.notebook.preview.tile import UNREAD, Tile, tile, unread_tile
+from odps_nb.notebook.preview.tile import UNREAD, Tile, row_beside, tile, unread_tile
 from odps_nb.terms import shorten
 
 #: Maximum bytes of cached messages.
@@ -88,14 +88,14 @@ class Tiles:
         return made
 
     def _message(self, index: int, made: Tile, limit: int) -> Message:
-        row = self._column.caption(index)
+        row = row_beside(self._column.caption(index), made.name)
         declared = made.declared if differs(made.declared, made.format) else ""
         src = made.drawing.picture
         return {
             "index": index,
             "name": shorten(made.name, 200),
             "words": made.words,
-            "row": "" if row == made.name else shorten(visible(row), 400),
+            "row": shorten(visible(row), 400),
             "kind": made.format.kind,
             "verified": made.verified,
             "declared": shorten(visible(declared), 200),

@@ -52,6 +52,25 @@ function svgPicture(text) {
   return document.importNode(made, true);
 }
 
+// Returns a function that measures the width of an element, and one that ends this. Calls `tell`
+// when the width has changed since it was measured, for example because a panel was opened.
+function widthOf(element, tell) {
+  let [measured, timer] = [0, 0];
+  const observer = new ResizeObserver(() => {
+    clearTimeout(timer);
+    timer = setTimeout(() => {
+      const width = element.clientWidth;
+      if (width && Math.abs(width - measured) >= 24) tell(); // a scroll bar is narrower
+    }, 200);
+  });
+  observer.observe(element);
+  const stop = () => {
+    clearTimeout(timer);
+    observer.disconnect();
+  };
+  return [() => (measured = element.clientWidth), stop];
+}
+
 async function copyText(text) {
   try {
     await navigator.clipboard.writeText(text);

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from odps_nb.access.blob import Blob
     from odps_nb.access.checks import Overwrite
     from odps_nb.access.connection import Connection
+    from odps_nb.access.queries import Queries
     from odps_nb.notebook.explore.explorer import Explorer
 
 _ROOT = re.compile(r"[^\W\d]\w*")
@@ -252,6 +253,15 @@ def status(context: Context, args: argparse.Namespace, cell: str | None) -> List
     return context.operations.listing()
 
 
+@parsed_as("odps queries")
+def queries(context: Context, args: argparse.Namespace, cell: str | None) -> Queries:
+    """List the last 100 SQL statements of this connection, also the failed ones, newest first.
+
+    q = %odps queries returns the list; q[0].run() runs the newest statement again.
+    """
+    return context.connection.queries()
+
+
 @parsed_as("odps cancel")
 @argument("number", metavar="ID", type=positive, help="The id that %%odps status shows.")
 def cancel(context: Context, args: argparse.Namespace, cell: str | None) -> None:
@@ -303,6 +313,7 @@ COMMANDS = {
         Command(name="explore", run=explore),
         Command(name="blobs", run=blobs, cell="optional"),
         Command(name="status", run=status),
+        Command(name="queries", run=queries),
         Command(name="cancel", run=cancel),
         Command(name="traceback", run=traceback),
         Command(name="doctor", run=doctor),

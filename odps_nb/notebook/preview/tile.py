@@ -77,11 +77,16 @@ class Tile:
         return " · ".join(what)
 
     @property
+    def beside(self) -> str:
+        """The values of the row, without one that is only the name again."""
+        return row_beside(self.row, self.name)
+
+    @property
     def text(self) -> str:
         """One-line summary of the blob."""
         parts = [shorten(self.name, 48), self.words]
         parts += ["verified"] if self.verified else []
-        parts += [shorten(self.row, 80)] if self.row not in ("", self.name) else []
+        parts += [shorten(self.beside, 80)] if self.beside else []
         return "  ".join(parts)
 
     @cached_property
@@ -115,8 +120,8 @@ class Tile:
         )
         yield element("div", self.words, style=f"{SMALL};{MUTED}")
         small = f"{SMALL};overflow-wrap:anywhere"
-        if self.row not in ("", self.name):
-            yield element("div", element("bdi", shorten(visible(self.row), 240)), style=small)
+        if self.beside:
+            yield element("div", element("bdi", shorten(visible(self.beside), 240)), style=small)
         badges = []
         if self.verified:
             badges.append(_badge("✓ verified", "rgba(34,160,80,0.22)", None))
@@ -139,6 +144,12 @@ def _badge(words: str, colour: str, title: str | None) -> Html:
         f"overflow:hidden;text-overflow:ellipsis;white-space:nowrap;{SMALL};"
         f"background-color:{colour}",
     )
+
+
+def row_beside(row: str, name: str) -> str:
+    """Return a caption such as ``id 12 · name cat.png`` without the value that equals ``name``."""
+    parts = row.split(" · ")
+    return " · ".join(one for one in parts if one != name and not one.endswith(f" {name}"))
 
 
 def tile(

@@ -117,6 +117,19 @@ def test_a_chart_from_code_has_tooltips_and_code_to_copy(page):
     expect(view.get_by_role("button", name="Copied")).to_be_visible()
 
 
+def test_a_chart_is_as_wide_as_its_page(page):
+    fits = """(one) => {
+        const width = Number(one.querySelector('svg').getAttribute('width'));
+        return Math.abs(width - one.clientWidth) < 24;
+    }"""
+    for width in (700, 1700, 1280):
+        page.set_viewport_size({"width": width, "height": 1400})
+        for number in (EXPLORER, CHART):
+            chart = explorer(page, number).locator(".odps-x-chart")
+            page.wait_for_function(fits, arg=chart.element_handle())
+            assert chart.evaluate("(one) => one.scrollWidth <= one.clientWidth")
+
+
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("theme", ["JupyterLab Dark", "JupyterLab Light"])
 def test_labels_are_readable_in_dark_and_light(page, theme):

@@ -3,6 +3,7 @@
 import datetime
 import re
 from decimal import Decimal
+from itertools import pairwise
 from xml.etree import ElementTree
 
 import matplotlib as mpl
@@ -258,11 +259,13 @@ def test_a_box_has_the_quartiles(table):
 
 
 def test_a_scatter_plot_shows_rows_of_the_table(table):
-    found = table.chart("n", "price", kind="scatter").to_pandas()
+    chart = table.chart("n", "price", kind="scatter")
+    assert chart.note == "all rows; left out: 1 point far from the others"
+    found = chart.to_pandas()
     rows = set(frame().to_pandas()[["n", "price"]].dropna().astype(float).itertuples(index=False))
     drawn = set(found.itertuples(index=False))
     assert {tuple(one) for one in drawn} <= {tuple(one) for one in rows}
-    assert len(found) == COUNT - COUNT // 50
+    assert len(found) == COUNT - COUNT // 50 - 1
 
 
 def test_a_large_scatter_plot_says_that_it_is_a_sample(odps):
@@ -337,6 +340,7 @@ def test_a_chart_of_few_groups_takes_one_job(table, odps, monkeypatch, options, 
     pd.testing.assert_frame_equal(found.to_pandas(), wanted.to_pandas())
 
 
+@pytest.mark.gate(12)
 @pytest.mark.parametrize("most", [0, 3, 12])
 @pytest.mark.parametrize("options", [*ONE_JOB, *(one for one, _ in MORE_JOBS)], ids=str)
 def test_a_chart_of_many_groups_has_the_same_values(table, monkeypatch, options, most):
@@ -590,6 +594,62 @@ def test_the_label_of_a_last_mark_is_inside_the_picture(odps, new_name):
     texts = list(root.iter("{http://www.w3.org/2000/svg}text"))
     last = next(one for one in texts if (one.text or "").startswith("9999-12-31"))
     assert float(last.get("x")) + 3.1 * len(last.text) <= float(root.get("viewBox").split()[2])
+    odps.drop_table(table.name)
+
+
+@pytest.mark.parametrize("width", [100, 320, 720, 1400, 5000])
+def test_a_picture_has_the_width_of_its_place(odps, new_name, width):
+    table = odps.create_table(new_name("wide"), "at datetime, n bigint, word string")
+    begin = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
+    words = [f"a long name of a colour {n}" for n in range(9)]
+    table.write(
+        pa.table(
+            {
+                "at": [begin + datetime.timedelta(hours=n) for n in range(100)],
+                "n": range(10**9, 10**9 + 100),
+                "word": [words[n % 9] for n in range(100)],
+            }
+        )
+    )
+    space = "{http://www.w3.org/2000/svg}"
+    for x, kind in (("at", "scatter"), ("n", "scatter"), ("at", "bar"), ("word", "bar")):
+        chart = table.chart(x, "n", kind=kind, color="word")
+        root = ElementTree.fromstring(chart.picture({"width": width}))
+        wide, high = (float(root.get(name)) for name in ("width", "height"))
+        assert wide == min(max(width, 320), 1600)
+        places = [
+            (float(one.get("x")), float(one.get("y")), one.get("text-anchor"), 6.2 * len(one.text))
+            for one in root.iter(f"{space}text")
+            if one.get("x")
+        ]
+        names = {"word"} | {one.text for one in root.iter(f"{space}title")}
+        assert {*words[:7]} <= names
+        part = {"start": 0, "middle": 0.5, "end": 1}
+        boxes = sorted(
+            (y, x - length * part[anchor], x + length * (1 - part[anchor]))
+            for x, y, anchor, length in places
+        )
+        outside = [box for box in boxes if box[1] < -1 or box[2] > wide + 16 or box[0] > high]
+        assert outside == [], (x, kind)
+        for (y, _, right), (next_y, left, _) in pairwise(boxes):
+            assert next_y != y or left > right, (x, kind)
+    odps.drop_table(table.name)
+
+
+@pytest.mark.parametrize("column", ["at", "n"])
+def test_points_far_from_the_others_do_not_stretch_a_scatter_plot(odps, new_name, column):
+    table = odps.create_table(new_name("far"), "at datetime, n bigint, m bigint")
+    begin = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
+    times = [begin + datetime.timedelta(hours=n) for n in range(300)]
+    times[7] = datetime.datetime(9999, 12, 31, tzinfo=datetime.UTC)
+    numbers = [*range(299), 10**12]
+    table.write(pa.table({"at": times, "n": numbers, "m": range(300)}))
+    for source in (table, odps.sql(f"select * from {table.name}")):
+        chart = source.chart(column, "m", kind="scatter")
+        assert chart.note == "all rows; left out: 1 point far from the others"
+        assert len(chart.to_pandas()) == 299
+        chart = source.chart("m", "n", kind="scatter")
+        assert sorted(chart.to_pandas()["n"]) == numbers[:-1]
     odps.drop_table(table.name)
 
 

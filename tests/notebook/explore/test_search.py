@@ -313,6 +313,32 @@ def test_a_search_tells_its_progress_and_that_nothing_was_found_only_at_the_end(
     assert busy[-1]["share"] == 1
 
 
+def test_a_filter_tells_how_many_rows_were_read_until_the_page_arrives(odps, view):
+    told = []
+    view.tell_tested = lambda *said: told.append(said)
+    view.filter("word", contains="no such text")
+    assert view.page(0).count == 0
+    assert told[-1] == ("filtering", ROWS, ROWS)
+    result = RowView(rows_of(odps.sql("select * from explore_search")), seed=1)
+    result.tell_tested = lambda *said: told.append(said)
+    result.filter("word", contains="no such text")
+    assert result.page(0).count == 0
+    assert told[-1] == ("filtering", ROWS, ROWS)
+    result.close()
+
+
+def test_nothing_is_told_between_two_pages(odps, view):
+    told = []
+    view.tell_tested = lambda *said: told.append(said)
+    view.filter("id", low=0)
+    view.page(0)
+    before = [*told]
+    view._pager._count_tested(5)  # reading ahead goes on
+    assert told == before
+    view.page(view.page_rows)
+    assert view.page(0).count == view.page_rows
+
+
 def test_an_expensive_sort_waits_for_a_confirmation_also_of_a_changed_filter(live, monkeypatch):
     explorer, browser = live
     monkeypatch.setattr(exploring, "ASK_BYTES", 0)
@@ -349,7 +375,7 @@ def test_a_cancelled_search_leaves_the_rows_before_it(moody_odps, stalled, monke
 
 def test_a_search_that_is_no_longer_wanted_ends(view):
     token = CancelToken()
-    view.tell_searched = lambda rows, total: token.cancel()
+    view.tell_tested = lambda what, rows, total: token.cancel()
     view.choose(Choice(search="no such text"))
     with pytest.raises(CancelledError):
         view.page(0, token)

@@ -19,7 +19,8 @@ def test_every_sample_blob_arrives_and_gets_its_tile(column, sample_blobs):
     assert bundle["text/html"].count("<figure") == len(files) == len(column)
     assert bundle["text/html"].count("✓ verified") == len(files) - 1  # one is longer than a head
     assert (
-        "mountains.jpg  JPEG · 960 × 640 · 25.9 kB  verified  id 1 · name" in bundle["text/plain"]
+        "mountains.jpg  JPEG · 960 × 640 · 25.9 kB  verified  id 1 · declared"
+        in bundle["text/plain"]
     )
 
 

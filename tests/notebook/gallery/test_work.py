@@ -68,7 +68,7 @@ def test_tiles_come_one_by_one_with_their_rows(live, media):
     tiles = came(browser)
     assert sorted(tiles) == [0, 3, 46]
     first = tiles[0]
-    assert (first["name"], first["row"]) == ("mountains.jpg", "row 1 · mountains.jpg")
+    assert (first["name"], first["row"]) == ("mountains.jpg", "row 1")
     assert first["words"] == "JPEG · 960 × 640 · 25.9 kB"
     assert first["verified"] is True
     assert first["src"].startswith("data:image/jpeg;base64,")

@@ -96,6 +96,16 @@ def test_a_bound_text_means_itself_to_the_service(ip, value):
     assert run(ip, "%odps read orders -p ds=2024-01-01 -n 5 -c id -w 'status = :value'").empty
 
 
+def test_queries_lists_sql_that_failed(ip):
+    run(ip, "%%odps sql\nselect 41 + 1 as answer")
+    with pytest.raises(OdpsNbError):
+        run(ip, "%%odps sql\nselect nothing from nowhere")
+    queries = run(ip, "%odps queries")
+    assert [one.state for one in queries[:2]] == ["failed", "success"]
+    assert "select nothing from nowhere" in repr(queries)
+    assert queries[1].run().to_arrow().to_pylist() == [{"answer": 42}]
+
+
 def test_a_budget_stops_a_read(ip):
     with pytest.raises(LimitExceededError) as caught:
         run(ip, "%odps read orders --max-bytes 1MB")

@@ -24,9 +24,12 @@ function render({ model, el }) {
     picture.replaceChildren(svgPicture(message.svg));
   }
   model.on("msg:custom", receive);
-  const stopSaying = sayUntilHeard(() => model.send({ do: "ready" }));
+  const ready = () => model.send({ do: "ready", width: width() });
+  const [width, stopWatching] = widthOf(picture, ready);
+  const stopSaying = sayUntilHeard(ready);
   return () => {
     stopSaying();
+    stopWatching();
     model.off("msg:custom", receive);
   };
 }

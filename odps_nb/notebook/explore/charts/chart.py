@@ -203,10 +203,14 @@ class Chart(LiveView):
         shown = element("div", head, element("div", self.image()), foot)
         return bundle(shown, f"{self.title}\n{rows}")
 
-    def message(self) -> dict[str, Any]:
+    def message(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Return the message that shows the chart in the browser."""
         words = {"title": visible(self.title)[:200], "note": self.note, "code": visible(self.code)}
-        return {"kind": "chart", "svg": self._picture, **words}
+        return {"kind": "chart", "svg": self.picture(request), **words}
 
-    def _on_ready(self, _: Mapping[str, Any], buffers: object) -> None:
-        self._send(self.message())
+    def picture(self, request: Mapping[str, Any]) -> str:
+        """Return the picture as an SVG document of the width that a browser requests."""
+        return svg(self._choice, self._figures, width=int(request.get("width") or WIDTH))
+
+    def _on_ready(self, content: Mapping[str, Any], _: object) -> None:
+        self._send(self.message(content))

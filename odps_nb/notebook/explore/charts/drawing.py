@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from odps_nb.errors import visible
 from odps_nb.notebook.explore.charts.all_groups import ABOVE, BELOW, NULL, OTHERS
@@ -23,43 +24,52 @@ from odps_nb.notebook.explore.values.axis import (
 )
 
 WIDTH, HEIGHT = 720, 340
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 16, 64
+MIN_WIDTH, MAX_WIDTH = 320, 1600
+_RIGHT, _TOP, _BOTTOM = 16, 16, 64
+_LEFT = 64  # at least; more if the labels of the y axis need it
 _TEXT, _GRID = "#7a7a7a", "#808080"
 _NONE = "#9a9a9a"  # nulls and others
 COLORS = ("#4c8bf5", "#e8793a", "#2fa37c", "#b45fc4", "#d4a017", "#d6556b", "#3fa7c4")
 _POINTS = 80  # above this number, a line's points are small, and omitted in the static view
 _LETTER = 6.2  # average width of a letter in a label
+_LEGEND = 18  # height of one row of the legend
+_LEGEND_LETTERS = 14  # maximum letters of a name in the legend
 _MOST_LETTERS = 10  # maximum letters in the tick label next to the label for nulls
 
 
-def svg(choice: ChartChoice, figures: Figures, *, tips: bool = True) -> str:
-    """Return the chart as an SVG document of `WIDTH` by `HEIGHT` pixels.
+def svg(choice: ChartChoice, figures: Figures, *, width: int = WIDTH, tips: bool = True) -> str:
+    """Return the chart as an SVG document that is `HEIGHT` pixels high.
 
+    ``width`` is in pixels, from `MIN_WIDTH` to `MAX_WIDTH`; other values are adjusted.
     ``tips``: give each mark its values as a title, which is not shown in an ``<img>``.
     """
-    return _Drawing(choice, figures, tips=tips).document()
+    width = max(MIN_WIDTH, min(width, MAX_WIDTH))
+    return _Drawing(choice, figures, width=width, tips=tips).document()
 
 
 class _Drawing:
     """The state of a chart that is being drawn."""
 
-    def __init__(self, choice: ChartChoice, figures: Figures, *, tips: bool) -> None:
-        self._choice, self._figures, self._tips = choice, figures, tips
+    def __init__(self, choice: ChartChoice, figures: Figures, *, width: int, tips: bool) -> None:
+        self._choice, self._figures, self._tips, self._width = choice, figures, tips, width
         self._marks = figures.marks
         self._slots = _slots(self._marks, len(figures.groups))
         self._stacked = choice.is_stacked
+        self._ticks = ticks(*self._range())
+        self._low, self._high = self._ticks[0], self._ticks[-1]
+        letters = max(map(len, tick_labels(self._ticks)))
+        self._margin = max(_LEFT, math.ceil(letters * _LETTER) + 28)
         names = [self._group(group) for group in self._slots]
         self._widest = max(map(len, names), default=1) * _LETTER + 10
         is_crowded = self._widest > self._slot()
         self._times = self._calendar() if is_crowded and names and choice.is_time else []
         self._tilted = is_crowded and len(names) <= 24 and not self._times
         self._bottom = _BOTTOM if self._tilted else 46
-        self._foot = self._bottom + (20 if choice.color is not None else 0)
+        self._named_colors = list(self._legend_places())
+        rows = self._named_colors[-1][2] + 1 if self._named_colors else 0
+        self._foot = self._bottom + _LEGEND * rows + (2 if rows else 0)
         places = [mark.at for mark in self._marks]
         self._left, self._right = (min(places), max(places)) if places else (0.0, 1.0)
-        low, high = self._range()
-        self._ticks = ticks(low, high)
-        self._low, self._high = self._ticks[0], self._ticks[-1]
 
     def _range(self) -> tuple[float, float]:
         sums: dict[tuple[int, bool], float] = {}
@@ -78,10 +88,11 @@ class _Drawing:
     def document(self) -> str:
         parts = [*self._y_axis(), *self._x_axis(), *self._drawn(), *self._legend()]
         if not self._marks:
-            parts.append(_label(WIDTH / 2, HEIGHT / 2, "no rows", anchor="middle", size=13))
+            parts.append(_label(self._width / 2, HEIGHT / 2, "no rows", anchor="middle", size=13))
+        width = self._width
         head = (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
-            f'width="{WIDTH}" height="{HEIGHT}" font-family="system-ui,sans-serif" role="img">'
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {HEIGHT}" '
+            f'width="{width}" height="{HEIGHT}" font-family="system-ui,sans-serif" role="img">'
         )
         return "".join([head, f"<title>{_escape(title(self._choice))}</title>", *parts, "</svg>"])
 
@@ -90,11 +101,11 @@ class _Drawing:
         return HEIGHT - self._foot - share * (HEIGHT - self._foot - _TOP)
 
     def _slot(self) -> float:
-        return (WIDTH - _LEFT - _RIGHT) / max(1, len(self._slots))
+        return (self._width - self._margin - _RIGHT) / max(1, len(self._slots))
 
     def _x(self, group: int) -> float:
         """Return the middle of a group's slot."""
-        return _LEFT + (self._slots[group] + 0.5) * self._slot()
+        return self._margin + (self._slots[group] + 0.5) * self._slot()
 
     # -- axes -----------------------------------------------------------------------------------
 
@@ -103,24 +114,27 @@ class _Drawing:
             y = self._y(value)
             strong = 0.55 if value == 0 else 0.2
             yield (
-                f'<path d="M{_LEFT} {y:.1f}H{WIDTH - _RIGHT}" stroke="{_GRID}" '
+                f'<path d="M{self._margin} {y:.1f}H{self._width - _RIGHT}" stroke="{_GRID}" '
                 f'stroke-opacity="{strong}"/>'
             )
-            yield _label(_LEFT - 6, y + 4, text, anchor="end")
+            yield _label(self._margin - 6, y + 4, text, anchor="end")
         yield _label(0, 0, self._choice.measure, anchor="middle", turned=(14, HEIGHT / 2 - 20))
 
     def _x_axis(self) -> Iterator[str]:
         y = HEIGHT - self._foot + 16
-        middle = (WIDTH + _LEFT - _RIGHT) / 2
+        middle = (self._width + self._margin - _RIGHT) / 2
         below = HEIGHT - self._foot + self._bottom - 8
         yield _label(middle, below, self._choice.x.name, anchor="middle")
         if self._choice.kind == "scatter":
-            for value, text in self._positions():
-                yield _centred(self._across(value), y, text)
+            found = [(self._across(value), text) for value, text in self._positions()]
+            gap = min((after - at for (at, _), (after, _) in pairwise(found)), default=1.0)
+            widest = max((len(text) for _, text in found), default=1) * _LETTER + 10
+            for at, text in found[:: math.ceil(widest / gap)]:
+                yield self._centred(at, y, text)
             return
         if self._times:
             for group, text in self._times:
-                yield _centred(self._x(group), y, text)
+                yield self._centred(self._x(group), y, text)
             return
         every = 1 if self._tilted else math.ceil(self._widest / self._slot())
         for n, group in enumerate(self._slots):
@@ -130,7 +144,12 @@ class _Drawing:
                 text = shortened(name, 14)
                 yield _label(0, 0, text, anchor="end", turned=at, angle=-30, whole=name)
             elif n % every == 0:
-                yield _centred(self._x(group), y, shortened(name, 40), whole=name)
+                yield self._centred(self._x(group), y, shortened(name, 40), whole=name)
+
+    def _centred(self, x: float, y: float, text: str, *, whole: str = "") -> str:
+        """Return a label below ``x``, moved to the left if it would leave the picture."""
+        x = min(x, self._width - len(text) * _LETTER / 2)
+        return _label(x, y, text, anchor="middle", whole=whole)
 
     def _calendar(self) -> list[tuple[int, str]]:
         """Return (group, label) for groups that begin a period, and for the group of nulls."""
@@ -160,7 +179,7 @@ class _Drawing:
 
     def _across(self, place: float) -> float:
         share = (place - self._left) / ((self._right - self._left) or 1)
-        return _LEFT + 8 + share * (WIDTH - _LEFT - _RIGHT - 16)
+        return self._margin + 8 + share * (self._width - self._margin - _RIGHT - 16)
 
     def _group(self, group: int) -> str:
         return group_name(group, self._figures.groups)
@@ -168,21 +187,28 @@ class _Drawing:
     def _color(self, color: int) -> str:
         return COLORS[color % len(COLORS)] if color >= 0 else _NONE
 
-    def _legend(self) -> Iterator[str]:
+    def _legend_places(self) -> Iterator[tuple[int, float, int]]:
+        """Yield each colour with the position of its name: x in pixels, and the row."""
         if self._choice.color is None:
             return
-        x, y = float(_LEFT), HEIGHT - 8
-        shown = {mark.color for mark in self._marks}
-        for color in sorted(shown, key=last):
+        x, row = float(self._margin), 0
+        for color in sorted({mark.color for mark in self._marks}, key=last):
+            length = 30 + 6.5 * min(len(self._color_name(color)), _LEGEND_LETTERS)
+            if x > self._margin and x + length - 16 > self._width:
+                x, row = float(self._margin), row + 1
+            yield color, x, row
+            x += length
+
+    def _legend(self) -> Iterator[str]:
+        for color, x, row in self._named_colors:
+            y = HEIGHT - self._foot + self._bottom + 12 + _LEGEND * row
             name = self._color_name(color)
-            text = shortened(name, 14)
             opacity = 0.5 if color == NULL else 1
             yield (
                 f'<rect x="{x:.0f}" y="{y - 9}" width="10" height="10" rx="2" '
                 f'fill="{self._color(color)}" fill-opacity="{opacity}"/>'
             )
-            yield _label(x + 14, y, text, whole=name)
-            x += 30 + 6.5 * len(text)
+            yield _label(x + 14, y, shortened(name, _LEGEND_LETTERS), whole=name)
 
     def _color_name(self, color: int) -> str:
         return group_name(color, self._figures.colors)
@@ -340,12 +366,6 @@ def _runs(
 
 def _escape(text: str) -> str:
     return html.escape(visible(text), quote=True)
-
-
-def _centred(x: float, y: float, text: str, *, whole: str = "") -> str:
-    """Return a label below ``x``, moved to the left if it would leave the picture."""
-    x = min(x, WIDTH - len(text) * _LETTER / 2)
-    return _label(x, y, text, anchor="middle", whole=whole)
 
 
 def _label(

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -239,8 +240,11 @@ class FigureQuery:
             if abs(x) <= _FINITE and abs(y) <= _FINITE
         )
         is_all = total <= MAX_POINTS
-        note = "" if is_all else f"random sample of {len(marks):,} of {total:,} rows"
-        return Figures(marks, (), colors, note=note, sql=text, scale=scale)
+        note = "all rows" if is_all else f"random sample of {len(marks):,} of {total:,} rows"
+        near = _without_far(marks)
+        if left := len(marks) - len(near):
+            note += f"; left out: {count_of(left, 'point')} far from the others"
+        return Figures(near, (), colors, note=note, sql=text, scale=scale)
 
     def _drawn(self, both: str, color: str) -> tuple[int, str, pa.Table]:
         """Return the number of points, the query that samples them, and the sampled rows."""
@@ -387,6 +391,18 @@ def _later(begin: datetime.date, count: int, step: ChartStep) -> datetime.date:
     if step == "hour" and isinstance(begin, datetime.datetime) and begin.tzinfo is not None:
         return (begin.astimezone(datetime.UTC) + length).astimezone(begin.tzinfo)
     return begin + length
+
+
+def _without_far(marks: Sequence[ChartMark]) -> tuple[ChartMark, ...]:
+    """Return the points without the few that would squeeze all others into one line."""
+    near = np.ones(len(marks), dtype=bool)
+    for places in ([one.at for one in marks], [one.values[0] for one in marks]):
+        if marks:
+            low, high = np.quantile(places, (0.01, 0.99))
+            length = high - low
+            if max(places) - min(places) > FAR * length > 0:
+                near &= (low - length <= np.array(places)) & (np.array(places) <= high + length)
+    return tuple(mark for mark, is_near in zip(marks, near, strict=True) if is_near)
 
 
 def _marks(found: pa.Table) -> tuple[tuple[ChartMark, ...], int]:

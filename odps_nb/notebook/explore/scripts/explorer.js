@@ -50,6 +50,7 @@ function chartPanel(send) {
     note.textContent = "";
     asked = now;
     const message = { do: "chart", x: x.value, y: y.value, color: color.value, agreed };
+    message.width = width();
     if (kind.value !== "automatic") message.kind = kind.value;
     if (step.value !== "automatic" && !stepLabel.hidden) message.step = step.value;
     if (!aggLabel.hidden) message.agg = agg.value;
@@ -60,10 +61,16 @@ function chartPanel(send) {
     code = message.code;
     copy.hidden = false;
     note.textContent = `${message.title} · ${message.note}${filtered}`;
-    picture.replaceChildren(svgPicture(message.svg));
+    resized(message);
     of = asked;
     mark();
   }
+
+  function resized(message) {
+    picture.replaceChildren(svgPicture(message.svg));
+  }
+
+  const [width, end] = widthOf(picture, () => code && send({ do: "resize", width: width() }));
 
   function setFilter(text, selected) {
     [filtered, now] = [text, selected];
@@ -80,7 +87,7 @@ function chartPanel(send) {
     note.replaceChildren(...costQuestion("This chart", message.text, "Draw anyway", () => ask(true)));
   }
 
-  return { panel, setColumns, show, ask: askCost, setFilter };
+  return { panel, setColumns, show, resized, ask: askCost, setFilter, end };
 }
 
 function render({ model, el }) {
@@ -425,6 +432,7 @@ function render({ model, el }) {
     else if (message.kind === "copied") grid.copied(message);
     else if (message.kind === "cell") showCell(message);
     else if (message.kind === "chart") charts.show(message);
+    else if (message.kind === "picture") charts.resized(message);
     else if (message.kind === "cost") (message.task === "chart" ? charts.ask : askCost)(message);
     else if (message.kind === "busy") busy.show(message);
     else if (message.kind === "idle") endBusy(message.task);
@@ -437,6 +445,7 @@ function render({ model, el }) {
     stopSaying();
     model.off("msg:custom", receive);
     grid.end();
+    charts.end();
     watch.end();
     clearTimeout(timer);
   };

@@ -2,7 +2,6 @@
 // `data-row` (-2: names, -1: profiles, 0…: rows of the page) and `data-column` (number in the table).
 
 const FOLD = 80;
-const PLAIN = /(^|_)(id|year)$/i; // columns whose integers are shown without separators
 const GRID_KEYS = [
   ["arrows, Home, End", "move; with Ctrl to the first or last row"],
   ["Page Down, Page Up", "move by a screen, then to the next or previous page"],
@@ -74,7 +73,7 @@ function gridPanel(view) {
       const cut = Array.isArray(value);
       const text = cut ? value[0] : value;
       const folds = cut || text.length > FOLD || column.nested || text.includes("\n");
-      const shown = column.number && !PLAIN.test(column.name) ? separated(text) : text;
+      const shown = column.separated ? separated(text) : text;
       cell.textContent = folds && text.length > FOLD ? text.slice(0, FOLD) + "…" : shown;
       if (cut && text.length <= FOLD) cell.textContent += "…";
       if (!folds) return cell;

@@ -14,7 +14,7 @@ function takingPanel(send) {
   const panel = h(
     "div",
     { class: "odps-x-panel odps-x-taking", role: "group", "aria-label": "download", hidden: true },
-    h("div", { class: "odps-x-bar" }, h("span", {}, "All selected rows as"), ...buttons, note),
+    h("div", { class: "odps-x-bar" }, h("span", {}, "All rows of this view as"), ...buttons, note),
     h(
       "div",
       { class: "odps-x-muted" },
@@ -24,12 +24,12 @@ function takingPanel(send) {
   );
   const open = h(
     "button",
-    { "aria-expanded": "false", title: "save the selected rows as a file", onclick: turn },
+    { "aria-expanded": "false", title: "save all rows of this view as a file", onclick: turn },
     "Download"
   );
   const cell = h(
     "button",
-    { title: "add a cell below with code that reads the selected rows", onclick: () => ((opening = true), send({ do: "open" })) },
+    { title: "add a cell below with code that reads the rows of this view", onclick: () => ((opening = true), send({ do: "open" })) },
     "Open as cell"
   );
   panel.addEventListener("keydown", (event) => {

@@ -20,6 +20,8 @@ from odps_nb.wire.type_text import format_type
 _FRACTION = re.compile(r"\.(\d+)")
 _OFFSET = re.compile(r"([+-]\d\d)(\d\d)$")
 _SHOWN_BYTES = 32
+_NOT_COUNTED = re.compile(r"(^|_)(id|year)$", re.IGNORECASE)
+_NUMBER = re.compile(r"(-?)(\d+)((?:\.\d+)?)")
 
 
 class Cut(str):
@@ -36,6 +38,17 @@ def kind_of(column: Column) -> str:
 def is_number(column: Column) -> bool:
     """Whether the column is numeric; its cells are then right-aligned."""
     return kind_of(column) in ("INTEGER", "FLOAT", "DOUBLE", "DECIMAL")
+
+
+def has_separators(column: Column) -> bool:
+    """Whether a grid shows thousands separators: in columns of numbers, except ids and years."""
+    return is_number(column) and _NOT_COUNTED.search(column.name) is None
+
+
+def separated(text: str) -> str:
+    """Add thousands separators to a number; other text, such as ``1e+20``, stays unchanged."""
+    found = _NUMBER.fullmatch(text)
+    return text if found is None else f"{found[1]}{int(found[2]):,}{found[3]}"
 
 
 def type_label(column: Column, timezone: str | None) -> str:
