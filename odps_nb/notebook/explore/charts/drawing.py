@@ -129,8 +129,8 @@ class _Drawing:
             found = [(self._across(value), text) for value, text in self._positions()]
             gap = min((after - at for (at, _), (after, _) in pairwise(found)), default=1.0)
             widest = max((len(text) for _, text in found), default=1) * _LETTER + 10
-            for at, text in found[:: math.ceil(widest / gap)]:
-                yield self._centred(at, y, text)
+            for place, text in found[:: math.ceil(widest / gap)]:
+                yield self._centred(place, y, text)
             return
         if self._times:
             for group, text in self._times:
