@@ -344,6 +344,7 @@ class Scan(RowForms, ForEngines):
             workers=workers,
             read_ahead=read_ahead,
             max_bytes=self._max_bytes,
+            join=self._plan.splits is None and self._plan.split_bytes is None,
             tracker=tracker,
             cancel=token,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any, Protocol, TypedDict, TypeVar, Unpack, cast
@@ -178,6 +178,13 @@ class ProgressTracker:
         with self._lock:
             one = SplitProgress(label=label, rows_total=rows)
             self._splits.setdefault(label, one)
+
+    def plan_splits(self, rows: Mapping[str, int | None]) -> None:
+        """Replace the splits in the display by others, given as labels and expected rows."""
+        with self._lock:
+            self._splits = {
+                label: SplitProgress(label=label, rows_total=count) for label, count in rows.items()
+            }
 
     def add(self, *, split: str | None = None, **counts: Unpack[Counts]) -> None:
         """Add to the operation's counters, and to those of ``split`` if it is passed.

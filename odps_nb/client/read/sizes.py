@@ -33,6 +33,26 @@ def workers_for(asked: int | None, ahead: int) -> int:
     return asked or max(DEFAULT_WORKERS, min(READ_WORKERS, ahead // (2 * WHOLE_BATCH_BYTES)))
 
 
+def joined(splits: Sequence[Split]) -> tuple[Split, ...]:
+    """Join row ranges with those that follow directly.
+
+    Examples
+    --------
+    >>> [str(split) for split in joined([RowRangeSplit(0, 10), RowRangeSplit(10, 5)])]
+    ['rows 0…15']
+    """
+    found: list[Split] = []
+    for split in splits:
+        last = found[-1] if found else None
+        if not (isinstance(split, RowRangeSplit) and isinstance(last, RowRangeSplit)):
+            found.append(split)
+        elif last.offset + last.count == split.offset:
+            found[-1] = RowRangeSplit(last.offset, last.count + split.count)
+        else:
+            found.append(split)
+    return tuple(found)
+
+
 def piece_bytes(ahead: int, workers: int = READ_WORKERS) -> int:
     """Return a piece size in bytes, such that one piece per worker fits into the budget.
 

@@ -28,6 +28,7 @@ from odps_nb.client.read.sizes import (
     batch_bound,
     batch_bytes,
     batch_rows,
+    joined,
     piece_bytes,
     row_bytes,
     workers_for,
@@ -170,6 +171,7 @@ def iter_batches(
     read_ahead: int | None = None,
     max_bytes: int | None = None,
     columns: tuple[str, ...] = (),
+    join: bool = False,
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> Iterator[pa.RecordBatch]:
@@ -187,6 +189,8 @@ def iter_batches(
         Maximum bytes of batches to buffer ahead of the consumer. Default: 256 MiB.
     max_bytes
         Maximum total bytes of all batches; exceeding it raises an error.
+    join
+        Whether adjacent row ranges may be read with one request, if the service is on this machine.
     """
     limit = session.limit if limit is None else limit
     if tracker is not None:
@@ -195,14 +199,17 @@ def iter_batches(
     ahead = ahead if max_bytes is None else min(ahead, max_bytes)
     cancel = storage.operation(cancel)
     keeper = SessionKeeper(storage, session, tracker=tracker, cancel=cancel)
+    splits = session.splits
     if workers is None and storage.is_here:
         # One connection to a service on this machine keeps a processor busy; more connections would
         # only add requests and threads.
         workers = 1
+        if join:
+            splits = joined(splits)
+            if tracker is not None:
+                tracker.plan_splits({str(split): rows_of(split) for split in splits})
     readers = workers_for(workers, ahead)
-    pieces = PieceRanges(
-        session.splits, size=piece_bytes(ahead, readers), row_bytes=row_bytes(session)
-    )
+    pieces = PieceRanges(splits, size=piece_bytes(ahead, readers), row_bytes=row_bytes(session))
     concurrency = AdaptiveConcurrency(
         len(list(islice(pieces, readers))),
         tell=lambda line: tracker.noted(f"splits: {line}") if tracker is not None else None,

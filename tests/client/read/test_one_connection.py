@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.calls.storage import HERE_SECONDS
+from odps_nb.client.read.resume import rows_of
 from odps_nb.client.read.splits import iter_batches
 from tests.support.sockets.read_sessions import ROWS, SESSION, cut_rows, serve_rows
 from tests.support.sockets.scripted import Service, ids
@@ -26,6 +30,26 @@ def test_broken_splits_go_on_at_the_exact_row() -> None:
     ):
         storage.quickest = 0.0
         assert ids(iter_batches(storage, SESSION)) == list(range(ROWS))
+
+
+@pytest.mark.parametrize("faults", [[], [cut_rows(0.3), cut_rows(0.9)]])
+def test_adjacent_ranges_may_be_one_request(faults: list[Any]) -> None:
+    with Service(ReadRows=[*faults, serve_rows]) as service, service.client() as storage:
+        storage.quickest = 0.0
+        with ProgressTracker("read", "t") as tracker:
+            for split in SESSION.splits:
+                tracker.plan_split(str(split), rows=rows_of(split))
+            assert ids(iter_batches(storage, SESSION, join=True, tracker=tracker)) == [*range(ROWS)]
+        assert len(service.calls["ReadRows"]) == 1 + len(faults)
+        (split,) = tracker.snapshot().splits
+        assert (split.rows, split.rows_total, split.done) == (ROWS, ROWS, True)
+
+
+def test_ranges_of_a_service_elsewhere_are_never_joined() -> None:
+    with Service(ReadRows=[serve_rows]) as service, service.client() as storage:
+        storage.quickest = HERE_SECONDS
+        assert sorted(ids(iter_batches(storage, SESSION, join=True))) == [*range(ROWS)]
+        assert len(service.calls["ReadRows"]) >= len(SESSION.splits)
 
 
 @pytest.mark.parametrize(("seconds", "here"), [(0.0, True), (HERE_SECONDS, False)])
