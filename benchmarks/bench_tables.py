@@ -86,7 +86,8 @@ def near(connection: Connection) -> None:
         Case("pyodps maxstorage", lambda: peer_arrow(client)),
         Case("raw bodies, nothing decoded", lambda: raw_bodies(connection)),
         rounds=ROUNDS,
-        goals=[Goal("pyodps maxstorage", 1)],
+        # the rest is the check of text, which the peer leaves out: 20 ms for 24 MB
+        goals=[Goal("pyodps maxstorage", 1), Goal("raw bodies, nothing decoded", 0.75)],
     )
     compare(
         "table → pandas",
@@ -124,7 +125,11 @@ def far(connection: Connection) -> None:
             Case("pyodps maxstorage", lambda: peer_arrow(client).to_pandas()),
             Case("raw bodies side by side, nothing decoded", lambda: raw_bodies(distant, SPLITS)),
             rounds=ROUNDS,
-            goals=[Goal("pyodps maxstorage", 6)],
+            # two cores also run the service and the simulated network
+            goals=[
+                Goal("pyodps maxstorage", 5),
+                Goal("raw bodies side by side, nothing decoded", 0.85),
+            ],
         )
 
 
