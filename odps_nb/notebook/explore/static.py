@@ -316,7 +316,6 @@ def _short(cell: object, column: Column) -> str:
     if column.type.code is TypeCode.BLOB:
         return "<blob>"
     text = str(cell[0] if isinstance(cell, list) else cell)
-    text = separated(text) if has_separators(column) else text
     line = "".join(one if one.isprintable() else " " for one in text[: TEXT_CELL + 1])
     return line if len(line) <= TEXT_CELL and not isinstance(cell, list) else line[:23] + "…"
 

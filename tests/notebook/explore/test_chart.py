@@ -588,7 +588,7 @@ def test_the_label_of_a_last_mark_is_inside_the_picture(odps, new_name):
     table = odps.create_table(new_name("last"), "at datetime, n bigint")
     begin = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
     times = [begin + datetime.timedelta(hours=n) for n in range(24 * 8)]
-    times.append(datetime.datetime(9999, 12, 31, tzinfo=datetime.UTC))
+    times += [datetime.datetime(9999, 12, 31, tzinfo=datetime.UTC)] * 5  # too many to leave out
     table.write(pa.table({"at": times, "n": range(len(times))}))
     root = ElementTree.fromstring(table.chart("at", kind="line").to_svg())
     texts = list(root.iter("{http://www.w3.org/2000/svg}text"))
@@ -633,6 +633,22 @@ def test_a_picture_has_the_width_of_its_place(odps, new_name, width):
         assert outside == [], (x, kind)
         for (y, _, right), (next_y, left, _) in pairwise(boxes):
             assert next_y != y or left > right, (x, kind)
+    odps.drop_table(table.name)
+
+
+@pytest.mark.parametrize("kind", ["date", "datetime", "timestamp", "timestamp_ntz"])
+def test_times_far_from_the_others_are_left_out_and_counted(odps, new_name, kind):
+    table = odps.create_table(new_name("far"), f"at {kind}, word string")
+    begin = datetime.datetime(2024, 1, 1)
+    times = [begin + datetime.timedelta(hours=n) for n in range(24 * 20)]
+    times += [datetime.datetime(1, 1, 5), datetime.datetime(1969, 12, 31), None]
+    values = [one and one.date() for one in times] if kind == "date" else times
+    table.write(pa.table({"at": values, "word": ["a", "b", "c"] * 161}))
+    for options in ({}, {"color": "word"}):
+        chart = table.chart("at", step="day", **options)
+        assert chart.note == "all rows; left out: 2 days far from the others"
+        assert len(chart._figures.groups) == 20
+        assert "null" in chart.to_pandas()["at"].tolist()
     odps.drop_table(table.name)
 
 

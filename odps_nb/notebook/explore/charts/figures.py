@@ -11,10 +11,9 @@ import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import compress, pairwise
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -31,6 +30,7 @@ from odps_nb.notebook.explore.charts.all_groups import (
     AllGroups,
 )
 from odps_nb.notebook.explore.charts.choice import STEPS, ChartChoice, ChartStep
+from odps_nb.notebook.explore.charts.far import FAR, near_points, near_times
 from odps_nb.notebook.explore.values.cells import cell_texts, kind_of
 from odps_nb.notebook.explore.values.scale import Scale, scale_of
 from odps_nb.schema import Column
@@ -45,8 +45,6 @@ MAX_ROWS = MAX_GROUPS * (MAX_COLORS + 2)
 USUAL_BINS = 20
 MAX_SPARSE = 4
 """A time axis leaves out empty steps if they would multiply its steps by more than this."""
-FAR = 10
-"""An axis longer than this many times the range of the middle 98 % of rows is cut to that range."""
 
 _LABEL = 200
 _DATE = r"^(19|20)\d\d-?(0[1-9]|1[0-2])(-?[0-3]\d)?([ T].*)?$"
@@ -241,7 +239,8 @@ class FigureQuery:
         )
         is_all = total <= MAX_POINTS
         note = "all rows" if is_all else f"random sample of {len(marks):,} of {total:,} rows"
-        near = _without_far(marks)
+        is_near = near_points([one.at for one in marks], [one.values[0] for one in marks])
+        near = tuple(compress(marks, is_near))
         if left := len(marks) - len(near):
             note += f"; left out: {count_of(left, 'point')} far from the others"
         return Figures(near, (), colors, note=note, sql=text, scale=scale)
@@ -297,6 +296,8 @@ class FigureQuery:
             found = self._found(f"{text} limit {MAX_ROWS + 1}", group, color)
         notes = []
         if step is not None:
+            found, far = near_times(found)
+            notes += [f"left out: {count_of(far, step)} far from the others"] if far else []
             labels, found, is_whole = _times(found, choice.x, step)
             notes += [] if is_whole else [f"each {step} without rows is left out"]
         marks, left = _marks(found)
@@ -391,18 +392,6 @@ def _later(begin: datetime.date, count: int, step: ChartStep) -> datetime.date:
     if step == "hour" and isinstance(begin, datetime.datetime) and begin.tzinfo is not None:
         return (begin.astimezone(datetime.UTC) + length).astimezone(begin.tzinfo)
     return begin + length
-
-
-def _without_far(marks: Sequence[ChartMark]) -> tuple[ChartMark, ...]:
-    """Return the points without the few that would squeeze all others into one line."""
-    near = np.ones(len(marks), dtype=bool)
-    for places in ([one.at for one in marks], [one.values[0] for one in marks]):
-        if marks:
-            low, high = np.quantile(places, (0.01, 0.99))
-            length = high - low
-            if max(places) - min(places) > FAR * length > 0:
-                near &= (low - length <= np.array(places)) & (np.array(places) <= high + length)
-    return tuple(mark for mark, is_near in zip(marks, near, strict=True) if is_near)
 
 
 def _marks(found: pa.Table) -> tuple[tuple[ChartMark, ...], int]:
