@@ -1,0 +1,48 @@
+"""Every interaction with a live explorer once more, in Notebook 7: the tests of test_explore.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from playwright.sync_api import Page
+
+from tests.notebook.browser import test_explore
+from tests.notebook.browser.test_explore import CELLS, hostile  # noqa: F401  # a fixture
+from tests.support.explored import await_profiles
+from tests.support.lab import Jupyter, await_kernel, load, notebook, run_all
+
+pytestmark = [pytest.mark.browser, pytest.mark.nightly]
+
+_OF_LAB = {"saved", "reopened", "browser"}  # fixtures of tests of the file that JupyterLab saved
+
+
+@pytest.fixture(scope="module")
+def page(
+    new_page: Callable[[], Page],
+    jupyter: Jupyter,
+    hostile: str,  # noqa: F811
+) -> Iterator[Page]:
+    """A notebook in Notebook 7 whose cells have run."""
+    cells = [cell.replace("TABLE", hostile) for cell in CELLS]
+    jupyter.write("all_seven.ipynb", notebook(*cells))
+    page = new_page()
+    load(page, jupyter, "all_seven.ipynb", app="notebooks")
+    await_kernel(page, "all_seven.ipynb")
+    run_all(page)
+    await_profiles(page, 3)
+    yield page
+    page.close()
+
+
+def _uses(test: Callable[..., None]) -> set[str]:
+    return {*test.__code__.co_varnames[: test.__code__.co_argcount]}
+
+
+globals().update(
+    {
+        name: test
+        for name, test in vars(test_explore).items()
+        if name.startswith("test_") and not _uses(test) & _OF_LAB
+    }
+)
