@@ -106,7 +106,8 @@ class RowForms(ABC):
         Parameters
         ----------
         workers
-            Number of splits (or parts of a large result) to read concurrently. Default: automatic.
+            Number of splits (or parts of a large result) to read concurrently; splits of a service
+            on this machine at most with one connection per processor. Default: automatic.
         read_ahead
             Maximum bytes to buffer ahead of the consumer. Default: 256 MiB.
 

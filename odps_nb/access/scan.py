@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import threading
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
@@ -336,10 +337,13 @@ class Scan(RowForms, ForEngines):
         workers: int | None = None,
         read_ahead: int | None = None,
     ) -> Generator[pa.RecordBatch, None, None]:
-        session = self._opened(tracker, token)
+        session, storage = self._opened(tracker, token), self._connection._storage
         tell_polars(session.schema)
+        if workers is not None and storage.is_here:
+            # The service uses the same processors, so more connections only add memory and threads.
+            workers = min(workers, os.cpu_count() or 1)
         batches = iter_batches(
-            self._connection._storage,
+            storage,
             session,
             workers=workers,
             read_ahead=read_ahead,
