@@ -14,7 +14,11 @@ from tests.support.lab import Jupyter, await_kernel, load, notebook, run_all
 
 pytestmark = [pytest.mark.browser, pytest.mark.nightly]
 
-_OF_LAB = {"saved", "reopened", "browser"}  # fixtures of tests of the file that JupyterLab saved
+_OF_LAB = {
+    "saved",
+    "reopened",
+    "browser",
+}  # fixtures of the tests of the file that JupyterLab saved
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +40,9 @@ def page(
 
 
 def _uses(test: Callable[..., None]) -> set[str]:
-    return {*test.__code__.co_varnames[: test.__code__.co_argcount]}
+    marks = getattr(test, "pytestmark", ())
+    used = {name for mark in marks if mark.name == "usefixtures" for name in mark.args}
+    return used | {*test.__code__.co_varnames[: test.__code__.co_argcount]}
 
 
 globals().update(
