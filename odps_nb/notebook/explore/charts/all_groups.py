@@ -1,7 +1,7 @@
 """`AllGroups`: the groups of a chart before rare values are merged into `OTHERS`.
 
-A SQL job on the real service takes seconds, whatever it returns. One job that groups by every value
-therefore replaces the jobs that would find the most frequent values first, if it returns few rows.
+Each SQL job scans the rows again. So if there are few groups, one job that groups by every value
+replaces the jobs that would find the largest groups and the most frequent colours first.
 """
 
 from __future__ import annotations
