@@ -245,11 +245,15 @@ class Scan(RowForms, ForEngines):
         """Return a scan with another plan; ``session_id`` defaults to the one set in this scan."""
         return Scan(self._connection, plan, session_id=session_id or self._reopens)
 
-    def _replacing(self) -> Scan:
+    def _replacing(self, *, opens: bool = True) -> Scan:
         if self._plan.text.mode is not TextMode.STRICT:
             return self
-        session, text = self._opened(), replace(self._plan.text, mode=TextMode.REPLACE)
-        return self._copy(replace(self._plan, text=text), replace(session, text=text))
+        session, text = self._session, replace(self._plan.text, mode=TextMode.REPLACE)
+        if opens:
+            session = self._opened()
+        if session is not None:
+            session = replace(session, text=text)
+        return self._copy(replace(self._plan, text=text), session)
 
     def _copy(self, plan: ReadPlan, session: ReadSession | None) -> Scan:
         """Return a scan with this plan and session that can be cancelled separately."""

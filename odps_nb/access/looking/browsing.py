@@ -50,9 +50,12 @@ STEP_ROWS = 4_000
 """Number of result rows to read per request when filtering."""
 
 
-def rows_of(source: RowForms) -> Rows:
-    """Return the row source of a scan or result; invalid UTF-8 is replaced."""
-    shown = source._replacing()
+def rows_of(source: RowForms, *, opens: bool = True) -> Rows:
+    """Return the row source of a scan or result; invalid UTF-8 is replaced.
+
+    Unless ``opens``, no read session is opened, because only SQL jobs will read the rows.
+    """
+    shown = source._replacing(opens=opens) if isinstance(source, Scan) else source._replacing()
     if isinstance(source, Scan) and isinstance(shown, Scan):
         return _ScanRows(shown, text=source._plan.text)
     if not (isinstance(source, Result) and isinstance(shown, Result)):
@@ -92,6 +95,10 @@ class _ScanRows:
     def columns(self) -> tuple[Column, ...]:
         if self._columns is None:
             scan, known = self._scan, self._scan._all_columns()  # a session lacks the comments
+            if scan._session is None and scan._plan.increment is None:
+                named = map(known.find, scan._plan.columns or known.names)
+                self._columns = tuple(one for one in named if one is not None)
+                return self._columns
             found = [known.find(column.name) for column in scan._shown_columns()]
             self._columns = tuple(
                 column if one is None else replace(column, comment=one.comment)

@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from odps_nb.access import scan as scans
 from odps_nb.access.looking.browsing import rows_of
 from odps_nb.errors import ArgumentError, CancelledError, OdpsNbWarning
 from odps_nb.notebook.explore import static
@@ -338,6 +339,17 @@ def test_a_chart_of_few_groups_takes_one_job(table, odps, monkeypatch, options, 
     assert found._figures.colors == wanted._figures.colors
     assert found.sql == wanted.sql
     pd.testing.assert_frame_equal(found.to_pandas(), wanted.to_pandas())
+
+
+def test_a_chart_opens_no_read_session_of_its_table(table, odps, monkeypatch):
+    def refused(*_, **__):
+        pytest.fail("a chart opened a read session")
+
+    monkeypatch.setattr(scans, "open_read_session", refused)
+    for source in (table, table.read(["word", "n"], where="n < 5")):
+        assert shown(source.chart("word", "n"))
+    with pytest.raises(ArgumentError, match="'ds' is not a column"):
+        table.read(["word", "n"]).chart("ds")
 
 
 @pytest.mark.gate(12)

@@ -34,7 +34,7 @@ _NO_WIDGET = "run the cell again to see exact values on hover"
 
 def draw(source: RowForms, x: str, y: str | None = None, **options: Any) -> Chart:
     """Return the chart of a read or a SQL result."""
-    rows = rows_of(source)
+    rows = rows_of(source, opens=False)
     choice, by_query, token = choose(rows.columns, x, y, **options), True, CancelToken()
     if rows.is_result:
         cost, reason = chart_cost(rows, choice, None, token)
