@@ -135,7 +135,7 @@ def bench_read(spark: SparkSession, odps: Connection, ready: Profile, folder: Pa
         rounds=ROUNDS,
         count=rows,
         # PySpark's own transfer to the JVM is the limit; the service uses the same two cores
-        goals=[Goal("mapInArrow that gives batches out of files", 0.7)],
+        goals=[Goal("mapInArrow that gives batches out of files", 0.6)],
     )
     compare(
         f"read {rows:,} rows × 6, from the embedded service",
@@ -185,7 +185,7 @@ def bench_write(spark: SparkSession, odps: Connection, sink: Profile, folder: Pa
         Case("mapInArrow that throws its rows away", lambda: drain(thrown_away(frame))),
         rounds=ROUNDS,
         count=rows,
-        goals=[Goal("mapInArrow that throws its rows away", 0.7)],
+        goals=[Goal("mapInArrow that throws its rows away", 0.6)],
     )
     compare(
         f"write {rows:,} rows × 6, into the embedded service",
