@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import threading
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -13,6 +12,7 @@ import odps_nb
 from odps_nb import Connection, Result
 from odps_nb.access.looking.browsing import rows_of
 from odps_nb.errors import ArgumentError
+from tests.support.threads import running
 
 ALL = "select id, ds from orders where ds = '2024-01-01'"
 
@@ -60,7 +60,7 @@ def test_less_than_one_worker_is_refused(result: Result) -> None:
 
 def test_a_part_is_here_before_the_rest(odps: Connection) -> None:
     """A reader that is closed early cancels the transfer, and its threads end."""
-    threads = threading.active_count()
+    threads = {*running()}
     with odps_nb.connect(odps.profile) as connection:
         result = connection.sql(ALL, progress=False)
         batches = result.batches(read_ahead=1, progress=False)
@@ -70,7 +70,7 @@ def test_a_part_is_here_before_the_rest(odps: Connection) -> None:
             assert 0 < reader.read_next_batch().num_rows < result.row_count
         del reader
         gc.collect()
-    assert threading.active_count() <= threads
+    assert {*running()} <= threads
 
 
 def test_a_result_without_rows_has_columns(odps: Connection) -> None:
