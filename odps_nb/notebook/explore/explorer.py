@@ -106,6 +106,7 @@ class Explorer(TakesRows, LiveView):
         self.view = view
         self._static: tuple[Page, str] | None = None
         self._chart: Chart | None = None
+        self._drawn: Chart | None = None  # the last chart, even if the filter has changed since
         self._asked: Choice | None = None  # a choice whose sort the user has not yet confirmed
         self._told_at = 0.0
         self._start = 0
@@ -317,7 +318,7 @@ class Explorer(TakesRows, LiveView):
             self._tell_busy("chart", f"drawing: {job}")
             chart = self.view.chart(choice, token, by_query=by_query)
             token.check()
-            self._chart = chart
+            self._chart = self._drawn = chart
             self._send(chart.message(content))
             if self._static is not None:
                 self._show_page(*self._static)
@@ -325,8 +326,8 @@ class Explorer(TakesRows, LiveView):
         self._run("chart", work)
 
     def _on_resize(self, content: Mapping[str, Any], _: object) -> None:
-        if self._chart is not None:
-            self._send({"kind": "picture", "svg": self._chart.picture(content)})
+        if self._drawn is not None:
+            self._send({"kind": "picture", "svg": self._drawn.picture(content)})
 
     # -- all rows -------------------------------------------------------------------------------
 

@@ -19,6 +19,8 @@ from odps_nb.notebook.explore.charts import figures as chart_figures
 from odps_nb.notebook.explore.charts import read_figures
 from odps_nb.notebook.explore.charts.choice import AGGREGATES, KINDS, choose
 from odps_nb.notebook.explore.charts.figures import FigureQuery
+from odps_nb.notebook.explore.choosing.choice import Choice
+from odps_nb.notebook.explore.choosing.conditions import make_condition
 from odps_nb.notebook.explore.values.axis import calendar_ticks, tick_labels, ticks
 from odps_nb.notebook.explore.values.scale import scale_of
 from odps_nb.notebook.explore.view import RowView
@@ -401,6 +403,20 @@ def test_a_chart_of_a_large_result_says_that_its_query_runs_again(odps, monkeypa
     explorer.receive({"do": "chart", "x": "ds", "agreed": True})
     browser.wait("chart")
     assert [*odps.queries()] != jobs
+    explorer.close()
+
+
+def test_a_chart_of_another_filter_is_still_drawn_as_wide_as_its_place(table):
+    explorer = table.explore(seed=1)
+    explorer._widget = browser = Browser()
+    explorer.receive({"do": "chart", "x": "ds", "width": 700})
+    chart, _ = browser.wait("chart")
+    assert 'width="700"' in chart["svg"]
+    explorer._choose(Choice(conditions=(make_condition(explorer.view.columns[0], "null"),)))
+    browser.wait("page", start=0)
+    explorer.receive({"do": "resize", "width": 500})
+    picture, _ = browser.wait("picture")
+    assert 'width="500"' in picture["svg"]
     explorer.close()
 
 

@@ -25,7 +25,9 @@ function render({ model, el }) {
   }
   model.on("msg:custom", receive);
   const ready = () => model.send({ do: "ready", width: width() });
-  const [width, stopWatching] = widthOf(picture, ready);
+  const kernel = model.widget_manager?.kernel;
+  const isAlive = () => !kernel || !(kernel.isDisposed || kernel.status === "dead");
+  const [width, stopWatching] = widthOf(picture, () => isAlive() && ready());
   const stopSaying = sayUntilHeard(ready);
   return () => {
     stopSaying();
