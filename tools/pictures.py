@@ -22,6 +22,7 @@ IMAGES = ROOT / "docs" / "images"
 EXPLORE = """odps.table("orders").read(
     ["id", "amount", "quantity", "status", "created", "due", "gift"]
 ).explore(seed=1)"""
+CHART = 'odps.table("orders").chart("quantity", color="status", kind="bar")'
 # each picture extends from the cell that begins with the first text to that with the second text
 CROPS = {
     "read": ("%odps read", "by_status"),
@@ -66,10 +67,10 @@ def picture_sidebar(folder: str, environment: dict[str, str]) -> None:
 
 
 def picture_explorer(folder: str, theme: str, environment: dict[str, str]) -> None:
-    """Save the picture of an explorer whose panel shows the values of one column."""
+    """Save pictures of an explorer, whose panel shows the values of one column, and of a chart."""
     path = Path(folder, "explore.ipynb")
     connect = "%load_ext odps_nb\n%odps connect -o odps"
-    cells = [nbformat.v4.new_code_cell(source) for source in (connect, EXPLORE)]
+    cells = [nbformat.v4.new_code_cell(source) for source in (connect, EXPLORE, CHART)]
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     metadata = {"kernelspec": kernel}
     nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=metadata), path)
@@ -83,6 +84,8 @@ def picture_explorer(folder: str, theme: str, environment: dict[str, str]) -> No
         page.get_by_role("dialog").locator(".odps-x-row").first.wait_for()
         page.wait_for_timeout(500)  # wait for the layout of the larger page
         crop(page, IMAGES / f"explore-{theme}.png", "odps.table", "odps.table")
+        page.locator(".odps-x-chart").last.scroll_into_view_if_needed()
+        crop(page, IMAGES / f"chart-{theme}.png", CHART, CHART)
 
 
 def main() -> None:
