@@ -93,7 +93,7 @@ package: setup ## sdist and wheel in dist/, built twice and compared; each is in
 	$(NOX) -s package installed
 
 release: setup ## the packages to upload, checked, installed and tested, with an SBOM; first reports what is not ready
-	$(NOX) -s ready package installed sbom
+	$(NOX) -x -s ready package installed sbom
 
 docs: ## the site in build/site; runs every notebook; warnings are errors (ARGS=--no-notebooks: faster)
 	@$(PYTHON) tools/setup.py docs --java
