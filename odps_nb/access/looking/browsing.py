@@ -95,8 +95,11 @@ class _ScanRows:
     def columns(self) -> tuple[Column, ...]:
         if self._columns is None:
             scan, known = self._scan, self._scan._all_columns()  # a session lacks the comments
-            if scan._session is None and scan._plan.increment is None:
-                named = map(known.find, scan._plan.columns or known.names)
+            plan = scan._plan
+            named = list(map(known.find, plan.columns or known.names))
+            as_they_are = plan.text.mode is not TextMode.BINARY and plan.increment is None
+            # A session checks the names of partitions and columns.
+            if scan._session is None and as_they_are and not plan.partitions and None not in named:
                 self._columns = tuple(one for one in named if one is not None)
                 return self._columns
             found = [known.find(column.name) for column in scan._shown_columns()]

@@ -13,7 +13,7 @@ import pytest
 
 from odps_nb.access import scan as scans
 from odps_nb.access.looking.browsing import rows_of
-from odps_nb.errors import ArgumentError, CancelledError, OdpsNbWarning
+from odps_nb.errors import ArgumentError, CancelledError, NotFoundError, OdpsNbWarning
 from odps_nb.notebook.explore import static
 from odps_nb.notebook.explore.charts import figures as chart_figures
 from odps_nb.notebook.explore.charts import read_figures
@@ -678,6 +678,13 @@ def test_times_far_from_the_others_are_left_out_and_counted(odps, new_name, kind
         assert len(chart._figures.groups) == 20
         assert "null" in chart.to_pandas()["at"].tolist()
     odps.drop_table(table.name)
+
+
+def test_a_chart_refuses_what_a_read_refuses(table, odps):
+    with pytest.raises(NotFoundError):
+        odps.table("orders").read(partitions="ds=1999-01-01").chart("status")
+    with pytest.raises(ArgumentError, match="cannot be an axis"):
+        table.read(text="binary").chart("word")
 
 
 @pytest.mark.parametrize("column", ["at", "n"])

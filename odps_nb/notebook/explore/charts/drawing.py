@@ -169,7 +169,7 @@ class _Drawing:
         assert scale is not None  # every scatter plot has a scale
         if not self._choice.is_time:
             values = [one for one in ticks(self._left, self._right) if one >= self._left]
-            values = [one for one in values if one <= self._right]
+            values = list(dict.fromkeys(one for one in values if one <= self._right))
             return list(zip(values, tick_labels(values), strict=True))
         found = scale.month_ticks(self._left, self._right, 6)
         if not found:

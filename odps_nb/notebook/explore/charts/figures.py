@@ -296,7 +296,8 @@ class FigureQuery:
             found = self._found(f"{text} limit {MAX_ROWS + 1}", group, color)
         notes = []
         if step is not None:
-            found, far = near_times(found)
+            is_whole = found.num_rows <= MAX_GROUPS * (MAX_COLORS + 2)  # otherwise, it is cut
+            found, far = near_times(found) if is_whole else (found, 0)
             notes += [f"left out: {count_of(far, step)} far from the others"] if far else []
             labels, found, is_whole = _times(found, choice.x, step)
             notes += [] if is_whole else [f"each {step} without rows is left out"]
