@@ -340,10 +340,11 @@ class RowForms(ABC):
     ) -> Chart:
         """Return a chart of all rows. The service groups and aggregates them with SQL.
 
-        Runs one SQL job if there are few groups, otherwise several; each scans the rows. For a
-        query result of up to 64 MB, the rows are read instead; for a larger one, the query runs
-        again, after a warning with the cost. ``kind="scatter"`` shows a random sample of rows.
-        Times and points far from nearly all others are left out; ``chart.note`` says how many.
+        Runs one SQL job, which scans the rows. Histograms, scatter plots and times without
+        ``step`` need two, and many groups more. For a query result of up to 64 MB, the rows are
+        read instead; for a larger one, the query runs again, after a warning with the cost.
+        ``kind="scatter"`` shows a random sample of rows. Times and points far from nearly all
+        others are left out; ``chart.note`` says how many.
 
         Parameters
         ----------

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -152,6 +152,14 @@ _CLOSE_ALL = """async () => {
         widget.close();
     }
 }"""
+
+
+def open_in_notebook7(page: Any, jupyter: Jupyter, name: str, cells: Sequence[str]) -> None:
+    """Write a notebook, open it in Notebook 7, and run its cells."""
+    jupyter.write(name, notebook(*cells))
+    load(page, jupyter, name, app="notebooks")
+    await_kernel(page, name)
+    run_all(page)
 
 
 def open_notebook(page: Any, jupyter: Jupyter, name: str) -> None:

@@ -6,6 +6,7 @@ the static view. Requests from the browser contain numbers and strings, never co
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -107,6 +108,8 @@ class Explorer(TakesRows, LiveView):
         self._static: tuple[Page, str] | None = None
         self._chart: Chart | None = None
         self._drawn: Chart | None = None  # the last chart, even if the filter has changed since
+        self._sized: Mapping[str, Any] = {}  # the last request that contains the width of a chart
+        self._drawing = threading.Lock()  # sends a new chart and a resized one in order
         self._asked: Choice | None = None  # a choice whose sort the user has not yet confirmed
         self._told_at = 0.0
         self._start = 0
@@ -235,6 +238,7 @@ class Explorer(TakesRows, LiveView):
         now = time.monotonic()
         if now >= self._told_at + TELL_SECONDS:
             self._told_at = now
+            rows = min(rows, total or rows)  # a read that restarts counts rows twice
             of, share = ("", None) if not total else (f" of {total:,}", rows / total)
             self._tell_busy("page", f"{what}: {rows:,}{of} rows", share)
 
@@ -305,7 +309,7 @@ class Explorer(TakesRows, LiveView):
             name: content.get(name) or None for name in ("y", "kind", "agg", "color", "step")
         }
         choice = choose(self.view.columns, str(content["x"]), **options)
-        is_agreed = bool(content.get("agreed"))
+        is_agreed, self._sized = bool(content.get("agreed")), content
 
         def work(token: CancelToken) -> None:
             by_query = is_agreed
@@ -318,16 +322,19 @@ class Explorer(TakesRows, LiveView):
             self._tell_busy("chart", f"drawing: {job}")
             chart = self.view.chart(choice, token, by_query=by_query)
             token.check()
-            self._chart = self._drawn = chart
-            self._send(chart.message(content))
+            with self._drawing:
+                self._chart = self._drawn = chart
+                self._send(chart.message(self._sized))
             if self._static is not None:
                 self._show_page(*self._static)
 
         self._run("chart", work)
 
     def _on_resize(self, content: Mapping[str, Any], _: object) -> None:
-        if self._drawn is not None:
-            self._send({"kind": "picture", "svg": self._drawn.picture(content)})
+        with self._drawing:
+            self._sized = content
+            if self._drawn is not None:
+                self._send({"kind": "picture", "svg": self._drawn.picture(content)})
 
     # -- all rows -------------------------------------------------------------------------------
 

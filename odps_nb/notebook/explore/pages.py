@@ -275,7 +275,10 @@ class StreamPager(_Pager):
     def matches(self, begin: Mark, cancel: CancelToken) -> Generator[Placed, None, None]:
         """Iterate over the rows that match the condition and contain the search text."""
         self._cancel, self.searched = cancel, begin.searched
-        self._tested, self._all_rows = begin.searched, self._rows.row_count
+        # With a filter, a mark does not know how many rows were received before it.
+        knows_all = self._where is None or begin.place == START
+        self._tested = begin.searched if self._where is None else 0
+        self._all_rows = self._rows.row_count if knows_all else None
         found = self._rows.found(self._where, begin.place, cancel, self._count_tested)
         with closing(found):
             try:
@@ -298,7 +301,7 @@ class StreamPager(_Pager):
             self._is_waiting = is_waiting
 
     def _count_tested(self, rows: int) -> None:
-        with self._lock:  # nothing may be told after the page, though reading ahead goes on
+        with self._lock:  # report nothing after the page, although rows are still read ahead
             self._tested += rows
             if self._tell is not None and self._is_waiting:
                 what = "filtering" if self._search is None else "searching"

@@ -78,7 +78,7 @@ class Tile:
 
     @property
     def beside(self) -> str:
-        """The values of the row, without one that is only the name again."""
+        """The caption of the row, without a value that equals the tile's name."""
         return row_beside(self.row, self.name)
 
     @property
@@ -148,8 +148,12 @@ def _badge(words: str, colour: str, title: str | None) -> Html:
 
 def row_beside(row: str, name: str) -> str:
     """Return a caption such as ``id 12 · name cat.png`` without the value that equals ``name``."""
-    parts = row.split(" · ")
-    return " · ".join(one for one in parts if one != name and not one.endswith(f" {name}"))
+
+    def is_name(part: str) -> bool:
+        column, _, value = part.partition(" ")
+        return name in (part, value) and column != "row"
+
+    return " · ".join(part for part in row.split(" · ") if not is_name(part))
 
 
 def tile(

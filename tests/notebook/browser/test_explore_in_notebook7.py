@@ -1,4 +1,4 @@
-"""Every interaction with a live explorer once more, in Notebook 7: the tests of test_explore.py."""
+"""Runs the tests of test_explore.py that use a live explorer in Notebook 7."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from playwright.sync_api import Page
 from tests.notebook.browser import test_explore
 from tests.notebook.browser.test_explore import CELLS, hostile  # noqa: F401  # a fixture
 from tests.support.explored import await_profiles
-from tests.support.lab import Jupyter, await_kernel, load, notebook, run_all
+from tests.support.lab import Jupyter, open_in_notebook7
 
 pytestmark = [pytest.mark.browser, pytest.mark.nightly]
 
@@ -28,12 +28,9 @@ def page(
     hostile: str,  # noqa: F811
 ) -> Iterator[Page]:
     """A notebook in Notebook 7 whose cells have run."""
-    cells = [cell.replace("TABLE", hostile) for cell in CELLS]
-    jupyter.write("all_seven.ipynb", notebook(*cells))
     page = new_page()
-    load(page, jupyter, "all_seven.ipynb", app="notebooks")
-    await_kernel(page, "all_seven.ipynb")
-    run_all(page)
+    cells = [cell.replace("TABLE", hostile) for cell in CELLS]
+    open_in_notebook7(page, jupyter, "all_seven.ipynb", cells)
     await_profiles(page, 3)
     yield page
     page.close()

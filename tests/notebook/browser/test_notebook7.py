@@ -23,7 +23,7 @@ from tests.support.explored import (
     status,
     use_the_keyboard,
 )
-from tests.support.lab import Jupyter, await_kernel, load, notebook, run_all
+from tests.support.lab import Jupyter, open_in_notebook7
 
 pytestmark = pytest.mark.browser
 
@@ -39,11 +39,8 @@ MEDIA, ORDERS = 0, 1
 @pytest.fixture(scope="module")
 def page(new_page: Callable[[], Page], jupyter: Jupyter) -> Iterator[Page]:
     """A notebook whose cells have run."""
-    jupyter.write("seven.ipynb", notebook(*CELLS))
     page = new_page()
-    load(page, jupyter, "seven.ipynb", app="notebooks")
-    await_kernel(page, "seven.ipynb")
-    run_all(page)
+    open_in_notebook7(page, jupyter, "seven.ipynb", CELLS)
     await_profiles(page, 3)
     yield page
     page.evaluate("() => window.jupyterapp.shell.currentWidget.context.sessionContext.shutdown()")

@@ -11,10 +11,12 @@ import pytest
 from odps_nb.access.looking.browsing import rows_of
 from odps_nb.access.looking.ordering import MAX_SORTED, can_be_sorted
 from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.read.splits import RowPlace
 from odps_nb.errors import ArgumentError, CancelledError
 from odps_nb.notebook.explore import explorer as exploring
 from odps_nb.notebook.explore.choosing.choice import Choice
 from odps_nb.notebook.explore.choosing.search import TextSearch
+from odps_nb.notebook.explore.pages import Mark
 from odps_nb.notebook.explore.values.cells import cell_texts, kind_of
 from odps_nb.notebook.explore.view import RowView
 from odps_nb.schema import TypeCode
@@ -327,13 +329,22 @@ def test_a_filter_tells_how_many_rows_were_read_until_the_page_arrives(odps, vie
     result.close()
 
 
+def test_a_filter_that_begins_at_a_later_position_tells_no_total(view):
+    told = []
+    view.tell_tested = lambda *said: told.append(said)
+    view.filter("id", low=0)
+    begin = Mark(start=500, place=RowPlace(0, 500), searched=500)
+    assert sum(batch.num_rows for _, batch in view._pager.matches(begin, CancelToken())) == 900
+    assert told[-1] == ("filtering", 900, None)
+
+
 def test_nothing_is_told_between_two_pages(odps, view):
     told = []
     view.tell_tested = lambda *said: told.append(said)
     view.filter("id", low=0)
     view.page(0)
     before = [*told]
-    view._pager._count_tested(5)  # reading ahead goes on
+    view._pager._count_tested(5)  # rows are still read ahead
     assert told == before
     view.page(view.page_rows)
     assert view.page(0).count == view.page_rows

@@ -12,7 +12,7 @@ from odps_nb.notebook.gallery.tiles import TILE
 from odps_nb.notebook.preview.kind import MIB
 from odps_nb.notebook.preview.parsers import font
 from odps_nb.notebook.preview.shared import GRID, SINGLE
-from odps_nb.notebook.preview.tile import tile
+from odps_nb.notebook.preview.tile import row_beside, tile
 from tests.support.previews import Seen, Value
 
 
@@ -185,3 +185,19 @@ def test_a_picture_that_is_transparent_has_a_backdrop_and_a_drawing_of_ours_has_
     Image.new("RGBA", (20, 20), (255, 0, 0, 90)).save(out, "PNG")
     assert "conic-gradient" in tile(Value(out.getvalue())).html
     assert "conic-gradient" not in tile(Value(media()["song.mp3"])).html
+
+
+@pytest.mark.parametrize(
+    ("row", "name", "shown"),
+    [
+        ("id 12 · name cat.png", "cat.png", "id 12"),
+        ("row 3 · file: cat.png · year: 2024", "cat.png", "row 3 · year: 2024"),
+        ("row 1 · cat.png", "cat.png", "row 1"),
+        ("row 1 · title: my cat.png", "cat.png", "row 1 · title: my cat.png"),
+        ("row 1", "1", "row 1"),
+        ("blob 3", "blob 3", ""),
+        ("", "cat.png", ""),
+    ],
+)
+def test_a_caption_does_not_repeat_the_name(row, name, shown):
+    assert row_beside(row, name) == shown

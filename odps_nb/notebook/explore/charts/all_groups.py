@@ -32,10 +32,13 @@ class AllGroups:
     def __init__(self, table: pa.Table, choice: ChartChoice, *, is_complete: bool) -> None:
         self._choice, self._is_complete = choice, is_complete
         self._table = pa.table({name: plain(table, name) for name in table.column_names})
+        measure = self._table.column("m")
+        # Arrow skips NaN where SQL does not, and sorts it differently.
+        self._has_nan = pt.is_floating(measure.type) and pc.any(pc.is_nan(measure)).as_py()
 
     @property
     def _is_mergeable(self) -> bool:
-        return self._choice.kind != "box" and self._choice.agg in _MERGED
+        return self._choice.kind != "box" and self._choice.agg in _MERGED and not self._has_nan
 
     def x_count(self) -> int | None:
         """Return the number of values of x (at least, if there is no colour), if known."""
@@ -47,6 +50,8 @@ class AllGroups:
     def largest(self, most: int) -> pa.Array | None:
         """Return at most ``most`` values of x, those with the largest measures, if known."""
         choice, table = self._choice, self._table
+        if self._has_nan:
+            return None
         if choice.color is not None:
             if not (self._is_complete and self._is_mergeable):
                 return None

@@ -17,6 +17,7 @@ function render({ model, el }) {
 
   function receive(message) {
     stopSaying();
+    watch.heard();
     if (message.kind !== "chart") return;
     title.textContent = message.title;
     note.textContent = message.note;
@@ -25,13 +26,13 @@ function render({ model, el }) {
   }
   model.on("msg:custom", receive);
   const ready = () => model.send({ do: "ready", width: width() });
-  const kernel = model.widget_manager?.kernel;
-  const isAlive = () => !kernel || !(kernel.isDisposed || kernel.status === "dead");
-  const [width, stopWatching] = widthOf(picture, () => isAlive() && ready());
+  const watch = kernelWatch(model, h("div"), () => {}); // a picture needs no kernel, so it says nothing
+  const [width, stopWatching] = widthOf(picture, () => watch.ask(ready));
   const stopSaying = sayUntilHeard(ready);
   return () => {
     stopSaying();
     stopWatching();
+    watch.end();
     model.off("msg:custom", receive);
   };
 }

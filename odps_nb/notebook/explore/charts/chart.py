@@ -88,7 +88,7 @@ class Chart(LiveView):
     """A chart of grouped rows, shown in a notebook as a picture.
 
     ``sql`` is a query that returns the chart's values; ``code`` is Python code that draws the chart
-    with matplotlib.
+    with matplotlib. Both include values that the chart leaves out (see ``note``).
     """
 
     _script = Path(__file__).with_name("chart.js")
@@ -115,7 +115,7 @@ class Chart(LiveView):
     @property
     def note(self) -> str:
         """The rows shown: ``all rows`` or the size of the sample."""
-        return self._figures.note or "all rows"
+        return self._figures.note
 
     @property
     def code(self) -> str:

@@ -242,7 +242,7 @@ class FigureQuery:
         is_near = near_points([one.at for one in marks], [one.values[0] for one in marks])
         near = tuple(compress(marks, is_near))
         if left := len(marks) - len(near):
-            note += f"; left out: {count_of(left, 'point')} far from the others"
+            note += f" except {count_of(left, 'point')} far from the others"
         return Figures(near, (), colors, note=note, sql=text, scale=scale)
 
     def _drawn(self, both: str, color: str) -> tuple[int, str, pa.Table]:
@@ -294,17 +294,17 @@ class FigureQuery:
         found = None if groups is None else groups.shown(values, color_values)
         if found is None:
             found = self._found(f"{text} limit {MAX_ROWS + 1}", group, color)
-        notes = []
+        left_out, gaps = [], ""
         if step is not None:
-            is_whole = found.num_rows <= MAX_GROUPS * (MAX_COLORS + 2)  # otherwise, it is cut
-            found, far = near_times(found) if is_whole else (found, 0)
-            notes += [f"left out: {count_of(far, step)} far from the others"] if far else []
-            labels, found, is_whole = _times(found, choice.x, step)
-            notes += [] if is_whole else [f"each {step} without rows is left out"]
+            if found.num_rows <= MAX_GROUPS * (MAX_COLORS + 2):  # otherwise, `_times` raises
+                found, far = near_times(found)
+                left_out += [f"{count_of(far, step)} far from the others"] if far else []
+            labels, found, has_all_steps = _times(found, choice.x, step)
+            gaps = "" if has_all_steps else f"; each {step} without rows is left out"
         marks, left = _marks(found)
-        notes += [f"left out: {count_of(left, 'group')} without a finite value"] if left else []
-        note = "; ".join(["all rows", *notes]) if notes else ""
-        return Figures(marks, labels, colors, note=note, sql=text)
+        left_out += [f"{count_of(left, 'group')} without a finite value"] if left else []
+        note = " except ".join(["all rows", " and ".join(left_out)]) if left_out else "all rows"
+        return Figures(marks, labels, colors, note=note + gaps, sql=text)
 
     def _grouping(self, group: str, color: str) -> str:
         """Return the query for the row count and the measures of each group and colour."""
