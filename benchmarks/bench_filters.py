@@ -62,7 +62,7 @@ def main() -> int:
                 Case("rows as they come", lambda where=where: read(where, again=False)),
                 *peer,
                 rounds=ROUNDS,
-                goals=[Goal("rows as they come", 0.75)],  # Arrow's kernels take 10 to 30 ms
+                goals=[Goal("rows as they come", 0.75)],  # filtering takes 10 to 30 ms
             )
     return summary()
 
