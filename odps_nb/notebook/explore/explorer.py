@@ -1,7 +1,8 @@
 """`Explorer`: the widget that ``explore()`` returns; it displays a `RowView`.
 
 Pages, profiles and pictures are sent to the browser as messages; the saved notebook contains only
-the static view. Requests from the browser contain numbers and strings, never code.
+the static view. Requests from the browser contain numbers and strings, never code. All requests
+change the same view, so their handlers are in one class.
 """
 
 from __future__ import annotations
