@@ -58,6 +58,7 @@ def ensure_venv(extra: str) -> None:
             "--quiet",
             "--disable-pip-version-check",
             "--no-warn-script-location",
+            "--use-pep517",  # pip 23.0 prints a warning for PySpark without it
             "-e",
             f"{ROOT}[{extra}]",
         ],

@@ -119,7 +119,7 @@ def _optional(name: str, packages: tuple[str, ...], extra: str, why: str) -> Che
 def _widgets() -> Check:
     packages = ("ipython", "ipywidgets", "pillow", "tqdm")
     check = _optional("Notebook", packages, "notebook", "for magics and pictures")
-    kernel = _version("ipykernel")  # installed by Jupyter, not by the ``notebook`` extra
+    kernel = _version("ipykernel")
     if kernel is not None:
         check = replace(check, found=f"{check.found}, ipykernel {kernel}")
     if kernel == "7.4.0":

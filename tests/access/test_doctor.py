@@ -151,7 +151,6 @@ def test_the_command_says_what_to_mend_and_fails(profile, monkeypatch, capsys):
 
 
 def test_what_is_said_to_be_missing_is_what_the_named_extra_brings(monkeypatch):
-    """Jupyter installs ipykernel; `odps-nb[notebook]` would not install it."""
     installed = doctor._version
     monkeypatch.setattr(doctor, "_version", lambda name: None if "ipy" in name else installed(name))
     check = by_name(examine(online=False))["Notebook"]

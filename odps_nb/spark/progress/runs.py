@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 import weakref
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -65,7 +65,7 @@ class _Run:
     activity: Activity | None = None
     query: str = ""
     group: str | None = None
-    stages: set[int] = field(default_factory=set)
+    finished: defaultdict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
     ended: Ended | None = None
     cancelled: bool = False
     over: bool = False
@@ -74,6 +74,10 @@ class _Run:
     _reads: Counter[tuple[str, int]] = field(default_factory=Counter)
     _times: int = 0  # highest number of reads of any part
     _totals: dict[str, int | None] = field(default_factory=dict)
+
+    @property
+    def stages(self) -> set[int]:
+        return set(self.finished)
 
     @property
     def commits(self) -> bool:
@@ -98,7 +102,7 @@ class _Run:
         if part.event:
             self.tracker.noted(part.event)
         self._parts[key] = part.counts
-        self.stages.add(part.stage)
+        self.finished[part.stage].add(part.partition)
         self.last = time.monotonic()
         if before is None:
             self._reads[activity.key, part.number] += 1
@@ -302,7 +306,11 @@ class Runs:
 
     def _count_tasks(self, run: _Run) -> tuple[int, int]:
         found = [one for one in self._stages(run) if one is not None]
-        done = sum(min(one.numCompletedTasks, one.numTasks) for one in found)
+        # Spark updates its counts in another thread, so a finished task may be missing from them
+        done = sum(
+            min(max(one.numCompletedTasks, len(run.finished[one.stageId])), one.numTasks)
+            for one in found
+        )
         total = sum(one.numTasks for one in found)
         if total:
             run.tracker.count_tasks(done, total)

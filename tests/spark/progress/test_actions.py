@@ -25,6 +25,7 @@ from tests.support.spark.watched import (
     established,
     gated,
     misbehave,
+    status_stopped_at_first_task,
     struck,
     wait_for_connections,
     wait_until_struck,
@@ -192,6 +193,17 @@ def test_blobs_and_writes_are_reported(
     assert (end.tasks, end.tasks_total) == (3, 3)
     assert end.session_id == receipt.session_id
     assert len(writing.trackers) == 1
+
+
+def test_finished_tasks_are_counted_before_spark_has_counted_them(
+    spark: SparkSession, odps: Connection, new_name: Callable[[str], str]
+) -> None:
+    name, shown = new_name("behind"), Listener()
+    odps.create_table(name, "id bigint")
+    with status_stopped_at_first_task(spark):
+        odps_nb.spark.write(spark.range(0, 5000, 1, 3), odps, name, progress=shown)
+        end = shown.wait_end()
+    assert (end.tasks, end.tasks_total) == (3, 3)
 
 
 def test_the_stop_of_a_card_ends_the_job_and_every_connection(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
 import psutil
@@ -146,3 +147,39 @@ def wait_until_struck(odps: Connection, times: int = 1) -> None:
     while struck(odps)[0] < times:
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+class _Waiting:
+    """A listener of Spark that keeps the events of its queue from the moment a task ended."""
+
+    class Java:
+        """Tells py4j what the class implements."""
+
+        implements: ClassVar = ["org.apache.spark.scheduler.SparkListenerInterface"]
+
+    def __init__(self) -> None:
+        self.released = threading.Event()
+
+    def onTaskEnd(self, _: object) -> None:
+        assert self.released.wait(WITHIN)
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        if not name.startswith("on"):
+            raise AttributeError(name)
+        return lambda *_: None
+
+
+@contextlib.contextmanager
+def status_stopped_at_first_task(spark: SparkSession) -> Iterator[None]:
+    """Spark's status stops at the first task that ends, as on a machine under load."""
+    from pyspark.java_gateway import ensure_callback_server_started
+
+    context = spark.sparkContext
+    ensure_callback_server_started(context._gateway)
+    bus, waiting = context._jsc.sc().listenerBus(), _Waiting()
+    bus.addToStatusQueue(waiting)
+    try:
+        yield
+    finally:
+        waiting.released.set()
+        bus.removeListener(waiting)
