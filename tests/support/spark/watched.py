@@ -18,7 +18,7 @@ from odps_nb.client.calls.progress import ProgressSnapshot, ProgressTracker
 from odps_nb.wire.calls import WireRequest
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from odps_nb.access.connection import Connection
     from odps_nb.local.server.launch import LocalService
