@@ -164,6 +164,14 @@ def ensure_chromium() -> None:
             "the browser tests need Chromium and none was found: "
             "install Debian's chromium, then try again"
         )
+    if not runs_driver() and not (apt_install("libatomic1") and runs_driver()):
+        stop("Playwright's Node.js does not start: install libatomic1 (Debian), then try again")
+
+
+def runs_driver() -> bool:
+    """Return whether Playwright's own Node.js starts; it needs a library that small images lack."""
+    node = next(VENV.glob("lib/python*/site-packages/playwright/driver/node"))
+    return subprocess.run([str(node), "--version"], capture_output=True).returncode == 0
 
 
 def main() -> None:
