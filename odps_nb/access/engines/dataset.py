@@ -196,7 +196,9 @@ class TableDataset(UnionDataset):
             self.schema,
             columns=columns_of(columns, filter, self.schema),
             filter=filter,
-            list_partitions=lambda: (one.spec for one in iter_partitions(storage, table)),
+            list_partitions=lambda under: (
+                one.spec for one in iter_partitions(storage, table, under=under)
+            ),
         )
         if plan is not None and limit is not None and filter is None:
             plan = replace(plan, limit=limit if plan.limit is None else min(limit, plan.limit))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from itertools import takewhile
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,7 +35,18 @@ from odps_nb.access.engines.expression import (
 )
 from odps_nb.client.read.plan import ReadPlan
 from odps_nb.filters.parse import column_value, kind_of
-from odps_nb.filters.tree import AllOf, AnyOf, Compare, Constant, IsIn, IsNull, Node, Not, ValueKind
+from odps_nb.filters.tree import (
+    AllOf,
+    AnyOf,
+    ColumnValue,
+    Compare,
+    Constant,
+    IsIn,
+    IsNull,
+    Node,
+    Not,
+    ValueKind,
+)
 from odps_nb.filters.tree import columns_of as filter_columns
 from odps_nb.schema import Column, TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec
@@ -49,12 +61,13 @@ def plan_query(
     *,
     columns: Iterable[str],
     filter: pc.Expression | None,
-    list_partitions: Callable[[], Iterable[PartitionSpec]],
+    list_partitions: Callable[[PartitionSpec], Iterable[PartitionSpec]],
 ) -> ReadPlan | None:
     """Return the plan of one query; ``None`` if no partition can match.
 
     ``base`` is the plan of the dataset; ``columns`` includes the filter's columns.
-    ``list_partitions`` is called only if the filter uses partition columns, and then once.
+    ``list_partitions`` is called only if the filter uses partition columns, and then once, with a
+    partial spec of the partitions to list.
     """
     keys = tuple(column.name for column in schema.partition_columns)
     plan = replace(base, columns=tuple(columns), partition_columns=keys, schema=schema)
@@ -66,7 +79,8 @@ def plan_query(
     chosen = False
     if said:
         wanted = base.partitions or (PartitionSpec(),)
-        known = [one for one in list_partitions() if any(spec.covers(one) for spec in wanted)]
+        listed = list_partitions(PartitionSpec() if tree is None else _fixed(tree, schema))
+        known = [one for one in listed if any(spec.covers(one) for spec in wanted)]
         kept = _surviving(known, schema, arrow, said)
         if not kept:
             return None
@@ -108,6 +122,22 @@ def _binds(expression: pc.Expression, schema: pa.Schema, *, without: str) -> boo
     except pa.ArrowException:
         return False
     return True
+
+
+def _fixed(tree: Tree, schema: TableSchema) -> PartitionSpec:
+    """Return the leading STRING keys for which the filter requires one value.
+
+    Otherwise, each query would list all partitions, which takes many requests if there are
+    thousands.
+    """
+    values = {}
+    for part in parts_of(tree):
+        match _condition(part, schema, ""):
+            case Compare("=", ColumnValue(name, code=TypeCode.STRING), Constant(value=value)):
+                values[name] = str(value)
+    keys = [column.name for column in schema.partition_columns]
+    fixed = PartitionSpec(tuple((key, values[key]) for key in takewhile(values.__contains__, keys)))
+    return fixed if fixed.has_name else PartitionSpec()
 
 
 def _surviving(

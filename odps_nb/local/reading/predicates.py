@@ -118,19 +118,17 @@ class Evaluator:
 
     def mask(self, columns: Mapping[str, pa.Array], rows: int) -> pa.BooleanArray:
         """Return a mask of the rows that satisfy the predicate; null is treated as false."""
-        return self.values(columns, rows, "COALESCE(CAST(({}) AS BOOLEAN), FALSE)").combine_chunks()
+        return self.values(columns, rows).combine_chunks().fill_null(False)
 
-    def values(
-        self, columns: Mapping[str, pa.Array], rows: int, form: str = "{}"
-    ) -> pa.ChunkedArray:
-        """Evaluate the SQL ``form``, in which the predicate replaces ``{}``; return the values."""
+    def values(self, columns: Mapping[str, pa.Array], rows: int) -> pa.ChunkedArray:
+        """Evaluate the predicate; return one value per row."""
         import duckdb
 
         # the unnamed column provides the row count if the predicate names no column
         batch = pa.table({**columns, "": pa.nulls(rows, pa.bool_())})
         try:
             self._connection.register("batch", batch)
-            query = f"SELECT {form.replace('{}', self._sql)} AS keep FROM batch"
+            query = f"SELECT ({self._sql}) AS keep FROM batch"
             found = self._connection.sql(query).to_arrow_table().column(0)
         except duckdb.Error as error:
             first = str(error).strip().splitlines()[0]

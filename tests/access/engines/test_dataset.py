@@ -112,6 +112,37 @@ def test_partitions_are_chosen_by_whatever_arrow_can_tell(orders, recorder, cond
     assert asked(recorder.take())[1] == partitions
 
 
+@pytest.mark.gate(3)
+@pytest.mark.parametrize(
+    ("condition", "listed"),
+    [
+        (field("ds") == "b", "ds='b'"),
+        ((field("hour") == 2) & (field("part") == "x") & (field("ds") == "b"), "ds='b'"),
+        ((field("ds") == "b") & (field("ds") == "a"), "ds='a'"),
+        (field("part") == "x", ""),
+        (field("ds").isin(["a", "b"]), ""),
+        ((field("ds") == "b") | (field("n") == 1), ""),
+        (field("ds") == "b,hour=2", ""),
+    ],
+    ids=str,
+)
+def test_only_partitions_with_the_leading_values_of_a_filter_are_listed(
+    watched, recorder, new_name, condition, listed
+):
+    name = new_name("keyed")
+    made = watched.create_table(
+        name, "n bigint", partitioned_by="ds string, hour bigint, part string"
+    )
+    rows = [{"n": 1, "ds": ds, "hour": h, "part": "x"} for ds in "ab" for h in (1, 2)]
+    made.write(pa.Table.from_pylist(rows), progress=False)
+    recorder.take()
+    found = made.dataset().to_table(filter=condition)
+    assert found.num_rows == made.read().to_arrow(progress=False).filter(condition).num_rows
+    requests = [dict(one.params) for one in recorder.take()]
+    lists = [params for params in requests if "partitions" in params]
+    assert [params.get("partition", "") for params in lists] == [listed]
+
+
 @pytest.mark.gate(5)
 @pytest.mark.parametrize(
     ("condition", "predicate"),
