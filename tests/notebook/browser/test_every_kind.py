@@ -115,6 +115,11 @@ def assert_quiet(page, listener, asked):
     assert listener.links == []
 
 
+STATIC_TILES = """(count) => JSON.stringify(
+    window.jupyterapp.shell.currentWidget.content.model.toJSON()
+  ).split("<figure").length - 1 === count"""
+
+
 @pytest.fixture(scope="module")
 def saved(lab_page, jupyter, listener, table):
     """The notebook as saved by JupyterLab after all tiles were displayed, and some enlarged."""
@@ -131,6 +136,8 @@ def saved(lab_page, jupyter, listener, table):
     enlarge(lab_page, view, 5)
     assert_quiet(lab_page, listener, lab_page.traffic.urls[asked:])
     assert away == []
+    # the live gallery may show all tiles before the static page contains them
+    lab_page.wait_for_function(STATIC_TILES, arg=count)
     save(lab_page)
     close_notebook(lab_page, kernel=True)
     return jupyter.folder / "kinds.ipynb"
