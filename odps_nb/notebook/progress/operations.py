@@ -100,8 +100,8 @@ def _facts(tracker: ProgressTracker) -> tuple[str, ...]:
 class Flusher(ABC):
     """A progress listener that draws one operation; subclasses implement the drawing.
 
-    It first draws after ``delay`` seconds, then at the rate in ``options`` (default: ``%config
-    OdpsMagics``). ``%odps cancel`` calls ``on_cancel``.
+    It first draws when the operation has run for ``delay`` seconds, then at the rate in ``options``
+    (default: ``%config OdpsMagics``). ``%odps cancel`` calls ``on_cancel``.
     """
 
     def __init__(
@@ -142,7 +142,9 @@ class Flusher(ABC):
         self._thread.join()
 
     def _run(self, tracker: ProgressTracker) -> None:
-        if self._stopped.wait(self._delay):
+        # A Spark action is known only when its first task has finished, so it may end at once.
+        left = max(0.0, self._delay - tracker.snapshot().elapsed)
+        if self._stopped.wait(left) and tracker.snapshot().elapsed < self._delay:
             return
         self._draw(tracker.snapshot())
         while not self._stopped.wait(self._interval):

@@ -233,6 +233,14 @@ def test_what_ends_at_once_leaves_no_card_and_no_thread(shown):
     assert not [t for t in threading.enumerate() if t.name == "odps-nb-flusher"]
 
 
+def test_what_is_known_only_at_its_end_has_a_card_if_it_ran_long(shown):
+    """A Spark action with one task is known when this task has finished."""
+    with ProgressTracker("read", "orders", listener=CardListener(delay=60), elapsed=61) as tracker:
+        tracker.add(rows=1)
+    assert [update for update, _, _ in bundles(shown)] == [False, True]
+    assert bundles(shown)[-1][2]["text/plain"].startswith("read orders: done in 1 min")
+
+
 def wait_until(condition) -> None:
     deadline = time.monotonic() + 10
     while not condition():
