@@ -69,7 +69,12 @@ class Predicate:
 
     def partition_part(self, keys: tuple[str, ...]) -> Predicate | None:
         """The conjuncts that use only partition keys, or ``None`` if there are none."""
-        own = tuple(c for c in self.conjuncts if c[0] and c[0] <= frozenset(keys))
+        # AND casts its operands to BOOLEAN; a conjunct alone may have another type
+        own = tuple(
+            (names, f"CAST(({text}) AS BOOLEAN)")
+            for names, text in self.conjuncts
+            if names and names <= frozenset(keys)
+        )
         if not own:
             return None
         used = frozenset[str]().union(*(names for names, _ in own))

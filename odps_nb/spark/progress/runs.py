@@ -65,6 +65,7 @@ class _Run:
     activity: Activity | None = None
     query: str = ""
     group: str | None = None
+    #: Partitions whose tasks have finished, by stage.
     finished: defaultdict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
     ended: Ended | None = None
     cancelled: bool = False

@@ -155,6 +155,12 @@ def test_partition_columns_come_unless_only_data_columns_are_named(peer: Peer, d
     assert peer.read(days).schema.field("h").type == pa.int64()
 
 
+@pytest.mark.parametrize("key", ["h - 1", "h = 2"])
+def test_a_condition_on_partitions_may_be_a_number(peer: Peer, days: str, key: str) -> None:
+    read = peer.read(days, split_mode=SplitMode.SIZE, filter_predicate=f"{key} and id >= 0")
+    assert set(read.column("h").to_pylist()) == {2}
+
+
 def test_a_part_of_a_partition_spec_selects_all_below_it(peer: Peer, days: str) -> None:
     spec = PartitionSpec.of("ds=a")
     assert set(peer.read(days, partitions=(spec,)).column("ds").to_pylist()) == {"a"}
