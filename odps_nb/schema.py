@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
@@ -28,6 +28,7 @@ __all__ = [
     "UnknownType",
     "VectorType",
     "children_of",
+    "explicit_decimals",
     "has_any",
     "has_blob",
     "has_timestamp",
@@ -275,15 +276,31 @@ def text_as_binary(schema: TableSchema) -> TableSchema:
 
     BLOB references and partition columns stay text.
     """
-    columns = tuple(replace(one, type=_text_as_binary(one.type)) for one in schema.columns)
+    binary = PrimitiveType(TypeCode.BINARY)
+
+    def leaf(odps: OdpsType) -> OdpsType:
+        return binary if odps.code in TEXT else odps
+
+    columns = tuple(replace(one, type=_with_leaves(one.type, leaf)) for one in schema.columns)
     return replace(schema, columns=columns)
 
 
-def _text_as_binary(odps: OdpsType) -> OdpsType:
+def explicit_decimals(odps: OdpsType) -> OdpsType:
+    """Return the type with each bare DECIMAL replaced by DECIMAL(38,18), at any nesting level."""
+
+    def leaf(inner: OdpsType) -> OdpsType:
+        is_bare = isinstance(inner, DecimalType) and inner.precision is None
+        return DecimalType(38, 18) if is_bare else inner
+
+    return _with_leaves(odps, leaf)
+
+
+def _with_leaves(odps: OdpsType, leaf: Callable[[OdpsType], OdpsType]) -> OdpsType:
     if isinstance(odps, ArrayType):
-        return ArrayType(_text_as_binary(odps.element))
+        return ArrayType(_with_leaves(odps.element, leaf))
     if isinstance(odps, MapType):
-        return MapType(_text_as_binary(odps.key), _text_as_binary(odps.value))
+        return MapType(_with_leaves(odps.key, leaf), _with_leaves(odps.value, leaf))
     if isinstance(odps, StructType):
-        return StructType(tuple(replace(f, type=_text_as_binary(f.type)) for f in odps.fields))
-    return PrimitiveType(TypeCode.BINARY) if odps.code in TEXT else odps
+        fields = (replace(one, type=_with_leaves(one.type, leaf)) for one in odps.fields)
+        return StructType(tuple(fields))
+    return leaf(odps)

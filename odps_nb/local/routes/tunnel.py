@@ -30,7 +30,7 @@ from odps_nb.local.service import Service
 from odps_nb.local.store.tables import StoredTable
 from odps_nb.local.writing.sessions import COMMITTED
 from odps_nb.local.writing.streams import StoredWriteSession
-from odps_nb.schema import Column, TableSchema
+from odps_nb.schema import Column, TableSchema, explicit_decimals
 from odps_nb.terms import PartitionSpec, RowRangeSplit, SplitMode, TableName, WriteMode
 from odps_nb.wire.calls import (
     CreateReadSession,
@@ -276,7 +276,7 @@ def _schema_json(schema: TableSchema) -> dict[str, Any]:
         return [
             {
                 "name": c.name,
-                "type": format_type(c.type),
+                "type": format_type(explicit_decimals(c.type)),
                 "comment": c.comment,
                 "nullable": c.nullable,
             }

@@ -21,6 +21,7 @@ from odps_nb.local.store.folder import DataFolder
 from odps_nb.local.store.row_files import FAR, FINE, RowFileWriter, unit_of
 from odps_nb.local.store.snapshots import Addition
 from odps_nb.local.store.tables import OPERATION, StoredTable
+from odps_nb.local.writing.buffers import check_buffers
 from odps_nb.local.writing.coerce import coerce_batch, match_columns
 from odps_nb.schema import Column, has_timestamp
 from odps_nb.terms import PartitionSpec, TimeUnit
@@ -205,7 +206,9 @@ def checked_batches(stream: pa.Buffer) -> Iterator[pa.RecordBatch]:
             validator = Validator(reader.schema)
             for batch in reader:
                 if batch.num_rows:
-                    yield validator.validate(batch)
+                    validated = validator.validate(batch)
+                    check_buffers(validated)
+                    yield validated
     except (ProtocolError, pa.ArrowException, OSError, ValueError, MemoryError) as error:
         raise faults.malformed(f"the Arrow IPC stream is invalid: {error}") from error
 

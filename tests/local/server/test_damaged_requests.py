@@ -14,8 +14,10 @@ import pyarrow as pa
 import pytest
 import requests
 
+from odps_nb.errors import InvalidRequestError
 from odps_nb.local.routes.tunnel_arrow import encode_arrow
 from odps_nb.local.routes.tunnel_rows import END_RECORD, META_CHECKSUM, META_COUNT
+from odps_nb.wire.arrow_stream import END_MARKER
 from odps_nb.wire.crc32c import crc32c
 from odps_nb.wire.signing import sign
 from tests.support.service.peer import Peer
@@ -54,6 +56,30 @@ def test_a_damaged_arrow_upload_is_refused(upload: Any, place: int) -> None:
     answer = upload("&arrow", bytes(body))
     assert (answer.status_code, answer.json()["Code"]) == (400, "MalformedDataStream")
     assert "checksum" in answer.json()["Message"]
+
+
+@pytest.mark.parametrize("path", ["tunnel", "v2"])
+def test_wider_values_than_the_schema_describes_are_refused(peer: Peer, path: str) -> None:
+    """The service once stored 5.5, 0, 7.25, 0 in place of 5.5, 7.25, 100, 0.01."""
+    peer.sql("CREATE TABLE uploaded (d decimal);")
+    values = pa.array(["5.5", "7.25", "100", "0.01"]).cast(pa.decimal256(54, 18))
+    wide = pa.record_batch({"d": values})
+    try:
+        if path == "tunnel":
+            upload_id = tunnel(peer, "POST", "uploads").json()["UploadID"]
+            body = b"".join(bytes(piece) for piece in encode_arrow(iter([wide])))
+            answer = tunnel(peer, "PUT", f"uploadid={upload_id}&blockid=0&arrow", body).json()
+            assert answer["Code"] == "MalformedDataStream"
+            assert "'d' has 128 bytes, but 4 values of decimal128(38, 18) need 64" in str(answer)
+        else:
+            schema = pa.schema({"d": pa.decimal128(38, 18)})
+            body = bytes(schema.serialize()) + bytes(wide.serialize()) + END_MARKER
+            session = peer.open_write("uploaded")
+            peer.open_stream("uploaded", session, "0")
+            with pytest.raises(InvalidRequestError, match="'d' has 128 bytes"):
+                peer.put("uploaded", session, "0", pa.table({"d": values}), body=body)
+    finally:
+        peer.sql("DROP TABLE uploaded;")
 
 
 def test_a_time_out_of_range_is_refused(upload: Any) -> None:

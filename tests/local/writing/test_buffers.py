@@ -1,0 +1,71 @@
+"""Lengths of the buffers of uploaded Arrow batches."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from odps_nb.errors import InvalidRequestError
+from odps_nb.local.writing.buffers import check_buffers
+from odps_nb.wire.arrow_stream import END_MARKER
+
+COLUMNS: dict[str, Any] = {
+    "decimal": pa.array([Decimal("1.5")] * 99, pa.decimal128(38, 18)),
+    "wide": pa.array([Decimal("1.5")] * 99, pa.decimal256(54, 18)),
+    "number": [1, None, 3] * 33,
+    "bool": [True, None, False] * 33,
+    "text": ["a", None, "ccc"] * 33,
+    "long": pa.array(["a", None, "ccc"] * 33, pa.large_string()),
+    "list": [[1], None, [2, 3]] * 33,
+    "vector": pa.array([[1.0, 2.0]] * 99, pa.list_(pa.float32(), 2)),
+    "struct": [{"x": 1, "y": ["a"]}, None, {"x": 3, "y": None}] * 33,
+    "map": pa.array([[("k", 1)], None, []] * 33, pa.map_(pa.string(), pa.int32())),
+    "dictionary": pa.array(["a", "b", "a"] * 33).dictionary_encode(),
+    "null": pa.nulls(99),
+    "fixed": pa.array([b"abc"] * 99, pa.binary(3)),
+}
+
+
+def received(batch: pa.RecordBatch, schema: pa.Schema | None = None) -> pa.RecordBatch:
+    """Return a batch as a reader receives it, which takes it for one of another schema."""
+    if schema is None:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        return pa.ipc.open_stream(sink.getvalue()).read_next_batch()
+    stream = bytes(schema.serialize()) + bytes(batch.serialize()) + END_MARKER
+    return pa.ipc.open_stream(stream).read_next_batch()
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+@pytest.mark.parametrize("rows", [slice(0, 99), slice(0, 2), slice(7, 12), slice(3, 4)])
+def test_whole_and_sliced_columns_are_accepted(name: str, rows: slice) -> None:
+    batch = pa.record_batch({name: COLUMNS[name]})
+    check_buffers(received(batch.slice(rows.start, rows.stop - rows.start)))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 99])
+def test_wide_decimals_are_not_taken_for_narrow_ones(count: int) -> None:
+    batch = pa.record_batch({"d": COLUMNS["wide"][:count]})
+    narrow = received(batch, pa.schema({"d": pa.decimal128(38, 18)}))
+    with pytest.raises(InvalidRequestError, match=r"'d' has \d+ bytes, but \d+ values of decimal1"):
+        check_buffers(narrow)
+
+
+@pytest.mark.parametrize(
+    ("sent", "read"),
+    [
+        (pa.array(range(99), pa.int64()), pa.int32()),
+        (pa.array([[n] for n in range(99)], pa.list_(pa.int64())), pa.list_(pa.int32())),
+        (pa.array([{"x": 1}] * 99), pa.struct({"x": pa.int8()})),
+        (pa.array(["a"] * 99, pa.large_string()), pa.string()),
+        (pa.array([[1]] * 99, pa.large_list(pa.int8())), pa.list_(pa.int8())),
+    ],
+    ids=str,
+)
+def test_wider_values_are_refused_at_any_level(sent: pa.Array, read: pa.DataType) -> None:
+    with pytest.raises(InvalidRequestError, match="'c' has"):
+        check_buffers(received(pa.record_batch({"c": sent}), pa.schema({"c": read})))
