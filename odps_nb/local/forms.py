@@ -42,6 +42,8 @@ class Forms:
     strings: Literal["plain", "dictionary"] = "plain"
     timestamps: Literal["plain", "struct"] = "plain"
     char: Literal["padded", "stripped"] = "padded"  # whether CHAR(n) is padded (evidence 153)
+    # How a transfer service that an account lacks refuses requests (`transfer_services`).
+    refusal: Literal["not-found", "no-permission", "quota", "no-path", "region"] = "not-found"
 
     def shaped(
         self, batches: Iterator[pa.RecordBatch], columns: Sequence[Column]

@@ -27,6 +27,7 @@ from odps_nb.local.store.database import Database
 from odps_nb.local.store.folder import DataFolder, new_id
 from odps_nb.local.store.ledger import Ledger, check_without_catalog
 from odps_nb.local.store.snapshots import Snapshots
+from odps_nb.local.transfer_services import SERVICES
 from odps_nb.local.writing.sessions import WriteSessions
 from odps_nb.local.writing.upserts import Publisher
 
@@ -39,7 +40,8 @@ class Settings:
     """Settings of a service.
 
     ``reads`` sets the granularity of splits and filters; the defaults match the real service.
-    ``forms`` selects response forms where the real service's response is uncertain.
+    ``forms`` selects response forms where the real service's response is uncertain. ``services``
+    names the transfer services that exist; the others refuse all requests.
     """
 
     project: str = DEFAULT_PROJECT
@@ -54,6 +56,7 @@ class Settings:
     reads: ReadRules = field(default_factory=ReadRules)
     strict_sql: bool = False
     forms: Forms = field(default_factory=Forms)
+    services: frozenset[str] = frozenset(SERVICES)
 
 
 class Service:

@@ -18,6 +18,7 @@ from odps_nb.local.reading.row_stream import encode_stream, in_nanoseconds, reba
 from odps_nb.local.rights import Right
 from odps_nb.local.routes import asgi_io as edge
 from odps_nb.local.routes.asgi_io import blob_coding, identify, row_codings
+from odps_nb.local.routes.refused import refusing
 from odps_nb.local.routes.surface import Surface
 from odps_nb.local.routes.table import ALL, Asked, StreamAnswer, To
 from odps_nb.local.service import Service
@@ -54,7 +55,8 @@ def storage_routes(service: Service) -> Iterator[Route]:
         call = calls.decode_request(asked.wire)
         return await surface.answer_value(request, asked, call, rows[type(call)], upload=upload)
 
-    yield Route("/api/storage/{version}", surface.endpoint(answer), methods=list(ALL))
+    handler = refusing(service, "storage") or answer
+    yield Route("/api/storage/{version}", surface.endpoint(handler), methods=list(ALL))
 
 
 class StorageActions:

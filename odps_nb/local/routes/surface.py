@@ -41,13 +41,18 @@ class Surface:
     def __init__(self, service: Service, *, xml: bool) -> None:
         self._service, self._xml = service, xml
 
-    def routes(self, rows: Iterator[At], *, prefix: str = "") -> Iterator[Route]:
-        """Yield a Starlette route for each row of the route table."""
+    def routes(
+        self, rows: Iterator[At], *, prefix: str = "", instead: Handler | None = None
+    ) -> Iterator[Route]:
+        """Yield a Starlette route for each row of the route table.
+
+        ``instead`` replaces the handlers of all rows.
+        """
         for row in rows:
             for path in row.paths:
                 yield _KeyedRoute(
                     prefix + path,
-                    self.endpoint(self._handler(row)),
+                    self.endpoint(instead or self._handler(row)),
                     methods=list(row.methods),
                     keys=row.keys,
                 )

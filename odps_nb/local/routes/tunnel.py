@@ -22,6 +22,7 @@ from odps_nb.local import faults
 from odps_nb.local.reading.plan import find_column
 from odps_nb.local.reading.row_stream import encode_stream, rebatch
 from odps_nb.local.rights import Right
+from odps_nb.local.routes.refused import refusing
 from odps_nb.local.routes.surface import Surface
 from odps_nb.local.routes.table import ALL, Asked, At, StreamAnswer
 from odps_nb.local.routes.tunnel_arrow import encode_arrow, stored_batches, wire_batches
@@ -55,7 +56,8 @@ _INSTANCES = ("/projects/{project}/instances/{instance}",)
 
 def tunnel_routes(service: Service) -> Iterator[Route]:
     """Yield the routes of the tunnel, whose paths begin with ``/projects``, without ``/api``."""
-    return Surface(service, xml=False).routes(Tunnel(service).rows())
+    surface = Surface(service, xml=False)
+    return surface.routes(Tunnel(service).rows(), instead=refusing(service, "tunnel"))
 
 
 class Tunnel:

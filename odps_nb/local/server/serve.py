@@ -34,6 +34,7 @@ from odps_nb.local.server.misbehaviour import Misbehaviour
 from odps_nb.local.service import DEFAULT_PROJECT, Service, Settings
 from odps_nb.local.sql.queries import QueryLimits
 from odps_nb.local.store.folder import DataFolder
+from odps_nb.local.transfer_services import SERVICES, parse_services
 
 log = logging.getLogger("odps_nb.local")
 
@@ -133,6 +134,13 @@ def _parser() -> argparse.ArgumentParser:
         "do by default",
     )
     parser.add_argument(
+        "--services",
+        default=",".join(SERVICES),
+        metavar="NAMES",
+        help="transfer services that exist, separated by commas; the others refuse all requests as"
+        " --form refusal=... says (default: %(default)s)",
+    )
+    parser.add_argument(
         "--form",
         action="append",
         default=[],
@@ -188,6 +196,7 @@ def _serve(options: argparse.Namespace, root: Path, ended: threading.Event) -> N
         ),
         strict_sql=options.strict_sql,
         forms=Forms.parse(options.form),
+        services=parse_services(options.services),
     )
     prepared = False
 

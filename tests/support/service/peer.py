@@ -68,19 +68,24 @@ class Peer:
         endpoint = self.service.endpoint if rest else self.service.tunnel_endpoint
         url = wire.url(endpoint)
         headers = dict(wire.headers) | extra
-        headers |= sign(
-            wire.method,
-            url,
-            headers,
-            endpoint=endpoint,
-            credentials=self.credentials,
-            now=self.clock(),
-        )
+        headers |= self.signature(wire, endpoint, headers)
         if not any(header.lower() == "accept-encoding" for header in headers):
             headers["Accept-Encoding"] = "identity"
         data = wire.body if body is None else body
         request = requests.Request(wire.method, url, headers=headers, data=data).prepare()
         return self.session.send(request, stream=True, timeout=60)
+
+    def signature(
+        self, wire: calls.WireRequest, endpoint: str, headers: Mapping[str, str] | None = None
+    ) -> dict[str, str]:
+        return sign(
+            wire.method,
+            wire.url(endpoint),
+            headers or {},
+            endpoint=endpoint,
+            credentials=self.credentials,
+            now=self.clock(),
+        )
 
     def ok(self, wire: calls.WireRequest, body: Any = None, **extra: str) -> requests.Response:
         response = self.send(wire, body, **extra)
