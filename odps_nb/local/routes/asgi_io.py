@@ -216,7 +216,7 @@ def identify(wire: WireRequest) -> Client:
     agent = find_header(wire.headers, "user-agent") or ""
     if agent.startswith("JavaSDK"):
         return Client.JAVA
-    if not agent.startswith("pyodps/"):
+    if not agent.startswith("pyodps/") or wire.path.startswith("/api/storage/v1/"):
         return Client.OTHER
     params = dict(wire.params)
     target = params.get("Target", "")

@@ -71,7 +71,7 @@ class StorageActions:
         """Yield the actions, each with the right that it requires."""
         yield To(calls.CreateReadSession, Right.READ, self._create_read)
         yield To(calls.GetReadSession, Right.READ, self._get_read)
-        yield To(calls.ReadRows, Right.READ, self._read_rows)
+        yield To(calls.ReadRows, Right.READ, self.read_rows)
         yield To(calls.Preview, Right.READ, self._preview)
         yield To(calls.CreateWriteSession, Right.WRITE, self._create_write)
         yield To(calls.GetWriteSession, Right.WRITE, self._get_write)
@@ -92,13 +92,14 @@ class StorageActions:
     # -- reading ------------------------------------------------------------------------------
 
     def _create_read(self, request: calls.CreateReadSession, _asked: Asked) -> object:
-        return self._read_answer(self._reads.create(request))
+        return self.read_answer(self._reads.create(request))
 
     def _get_read(self, request: calls.GetReadSession, _asked: Asked) -> object:
         session = self._reads.get(request.table, request.session_id, refresh=request.refresh)
-        return self._read_answer(session)
+        return self.read_answer(session)
 
-    def _read_answer(self, session: OpenReadSession) -> calls.ReadSessionAnswer:
+    def read_answer(self, session: OpenReadSession) -> calls.ReadSessionAnswer:
+        """Return the response that describes a read session."""
         return calls.ReadSessionAnswer(
             session_id=session.session_id,
             status=SessionStatus.NORMAL,
@@ -115,7 +116,8 @@ class StorageActions:
             route_token=self._route,
         )
 
-    def _read_rows(self, request: calls.ReadRows, asked: Asked) -> StreamAnswer:
+    def read_rows(self, request: calls.ReadRows, asked: Asked) -> StreamAnswer:
+        """Return the Arrow stream of one split."""
         session = self._reads.get(request.table, request.session_id)
         check_batch(request)
         schema, batches = self._reads.rows(
@@ -176,7 +178,9 @@ class StorageActions:
         )
 
     def _commit(self, request: calls.CommitWriteSession, _asked: Asked) -> object:
-        self._writes.commit(self._writes.get(request.table, request.session_id), request.streams)
+        self._writes.commit(
+            self._writes.get(request.table, request.session_id), request.streams or None
+        )
         return calls.EmptyAnswer()
 
     def _abort(self, request: calls.AbortWriteSession, _asked: Asked) -> object:

@@ -173,12 +173,7 @@ class Tunnel:
         session, block = self._session(asked), asked.params.get("blockid", "")
         if not (block.isascii() and block.isdigit()):
             raise faults.invalid(f"blockid is {block!r}; it must be a number")
-        newest = self._writes.streams.newest(session, block)
-        version = 1 if newest is None else newest.version + 1
-        stream = self._writes.open_stream(session, block, version, exactly_once=False)
-        batches = self._uploaded(session.table, session.spec, asked)
-        self._writes.write(session, stream, batches)
-        self._writes.close_stream(session, block, version)
+        self._writes.write_whole(session, block, self._uploaded(session.table, session.spec, asked))
         return {}
 
     def _uploaded(

@@ -19,6 +19,7 @@ from odps_nb.local.routes import asgi_io as edge
 from odps_nb.local.routes.instances import InstanceRoutes
 from odps_nb.local.routes.projects import ProjectRoutes
 from odps_nb.local.routes.storage import storage_routes
+from odps_nb.local.routes.storage_v1 import storage_v1_routes
 from odps_nb.local.routes.surface import Surface
 from odps_nb.local.routes.table import ALL, Asked, At, To
 from odps_nb.local.routes.tables import TableRoutes
@@ -33,7 +34,12 @@ def build_app(service: Service, misbehaviour: Misbehaviour | None = None) -> ASG
     routes: list[Route] = []
     if misbehaviour is not None:
         routes += Surface(service, xml=True).routes(_rules(misbehaviour))
-    routes += [*storage_routes(service), *tunnel_routes(service), *rest_routes(service)]
+    routes += [
+        *storage_routes(service),
+        *storage_v1_routes(service),
+        *tunnel_routes(service),
+        *rest_routes(service),
+    ]
     app = Starlette(routes=routes)
     return app if misbehaviour is None else MisbehavingApp(app, service, misbehaviour)
 

@@ -23,7 +23,7 @@ from odps_nb.local.store.snapshots import Addition
 from odps_nb.local.store.tables import OPERATION, StoredTable
 from odps_nb.local.writing.buffers import check_buffers
 from odps_nb.local.writing.coerce import coerce_batch, match_columns
-from odps_nb.schema import Column, has_timestamp
+from odps_nb.schema import TEXT, Column, has_timestamp
 from odps_nb.terms import PartitionSpec, TimeUnit
 from odps_nb.wire.arrow_stream import DEFAULT_MAX_BODY, EndMarkerCheck
 
@@ -81,7 +81,10 @@ class Ingest:
             )
         used: set[int] = set()
         fitted = coerce_batch(
-            batch, self._columns, self._matches, blobs=lambda array: self._blobs.spell(array, used)
+            self._with_text_keys(batch, self._matches),
+            self._columns,
+            self._matches,
+            blobs=lambda array: self._blobs.spell(array, used),
         )
         if self._operation:
             self._check_nulls(fitted)
@@ -117,6 +120,23 @@ class Ingest:
         for target in self._targets.values():
             target.writer.discard()
         self._folder.drop(self._finished)
+
+    def _with_text_keys(
+        self, batch: pa.RecordBatch, matches: tuple[int | None, ...]
+    ) -> pa.RecordBatch:
+        """Return the batch with integers in text partition columns as text.
+
+        The real service accepts them (pyodps' test of the older protocol,
+        test_write_rows_without_partition_by_diff_schema_neg1).
+        """
+        count = len(self._columns) - len(self._dynamic)
+        for column, place in zip(self._dynamic, matches[count:], strict=True):
+            if place is None or column.type.code not in TEXT:
+                continue
+            if pa.types.is_integer(batch.schema.types[place]):
+                values = batch.column(place).cast(pa.string())
+                batch = batch.set_column(place, batch.schema.names[place], values)
+        return batch
 
     def _check_nulls(self, batch: pa.RecordBatch) -> None:
         """Raise 400 for nulls in NOT NULL columns, except in deletes."""

@@ -91,12 +91,13 @@ class WriteSessions:
             overwrite=bool(row["overwrite"]),
             mode=WriteMode(row["mode"]),
             status=row["status"],
+            expires=row["expires"],
         )
 
     def commit(
         self,
         session: StoredWriteSession,
-        chosen: Sequence[tuple[str, int]] = (),
+        chosen: Sequence[tuple[str, int]] | None = None,
     ) -> None:
         """Make rows visible. Idempotent; raises for an aborted session.
 
@@ -110,7 +111,7 @@ class WriteSessions:
                 return
             self._require_open(session)
             streams = self.streams.closed(session)
-            if chosen:
+            if chosen is not None:
                 named = (self.streams.stream(session, *one) for one in chosen)
                 streams = sorted(named, key=lambda stream: natural_order(stream.stream_id))
             additions = [a for s in streams for a in self.streams.parts(session, s)]
@@ -186,6 +187,18 @@ class WriteSessions:
         )
 
     # -- rows ---------------------------------------------------------------------------------
+
+    def write_whole(
+        self, session: StoredWriteSession, stream_id: str, batches: Iterable[pa.RecordBatch]
+    ) -> int:
+        """Write and close a new version of a stream in one call; return the version."""
+        with self._db.transaction():
+            newest = self.streams.newest(session, stream_id)
+            version = 1 if newest is None else newest.version + 1
+            stream = self.open_stream(session, stream_id, version, exactly_once=False)
+        self.write(session, stream, batches)
+        self.close_stream(session, stream_id, version)
+        return version
 
     def write(
         self,

@@ -19,7 +19,7 @@ from odps_nb.terms import PartitionSpec, WriteMode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredWriteSession:
-    """A write session; ``status`` is NORMAL, COMMITTED or ABORTED."""
+    """A write session; ``status`` is NORMAL, COMMITTED or ABORTED, ``expires`` in epoch seconds."""
 
     session_id: str
     table: StoredTable
@@ -27,6 +27,7 @@ class StoredWriteSession:
     overwrite: bool
     mode: WriteMode
     status: str
+    expires: float
 
     @property
     def is_streaming(self) -> bool:

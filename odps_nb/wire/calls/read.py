@@ -62,7 +62,8 @@ MIN_BATCH_BYTES, MAX_BATCH_BYTES = 2**20, 256 * 2**20
 _MILLISECONDS_FROM = 10**11
 
 
-def _expiry(fields: Fields, key: str) -> float | None:
+def parse_expiry(fields: Fields, key: str) -> float | None:
+    """Return a session's expiry in epoch seconds; ``None`` if the response has none."""
     number = fields.integer(key)
     if number <= 0:
         return None
@@ -112,7 +113,7 @@ class ReadSessionAnswer(StorageAnswer):
     status: Annotated[Status, fixed_member("SessionType", "BATCH_READ")] = SessionStatus.NORMAL
     expires_at: Annotated[
         float | None,
-        member("ExpirationTime", _expiry, lambda at: 0 if at is None else int(at * 1000)),
+        member("ExpirationTime", parse_expiry, lambda at: 0 if at is None else int(at * 1000)),
     ] = None
     message: Annotated[str, member("Message", Fields.text)] = ""
     splits_count: Annotated[

@@ -22,10 +22,17 @@ REFUSALS = {
     "quota": (400, "InvalidArgument", "the quota 'q1' does not support"),
     "region": (400, "InvalidArgument", "is not supported in this region"),
 }
+V1 = "/api/storage/v1/projects/{project}/schemas/default/tables/{table}"
 REQUESTS: dict[str, list[tuple[str, str, dict[str, str]]]] = {
     "storage": [
         ("POST", "/api/storage/v2", {"Action": "TableCreateReadSession"}),
         ("POST", "/api/storage/v3", {"Action": "TableWrite"}),
+    ],
+    "storage-v1": [
+        ("POST", V1 + "/sessions", {"session_type": "batch_read"}),
+        ("GET", V1 + "/data", {"session_id": "s", "split_index": "0"}),
+        ("POST", V1 + "/sessions/s/data", {"block_number": "0"}),
+        ("POST", V1 + "/commit", {"session_id": "s"}),
     ],
     "tunnel": [
         ("POST", "/projects/{project}/tables/{table}", {"downloads": ""}),
