@@ -119,6 +119,7 @@ def _facts(found: Partition) -> dict[str, Any]:
 def _reserved(table: StoredTable) -> dict[str, str]:
     """Return the properties that clients read, under their names in the extended document."""
     known = {k: v for k, v in table.properties.items() if k != VIEW}
+    known["schema_version"] = str(table.schema_version)
     if "transactional" in known or table.key_columns:
         known["Transactional"] = known.get("transactional", "true")
     return known

@@ -8,16 +8,13 @@ A download is a read session. An upload is a write session in which each block i
 from __future__ import annotations
 
 import re
-import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from starlette.routing import Route
 
-from odps_nb.errors import ProtocolError
 from odps_nb.local import faults
 from odps_nb.local.reading.plan import find_column
 from odps_nb.local.reading.row_stream import encode_stream, rebatch
@@ -25,39 +22,42 @@ from odps_nb.local.rights import Right
 from odps_nb.local.routes.refused import refusing
 from odps_nb.local.routes.surface import Surface
 from odps_nb.local.routes.table import ALL, Asked, At, StreamAnswer
-from odps_nb.local.routes.tunnel_arrow import encode_arrow, stored_batches, wire_batches
-from odps_nb.local.routes.tunnel_rows import decode_rows, encode_rows
+from odps_nb.local.routes.tunnel_arrow import encode_arrow, wire_batches
+from odps_nb.local.routes.tunnel_bodies import (
+    TABLES,
+    quota_of,
+    schema_json,
+    table_of,
+    uploaded,
+    whole_spec,
+)
+from odps_nb.local.routes.tunnel_rows import encode_rows
+from odps_nb.local.routes.tunnel_streams import TunnelStreams
+from odps_nb.local.routes.tunnel_upserts import TunnelUpserts
 from odps_nb.local.service import Service
-from odps_nb.local.store.tables import StoredTable
 from odps_nb.local.writing.sessions import COMMITTED
 from odps_nb.local.writing.streams import StoredWriteSession
-from odps_nb.schema import Column, TableSchema, explicit_decimals
-from odps_nb.terms import PartitionSpec, RowRangeSplit, SplitMode, TableName, WriteMode
+from odps_nb.schema import Column, TableSchema
+from odps_nb.terms import RowRangeSplit, SplitMode, WriteMode
 from odps_nb.wire.calls import (
     CreateReadSession,
     Preview,
     decode_partition,
-    find_header,
 )
-from odps_nb.wire.codings import decoder, from_http_name
-from odps_nb.wire.type_text import format_type
 
 _RANGE = re.compile(r"\((\d{1,18}),(\d{1,18})\)", re.ASCII)
 ROWS_TYPE = "application/octet-stream"
 BATCH_ROWS = 4096
 
 
-_TABLES = (
-    "/projects/{project}/tables/{table}",
-    "/projects/{project}/schemas/{schema}/tables/{table}",
-)
 _INSTANCES = ("/projects/{project}/instances/{instance}",)
 
 
 def tunnel_routes(service: Service) -> Iterator[Route]:
     """Yield the routes of the tunnel, whose paths begin with ``/projects``, without ``/api``."""
-    surface = Surface(service, xml=False)
-    return surface.routes(Tunnel(service).rows(), instead=refusing(service, "tunnel"))
+    surface, instead = Surface(service, xml=False), refusing(service, "tunnel")
+    for part in (TunnelUpserts(service), TunnelStreams(service), Tunnel(service)):
+        yield from surface.routes(part.rows(), instead=instead)
 
 
 class Tunnel:
@@ -72,27 +72,22 @@ class Tunnel:
         downloads, download = frozenset({"downloads"}), frozenset({"downloadid"})
         uploads, upload = frozenset({"uploads"}), frozenset({"uploadid"})
         read, write = Right.READ, Right.WRITE
-        yield At([f"{path}/preview" for path in _TABLES], read, self._preview, methods=ALL)
-        yield At(_TABLES, read, self._open_download, methods=ALL, keys=downloads)
-        yield At(_TABLES, read, self._download, methods=ALL, keys=download)
-        yield At(_TABLES, write, self._open_upload, methods=ALL, keys=uploads)
-        yield At(_TABLES, write, self._block, methods=["PUT"], keys=upload, upload=True)
-        yield At(_TABLES, write, self._commit, methods=["POST"], keys=upload)
-        yield At(_TABLES, write, self._upload, methods=ALL, keys=upload)
+        yield At([f"{path}/preview" for path in TABLES], read, self._preview, methods=ALL)
+        yield At(TABLES, read, self._open_download, methods=ALL, keys=downloads)
+        yield At(TABLES, read, self._download, methods=ALL, keys=download)
+        yield At(TABLES, write, self._open_upload, methods=ALL, keys=uploads)
+        yield At(TABLES, write, self._block, methods=["PUT"], keys=upload, upload=True)
+        yield At(TABLES, write, self._commit, methods=["POST"], keys=upload)
+        yield At(TABLES, write, self._upload, methods=ALL, keys=upload)
         yield At(_INSTANCES, Right.QUERY, self._open_result, methods=ALL, keys=downloads)
         yield At(_INSTANCES, Right.QUERY, self._result, methods=ALL, keys=download)
 
     # -- downloads ----------------------------------------------------------------------------
 
     def _open_download(self, asked: Asked) -> dict[str, Any]:
-        name, params = _table(asked), asked.params
+        name = table_of(asked)
         table = self._service.catalog.stored_table(name)
-        spec = table.spec(decode_partition(params.get("partition", "")))
-        if len(spec) < len(table.partition_keys):
-            raise faults.invalid(
-                "You need to specify a partitionspec along with the specified table.",
-                code="MissingPartitionSpec",
-            )
+        spec = whole_spec(table, asked)
         session = self._reads.create(
             CreateReadSession(
                 table=name,
@@ -104,14 +99,14 @@ class Tunnel:
         return self._download_state(asked, session.session_id)
 
     def _download_state(self, asked: Asked, session_id: str) -> dict[str, Any]:
-        name = _table(asked)
+        name = table_of(asked)
         session, table = self._reads.get(name, session_id), self._service.catalog.stored_table(name)
         parts = table.schema.partition_columns  # sent, because clients append the values to rows
         schema = replace(session.schema, partition_columns=parts)
         return _download_json(asked, session_id, session.record_count, schema)
 
     def _download(self, asked: Asked) -> StreamAnswer | dict[str, Any]:
-        name, params = _table(asked), asked.params
+        name, params = table_of(asked), asked.params
         if "data" not in params:
             return self._download_state(asked, params["downloadid"])
         session = self._reads.get(name, params["downloadid"])
@@ -126,7 +121,7 @@ class Tunnel:
         params = asked.params
         limit = params.get("limit", "")
         request = Preview(
-            table=_table(asked),
+            table=table_of(asked),
             limit=(int(limit) or None) if limit.isascii() and limit.isdigit() else None,
             partition=decode_partition(params["partition"]) if params.get("partition") else None,
             columns=tuple(c for c in params.get("columns", "").split(",") if c),
@@ -138,7 +133,7 @@ class Tunnel:
     # -- uploads ------------------------------------------------------------------------------
 
     def _open_upload(self, asked: Asked) -> dict[str, Any]:
-        name, params = _table(asked), asked.params
+        name, params = table_of(asked), asked.params
         table = self._service.catalog.stored_table(name)
         spec = table.spec(decode_partition(params.get("partition", "")))
         if params.get("create_partition", "").lower() == "true":
@@ -157,14 +152,14 @@ class Tunnel:
         return self._upload_state(self._session(asked))
 
     def _session(self, asked: Asked) -> StoredWriteSession:
-        return self._writes.get(_table(asked), asked.params["uploadid"])
+        return self._writes.get(table_of(asked), asked.params["uploadid"])
 
     def _upload_state(self, session: StoredWriteSession) -> dict[str, Any]:
         blocks = [int(s.stream_id) for s in self._writes.streams.closed(session)]
         return {
             "UploadID": session.session_id,
             "Status": "closed" if session.status == COMMITTED else "normal",
-            "Schema": _schema_json(session.table.schema),
+            "Schema": schema_json(session.table.schema),
             "UploadedBlockList": [{"BlockID": block} for block in blocks],
             "MaxFieldSize": 8 * 1024 * 1024,
         }
@@ -173,19 +168,8 @@ class Tunnel:
         session, block = self._session(asked), asked.params.get("blockid", "")
         if not (block.isascii() and block.isdigit()):
             raise faults.invalid(f"blockid is {block!r}; it must be a number")
-        self._writes.write_whole(session, block, self._uploaded(session.table, session.spec, asked))
+        self._writes.write_whole(session, block, uploaded(self._service, session, asked))
         return {}
-
-    def _uploaded(
-        self, table: StoredTable, spec: PartitionSpec, asked: Asked
-    ) -> Iterator[pa.RecordBatch]:
-        coding = find_header(asked.wire.headers, "content-encoding")
-        fixed = {key for key, _ in spec}
-        dynamic = [c for c in table.schema.partition_columns if c.name not in fixed]
-        columns = [*table.schema.columns, *dynamic]
-        data = _opened(asked.upload, coding, self._service)
-        decode = stored_batches if "arrow" in asked.params else decode_rows
-        yield from decode(columns, data)
 
     # -- results ------------------------------------------------------------------------------
 
@@ -214,11 +198,6 @@ class Tunnel:
         wanted = _columns(params, result.schema)
         _, batches = instances.rows(result, start, count, columns=[c.name for c in wanted])
         return _stream(wanted, batches, params, times=True)
-
-
-def _table(asked: Asked) -> TableName:
-    path = asked.path
-    return TableName(project=path["project"], schema=path.get("schema"), table=path["table"])
 
 
 def _instance(asked: Asked) -> tuple[str, str]:
@@ -258,59 +237,10 @@ def _columns(params: dict[str, str], schema: TableSchema) -> tuple[Column, ...]:
 def _download_json(
     asked: Asked, download: str, rows: int | None, schema: TableSchema
 ) -> dict[str, Any]:
-    quota = asked.params.get("quotaName")
     return {
         "DownloadID": download,
         "Status": "normal",
         "RecordCount": rows,
-        "Schema": _schema_json(schema),
-        **({"QuotaName": quota} if quota else {}),
+        "Schema": schema_json(schema),
+        **quota_of(asked, "QuotaName"),
     }
-
-
-def _schema_json(schema: TableSchema) -> dict[str, Any]:
-    def listed(columns: Sequence[Column]) -> list[dict[str, Any]]:
-        return [
-            {
-                "name": c.name,
-                "type": format_type(explicit_decimals(c.type)),
-                "comment": c.comment,
-                "nullable": c.nullable,
-            }
-            for c in columns
-        ]
-
-    return {
-        "columns": listed(schema.columns),
-        "partitionKeys": listed(schema.partition_columns),
-    }
-
-
-def _opened(body: Path, coding: str | None, service: Service) -> memoryview:
-    """Return the decoded body, mapped into memory."""
-    path = body
-    if coding is not None and coding != "identity":
-        path = service.folder.work_file(".decoded")
-        try:
-            feed, finish = _decoder(coding)
-            with body.open("rb") as source, path.open("wb") as target:
-                while chunk := source.read(1 << 20):
-                    target.write(feed(chunk))
-                target.write(finish())
-        except (ProtocolError, zlib.error) as error:
-            path.unlink(missing_ok=True)
-            raise faults.malformed(f"the body cannot be decoded: {error}") from None
-    if not path.stat().st_size:
-        raise faults.malformed("the body is empty")
-    data = pa.memory_map(str(path)).read_buffer()
-    if path is not body:
-        path.unlink()
-    return memoryview(data).cast("B")
-
-
-def _decoder(coding: str) -> tuple[Callable[[bytes], bytes], Callable[[], bytes]]:
-    if coding == "deflate":
-        inflate = zlib.decompressobj()
-        return inflate.decompress, inflate.flush
-    undo = decoder(from_http_name(coding.replace("x-odps-lz4-frame", "x-lz4-frame")))
-    return undo.feed, undo.feed_eof

@@ -23,6 +23,7 @@ from odps_nb.local.store.snapshots import Addition
 from odps_nb.local.store.tables import OPERATION, StoredTable
 from odps_nb.local.writing.buffers import check_buffers
 from odps_nb.local.writing.coerce import coerce_batch, match_columns
+from odps_nb.local.writing.partial import UPDATED, is_partial
 from odps_nb.schema import TEXT, Column, has_timestamp
 from odps_nb.terms import PartitionSpec, TimeUnit
 from odps_nb.wire.arrow_stream import DEFAULT_MAX_BODY, EndMarkerCheck
@@ -42,7 +43,7 @@ class Ingest:
 
     ``spec`` sets partition key values; the other keys are columns of the rows. With ``exact``, a
     missing column raises 400. With ``one_unit``, `write` raises 400 if some timestamps need
-    microseconds and others need nanoseconds.
+    microseconds and others need nanoseconds. With ``partial``, rows may set only some columns.
     """
 
     def __init__(
@@ -54,12 +55,15 @@ class Ingest:
         *,
         exact: bool = False,
         one_unit: bool = False,
+        partial: bool = False,
     ) -> None:
         self._folder, self._table, self._spec, self._blobs = folder, table, spec, blobs
         self._exact, self._one_unit = exact, one_unit
         fixed = {key for key, _ in spec}
         self._dynamic = tuple(c for c in table.schema.partition_columns if c.name not in fixed)
-        self._operation = (OPERATION,) if table.key_columns else ()
+        self._operation: tuple[Column, ...] = (OPERATION,) if table.key_columns else ()
+        if partial and self._operation:
+            self._operation += (UPDATED,)
         data = table.schema.columns
         if self._operation:  # a delete needs only the key
             keys = set(table.key_columns)
@@ -77,7 +81,10 @@ class Ingest:
         """Add rows, or raise 400 if they do not match the table."""
         if self._matches is None:
             self._matches = match_columns(
-                batch.schema, self._columns, exact=self._exact, optional=(OPERATION.name,)
+                batch.schema,
+                self._columns,
+                exact=self._exact,
+                optional=(OPERATION.name, UPDATED.name),
             )
         used: set[int] = set()
         fitted = coerce_batch(
@@ -142,6 +149,8 @@ class Ingest:
         """Raise 400 for nulls in NOT NULL columns, except in deletes."""
         operations = batch.column(OPERATION.name)
         kept = pc.fill_null(pc.not_equal(operations, ord("D")), fill_value=True)
+        if UPDATED in self._operation:
+            kept = pc.and_not(kept, is_partial(batch.column(UPDATED.name)))
         for column in self._table.schema.columns:
             if not column.nullable and batch.column(column.name).filter(kept).null_count:
                 raise faults.invalid(f"the column {column.name!r} must not be null")

@@ -130,6 +130,10 @@ class WriteSessions:
             self.streams.drop_parts(session.session_id)
             db.execute(_SET_STATUS, (ABORTED, session.session_id))
 
+    def end_streaming(self, session: StoredWriteSession) -> None:
+        """Reject further rows of a streaming session; its rows stay visible. Idempotent."""
+        self._db.run(_SET_STATUS, ABORTED, session.session_id)
+
     def abort_expired(self) -> None:
         """Abort open sessions that have expired."""
         for row in self._db.rows(
@@ -208,10 +212,12 @@ class WriteSessions:
         *,
         row_offset: int | None = None,
         token: str | None = None,
+        partial: bool = False,
     ) -> tuple[Stream, str]:
         """Add the rows of one upload to a stream; return the stream and an opaque staging id.
 
         An exactly-once stream ignores rows that are already stored. A gap raises `ConflictError`.
+        With ``partial``, rows may set only some columns (see `partial`).
         """
         self._check_writable(session, stream)
         if row_offset is not None:
@@ -221,7 +227,8 @@ class WriteSessions:
                 raise faults.forbidden("the access token of the stream is not the latest one")
             if row_offset > stream.next_row:
                 raise faults.offset_conflict(stream.next_row, row_offset)
-        with Ingest(self._folder, session.table, session.spec, self._blobs, exact=True) as ingest:
+        place = (self._folder, session.table, session.spec, self._blobs)
+        with Ingest(*place, exact=True, partial=partial) as ingest:
             for batch in batches:
                 ingest.write(batch)
             additions = ingest.finish()

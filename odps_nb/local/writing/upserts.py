@@ -22,6 +22,7 @@ from odps_nb.local.store.ledger import Ledger
 from odps_nb.local.store.row_files import RowFile, RowFileWriter, read_file, unit_of
 from odps_nb.local.store.snapshots import Addition, Snapshots
 from odps_nb.local.store.tables import OPERATION, StoredTable
+from odps_nb.local.writing.partial import UPDATED, completed, is_partial
 from odps_nb.terms import PartitionSpec, TimeUnit
 
 UPSERT, DELETE = ord("U"), ord("D")
@@ -79,9 +80,12 @@ class Publisher:
         came = [self._rows(table, name, unit) for name in parts]
         rows = pa.concat_tables([*([] if there is None else [there]), *came])
         deleted = pc.equal(rows.column(OPERATION.name), DELETE).combine_chunks()
+        if pc.any(is_partial(rows.column(UPDATED.name)), min_count=0).as_py():
+            gone = pc.fill_null(deleted, fill_value=False).to_numpy(zero_copy_only=False)
+            rows = completed(rows, table.key_columns, gone)
         old = 0 if there is None else there.num_rows
         found = merge(rows, table.key_columns, deleted, old=old, stay=stay)
-        data = rows.drop_columns([OPERATION.name])
+        data = rows.drop_columns([OPERATION.name, UPDATED.name])
         changed = data.take(pa.array(found.changed)).append_column(
             pa.field(OPERATION_TYPE.name, pa.int8()), pa.array(found.operations, pa.int8())
         )
@@ -103,6 +107,6 @@ class Publisher:
         return file
 
     def _rows(self, table: StoredTable, name: str, unit: TimeUnit) -> pa.Table:
-        """Read a file with the table's columns and the operation; absent columns are null."""
-        columns = arrow_schema([*table.schema.columns, OPERATION], timestamp_unit=unit)
+        """Read a file with the table's columns and how to apply them; absent columns are null."""
+        columns = arrow_schema([*table.schema.columns, OPERATION, UPDATED], timestamp_unit=unit)
         return read_file(self._folder, name, columns)

@@ -1,0 +1,121 @@
+"""Parts shared by the tunnel's routes: table names, schemas, and bodies of uploads."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from odps_nb.errors import ProtocolError
+from odps_nb.local import faults
+from odps_nb.local.routes.table import Asked
+from odps_nb.local.routes.tunnel_arrow import stored_batches
+from odps_nb.local.routes.tunnel_rows import decode_rows
+from odps_nb.local.service import Service
+from odps_nb.local.store.tables import StoredTable
+from odps_nb.local.writing.streams import StoredWriteSession
+from odps_nb.schema import Column, TableSchema, explicit_decimals
+from odps_nb.terms import PartitionSpec, TableName
+from odps_nb.wire.calls import decode_partition, find_header
+from odps_nb.wire.codings import decoder, from_http_name
+from odps_nb.wire.type_text import format_type
+
+TABLES = (
+    "/projects/{project}/tables/{table}",
+    "/projects/{project}/schemas/{schema}/tables/{table}",
+)
+
+
+def table_of(asked: Asked) -> TableName:
+    """Return the table that a request's path names."""
+    path = asked.path
+    return TableName(project=path["project"], schema=path.get("schema"), table=path["table"])
+
+
+def whole_spec(table: StoredTable, asked: Asked) -> PartitionSpec:
+    """Return the partition that a request names; raise 400 unless it is complete."""
+    spec = table.spec(decode_partition(asked.params.get("partition", "")))
+    if len(spec) < len(table.partition_keys):
+        raise faults.invalid(
+            "You need to specify a partitionspec along with the specified table.",
+            code="MissingPartitionSpec",
+        )
+    return spec
+
+
+def quota_of(asked: Asked, member: str) -> dict[str, str]:
+    """Return the response member that repeats the request's quota, if it names one."""
+    quota = asked.params.get("quotaName")
+    return {member: quota} if quota else {}
+
+
+def uploaded(
+    service: Service,
+    session: StoredWriteSession,
+    asked: Asked,
+    extra: Sequence[Column] = (),
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of an upload, or raise 400 if its body is damaged or truncated.
+
+    The columns are those of the table, the partition columns that the session does not fix, and
+    ``extra``.
+    """
+    coding = find_header(asked.wire.headers, "content-encoding")
+    fixed, schema = {key for key, _ in session.spec}, session.table.schema
+    dynamic = [c for c in schema.partition_columns if c.name not in fixed]
+    data = _opened(asked.upload, coding, service)
+    decode = stored_batches if "arrow" in asked.params else decode_rows
+    yield from decode([*schema.columns, *dynamic, *extra], data)
+
+
+def schema_json(schema: TableSchema) -> dict[str, Any]:
+    """Return a schema as the JSON object of the tunnel's documents."""
+
+    def listed(columns: Sequence[Column]) -> list[dict[str, Any]]:
+        return [
+            {
+                "name": c.name,
+                "type": format_type(explicit_decimals(c.type)),
+                "comment": c.comment,
+                "nullable": c.nullable,
+            }
+            for c in columns
+        ]
+
+    return {
+        "columns": listed(schema.columns),
+        "partitionKeys": listed(schema.partition_columns),
+    }
+
+
+def _opened(body: Path, coding: str | None, service: Service) -> memoryview:
+    """Return the decoded body, mapped into memory."""
+    path = body
+    if coding is not None and coding != "identity":
+        path = service.folder.work_file(".decoded")
+        try:
+            feed, finish = _decoder(coding)
+            with body.open("rb") as source, path.open("wb") as target:
+                while chunk := source.read(1 << 20):
+                    target.write(feed(chunk))
+                target.write(finish())
+        except (ProtocolError, zlib.error) as error:
+            path.unlink(missing_ok=True)
+            raise faults.malformed(f"the body cannot be decoded: {error}") from None
+    if not path.stat().st_size:
+        raise faults.malformed("the body is empty")
+    data = pa.memory_map(str(path)).read_buffer()
+    if path is not body:
+        path.unlink()
+    return memoryview(data).cast("B")
+
+
+def _decoder(coding: str) -> tuple[Callable[[bytes], bytes], Callable[[], bytes]]:
+    if coding == "deflate":
+        inflate = zlib.decompressobj()
+        return inflate.decompress, inflate.flush
+    undo = decoder(from_http_name(coding.replace("x-odps-lz4-frame", "x-lz4-frame")))
+    return undo.feed, undo.feed_eof
