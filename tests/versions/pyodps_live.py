@@ -1,4 +1,4 @@
-"""pyodps' own tests against the embedded service: tunnel, tables, SQL, instances.
+"""pyodps' own tests against the embedded service: tunnel, tables, SQL, version 1.
 
 No package contains these tests. They are fetched from pyodps' repository at `COMMIT`, copied next
 to the installed pyodps in a temporary folder, and run there by a separate pytest. This repository
@@ -52,7 +52,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         source = os.environ.get("PYODPS_REPOSITORY", REPOSITORY)
         subprocess.run(("git", "init", "--quiet", "--bare", str(KEPT)), check=True)
         subprocess.run((*git, "fetch", "--quiet", "--depth", "1", source, COMMIT), check=True)
-    tests = (*git, "archive", COMMIT, "--", "odps/conftest.py", ":(glob)odps/**/tests/**")
+    tests = (*git, "archive", COMMIT, "--", ":(glob)odps/**/conftest.py", ":(glob)odps/**/tests/**")
     packed = subprocess.run(tests, capture_output=True, check=True).stdout
     subprocess.run(("tar", "-x", "-C", str(place)), input=packed, check=True)
     return place

@@ -42,6 +42,8 @@ REQUESTS: dict[str, list[tuple[str, str, dict[str, str]]]] = {
         ("POST", "/projects/{project}/tables/{table}", {"uploadid": "u"}),
         ("GET", "/projects/{project}/tables/{table}/preview", {"limit": "1"}),
         ("POST", "/projects/{project}/instances/i", {"downloads": ""}),
+        ("POST", "/projects/{project}/tables/{table}/upserts", {"slotnum": "1"}),
+        ("PUT", "/projects/{project}/tables/{table}/streams", {"uploadid": "u"}),
     ],
 }
 CASES = [(name, *request) for name, listed in REQUESTS.items() for request in listed]
