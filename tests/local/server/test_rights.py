@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -16,6 +17,7 @@ from odps_nb.errors import AccessDeniedError, QueryError
 from odps_nb.local.server.launch import LocalService, start
 from odps_nb.terms import BlobReference, IndexSplit, TableName
 from odps_nb.wire import calls, control
+from odps_nb.wire.calls import v1
 from tests.support.service.commands import refused_in_words, serve_each
 from tests.support.service.peer import Peer
 
@@ -115,6 +117,36 @@ def test_a_project_without_a_right_is_closed_on_every_surface(
         denied(own, "CREATE TABLE copied LIKE theirs.hidden")
         denied(own, "SHOW TABLES IN theirs")
         denied(own, "DESC theirs.hidden")
+
+
+@pytest.mark.parametrize(
+    ("key", "table", "call"),
+    [
+        ("reader", "hidden", calls.CreateReadSession),
+        ("reader", "t", calls.CreateWriteSession),
+        ("nobody", "t", v1.WriteBlock),
+        ("reader", "t", v1.CommitBlocks),
+        ("reader", "t", "upserts"),
+        ("reader", "t", "streams"),
+    ],
+)
+def test_version_1_and_tunnel_sessions_need_a_right(
+    guarded: LocalService, key: str, table: str, call: type[Any] | str
+) -> None:
+    project = "theirs" if table == "hidden" else "ours"
+    peer = as_key(guarded, key, project)
+    name = TableName(project=project, table=table)
+    if isinstance(call, str):
+        peer = Peer(replace(peer.service, endpoint=guarded.tunnel_endpoint))
+        path = f"/projects/{project}/tables/{table}/{call}"
+        wire = calls.WireRequest(method="POST", path=path, body=b"")
+    else:
+        more = {"session_id": "s"} if call.__module__.endswith("v1") else {}
+        numbers = {v1.WriteBlock: {"block_number": 0}, v1.CommitBlocks: {"messages": ()}}
+        wire = v1.encode_v1(call(table=name, **more, **numbers.get(call, {})))
+    with pytest.raises(AccessDeniedError, match=DENIED) as caught:
+        peer.ok(wire)
+    assert caught.value.code == "NoPermission"
 
 
 def test_the_stock_client_is_refused_with_its_own_error(guarded: LocalService) -> None:
