@@ -133,6 +133,14 @@ def _parser() -> argparse.ArgumentParser:
         help="reject full scans of partitioned tables and ORDER BY without LIMIT, as real projects "
         "do by default",
     )
+    _add_forms(parser)
+    parser.add_argument("--misbehave", action="store_true", help="accept fault injection rules")
+    parser.add_argument("--verbose", action="store_true", help="log requests and errors")
+    parser.add_argument("--with-parent", type=int, metavar="PID", help=argparse.SUPPRESS)
+    return parser
+
+
+def _add_forms(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--services",
         default=",".join(SERVICES),
@@ -148,10 +156,6 @@ def _parser() -> argparse.ArgumentParser:
         help="choose the form of a response where the real service's form is unknown: "
         + Forms.describe(),
     )
-    parser.add_argument("--misbehave", action="store_true", help="accept fault injection rules")
-    parser.add_argument("--verbose", action="store_true", help="log requests and errors")
-    parser.add_argument("--with-parent", type=int, metavar="PID", help=argparse.SUPPRESS)
-    return parser
 
 
 class _Connection(H11Protocol):
