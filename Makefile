@@ -66,7 +66,7 @@ fuzz: setup ## fuzzing of every parser of untrusted bytes (SECONDS=60 in total)
 	@$(PY) -m pip install --quiet --disable-pip-version-check -e .[fuzz]
 	$(PY) fuzz/run.py --seconds $(SECONDS)
 
-sweep: setup ## each job with each single fault at each exchange, three jobs with pairs of faults; writes docs/results/single-faults.md
+sweep: setup ## each job with each single fault at each exchange, five jobs with pairs of faults; writes docs/results/single-faults.md
 	@rm -f build/sweep.jsonl; mkdir -p build
 	ODPS_NB_SWEEP=$(CURDIR)/build/sweep.jsonl $(PY) -m pytest tests/sweep -n 8 --dist load -rN --tb=short --timeout 1200
 	$(PY) -m tests.sweep.peer build/sweep.jsonl

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 import odps_nb
 from benchmarks._measure import Case, Goal, compare, header, summary
 from benchmarks.bench_tables import COLUMNS, TABLE, pyodps_client
-from odps_nb.client.read.session import open_read_session
 from odps_nb.client.read.splits import iter_batches
+from odps_nb.client.reading import open_read_session
 
 ROUNDS = 9
 CONDITIONS = {

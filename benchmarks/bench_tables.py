@@ -17,7 +17,7 @@ from benchmarks._peer import pyodps_entry
 from benchmarks._slow_line import slow_line
 from odps_nb.access.connection import Connection
 from odps_nb.client.read.plan import ReadPlan
-from odps_nb.client.read.session import open_read_session
+from odps_nb.client.reading import open_read_session
 from odps_nb.terms import Split, TableName
 from odps_nb.wire.calls import ReadRows
 

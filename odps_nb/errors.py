@@ -18,6 +18,7 @@
     │   ├── InvalidRequestError  400 and similar
     │   ├── AccessDeniedError    401, 403
     │   ├── NotFoundError        404: table, partition, session, object
+    │   ├── NoStorageApiError    only the Storage API can do this
     │   ├── ConflictError        409: state, offset or version
     │   ├── SessionExpiredError  the session and its snapshot have expired
     │   ├── ThrottledError       429
@@ -56,6 +57,7 @@ __all__ = [
     "InvalidRequestError",
     "LimitExceededError",
     "MissingDependencyError",
+    "NoStorageApiError",
     "NotFoundError",
     "OdpsNbError",
     "OdpsNbWarning",
@@ -315,6 +317,10 @@ class AccessDeniedError(ServiceError):
 
 class NotFoundError(ServiceError):
     """The project, table, partition, session, stream or object does not exist."""
+
+
+class NoStorageApiError(ServiceError):
+    """The operation needs the Storage API, which the account lacks or ``transfer=`` excludes."""
 
 
 class ConflictError(ServiceError):

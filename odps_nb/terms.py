@@ -29,6 +29,8 @@ __all__ = [
     "TextMode",
     "TextOptions",
     "TimeUnit",
+    "Transfer",
+    "TransferMode",
     "WriteMode",
     "check_choice",
     "check_partition_value",
@@ -121,6 +123,69 @@ class TextOptions:
 
 
 STRICT_TEXT = TextOptions()
+
+
+class Transfer(str, Enum):
+    """A service that transfers rows (``docs/protocol.md`` sections 3, 9.4 and 12).
+
+    Examples
+    --------
+    >>> str(Transfer.STORAGE_V1)
+    'Storage API v1'
+    """
+
+    STORAGE = "storage"
+    STORAGE_V1 = "storage-v1"
+    TUNNEL = "tunnel"
+
+    def __str__(self) -> str:
+        return _TRANSFER_NAMES[self.value]
+
+
+_TRANSFER_NAMES = {
+    "storage": "Storage API",
+    "storage-v1": "Storage API v1",
+    "tunnel": "tunnel",
+}
+
+
+class TransferMode(str, Enum):
+    """Which transfer services a connection may use.
+
+    ``AUTO``: the Storage API; where the account lacks it, its version 1; where that is missing as
+    well, the tunnel. ``STORAGE``: only the Storage API and its version 1. ``TUNNEL``: only the
+    tunnel.
+    """
+
+    AUTO = "auto"
+    STORAGE = "storage"
+    TUNNEL = "tunnel"
+
+    @classmethod
+    def of(cls, value: str | None) -> TransferMode:
+        """Return the member for a value (in any case); ``None`` means automatic.
+
+        Examples
+        --------
+        >>> TransferMode.of("Tunnel").value
+        'tunnel'
+        """
+        try:
+            return cls.AUTO if value is None else cls(value.lower())
+        except (AttributeError, ValueError):
+            raise ArgumentError(
+                f"unknown transfer {value!r:.80}",
+                argument="transfer",
+                hint="use 'auto', 'storage' or 'tunnel'",
+            ) from None
+
+    @property
+    def services(self) -> tuple[Transfer, ...]:
+        """The services to use, in the order in which they are tried."""
+        both = (Transfer.STORAGE, Transfer.STORAGE_V1)
+        if self is TransferMode.TUNNEL:
+            return (Transfer.TUNNEL,)
+        return both if self is TransferMode.STORAGE else (*both, Transfer.TUNNEL)
 
 
 class SplitMode(str, Enum):

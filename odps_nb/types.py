@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from odps_nb.schema import Column, OdpsType, TableSchema
     from odps_nb.spark.blobs.cells import Row
     from odps_nb.spark.pushdown.query import SparkQuery
-    from odps_nb.terms import BlobReference, PartitionSpec, Split, TableName
+    from odps_nb.terms import BlobReference, PartitionSpec, Split, TableName, Transfer
     from odps_nb.torch.datasets import Loader as Loader
     from odps_nb.torch.datasets import RowDataset as RowDataset
     from odps_nb.wire._frame_parts import ChecksumKind
@@ -88,6 +88,7 @@ __all__ = [
     "TableName",
     "TableSchema",
     "TextConversion",
+    "Transfer",
     "Uploader",
     "WriteSessionRef",
 ]
@@ -117,7 +118,7 @@ _MODULES = {
     "schema": ["Column", "OdpsType", "TableSchema"],
     "spark.blobs.cells": ["Row"],
     "spark.pushdown.query": ["SparkQuery"],
-    "terms": ["BlobReference", "PartitionSpec", "Split", "TableName"],
+    "terms": ["BlobReference", "PartitionSpec", "Split", "TableName", "Transfer"],
     "torch.datasets": ["Loader", "RowDataset"],
     "wire._frame_parts": ["ChecksumKind"],
     "wire.control.cost": ["SqlCost"],

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
     from odps_nb.client.auth.profile import Profile
     from odps_nb.local.server.launch import LocalService
+    from tests.support.service.services import Pool
+
+pytest_plugins = ("tests.support.service.services",)
 
 # Two shared cores make single examples slow at times, which is not a defect of the tested code.
 # `make test` uses the same examples each time, half of the usual number. `make explore` draws new
@@ -106,24 +109,15 @@ def _private_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def service(_private_home: None) -> Iterator[LocalService]:
+def service(service_pool: Pool) -> LocalService:
     """One embedded service with sample tables, shared by the whole run."""
-    from odps_nb.local.server.launch import start
-
-    running = start()
-    try:
-        yield running
-    finally:
-        running.stop()
+    return service_pool.get()
 
 
 @pytest.fixture(scope="session")
-def empty_service(_private_home: None) -> Iterator[LocalService]:
+def empty_service(service_pool: Pool) -> LocalService:
     """One embedded service without samples, for tests that create tables with unique names."""
-    from odps_nb.local.server.launch import start
-
-    with start(samples=False) as running:
-        yield running
+    return service_pool.get(samples=False)
 
 
 @pytest.fixture(scope="session")
@@ -150,13 +144,12 @@ def odps(service: LocalService) -> Iterator[Connection]:
 
 
 @pytest.fixture(scope="session")
-def wide(_private_home: None) -> Iterator[Connection]:
+def wide(service_pool: Pool) -> Iterator[Connection]:
     """A connection to a service that returns all times that fit into 64 bits in nanoseconds."""
-    from odps_nb.local.server.launch import start
     from tests.support.service.connecting import connected
 
     options = ("--form", "nanosecond_status=none")
-    with start(samples=False, options=options) as running, connected(running) as connection:
+    with connected(service_pool.get(samples=False, options=options)) as connection:
         yield connection
 
 

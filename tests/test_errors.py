@@ -59,6 +59,7 @@ TREE = {
     "InvalidRequestError": "ServiceError",
     "AccessDeniedError": "ServiceError",
     "NotFoundError": "ServiceError",
+    "NoStorageApiError": "ServiceError",
     "ConflictError": "ServiceError",
     "SessionExpiredError": "ServiceError",
     "ThrottledError": "ServiceError",

@@ -42,6 +42,7 @@ def table(request, odps, new_name):
     return odps.create_table(new_name("far"), f"id bigint, t {request.param}")
 
 
+@pytest.mark.storage_api("far times")
 @pytest.mark.parametrize("kind", frames())
 def test_a_frame_with_the_year_9999_comes_back(table, kind):
     """Evidence 180: the service accepts writes in microseconds."""
@@ -52,6 +53,7 @@ def test_a_frame_with_the_year_9999_comes_back(table, kind):
     assert [None if pd.isna(t) else t.to_pydatetime() for t in got["t"]] == FAR
 
 
+@pytest.mark.storage_api("far times")
 @pytest.mark.parametrize("how", ["table", "reader"])
 def test_an_arrow_table_with_the_year_9999_comes_back(table, how):
     data = far()
@@ -83,6 +85,7 @@ def test_all_nanoseconds_of_64_bits_are_written(wide: Connection, new_name):
     assert got.cast(pa.int64()).to_pylist() == ends.cast(pa.int64()).to_pylist()
 
 
+@pytest.mark.storage_api("far times")
 def test_fine_digits_beside_far_times_are_cut_with_a_warning(table):
     table.write(pa.table({"id": range(4), "t": FINE}))
     table.write(far())
@@ -113,6 +116,7 @@ def test_nanoseconds_beside_far_years_are_refused_inside_of_other_types(odps, ne
         table.write(pd.DataFrame({"a": [[pd.Timestamp(1)], [FAR[2]]]}))
 
 
+@pytest.mark.storage_api("far times")
 def test_a_stream_may_need_microseconds_only_later(table):
     near = pa.table({"id": [7], "t": pa.array([dt.datetime(2024, 1, 1)], pa.timestamp("us"))})
     batches = [*near.to_batches(), *far().to_batches(), *near.to_batches()]
@@ -122,6 +126,7 @@ def test_a_stream_may_need_microseconds_only_later(table):
     assert set(FAR) <= set(got["t"].to_pylist())
 
 
+@pytest.mark.storage_api("far times")
 def test_only_what_is_read_decides_the_unit(odps, new_name):
     name = new_name("parts")
     table = odps.create_table(name, "id bigint, t timestamp", partitioned_by="p string")
@@ -134,6 +139,7 @@ def test_only_what_is_read_decides_the_unit(odps, new_name):
     assert table.read(["id"]).to_arrow().num_rows == 8
 
 
+@pytest.mark.storage_api("far times")
 def test_times_inside_of_other_types_come_back(odps, new_name):
     table = odps.create_table(
         new_name("nested"), "a array<timestamp>, s struct<t:timestamp>, m map<string,timestamp>"
@@ -152,6 +158,7 @@ def test_an_empty_read_has_the_unit_that_was_asked_for(odps, new_name):
     assert table.read(timestamp_unit="us").to_arrow().schema.field("t").type == pa.timestamp("us")
 
 
+@pytest.mark.storage_api("far times")
 def test_rows_of_a_primary_key_keep_far_times(odps, new_name):
     name = new_name("keyed")
     odps.sql(f"create table {name} (id bigint not null, t timestamp, primary key (id))").wait()
@@ -163,6 +170,7 @@ def test_rows_of_a_primary_key_keep_far_times(odps, new_name):
     assert got == {0: FAR[2], 1: FAR[1], 2: FAR[2], 3: None}
 
 
+@pytest.mark.storage_api("far times")
 def test_sql_sees_and_makes_far_times(odps, new_name):
     name = new_name("sql")
     table = odps.create_table(name, "id bigint, t timestamp")

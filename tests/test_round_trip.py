@@ -183,6 +183,7 @@ def references(table) -> list[str]:
     return by_id(table.read(["id", "data"]).to_arrow()).column("data").to_pylist()
 
 
+@pytest.mark.storage_api("blobs")
 def test_blobs_of_every_size_are_equal_byte_for_byte(odps, blobs):
     frame = pd.DataFrame({"id": range(len(SIZES)), "data": [content(size) for size in SIZES]})
     receipt = blobs.write(frame)
@@ -200,6 +201,7 @@ def test_blobs_of_every_size_are_equal_byte_for_byte(odps, blobs):
     ]
 
 
+@pytest.mark.storage_api("blobs")
 @pytest.mark.parametrize("compression", ["zstd", "lz4"])
 def test_compressed_fetches_are_equal_too(odps, blobs, compression):
     blobs.write(pa.table({"id": [0, 1], "data": [b"abc" * 5000, b""]}))
@@ -207,6 +209,7 @@ def test_compressed_fetches_are_equal_too(odps, blobs, compression):
     assert [record.data for record in found] == [b"abc" * 5000, b""]
 
 
+@pytest.mark.storage_api("blobs")
 def test_a_blob_comes_from_bytes_files_and_other_blobs(odps, blobs, tmp_path):
     path = tmp_path / "cat.png"
     path.write_bytes(content(5000))
@@ -241,6 +244,7 @@ def test_a_blob_comes_from_bytes_files_and_other_blobs(odps, blobs, tmp_path):
     assert len({blob.reference for blob in [*made, original]}) == 7
 
 
+@pytest.mark.storage_api("blobs")
 def test_nested_blobs_are_equal_too(odps, blobs):
     rows = [[{"b": b"1"}, {"b": None}, {"b": b""}], None, [], [None, {"b": b"\xff" * 5000}]]
     blobs.write(pd.DataFrame({"id": range(4), "many": rows}))
@@ -251,6 +255,7 @@ def test_nested_blobs_are_equal_too(odps, blobs):
     assert odps.blob(read[3][1]["b"]).bytes() == b"\xff" * 5000
 
 
+@pytest.mark.storage_api("blobs")
 def test_blobs_of_dynamic_partitions_land_where_their_rows_do(odps, new_name):
     table = odps.create_table(new_name("pb"), "id bigint, data blob", partitioned_by="ds string")
     table.write(pd.DataFrame({"id": [1, 2, 3], "data": [b"1", b"2", b"3"], "ds": ["a", "b", "a"]}))
@@ -259,6 +264,7 @@ def test_blobs_of_dynamic_partitions_land_where_their_rows_do(odps, new_name):
     odps.drop_table(table.name)
 
 
+@pytest.mark.storage_api("blobs")
 def test_arrow_batches_of_bytes_are_uploaded_as_they_stream(odps, blobs):
     batches = [pa.record_batch({"id": [n], "data": [bytes([n]) * (n * 1000)]}) for n in range(5)]
     receipt = blobs.write(pa.RecordBatchReader.from_batches(batches[0].schema, batches))
@@ -267,6 +273,7 @@ def test_arrow_batches_of_bytes_are_uploaded_as_they_stream(odps, blobs):
     assert data == [bytes([n]) * (n * 1000) for n in range(5)]
 
 
+@pytest.mark.storage_api("blobs")
 @pytest.mark.parametrize("kind", [pd.DataFrame, pa.table, lambda d: pa.table(d).to_reader()])
 def test_blobs_may_come_without_any_other_column(odps, blobs, kind):
     receipt = blobs.write(kind({"data": [b"1", b"2"]}))

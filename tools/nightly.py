@@ -27,11 +27,27 @@ PAGE = ROOT / "docs" / "results" / "nightly.md"
 KEPT = ROOT / "build" / "nightly.json"  # the steps on the page, and their commit
 VERSIONS = ROOT / "build" / "versions.json"  # the result of each row of noxfile.py
 PYTEST = (sys.executable, "-m", "pytest", "-n", "2", "-rN", "--tb=short")
+#: Suites that also run on accounts that lack the Storage API, or have version 1 only.
+SUITES = (
+    "tests/access",
+    "tests/client",
+    "tests/filters",
+    "tests/notebook",
+    "tests/properties",
+    "tests/spark",
+    "tests/test_far_times.py",
+    "tests/test_round_trip.py",
+    "tests/test_types_and_times.py",
+    "tests/test_wide_schemas.py",
+)
+LOADFILE = ("--dist", "loadfile", "--no-loadscope-reorder", "--timeout", "1200")
 
 #: A command, and environment variables for it.
 STEPS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     # the tests of `make test`, and those marked `nightly`
-    "tests": ((*PYTEST, "--dist", "loadfile", "--no-loadscope-reorder", "--timeout", "1200"), {}),
+    "tests": ((*PYTEST, *LOADFILE), {}),
+    "tunnel": ((*PYTEST, *LOADFILE, "--services", "tunnel", *SUITES), {}),
+    "storage-v1": ((*PYTEST, *LOADFILE, "--services", "storage-v1,tunnel", *SUITES), {}),
     "typed": ((sys.executable, "tools/public_types.py"), {}),
     "versions": ((sys.executable, "-m", "nox", "-t", "versions", "--report", str(VERSIONS)), {}),
 }

@@ -36,6 +36,7 @@ def connect(
     api_version: int | None = None,
     blob_cache: str | None = None,
     client_options: ClientOptions | None = None,
+    transfer: str | None = None,
 ) -> Connection:
     """Return a connection; sends a request only if it starts the embedded service.
 
@@ -65,6 +66,9 @@ def connect(
     client_options
         Retries, time-outs and connection limits. They replace all client options from the
         environment and the profile; see `odps_nb.ClientOptions`.
+    transfer
+        Which services transfer rows: ``"auto"``, ``"storage"`` or ``"tunnel"``. Overrides the
+        option of the same name in ``client_options``.
 
     Raises
     ------
@@ -82,17 +86,27 @@ def connect(
     ... )
     <Connection to p at http://127.0.0.1:1/api>
     """
-    given = {key: value for key, value in locals().items() if key not in ("source", "root")}
+    given = {key: value for key, value in locals().items() if key not in _APART}
     said = hidden((key, value) for key, value in given.items() if value is not None)
     if source == "local":
-        return _local(root, said)
+        return _local(root, said, transfer)
     if root is not None:
         raise ConfigError(
             "root applies only to the embedded service",
             option="root",
             hint='write connect("local", root=…)',
         )
-    return Connection(_profile(source, said))
+    return Connection(_by(transfer, _profile(source, said)))
+
+
+_APART = ("source", "root", "transfer")
+
+
+def _by(transfer: str | None, profile: Profile) -> Profile:
+    if transfer is None:
+        return profile
+    options = dataclasses.replace(profile.client_options, transfer=transfer)
+    return dataclasses.replace(profile, client_options=options)
 
 
 def _profile(source: Any, said: Mapping[str, Any]) -> Profile:
@@ -114,7 +128,7 @@ def _profile(source: Any, said: Mapping[str, Any]) -> Profile:
 _LOCAL = {"project", "schema", "timezone", "api_version", "blob_cache", "client_options"}
 
 
-def _local(root: str | Path | None, said: Mapping[str, Any]) -> Connection:
+def _local(root: str | Path | None, said: Mapping[str, Any], transfer: str | None) -> Connection:
     for option in said.keys() - _LOCAL:
         raise ConfigError(
             f"{option} does not apply to the embedded service",
@@ -135,4 +149,4 @@ def _local(root: str | Path | None, said: Mapping[str, Any]) -> Connection:
     except BaseException:
         service.stop()
         raise
-    return Connection(profile, service=service)
+    return Connection(_by(transfer, profile), service=service)

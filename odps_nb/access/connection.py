@@ -19,7 +19,14 @@ from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker
 from odps_nb.client.catalog import list_projects, list_schemas, list_tables
 from odps_nb.client.sql.definitions import create_table, drop_table
 from odps_nb.errors import ArgumentError, StateError
-from odps_nb.terms import BlobReference, TableName, TextOptions, query_title
+from odps_nb.terms import (
+    BlobReference,
+    TableName,
+    TextOptions,
+    Transfer,
+    TransferMode,
+    query_title,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,6 +39,7 @@ if TYPE_CHECKING:
     from odps_nb.access.table import Table
     from odps_nb.client.blob_cache import BlobCache
     from odps_nb.client.calls.storage import StorageClient
+    from odps_nb.client.transfer import TransferChoice
     from odps_nb.local.server.launch import LocalService
     from odps_nb.schema import TableSchema
     from odps_nb.wire.control import SqlCost
@@ -110,6 +118,39 @@ class Connection:
         See `odps_nb.Blob.open`. ``clear()`` empties it; ``size`` and ``limit`` are in bytes.
         """
         return self._storage.blob_cache
+
+    @property
+    def transfer(self) -> str:
+        """The service that transfers rows: ``Storage API``, ``Storage API v1`` or ``tunnel``.
+
+        The next read or write of a table uses this service. If the account lacks it, the connection
+        switches to the next one and logs the reason (logger ``odps_nb``, level INFO). ``%odps
+        status`` shows the reason, and ``odps-nb doctor`` checks each service. See ``transfer=`` of
+        `odps_nb.connect`.
+
+        Examples
+        --------
+        >>> odps.transfer
+        'Storage API'
+        """
+        return str(self._service_of_rows)
+
+    @property
+    def _service_of_rows(self) -> Transfer:
+        choice = self._transfers
+        return choice.current or choice.mode.services[-1]
+
+    @property
+    def _transfers(self) -> TransferChoice:
+        """The choice of the client, or that of a new client; sends no request."""
+        if self._client is not None:
+            return self._client.transfer
+        if isinstance(self._profile, Profile):
+            return self._profile.transfer
+        from odps_nb.client.transfer import TransferChoice
+
+        settings = dict(self._address.settings)
+        return TransferChoice(TransferMode.of(settings.get("transfer")))
 
     # -- tables -------------------------------------------------------------------------------
 
@@ -489,8 +530,10 @@ class Connection:
     def __repr__(self) -> str:
         there = dict(self._address.settings)
         where = ".".join(there[name] for name in ("project", "schema") if name in there)
+        service = self._service_of_rows
+        rows = "" if service is Transfer.STORAGE else f", rows by the {service}"
         state = " (closed)" if self._closed else ""
-        return f"<Connection to {where} at {there['endpoint']}{state}>"
+        return f"<Connection to {where} at {there['endpoint']}{rows}{state}>"
 
 
 def _reconnect(address: Address) -> Connection:

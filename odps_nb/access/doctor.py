@@ -15,6 +15,8 @@ from odps_nb.errors import ConfigError, MissingDependencyError, OdpsNbError, exp
 if TYPE_CHECKING:
     from odps_nb.client.auth.profile import Profile
     from odps_nb.client.calls.storage import StorageClient
+    from odps_nb.client.transfer_check import TransferCheck
+    from odps_nb.terms import TransferMode
 
 Verdict = Literal["ok", "optional", "bad"]
 MAX_SKEW = 300.0
@@ -41,11 +43,11 @@ class Check:
 def examine(
     profile: Profile | str | Callable[[], Profile] | None = None, *, online: bool = True
 ) -> Iterator[Check]:
-    """Check versions, checksums, Java, Spark, widgets, the profile, the endpoint and the clock.
+    """Check versions, checksums, Java, Spark, widgets, the profile, and the service.
 
     Yields the results one by one, since some checks take seconds. ``profile`` is a profile, its
-    name, a function that returns a profile, or ``None`` for the default. ``online``: check the
-    service as well.
+    name, a function that returns a profile, or ``None`` for the default. ``online``: also check the
+    endpoint, the clock, and each service that transfers rows.
     """
     python = f"{platform.python_implementation()} {platform.python_version()}"
     yield Check("Python", "ok", f"{python} on {platform.system()}")
@@ -170,25 +172,109 @@ def _ask(storage: StorageClient, dates: list[str]) -> str:
 
 
 def _service(profile: Profile) -> Iterator[Check]:
-    from odps_nb.client.catalog import list_tables
-
     with _client(profile, timeout=_TIMEOUT) as storage:
         dates: list[str] = []
         yield (reached := _try("Endpoint", lambda: _ask(storage, dates)))
         if not reached.ok:
             return
         yield _clock(dates[0], storage.now())
-        yield _try("Tables", lambda: f"{len(list_tables(storage))} in project {profile.project}")
-        yield _try("Storage API", lambda: f"at {storage.tunnel_endpoint}")
+        names: list[str] = []
+        yield (tables := _try("Tables", lambda: _list(storage, names)))
+        if tables.ok:
+            yield from _transfers(storage, names)
+        else:
+            found = f"{_UNCHECKED}: the tables could not be listed"
+            yield Check("Rows", "optional", found, "follow the advice for the tables")
+
+
+def _list(storage: StorageClient, names: list[str]) -> str:
+    """Append the names of the tables to ``names``, and return a message."""
+    from odps_nb.client.catalog import list_tables
+
+    names += list_tables(storage)
+    return f"{len(names)} in project {storage.profile.project}"
+
+
+def _transfers(storage: StorageClient, names: list[str]) -> Iterator[Check]:
+    """Check each service that transfers rows, and which of them a new connection uses."""
+    from odps_nb.client.transfer_check import check_transfers, find_sample
+    from odps_nb.terms import TransferMode
+
+    try:
+        sample = find_sample(storage, names)
+    except OdpsNbError as error:  # the service does not respond
+        yield Check("Rows", "bad", _told(error), error.hint or "")
+        return
+    if sample is None:
+        yield _unchecked(names)
+        return
+    checks = check_transfers(storage, sample)
+    working = next((one for one in checks if one.ok), None)
+    for one in checks:
+        yield _transfer(one, working)
+    yield _rows(checks, TransferMode(storage.profile.client_options.transfer))
+
+
+def _unchecked(names: list[str]) -> Check:
+    from odps_nb.client.transfer_check import MAX_TABLES
+
+    if not names:
+        found, to_do = "the project has none", "create a table, and run the check again"
+    else:
+        found = (
+            f"{', '.join(names[:MAX_TABLES])} cannot be used, as views, external tables, tables "
+            "without partitions or readable columns, or tables that the key may not describe"
+        )
+        to_do = "read another table, e.g. with odps.table(…).head()"
+    return Check("Rows", "optional", f"{_UNCHECKED}: {found}", to_do)
+
+
+def _transfer(check: TransferCheck, working: TransferCheck | None) -> Check:
+    from odps_nb.client.transfer import SWITCH_ON
+    from odps_nb.terms import Transfer
+
+    name = str(check.service)
+    name = name[0].upper() + name[1:]
+    if check.error is None:
+        return Check(name, "ok", check.found)
+    found, to_do = _told(check.error), check.error.hint or _ASK
+    if check.missing and check.service is Transfer.STORAGE:
+        to_do = f"blobs and incremental reads need it: {SWITCH_ON}" if working else SWITCH_ON
+    elif check.missing and working is not None:
+        to_do = f"ignore this while the {working.service} works"
+    return Check(name, "bad" if working is None else "optional", found, to_do)
+
+
+def _rows(checks: list[TransferCheck], mode: TransferMode) -> Check:
+    from odps_nb.client.transfer_check import choice_among
+    from odps_nb.terms import TransferMode
+
+    by_mode = "" if mode is TransferMode.AUTO else f", because of transfer={mode.value!r}"
+    chosen = choice_among(checks, mode)
+    if chosen.ok:
+        found = f"a new connection transfers rows by the {chosen.service}{by_mode}"
+        return Check("Rows", "ok", found)
+    found = f"a new connection cannot transfer rows: it uses the {chosen.service}{by_mode}"
+    others = [other for other in TransferMode if choice_among(checks, other).ok]
+    if others:
+        return Check("Rows", "bad", found, f"connect with transfer={others[0].value!r}")
+    return Check("Rows", "bad", "no service transfers rows", "follow the advice above")
+
+
+_UNCHECKED = "no table was available to check with which service transfers rows"
+_ASK = "check the endpoint, the quota and the permissions of the key"
 
 
 def _try(name: str, ask: Callable[[], str]) -> Check:
     try:
         return Check(name, "ok", ask())
     except OdpsNbError as error:
-        lines = explain(error)
-        found = "; ".join(line for line in lines if not line.startswith("to do: "))
-        return Check(name, "bad", found, error.hint or "")
+        return Check(name, "bad", _told(error), error.hint or "")
+
+
+def _told(error: OdpsNbError) -> str:
+    """Return an error's message, code, status and request id, without its hint."""
+    return "; ".join(line for line in explain(error) if not line.startswith("to do: "))
 
 
 def _clock(date: str, now: float) -> Check:

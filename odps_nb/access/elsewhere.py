@@ -15,6 +15,7 @@ from weakref import WeakValueDictionary
 
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.auth.sources import CREDENTIAL_FIELDS, profile_names
+from odps_nb.client.options import OPTION_FIELDS, ClientOptions
 from odps_nb.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -63,13 +64,16 @@ def _profile_here(address: Address) -> Profile:
             fixed: dict[str, Any] = {
                 name: settings.get(name) for name in ("schema", "timezone", "quota")
             }
+            fixed["client_options"] = ClientOptions.from_settings(settings)
             return replace(connection.profile, **fixed)
     if address.root is not None:
         from odps_nb.local.server.launch import read_keys
 
         settings.pop("name", None)
+        options = ClientOptions.from_settings(settings)
+        settings = {k: v for k, v in settings.items() if k not in OPTION_FIELDS}
         keys: Mapping[str, Any] = read_keys(address.root)
-        return Profile(**settings, **keys)
+        return Profile(**settings, **keys, client_options=options)
     return profile_from_settings(settings)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from odps_nb.terms import PartitionSpec, TableName, count_of, format_bytes
+from odps_nb.terms import PartitionSpec, TableName, Transfer, count_of, format_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -16,7 +16,8 @@ class Receipt:
     number of write streams, ``seconds`` the time from the first request to the confirmed commit.
     ``resumed`` is the number of rows sent by an earlier call (`Table.write_files` with ``resume``).
     ``verb`` is ``None`` for `Table.write`, otherwise ``upserted``, ``deleted`` or ``upserted or
-    deleted``. Quote ``session_id`` in support requests.
+    deleted``. ``transfer`` is the service that transferred the rows. Quote ``session_id`` in
+    support requests.
 
     Examples
     --------
@@ -38,6 +39,7 @@ class Receipt:
     seconds: float = 0.0
     resumed: int = 0
     verb: str | None = None
+    transfer: Transfer = Transfer.STORAGE
 
     def __repr__(self) -> str:
         what = f"{count_of(self.rows, 'row')}, {format_bytes(self.bytes)}"
@@ -47,4 +49,5 @@ class Receipt:
             what += f" ({self.resumed:,} rows from an earlier call)"
         where = f"{self.table} ({self.partition})" if self.partition.items else str(self.table)
         verb = self.verb or ("replaced" if self.overwrite else "added")
-        return f"<Receipt: {what} {verb} in {where}; session {self.session_id}>"
+        by = "" if self.transfer is Transfer.STORAGE else f" by the {self.transfer}"
+        return f"<Receipt: {what} {verb} in {where}{by}; session {self.session_id}>"

@@ -22,15 +22,15 @@ from odps_nb.client.calls.progress import Progress, ProgressTracker
 
 # Imported at module level: a fork during another thread's import would hang the child.
 from odps_nb.client.read.resume import asks_for_micro, refused_in_micro
-from odps_nb.client.read.session import open_read_session, reopen_read_session
 from odps_nb.client.read.splits import iter_batches
+from odps_nb.client.reading import open_read_session, reopen_read_session
 from odps_nb.convert.arrow_schema import arrow_schema
 from odps_nb.convert.references import present_batch
 from odps_nb.convert.warning import columns_with_types
 from odps_nb.errors import ArgumentError, InvalidRequestError, OdpsNbError
 from odps_nb.lifetime import renew_after_fork
 from odps_nb.schema import Column, TableSchema, is_readable
-from odps_nb.terms import Split, TextMode, TimeUnit, shorten
+from odps_nb.terms import Split, TextMode, TimeUnit, Transfer, shorten
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -286,6 +286,11 @@ class Scan(RowForms, ForEngines):
     def _unit_is_open(self) -> bool:
         return self._plan.timestamp_unit is None and self._reopens is None
 
+    def _tunnel_is_too_narrow(self) -> bool:
+        """Return whether a query can read times that the tunnel, in nanoseconds, cannot."""
+        by_tunnel = self._session is not None and self._session.transfer is Transfer.TUNNEL
+        return by_tunnel and not self._plan.far_times and self._reopens is None
+
     def _fall_back(
         self, tracker: ProgressTracker | None, token: CancelToken | None
     ) -> Callable[[OdpsNbError], str | None]:
@@ -309,11 +314,12 @@ class Scan(RowForms, ForEngines):
         with self._lock:
             if self._fell_back:  # another thread has switched already
                 return None
-            if not self._unit_is_open():
+            was_open = self._unit_is_open()
+            if not (was_open or self._tunnel_is_too_narrow()):
                 raise error
             if tracker is not None:
                 tracker.restarted(f"read again in microseconds: {error.message}")
-            plan = replace(self._plan, timestamp_unit=TimeUnit.MICRO)
+            plan = replace(self._plan, timestamp_unit=TimeUnit.MICRO, far_times=True)
             try:
                 session = open_read_session(
                     self._connection._storage, plan, tracker=tracker, cancel=token
@@ -327,6 +333,8 @@ class Scan(RowForms, ForEngines):
                 error.add_note(f"{plan.table} has changed since this read was opened")
                 raise error
             self._plan, self._session, self._fell_back = plan, session, True
+        if not was_open:
+            return None
         return (
             f"TIMESTAMPs of {plan.table} are read in microseconds, because some are outside "
             f"the nanosecond range ({error.message}). Digits below a microsecond are truncated, "

@@ -19,6 +19,7 @@ from odps_nb.client.sql.query import SqlInstance, cancel_sql, fetch_status, stop
 from odps_nb.client.sql.result import ResultSession, iter_result, open_result
 from odps_nb.convert.arrow_schema import arrow_schema
 from odps_nb.convert.references import present_batch
+from odps_nb.convert.warning import warn
 from odps_nb.errors import CancelledError, OdpsNbError, SessionExpiredError
 from odps_nb.lifetime import renew_after_fork
 from odps_nb.terms import STRICT_TEXT, TextMode, TextOptions, TimeUnit
@@ -321,6 +322,8 @@ class Result(RowForms):
                 token = storage.operation(self._token)
                 self._await(token, tracker=tracker)
                 self._session = open_result(storage, self._instance, tracker=tracker, cancel=token)
+                if self._session.warning is not None:
+                    warn(self._session.warning)
                 if self._query is not None and not self._session.is_cut:
                     self._query.rows = self._session.row_count
             return self._session

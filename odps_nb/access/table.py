@@ -344,6 +344,8 @@ class Table(ForEngines):
             frame = scan.to_pandas(
                 decimals=decimals, dtype_backend=dtype_backend, dtypes=dtypes, progress=listener
             )
+            if columns is None and scan.schema.names != self.schema.names:
+                self.reload()  # columns were added after the metadata was cached
         learn_heads(frame)
         return frame
 

@@ -3,7 +3,8 @@
 The service chooses each column's encoding (``docs/protocol.md`` section 5.2). Text may arrive
 dictionary-encoded or as string views, times as ``struct<sec, nano>``, and DECIMAL without precision
 and scale as 32 bytes in MaxCompute's own layout. Times may have a time zone, but their values are
-still in UTC, or in local time for TIMESTAMP_NTZ. Any column may be run-end encoded, or have Arrow's
+still in UTC, or in local time for TIMESTAMP_NTZ, and in nanoseconds even if the read returns
+coarser times (tunnel). Any column may be run-end encoded, or have Arrow's
 null type if it has no values. Batches with none of these encodings are returned unchanged.
 """
 
@@ -34,7 +35,8 @@ _FOR_FAR_TIMES = (
 )
 _BARE_DECIMAL = pa.decimal128(38, 18)
 _OF_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
-_TIMES = (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ, TypeCode.DATETIME, TypeCode.INTERVAL_DAY_TIME)
+_FINE = (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ)
+_TIMES = (*_FINE, TypeCode.DATETIME, TypeCode.INTERVAL_DAY_TIME)
 _NULL_BYTES = 16
 """Maximum number of bytes that a null of any type occupies."""
 
@@ -86,7 +88,8 @@ class PlainColumns:
         if came in _OF_VIEWS:
             return _OF_VIEWS[came]
         if pt.is_timestamp(came):
-            return pa.timestamp(came.unit)
+            is_fine = odps is not None and odps.code in _FINE and came.unit == "ns"
+            return pa.timestamp(_UNITS[self._unit] if is_fine else came.unit)
         if odps is None:
             return came
         if pt.is_null(came):
@@ -144,7 +147,17 @@ def _converted(array: pa.Array, kind: pa.DataType, *, name: str, budget: _Budget
         return _times(array, kind, name)
     if pt.is_fixed_size_binary(came) and pt.is_decimal(kind):
         return pa.array([_decimal(raw, name) for raw in array.to_pylist()], kind)
+    if pt.is_timestamp(came) and came.unit != kind.unit:
+        return _rounded_down(array, kind)
     return array.view(kind)  # the view only removes the time zone
+
+
+def _rounded_down(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Convert nanoseconds to a coarser unit; the tunnel always sends nanoseconds."""
+    step = _PER_SECOND["ns"] // _PER_SECOND[kind.unit]
+    missing = array.is_null().to_numpy(zero_copy_only=False)
+    whole = array.view(pa.int64()).fill_null(0).to_numpy() // step
+    return pa.array(whole, mask=missing).view(kind)
 
 
 def _expanded(

@@ -12,7 +12,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from odps_nb.errors import NotFoundError, OdpsNbError
+from odps_nb.errors import InvalidRequestError, NotFoundError, OdpsNbError
 from odps_nb.schema import TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec, TableName, is_name
 from odps_nb.wire.control import (
@@ -190,41 +190,27 @@ def _numbers_apart(text: str) -> list[str | int]:
     return [int(part) if n % 2 else part for n, part in enumerate(_NUMBER.split(text))]
 
 
-def explain_refused_table(
-    storage: StorageClient,
-    table: TableName,
-    error: OdpsNbError,
-    *,
-    columns: Sequence[str] = (),
-    writes: bool = False,
+def explain_refused_write(
+    storage: StorageClient, table: TableName, error: InvalidRequestError
 ) -> None:
-    """Explain in an error's hint why the Storage API refused a table; sends one request.
-
-    The table may be a view or an external table, or have a JSON column (``docs/protocol.md``
-    section 3.1) among the requested ``columns`` (empty: all). ``writes``: whether a write was
-    refused.
-    """
+    """Raise if a write was refused because the table is a view or an external table."""
     try:
         info = storage.control(GetTable(table=table))
-    except OdpsNbError:  # the original refusal is raised without a hint
+    except OdpsNbError:  # the caller raises the original refusal
         return
-    if not (info.is_view or info.is_external):
-        texts = [] if writes else _json_columns(info.schema, columns)
-        if texts:
-            error.add_note(f"JSON columns of {table}: {', '.join(texts)}")
-            error.hint = "select other columns, or use SQL: the Storage API cannot read JSON"
-        return
-    kind = "a view" if info.is_view else "an external table"
-    error.add_note(f"{table} is {kind}")
-    if writes:
-        error.hint = (
-            "write to another table: the Storage API cannot write to views or external tables"
-        )
-    else:
-        error.hint = f"read it with SQL: odps.sql('select * from {table}')"
+    if info.is_view or info.is_external:
+        raise InvalidRequestError(
+            f"{table} is {'a view' if info.is_view else 'an external table'}, to which rows cannot "
+            "be uploaded",
+            code="InvalidTable",
+            status=error.status,
+            request_id=error.request_id,
+            hint="write to another table, or use odps.sql('insert into …')",
+        ) from error
 
 
-def _json_columns(schema: TableSchema, columns: Sequence[str]) -> list[str]:
+def json_columns(schema: TableSchema, columns: Sequence[str]) -> list[str]:
+    """Return the JSON columns among ``columns`` (empty: all columns)."""
     wanted = {name.casefold() for name in columns}
     return [
         column.name

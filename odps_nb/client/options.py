@@ -1,4 +1,4 @@
-"""`ClientOptions`: retries, time-outs and connections of a client, as a value."""
+"""`ClientOptions`: retries, time-outs, connections and transfer service of a client."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from odps_nb.errors import ArgumentError, ConfigError
+from odps_nb.terms import TransferMode
 
 MAX_SECONDS = 86_400.0
 _WORKING = 4  # ``work_timeout`` as a multiple of ``read_timeout``
@@ -18,10 +19,11 @@ _DOCUMENT = 10  # ``document_timeout`` as a multiple of ``read_timeout``
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientOptions:
-    """Retries, time-outs and connections of a client. Immutable; times are in seconds.
+    """Retries, time-outs, connections and transfer service of a client. Immutable.
 
-    A connection that is silent for ``read_timeout`` is closed, and its request is retried. Reads
-    resume at the next row, blobs at the next byte. See ``docs/howto/retries-and-timeouts.md``.
+    Times are in seconds. A connection that is silent for ``read_timeout`` is closed, and its
+    request is retried. Reads resume at the next row, blobs at the next byte. See
+    ``docs/howto/retries-and-timeouts.md``.
 
     Parameters
     ----------
@@ -41,11 +43,14 @@ class ClientOptions:
     connections
         Maximum idle connections to keep open per host. Default: 32. More are opened if needed and
         closed after use. The ``workers=`` argument of a read limits its connections.
+    transfer
+        Which services transfer rows: ``"auto"`` (default) uses the Storage API or, if the account
+        lacks it, its version 1 or the tunnel. ``"storage"`` and ``"tunnel"`` use only these.
 
     Raises
     ------
     ArgumentError
-        A value is not a number, is out of range, or conflicts with another.
+        A value is unknown, not a number, out of range, or conflicts with another.
 
     Examples
     --------
@@ -59,8 +64,10 @@ class ClientOptions:
     connect_timeout: float = 10.0
     read_timeout: float = 30.0
     connections: int = 32
+    transfer: str = TransferMode.AUTO.value
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "transfer", TransferMode.of(self.transfer).value)
         object.__setattr__(self, "retries", _count("retries", self.retries, least=0))
         object.__setattr__(self, "connections", _count("connections", self.connections, least=1))
         for name in ("deadline", "connect_timeout", "read_timeout"):
@@ -117,7 +124,7 @@ OPTION_FIELDS = tuple(one.name for one in fields(ClientOptions))
 
 
 def _number(name: str, value: Any) -> Any:
-    if not isinstance(value, str):
+    if not isinstance(value, str) or name == "transfer":
         return value
     for kind in (int, float):
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -34,7 +34,7 @@ from odps_nb.filters.tree import (
     columns_of,
     nodes_of,
 )
-from odps_nb.schema import DecimalType, TableSchema, TypeCode, types_in
+from odps_nb.schema import Column, DecimalType, TableSchema, TypeCode, types_in
 from odps_nb.terms import TimeUnit
 
 MAX_LENGTH = 16 * 1024
@@ -251,3 +251,26 @@ def _name(column: ColumnValue) -> str:
     if _BARE.fullmatch(column.name) and column.name.casefold() not in _WORDS:
         return column.name
     return "`" + column.name.replace("`", "``") + "`"
+
+
+def conditions_on(whole: RowFilter, columns: Iterable[Column]) -> RowFilter | None:
+    """Return the part of a filter that tests only these columns; ``None`` if there is none.
+
+    A row that fails this part fails the whole filter.
+    """
+    known = {column.name for column in columns}
+    parts = [
+        part
+        for part in _parts(whole.condition)
+        if (used := set(columns_of(part))) and used <= known
+    ]
+    if not parts:
+        return None
+    condition = parts[0] if len(parts) == 1 else AllOf(tuple(parts))
+    used = set(columns_of(condition))
+    return RowFilter(
+        text="",
+        condition=condition,
+        columns=tuple(name for name in whole.columns if name in used),
+        predicate="",
+    )

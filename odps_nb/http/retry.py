@@ -100,6 +100,8 @@ def _may_repeat(error: BaseException, *, idempotent: bool) -> bool:
         return False  # another attempt would see the same certificate
     if isinstance(error, TransportError):
         return idempotent or error.request_sent is False
+    if isinstance(error, ServerFaultError) and error.status == 501:
+        return False  # the server does not have this function
     if isinstance(error, ServerFaultError) or (
         isinstance(error, ServiceError)
         # after these errors, the Java and Go SDKs also wait and then submit a job again

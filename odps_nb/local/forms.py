@@ -16,9 +16,9 @@ import pyarrow.types as pt
 
 from odps_nb.arrow.char import char_columns, padded
 from odps_nb.arrow.leaves import columns_of, with_leaf_types, with_leaves
+from odps_nb.arrow.tunnel_types import seconds_and_nanos
 from odps_nb.arrow.types import SECONDS_AND_NANOS
 from odps_nb.errors import ConfigError
-from odps_nb.local.store.arrow_types import seconds_and_nanos
 from odps_nb.schema import TEXT, Column, OdpsType, TypeCode
 
 _TIMESTAMPS = (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ)

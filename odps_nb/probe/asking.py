@@ -15,11 +15,12 @@ from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.read.arrow_body import RowStream
 from odps_nb.client.sql.query import SqlInstance, run_sql
 from odps_nb.client.sql.result import iter_result, open_result
+from odps_nb.client.transfer_check import TransferCheck, check_transfers, sample_of
 from odps_nb.errors import AccessDeniedError, OdpsNbError, ServiceError
 from odps_nb.http.transport import HttpRequest, HttpResponse, Transport
-from odps_nb.probe.question import POLLS, CannotTell, Observation
+from odps_nb.probe.question import ANY, POLLS, CannotTell, Observation
 from odps_nb.probe.redaction import Redactor, shown_code, shown_headers, shown_members
-from odps_nb.terms import TableName, TextMode, TextOptions
+from odps_nb.terms import TableName, TextMode, TextOptions, Transfer
 from odps_nb.wire.calls import ROUTE_TOKEN, STREAM_TYPE, Scope, WireRequest, find_header
 from odps_nb.wire.calls.core import JSON_TYPE, NO_SCOPE, storage_request, table_target
 from odps_nb.wire.control import CancelInstance, SubmitSql
@@ -176,7 +177,7 @@ class Asker:
     """Sends the questions' requests, counts rows, and records requests and responses.
 
     ``own`` is the user's table. ``tables`` maps each kind of table to its full name. The kinds are
-    ``table`` (the user's table or a scratch table) and those in `scratch.KINDS`.
+    ``table`` and `ANY` (the user's table or a scratch table) and those in `scratch.KINDS`.
     """
 
     def __init__(
@@ -187,7 +188,8 @@ class Asker:
         own: TableName | None = None,
     ) -> None:
         self.storage, self.redactor, self.own = storage, redactor, own
-        self.tables: dict[str, TableName] = {} if own is None else {"table": own}
+        self.tables: dict[str, TableName] = {} if own is None else {"table": own, ANY: own}
+        self._lacks_storage_api = False
         self.exchanges: list[dict[str, object]] = []
         self._transport = transport
         self._rows_left = 0
@@ -219,8 +221,12 @@ class Asker:
         ``target`` is a kind of table in ``tables``, or the text of a ``Target``. The body is JSON
         (``body``) or bytes (``data``). ``kind`` is what a successful response contains: ``json``,
         ``rows`` or ``data``. A status of 401 or 403 raises `CannotTell` unless ``may_deny`` is set;
-        so does a status of 500 or above, unless ``may_fail`` is set.
+        so does a status of 500 or above, unless ``may_fail`` is set. If `check_transfers` found
+        that the account lacks the Storage API, nothing is sent, because a refusal would tell
+        nothing about the request.
         """
+        if self._lacks_storage_api:
+            raise CannotTell("the account lacks the Storage API")
         if target in self.tables:
             target = table_target(self.tables[target])
         params = params or {}
@@ -251,6 +257,30 @@ class Asker:
         if found.status >= 500 and not may_fail:
             raise CannotTell(f"the service failed ({found.status} {found.code})")
         return found
+
+    def check_transfers(self, table: str) -> list[TransferCheck]:
+        """Open a session of a table by each service that transfers rows; return the results."""
+        try:
+            sample = sample_of(self.storage, self.tables[table])
+        except ServiceError as error:
+            code = shown_code(error.code)
+            raise CannotTell(f"the table cannot be described ({error.status} {code})") from None
+        if sample is None:
+            raise CannotTell(
+                "no service can read the table: it is a view or an external table, or it has no "
+                "readable column or partition"
+            )
+        checks = check_transfers(self.storage, sample)
+        for one in checks:
+            self._record({"action": f"open a session by the {one.service}"}, _shown(one))
+        first = checks[0].error
+        denied = isinstance(first, AccessDeniedError) and not checks[0].missing
+        if denied and not any(one.ok for one in checks):
+            raise CannotTell(f"the account lacks permission ({answer_of(checks[0])})")
+        self._lacks_storage_api = any(
+            one.missing and one.service is Transfer.STORAGE for one in checks
+        )
+        return checks
 
     def abort_writes(self) -> None:
         """Abort the write sessions that a question left open; if that fails, they expire later."""
@@ -368,3 +398,19 @@ class Asker:
         self._count(session.row_count)
         batches = iter_result(self.storage, session, workers=1, text=TextOptions(TextMode.REPLACE))
         return [row for batch in batches for row in batch.to_pylist()]
+
+
+def _shown(check: TransferCheck) -> dict[str, object]:
+    """Return the parts of a service's answer that may be recorded: neither ids nor messages."""
+    if check.error is None:
+        return {"status": 200}
+    if not isinstance(check.error, ServiceError):
+        return {"kind": type(check.error).__name__}
+    return {"status": check.error.status, "code": shown_code(check.error.code)}
+
+
+def answer_of(check: TransferCheck) -> str:
+    """Return a service's answer as text: ``answered``, or the status and code of the error."""
+    if check.error is None:
+        return "answered"
+    return " ".join(str(value) for value in _shown(check).values() if value is not None)

@@ -18,6 +18,7 @@ from typing import Any
 
 from odps_nb.client.auth.profile import Profile
 from odps_nb.errors import ConfigError, OdpsNbError, explain
+from odps_nb.probe import services
 from odps_nb.probe.question import AS_ASSUMED, Question
 from odps_nb.probe.running import Finding, Prober, choose
 from odps_nb.terms import TableName, shorten
@@ -94,11 +95,15 @@ def _probe(
         embedded=options.local,
     )
     findings: list[Finding] = []
+    facts: dict[str, object] = {}
     with _on_signals(_exit, signal.SIGTERM):
         try:
             prober.start()
             for finding in prober.ask(questions):
                 print(f"{finding.question.id}: {finding.verdict}", flush=True)
+                if finding.question in services.QUESTIONS and finding.seen is not None:
+                    facts["services"] = services.as_line(finding.seen)
+                    print(f"  {facts['services']}", flush=True)
                 findings.append(finding)
         finally:
             # ignore signals here: the clean-up ends at its own time limit
@@ -107,6 +112,7 @@ def _probe(
                 if findings:
                     facts = {
                         "asked": "the embedded service" if options.local else "a service",
+                        **facts,
                         "odps_nb": version,
                         "day": datetime.date.today().isoformat(),
                         "requests": prober.requests,

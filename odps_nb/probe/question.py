@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 AS_ASSUMED = "as assumed"
 STATEMENT_REQUESTS, STATEMENT_SECONDS = 80, 60.0
 """Limits for one SQL statement: requests (submit, poll, read rows), and seconds."""
+ANY = "any"
+"""Kind of table for a question that needs no rows: the user's, or a new empty one."""
 POLLS = 30
 """Additional requests allowed per question while the service prepares sessions."""
 
@@ -42,8 +44,8 @@ class Question:
         The members of the observation that odps_nb assumes; a tuple lists several allowed values.
         Other members are recorded but not compared.
     needs
-        Kinds of table to use. ``table`` is the user's table; the probe creates the others
-        (`scratch.KINDS`), which requires ``--write``.
+        Kinds of table to use. ``table`` and `ANY` are the user's table, if there is one; the probe
+        creates the others (`scratch.KINDS`), which requires ``--write``.
     requests, statements, rows, seconds
         Limits: Storage API requests, SQL statements, rows received, and seconds excluding SQL.
     embedded
@@ -65,7 +67,7 @@ class Question:
     @property
     def writes(self) -> bool:
         """Whether the question needs tables that the probe creates, which requires ``--write``."""
-        return any(need != "table" for need in self.needs)
+        return any(need not in ("table", ANY) for need in self.needs)
 
     @property
     def request_bound(self) -> int:

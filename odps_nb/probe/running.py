@@ -12,9 +12,9 @@ from odps_nb.client.calls.storage import StorageClient
 from odps_nb.errors import ConfigError, OdpsNbError
 from odps_nb.http.retry import RetryPolicy
 from odps_nb.http.transport import RequestsTransport
-from odps_nb.probe import reads, sql, writes
+from odps_nb.probe import reads, services, sql, writes
 from odps_nb.probe.asking import Asker, BoundedTransport
-from odps_nb.probe.question import CannotTell, Observation, Question
+from odps_nb.probe.question import ANY, CannotTell, Observation, Question
 from odps_nb.probe.redaction import Redactor
 from odps_nb.probe.scratch import Scratch
 from odps_nb.terms import TableName
@@ -31,8 +31,10 @@ class Finding:
     requests: int
 
 
+_STAND_INS = {"table": "plain", ANY: "empty"}
+"""Kind of table that the probe creates if the user has named no table."""
 QUESTIONS: tuple[Question, ...] = tuple(
-    one for module in (reads, sql, writes) for one in module.QUESTIONS
+    one for module in (services, reads, sql, writes) for one in module.QUESTIONS
 )
 
 
@@ -150,7 +152,7 @@ class Prober:
                 continue
             if self._scratch is None:
                 raise CannotTell(f"it requires --{'table' if need == 'table' else 'write'}")
-            kind = "plain" if need == "table" else need
+            kind = _STAND_INS.get(need, need)
             try:
                 if kind not in tables:
                     self._scratch.make(kind)

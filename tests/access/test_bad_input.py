@@ -26,6 +26,7 @@ from odps_nb.errors import (
     StateError,
     explain,
 )
+from tests.support.service.services import by_tunnel
 
 
 @pytest.fixture
@@ -344,7 +345,11 @@ def test_data_that_does_not_fit_is_refused_and_nothing_is_written(table, data, k
         table.write(data, partition="ds=x")
     assert has_three_lines(caught.value)
     assert rows_in(table) == 0
-    assert table.partitions() == []
+    # The upload session of the first rows creates its partition, as stock pyodps does.
+    left = [] if not by_tunnel() or said != "a DataFrame after 1 rows" else ["ds=x"]
+    assert [str(one) for one in table.partitions()] == left
+    for one in left:
+        table.drop_partition(one)
 
 
 def test_one_error_lists_all_that_does_not_fit(table):
@@ -419,6 +424,7 @@ def blobs(odps, new_name):
     odps.drop_table(made.name)
 
 
+@pytest.mark.storage_api("blobs")
 @pytest.mark.parametrize(
     ("cell", "said"),
     [
@@ -435,6 +441,7 @@ def test_a_cell_that_is_no_blob_is_refused_before_anything_is_sent(blobs, cell, 
     assert rows_in(blobs) == 0
 
 
+@pytest.mark.storage_api("blobs")
 def test_the_siblings_of_a_nested_blob_are_checked_before_anything_is_sent(blobs):
     for bad in ({"n": 999, "b": b"x"}, {"n": "x", "b": b"x"}, {"zz": 1}):
         with pytest.raises(ConversionError, match=r"many\[1\]"):
@@ -455,6 +462,7 @@ class Unreadable(io.RawIOBase):
         raise self._error
 
 
+@pytest.mark.storage_api("blobs")
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError("the disk is gone")])
 def test_an_interrupt_or_a_broken_file_in_the_middle_leaves_nothing(blobs, error):
     frame = pd.DataFrame({"id": range(300), "data": [b"x"] * 299 + [Unreadable(error)]})
@@ -478,6 +486,7 @@ FORMS = {
 }
 
 
+@pytest.mark.storage_api("blobs")
 @pytest.mark.parametrize("form", FORMS)
 def test_a_column_that_comes_twice_is_refused_before_anything_is_sent(blobs, form):
     ids, cells = pa.array([1, 2]), pa.array([b"a", b"b"])
@@ -495,6 +504,7 @@ def test_a_column_that_comes_twice_is_refused_before_anything_is_sent(blobs, for
     assert rows_in(blobs) == 0
 
 
+@pytest.mark.storage_api("blobs")
 def test_text_in_an_arrow_column_of_blobs_is_refused(blobs):
     blobs.write(pa.table({"id": [1], "data": [b"x"]}))
     with pytest.raises(ConversionError, match="Arrow string does not fit blob") as caught:
@@ -503,6 +513,7 @@ def test_text_in_an_arrow_column_of_blobs_is_refused(blobs):
     assert rows_in(blobs) == 1
 
 
+@pytest.mark.storage_api("blobs")
 def test_text_in_a_stream_of_blobs_is_refused(blobs):
     schema = pa.schema([("id", pa.int64()), ("data", pa.string())])
     rows = pa.record_batch([pa.array([1]), pa.array(["text"])], schema=schema)
@@ -511,12 +522,14 @@ def test_text_in_a_stream_of_blobs_is_refused(blobs):
         blobs.write(reader)
 
 
+@pytest.mark.storage_api("blobs")
 @pytest.mark.parametrize("reference", ["not base64!", "", "/wByZWYw"])
 def test_a_reference_that_names_nothing(odps, reference):
     with pytest.raises((ArgumentError, NotFoundError)):
         odps.blob(reference).bytes()
 
 
+@pytest.mark.storage_api("blobs")
 def test_a_file_that_cannot_be_saved_says_so(odps, tmp_path):
     blob = odps.table("media").blobs("content", limit=1)[0]
     target = tmp_path / "a.bin"

@@ -12,6 +12,8 @@ from odps_nb.access.blobs.column import BlobColumn
 from odps_nb.errors import ArgumentError, NotFoundError, PositionError
 from odps_nb.terms import BlobReference
 
+pytestmark = pytest.mark.storage_api("blobs")
+
 
 @pytest.fixture
 def written(odps, new_name):

@@ -135,6 +135,7 @@ def test_a_terminal_gets_a_line(monkeypatch):
     assert isinstance(default_listener(), LineListener)
 
 
+@pytest.mark.storage_api("blobs")
 def test_blobs_are_shown_by_the_notebook(odps):
     column = odps.table("media").blobs("content", limit=2)
     bundle = column._repr_mimebundle_()
@@ -154,6 +155,7 @@ def test_an_error_while_drawing_is_three_lines(odps):
 # -- signatures ---------------------------------------------------------------------------------
 
 
+@pytest.mark.storage_api("blobs")
 def test_a_region_signs_everything_with_version_4(service, odps, new_name):
     from odps_nb.client.calls.progress import silent
 

@@ -1,15 +1,23 @@
 """The doctor: every check reports its result, and every problem has a hint."""
 
+import json
+import re
 import socket
 import time
 from importlib import metadata
+
+import pytest
 
 from odps_nb.access import doctor, java
 from odps_nb.access.doctor import Check, examine
 from odps_nb.cli import main
 from odps_nb.client.auth.profile import Profile
+from odps_nb.client.calls.storage import StorageClient
+from odps_nb.client.options import ClientOptions
+from odps_nb.client.transfer import SWITCH_ON
 from odps_nb.errors import ConfigError
 from odps_nb.wire import crc32c
+from odps_nb.wire.calls import WireRequest
 
 
 def by_name(checks) -> dict[str, Check]:
@@ -27,13 +35,144 @@ def test_a_healthy_place_is_all_well(profile):
         "Clock",
         "Tables",
         "Storage API",
+        "Storage API v1",
+        "Tunnel",
+        "Rows",
     }
     assert checks.keys() == expected
     wrong = [check for check in checks.values() if check.verdict == "bad"]
     assert wrong == []
     assert profile.access_key not in str(checks)
-    for name in ("Endpoint", "Clock", "Tables", "Storage API", "Profile"):
+    for name in ("Endpoint", "Clock", "Tables", "Tunnel", "Rows", "Profile"):
         assert checks[name].ok
+
+
+# -- the services that transfer rows ----------------------------------------------------------
+
+NAMES = ("Storage API", "Storage API v1", "Tunnel", "Rows")
+
+
+@pytest.fixture
+def account(service_pool):
+    """Return a function that returns the profile of an account with these transfer services."""
+
+    def with_services(names: str, refusal: str = "not-found", **more) -> Profile:
+        options = ("--services", names, "--form", f"refusal={refusal}")
+        service = service_pool.get(options=options, samples=more.pop("samples", True))
+        facts = {name: getattr(service, name) for name in ("endpoint", "project")}
+        keys = {name: getattr(service, name) for name in ("access_id", "access_key")}
+        return Profile(**facts, **keys, **more)
+
+    return with_services
+
+
+def transfers(profile: Profile) -> list[Check]:
+    checks = by_name(examine(profile))
+    assert "SeCrEt" not in str(checks)
+    assert profile.access_key not in str(checks)
+    return [checks[name] for name in NAMES]
+
+
+def test_each_service_says_what_it_answered(account):
+    storage, version_1, tunnel, rows = transfers(account("storage,storage-v1,tunnel"))
+    for check in (storage, version_1):
+        assert (check.verdict, check.to_do) == ("ok", "")
+        assert check.found == "a read session of local.types_all, 8 rows"
+    assert tunnel.found == "a download session of local.types_all, 8 rows"
+    assert rows.found == "a new connection transfers rows by the Storage API"
+
+
+@pytest.mark.parametrize("refusal", ["not-found", "no-permission", "quota", "no-path", "region"])
+def test_a_missing_storage_api_is_optional_and_says_how_to_switch_it_on(account, refusal):
+    storage, version_1, tunnel, rows = transfers(account("tunnel", refusal))
+    assert [storage.verdict, version_1.verdict] == ["optional", "optional"]
+    assert re.search(r"HTTP 40[034] · request id \w+", storage.found)
+    assert "code " in storage.found or refusal == "no-path"
+    assert SWITCH_ON in storage.to_do
+    assert version_1.to_do == "ignore this while the tunnel works"
+    assert (tunnel.verdict, rows.verdict) == ("ok", "ok")
+    assert rows.found == "a new connection transfers rows by the tunnel"
+
+
+def test_version_1_is_used_where_only_the_newer_is_missing(account):
+    storage, version_1, _, rows = transfers(account("storage-v1,tunnel"))
+    assert (storage.verdict, version_1.verdict) == ("optional", "ok")
+    assert rows.found == "a new connection transfers rows by the Storage API v1"
+
+
+def test_a_chosen_service_that_is_missing_is_bad_and_another_choice_is_suggested(account):
+    options = ClientOptions(transfer="storage")
+    checks = transfers(account("tunnel", client_options=options))
+    assert [check.verdict for check in checks] == ["optional", "optional", "ok", "bad"]
+    assert checks[-1].found == (
+        "a new connection cannot transfer rows: it uses the Storage API, because of "
+        "transfer='storage'"
+    )
+    assert checks[-1].to_do == "connect with transfer='auto'"
+    chosen = ClientOptions(transfer="tunnel")
+    rows = transfers(account("tunnel", client_options=chosen))[-1]
+    assert rows.found.endswith("by the tunnel, because of transfer='tunnel'")
+
+
+@pytest.fixture(scope="module")
+def moody(_private_home):
+    """A service that refuses requests by rules, and a function that sets the rules."""
+    from odps_nb.local.server.launch import start
+
+    with start(options=("--misbehave", "--services", "storage,storage-v1,tunnel")) as service:
+        facts = ("endpoint", "project", "access_id", "access_key")
+        profile = Profile(**{name: getattr(service, name) for name in facts})
+        with StorageClient(profile) as storage:
+
+            def refuse(status: int, *actions: str) -> None:
+                rule = {"fault": "status", "status": status, "times": 0}
+                rules = [{"action": action, **rule} for action in actions]
+                body = json.dumps({"rules": rules}).encode()
+                storage.rest(WireRequest(method="PUT", path="/misbehaviour", body=body))
+
+            yield profile, refuse
+
+
+READ, V1, TUNNEL = "TableCreateReadSession", "/api/storage/v1", "/projects"
+
+
+def test_without_any_service_all_are_bad_and_say_what_to_do(moody):
+    profile, refuse = moody
+    refuse(405, READ, V1, TUNNEL)
+    checks = transfers(profile)
+    assert [check.verdict for check in checks] == ["bad"] * 4
+    assert checks[0].to_do == SWITCH_ON
+    for check in checks[:3]:
+        assert "HTTP 405 · request id MISBEHAVIOUR" in check.found
+        assert check.to_do
+    assert checks[3].found == "no service transfers rows"
+
+
+def test_a_storage_api_that_fails_is_not_taken_for_missing(moody):
+    profile, refuse = moody
+    refuse(503, READ, V1)
+    checks = transfers(profile)
+    assert [check.verdict for check in checks] == ["optional", "optional", "ok", "bad"]
+    assert SWITCH_ON not in checks[0].to_do
+    assert checks[3].to_do == "connect with transfer='tunnel'"
+
+
+def test_the_checks_send_at_most_three_requests_to_each_service(moody):
+    profile, refuse = moody
+    refuse(400, READ, V1, TUNNEL)
+    transfers(profile)
+    with StorageClient(profile) as storage:
+        _, body = storage.rest(WireRequest(method="GET", path="/misbehaviour"))
+    assert all(1 <= rule["struck"] <= 3 for rule in json.loads(body)["rules"])
+
+
+def test_a_project_without_tables_says_that_nothing_could_be_checked(account):
+    profile = account("tunnel", samples=False)
+    checks = by_name(examine(profile))
+    assert checks.keys().isdisjoint(NAMES[:3])
+    assert checks["Rows"].verdict == "optional"
+    assert checks["Rows"].found.startswith("no table was available to check with")
+    assert checks["Rows"].to_do == "create a table, and run the check again"
 
 
 def test_what_is_not_ok_says_what_to_do(profile):

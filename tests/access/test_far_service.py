@@ -52,6 +52,7 @@ def everything(odps, name: str) -> None:
     odps.drop_table(name)
 
 
+@pytest.mark.storage_api("blobs")
 def test_everything_works_over_tls(service, near, trusted, new_name):
     with (
         TlsFront(near, server_context(trusted)) as front,
@@ -60,6 +61,7 @@ def test_everything_works_over_tls(service, near, trusted, new_name):
         everything(odps, new_name("tls"))
 
 
+@pytest.mark.storage_api("blobs")
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_everything_works_through_a_proxy(service, near, trusted, new_name, monkeypatch, scheme):

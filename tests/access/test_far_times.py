@@ -91,6 +91,7 @@ FORMS: dict[str, Callable[[Any], list[Any]]] = {
 }
 
 
+@pytest.mark.storage_api("far times")
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("form", FORMS)
 def test_structs_of_seconds_lose_no_time(table: Table, form: str) -> None:
@@ -115,6 +116,7 @@ def test_near_structs_keep_nanoseconds(structs: Connection, new_name: Callable[[
             assert found["t"].cast(pa.int64()).to_pylist() == [1]
 
 
+@pytest.mark.storage_api("far times")
 def test_the_first_rows_show_far_structs(table: Table) -> None:
     with pytest.warns(OdpsNbWarning, match="in microseconds"):
         assert [one.to_pydatetime() for one in table.head()["t"]] == TIMES
@@ -140,6 +142,7 @@ class FarStructs(Recorder):
         return bytes(sink.getvalue())
 
 
+@pytest.mark.storage_api("far times")
 def test_a_session_of_nanoseconds_whose_structs_are_far_is_left(
     odps: Connection, new_name: Callable[[str], str]
 ) -> None:
@@ -168,6 +171,7 @@ WHOLE: dict[str, Callable[[Table], pa.Table]] = {
 }
 
 
+@pytest.mark.storage_api("far times")
 @pytest.mark.parametrize("form", WHOLE)
 def test_a_whole_dataset_is_read_in_microseconds(refused: Table, form: str) -> None:
     with pytest.warns(OdpsNbWarning, match="in microseconds") as told:
@@ -177,11 +181,13 @@ def test_a_whole_dataset_is_read_in_microseconds(refused: Table, form: str) -> N
     assert found["t"].to_pylist() == TIMES
 
 
+@pytest.mark.storage_api("far times")
 def test_rows_are_counted_by_a_far_time(refused: Table) -> None:
     with pytest.warns(OdpsNbWarning, match="in microseconds"):
         assert refused.dataset().count_rows(filter=pc.field("t") > MIDDLE) == 1
 
 
+@pytest.mark.storage_api("far times")
 def test_what_keeps_its_schema_says_what_to_pass_and_does_not_warn(refused: Table) -> None:
     """A LazyFrame and the meta of Dask have already declared nanoseconds."""
     with warnings.catch_warnings():
@@ -211,6 +217,7 @@ class AlwaysOverflows(Recorder):
         )
 
 
+@pytest.mark.storage_api("far times")
 @pytest.mark.parametrize(("unit", "reads"), [(None, 2), ("us", 1), ("ns", 1)])
 def test_an_overflow_of_microseconds_is_reported_once(
     odps: Connection, refused: Table, unit: str | None, reads: int

@@ -20,6 +20,8 @@ from odps_nb.local.server.launch import start
 from tests.support.compat.recorder import Recorder
 from tests.support.service.connecting import connected
 
+pytestmark = pytest.mark.storage_api("far times")
+
 WARNED = r"RuntimeTimestamp data overflow"
 FAR = dt.datetime(2100, 1, 1)
 ROWS = 150_000  # the service sends a megabyte before it reaches the last row

@@ -25,7 +25,7 @@ from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.catalog import iter_table_names
 from odps_nb.client.options import ClientOptions
 from odps_nb.client.read.plan import ReadPlan
-from odps_nb.client.read.session import open_read_session
+from odps_nb.client.reading import open_read_session
 from odps_nb.client.write.session import open_write_session
 from odps_nb.errors import OdpsNbError, explain
 from odps_nb.terms import BlobReference

@@ -66,6 +66,7 @@ def handles(odps: Connection) -> dict[str, Any]:
     }
 
 
+@pytest.mark.storage_api("blobs")
 def test_handles_lead_to_the_same_connection_in_one_process(keyed: Connection) -> None:
     for name, handle in handles(keyed).items():
         for again in (pickle.loads(pickle.dumps(handle)), copy.deepcopy(handle), copy.copy(handle)):
@@ -77,6 +78,7 @@ def test_handles_lead_to_the_same_connection_in_one_process(keyed: Connection) -
     assert pickle.loads(pickle.dumps(keyed.table("orders"))) == keyed.table("orders")
 
 
+@pytest.mark.storage_api("blobs")
 def test_no_pickle_holds_a_secret(service: Any, keyed: Connection) -> None:
     for handle in handles(keyed).values():
         for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
@@ -152,6 +154,7 @@ def test_a_connection_that_is_open_there_has_the_credentials(
     assert found == table.to_arrow().to_pylist()
 
 
+@pytest.mark.storage_api("blobs")
 def test_a_process_without_credentials_says_so_when_a_handle_is_used(
     keyed: Connection, spawned: ProcessPoolExecutor
 ) -> None:
@@ -221,6 +224,7 @@ def test_the_settings_of_a_connection_go_along(service: Any, keyed: Connection) 
     again.close()
 
 
+@pytest.mark.storage_api("blobs")
 def test_what_is_learned_of_blobs_stays_with_a_frame(keyed: Connection) -> None:
     frame = keyed.table("media").head(2)
     column = next(name for name in frame if frame[name].dtype.name == "blob")

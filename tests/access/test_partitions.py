@@ -180,6 +180,7 @@ def test_details_need_partitions(odps: Connection, new_name: Name) -> None:
     odps.drop_table(plain.name)
 
 
+@pytest.mark.storage_api("blobs")
 def test_blobs_and_datasets_take_choices(odps: Connection, new_name: Name) -> None:
     table = odps.create_table(new_name("blobs"), "content blob", partitioned_by="ds string")
     table.write([{"content": day.encode(), "ds": day} for day in DAYS])

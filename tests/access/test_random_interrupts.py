@@ -146,6 +146,7 @@ def test_nothing_is_left_whenever_the_interrupt_comes(
 
 
 # The same applies to a file that is being opened.
+@pytest.mark.storage_api("blobs")
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 @pytest.mark.parametrize("moments", MOMENTS)

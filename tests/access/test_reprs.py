@@ -67,6 +67,7 @@ def name(odps: Connection, new_name) -> Iterator[str]:
     odps.drop_table(made)
 
 
+@pytest.mark.storage_api("blobs")
 def test_a_repr_makes_no_request(watched: Connection, recorder: Recorder, name: str) -> None:
     token = watched.table("media").blobs("content", limit=1)[0].reference.token
     things = [*untouched(watched, token), *used(watched, name)]
@@ -77,6 +78,7 @@ def test_a_repr_makes_no_request(watched: Connection, recorder: Recorder, name: 
         assert recorder.take() == [], type(thing)
 
 
+@pytest.mark.storage_api("blobs")
 def test_a_property_asks_once_at_most_and_its_first_line_says_so(
     watched: Connection, recorder: Recorder
 ) -> None:
@@ -114,6 +116,7 @@ def test_a_rich_display_may_ask(watched: Connection, recorder: Recorder) -> None
     assert recorder.take()
 
 
+@pytest.mark.storage_api("blobs")
 def test_a_closed_connection_leaves_reprs(odps: Connection, name: str) -> None:
     profile = odps.profile
     with odps_nb.connect(profile) as connection:

@@ -93,12 +93,14 @@ def every_use(shown: Connection, new_name: Names, tmp_path: Path):
     shown.drop_table(keyed)
 
 
+@pytest.mark.storage_api("blobs")
 def test_false_is_silence_everywhere(every_use, told: Told) -> None:
     for name, use in every_use.items():
         use(False)
         assert told.started == 0, name
 
 
+@pytest.mark.storage_api("blobs")
 def test_a_listener_receives_every_event(every_use, told: Told) -> None:
     """The calls above do transfer data, so progress could have been shown."""
     for name, use in every_use.items():
@@ -109,6 +111,7 @@ def test_a_listener_receives_every_event(every_use, told: Told) -> None:
     assert told.started == 0
 
 
+@pytest.mark.storage_api("blobs")
 def test_true_is_what_suits_the_place(every_use, told: Told) -> None:
     for name, use in every_use.items():
         before = told.started

@@ -87,6 +87,7 @@ def test_a_read_gives_every_row_once(odps, large, fault, action):
     assert rows["id"].tolist() == list(range(ROWS))
 
 
+@pytest.mark.storage_api("its requests")
 def test_a_read_that_went_silent_in_its_middle_resumes_at_the_row_where_it_stopped(odps, large):
     with before(odps, "stalled", "TableRead", LATER) as (client, proxy):
         scan = client.table(large).read(splits=1, progress=False)
@@ -96,6 +97,7 @@ def test_a_read_that_went_silent_in_its_middle_resumes_at_the_row_where_it_stopp
     assert "Offset=0&" not in second
 
 
+@pytest.mark.storage_api("its requests")
 def test_without_retries_silence_is_an_error_that_names_its_setting(odps, large):
     options = replace(LATER, retries=0)
     with (
@@ -106,6 +108,7 @@ def test_without_retries_silence_is_an_error_that_names_its_setting(odps, large)
     assert "ClientOptions(read_timeout=" in caught.value.hint
 
 
+@pytest.mark.storage_api("its requests")
 @pytest.mark.parametrize(
     ("fault", "action"),
     [("silent after", "InstanceCreateReadSession"), ("stalled", "InstanceRead")],
@@ -120,6 +123,7 @@ def rows_of(odps: Connection, name: str) -> list[int]:
     return sorted(odps.table(name).read(["id"], progress=False).to_arrow()["id"].to_pylist())
 
 
+@pytest.mark.storage_api("its requests")
 @pytest.mark.gate(1)
 @pytest.mark.parametrize(
     ("fault", "action"),
@@ -137,6 +141,7 @@ def test_a_write_is_committed_exactly_once(odps, table, fault, action):
     assert rows_of(odps, table) == list(range(20))
 
 
+@pytest.mark.storage_api("its requests")
 def test_a_stalled_upload_is_sent_again(odps, table):
     """It is larger than the sockets' buffers, so sending itself blocks."""
     wide = pd.DataFrame({"id": range(10, 15), "name": [c * 1_500_000 for c in "abcde"]})
@@ -146,6 +151,7 @@ def test_a_stalled_upload_is_sent_again(odps, table):
     assert found["name"].str.len().tolist() == [1_500_000] * 5
 
 
+@pytest.mark.storage_api("its requests")
 def test_an_upsert_is_committed_exactly_once(odps, new_name):
     name = new_name("silent")
     odps.create_table(name, "id bigint not null, name string", primary_key="id")

@@ -80,6 +80,7 @@ def test_what_was_read_is_written_back_as_it_was(zoned, odps, new_name):
             assert zoned.table(copy.name).read().to_arrow().equals(table.read().to_arrow())
 
 
+@pytest.mark.storage_api("far times")
 def test_a_far_day_is_read_in_the_zone(zoned, odps, new_name):
     table = zoned.create_table(new_name("far"), "t timestamp")
     last = dt.datetime(9999, 12, 31, 23, 59, 59, 999999)
@@ -94,6 +95,7 @@ def test_a_far_day_is_read_in_the_zone(zoned, odps, new_name):
     assert plain == [last - dt.timedelta(hours=8), MOMENT]
 
 
+@pytest.mark.storage_api("blobs")
 def test_times_in_rows_with_blobs_are_interpreted_in_the_time_zone_too(zoned, odps, new_name):
     columns = "d datetime, pages array<struct<at:timestamp,wall:timestamp_ntz,image:blob>>"
     table = zoned.create_table(new_name("pages"), columns)

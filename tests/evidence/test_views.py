@@ -1,4 +1,4 @@
-"""Logical views: SQL reads views, the Storage API does not (``docs/protocol.md`` section 3.1).
+"""Logical views: only SQL reads views, so reads of a view run a query (``docs/protocol.md`` 3.1).
 
 Sources: the vendor's manual (*Overview of Open Storage*; *View-related operations*), pyodps
 (``models/table.py``) and the Java SDK (``Table.java``).
@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 from odps import ODPS
 
 from odps_nb.access.connection import Connection
+from odps_nb.access.looking.browsing import rows_of
 from odps_nb.access.table import Table
 from odps_nb.errors import InvalidRequestError, NotFoundError, OdpsNbError, explain
 from odps_nb.local.server.launch import LocalService
@@ -65,26 +67,49 @@ def test_a_view_says_what_it_is(odps: Connection, view: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "read",
+    ("read", "ids", "statement"),
     [
-        lambda table: table.read().to_pandas(),
-        lambda table: table.read(["id"], where="id > 1").to_arrow(),
-        lambda table: table.head(),
-        lambda table: table.dataset().to_table(),
+        (lambda table: table.read().to_arrow(), [1, 2], "select `id`, `twice` from"),
+        (
+            lambda table: table.read(["id"], where="id > 1").to_arrow(),
+            [2],
+            "select `id` from {name} where (id > 1)",
+        ),
+        (lambda table: table.read(limit=1).to_arrow(), [1], "limit 1"),
+        (lambda table: pa.Table.from_pandas(table.head(1)), [1], "limit 1"),
+        (lambda table: table.dataset().to_table(), [1, 2], "select"),
     ],
-    ids=["read", "chosen", "head", "dataset"],
+    ids=["read", "chosen", "limit", "head", "dataset"],
 )
-def test_a_read_of_a_view_is_refused_and_says_what_reads_it(
-    odps: Connection, view: str, read: Callable[[Table], object]
+def test_a_read_of_a_view_runs_a_query(
+    odps: Connection,
+    view: str,
+    read: Callable[[Table], pa.Table],
+    ids: list[int],
+    statement: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     table = odps.table(view)
-    with pytest.raises(InvalidRequestError) as caught:
-        read(table)
-    text = "\n".join(explain(caught.value))
-    assert f"{table.name} is a view" in text
-    query = f"select * from {table.name}"
-    assert f"odps.sql('{query}')" in text
-    assert len(odps.sql(query).to_pandas()) == 2
+    caplog.set_level("INFO", logger="odps_nb")
+    assert read(table)["id"].to_pylist() == ids
+    told = [
+        line for line in caplog.messages if "is a view, so its rows are read by a query" in line
+    ]
+    assert told
+    assert ", which reads " in told[-1]  # its cost
+    assert (
+        statement.format(name=".".join(f"`{one}`" for one in str(table.name).split(".")))
+        in told[-1]
+    )
+
+
+def test_a_view_can_be_explored_and_read_in_parallel(odps: Connection, view: str) -> None:
+    scan = odps.table(view).read(splits=2)
+    assert len(scan.splits) == 2
+    assert scan.to_arrow()["twice"].to_pylist() == [3.0, 5.0]
+    again = odps.table(view).read(session_id=scan.session_id)
+    assert again.to_arrow()["id"].to_pylist() == [1, 2]
+    assert rows_of(odps.table(view).read()).row_count == 2
 
 
 def test_a_write_to_a_view_is_refused_and_says_why(

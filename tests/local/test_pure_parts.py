@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odps_nb.errors import InvalidRequestError
+from odps_nb.errors import ChecksumError, InvalidRequestError
 from odps_nb.local.duck import Duck
 from odps_nb.local.reading.plan import by_count, by_size
 from odps_nb.local.reading.predicates import Predicate
@@ -165,7 +165,7 @@ def test_an_arrow_stream_of_many_chunks_is_whole_and_a_flipped_bit_is_seen(rows:
     data = bytearray(b"".join(bytes(chunk) for chunk in encode_arrow(iter([batch]))))
     assert next(decode_arrow(batch.schema, memoryview(data))).equals(batch)
     data[len(data) // 2] ^= 1
-    with pytest.raises(InvalidRequestError):
+    with pytest.raises(ChecksumError):
         list(decode_arrow(batch.schema, memoryview(data)))
 
 

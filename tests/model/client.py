@@ -6,7 +6,8 @@ transport of requests belongs to the explorer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -18,12 +19,19 @@ from odps_nb.client.auth.profile import Profile
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.errors import OdpsNbError
 from odps_nb.http.retry import RetryPolicy
+from odps_nb.local.routes.tunnel_arrow import decode_arrow
 from odps_nb.spark.source.commit_log import CommitLog, Intent, _taken
 from odps_nb.terms import TableName
+from odps_nb.wire import control
+from odps_nb.wire.calls import WireRequest
+from odps_nb.wire.tunnel.calls import UploadBlock
 from tests.model.explorer import History
 from tests.model.service import Rows
 
-__all__ = ["PROFILE", "TABLE", "ModelLog", "ModelStorage", "batch"]
+__all__ = ["PROFILE", "TABLE", "ModelLog", "ModelStorage", "Statements", "Upload", "batch"]
+
+_DIGITS = re.compile("(?<=_)[0-9a-f]{16}$")
+_ROWS = pa.schema([("id", pa.int64())])
 
 TABLE = TableName(project="p", table="t")
 PROFILE = Profile(
@@ -35,7 +43,51 @@ PROFILE = Profile(
 )
 
 
-class ModelStorage(StorageClient):
+class Statements(StorageClient):
+    """Sends the control plane's requests as calls. Tables' metadata are known without a request.
+
+    A SQL statement is submitted by the code that users run.
+    """
+
+    history: Any
+
+    def control(self, request: Any, **_: Any) -> Any:
+        if isinstance(request, (control.GetTable, control.ListTables)):
+            return self.history.service.others.answer(request)
+        return self.call(request)
+
+    def _send(self, wire: WireRequest, *_: Any, **__: Any) -> Any:
+        return Submitted(self.history.exchange(_statement(wire.body or b"")))
+
+
+@cache
+def _statement(body: bytes) -> control.SubmitSql:
+    return control.SubmitSql.decode(WireRequest(method="POST", path="", body=body), project="p")
+
+
+class Submitted:
+    """The response to a submitted statement."""
+
+    def __init__(self, answer: control.SubmittedInstance) -> None:
+        self._body, self.headers = answer.encode(location="http://127.0.0.1:1/instances")
+        self.wire_bytes = len(self._body)
+
+    headers: Mapping[str, str]
+
+    def chunks(self) -> Iterator[bytes]:
+        yield self._body
+
+    def end_in_time(self) -> None:
+        """Do nothing."""
+
+    def __enter__(self) -> Submitted:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+class ModelStorage(Statements):
     """Sends calls to the service of a history, up to ``tries`` times each."""
 
     def __init__(self, history: History, *, tries: int = 2) -> None:
@@ -45,19 +97,19 @@ class ModelStorage(StorageClient):
             sleep=lambda seconds: None,
             monotonic=lambda: 0.0,
         )
-        self._history = history
+        self.history = history
 
     def call(self, request: Any, *, tracker: Any = None, cancel: Any = None, **_: Any) -> Any:
         attempts = self.attempts(type(request).__name__, tracker=tracker, cancel=cancel)
         while True:
             try:
-                return self._history.exchange(request)
+                return self.history.exchange(request)
             except OdpsNbError as error:
                 attempts.again(error, idempotent=request.idempotent)
 
     @contextmanager
     def upload(self, request: Any, **_: Any) -> Iterator[Upload]:
-        yield Upload(self._history, request)
+        yield Upload(self.history, request)
 
 
 @dataclass
@@ -74,7 +126,16 @@ class Upload:
         return len(data)
 
     def finish(self) -> Any:
-        return self.history.exchange(Rows(self.request, _values(bytes(self.body))))
+        whole = isinstance(self.request, UploadBlock)
+        values = _checked_values if whole else _values
+        return self.history.exchange(Rows(self.request, values(bytes(self.body))))
+
+
+@cache
+def _checked_values(body: bytes) -> tuple[int, ...]:
+    """Return the values of the tunnel's stream."""
+    batches = decode_arrow(_ROWS, memoryview(body))
+    return tuple(value for batch in batches for value in batch["id"].to_pylist())
 
 
 @cache
@@ -108,7 +169,8 @@ class ModelLog(CommitLog):
             self._kept[batch, "json"] = intent.encode()
             return True
 
-        if not self._step(f"notes the commit of {intent.session}", compare_and_set):
+        session = _DIGITS.sub("", intent.session)  # of a staging table, which are random
+        if not self._step(f"notes the commit of {session}", compare_and_set):
             raise _taken(batch, "its note")
 
     def note_done(self, batch: int) -> None:

@@ -9,6 +9,7 @@ alternative, so all of them are explored (stateless depth-first search).
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,10 @@ import greenlet
 
 from odps_nb.errors import BrokenStreamError, OdpsNbError
 from tests.model.service import Service
+
+_SHOWN = ("session_id", "stream_id", "stream_version", "row_offset", "streams")
+_SHOWN += ("upload_id", "block", "block_number", "attempt_number", "messages", "instance_id")
+_STREAMS = re.compile(r"in \(.*?\)")
 
 __all__ = ["Bounds", "Choices", "Crash", "History", "explore"]
 
@@ -242,12 +247,15 @@ def shown(thing: Any) -> str:
     if callable(thing):
         return getattr(thing, "says", getattr(thing, "__name__", "step"))
     call = getattr(thing, "call", thing)
+    call = getattr(call, "request", call)  # of version 1
     parts = [type(call).__name__]
     parts += [
         f"{name}={getattr(call, name)}"
-        for name in ("session_id", "stream_id", "stream_version", "row_offset", "streams")
+        for name in _SHOWN
         if getattr(call, name, None) not in (None, ())
     ]
-    if call is not thing:
+    if sql := getattr(call, "sql", ""):
+        parts.append(" ".join([*sql.split()[:2], *_STREAMS.findall(sql)]))
+    if hasattr(thing, "values"):
         parts.append(f"values={list(thing.values)}")
     return " ".join(parts)

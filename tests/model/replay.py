@@ -8,28 +8,36 @@ from typing import Any
 import pyarrow as pa
 
 from odps_nb.client.calls.storage import StorageClient
+from odps_nb.client.calls.version_1 import OverVersion1
 from odps_nb.client.read.plan import ReadPlan
-from odps_nb.client.read.session import open_read_session
 from odps_nb.client.read.splits import iter_batches
+from odps_nb.client.reading import open_read_session
+from odps_nb.client.sql.definitions import quoted
 from odps_nb.errors import OdpsNbError
 from odps_nb.http.retry import RetryPolicy
 from odps_nb.terms import TableName
-from odps_nb.wire import calls
+from odps_nb.wire import calls, control
+from odps_nb.wire.tunnel.calls import UploadBlock
+from odps_nb.wire.tunnel.chunks import encode_chunks
+from tests.model.client import PROFILE
 from tests.model.explorer import History, shown
 from tests.model.service import Rows
+from tests.model.tunnel import TARGET
 from tests.support.service.raw_writes import ipc
 
 __all__ = ["replay", "values_of"]
 
+_IDS = ("session_id", "upload_id", "instance_id")
+_NAMED = (*_IDS, "commit_message")
 _ONCE = RetryPolicy(max_attempts=1)
 
 
 def replay(history: History, storage: StorageClient, table: TableName) -> list[str]:
     """Send each request once; return the responses that differ from the model."""
-    names: dict[str, str] = {}  # of sessions, there
+    names: dict[str, str] = {}  # of sessions, instances and messages, there
     tokens: dict[tuple[str, str, int, str], str] = {}
     differences = []
-    for request, expected in history.service.log:
+    for request, expected, in_model in history.service.log:
         call = getattr(request, "call", request)
         there = _there(call, table, names, tokens)
         try:
@@ -39,9 +47,11 @@ def replay(history: History, storage: StorageClient, table: TableName) -> list[s
             got = type(error).__name__
         if got != expected:
             differences.append(f"{shown(request)}: {expected} in the model, {got} by the service")
-        elif got == "done" and isinstance(call, calls.CreateWriteSession):
-            names[f"s{len(names)}"] = answer.session_id
-        elif got == "done" and isinstance(call, (calls.CreateWriteStream, calls.GetWriteStream)):
+        elif got == "done":
+            for name in _NAMED:
+                if one := getattr(in_model, name, None):
+                    names[one] = getattr(answer, name)
+        if got == "done" and isinstance(call, (calls.CreateWriteStream, calls.GetWriteStream)):
             stream = (call.session_id, call.stream_id, call.stream_version)
             known = sum(1 for one in tokens if one[:3] == stream)
             tokens[(*stream, str(known + 1))] = answer.access_token
@@ -50,7 +60,8 @@ def replay(history: History, storage: StorageClient, table: TableName) -> list[s
 
 def values_of(storage: StorageClient, table: TableName) -> list[int]:
     session = open_read_session(storage, ReadPlan(table=table))
-    return [v for one in iter_batches(storage, session) for v in one.column("id").to_pylist()]
+    batches = iter_batches(storage, session)
+    return sorted(v for one in batches for v in one.column("id").to_pylist())
 
 
 def _there(
@@ -60,21 +71,52 @@ def _there(
     tokens: dict[tuple[str, str, int, str], str],
 ) -> Any:
     """Return the call with the service's own names."""
-    changed: dict[str, Any] = {"table": table}
+    if isinstance(call, OverVersion1):
+        return OverVersion1(_there(call.request, table, names, tokens))
+    changed = _targets(call, table)
     for name in ("route_token", "table_id", "schema_version"):
         if hasattr(call, name):
             changed[name] = None
-    if hasattr(call, "session_id"):
-        changed["session_id"] = names.get(call.session_id, "unknown")
+    for name in _IDS:
+        if hasattr(call, name):
+            changed[name] = names.get(getattr(call, name), "unknown")
+    if hasattr(call, "messages"):
+        changed["messages"] = tuple(names.get(one, one) for one in call.messages)
     if isinstance(call, calls.WriteRows):
         stream = (call.session_id, call.stream_id, call.stream_version)
         changed["access_token"] = tokens.get((*stream, str(call.access_token)))
     return dataclasses.replace(call, **changed)
 
 
+def _targets(call: Any, table: TableName) -> dict[str, Any]:
+    """Return the fields of a call that name tables, with those of the service."""
+    changed: dict[str, Any] = {}
+    if hasattr(call, "table"):
+        changed["table"] = table
+    if hasattr(call, "of"):
+        staged = call.of.table.table != TARGET
+        name = dataclasses.replace(table, table=call.of.table.table) if staged else table
+        changed["of"] = dataclasses.replace(call.of, table=name)
+    if hasattr(call, "project"):
+        changed["project"] = table.project
+    if isinstance(call, control.SubmitSql):
+        sql = call.sql.replace(f"`{PROFILE.project}`.`{TARGET}`", quoted(table))
+        changed["sql"] = sql.replace(f"`{PROFILE.project}`.", f"`{table.project}`.")
+    return changed
+
+
 def _send(storage: StorageClient, call: Any, request: Any) -> Any:
+    if call.__class__.__module__.startswith(control.__name__):
+        answer = storage.control(call)
+        while isinstance(answer, control.InstanceStatus) and not answer.is_over:
+            answer = storage.control(call)  # in the model, it has ended
+        return answer
     if not isinstance(request, Rows):
         return storage.call(call, retry=_ONCE)
+    rows = pa.record_batch({"id": pa.array(request.values, pa.int64())})
     with storage.upload(call) as upload:
-        upload.write(ipc([pa.table({"id": pa.array(request.values, pa.int64())})]))
+        if isinstance(call, UploadBlock):
+            upload.write(b"".join(encode_chunks(iter([rows.serialize()]))))
+        else:
+            upload.write(ipc([pa.Table.from_batches([rows])]))
         return upload.finish()

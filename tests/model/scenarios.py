@@ -10,61 +10,132 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from odps_nb.client.calls.storage import StorageClient
+from odps_nb.client.transfer import TransferChoice
+from odps_nb.client.write.base import WriteSession
 from odps_nb.client.write.operations import WriteSessionRef
-from odps_nb.client.write.session import open_write_session
-from odps_nb.client.write.stream import WriteStream
-from odps_nb.errors import OdpsNbError, StateError
+from odps_nb.client.write.session import open_write_session, stream_of
+from odps_nb.errors import NotFoundError, OdpsNbError, StateError
+from odps_nb.http.retry import RetryPolicy
 from odps_nb.spark.source.stream_writer import commit_batch
 from odps_nb.spark.writing.task import Written
+from odps_nb.terms import Transfer, TransferMode
 from tests.model.client import TABLE, ModelLog, batch
 from tests.model.explorer import Actor, Bounds, History
 
 __all__ = ["SCENARIOS", "VALUES", "Scenario"]
 
 VALUES = (1, 2)
+_MISSING = NotFoundError("no such path", status=404, code="NoSuchObject")
+_REFUSED = {
+    Transfer.STORAGE: {},
+    Transfer.STORAGE_V1: {Transfer.STORAGE: _MISSING},
+    Transfer.TUNNEL: {Transfer.STORAGE: _MISSING, Transfer.STORAGE_V1: _MISSING},
+}
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """Actors within bounds; ``verdict`` names what is wrong at the end, or is empty."""
+    """Actors within bounds; ``verdict`` names what is wrong at the end, or is empty.
+
+    ``timed``: the service does something later, which the embedded service does at once.
+    """
 
     name: str
     prepare: Callable[[History], None]
     bounds: Bounds
     verdict: Callable[[History], str]
+    timed: bool = False
+
+
+@dataclass(frozen=True)
+class Way:
+    """The service that transfers rows; ``slow``: commits and statements take a while.
+
+    ``tries``: attempts of a request, if not the default.
+    """
+
+    service: Transfer = Transfer.STORAGE
+    slow: bool = False
+    tries: int | None = None
+
+    def client(self, history: History) -> StorageClient:
+        """Return a client that uses this service."""
+        history.service.others.slow = self.slow
+        storage: StorageClient = history.client()
+        storage.transfer = TransferChoice(TransferMode.AUTO)
+        storage.transfer._refusals.update(_REFUSED[self.service])
+        if self.tries is not None:
+            storage._retry = RetryPolicy(max_attempts=self.tries)
+        return storage
+
+
+BY_STORAGE = Way()
+BY_TUNNEL = Way(Transfer.TUNNEL)
+BY_VERSION_1 = Way(Transfer.STORAGE_V1)
 
 
 def write_stream(
     storage: StorageClient, session: WriteSessionRef, name: str, values: Sequence[int] = VALUES
 ) -> Written:
     """Write as a task does: its own stream, in two uploads, closed."""
-    with WriteStream(storage, session, name, part_bytes=1).start() as stream:
+    with stream_of(storage, session, name, part_bytes=1).start() as stream:
         stream.write([batch(value) for value in values])
     return Written(stream=stream.close())
+
+
+def shared_session(storage: StorageClient) -> WriteSession:
+    """Open a session that several processes write to."""
+    return open_write_session(storage, TABLE, shared=True)
 
 
 # -- one writer ---------------------------------------------------------------------------------
 
 
-def one_writer(history: History) -> None:
+def one_writer(history: History, way: Way = BY_STORAGE, *, shared: bool = False) -> None:
     """The same as `Table.write`: session, stream, rows, close, commit; abort after an error."""
 
     def write() -> None:
-        storage = history.client()
-        with open_write_session(storage, TABLE) as session:
-            write_stream(storage, session.ref, "0")
+        storage = way.client(history)
+        with open_write_session(storage, TABLE, shared=shared, part_bytes=1) as session:
+            with session.open_stream("0") as stream:
+                stream.write([batch(value) for value in VALUES])
             session.commit([("0", 1)])
+
+    history.add("writer", write)
+
+
+def second_version(history: History, way: Way = BY_STORAGE) -> None:
+    """A writer whose stream fails writes all rows into a second version of the stream."""
+
+    def write() -> None:
+        storage = way.client(history)
+        with open_write_session(storage, TABLE, part_bytes=1) as session:
+            for version in (1, 2):
+                try:
+                    with session.open_stream("0", version) as stream:
+                        stream.write([batch(value) for value in VALUES])
+                    break
+                except OdpsNbError:
+                    if version == 2:
+                        raise
+            session.commit([("0", version)])
 
     history.add("writer", write)
 
 
 def told(history: History) -> str:
     """Compare the table with the outcome that the writer was told."""
-    writer, table = history.actors[0], tuple(history.service.table)
-    return _against(writer, table)
+    return _against(history.actors[0], rows_of(history))
+
+
+def rows_of(history: History) -> tuple[int, ...]:
+    """Return the rows of the table once the service has nothing left to do."""
+    history.service.others.settle()
+    return tuple(history.service.table)
 
 
 def _against(writer: Actor, table: tuple[int, ...]) -> str:
@@ -74,6 +145,8 @@ def _against(writer: Actor, table: tuple[int, ...]) -> str:
         return "written, says the writer; nothing is there"
     if isinstance(writer.error, OdpsNbError) and table and not writer.error.in_doubt:
         return "not written, says the writer; it is there"
+    if table and any("none of its rows" in note for note in getattr(writer.error, "notes", ())):
+        return "none of the rows are there, says a note; they are"
     return ""
 
 
@@ -93,20 +166,21 @@ def attempt_name(number: int) -> str:
     return f"000000-{number}"
 
 
-def attempts_of_a_task(history: History) -> None:
+def attempts_of_a_task(history: History, way: Way = BY_STORAGE) -> None:
     """Two attempts of one task (the first is presumed dead, but is not), then the commit."""
     job = Job()
 
     def attempt(number: int) -> Callable[[], None]:
         def write() -> None:
             assert job.session is not None
-            job.done.append(write_stream(history.client(), job.session, attempt_name(number)))
+            storage = way.client(history)
+            job.done.append(write_stream(storage, job.session, attempt_name(number)))
 
         return write
 
     def drive() -> None:
-        storage = history.client()
-        with open_write_session(storage, TABLE) as session:
+        storage = way.client(history)
+        with shared_session(storage) as session:
             job.session = session.ref
             tasks = [history.add(f"attempt {number}", attempt(number)) for number in (0, 1)]
             history.wait(lambda: job.done or all(one.is_over for one in tasks))
@@ -117,16 +191,16 @@ def attempts_of_a_task(history: History) -> None:
     history.add("driver", drive)
 
 
-def nothing_counted(history: History) -> None:
+def nothing_counted(history: History, way: Way = BY_STORAGE) -> None:
     """An attempt writes rows that the driver does not commit; the committed attempt has no rows."""
     job = Job()
 
     def write() -> None:
         assert job.session is not None
-        job.done.append(write_stream(history.client(), job.session, attempt_name(0)))
+        job.done.append(write_stream(way.client(history), job.session, attempt_name(0)))
 
     def drive() -> None:
-        with open_write_session(history.client(), TABLE) as session:
+        with shared_session(way.client(history)) as session:
             job.session = session.ref
             task = history.add("attempt 0", write)
             history.wait(lambda: task.is_over)
@@ -137,28 +211,35 @@ def nothing_counted(history: History) -> None:
 
 def empty(history: History) -> str:
     """Rows that were not committed are not visible."""
-    return f"the table holds {history.service.table}" if history.service.table else ""
+    rows = rows_of(history)
+    return f"the table holds {rows}" if rows else ""
 
 
 # -- a micro-batch ------------------------------------------------------------------------------
 
 
-def _driver(history: History, files: dict[tuple[int, str], bytes]) -> Callable[[], None]:
+def _driver(history: History, files: dict[tuple[int, str], bytes], way: Way) -> Callable[[], None]:
     def drive() -> None:
-        storage = history.client()
-        session = open_write_session(storage, TABLE).ref
+        storage = way.client(history)
+        session = shared_session(storage).ref
         written = write_stream(storage, session, "0")
         commit_batch(storage, ModelLog(history, files), 0, session, [written])
 
     return drive
 
 
-def micro_batch(history: History) -> None:
-    """A driver that may crash anywhere, and always a second one for the same batch."""
-    drive = _driver(history, {})
+def micro_batch(history: History, way: Way = BY_STORAGE, *, late: bool = False) -> None:
+    """A driver that may crash anywhere, and always a second one for the same batch.
+
+    ``late``: the second one starts after the lifecycle of staging tables.
+    """
+    drive = _driver(history, {}, way)
 
     def restarted() -> None:
         history.wait(lambda: first.is_over)
+        if late:
+            history.service.others.settle()
+            history.service.others.expire_staging()
         for _ in range(2):  # the number of restarts
             with contextlib.suppress(OdpsNbError):
                 return drive()
@@ -168,22 +249,64 @@ def micro_batch(history: History) -> None:
     history.add("driver after a restart", restarted)
 
 
-def two_drivers(history: History) -> None:
+def two_drivers(history: History, way: Way = BY_STORAGE) -> None:
     """The first driver is presumed dead, but is not: both write the batch at the same time."""
-    drive = _driver(history, {})
+    drive = _driver(history, {}, way)
     history.add("driver", drive)
     history.add("second driver", drive)
 
 
 def once(history: History) -> str:
     """If the last driver succeeded, the rows are there once; otherwise at most once."""
-    table = tuple(history.service.table)
+    table = rows_of(history)
     if table not in ((), VALUES):
         return f"the table holds {table}"
     if any(a.error is None for a in history.actors) and table != VALUES:
         return "written, says a driver; nothing is there"
     return ""
 
+
+def recovers(history: History) -> str:
+    """As `once`; and the last restart succeeds, or asks the user (`StateError`)."""
+    last = history.actors[-1].error
+    if not isinstance(last, (type(None), StateError)):
+        return f"the last restart ends with {last!r}"
+    return once(history)
+
+
+_SLOW_TUNNEL = replace(BY_TUNNEL, slow=True)
+_SLOW_VERSION_1 = replace(BY_VERSION_1, slow=True)
+_STAGED = partial(one_writer, shared=True)
+_LATE = partial(micro_batch, way=BY_TUNNEL, late=True)
+_SECOND_VERSION = partial(second_version, way=replace(BY_TUNNEL, tries=1))
+_HASTY_STAGED = partial(_STAGED, way=replace(BY_TUNNEL, tries=1))
+_HASTY = partial(micro_batch, way=replace(_SLOW_TUNNEL, tries=1))
+# several faults in one of these are left to tests/simulation, because they have many requests
+_CRASH = Bounds(lost=0, crashes=1, switches=0)
+_ZOMBIE = Bounds(lost=0, switches=2)
+_OTHERS = (
+    Scenario("tunnel", partial(one_writer, way=BY_TUNNEL), Bounds(lost=3), told),
+    Scenario(
+        "slow tunnel", partial(one_writer, way=_SLOW_TUNNEL), Bounds(lost=3), told, timed=True
+    ),
+    Scenario("second version", _SECOND_VERSION, Bounds(lost=2), told),
+    Scenario("version 1", partial(one_writer, way=BY_VERSION_1), Bounds(lost=3), told),
+    Scenario(
+        "slow version 1", partial(one_writer, way=_SLOW_VERSION_1), Bounds(lost=3), told, timed=True
+    ),
+    Scenario("staging", partial(_STAGED, way=BY_TUNNEL), Bounds(lost=2), told),
+    Scenario("slow staging", partial(_STAGED, way=_SLOW_TUNNEL), Bounds(lost=2), told, timed=True),
+    Scenario("hasty staging", _HASTY_STAGED, Bounds(lost=2), told),
+    Scenario("staged attempts", partial(attempts_of_a_task, way=BY_TUNNEL), _ZOMBIE, told),
+    Scenario("nothing staged", partial(nothing_counted, way=BY_TUNNEL), Bounds(lost=2), empty),
+    Scenario("staged micro-batch", partial(micro_batch, way=BY_TUNNEL), _CRASH, recovers),
+    Scenario(
+        "slow micro-batch", partial(micro_batch, way=_SLOW_TUNNEL), _CRASH, recovers, timed=True
+    ),
+    Scenario("hasty micro-batch", _HASTY, _CRASH, recovers, timed=True),
+    Scenario("late micro-batch", _LATE, _CRASH, once, timed=True),
+    Scenario("two staged drivers", partial(two_drivers, way=BY_TUNNEL), _ZOMBIE, once),
+)
 
 SCENARIOS = {
     one.name: one
@@ -193,5 +316,6 @@ SCENARIOS = {
         Scenario("nothing counted", nothing_counted, Bounds(lost=2), empty),
         Scenario("micro-batch", micro_batch, Bounds(lost=1, crashes=1, switches=0), once),
         Scenario("two drivers", two_drivers, Bounds(lost=1, switches=1), once),
+        *_OTHERS,
     )
 }

@@ -11,13 +11,12 @@ from typing import Any
 
 from odps_nb.errors import ConflictError, OdpsNbError, SessionExpiredError
 from odps_nb.local import faults
-from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
 from odps_nb.wire import calls
 from odps_nb.wire.schema_json import WriteSchema
+from tests.model.tunnel import SCHEMA, Accounts
 
 __all__ = ["SCHEMA", "Rows", "Service"]
 
-SCHEMA = TableSchema(columns=(Column(name="id", type=PrimitiveType(TypeCode.BIGINT)),))
 _WRITE_SCHEMA = WriteSchema.of(SCHEMA)
 OPEN, COMMITTED, ABORTED = "NORMAL", "COMMITTED", "ABORTED"
 
@@ -26,7 +25,7 @@ OPEN, COMMITTED, ABORTED = "NORMAL", "COMMITTED", "ABORTED"
 class Rows:
     """An upload: the call, and the values of its only column."""
 
-    call: calls.WriteRows
+    call: Any
     values: tuple[int, ...]
 
 
@@ -61,17 +60,22 @@ class Service:
 
     table: list[int] = field(default_factory=list)
     sessions: dict[str, Session] = field(default_factory=dict)
-    log: list[tuple[Any, str]] = field(default_factory=list)
+    log: list[tuple[Any, str, Any]] = field(default_factory=list)  # with the response
+    others: Accounts = field(init=False)  # the other services, which write to the same table
+
+    def __post_init__(self) -> None:
+        self.others = Accounts(self.table)
 
     def answer(self, request: Any) -> Any:
         """Execute a request; rejections are raised as the client sees them."""
         kind = request.call if isinstance(request, Rows) else request
         try:
-            answer = _ACTIONS[type(kind)](self, request)
+            action = _ACTIONS.get(type(kind))
+            answer = action(self, request) if action else self.others.answer(request)
         except OdpsNbError as error:
-            self.log.append((request, type(error).__name__))
+            self.log.append((request, type(error).__name__, None))
             raise
-        self.log.append((request, "done"))
+        self.log.append((request, "done", answer))
         return answer
 
     def _session(self, session_id: str) -> Session:

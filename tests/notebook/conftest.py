@@ -59,7 +59,7 @@ STALL = {"action": "TableRead", "fault": "stall", "at": 5_000_000, "seconds": 60
 
 
 @pytest.fixture(scope="session")
-def moody(_private_home: None) -> Iterator[LocalService]:
+def moody(services: str, _private_home: None) -> Iterator[LocalService]:
     """A service with samples that stalls on request."""
     from odps_nb.local.server.launch import start
 

@@ -56,6 +56,29 @@ def test_a_table_is_read_and_a_report_left(
     assert "2 questions: 0 differs, 1 cannot tell, 1 as assumed" in page
 
 
+def test_the_report_begins_with_the_services_that_transfer_rows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from odps_nb.local.server.launch import start
+
+    with start(options=("--services", "storage-v1,tunnel", "--form", "refusal=quota")) as service:
+        for name in ("endpoint", "project", "access_id", "access_key"):
+            monkeypatch.setenv(f"ODPS_{name.upper()}", getattr(service, name))
+        words = ["probe", "--table", "orders", "--only", "transfer-services"]
+        assert main([*words, "--out", str(tmp_path)]) == 0
+    line = "Storage API: 400 InvalidArgument, Storage API v1: answered, tunnel: answered"
+    assert f"transfer-services: as assumed\n  {line}\n" in capsys.readouterr().out
+    page = (tmp_path / "probe.txt").read_text("utf-8")
+    assert page.splitlines()[3] == f"services: {line}"
+    document = json.loads((tmp_path / "probe.json").read_text("utf-8"))
+    assert document["services"] == line
+    for text in (page, json.dumps(document)):
+        assert "orders" not in text
+        assert service.access_id not in text
+        assert service.access_key not in text
+        assert "default" not in text  # the quota, which the refusal names
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from dataclasses import replace
@@ -255,3 +256,51 @@ def test_a_service_that_goes_away_costs_no_more_than_its_questions() -> None:
     assert second.verdict == "cannot tell: ConnectError (unexpected)"
     assert second.requests == 1
     assert "<scratch-into> may remain (ConnectError)" in prober.left_behind
+
+
+# -- the services that transfer rows ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("refusal", ["not-found", "no-permission", "quota", "no-path", "region"])
+def test_the_report_names_the_services_that_transfer_rows(refusal: str) -> None:
+    options = ("--services", "tunnel", "--form", f"refusal={refusal}")
+    with start(options=options) as service:
+        profile = profile_of(service)
+        with Prober(profile, table=named(profile, SAMPLE)) as prober:
+            asked = choose(["transfer-services", "refusal-table", "sql-like", "session-expiry"])
+            found = {one.question.id: one for one in prober.ask(asked)}
+    services = found["transfer-services"]
+    assert services.seen is not None
+    assert (services.verdict, services.seen["tunnel"]) == (AS_ASSUMED, "answered")
+    assert services.seen["auto"] == "tunnel"
+    for name in ("Storage API", "Storage API v1"):
+        assert re.fullmatch(r"40[034]( [A-Za-z]+)?", str(services.seen[name]))
+    assert services.requests <= 16
+    # a refusal of the service tells nothing about the request
+    for question in ("refusal-table", "session-expiry"):
+        assert found[question].verdict == "cannot tell: the account lacks the Storage API"
+        assert found[question].requests == 0
+    assert found["sql-like"].verdict == AS_ASSUMED  # its results arrive by the tunnel
+    told = json.dumps([services.verdict, services.seen, services.exchanges])
+    for hidden in (profile.project, profile.access_id, profile.access_key, SAMPLE, "2024-01-01"):
+        assert hidden is not None
+        assert hidden not in told
+
+
+def test_services_are_checked_with_an_empty_table_if_no_table_is_named(profile: Profile) -> None:
+    with Prober(profile, scratch=named(profile, "serving")) as prober:
+        (found,) = prober.ask(choose(["transfer-services"]))
+        assert tables(profile, "serving") == ["serving_empty"]
+    assert found.verdict == AS_ASSUMED
+    assert found.seen is not None
+    assert set(found.seen) == {"Storage API", "Storage API v1", "tunnel", "auto"}
+
+
+def test_a_table_that_no_service_reads_cannot_tell(profile: Profile) -> None:
+    with StorageClient(profile) as storage:
+        run_sql(storage, "CREATE VIEW IF NOT EXISTS seen_orders AS SELECT id FROM orders;")
+    with Prober(profile, table=named(profile, "seen_orders")) as prober:
+        (found,) = prober.ask(choose(["transfer-services"]))
+    assert found.verdict.startswith("cannot tell: no service can read the table: it is a view")
+    with StorageClient(profile) as storage:
+        run_sql(storage, "DROP VIEW seen_orders;")

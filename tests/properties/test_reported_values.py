@@ -269,6 +269,7 @@ def test_columns_without_values_are_nulls(
 # -- D11 to D15 ---------------------------------------------------------------------------------
 
 
+@pytest.mark.storage_api("far times")
 @pytest.mark.gate(8)
 @pytest.mark.parametrize("mark", [pd.NaT, NAT, np.datetime64("NaT", "ns"), pd.NA, np.nan, None])
 @pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz", "datetime", "date"])
@@ -279,6 +280,7 @@ def test_a_null_in_a_column_with_a_far_year_is_a_null(make: Make, kind: str, mar
     assert (last, null) == (FAR.date() if kind == "date" else FAR, None)
 
 
+@pytest.mark.storage_api("far times")
 def test_what_was_read_is_written_as_objects(make: Make) -> None:
     table = make("timestamp")
     table.write(pa.table({"v": pa.array([FAR, None], pa.timestamp("us"))}))

@@ -30,7 +30,12 @@ KINDS = (
     "dies",  # the process, if it is one that is restarted
 )
 _WRITES = ("one writer", "attempts of a task", "nothing counted", "micro-batch", "two drivers")
-_SCENARIOS = (*("read",) * len(_WRITES), *_WRITES)
+_OTHERS = (
+    *("tunnel", "slow tunnel", "version 1", "slow version 1", "staging", "slow staging"),
+    *("staged attempts", "nothing staged", "staged micro-batch", "slow micro-batch"),
+    *("late micro-batch", "two staged drivers"),
+)
+_SCENARIOS = (*("read",) * 10, *_WRITES, *_OTHERS)
 LONGEST_DELAY = 15.0
 _NUMBERS = 24  # exchanges that may have a fault, and waits that may be longer
 
@@ -71,7 +76,7 @@ class Plan:
             first + each if apart == 1 else int(chance() * _NUMBERS): _fault(chance)
             for each in range(int(chance() * 6))
         }
-        if scenario == "micro-batch" and chance() < 0.5:
+        if scenario.endswith("micro-batch") and chance() < 0.5:
             faults[int(chance() * 10)] = Fault("dies", chance())
         return cls(
             seed=seed,

@@ -53,6 +53,7 @@ class Tables(Service):
     def forget(self, session_id: str) -> None:
         """End a session before its expiry."""
         self._gone.add(session_id)
+        self.others.gone.add(session_id)
         if session_id in self._reads:
             self._reads[session_id] = self._now()
 

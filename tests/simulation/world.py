@@ -185,7 +185,10 @@ class World:
         if kind in _OF_BODIES and isinstance(request, ReadRows):
             return self._answer(request, f"{says} [{kind} at {fault.place:.0%}]", fault)
         if kind == "expired":
-            self.service.forget(getattr(getattr(request, "call", request), "session_id", ""))
+            call = getattr(request, "call", request)
+            call = getattr(call, "request", call)  # of version 1
+            ids = (getattr(call, name, None) for name in ("session_id", "upload_id"))
+            self.service.forget(next(filter(None, ids), ""))
             return self._answer(request, f"{says} [expired]")
         if kind in {"late", "twice"}:
             self._later(request, says, fault.place * 300.0)

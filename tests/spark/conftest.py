@@ -80,7 +80,7 @@ def listener() -> Listener:
 
 
 @pytest.fixture(scope="session")
-def slow_service(_private_home: None) -> Iterator[LocalService]:
+def slow_service(services: str, _private_home: None) -> Iterator[LocalService]:
     """A service that stalls on request."""
     from odps_nb.local.server.launch import start
 

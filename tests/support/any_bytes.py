@@ -10,6 +10,7 @@ import pyarrow as pa
 from odps_nb import Connection
 from odps_nb.arrow.text import as_bytes
 from odps_nb.client.write.session import open_write_session
+from odps_nb.terms import PartitionSpec
 
 
 def text_of(values: Sequence[Any], kind: pa.DataType | None = None) -> pa.Array:
@@ -21,9 +22,21 @@ def text_of(values: Sequence[Any], kind: pa.DataType | None = None) -> pa.Array:
 
 
 def send(odps: Connection, name: str, columns: dict[str, pa.Array]) -> None:
-    """Write columns into a table without checks."""
+    """Write columns into a table without checks, one partition after another.
+
+    By the tunnel, one write to several partitions would run SQL, and the embedded SQL does not
+    accept this text.
+    """
+    table = odps.table(name)
+    keys = [column.name for column in table.schema.partition_columns]
     batch = pa.record_batch(columns)
-    with open_write_session(odps._storage, odps.table(name).name) as session:
-        with session.open_stream() as stream:
-            stream.write([batch])
-        session.commit()
+    groups = pa.Table.from_batches([batch]).select(keys).group_by(keys).aggregate([]).to_pylist()
+    for values in groups if keys else [{}]:
+        chosen = [row == values for row in batch.select(keys).to_pylist()] if keys else None
+        rows = batch if chosen is None else batch.filter(pa.array(chosen))
+        rows = rows.select([one for one in rows.schema.names if one not in keys])
+        spec = PartitionSpec(tuple((key, str(value)) for key, value in values.items()))
+        with open_write_session(odps._storage, table.name, partition=spec) as session:
+            with session.open_stream() as stream:
+                stream.write([rows])
+            session.commit()

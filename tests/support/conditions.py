@@ -75,15 +75,21 @@ CLOCKS = [
     datetime.datetime(9998, 12, 31, 23, 59, 59),
 ]
 VALUES |= dict.fromkeys(("t", "ts", "n"), CLOCKS)
+NEAR = {2: 1700, 9998: 2200}  # years that nanoseconds can express, instead of others
 NUMBERS, TEXT, TIMES = ("tiny", "num", "id", "f", "m"), ("s", "v", "ds"), ("t", "ts", "n")
 WHOLE = ("tiny", "num", "id")
 
 
-def table(rows: int, seed: int) -> pa.Table:
-    """Rows with extremes, nulls and, in ``id``, increasing numbers, as in a loaded table."""
+def table(rows: int, seed: int, *, near: bool = False) -> pa.Table:
+    """Rows with extremes, nulls and, in ``id``, increasing numbers, as in a loaded table.
+
+    ``near``: all times can be expressed in nanoseconds.
+    """
     chance = random.Random(seed)
     columns = {}
     for name, values in VALUES.items():
+        if near and values is CLOCKS:
+            values = [when.replace(year=NEAR.get(when.year, when.year)) for when in CLOCKS]
         columns[name] = [
             None if chance.random() < 0.12 else chance.choice(values) for _ in range(rows)
         ]

@@ -49,7 +49,7 @@ def turn(item: pytest.Item) -> int:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Start with the slowest tests, and record which tests one worker must run."""
-    items.sort(key=turn)
+    items.sort(key=turn)  # services.py repeats this after pytest has grouped them by services
     leave_to_nightly(items)
     if getattr(config, "workerinput", {}).get("workerid") == "gw0":
         names = [item.nodeid for item in items if shares_spark(item)]
@@ -57,11 +57,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def leave_to_nightly(items: list[pytest.Item]) -> None:
-    """Mark as nightly all but n cases of a function marked ``gate(n)``, evenly spread."""
-    cases: dict[tuple[Path, str], list[pytest.Item]] = {}
+    """Mark as nightly all but n cases of a function marked ``gate(n)``, evenly spread.
+
+    In a module marked ``every_service``, these are n cases for each set of services.
+    """
+    cases: dict[tuple[Path, str, object], list[pytest.Item]] = {}
     for item in items:
         if item.get_closest_marker("gate") and not item.get_closest_marker("nightly"):
-            cases.setdefault((item.path, item.nodeid.partition("[")[0]), []).append(item)
+            spec = getattr(item, "callspec", None)
+            services = None if spec is None else spec.params.get("services")
+            cases.setdefault((item.path, item.nodeid.partition("[")[0], services), []).append(item)
     for found in cases.values():
         (count,) = found[0].get_closest_marker("gate").args
         kept = {round(number * (len(found) - 1) / max(count - 1, 1)) for number in range(count)}

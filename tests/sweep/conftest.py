@@ -2,19 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 
 import pytest
 
 from odps_nb.access.connection import Connection
 from odps_nb.client.auth.profile import Profile
-from tests.sweep.jobs import World
+from odps_nb.local.server.launch import LocalService, start
+from tests.sweep.jobs import Way, World
+from tests.sweep.profiles import by
+
+Worlds = Callable[[Way], World]
 
 
 @pytest.fixture(scope="module")
-def world(profile: Profile, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """Their own tables and files, accessed without faults."""
-    with Connection(profile) as steady:
-        made = World(steady, tmp_path_factory.mktemp("sweep"))
-        made.furnish()
-        yield made
+def worlds(_private_home: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worlds]:
+    """Tables and files for each way, accessed without faults; a service starts when needed."""
+    with ExitStack() as stack:
+
+        @cache
+        def service(names: str) -> LocalService:
+            return stack.enter_context(start(samples=False, options=("--services", names)))
+
+        @cache
+        def world(way: Way) -> World:
+            steady = stack.enter_context(
+                Connection(by(way.transfer, profile(service(way.services))))
+            )
+            made = World(steady, tmp_path_factory.mktemp("sweep"), way)
+            made.furnish()
+            return made
+
+        yield world
+
+
+def profile(service: LocalService) -> Profile:
+    return Profile(
+        endpoint=service.endpoint,
+        tunnel_endpoint=service.tunnel_endpoint,
+        project=service.project,
+        access_id=service.access_id,
+        access_key=service.access_key,
+    )

@@ -41,6 +41,11 @@ with the service, at its second exchange, and so on up to the last one. If a res
 several places (in its headers, at each message of an Arrow stream and inside each), the fault is
 tried at each of them. The jobs used the embedded service over sockets.
 
+Most jobs ran once for each service that transfers rows: the Storage API, the tunnel
+(`transfer="tunnel"`), and version 1 of the Storage API on an account without version 2. The jobs
+"without the Storage API" ran on an account that has only the tunnel, with the default options, so
+the choice of the service was broken as well.
+
 A cell shows the number of runs, and the outcomes of those that did not return the right result:
 
 - **e**: a typed error, and nothing is changed
@@ -50,22 +55,24 @@ A cell shows the number of runs, and the outcomes of those that did not return t
 - **–**: not applicable; for example, a job that writes no file cannot fill the disk
 
 A run with any other outcome (a lost or duplicated row, a partial commit, an untyped error, a wrong
-success) fails its test, and then this page is not written.
+success, a staging table that is left without a warning) fails its test, and then this page is not
+written.
 
 The last rows show stock pyodps {peer}, with its own retries and no delay between them. Faults that
 end only after a delay are omitted. In these rows, **e** is any exception, **w** a
 success with missing, wrong or duplicated rows or bytes, and **c** an exception although the rows
 are stored.
 
-Rows of a table have no checksum in the protocol, so damage to a value inside a row cannot be
-detected. Bits are flipped only in message headers, documents, and blobs.
+The Storage API sends rows without checksums, so damage to a value inside a row cannot be detected.
+There, bits are flipped only in message headers, documents, and blobs. The tunnel sends rows with
+checksums, so any of their bits is flipped.
 
 """
 
 _PAIRS = """
 ## Two faults in one run
 
-Written by `make sweep` ({date}, {runs:,} runs). For three jobs, one fault struck exchange N, and
+Written by `make sweep` ({date}, {runs:,} runs). For {jobs} jobs, one fault struck exchange N, and
 the same or another fault struck a later exchange M. The runs cover every N, and every later M that
 the client reached, including its retries and clean-up. Cut and stalled responses break in the
 middle. If a job must survive each of the two faults alone, it must also survive both together.
@@ -98,7 +105,7 @@ def pairs(cells: Cells) -> str:
         if (job.name, pair_name(one, two)) in cells
     }
     runs = sum(sum(ends.values()) for ends in known.values())
-    text = _PAIRS.format(date=dt.date.today(), runs=runs)
+    text = _PAIRS.format(date=dt.date.today(), runs=runs, jobs=len(PAIR_JOBS))
     for job in PAIR_JOBS:
         ends = sum((found for (name, *_), found in known.items() if name == job.name), Counter())
         text += f"\n### Two faults: {job.name}\n\n{_summary(ends)}\n\n"

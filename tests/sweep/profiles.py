@@ -1,14 +1,23 @@
-"""The profile of a client whose requests go through a proxy."""
+"""The profiles of clients: by a transfer service, and through a proxy."""
 
 from __future__ import annotations
 
-from odps_nb.client.auth.profile import Profile
+import dataclasses
 
-__all__ = ["troubled"]
+from odps_nb.client.auth.profile import Profile
+from odps_nb.terms import TransferMode
+
+__all__ = ["by", "troubled"]
+
+
+def by(transfer: TransferMode, profile: Profile) -> Profile:
+    """Return the profile with this choice of transfer services."""
+    options = dataclasses.replace(profile.client_options, transfer=transfer.value)
+    return dataclasses.replace(profile, client_options=options)
 
 
 def troubled(profile: Profile, url: str) -> Profile:
     """Return the profile with ``url`` in place of the service's own."""
-    rest = {key: value for key, value in profile.as_options().items() if key != "api_version"}
+    assert profile.tunnel_endpoint is not None
     endpoint = url + profile.endpoint[len(profile.tunnel_endpoint.rstrip("/")) :]
-    return Profile(**{**rest, "endpoint": endpoint, "tunnel_endpoint": url})
+    return dataclasses.replace(profile, endpoint=endpoint, tunnel_endpoint=url)

@@ -12,13 +12,17 @@ from urllib.parse import parse_qs, urlsplit
 import pyarrow as pa
 
 from odps_nb.wire.calls import ROUTE_TOKEN, encode_error_json
+from odps_nb.wire.tunnel.chunks import CHECK_BYTES, CHUNK_SIZE, SIZE_BYTES
 from tests.support.interrupting import interrupt
 from tests.support.sockets.peers import Line, Peer, Seen
 from tests.sweep.surroundings import Surroundings
 
 _ARROW = b"\xff\xff\xff\xff"
+_CHUNKS = CHUNK_SIZE.to_bytes(SIZE_BYTES, "big")  # the tunnel's stream, with its own checksums
 _PAGE = b"<html><body><h1>502 Bad Gateway</h1></body></html>"
 _TOKEN_LINE = re.compile(rb"(?i)^%b: [^\r]*\r\n" % ROUTE_TOKEN.encode(), re.MULTILINE)
+_TUNNEL_PARAMS = ("downloads", "downloadid", "data", "uploads", "uploadid", "blockid")
+_QUERY = re.compile(rb"<Query>(?:<!\[CDATA\[)?\s*(\w+ \w+)")
 _FRAMING = re.compile(rb"(?im)^(content-length|transfer-encoding|connection): [^\r]*\r\n")
 
 
@@ -46,16 +50,20 @@ class Answer:
         return self.head + b"transfer-encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n"
 
     def places(self) -> list[int]:
-        """Return where a body may end early: at and inside each message, before the end."""
-        ends = [0, *_message_ends(self.body), len(self.body)]
+        """Return where a body may end early: at and inside each part, before the end."""
+        ends = [0, *_part_ends(self.body), len(self.body)]
         inside = [(a + b) // 2 for a, b in itertools.pairwise(ends)]
         return sorted({*ends, *inside, len(self.body) - 1} - {len(self.body), -1})
 
     def marks(self) -> list[int]:
-        """Return bytes whose damage can be detected: all of a blob or document, message headers.
+        """Return bytes whose damage can be detected: all but the values in rows without checksum.
 
-        Rows have no checksum in the protocol, so damage to their values cannot be detected.
+        The Storage API has checksums for blobs, the tunnel for all rows.
         """
+        if self.body.startswith(_CHUNKS):
+            ends = [SIZE_BYTES, *_part_ends(self.body)]
+            inside = [(a + b) // 2 for a, b in itertools.pairwise(ends)]
+            return sorted({0, SIZE_BYTES - 2, *ends[:-1], *inside, *(at - 1 for at in ends)})
         if self.body.startswith(_ARROW):
             starts = [0, *_message_ends(self.body)]
             return [at + byte for at in starts if at < len(self.body) for byte in (0, 4)]
@@ -114,6 +122,8 @@ class BreaksOne(Peer):
             line.drain(seen)
             if not seen.whole:
                 return
+            if fault and at == self._number:
+                self.broken += _statement(seen)
             if not fault:
                 line.send(self._asked(seen).encode())
             elif not self._break(line, seen, fault):
@@ -242,8 +252,16 @@ REFUSALS: dict[str, tuple[int, dict[str, str], bytes]] = {
 
 def _name(seen: Seen) -> str:
     parts = urlsplit(seen.target)
-    action = parse_qs(parts.query).get("Action", [""])[0]
-    return action or f"{seen.method} {parts.path}"
+    params = parse_qs(parts.query, keep_blank_values=True)
+    of_tunnel = [name for name in _TUNNEL_PARAMS if name in params]
+    action = params.get("Action", [""])[0]
+    return action or " ".join([seen.method, parts.path, *of_tunnel])
+
+
+def _statement(seen: Seen) -> str:
+    """Return the first words of the SQL statement that a request submits."""
+    found = _QUERY.search(seen.body)
+    return f" ({found[1].decode()})" if found else ""
 
 
 def _joined(body: bytes) -> bytes:
@@ -256,6 +274,14 @@ def _joined(body: bytes) -> bytes:
         if not size:
             break
     return b"".join(found)
+
+
+def _part_ends(body: bytes) -> list[int]:
+    """Return the ends of the messages of an Arrow stream, or of the chunks of the tunnel's."""
+    if body.startswith(_CHUNKS):
+        whole = range(SIZE_BYTES, len(body), CHUNK_SIZE + CHECK_BYTES)
+        return [*whole[1:], len(body)]
+    return _message_ends(body)
 
 
 def _message_ends(body: bytes) -> list[int]:
@@ -272,7 +298,7 @@ def _message_ends(body: bytes) -> list[int]:
 
 
 def _pieces(body: bytes) -> list[bytes]:
-    ends = [0, *_message_ends(body), len(body)]
+    ends = [0, *_part_ends(body), len(body)]
     return [body[a:b] for a, b in itertools.pairwise(ends) if b > a]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import resource
 import socket
 import threading
@@ -26,10 +27,11 @@ class Surroundings:
 
     A fault ends when the client has requested `MOMENT` seconds of waiting, and at the end.
     ``silence``: seconds that a client waits for the next bytes; ``None``: the default.
+    ``options``: the clients' other options.
     """
 
-    def __init__(self, silence: float | None = None) -> None:
-        self._silence = silence
+    def __init__(self, silence: float | None = None, options: ClientOptions | None = None) -> None:
+        self._silence, self._options = silence, options or ClientOptions()
         self._waited = self._jump = 0.0
         self._over: Any = None
         self._lock = threading.Lock()
@@ -77,7 +79,7 @@ class Surroundings:
         usual = dict(StorageClient.__init__.__kwdefaults__)
         changed: dict[str, Any] = {"sleep": self.wait, "clock": self.clock}
         if self._silence is not None:
-            changed["options"] = ClientOptions(read_timeout=self._silence)
+            changed["options"] = dataclasses.replace(self._options, read_timeout=self._silence)
         self._patch.setattr(StorageClient.__init__, "__kwdefaults__", {**usual, **changed})
         return self
 

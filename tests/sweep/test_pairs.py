@@ -1,6 +1,6 @@
 """Two faults in one run: one at exchange N, and another, or the same, at a later exchange M.
 
-For three jobs, with the faults that interact in a client: the recovery from the first is broken by
+For some jobs, with the faults that interact in a client: the recovery from the first is broken by
 the second. The possible outcomes are those of a single fault. If a job must survive each of two
 faults alone, it must survive both together. `make sweep` writes the outcomes to
 ``docs/results/single-faults.md``.
@@ -16,13 +16,14 @@ import pytest
 
 from odps_nb.access.connection import Connection
 from odps_nb.errors import OdpsNbError
+from tests.sweep.conftest import Worlds
 from tests.sweep.jobs import PAIR_JOBS, Job, World
 from tests.sweep.notes import note
 from tests.sweep.outcomes import PAIRED, RIGHT, Fault, pair_name
 from tests.sweep.profiles import troubled
 from tests.sweep.proxy import BreaksOne
 from tests.sweep.surroundings import Surroundings
-from tests.sweep.test_single_faults import judged
+from tests.sweep.test_single_faults import check_staging, judged, logged
 
 NOTES = os.environ.get("ODPS_NB_SWEEP")  # tests cannot see ODPS_ variables
 pytestmark = [pytest.mark.nightly, pytest.mark.usefixtures("repeated_interrupts")]
@@ -32,8 +33,9 @@ pytestmark = [pytest.mark.nightly, pytest.mark.usefixtures("repeated_interrupts"
 @pytest.mark.parametrize("first", PAIRED, ids=lambda one: one.name)
 @pytest.mark.parametrize("job", PAIR_JOBS, ids=lambda one: one.name)
 def test_two_faults_anywhere_lose_nothing_and_double_nothing(
-    job: Job, first: Fault, second: Fault, world: World
+    job: Job, first: Fault, second: Fault, worlds: Worlds
 ) -> None:
+    world = worlds(job.way)
     ends: Counter[str] = Counter()
     for number in itertools.count():
         for later in itertools.count(number + 1):
@@ -56,7 +58,8 @@ def run(
     """Run a job once with two broken exchanges; return its outcome, and the proxy."""
     (fault, number), (again, later) = first, second
     at, error, result = job.make(world), None, None
-    with Surroundings(fault.silence or again.silence) as around:
+    options = world.steady.profile.client_options
+    with Surroundings(fault.silence or again.silence, options) as around, logged() as log:
         target = world.steady.profile.tunnel_endpoint
         then = (again.name, later)
         with (
@@ -76,4 +79,6 @@ def run(
         for one, struck in ((fault, proxy.struck), (again, proxy.struck_again))
         if struck
     )
-    return judged(job, fault, world, at, error, result, where, may_fail), proxy, where
+    end = judged(job, fault, world, at, error, result, where, may_fail)
+    check_staging(job, fault, world, error, log, where)
+    return end, proxy, where

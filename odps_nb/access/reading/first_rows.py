@@ -11,9 +11,15 @@ from odps_nb.access.checks import check_columns, check_count, check_partition
 from odps_nb.client.read.preview import fetch_preview
 from odps_nb.client.read.resume import asks_for_micro
 from odps_nb.convert.references import present_batch
-from odps_nb.errors import AccessDeniedError, ConversionError, FramingError, InvalidRequestError
+from odps_nb.errors import (
+    AccessDeniedError,
+    ConversionError,
+    FramingError,
+    InvalidRequestError,
+    NotFoundError,
+)
 from odps_nb.schema import text_as_binary
-from odps_nb.terms import PartitionSpec, TextMode, TextOptions
+from odps_nb.terms import PartitionSpec, TextMode, TextOptions, Transfer
 from odps_nb.wire.calls import Preview
 
 if TYPE_CHECKING:
@@ -46,7 +52,7 @@ def preview_rows(
     if not 0 < wanted <= MOST_ROWS or (columns is not None and keys & set(names)):
         return None  # a preview of named columns omits partition columns
     specs = [check_partition(spec, schema, table.name) for spec in partitions]
-    if len(specs) > 1:
+    if len(specs) > 1 or table.connection._storage.transfer.current is not Transfer.STORAGE:
         return None
     request = Preview(
         table=table.name,
@@ -61,8 +67,8 @@ def preview_rows(
         found = fetch_preview(
             storage, request, columns=expected, shown=tuple(shown), text=text, tracker=tracker
         )
-    except (InvalidRequestError, AccessDeniedError):
-        return None  # a full read shows whether the table itself is inaccessible
+    except (InvalidRequestError, AccessDeniedError, NotFoundError):
+        return None  # a full read shows whether the table itself is inaccessible or missing
     except FramingError as error:
         if not error.lasts:
             raise

@@ -12,8 +12,13 @@ from odps_nb.access.writing.rows import fitted_batches
 from odps_nb.access.writing.sources import Target, open_input
 from odps_nb.access.writing.tabular import is_spark
 from odps_nb.access.writing.uploading import CellUploader
+from odps_nb.client.write.base import WriteSession
 from odps_nb.client.write.operations import StreamReceipt, WriteSessionRef
-from odps_nb.client.write.session import WriteSession, fetch_write_state, open_write_session
+from odps_nb.client.write.session import (
+    fetch_write_state,
+    open_write_session,
+    resume_write_session,
+)
 from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
 from odps_nb.errors import ArgumentError, ConflictError, StateError
 from odps_nb.terms import Compression, PartitionSpec, SessionStatus, TableName, count_of
@@ -22,7 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from odps_nb.access.table import Table
-    from odps_nb.client.write.stream import WriteStream
+    from odps_nb.client.write.base import RowUploads
 
 BUFFER_BYTES = 64 * 2**20
 
@@ -51,7 +56,12 @@ def open_write(
     token = storage.operation()
     if session is None:
         made = open_write_session(
-            storage, table.name, partition=partition, overwrite=overwrite, cancel=token
+            storage,
+            table.name,
+            partition=partition,
+            overwrite=overwrite,
+            shared=True,
+            cancel=token,
         )
         return OpenWrite(table, made, compression, conversions)
     if overwrite:
@@ -65,7 +75,7 @@ def open_write(
             f"the session writes to partition {str(session.partition)!r}, not {str(partition)!r}"
         )
     resumed = OpenWrite(
-        table, WriteSession(storage, session, cancel=token, owned=False), compression, conversions
+        table, resume_write_session(storage, session, cancel=token), compression, conversions
     )
     resumed.check()
     return resumed
@@ -113,6 +123,12 @@ class OpenWrite:
         status = (fetch_write_state(storage, self._session.ref).status or "").upper()
         if status in (SessionStatus.COMMITTED.value, "ABORTED"):
             raise StateError(f"the write session {self.session_id} is {status.lower()}")
+        if self._session.ref.kind.is_staged and not status:
+            raise StateError(
+                f"the write session {self.session_id} has ended: it was committed or aborted, or "
+                "has expired",
+                hint="check the rows of the table, or open another session",
+            )
         keys = {column.name.casefold() for column in self._table.schema.partition_columns}
         open_keys = {c.name.casefold() for c in self._session.write_schema.schema.columns} & keys
         fixed = {key.casefold() for key, _ in self._session.ref.partition}
@@ -180,10 +196,12 @@ class OpenWrite:
         Parameters
         ----------
         streams
-            Receipts, or pairs of id and version, for streams of other processes. They are committed
+            Receipts, or pairs of id and version, for streams of other processes (by the tunnel:
+            only receipts). They are committed
             together with the streams opened here. An error is raised if one of the passed streams
             is not closed. ``None``: commit all closed streams of the session, and silently drop the
-            rows of streams that other processes have not closed.
+            rows of streams that other processes have not closed. By the tunnel, ``None`` commits
+            only the streams opened here.
 
         Raises
         ------
@@ -200,7 +218,10 @@ class OpenWrite:
         storage, ref = self._table.connection._storage, self._session.ref
         receipts = [*self._close_all(), *(streams or ())]
         wanted = dict(_pair(one) for one in receipts)
-        closed = dict(fetch_write_state(storage, ref).streams)
+        if self._session.names_streams:
+            closed = dict(fetch_write_state(storage, ref).streams)
+        else:
+            closed = _closed_by_receipts(receipts)
         for name, version in wanted.items():
             if closed.get(name) != version:
                 raise ConflictError(
@@ -280,6 +301,21 @@ def _pair(one: StreamReceipt | tuple[str, int]) -> tuple[str, int]:
     return (one.stream_id, one.version) if isinstance(one, StreamReceipt) else one
 
 
+def _closed_by_receipts(receipts: Iterable[StreamReceipt | tuple[str, int]]) -> dict[str, int]:
+    """Return the streams of receipts; the tunnel does not list closed streams."""
+    found = {}
+    for one in receipts:
+        if not isinstance(one, StreamReceipt):
+            raise ArgumentError(
+                f"the stream {one[0]!r} was passed as a pair, but the tunnel, by which this "
+                "write is done, does not report whether a stream is closed",
+                argument="streams",
+                hint="pass the receipts that close() returned in the other processes",
+            )
+        found[one.stream_id] = one.version
+    return found
+
+
 class OpenStream:
     """A write stream of an `OpenWrite`; a context manager that closes the stream after success.
 
@@ -287,7 +323,7 @@ class OpenStream:
     buffer.
     """
 
-    def __init__(self, owner: OpenWrite, lane: WriteStream) -> None:
+    def __init__(self, owner: OpenWrite, lane: RowUploads) -> None:
         self._owner, self._lane = owner, lane
         self.stream_id: str = lane.stream_id
         self.version: int = lane.version

@@ -38,8 +38,13 @@ from odps_nb.access.writing.uploading import CellUploader
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.catalog import table_exists
+from odps_nb.client.write.base import WriteSession
 from odps_nb.client.write.operations import WriteSessionRef
-from odps_nb.client.write.session import WriteSession, fetch_write_state, open_write_session
+from odps_nb.client.write.session import (
+    fetch_write_state,
+    open_write_session,
+    resume_write_session,
+)
 from odps_nb.errors import ConfigError, ConflictError, NotFoundError, SessionExpiredError
 from odps_nb.terms import SessionStatus
 
@@ -115,6 +120,7 @@ class _Upload:
                 self.table.name,
                 partition=self.options.partition,
                 overwrite=bool(self.options.overwrite),
+                shared=True,
                 tracker=self.tracker,
                 cancel=self.token,
             )
@@ -145,9 +151,7 @@ class _Upload:
             return False
         if not status and noted.committed is not None:
             raise self._unknown(ref, "the service does not report its status")
-        self.session = WriteSession(
-            storage, ref, tracker=self.tracker, cancel=self.token, owned=False
-        )
+        self.session = resume_write_session(storage, ref, tracker=self.tracker, cancel=self.token)
         self.tracker.plan(session_id=ref.session_id)
         self._keep(noted, set(state.streams))
         return False

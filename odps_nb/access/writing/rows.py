@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from odps_nb.access.table import Table
-    from odps_nb.client.write.operations import StreamReceipt, WriteSessionRef
+    from odps_nb.client.write.base import WriteSession
+    from odps_nb.client.write.operations import StreamReceipt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,10 +135,11 @@ class _Write:
             self.table.name,
             partition=self.options.partition,
             overwrite=bool(self.options.overwrite),
+            keyed=self.options.change is not None,
             tracker=self.tracker,
             cancel=token,
         ) as session:
-            done = list(self._lanes(session.ref, given, token))
+            done = list(self._lanes(session, given, token))
             self.options.before_commit()
             session.commit([one.stream for one in done])
         remainder.drop(storage, (spec for one in done for spec in one.partitions))
@@ -150,13 +152,14 @@ class _Write:
             blobs=sum(one.blobs for one in done),
             blob_bytes=sum(one.blob_size for one in done),
             session_id=session.session_id,
+            transfer=session.ref.transfer,
             streams=len(done),
             seconds=time.monotonic() - began,
             verb=None if self.options.change is None else self.options.change.verb,
         )
 
     def _lanes(
-        self, session: WriteSessionRef, given: WriteInput, token: CancelToken
+        self, session: WriteSession, given: WriteInput, token: CancelToken
     ) -> Iterator[_Written]:
         """Write all streams in parallel; the first failure stops the others."""
         lanes = given.lanes
@@ -169,13 +172,10 @@ class _Write:
         return fan_out(jobs, size=lambda _: 0, workers=len(jobs), ordered=False, cancel=token)
 
     def _lane(
-        self, session: WriteSessionRef, name: str, chunks: Iterable[Chunk], token: CancelToken
+        self, session: WriteSession, name: str, chunks: Iterable[Chunk], token: CancelToken
     ) -> Iterator[_Written]:
-        from odps_nb.client.write.stream import WriteStream
-
         connection = self.table.connection
-        opened = WriteStream(connection._storage, session, name, tracker=self.tracker, cancel=token)
-        with opened.start() as stream:
+        with session.stream(name, cancel=token).start() as stream:
             uploader = CellUploader(stream, self.target, connection)
             stamp = Stamp() if self.options.change is None else self.options.change.stamp
             named: set[PartitionSpec] = set()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
     from odps_nb.client.blob.upload import BlobItem
     from odps_nb.client.calls.storage import StorageClient
-    from odps_nb.client.write.stream import WriteStream
+    from odps_nb.client.write.base import RowUploads
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class _Leaf:
 class CellUploader:
     """Uploads the blobs of chunks to one stream; reads existing blobs through ``source``."""
 
-    stream: WriteStream
+    stream: RowUploads
     target: Target
     source: StorageClient | Connection
     count: int = 0

@@ -13,10 +13,11 @@ from odps_nb.client.auth.accounts import Account, CredentialsLike, replaced_fiel
 from odps_nb.client.auth.renewal import CredentialSource, from_process
 from odps_nb.client.blob_cache import cache_limit
 from odps_nb.client.options import OPTION_FIELDS, ClientOptions
+from odps_nb.client.transfer import TransferChoice
 from odps_nb.errors import ArgumentError, ConfigError
 from odps_nb.filters.literals import zone_of
 from odps_nb.secret import SECRET_NAMES, Hidden, hidden, hides_secrets
-from odps_nb.terms import TableName
+from odps_nb.terms import TableName, TransferMode
 
 if TYPE_CHECKING:
     from odps_nb.wire.signing import Credentials
@@ -94,6 +95,8 @@ class Profile:
     client_options: ClientOptions = ClientOptions()  # noqa: RUF009  a frozen value
     name: str | None = None
     _source: CredentialSource | None = field(init=False, repr=False, compare=False, default=None)
+    transfer: TransferChoice = field(init=False, repr=False, compare=False)
+    """The services that transfer rows, as found by all clients of this profile in this process."""
 
     def __post_init__(self) -> None:
         missing = [option for option in ("endpoint", "project") if not getattr(self, option)]
@@ -131,6 +134,8 @@ class Profile:
                 option="client_options",
                 hint="pass odps_nb.ClientOptions(…)",
             )
+        choice = TransferChoice(TransferMode(self.client_options.transfer))
+        object.__setattr__(self, "transfer", choice)
         TableName(project=self.project, schema=self.schema, table="t")  # raises for invalid names
 
     def _expand(self, account: Account) -> None:
@@ -193,7 +198,7 @@ class Profile:
 
     def as_settings(self) -> dict[str, str]:
         """Return all settings except the credentials, as text."""
-        apart = (*sources.CREDENTIAL_FIELDS, "client_options", "_source")
+        apart = (*sources.CREDENTIAL_FIELDS, "client_options", "_source", "transfer")
         named = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in apart}
         settings = {key: str(value) for key, value in named.items() if value is not None}
         return settings | self.client_options.as_settings()
@@ -293,8 +298,8 @@ class Profile:
     def __repr__(self) -> str:
         shown = []
         for one in fields(self):
-            value = getattr(self, one.name)
-            if value is None or one.name == "_source":
+            value = getattr(self, one.name, None)
+            if value is None or one.name in ("_source", "transfer"):
                 continue
             if one.name == "credentials":
                 shown.append("credentials=<function>")

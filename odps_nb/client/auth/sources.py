@@ -42,7 +42,7 @@ FIELDS = (
 )
 _NUMBERS: dict[str, tuple[type, ...]] = {
     "api_version": (int,),
-    **dict.fromkeys(OPTION_FIELDS, (int, float)),
+    **{name: (int, float) for name in OPTION_FIELDS if name != "transfer"},
 }
 KEYRING_SERVICE = "odps_nb"
 

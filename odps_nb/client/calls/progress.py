@@ -38,6 +38,7 @@ T = TypeVar("T")
 
 MAX_REQUEST_IDS = 4
 MAX_EVENTS = 20
+"""Maximum number of events to keep: the first one, and the latest."""
 
 
 class ProgressListener(Protocol):
@@ -137,7 +138,7 @@ class ProgressTracker:
         self._plan: dict[str, Any] = {}
         self._tasks: tuple[int, int | None] = (0, None)
         self._request_ids: deque[str] = deque(maxlen=MAX_REQUEST_IDS)
-        self._events: deque[str] = deque(maxlen=MAX_EVENTS)
+        self._events: list[str] = []
         self._message = self._error = self._remark = ""
         self._meters: dict[int, Callable[[], int]] = {}
         self._sending: dict[int, Sending] = {}
@@ -240,7 +241,7 @@ class ProgressTracker:
         with self._lock:
             self._counts |= {"rows": 0, "decoded_bytes": 0, "complete_bytes": 0}
             self._splits.clear()
-            self._events.append(why)
+            self._add_event(why)
 
     def count_tasks(self, done: int, total: int) -> None:
         """Set the numbers of finished and total tasks of another engine; the total may grow."""
@@ -258,12 +259,19 @@ class ProgressTracker:
         """Add a line for an event, and add to counters such as ``retries``."""
         self.add(**counts)
         with self._lock:
-            self._events.append(what)
+            self._add_event(what)
+
+    def _add_event(self, what: str) -> None:
+        """Add a line; keep the first one, which may name the service that transfers the rows."""
+        if len(self._events) == MAX_EVENTS:
+            del self._events[1]
+        self._events.append(what)
 
     def remark(self, what: str) -> None:
-        """Set the message to show if the operation succeeds."""
+        """Add to the message to show if the operation succeeds."""
         with self._lock:
-            self._remark = what
+            if what not in self._remark:
+                self._remark = f"{self._remark}; {what}" if self._remark else what
 
     def request(self, request_id: str | None) -> None:
         """Record a response's request id; only the latest few are kept."""

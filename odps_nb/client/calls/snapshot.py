@@ -114,6 +114,8 @@ class ProgressSnapshot:
     marker and the expected number of rows. ``verified_bytes`` counts payload with matching
     checksums (a blob's CRC32C). ``tasks`` are another engine's tasks. ``item_bytes`` counts the
     uploaded bytes of blobs, out of ``bytes_total``; ``moving`` lists the files being uploaded.
+    ``events`` are lines about retries and about the transfer service, if it is not the Storage API:
+    the first line and the latest.
     """
 
     operation: str  # "read" | "write" | "blobs" | "sql"

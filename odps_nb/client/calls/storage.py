@@ -31,6 +31,7 @@ from odps_nb.client.calls.responses import (
     refusal,
 )
 from odps_nb.client.options import ClientOptions
+from odps_nb.client.transfer import TransferChoice, refuses_service
 from odps_nb.errors import (
     ConfigError,
     ConnectError,
@@ -46,7 +47,15 @@ from odps_nb.http.transport import HttpRequest, HttpResponse, RequestsTransport,
 from odps_nb.http.upload import Upload
 from odps_nb.http.waiting import Abort
 from odps_nb.lifetime import Ending, Living, end_at_exit, renew_after_fork
-from odps_nb.wire.calls import Call, Scope, StreamingCall, WireRequest
+from odps_nb.terms import Transfer, TransferMode
+from odps_nb.wire.calls import (
+    Call,
+    CreateReadSession,
+    ReadBlobs,
+    Scope,
+    StreamingCall,
+    WireRequest,
+)
 from odps_nb.wire.control import (
     GetTunnelEndpoint,
     SubmitSql,
@@ -59,6 +68,9 @@ if TYPE_CHECKING:
     from odps_nb.client.auth.profile import Profile
 
 _log = logging.getLogger("odps_nb")
+_BLOBS = "reading blobs"
+_NO_TABLE = "odps_nb_no_such_table"
+_ONCE = RetryPolicy(max_attempts=1, connect_attempts=1)
 _SHOWN = ("SessionId", "Index", "Offset", "Count", "StreamId", "StreamVersion")
 
 HERE_SECONDS = 0.01
@@ -102,6 +114,10 @@ class StorageClient:
         self._ending: Living[Ending] = Living()  # the open write sessions
         self._tunnel = profile.tunnel_endpoint
         self._closed = False
+        self.transfer: TransferChoice = profile.transfer
+        """The services that transfer rows."""
+        if self.options.transfer != profile.client_options.transfer:
+            self.transfer = TransferChoice(TransferMode(self.options.transfer))
         self.user_agent: str = _user_agent()
         self.quickest: float = math.inf
         """Shortest response time so far in seconds; an upper bound of the round-trip time."""
@@ -147,7 +163,32 @@ class StorageClient:
         """Send a request once and return its open response; the caller closes it."""
         wire = self._encode(request)
         attempts = attempts or self.attempts(_describe(wire))
-        return self._send(wire, self.tunnel_endpoint, attempts, streams=True)
+        if not isinstance(request, ReadBlobs):
+            return self._send(wire, self.tunnel_endpoint, attempts, streams=True)
+        self.transfer.require_storage(_BLOBS)
+        try:
+            return self._send(wire, self.tunnel_endpoint, attempts, streams=True)
+        except ServiceError as error:
+            if self._lacks_storage_api(error):
+                self.transfer.refuse(Transfer.STORAGE, error)
+                self.transfer.require_storage(_BLOBS)
+            raise
+
+    def _lacks_storage_api(self, error: ServiceError) -> bool:
+        """Return whether a refused request of blobs shows that there is no Storage API.
+
+        Unless this is known, a read session of a table that does not exist is requested: a Storage
+        API then reports the missing table.
+        """
+        if self.transfer.accepted(Transfer.STORAGE) or not refuses_service(error, None):
+            return False
+        try:
+            self.call(CreateReadSession(table=self.profile.table(_NO_TABLE)), retry=_ONCE)
+        except ServiceError as second:
+            return refuses_service(second, None)
+        except OdpsNbError:
+            return False
+        return False
 
     def upload(self, request: Call[T], *, attempts: Attempts | None = None) -> CallUpload[T]:
         """Begin a request whose body the caller writes; it is sent once, without retries."""
@@ -435,7 +476,7 @@ def _describe(wire: WireRequest) -> str:
     for word in ("schemas.", "tables.", "instances."):
         target = target.replace("." + word, ".")
     params = [f"{key}={value}" for key, value in wire.params if key in _SHOWN]
-    return " ".join([wire.action or wire.path, target, *params])
+    return " ".join(filter(None, [wire.action or wire.path, target, *params]))
 
 
 @cache  # cached because determining the version reads files

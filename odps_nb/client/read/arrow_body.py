@@ -52,7 +52,7 @@ class _Body(Protocol):
     def close(self) -> None: ...
 
 
-class _Decoded:
+class Decoded:
     """The decompressed content of a body that consists of zstd or LZ4 frames."""
 
     def __init__(self, body: _Body, head: bytes, coding: Decoder) -> None:
@@ -108,7 +108,7 @@ class _Watched(io.RawIOBase):
         self._fill = (
             body.readinto
             if is_plain
-            else _Decoded(body, head, decoder(found, max_output=max_output)).readinto
+            else Decoded(body, head, decoder(found, max_output=max_output)).readinto
         )
 
     def read(self, n: int | None = -1) -> bytes:
@@ -172,6 +172,8 @@ class RowStream:
     columns, unit
         The read's columns and the unit of its TIMESTAMPs, used to recognise the Arrow types that
         `odps_nb.arrow.plain` converts. ``None``: unknown.
+    constants
+        Columns to append, each with its one value, such as the partition columns of a download.
     """
 
     def __init__(
@@ -185,8 +187,10 @@ class RowStream:
         text: TextMode | None = TextMode.STRICT,
         columns: Sequence[Column] | None = None,
         unit: TimeUnit = TimeUnit.NANO,
+        constants: Sequence[tuple[pa.Field, pa.Scalar]] = (),
     ) -> None:
         self._body, self._expected_rows, self._text = body, expected_rows, text
+        self._constants = constants
         self._check = EndMarkerCheck(
             max_metadata=min(DEFAULT_MAX_METADATA, max_message),
             max_body=max_message,
@@ -201,6 +205,8 @@ class RowStream:
         self._validator = Validator(self.sent)
         self._plain = PlainColumns(self.sent, columns, unit=unit, max_bytes=max_decompressed)
         self.schema: pa.Schema = self._plain.schema
+        for field, _ in constants:
+            self.schema = self.schema.append(field)
         self._rows = 0
         if text is not None:
             self._types = text_types(self.schema, None, text)
@@ -252,7 +258,10 @@ class RowStream:
             self._source.read(4)  # checks that the body ends after the end marker
             self._ended = True
             return None
-        return self._plain.apply(self._validator.validate(batch))
+        batch = self._plain.apply(self._validator.validate(batch))
+        for field, value in self._constants:
+            batch = batch.append_column(field, pa.repeat(value, batch.num_rows))
+        return batch
 
     def close(self) -> None:
         """Release the connection. Idempotent."""

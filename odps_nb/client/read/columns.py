@@ -52,8 +52,8 @@ class Columns:
     filter: RowFilter | None = None
 
 
-def choose_columns(plan: ReadPlan, ask: Ask) -> Columns:
-    """Return a plan's columns; may send a request for the table's columns."""
+def choose_columns(plan: ReadPlan, ask: Ask | None = None) -> Columns:
+    """Return a plan's columns; requests the table's columns by ``ask`` if the plan lacks them."""
     schema = plan.schema
     if plan.where and schema is None:  # a condition tree always comes with a schema
         schema = _probed(plan, ask)
@@ -97,8 +97,9 @@ def _filter(plan: ReadPlan, schema: TableSchema) -> RowFilter | None:
     return RowFilter.of(whole, schema, unit=unit_of(plan), text=plan.where or "")
 
 
-def _probed(plan: ReadPlan, ask: Ask) -> TableSchema:
+def _probed(plan: ReadPlan, ask: Ask | None) -> TableSchema:
     """Return the table's columns, from a session opened only for this purpose."""
+    assert ask is not None, "the plan has no schema"
     options = increment_of(plan) or {"split_mode": SplitMode.ROW_OFFSET, "split_number": 0}
     return ask(
         CreateReadSession(

@@ -12,11 +12,13 @@ from contextlib import suppress
 from odps_nb.client.calls.cancel import SHORT_WAIT, CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
+from odps_nb.client.calls.version_1 import OverVersion1
 from odps_nb.client.read.plan import ReadSession
 from odps_nb.client.read.session import require_ready
 from odps_nb.errors import CancelledError, FramingError, OdpsNbError, StateError
 from odps_nb.http.retry import RetryPolicy
 from odps_nb.lifetime import start_thread
+from odps_nb.terms import Transfer
 from odps_nb.wire.calls import GetReadSession, ReadSessionAnswer
 
 REFRESH_BEFORE = 60.0
@@ -113,14 +115,15 @@ class SessionKeeper:
     def _ask(self, cancel: CancelToken | None) -> ReadSessionAnswer:
         session, ends = self._session, self._expires_at
         is_late = ends is not None and self._storage.now() >= ends - REFRESH_BEFORE
+        request = GetReadSession(table=session.table, session_id=session.server_id, refresh=True)
         answer = self._storage.call(
-            GetReadSession(table=session.table, session_id=session.session_id, refresh=True),
+            OverVersion1(request) if session.transfer is Transfer.STORAGE_V1 else request,
             tracker=self._tracker,
             cancel=cancel,
             retry=_IN_THE_LAST_MINUTE if is_late else _ONCE,
             read_timeout=min(_TIMEOUT, self._storage.options.read_timeout),
         )
-        if answer.session_id != session.session_id:
+        if answer.session_id != session.server_id:
             raise FramingError(f"the response is for another session, {answer.session_id!r}")
         return require_ready(answer, session.table)
 

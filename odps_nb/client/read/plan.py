@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from odps_nb.client.read.increments import Increment
+from odps_nb.client.read.requests import OLD_PREFIX, Downloads, Source, StorageRows
 from odps_nb.errors import ArgumentError
 from odps_nb.filters.row_filter import RowFilter
 from odps_nb.filters.tree import Node
@@ -17,6 +18,7 @@ from odps_nb.terms import (
     TableName,
     TextOptions,
     TimeUnit,
+    Transfer,
 )
 from odps_nb.wire.calls import MAX_BATCH_ROWS
 
@@ -56,6 +58,8 @@ class ReadPlan:
         Skip versions that replaced rows; otherwise, such a version raises an error.
     timestamp_unit
         Unit of TIMESTAMPs. ``None``: nanoseconds.
+    far_times
+        Whether the table is known to have TIMESTAMPs outside the nanosecond range.
     increment
         Read only rows changed in a range of versions; cannot be combined with ``versions``.
     """
@@ -79,6 +83,7 @@ class ReadPlan:
     max_batch_rows: int = DEFAULT_BATCH_ROWS
     increment: Increment | None = None
     text: TextOptions = STRICT_TEXT
+    far_times: bool = False
 
     def __post_init__(self) -> None:
         for name in ("split_bytes", "splits", "max_batch_rows"):
@@ -103,11 +108,14 @@ class ReadSession:
 
     - ``schema`` is the batches' schema; ``sent``, if set, is the same with text in place of BINARY.
     - ``row_count`` is the number of rows in all splits; with a filter, see ``stored_rows``.
-      The splits may have more rows than ``limit``. ``estimated_size`` is in bytes.
+      The splits may have more rows than ``limit``. ``estimated_size`` is in
+      bytes; the service estimates it or, for the tunnel, the types of the columns.
     - ``expires_at`` is in seconds since the epoch. ``latest_version`` is 0 if unknown.
     - ``filter`` needs the ``hidden`` columns, which are not returned.
     - ``selects``: whether columns were selected. ``columns``: the columns to keep from the stream.
     - ``tells_changes``: whether the last data column contains each row's change type.
+    - ``source`` states where the rows are; ``query`` is the instance id of the query that produced
+      them, if a query was necessary.
     """
 
     table: TableName
@@ -131,6 +139,20 @@ class ReadSession:
     tells_changes: bool = False
     text: TextOptions = STRICT_TEXT
     sent: TableSchema | None = None
+    source: Source = StorageRows()  # noqa: RUF009  a frozen value
+    query: str | None = None
+
+    @property
+    def server_id(self) -> str:
+        """The id of a Storage API session on the service."""
+        return self.session_id.removeprefix(OLD_PREFIX)
+
+    @property
+    def transfer(self) -> Transfer:
+        """The service that transfers the rows."""
+        if isinstance(self.source, StorageRows):
+            return Transfer.STORAGE_V1 if self.source.old else Transfer.STORAGE
+        return Transfer.TUNNEL if isinstance(self.source, Downloads) else Transfer.STORAGE
 
     @property
     def columns_sent(self) -> TableSchema:
@@ -140,7 +162,8 @@ class ReadSession:
     @property
     def prunes(self) -> bool:
         """Whether the service may filter rows of a split, which makes its row count unknown."""
-        return self.filter is not None and bool(self.filter.predicate)
+        by_storage = isinstance(self.source, StorageRows)
+        return by_storage and self.filter is not None and bool(self.filter.predicate)
 
     def __repr__(self) -> str:
         return (

@@ -15,6 +15,7 @@ from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.parallel.fan_out import AdaptiveConcurrency
 from odps_nb.client.read.arrow_body import RowStream
+from odps_nb.client.read.download_body import DownloadBody
 from odps_nb.client.read.stream_schema import find_columns, mismatch
 from odps_nb.errors import (
     ConversionError,
@@ -45,6 +46,30 @@ class TextForm:
     """Columns whose CHAR values lose trailing blanks, with their types in the stream."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """A request for rows, and how to read its response.
+
+    Parameters
+    ----------
+    schema
+        Arrow schema of a tunnel's stream, which does not contain it. ``None``: an Arrow stream.
+    constants
+        Columns to append to the rows, each with its value.
+    skip
+        Number of rows at the start of the response that were already read.
+    end
+        The row after the last one of the response, if more requests follow. ``None``: no more
+        requests follow.
+    """
+
+    request: StreamingCall
+    schema: pa.Schema | None = None
+    constants: tuple[tuple[pa.Field, pa.Scalar], ...] = ()
+    skip: int = 0
+    end: int | None = None
+
+
 def rows_of(split: Split) -> int | None:
     """Return a split's number of rows; ``None`` for a split that is not a row range."""
     return split.count if isinstance(split, RowRangeSplit) else None
@@ -56,7 +81,7 @@ class ResumableRowStream:
     Parameters
     ----------
     request_at
-        Function that takes a row number and returns the request for the rows starting there.
+        Function that takes a row number and returns the `Opening` of the rows starting there.
     what
         Description of the rows, used in error notes and events.
     start, expected
@@ -78,7 +103,7 @@ class ResumableRowStream:
     def __init__(
         self,
         storage: StorageClient,
-        request_at: Callable[[int], StreamingCall],
+        request_at: Callable[[int], Opening],
         *,
         what: str,
         start: int = 0,
@@ -111,6 +136,7 @@ class ResumableRowStream:
         # Indexes of the columns to return. None: all, in stream order.
         self._places: tuple[int, ...] | None = None
         self._rows_of_last = 0
+        self._skip, self._end, self._by_tunnel = 0, expected, False  # of the open stream
         self._decoded_bytes = 0
 
     def batches(self, *, fits: bool = True) -> Generator[pa.RecordBatch, None, None]:
@@ -169,7 +195,7 @@ class ResumableRowStream:
                 return self._advance()
             except OdpsNbError as error:
                 self._drop()
-                if self._unit is TimeUnit.MICRO and asks_for_micro(error):
+                if self._unit is TimeUnit.MICRO and asks_for_micro(error) and not self._by_tunnel:
                     raise refused_in_micro(error, self._what) from error
                 if self._concurrency is not None and isinstance(error, ThrottledError):
                     self._slow_down(self._concurrency)
@@ -190,16 +216,13 @@ class ResumableRowStream:
             if self.row == self._expected:
                 return None
             self._stream = self._open()
-        batch = self._stream.next()
+        batch = self._next_of(self._stream)
         if batch is None:
-            self._require_end(self._stream)
-            self._tell_wire()
             return None
         row = self.row + batch.num_rows
-        if self._expected is not None and row > self._expected:
-            asked = self._expected - self._start
+        if self._end is not None and row > self._end:
             raise FramingError(
-                f"{row - self._start} rows arrived, but {asked} were requested",
+                f"{row - self._start} rows arrived, but {self._end - self._start} were requested",
                 request_id=self._stream.request_id,
             )
         if self._places is not None:
@@ -209,10 +232,36 @@ class ResumableRowStream:
         self._tell(batch)
         return batch
 
+    def _next_of(self, stream: RowStream) -> pa.RecordBatch | None:
+        """Return the next batch of unread rows, from the open stream or those that follow."""
+        while True:
+            batch = stream.next()
+            if batch is None:
+                self._require_end(stream)
+                if self._end == self._expected:
+                    self._tell_wire()
+                    return None
+                self._drop()
+                stream = self._stream = self._open()
+            elif self._skip >= batch.num_rows:
+                self._skip -= batch.num_rows
+            else:
+                batch, self._skip = batch.slice(self._skip), 0
+                return batch
+
     def _open(self) -> RowStream:
-        response = self._storage.open(self._request_at(self.row), attempts=self._attempts)
+        opening = self._request_at(self.row)
+        response = self._storage.open(opening.request, attempts=self._attempts)
+        self._skip, self._by_tunnel = opening.skip, opening.schema is not None
+        self._end = self._expected if opening.end is None else opening.end
         try:
-            stream = RowStream(response, text=None, columns=self._columns, unit=self._unit)
+            stream = RowStream(
+                response if opening.schema is None else DownloadBody(response, opening.schema),
+                text=None,
+                columns=self._columns,
+                unit=self._unit,
+                constants=opening.constants,
+            )
             with stream.named_in_errors():
                 places = self._wanted(stream.schema)
             if self._schema is not None and not stream.schema.equals(self._schema):
@@ -246,11 +295,11 @@ class ResumableRowStream:
             raise mismatch(f"the stream has no column {error.args[0]!r}") from None
 
     def _require_end(self, stream: RowStream) -> None:
-        if self._expected is not None and self.row < self._expected:
+        if self._skip or (self._end is not None and self.row < self._end):
+            rows = None if self._end is None else self._end - self._start
             raise TruncatedError(
-                f"the stream ends after {self.row - self._start} of "
-                f"{self._expected - self._start} rows",
-                expected=self._expected - self._start,
+                f"the stream ends after {self.row - self._start} of {rows or 'more'} rows",
+                expected=rows,
                 actual=self.row - self._start,
                 request_id=stream.request_id,
             )

@@ -1,4 +1,4 @@
-"""Opens read sessions; each is a snapshot of a table, divided into splits.
+"""Opens read sessions of the Storage API; each is a snapshot of a table, divided into splits.
 
 See ``docs/protocol.md`` sections 3.1, 3.2 and 4.
 """
@@ -15,7 +15,8 @@ from odps_nb.client.calls.attempts import Attempts
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
-from odps_nb.client.catalog import explain_refused_table, suggest_partitions, suggest_tables
+from odps_nb.client.calls.version_1 import OverVersion1
+from odps_nb.client.catalog import suggest_partitions, suggest_tables
 from odps_nb.client.read.columns import (
     Ask,
     Columns,
@@ -25,7 +26,9 @@ from odps_nb.client.read.columns import (
     selected,
     unit_of,
 )
+from odps_nb.client.read.needs_query import require_no_query
 from odps_nb.client.read.plan import ReadPlan, ReadSession
+from odps_nb.client.read.requests import OLD_PREFIX, StorageRows
 from odps_nb.client.read.resume import rows_of
 from odps_nb.errors import (
     ArgumentError,
@@ -67,39 +70,39 @@ READY_TIMEOUT = 600.0
 # -- sessions ---------------------------------------------------------------------------------
 
 
-def open_read_session(
+def open_storage_session(
     storage: StorageClient,
     plan: ReadPlan,
     *,
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
+    old: bool = False,
 ) -> ReadSession:
-    """Open a read session: a snapshot of the table, divided into splits.
+    """Open a session of the Storage API; ``old``: of its version 1.
 
     Without a filter, rows are counted exactly and divided into ranges (`SplitMode.ROW_OFFSET`).
     With a filter, the service divides the rows by size (`SplitMode.SIZE`), unless the requested
     splits are too small for this mode. If the service refuses one mode for the table, the other
     mode is used.
     """
-    ask = partial(_ask, storage, tracker=tracker, cancel=cancel)
+    ask = partial(_ask, storage, tracker=tracker, cancel=cancel, old=old)
     try:
         columns = choose_columns(plan, ask)
-        answer = _answered(plan, _request(plan, columns), ask)
-        session = _session(plan, answer, columns)
+        request = _request(plan, columns)
+        answer = _answered(plan, request, ask) if not old else _answered_by_1(plan, request, ask)
     except NotFoundError as error:
         suggest_tables(storage, plan.table, error)
         suggest_partitions(storage, plan.table, plan.partitions, error)
         raise
     except InvalidRequestError as error:
-        explain_refused_table(storage, plan.table, error, columns=plan.columns)
+        if not increment_of(plan):
+            require_no_query(storage, plan, error)
         raise
-    if tracker is not None:
-        rows = session.row_count
-        if rows is not None and session.limit is not None:
-            rows = min(session.limit, rows)
-        tracker.plan(session_id=session.session_id, rows_total=rows)
-        for split in session.splits:
-            tracker.plan_split(str(split), rows=rows_of(split))
+    session = _session(plan, answer, columns, old=old)
+    if old:
+        from odps_nb.client.read.tunnel import refuse_blobs
+
+        refuse_blobs(plan.table, session.schema)
     return session
 
 
@@ -141,6 +144,17 @@ def _answered(plan: ReadPlan, request: CreateReadSession, ask: Ask) -> ReadSessi
     return answer
 
 
+def _answered_by_1(plan: ReadPlan, request: CreateReadSession, ask: Ask) -> ReadSessionAnswer:
+    """Create a session of version 1; if it refuses the predicate, create one without it."""
+    request = replace(request, filter_fallback=False)  # version 1 has no such option
+    try:
+        return _answered(plan, request, ask)
+    except InvalidRequestError:
+        if not request.filter_predicate:
+            raise
+        return _answered(plan, replace(request, filter_predicate=""), ask)
+
+
 def _in_other_mode(plan: ReadPlan, request: CreateReadSession) -> CreateReadSession:
     """Return the request with the other split mode: row ranges instead of sizes, or vice versa.
 
@@ -153,11 +167,15 @@ def _in_other_mode(plan: ReadPlan, request: CreateReadSession) -> CreateReadSess
     return replace(request, split_mode=SplitMode.SIZE, split_number=size)
 
 
-def reopen_read_session(storage: StorageClient, plan: ReadPlan, session_id: str) -> ReadSession:
+def reopen_storage_session(storage: StorageClient, plan: ReadPlan, session_id: str) -> ReadSession:
     """Refresh a plan's session, with the same rows and splits; raise if the session has expired."""
-    columns = choose_columns(plan, partial(_ask, storage, tracker=None, cancel=None))
-    answer = storage.call(GetReadSession(table=plan.table, session_id=session_id, refresh=True))
-    return _session(plan, require_ready(answer, plan.table), columns)
+    old = session_id.startswith(OLD_PREFIX)
+    request = GetReadSession(
+        table=plan.table, session_id=session_id.removeprefix(OLD_PREFIX), refresh=True
+    )
+    columns = choose_columns(plan, partial(_ask, storage, tracker=None, cancel=None, old=old))
+    answer = storage.call(OverVersion1(request) if old else request)
+    return _session(plan, require_ready(answer, plan.table), columns, old=old)
 
 
 def _split_bytes(plan: ReadPlan) -> int:
@@ -179,13 +197,14 @@ def _ask(
     *,
     tracker: ProgressTracker | None,
     cancel: CancelToken | None,
+    old: bool = False,
 ) -> ReadSessionAnswer:
     """Create a session and wait until it is ready to read."""
     if tracker is not None:
         tracker.phase(Phase.CREATING)
     attempts = storage.attempts(f"read session of {request.table}", tracker=tracker, cancel=cancel)
     while True:
-        answer = _awaited(storage, request, attempts)
+        answer = _awaited(storage, request, attempts, old=old)
         try:
             return require_ready(answer, request.table)
         except ServerFaultError as error:
@@ -193,10 +212,12 @@ def _ask(
 
 
 def _awaited(
-    storage: StorageClient, request: CreateReadSession, attempts: Attempts
+    storage: StorageClient, request: CreateReadSession, attempts: Attempts, *, old: bool
 ) -> ReadSessionAnswer:
     tracker, cancel = attempts.tracker, attempts.cancel
-    answer = storage.call(request, tracker=tracker, cancel=cancel)
+    answer: ReadSessionAnswer = storage.call(
+        OverVersion1(request) if old else request, tracker=tracker, cancel=cancel
+    )
     waited, delay = 0.0, 0.1
     while answer.status is SessionStatus.INIT:
         if waited >= READY_TIMEOUT:
@@ -207,11 +228,8 @@ def _awaited(
         attempts.pause(delay)
         waited, delay = waited + delay, min(5.0, delay * 1.5)
         token = answer.route_token
-        answer = storage.call(
-            GetReadSession(table=request.table, session_id=answer.session_id),
-            tracker=tracker,
-            cancel=cancel,
-        )
+        again = GetReadSession(table=request.table, session_id=answer.session_id)
+        answer = storage.call(OverVersion1(again) if old else again, tracker=tracker, cancel=cancel)
         answer = replace(answer, route_token=answer.route_token or token)
     return answer
 
@@ -233,14 +251,16 @@ def require_ready(answer: ReadSessionAnswer, table: TableName) -> ReadSessionAns
     )
 
 
-def _session(plan: ReadPlan, answer: ReadSessionAnswer, columns: Columns) -> ReadSession:
+def _session(
+    plan: ReadPlan, answer: ReadSessionAnswer, columns: Columns, *, old: bool = False
+) -> ReadSession:
     rows, size, found = answer.record_count, answer.estimated_size, columns.filter
     by_rows = answer.split_mode is SplitMode.ROW_OFFSET and rows is not None
     if by_rows and rows and plan.limit is not None and not found:
         size = None if size is None else size * min(rows, plan.limit) // rows
         rows = min(rows, plan.limit)
     if by_rows:
-        splits: tuple[Split, ...] = _ranges(plan, rows or 0, size)
+        splits: tuple[Split, ...] = split_ranges(plan, rows or 0, size)
     else:
         count = answer.splits_count
         if plan.increment is not None and answer.split_mode is SplitMode.BUCKET:
@@ -252,7 +272,8 @@ def _session(plan: ReadPlan, answer: ReadSessionAnswer, columns: Columns) -> Rea
     as_bytes = plan.text.mode is TextMode.BINARY
     return ReadSession(
         table=plan.table,
-        session_id=answer.session_id,
+        session_id=f"{OLD_PREFIX}{answer.session_id}" if old else answer.session_id,
+        source=StorageRows(old=old),
         schema=text_as_binary(schema) if as_bytes else schema,
         splits=splits,
         row_count=sum(rows_of(split) or 0 for split in splits) if by_rows and not found else None,
@@ -275,7 +296,8 @@ def _session(plan: ReadPlan, answer: ReadSessionAnswer, columns: Columns) -> Rea
     )
 
 
-def _ranges(plan: ReadPlan, rows: int, size: int | None) -> tuple[RowRangeSplit, ...]:
+def split_ranges(plan: ReadPlan, rows: int, size: int | None) -> tuple[RowRangeSplit, ...]:
+    """Divide ``rows`` rows of ``size`` bytes (``None``: unknown) as the plan requires."""
     if plan.splits is not None:
         return plan_ranges(rows, _bearable(min(rows, plan.splits)))
     by_rows = math.ceil(rows / DEFAULT_SPLIT_ROWS)

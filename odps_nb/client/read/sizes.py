@@ -6,12 +6,13 @@ Half of the byte budget is for finished batches, the other half for batches bein
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
 from odps_nb.client.parallel.fan_out import DEFAULT_WORKERS
 from odps_nb.client.read.plan import ReadSession
+from odps_nb.schema import Column
 from odps_nb.terms import RowRangeSplit, Split
 from odps_nb.type_facts import TYPE_FACTS
 from odps_nb.wire.calls import MAX_BATCH_BYTES, MIN_BATCH_BYTES
@@ -67,11 +68,12 @@ def row_bytes(session: ReadSession) -> float | None:
         return None  # the service estimates the size of all rows, ignoring the limit
     estimate = session.estimated_size / session.row_count
     # The estimate may include unselected columns, which would make the pieces too small.
-    return min(estimate, _width(session)) if session.selects else estimate
+    return min(estimate, width_of(session.schema)) if session.selects else estimate
 
 
-def _width(session: ReadSession) -> int:
-    return sum(TYPE_FACTS[column.type.code].width or FEW_BYTES for column in session.schema)
+def width_of(columns: Iterable[Column]) -> int:
+    """Return the assumed bytes per row of these columns, at least 1."""
+    return max(1, sum(TYPE_FACTS[column.type.code].width or FEW_BYTES for column in columns))
 
 
 def batch_bytes(ahead: int, workers: int) -> int:
@@ -84,7 +86,7 @@ def batch_rows(session: ReadSession, ahead: int, workers: int) -> int:
     size = max(SMALL_BATCH_BYTES, ahead // (2 * max(1, workers)))
     if size >= MIN_BATCH_BYTES:
         return session.max_batch_rows
-    row = row_bytes(session) or max(1, _width(session))
+    row = row_bytes(session) or width_of(session.schema)
     return max(1, min(session.max_batch_rows, int(size / max(1, row))))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice, starmap
 
@@ -21,6 +21,7 @@ from odps_nb.client.parallel.fan_out import DEFAULT_MAX_BYTES, AdaptiveConcurren
 from odps_nb.client.read.increments import in_words, names_on_the_wire, on_the_wire
 from odps_nb.client.read.keepalive import SessionKeeper
 from odps_nb.client.read.plan import ReadSession
+from odps_nb.client.read.requests import openings
 from odps_nb.client.read.resume import Batches, ResumableRowStream, TextForm, delivered, rows_of
 from odps_nb.client.read.sizes import (
     DEFAULT_BATCH_BYTES,
@@ -36,9 +37,6 @@ from odps_nb.client.read.sizes import (
 from odps_nb.schema import Column
 from odps_nb.terms import RowRangeSplit, Split
 from odps_nb.wire.calls import MAX_BATCH_ROWS, ReadRows
-
-ALL_ROWS = 2**32 - 1
-"""Value of ``Count`` that requests all rows, as in the C++ client."""
 
 
 def iter_split(
@@ -82,7 +80,7 @@ def iter_split(
     hidden = _hidden(session, shown)
     request = ReadRows(
         table=session.table,
-        session_id=session.session_id,
+        session_id=session.server_id,
         split=split,
         max_batch_rows=min(MAX_BATCH_ROWS, max_batch_rows or session.max_batch_rows),
         max_batch_raw_size=batch_bound(max_batch_bytes),
@@ -95,7 +93,7 @@ def iter_split(
     keeper = keeper or SessionKeeper(storage, session, tracker=tracker)
     rows = ResumableRowStream(
         storage,
-        partial(_read_from, request, keeper, cancel, session),
+        openings(session, split, request, partial(_kept_alive, keeper, cancel)),
         what=f"{split} of {session.table}",
         start=skip_rows,
         expected=None if session.prunes else rows_of(split),
@@ -116,6 +114,11 @@ def iter_split(
     )
     look_after = keeper.keep_aside if shared else partial(keeper.keep, cancel)
     return SplitRows(rows, look_after, session, len(shown), tested)
+
+
+def _kept_alive(keeper: SessionKeeper, cancel: CancelToken | None) -> str | None:
+    keeper.keep(cancel)
+    return keeper.route_token
 
 
 def _place(session: ReadSession, split: Split, row: int) -> tuple[str, int]:
@@ -139,26 +142,6 @@ def _hidden(session: ReadSession, shown: Sequence[str]) -> tuple[str, ...]:
         return ()
     folded = {name.casefold() for name in shown}
     return tuple(name for name in session.filter.columns if name.casefold() not in folded)
-
-
-def _read_from(
-    request: ReadRows,
-    keeper: SessionKeeper,
-    cancel: CancelToken | None,
-    session: ReadSession,
-    row: int,
-) -> ReadRows:
-    keeper.keep(cancel)
-    request, split = replace(request, route_token=keeper.route_token), request.split
-    if not isinstance(split, RowRangeSplit):
-        return replace(request, skip_rows=row)
-    if not session.prunes:
-        return replace(request, split=RowRangeSplit(split.offset + row, split.count - row))
-    if split.offset + split.count == session.stored_rows:
-        # Omit the last range's end: it is unknown whether the service counts stored or filtered
-        # rows.
-        request = replace(request, split=RowRangeSplit(split.offset, ALL_ROWS - split.offset))
-    return replace(request, skip_rows=row)
 
 
 def iter_batches(

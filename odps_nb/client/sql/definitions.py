@@ -128,8 +128,13 @@ def quoted(table: TableName) -> str:
     return ".".join(f"`{part}`" for part in (table.project, table.schema, table.table) if part)
 
 
+def quoted_column(name: str) -> str:
+    """Return a column's back-quoted name for SQL."""
+    return "`" + name.replace("`", "``") + "`"
+
+
 def _names(names: Iterable[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names)
+    return ", ".join(map(quoted_column, names))
 
 
 def _clustering(schema: TableSchema, options: TableOptions) -> list[str]:

@@ -79,14 +79,15 @@ def submit_sql(
     name: str = SQL_TASK,
     settings: Mapping[str, str] | None = None,
     estimates: bool = False,
+    unique_id: str | None = None,
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> SqlInstance:
     """Start a query and return immediately.
 
     The request has a unique id (``<Guid>``), so it can be sent again after a lost response without
-    running the query twice. The query runs in the profile's time zone, unless ``settings`` or
-    ``SET`` statements at the beginning of the text specify another one.
+    running the query twice. Default: a random id. The query runs in the profile's time zone, unless
+    ``settings`` or ``SET`` statements at the beginning of the text specify another one.
     """
     profile = storage.profile
     given, sql = split_settings(sql)
@@ -99,7 +100,7 @@ def submit_sql(
         sql=sql,
         name=name,
         settings={**chosen, **given},
-        unique_id=str(uuid.uuid4()),
+        unique_id=unique_id or str(uuid.uuid4()),
         estimates=estimates,
     )
     try:
@@ -286,12 +287,24 @@ def run_sql(
     name: str = SQL_TASK,
     settings: Mapping[str, str] | None = None,
     timeout: float | None = None,
+    unique_id: str | None = None,
+    keeps: bool = False,
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> SqlInstance:
-    """Submit a query and wait until it succeeds; cancel it if the wait ends early."""
+    """Submit a query and wait until it succeeds; cancel it if the wait ends early.
+
+    ``keeps``: do not cancel it after a failed request, so that the caller can repeat the call with
+    the same ``unique_id``.
+    """
     instance = submit_sql(
-        storage, sql, name=name, settings=settings, tracker=tracker, cancel=cancel
+        storage,
+        sql,
+        name=name,
+        settings=settings,
+        unique_id=unique_id,
+        tracker=tracker,
+        cancel=cancel,
     )
     if tracker is not None:
         tracker.plan(session_id=instance.instance_id)
@@ -299,7 +312,8 @@ def run_sql(
         in_time = _ends(storage, instance, timeout, tracker, cancel)
         failure = _find_failure(storage, instance, tracker) if in_time else None
     except BaseException as error:
-        stop_quietly(storage, instance)
+        if not (keeps and isinstance(error, OdpsNbError)):
+            stop_quietly(storage, instance)
         if isinstance(error, (ProtocolError, ServiceError, TransportError)):
             error.in_doubt = True
             error.add_note(f"instance {instance.instance_id} was started; its outcome is unknown")

@@ -1,12 +1,13 @@
-"""Reads a SQL instance's result over the Storage API (``docs/protocol.md`` section 3.14).
+"""Reads a SQL instance's result, over the Storage API or the instance tunnel.
 
-Also builds the address of an instance's web page.
+See ``docs/protocol.md`` sections 3.14 and 9.4. Also builds the address of an instance's web page.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,12 +22,16 @@ from odps_nb.client.parallel.fan_out import (
     Job,
     fan_out,
 )
+from odps_nb.client.read.requests import Download, Downloads, InstanceRows, OpeningAt
 from odps_nb.client.read.resume import Batches, ResumableRowStream, TextForm, delivered
 from odps_nb.client.read.session import plan_ranges
+from odps_nb.client.read.tunnel import open_download
+from odps_nb.client.sql.csv_result import TextRows, fetch_text_rows
 from odps_nb.client.sql.query import FIRST_POLL, LAST_POLL, SqlInstance
 from odps_nb.errors import (
     AccessDeniedError,
     InvalidRequestError,
+    NoStorageApiError,
     NotFoundError,
     OdpsNbError,
     QueryError,
@@ -39,16 +44,16 @@ from odps_nb.terms import (
     TextMode,
     TextOptions,
     TimeUnit,
+    Transfer,
 )
 from odps_nb.wire.calls import (
     LIMITED_RESULT_ROWS,
     CreateInstanceReadSession,
     GetInstanceReadSession,
-    InstanceSessionAnswer,
-    ReadInstance,
     Scope,
 )
-from odps_nb.wire.control import SQL_TASK, rest_request
+from odps_nb.wire.control import rest_request
+from odps_nb.wire.tunnel.calls import ResultOf
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,18 +68,31 @@ NO_ROWS = "InstanceTypeNotSupported"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultSession:
-    """A Storage API session over a query's result; the server keeps the session for a day.
+    """A session over a query's result; the server keeps the session for a day.
 
-    ``limited``: the service returns at most the first `LIMITED_RESULT_ROWS` rows.
+    ``limited``: the service returns at most the first `LIMITED_RESULT_ROWS` rows. ``source`` states
+    where the rows are. ``warning`` states how the result differs from the query's, if it does.
     """
 
-    project: str
     instance_id: str
-    session_id: str
     schema: TableSchema
     row_count: int
-    task: str = SQL_TASK
+    source: InstanceRows | Downloads | TextRows
     limited: bool = False
+    warning: str | None = None
+
+    @property
+    def session_id(self) -> str:
+        """The session's id on the service; empty for a statement without a result."""
+        if isinstance(self.source, InstanceRows):
+            return self.source.session_id
+        parts = self.source.parts if isinstance(self.source, Downloads) else ()
+        return next((part.download_id for part in parts), "")
+
+    @property
+    def transfer(self) -> Transfer:
+        """The service that transfers the rows."""
+        return Transfer.STORAGE if isinstance(self.source, InstanceRows) else Transfer.TUNNEL
 
     @property
     def is_cut(self) -> bool:
@@ -109,52 +127,102 @@ def open_result(
 
     The result of a statement such as ``create table`` has no columns and no rows. If the key may
     not read all rows, as in a project with protected data, the session is limited (as in
-    pyodps' ``Instance.open_reader``).
+    pyodps' ``Instance.open_reader``). If the key may download no rows at all, or the connection
+    excludes every service that could, the rows are read as text (`fetch_text_rows`).
     """
-    ready = partial(_ready, storage, instance, tracker, cancel or CancelToken())
-    limited = False
+    token = cancel or CancelToken()
+    ways: dict[Transfer, Callable[..., ResultSession]] = {
+        Transfer.STORAGE: partial(_by_storage, storage, instance, tracker, token),
+        Transfer.TUNNEL: partial(_by_tunnel, storage, instance, tracker, token),
+    }
+    what = f"reading the result of instance {instance.instance_id}"
+    choose = partial(storage.transfer.run, what=what, tracker=tracker)
     try:
-        answer = ready()
-    except AccessDeniedError as error:
-        if error.code not in _NO_RIGHT:
-            raise
-        answer, limited = ready(limited=True), True
+        return _chosen(choose, ways)
+    except (AccessDeniedError, NoStorageApiError) as error:
+        return _as_text(storage, instance, error)
     except InvalidRequestError as error:
         if error.code != NO_ROWS:
             raise
-        answer = InstanceSessionAnswer(download_id="")
-    if answer.status is not SessionStatus.NORMAL:
-        raise QueryError(
-            f"the result of instance {instance.instance_id} cannot be read: {answer.status.value}",
-            hint="run the query again",
+        return ResultSession(
+            instance_id=instance.instance_id,
+            schema=TableSchema(),
+            row_count=0,
+            source=Downloads(),
         )
+
+
+def _chosen(
+    choose: Callable[[Mapping[Transfer, Callable[[], ResultSession]]], ResultSession],
+    ways: Mapping[Transfer, Callable[..., ResultSession]],
+) -> ResultSession:
+    """Open a session of the first service; if downloads are forbidden, a limited one."""
+    try:
+        return choose(ways)
+    except AccessDeniedError as error:
+        if error.code not in _NO_RIGHT:
+            raise
+    return choose({service: partial(way, limited=True) for service, way in ways.items()})
+
+
+def _as_text(
+    storage: StorageClient, instance: SqlInstance, error: AccessDeniedError | NoStorageApiError
+) -> ResultSession:
+    if isinstance(error, AccessDeniedError) and error.code not in _NO_RIGHT:
+        raise error
+    source = fetch_text_rows(storage, instance)
     return ResultSession(
-        project=instance.project,
         instance_id=instance.instance_id,
-        session_id=answer.download_id,
-        schema=answer.schema,
-        row_count=answer.record_count or 0,
-        task=instance.task,
-        limited=limited,
+        schema=source.schema,
+        row_count=source.rows.num_rows,
+        source=source,
+        limited=True,
+        warning=f"the result of instance {instance.instance_id} is read as text, with at most "
+        f"{LIMITED_RESULT_ROWS:,} rows, and all columns are STRING, because it cannot be "
+        f"downloaded ({error.message})",
     )
 
 
-def _ready(
+def _by_tunnel(
     storage: StorageClient,
     instance: SqlInstance,
     tracker: ProgressTracker | None,
     cancel: CancelToken,
     *,
     limited: bool = False,
-) -> InstanceSessionAnswer:
+) -> ResultSession:
+    of = ResultOf(instance.project, instance.instance_id)
+    try:
+        answer = open_download(storage, of, limited=limited, tracker=tracker, cancel=cancel)
+    except NotFoundError as error:
+        _explain_missing(instance, error)
+        raise
+    columns, rows = answer.schema.columns, answer.record_count
+    part = Download(of=of, download_id=answer.download_id, first=0, rows=rows)
+    return ResultSession(
+        instance_id=instance.instance_id,
+        schema=TableSchema(columns=columns),
+        row_count=rows,
+        source=Downloads(parts=(part,), columns=columns),
+        limited=limited,
+    )
+
+
+def _by_storage(
+    storage: StorageClient,
+    instance: SqlInstance,
+    tracker: ProgressTracker | None,
+    cancel: CancelToken,
+    *,
+    limited: bool = False,
+) -> ResultSession:
     create = CreateInstanceReadSession(
         project=instance.project, instance_id=instance.instance_id, enable_limit=limited
     )
     try:
         answer = storage.call(create, tracker=tracker, cancel=cancel)
     except NotFoundError as error:
-        error.hint = "run the query again: the service keeps a result for a limited time"
-        error.add_note(f"result of instance {instance.instance_id}")
+        _explain_missing(instance, error)
         raise
     delay = FIRST_POLL
     while answer.status is SessionStatus.INIT:
@@ -167,7 +235,29 @@ def _ready(
             session_id=answer.download_id,
         )
         answer = storage.call(again, tracker=tracker, cancel=cancel)
-    return answer
+    if answer.status is not SessionStatus.NORMAL:
+        raise QueryError(
+            f"the result of instance {instance.instance_id} cannot be read: {answer.status.value}",
+            hint="run the query again",
+        )
+    return ResultSession(
+        instance_id=instance.instance_id,
+        schema=answer.schema,
+        row_count=answer.record_count or 0,
+        limited=limited,
+        source=InstanceRows(
+            project=instance.project,
+            instance_id=instance.instance_id,
+            session_id=answer.download_id,
+            task=instance.task,
+            limited=limited,
+        ),
+    )
+
+
+def _explain_missing(instance: SqlInstance, error: NotFoundError) -> None:
+    error.hint = "run the query again: the service keeps a result for a limited time"
+    error.add_note(f"result of instance {instance.instance_id}")
 
 
 def iter_result(
@@ -191,6 +281,8 @@ def iter_result(
     early closes its connections.
     """
     total = session.row_count if limit is None else min(limit, session.row_count)
+    if isinstance(session.source, TextRows):
+        return delivered(_held(session.source, RowRangeSplit(0, total)), tracker)
     pages = plan_ranges(total, math.ceil(total / page_rows))
     several = tracker if len(pages) > 1 else None
     if several is not None:
@@ -227,8 +319,14 @@ def iter_result_rows(
     cancel: CancelToken | None = None,
 ) -> Batches:
     """Iterate over a range of rows with one request; after a failure, resume at the next row."""
+    if isinstance(session.source, TextRows):
+        return _held(session.source, rows)
     token = storage.operation(cancel)
     return _stream(storage, session, rows, text=text, unit=unit, cancel=token).batches()
+
+
+def _held(source: TextRows, rows: RowRangeSplit) -> Batches:
+    yield from source.rows.slice(rows.offset, rows.count).to_batches()
 
 
 def _stream(
@@ -247,7 +345,7 @@ def _stream(
     )
     return ResumableRowStream(
         storage,
-        partial(_request, session, rows),
+        _openings(session, rows),
         what=f"{rows} of the result of instance {session.instance_id}",
         start=rows.offset,
         expected=rows.offset + rows.count,
@@ -257,16 +355,12 @@ def _stream(
     )
 
 
-def _request(session: ResultSession, page: RowRangeSplit, row: int) -> ReadInstance:
-    return ReadInstance(
-        project=session.project,
-        instance_id=session.instance_id,
-        session_id=session.session_id,
-        offset=row,
-        count=page.offset + page.count - row,
-        task_name=session.task,
-        enable_limit=session.limited,
-    )
+def _openings(session: ResultSession, rows: RowRangeSplit) -> OpeningAt:
+    end = rows.offset + rows.count
+    assert not isinstance(session.source, TextRows)
+    if isinstance(session.source, Downloads):
+        return partial(session.source.opening, frozenset(), 0, end)
+    return partial(session.source.opening, 0, end)
 
 
 # -- the web page of an instance ------------------------------------------------------------------

@@ -12,13 +12,14 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from odps_nb.errors import ArgumentError, ConversionError
-from odps_nb.terms import Compression, PartitionSpec, TableName
+from odps_nb.terms import Compression, PartitionSpec, TableName, Transfer
 
 if TYPE_CHECKING:
     from odps_nb.wire.schema_json import WriteSchema
@@ -26,12 +27,62 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteSessionRef:
-    """Identifies a write session, in any process; can be pickled."""
+    """Identifies a write session, in any process; can be pickled.
+
+    The prefix of ``session_id`` names the service, and what a commit does.
+    """
 
     table: TableName
     session_id: str
     partition: PartitionSpec = PartitionSpec()  # noqa: RUF009  a frozen value
     route_token: str | None = None
+
+    @property
+    def kind(self) -> SessionKind:
+        """What the session id identifies."""
+        prefix = self.session_id.partition(":")[0]
+        return SessionKind(prefix) if prefix in _KINDS else SessionKind.STORAGE
+
+    @property
+    def server_id(self) -> str:
+        """The session id without its prefix."""
+        if self.kind is SessionKind.STORAGE:
+            return self.session_id
+        return self.session_id.partition(":")[2]
+
+    @property
+    def transfer(self) -> Transfer:
+        """The service that transfers the rows."""
+        match self.kind:
+            case SessionKind.STORAGE:
+                return Transfer.STORAGE
+            case SessionKind.BLOCKS:
+                return Transfer.STORAGE_V1
+        return Transfer.TUNNEL
+
+
+class SessionKind(str, Enum):
+    """What a write session's id identifies; the value is the prefix of the id.
+
+    ``STORAGE``: a session of the Storage API. ``BLOCKS``: a session of its version 1. ``UPLOAD``:
+    an upload session of the tunnel. The others are staging tables (`odps_nb.client.write.staging`),
+    whose rows the commit inserts, inserts as a replacement, or merges by key.
+    """
+
+    STORAGE = "storage"
+    BLOCKS = "v1"
+    UPLOAD = "tunnel"
+    INSERT = "staging"
+    REPLACE = "staging-overwrite"
+    MERGE = "staging-merge"
+
+    @property
+    def is_staged(self) -> bool:
+        """Whether the rows are in a staging table."""
+        return self in (SessionKind.INSERT, SessionKind.REPLACE, SessionKind.MERGE)
+
+
+_KINDS = frozenset(kind.value for kind in SessionKind if kind is not SessionKind.STORAGE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +93,28 @@ class StreamReceipt:
     version: int
     rows: int
     size: int
+
+
+@dataclass(frozen=True, slots=True)
+class NewSession:
+    """What a new write session is for.
+
+    Parameters
+    ----------
+    partition
+        The partition to write to; keys that it does not name are columns of the rows.
+    overwrite
+        Whether the commit replaces rows.
+    shared
+        Whether other processes write to the session, or streams are named in the commit by id.
+    keyed
+        Whether rows are upserted or deleted by primary key.
+    """
+
+    partition: PartitionSpec = PartitionSpec()  # noqa: RUF009  a frozen value
+    overwrite: bool = False
+    shared: bool = False
+    keyed: bool = False
 
 
 OPERATION = "__operation"

@@ -1,4 +1,4 @@
-"""Transactional write sessions (``docs/protocol.md`` sections 3.5 to 3.10 and 7).
+"""Transactional write sessions of any service (``docs/protocol.md`` sections 3.5 to 3.10 and 7).
 
 Leaving a session without a commit aborts it. If the response to a commit is lost, the session's
 status is fetched.
@@ -7,14 +7,21 @@ status is fetched.
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
-from odps_nb.client.catalog import explain_refused_table
-from odps_nb.client.write.operations import DEFAULT_PART_BYTES, StreamReceipt, WriteSessionRef
+from odps_nb.client.catalog import explain_refused_write
+from odps_nb.client.write.base import RowUploads, WriteSession
+from odps_nb.client.write.operations import (
+    DEFAULT_PART_BYTES,
+    NewSession,
+    SessionKind,
+    StreamReceipt,
+    WriteSessionRef,
+)
 from odps_nb.client.write.stream import WriteStream
 from odps_nb.errors import (
     ConflictError,
@@ -28,8 +35,7 @@ from odps_nb.errors import (
     TransportError,
 )
 from odps_nb.http.retry import RetryPolicy, may_have_been_done
-from odps_nb.lifetime import Home, renew_after_fork
-from odps_nb.terms import PartitionSpec, SessionStatus, TableName
+from odps_nb.terms import PartitionSpec, SessionStatus, TableName, Transfer
 from odps_nb.wire.calls import (
     AbortWriteSession,
     CommitWriteSession,
@@ -54,6 +60,8 @@ def open_write_session(
     *,
     partition: PartitionSpec = PartitionSpec(),  # noqa: B008  a frozen value
     overwrite: bool = False,
+    shared: bool = False,
+    keyed: bool = False,
     part_bytes: int = DEFAULT_PART_BYTES,
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
@@ -63,135 +71,103 @@ def open_write_session(
     Partition keys that are not in ``partition`` must be columns of the rows. With ``overwrite``,
     the commit replaces the rows of the table, of the partitions under ``partition``, or of the
     partitions that received rows. ``part_bytes`` is the size of one upload; each stream keeps one
-    upload in memory.
+    upload in memory. See `NewSession` for ``shared`` and ``keyed``. The first transfer service
+    that the account has opens the session (`TransferChoice`).
     """
+    from odps_nb.client.write.direct import open_blocks, open_upload
+    from odps_nb.client.write.staging import open_staging
+
     if tracker is not None:
         tracker.phase(Phase.CREATING)
-    request = CreateWriteSession(table=table, partition=partition, overwrite=overwrite)
+    asked = NewSession(partition, overwrite, shared, keyed)
+    more: dict[str, Any] = {"part_bytes": part_bytes, "tracker": tracker, "cancel": cancel}
+
+    def by_tunnel() -> WriteSession:
+        direct = open_upload(storage, table, asked, **more)
+        return direct or open_staging(storage, table, asked, **more)
+
+    ways: dict[Transfer, Callable[[], WriteSession]] = {
+        Transfer.STORAGE: lambda: _open_storage(storage, table, asked, **more),
+        Transfer.TUNNEL: by_tunnel,
+    }
+    if not (shared or keyed):
+        ways[Transfer.STORAGE_V1] = lambda: open_blocks(storage, table, asked, **more)
+    what = f"writing to {table}"
+    session = storage.transfer.run(ways, what=what, table=table, tracker=tracker)
+    if tracker is not None:
+        tracker.plan(session_id=session.session_id)
+    return session
+
+
+def _open_storage(
+    storage: StorageClient, table: TableName, asked: NewSession, **more: Any
+) -> WriteSession:
+    tracker, cancel = more["tracker"], more["cancel"]
+    request = CreateWriteSession(table=table, partition=asked.partition, overwrite=asked.overwrite)
     try:
         answer = storage.call(request, tracker=tracker, cancel=cancel)
     except InvalidRequestError as error:
-        explain_refused_table(storage, table, error, writes=True)
+        explain_refused_write(storage, table, error)
         raise
     if answer.warning:
         _log.warning("write session of %s: %s", table, answer.warning)
-    if tracker is not None:
-        tracker.plan(session_id=answer.session_id)
     ref = WriteSessionRef(
         table=table,
         session_id=answer.session_id,
-        partition=partition,
+        partition=asked.partition,
         route_token=answer.route_token,
     )
-    return WriteSession(storage, ref, part_bytes=part_bytes, tracker=tracker, cancel=cancel)
+    return StorageWriteSession(storage, ref, **more)
 
 
-class WriteSession:
-    """A transaction on a table. Several threads may open and write streams.
+def resume_write_session(storage: StorageClient, ref: WriteSessionRef, **more: Any) -> WriteSession:
+    """Return a session that another process opened; only `WriteSession.abort` aborts it."""
+    from odps_nb.client.write.staging import StagedWriteSession
 
-    ``owned``: false for a session that another process opened; only `abort` aborts such a session.
-    """
+    kinds: dict[SessionKind, type[WriteSession]] = {SessionKind.STORAGE: StorageWriteSession}
+    kind = StagedWriteSession if ref.kind.is_staged else kinds.get(ref.kind)
+    if kind is None:
+        raise _not_shared(ref)
+    return kind(storage, ref, owned=False, **more)
 
-    def __init__(
-        self,
-        storage: StorageClient,
-        ref: WriteSessionRef,
-        *,
-        part_bytes: int = DEFAULT_PART_BYTES,
-        tracker: ProgressTracker | None = None,
-        cancel: CancelToken | None = None,
-        owned: bool = True,
-    ) -> None:
-        self._storage = storage
-        self.ref: WriteSessionRef = ref
-        self.session_id: str = ref.session_id
-        self.owned: bool = owned
-        self._part_bytes, self._tracker, self._cancel = part_bytes, tracker, cancel
-        self._lock = threading.Lock()
-        self._streams: dict[str, WriteStream] = {}
-        self._schema: WriteSchema | None = None
-        self._over: str | None = None  # "committed" or "aborted"
-        self._commit_was_tried = False
-        self._home = Home()
-        renew_after_fork(self)
 
-    def _after_fork(self) -> None:
-        """Create a new lock, because another thread may have held the old one at the fork."""
-        self._lock = threading.Lock()
+def _not_shared(ref: WriteSessionRef) -> StateError:
+    return StateError(
+        f"the session {ref.session_id} can be used only by the object that opened it",
+        hint="open the session with Table.open_write, whose sessions can be shared",
+    )
 
-    @property
-    def is_over(self) -> bool:
-        """Whether this object has committed or aborted the session."""
-        return self._over is not None
 
-    @property
-    def cancel(self) -> CancelToken:
-        """The token that cancels the session's requests."""
-        return self._cancel or CancelToken()
+def stream_of(
+    storage: StorageClient, ref: WriteSessionRef, stream_id: str, version: int = 1, **more: Any
+) -> RowUploads:
+    """Return a stream, not yet started, of a session that several processes write to."""
+    from odps_nb.client.write.staging import StagedStream
 
-    @property
-    def write_schema(self) -> WriteSchema:
-        """The columns that rows must have; fetched once if no stream has provided them."""
-        if self._schema is None:
-            self._require_open()
-            ref = self.ref
-            request = GetWriteSchema(
-                table=ref.table, session_id=ref.session_id, route_token=ref.route_token
-            )
-            answer = self._storage.call(request, tracker=self._tracker, cancel=self._cancel)
-            self._schema = answer.schema
-        return self._schema
+    kind = StagedStream if ref.kind.is_staged else WriteStream
+    return kind(storage, ref, stream_id, version, **more)
 
-    @property
-    def streams(self) -> tuple[WriteStream, ...]:
-        """The streams that this object opened, in the order in which their ids were first used."""
-        with self._lock:
-            return tuple(self._streams.values())
 
-    def open_stream(
-        self, stream_id: str = "0", version: int = 1, *, resume: bool = False
-    ) -> WriteStream:
-        """Open or resume a stream; see `WriteStream`."""
-        self._require_open()
-        self._storage.end_before_closing(self)
-        stream = WriteStream(
-            self._storage,
-            self.ref,
-            stream_id,
-            version,
-            part_bytes=self._part_bytes,
-            tracker=self._tracker,
-            cancel=self._cancel,
+class StorageWriteSession(WriteSession):
+    """A write session of the Storage API."""
+
+    def _fetch_schema(self) -> WriteSchema:
+        ref = self.ref
+        request = GetWriteSchema(
+            table=ref.table, session_id=ref.session_id, route_token=ref.route_token
         )
-        stream = stream.resume() if resume else stream.start()
-        with self._lock:
-            self._streams[stream_id] = stream
-            self._schema = self._schema or stream.schema
-        return stream
+        return self._storage.call(request, tracker=self._tracker, cancel=self._cancel).schema
 
-    def commit(self, streams: Iterable[StreamReceipt | tuple[str, int]] | None = None) -> None:
-        """Make the rows of exactly these streams visible. Default: all streams of this object.
+    def _make_stream(self, stream_id: str, version: int, **more: Any) -> RowUploads:
+        return WriteStream(self._storage, self.ref, stream_id, version, **more)
 
-        The error is ``in_doubt`` if no response arrives and the outcome cannot be determined.
-        """
-        self._require_open()
-        if streams is None:
-            opened = self.streams
-            for stream in opened:
-                if not stream.closed:
-                    raise StateError(
-                        f"{stream.label} is still open", hint="close every stream before the commit"
-                    )
-            streams = [stream.close() for stream in opened]
-        self._commit_was_tried = True
-        try:
-            commit_write(
-                self._storage, self.ref, streams, tracker=self._tracker, cancel=self._cancel
-            )
-        except OdpsNbError as error:
-            if not error.in_doubt or not self.owned or not self._is_done_after_all(error):
-                raise
-        self._over = "committed"
+    def _commit(self, streams: Sequence[StreamReceipt | tuple[str, int]]) -> None:
+        _commit_storage(
+            self._storage, self.ref, streams, tracker=self._tracker, cancel=self._cancel
+        )
+
+    def _abort(self) -> None:
+        abort_write(self._storage, self.ref)
 
     def _is_done_after_all(self, error: OdpsNbError) -> bool:
         """Determine a commit's outcome: try to abort the session, then fetch its status.
@@ -216,46 +192,6 @@ class WriteSession:
             error.add_note("the write was aborted; none of its rows are in the table")
         return False
 
-    def abort(self) -> None:
-        """Discard all rows of the session. Idempotent; no effect after a commit."""
-        if self._over is None and self._home.is_here:
-            self._over = "aborted"
-            abort_write(self._storage, self.ref)
-
-    def end(self) -> None:
-        """Abort the session unless a commit was attempted."""
-        if not self._commit_was_tried:
-            self._leave(None)
-
-    def __enter__(self) -> WriteSession:
-        self._storage.end_before_closing(self)
-        return self
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        self._leave(error)
-
-    def _leave(self, error: BaseException | None) -> None:
-        if self._over is not None or not self.owned or not self._home.is_here:
-            return
-        line = "the write was aborted; none of its rows are in the table"
-        try:
-            self.abort()
-        except OdpsNbError as second:
-            line = f"the session could not be aborted and will expire: {second}"
-            if isinstance(second, ConflictError):
-                line = f"the session had ended before it could be aborted: {second}"
-            _log.warning("write session %s: %s", self.session_id, line)
-        if isinstance(error, OdpsNbError):
-            error.add_note(line)
-
-    def __repr__(self) -> str:
-        return f"<WriteSession {self.ref.table} {self.session_id} {self._over or 'open'}>"
-
-    def _require_open(self) -> None:
-        self._home.require("this write")
-        if self._over is not None:
-            raise StateError(f"the write session is {self._over}", hint="open another session")
-
 
 def named_streams(
     storage: StorageClient,
@@ -264,13 +200,13 @@ def named_streams(
 ) -> tuple[tuple[str, int], ...]:
     """Return the ids and versions of the streams to name in a commit.
 
-    If there are no streams, an empty one is written. A commit without names would include all
-    streams of the session, even those of failed or late writers.
+    If there are no streams, an empty one is written to a session of the Storage API. A commit
+    without names would include all streams of the session, even those of failed or late writers.
     """
     pairs = tuple(
         (one.stream_id, one.version) if isinstance(one, StreamReceipt) else one for one in streams
     )
-    if pairs:
+    if pairs or session.kind.is_staged:
         return pairs
     empty = WriteStream(storage, session, "empty").start().close()
     return ((empty.stream_id, empty.version),)
@@ -287,6 +223,23 @@ def commit_write(
     """Commit exactly these streams of a session, from any process; see `WriteSession.commit`."""
     if tracker is not None:
         tracker.phase(Phase.COMMITTING)
+    if session.kind.is_staged:
+        from odps_nb.client.write.staging import commit_staged
+
+        pairs = named_streams(storage, session, streams)
+        commit_staged(storage, session, pairs, tracker=tracker, cancel=cancel)
+    else:
+        _commit_storage(storage, session, streams, tracker=tracker, cancel=cancel)
+
+
+def _commit_storage(
+    storage: StorageClient,
+    session: WriteSessionRef,
+    streams: Iterable[StreamReceipt | tuple[str, int]] = (),
+    *,
+    tracker: ProgressTracker | None = None,
+    cancel: CancelToken | None = None,
+) -> None:
     pairs = named_streams(storage, session, streams)
     request = CommitWriteSession(
         table=session.table,
@@ -354,13 +307,27 @@ def fetch_write_status(
 def fetch_write_state(
     storage: StorageClient, session: WriteSessionRef, *, tracker: ProgressTracker | None = None
 ) -> WriteSessionStateAnswer:
-    """Return a session's closed streams, and its status if the service reports it."""
+    """Return a session's closed streams, and its status if the service reports it.
+
+    For a staging table, no streams are listed, and the status is unknown once the table is gone.
+    """
+    if session.kind.is_staged:
+        from odps_nb.client.write.staging import fetch_staged_state
+
+        return fetch_staged_state(storage, session)
+    if session.kind is not SessionKind.STORAGE:
+        raise _not_shared(session)
     request = GetWriteSession(table=session.table, session_id=session.session_id)
     return storage.call(request, tracker=tracker)
 
 
 def abort_write(storage: StorageClient, session: WriteSessionRef) -> None:
     """Abort a session, from any process; do nothing if it no longer exists."""
+    if session.kind.is_staged:
+        from odps_nb.client.write.staging import drop_staging
+
+        drop_staging(storage, session)
+        return
     request = AbortWriteSession(
         table=session.table, session_id=session.session_id, route_token=session.route_token
     )

@@ -10,19 +10,16 @@ import logging
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
-import pyarrow as pa
-
 from odps_nb.client.blob.upload import BlobItem, BlobUploader
 from odps_nb.client.calls.attempts import Attempts
 from odps_nb.client.calls.cancel import CancelToken
-from odps_nb.client.calls.progress import Phase, ProgressTracker
+from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
+from odps_nb.client.write.base import RowUploads
 from odps_nb.client.write.operations import (
     DEFAULT_PART_BYTES,
     RowPart,
-    StreamReceipt,
     WriteSessionRef,
-    iter_parts,
     write_ipc,
 )
 from odps_nb.errors import (
@@ -31,10 +28,8 @@ from odps_nb.errors import (
     ProtocolError,
     ServerFaultError,
     ServiceError,
-    StateError,
     TransportError,
 )
-from odps_nb.lifetime import Home
 from odps_nb.terms import BlobReference, Compression, PartitionSpec
 from odps_nb.wire.calls import (
     Call,
@@ -52,12 +47,10 @@ T = TypeVar("T")
 _log = logging.getLogger("odps_nb")
 
 
-class WriteStream:
-    """A stream of a write session, for use by one thread. `close` makes it ready for the commit.
+class WriteStream(RowUploads):
+    """A stream of a write session of the Storage API."""
 
-    Call `start` or `resume` first. A higher version of a stream replaces the rows of lower
-    versions. The context manager closes the stream after success, and drops it after an error.
-    """
+    _ACTION = "TableWrite"
 
     def __init__(
         self,
@@ -70,21 +63,17 @@ class WriteStream:
         tracker: ProgressTracker | None = None,
         cancel: CancelToken | None = None,
     ) -> None:
-        self._storage, self._session = storage, session
-        self.stream_id: str = stream_id
-        self.version: int = version
-        self._tracker = tracker or ProgressTracker("write", str(session.table))
-        self._part_bytes, self._cancel = part_bytes, cancel
+        super().__init__(
+            storage,
+            session,
+            stream_id,
+            version,
+            part_bytes=part_bytes,
+            tracker=tracker,
+            cancel=cancel,
+        )
         self._route_token = session.route_token
         self._access_token: str | None = None
-        self.label: str = f"stream {stream_id}"
-        self.rows: int = 0
-        """Number of rows that the server has confirmed."""
-        self._size = 0
-        self._receipt: StreamReceipt | None = None
-        self.failed: bool = False
-        """Whether an error has ended the stream."""
-        self._home = Home()
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -136,86 +125,18 @@ class WriteStream:
         """Whether uploads have offsets. Without them, a lost response may end the stream."""
         return self._access_token is not None
 
-    @property
-    def closed(self) -> bool:
-        """Whether the stream was closed or has failed."""
-        return self.failed or self._receipt is not None
-
-    def give_up(self) -> None:
-        """Drop the stream without closing it, so that its rows are never committed."""
-        self.failed = self._receipt is None
-
-    def close(self) -> StreamReceipt:
-        """Mark the stream as complete; return its receipt for the commit. Idempotent."""
-        if self._receipt is None:
-            self.require_open()
-            self._call(
-                CloseWriteStream(**self._named()),
-                read_timeout=self._storage.options.work_timeout,
-                patient=True,
-            )
-            self._receipt = StreamReceipt(
-                stream_id=self.stream_id, version=self.version, rows=self.rows, size=self._size
-            )
-            self._tracker.split_done(self.label)
-        return self._receipt
-
-    def __enter__(self) -> WriteStream:
-        return self
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if error is None:
-            if not self.failed:
-                self.close()
-        else:
-            self.failed = True
-
-    def __repr__(self) -> str:
-        state = "closed" if self.closed else "open"
-        name = f"{self.stream_id} version {self.version}"
-        return f"<WriteStream {name}, {self.rows} rows, {state}>"
-
-    def require_open(self) -> None:
-        """Raise `StateError` unless rows can be written."""
-        self._home.require("this write")
-        if self.closed:
-            raise StateError(f"{self.label} is closed", hint="open another stream of the session")
+    def _finish(self) -> None:
+        self._call(
+            CloseWriteStream(**self._named()),
+            read_timeout=self._storage.options.work_timeout,
+            patient=True,
+        )
 
     # -- rows ---------------------------------------------------------------------------------
 
-    def write(
-        self, batches: Iterable[pa.RecordBatch], compression: Compression = Compression.NONE
-    ) -> int:
-        """Upload batches; return the number of rows once the server has confirmed all of them.
-
-        One part (64 MiB by default) is in memory at a time. After an error, the stream is unusable.
-        """
-        self.require_open()
-        self._tracker.phase(Phase.WRITING)
-        before = self.rows
-        try:
-            for part in iter_parts(batches, max_bytes=self._part_bytes):
-                self._send(part, compression)
-                del part  # otherwise the part stays in memory while the next is collected
-        except BaseException:
-            self.failed = True
-            raise
-        return self.rows - before
-
-    def _send(self, part: RowPart, compression: Compression) -> None:
+    def _send_part(self, part: RowPart, compression: Compression, attempts: Attempts) -> None:
         first = self.rows
-        attempts = self._storage.attempts(
-            f"TableWrite of {part.rows} rows, starting at row {first}, into {self.label} of "
-            f"{self._session.table}",
-            tracker=self._tracker,
-            cancel=self._cancel,
-        )
-        with attempts:
-            self._send_until(first + part.rows, part, first, compression, attempts)
-        self._size += part.size
-        self._tracker.add(
-            split=self.label, rows=part.rows, decoded_bytes=part.size, complete_bytes=part.size
-        )
+        self._send_until(first + part.rows, part, first, compression, attempts)
 
     def _send_until(
         self, end: int, part: RowPart, first: int, compression: Compression, attempts: Attempts

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from odps_nb.arrow.types import ARROW_TYPES, SECONDS_AND_NANOS
+from odps_nb.arrow.types import ARROW_TYPES
 from odps_nb.local import faults
 from odps_nb.schema import (
     ArrayType,
@@ -40,7 +39,6 @@ _PLAIN = ARROW_TYPES | {
     TypeCode.BLOB: pa.binary(),
     TypeCode.INTERVAL_DAY_TIME: pa.duration("ns"),
 }
-_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def arrow_type(
@@ -98,17 +96,6 @@ def in_units(array: pa.Array, target: pa.DataType) -> pa.Array:
         return pc.subtract(cut.view(pa.int64()), rounded_up.cast(pa.int64())).view(target)
     except pa.ArrowInvalid:
         raise faults.time_overflow() from None
-
-
-def seconds_and_nanos(array: pa.Array) -> pa.Array:
-    """Return times or durations as structs of seconds and non-negative nanoseconds."""
-    unit, nulls = _PER_SECOND[array.type.unit], array.is_null()
-    seconds, rest = np.divmod(array.view(pa.int64()).fill_null(0).to_numpy(), unit)
-    nanos = (rest * (_PER_SECOND["ns"] // unit)).astype(np.int32)
-    # make the fields null too, because the vendor's client ignores nulls of the struct
-    absent = nulls.to_numpy(zero_copy_only=False)
-    parts = [pa.array(part, mask=absent) for part in (seconds, nanos)]
-    return pa.StructArray.from_arrays(parts, fields=list(SECONDS_AND_NANOS), mask=nulls)
 
 
 def check_listable(text: str, key: str) -> None:

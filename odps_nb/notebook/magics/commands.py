@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -249,8 +250,12 @@ def _is_folder(value: str | Path) -> bool:
 
 @parsed_as("odps status")
 def status(context: Context, args: argparse.Namespace, cell: str | None) -> Listing:
-    """List running and finished operations with their session and request ids."""
-    return context.operations.listing()
+    """List running and finished operations with their session and request ids.
+
+    The first line names the service that transfers the connection's rows. If it is not the Storage
+    API, the line says why.
+    """
+    return replace(context.operations.listing(), caption=context.transfer_line())
 
 
 @parsed_as("odps queries")
@@ -287,7 +292,7 @@ def traceback(context: Context, args: argparse.Namespace, cell: str | None) -> N
 
 @parsed_as("odps doctor")
 def doctor(context: Context, args: argparse.Namespace, cell: str | None) -> Listing:
-    """Check the installation, Java and the connection, and suggest fixes."""
+    """Check the installation, Java, the connection and its services, and suggest fixes."""
     from odps_nb.access.doctor import examine
 
     states = {"ok": "ok", "optional": "–", "bad": "fix"}

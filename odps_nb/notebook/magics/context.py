@@ -87,6 +87,17 @@ class Context:
         said = ", ".join(f"{name}={value!r}" for name, value in given.items())
         return f"import odps_nb\nodps = odps_nb.connect({said})\n"
 
+    def transfer_line(self) -> str:
+        """Return the service that transfers the connection's rows, and why; sends no request.
+
+        Return ``""`` if there is no connection yet.
+        """
+        if self._connection is None:
+            return ""
+        line = f"service for rows: {self._connection.transfer}"
+        reason = self._connection._transfers.reason
+        return f"{line} ({' '.join(reason.split())})" if reason else line
+
     def is_alive(self, origin: tuple[str | None, ...]) -> bool:
         """Whether the current connection was opened with the same arguments and is still usable."""
         if self._connection is None or self._origin != origin:

@@ -31,7 +31,7 @@ from odps_nb.notebook.magics.arguments import (
 from odps_nb.notebook.magics.context import Context
 from odps_nb.notebook.progress.background import BackgroundResult
 from odps_nb.notebook.progress.words import what_was_done
-from odps_nb.terms import TextMode, count_of, format_bytes, query_title
+from odps_nb.terms import TextMode, Transfer, count_of, format_bytes, query_title
 from odps_nb.type_facts import TYPE_FACTS
 
 if TYPE_CHECKING:
@@ -351,12 +351,15 @@ def _ask_if_large(context: Context, args: argparse.Namespace, scan: Scan) -> Non
 def bytes_of(session: ReadSession) -> tuple[int | None, str]:
     """Return the size of the columns in bytes, and its precision: ``"about"`` or ``"roughly"``."""
     rows, whole = session.row_count, session.estimated_size
+    by_types = session.transfer is Transfer.TUNNEL  # the tunnel estimates nothing
     if rows is None or not session.selects:  # the service's estimate covers all columns
-        return whole, "about"
+        return whole, "roughly" if by_types else "about"
     widths = [TYPE_FACTS[column.type.code].width for column in session.schema]
     size = rows * sum(width or _TEXT for width in widths)
     word = "about" if all(widths) else "roughly"
-    return (size if whole is None or word == "about" else min(size, whole)), word
+    if whole is None or by_types or word == "about":
+        return size, word
+    return min(size, whole), word
 
 
 def _plan(scan: Scan, name: str) -> Listing:

@@ -17,6 +17,8 @@ from odps_nb.notebook.progress.operations import SHOW_AFTER, Flusher, Options
 from odps_nb.terms import count_of, shorten
 
 MAX_BARS = 16
+MAX_EVENT = 700
+"""Maximum characters of an event; two refusals of a transfer service, with request ids, fit."""
 
 # Only accents have fixed colours: text inherits the page's colour, light or dark.
 _ACCENT = {Phase.DONE: "#1e8e3e", Phase.CANCELLED: "#c77700", Phase.FAILED: "#d93025"}
@@ -115,12 +117,13 @@ def _record(snapshot: ProgressSnapshot) -> list[str]:
         whole = count_of(total, "split")
         partly = snapshot.phase is not Phase.DONE and done < total
         summary.append(f"{done} of {whole} finished" if partly else whole)
-    sizes, ids, events = words.sizes(snapshot), words.ids(snapshot), snapshot.events[-5:]
-    found = [*([" · ".join(sizes)] if sizes else []), *ids, *events]
+    sizes, ids, events = words.sizes(snapshot), words.ids(snapshot), words.events(snapshot)
+    found = [shorten(line, 160) for line in (*([" · ".join(sizes)] if sizes else []), *ids)]
+    found += [shorten(line, MAX_EVENT) for line in events]
     if found:
         said = (("sizes", sizes), ("ids", ids), ("events", events))
         summary.append(", ".join(name for name, lines in said if lines))
-        lines = "<br>".join(escape(shorten(line, 160)) for line in found)
+        lines = "<br>".join(escape(line) for line in found)
         fold = f"<summary>{escape(' · '.join(summary))}</summary>{lines}"
         return [f'<details style="{STATUS_SMALL}">{fold}</details>']
     return [f'<div style="{STATUS_SMALL}">{escape(" · ".join(summary))}</div>'] if summary else []

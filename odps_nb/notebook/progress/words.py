@@ -7,7 +7,10 @@ from datetime import datetime
 
 from odps_nb.client.calls.progress import ItemProgress, Phase, ProgressSnapshot
 from odps_nb.client.calls.snapshot import STALL
-from odps_nb.terms import count_of, format_bytes
+from odps_nb.terms import count_of, format_bytes, shorten
+
+MAX_ID = 140
+"""Maximum characters of a session id."""
 
 
 def format_seconds(seconds: float) -> str:
@@ -97,12 +100,19 @@ def sent(one: ItemProgress) -> str:
 def ids(snapshot: ProgressSnapshot, *, last: int | None = None) -> list[str]:
     """Return the ids needed for support: session or instance id, and the ``last`` request ids."""
     label = "instance" if snapshot.operation == "sql" else "session"
-    found = [f"{label} {snapshot.session_id}"] if snapshot.session_id else []
+    # a read by the tunnel has one id for each partition
+    found = [f"{label} {shorten(snapshot.session_id, MAX_ID)}"] if snapshot.session_id else []
     requests = snapshot.request_ids[-last:] if last else snapshot.request_ids
     if requests:
         label = "request" if len(requests) == 1 else "requests"
         found.append(f"{label} {', '.join(requests)}")
     return found
+
+
+def events(snapshot: ProgressSnapshot, *, most: int = 5) -> list[str]:
+    """Return the events to show: the first one, and the latest; ``most`` is at least 2."""
+    told = snapshot.events
+    return list(told if len(told) <= most else (told[0], *told[1 - most :]))
 
 
 def times(snapshot: ProgressSnapshot) -> list[str]:

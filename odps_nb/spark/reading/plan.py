@@ -39,7 +39,7 @@ def plan_of(storage: StorageClient, table: TableName, options: ReadOptions) -> R
 
 def open_session(storage: StorageClient, plan: ReadPlan) -> ReadSession:
     """Open the read session of a plan, split for tasks; raises like `open_read_session`."""
-    from odps_nb.client.read.session import open_read_session
+    from odps_nb.client.reading import open_read_session
 
     blobs = [column for column in plan.schema or () if has_blob(column.type)]
     chosen = {name.casefold() for name in plan.columns}

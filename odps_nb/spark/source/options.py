@@ -246,7 +246,7 @@ class WriteSettings:
         check_frame(schema, target)
         remainder = Remainder.of(storage, target, what)
         session = open_write_session(
-            storage, self.table, partition=target.fixed, overwrite=replaces
+            storage, self.table, partition=target.fixed, overwrite=replaces, shared=True
         )
         task = WriteTask(
             profile=TaskProfile.of(storage),

@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.catalog import fetch_table
 from odps_nb.client.read.plan import ReadSession
-from odps_nb.client.read.session import open_read_session, reopen_read_session
+from odps_nb.client.reading import open_read_session, reopen_read_session
 from odps_nb.errors import (
     ConfigError,
     ConflictError,

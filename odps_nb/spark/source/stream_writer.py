@@ -9,6 +9,7 @@ other commits.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from odps_nb.errors import (
     ConflictError,
     NotFoundError,
     OdpsNbError,
+    QueryError,
     SessionExpiredError,
     StateError,
 )
@@ -181,9 +183,14 @@ def _finished(
         )
     if log.is_done(batch):
         return True
-    ref = WriteSessionRef(table=session.table, session_id=earlier.session)
+    ref = dataclasses.replace(session, session_id=earlier.session, route_token=None)
     try:
         commit_write(storage, ref, earlier.streams)
+    except QueryError as error:
+        if not ref.kind.is_staged or error.in_doubt:
+            raise
+        abort_write(storage, ref)  # the statement has failed, so its rows are not in the table
+        return False
     except (ConflictError, NotFoundError, SessionExpiredError) as error:
         status = _status(storage, ref)
         if status in (_COMMITTED, _ABORTED):

@@ -41,6 +41,7 @@ from odps_nb.spark.writing.checks import check_frame, create_if_missing, months_
 from odps_nb.spark.writing.task import (
     MAX_PARTITIONS,
     MAX_STREAMS,
+    MAX_TUNNEL_STREAMS,
     WriteTask,
     Written,
     check_written,
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
     from odps_nb.access.writing.upserting import Change
     from odps_nb.client.auth.profile import Profile
-    from odps_nb.client.write.session import WriteSession
+    from odps_nb.client.write.base import WriteSession
 
 _RESULT = "written binary"
 
@@ -85,8 +86,8 @@ def write(
     Parameters
     ----------
     df
-        The rows. Each DataFrame partition becomes one stream; more than 20,000 partitions are
-        coalesced.
+        The rows. Each DataFrame partition becomes one stream; more than 20,000 partitions (by the
+        tunnel: 400) are coalesced.
     odps
         As in `odps_nb.spark.read`.
     partition
@@ -184,7 +185,13 @@ def write_rows(
         check_frame(df.schema, target)
         remainder = Remainder.of(storage, target, overwrite)
         session = open_write_session(
-            storage, name, partition=target.fixed, overwrite=replaces, tracker=tracker
+            storage,
+            name,
+            partition=target.fixed,
+            overwrite=replaces,
+            shared=True,
+            keyed=change is not None,
+            tracker=tracker,
         )
         task = WriteTask(
             profile=TaskProfile.of(storage),
@@ -202,7 +209,8 @@ def write_rows(
             with watched(
                 df.sparkSession, tracker, cancel=token, activity=activity, seen=seen
             ) as counter:
-                rows = _arranged(df, target, change)
+                most = MAX_TUNNEL_STREAMS if session.ref.kind.is_staged else MAX_STREAMS
+                rows = _arranged(df, target, change, most)
                 done = _run(rows, dataclasses.replace(task, counter=counter))
             check_written(name, done, max_partitions)
             undo.pop_all()
@@ -221,6 +229,7 @@ def write_rows(
         blobs=sum(one.blobs for one in done),
         blob_bytes=sum(one.blob_size for one in done),
         session_id=session.session_id,
+        transfer=session.ref.transfer,
         streams=len(done),
         seconds=time.monotonic() - began,
     )
@@ -251,11 +260,11 @@ def write_target(
     return target, check_overwrite(overwrite, fixed, schema, table)
 
 
-def _arranged(df: DataFrame, target: Target, change: Change | None = None) -> DataFrame:
+def _arranged(df: DataFrame, target: Target, change: Change | None, most: int) -> DataFrame:
     """Group rows by table partition, and the rows of a `Change` also by its key columns.
 
     Spark splits large groups again (rebalance). Without columns to group by, only the number of
-    tasks is limited.
+    tasks is limited to ``most``, the number of streams that a session may have.
     """
     from pyspark.sql import functions as F
 
@@ -264,10 +273,11 @@ def _arranged(df: DataFrame, target: Target, change: Change | None = None) -> Da
     keys = [F.col(f"`{name}`") for name in named]
     if change is not None:
         rows = df.repartition(*keys, *(F.col(f"`{name}`") for name in change.keys))
-        return (rows.sortWithinPartitions(*keys) if keys else rows).coalesce(MAX_STREAMS)
-    if keys:
-        return df.hint("rebalance", *keys).sortWithinPartitions(*keys)
-    return df.coalesce(MAX_STREAMS)
+        return (rows.sortWithinPartitions(*keys) if keys else rows).coalesce(most)
+    if not keys:
+        return df.coalesce(most)
+    rows = df.hint("rebalance", *keys).sortWithinPartitions(*keys)
+    return rows if most == MAX_STREAMS else rows.coalesce(most)
 
 
 def _run(df: DataFrame, task: WriteTask) -> list[Written]:

@@ -20,8 +20,7 @@ from odps_nb.access.writing.replacing import named_partitions
 from odps_nb.access.writing.sources import Chunk, Target, check_fixed, with_partitions
 from odps_nb.access.writing.uploading import CellUploader
 from odps_nb.client.write.operations import Stamp, StreamReceipt, WriteSessionRef
-from odps_nb.client.write.session import abort_write
-from odps_nb.client.write.stream import WriteStream
+from odps_nb.client.write.session import abort_write, stream_of
 from odps_nb.convert.arrow_schema import fit_batch, match_names
 from odps_nb.errors import ArgumentError
 from odps_nb.schema import Column
@@ -37,6 +36,9 @@ if TYPE_CHECKING:
 #: rows. The service's own connectors use the same limits.
 MAX_STREAMS = 20_000
 MAX_PARTITIONS = 512
+#: Maximum number of streams by the tunnel, each of which is one of the 500 upload sessions that the
+#: service allows for a table in five minutes (vendor's page *Overview of DTS*).
+MAX_TUNNEL_STREAMS = 400
 BLOB_ROWS = 256
 
 
@@ -129,7 +131,7 @@ def write_partition(
         if first is None:
             return None
         with counted(task.counter) as tracker, task.profile.open() as storage:
-            stream = WriteStream(storage, task.session, name, tracker=tracker).start()
+            stream = stream_of(storage, task.session, name, tracker=tracker).start()
             with stream:
                 uploader = CellUploader(stream, task.target, storage)
                 named: set[str] = set()

@@ -24,6 +24,8 @@ from odps_nb.errors import (
 )
 from tests.support.sockets.relays import Metered
 
+pytestmark = pytest.mark.storage_api("blobs")
+
 MIB = 1 << 20
 LARGE = 12 * MIB
 

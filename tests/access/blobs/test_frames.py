@@ -26,6 +26,8 @@ from odps_nb.access.connection import Connection
 from odps_nb.convert.blob_columns.blob_array import BlobArray, BlobDtype
 from odps_nb.errors import ArgumentError, ConversionError, NotFoundError, StateError
 
+pytestmark = pytest.mark.storage_api("blobs")
+
 Name = Callable[[str], str]
 CONTENTS = {1: b"one", 2: b"two, longer", 3: None, 4: b"one"}
 

@@ -36,6 +36,8 @@ from tests.support.sockets.blob_answers import (
 from tests.support.sockets.scripted import Service
 from tests.support.threads import running
 
+pytestmark = pytest.mark.storage_api("blobs")
+
 HOSTILE = [
     "../../outside.txt",
     "/etc/passwd",

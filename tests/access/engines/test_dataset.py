@@ -56,6 +56,7 @@ def asked(requests: list[Recorded]) -> tuple[set[str], list[str], str]:
 # -- what is moved ------------------------------------------------------------------------------
 
 
+@pytest.mark.storage_api("its requests")
 @pytest.mark.parametrize(
     "run",
     [
@@ -84,6 +85,7 @@ def test_a_query_moves_its_columns_and_partitions_alone(orders, watched, recorde
     assert 0 < moved(requests) < full / 40
 
 
+@pytest.mark.storage_api("its requests")
 def test_a_query_over_a_scan_reads_its_stream_once(watched, recorder):
     """DuckDB requests the stream three times to inspect its columns."""
     scan = watched.table("orders").read(["id", "quantity"], partitions=f"ds={DAY}", splits=1)
@@ -112,6 +114,7 @@ def test_partitions_are_chosen_by_whatever_arrow_can_tell(orders, recorder, cond
     assert asked(recorder.take())[1] == partitions
 
 
+@pytest.mark.storage_api("its requests")
 @pytest.mark.gate(3)
 @pytest.mark.parametrize(
     ("condition", "listed"),
@@ -187,6 +190,7 @@ def test_a_query_that_arrow_refuses_opens_no_session(orders, recorder):
     assert recorder.take() == []
 
 
+@pytest.mark.storage_api("its requests")
 def test_a_table_without_partitions_lists_none(watched, recorder):
     media = watched.table("media").dataset()
     recorder.take()
@@ -197,6 +201,7 @@ def test_a_table_without_partitions_lists_none(watched, recorder):
 # -- as a pyarrow dataset -----------------------------------------------------------------------
 
 
+@pytest.mark.storage_api("blobs")
 def test_the_schema_is_that_of_a_read(odps):
     for name in ("orders", "media", "documents"):
         table = odps.table(name)
@@ -333,6 +338,7 @@ def test_no_such_table_is_said_at_once(odps):
         odps.table("no_such_table").dataset()
 
 
+@pytest.mark.storage_api("far times")
 def test_times_out_of_reach_of_nanoseconds_say_what_to_pass(odps, new_name):
     table = odps.create_table(new_name("far"), "at timestamp")
     far = datetime.datetime(9999, 12, 31)

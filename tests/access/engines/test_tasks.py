@@ -22,6 +22,7 @@ def scan(odps, **options):
     return odps.table("orders").read(COLUMNS, partitions="ds=2024-01-02", splits=4, **options)
 
 
+@pytest.mark.storage_api("its requests")
 def test_each_partition_is_a_split_read_when_computed(watched, recorder):
     source = scan(watched)
     frame = source.to_dask()
@@ -77,6 +78,7 @@ def test_a_task_travels_without_keys_and_uses_those_it_finds(odps, monkeypatch, 
     assert there.table().equals(task.table())
 
 
+@pytest.mark.storage_api("its requests")
 def test_a_task_of_a_session_that_is_over_says_so(odps):
     task = scan(odps)._split_tasks()[0]
     gone = dataclasses.replace(

@@ -44,6 +44,7 @@ def test_the_first_rows_are_those_of_a_read(odps, words):
     assert list(found.dtypes) == list(read.dtypes)
 
 
+@pytest.mark.storage_api("its requests")
 def test_a_preview_is_one_request(watched, recorder):
     orders = watched.table("orders")
     assert len(orders.head(3)) == 3
@@ -52,6 +53,7 @@ def test_a_preview_is_one_request(watched, recorder):
     assert actions(recorder) == ["TableCreateReadSession", "TableRead"]
 
 
+@pytest.mark.storage_api("its requests")
 def test_fewer_rows_than_wanted_are_read_to_be_sure(watched, recorder, new_name):
     table = watched.create_table(new_name("few"), "id bigint")
     table.write(pa.table({"id": [1, 2]}))
@@ -68,6 +70,7 @@ def test_a_partition_that_is_not_there_is_an_error(odps):
         odps.table("orders").head(partitions="ds=1999-01-01")
 
 
+@pytest.mark.storage_api("blobs")
 def test_pictures_are_among_the_first_rows(odps):
     media = odps.table("media")
     found, read = media.head(3), media.read(limit=3, splits=1).to_pandas()
@@ -105,11 +108,14 @@ def test_another_process_reads_the_same_snapshot(odps, forking, where):
 
 
 def test_a_session_that_is_not_there_says_so(odps):
-    scan = odps.table("orders").read(["id"], session_id="nothing-of-this-name")
+    opened = odps.table("orders").read(["id"], partitions="ds=2024-01-01").session_id
+    service = opened[: opened.find(":") + 1]  # ids of other services begin with their name
+    scan = odps.table("orders").read(["id"], session_id=f"{service}nothing-of-this-name")
     with pytest.raises(SessionExpiredError, match="does not exist"):
         scan.to_arrow()
 
 
+@pytest.mark.storage_api("blobs")
 def test_a_preview_that_is_refused_is_a_short_read_and_blobs_are_waited_for_briefly(monkeypatch):
     monkeypatch.setattr(frames, "_PATIENCE", 0.2)
     with (

@@ -16,6 +16,7 @@ from odps_nb.client.read.splits import iter_batches
 from tests.support.compat.recorder import Recorder
 
 
+@pytest.mark.storage_api("its requests")
 def test_a_read_joins_its_ranges_unless_the_user_chose_them(
     watched: Connection, recorder: Recorder
 ) -> None:

@@ -19,6 +19,8 @@ from odps_nb.client.read.increments import in_words, plan_increment
 from odps_nb.errors import ArgumentError, ConflictError, FramingError
 from odps_nb.terms import SplitMode
 
+pytestmark = pytest.mark.storage_api("versions")
+
 Names = Callable[[str], str]
 
 

@@ -137,6 +137,7 @@ def test_by_default_the_first_such_cell_is_named_at_once(
         assert 'text="binary"' in str(error.hint), name
 
 
+@pytest.mark.storage_api("its requests")
 def test_errors_that_pass_through_arrow_and_those_of_a_preview_say_the_same(table: Table) -> None:
     with pytest.raises(
         pa.ArrowInvalid, match=r"column 's' in row 1 of .* is not UTF-8: 63 61 66 e9"
@@ -275,6 +276,7 @@ def test_a_mode_that_does_not_exist_is_refused_before_a_request(
         assert "'replace'" in str(caught.value.hint)
 
 
+@pytest.mark.storage_api("blobs")
 def test_text_in_a_time_zone_and_with_blobs_keeps_its_form(
     odps: Connection, new_name: Callable[[str], str]
 ) -> None:

@@ -52,6 +52,7 @@ def test_a_clustered_table_keeps_all_rows(odps: Connection, new_name: Callable[[
     assert sorted(table.read().to_arrow()["id"].to_pylist()) == list(range(10))
 
 
+@pytest.mark.storage_api("blobs")
 def test_a_blob_column_and_a_primary_key_get_the_properties_of_both(
     odps: Connection, new_name: Callable[[str], str]
 ) -> None:

@@ -79,6 +79,7 @@ EXPECTED = {
 }
 
 
+@pytest.mark.storage_api("blobs")
 def test_types_and_values_of_every_kind_of_column(
     odps: Connection, new_name: Name, tmp_path: Path
 ) -> None:

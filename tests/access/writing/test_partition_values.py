@@ -17,8 +17,8 @@ import pytest
 
 from odps_nb.access.binding.literals import literal
 from odps_nb.client.read.plan import ReadPlan
-from odps_nb.client.read.session import open_read_session
 from odps_nb.client.read.splits import iter_batches
+from odps_nb.client.reading import open_read_session
 from odps_nb.errors import ArgumentError, NotFoundError, OdpsNbError
 from odps_nb.notebook.magics.context import _names_of
 from odps_nb.terms import PartitionSpec

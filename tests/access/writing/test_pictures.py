@@ -19,6 +19,8 @@ from odps_nb.access.writing.pictures import ImageFormat, encoded, unfit
 from odps_nb.errors import ArgumentError, ConversionError
 from odps_nb.schema import TypeCode
 
+pytestmark = pytest.mark.storage_api("blobs")
+
 Name = Callable[[str], str]
 RGB = np.arange(4 * 6 * 3, dtype=np.uint8).reshape(4, 6, 3)
 PICTURES: list[Any] = [

@@ -20,9 +20,12 @@ from odps_nb.access.writing import resumable
 from odps_nb.access.writing.resumable import Journal, open_journal
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.calls.progress import ProgressSnapshot, ProgressTracker
+from odps_nb.client.write.base import WriteSession
 from odps_nb.client.write.operations import WriteSessionRef
-from odps_nb.client.write.session import WriteSession, abort_write
+from odps_nb.client.write.session import abort_write
 from odps_nb.errors import ConflictError, FramingError
+
+pytestmark = pytest.mark.storage_api("resumable writes")
 
 Name = Callable[[str], str]
 COUNT = 7

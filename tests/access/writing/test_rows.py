@@ -23,6 +23,8 @@ from odps_nb import Connection, Table
 from odps_nb.access.writing import tabular
 from odps_nb.errors import ArgumentError, ConversionError, OdpsNbWarning
 
+pytestmark = pytest.mark.every_service
+
 Name = Callable[[str], str]
 Pair = collections.namedtuple("Pair", "name id")
 
@@ -204,6 +206,7 @@ def test_large_values_end_a_chunk(table: Table, monkeypatch: pytest.MonkeyPatch)
     assert [len(part) for part in parts] == [4, 4]
 
 
+@pytest.mark.storage_api("far times")
 def test_times_of_different_ranges_in_different_chunks(
     odps: Connection, new_name: Name, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -266,6 +269,7 @@ def test_partitions_come_from_the_rows_or_are_repeated_by_them(
     odps.drop_table(name)
 
 
+@pytest.mark.storage_api("blobs")
 def test_blobs_in_rows(odps: Connection, new_name: Name, tmp_path: Path) -> None:
     name = new_name("blobs")
     table = odps.create_table(name, "id bigint, content blob")

@@ -47,6 +47,7 @@ def folder(tmp_path: Path) -> Path:
     return root
 
 
+@pytest.mark.storage_api("blobs")
 def test_a_folder_becomes_a_table(odps: Connection, new_name: Name, folder: Path) -> None:
     name = new_name("files")
     receipt = odps.table(name).write_files(folder)
@@ -71,6 +72,7 @@ def test_a_folder_becomes_a_table(odps: Connection, new_name: Name, folder: Path
         assert row["modified"] == pd.Timestamp(file.stat().st_mtime_ns)
 
 
+@pytest.mark.storage_api("blobs")
 def test_patterns_choose_and_partitions_are_made(
     odps: Connection, new_name: Name, folder: Path
 ) -> None:
@@ -93,6 +95,7 @@ def test_patterns_choose_and_partitions_are_made(
     ]
 
 
+@pytest.mark.storage_api("blobs")
 def test_a_table_that_is_there_gets_the_columns_it_has(
     odps: Connection, new_name: Name, folder: Path
 ) -> None:
@@ -115,6 +118,7 @@ def test_a_table_that_is_there_gets_the_columns_it_has(
         odps.table(new_name("none")).write_files(folder, create=False)
 
 
+@pytest.mark.storage_api("blobs")
 def test_links_pipes_and_missing_files_are_reported_before_anything_is_written(
     odps: Connection, new_name: Name, folder: Path, tmp_path: Path
 ) -> None:
@@ -162,6 +166,7 @@ class Totals:
         self.end = snapshot
 
 
+@pytest.mark.storage_api("blobs")
 def test_a_file_that_changes_in_the_meantime_ends_the_write_and_leaves_no_table(
     odps: Connection, new_name: Name, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -227,6 +232,7 @@ def below_another_folder(file: Path) -> None:
 CHANGES = (removed, a_folder, a_pipe, a_device, cut, a_link_to_a_twin, below_another_folder)
 
 
+@pytest.mark.storage_api("blobs")
 @pytest.mark.gate(4)
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 @pytest.mark.parametrize("resume", [False, True], ids=["at once", "resumable"])

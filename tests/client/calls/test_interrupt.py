@@ -13,6 +13,7 @@ from odps_nb.client.blob.file import open_blob
 from odps_nb.client.blob.many import iter_blobs
 from odps_nb.client.blob.streamed import iter_streamed_blobs
 from odps_nb.client.read.plan import ReadSession
+from odps_nb.client.read.requests import InstanceRows
 from odps_nb.client.read.session import plan_ranges
 from odps_nb.client.read.splits import iter_batches
 from odps_nb.client.sql.query import run_sql
@@ -20,7 +21,7 @@ from odps_nb.client.sql.result import ResultSession, iter_result
 from odps_nb.client.write.session import open_write_session
 from odps_nb.terms import BlobReference, PartitionSpec
 from odps_nb.wire.calls import GetReadSession
-from odps_nb.wire.control import InstanceStatus, SubmittedInstance
+from odps_nb.wire.control import SQL_TASK, InstanceStatus, SubmittedInstance
 from tests.support.interrupting import interrupt
 from tests.support.sockets.control_peer import ControlService
 from tests.support.sockets.ledger import Ledger
@@ -148,7 +149,10 @@ def test_an_interrupt_ends_the_wait_for_a_query_and_stops_the_query():
 def test_an_interrupt_ends_the_rows_of_a_query():
     step = Interrupter(ipc(numbers(0, 25))[:300])
     session = ResultSession(
-        project="p", instance_id="i1", session_id="d1", schema=SCHEMA, row_count=25
+        instance_id="i1",
+        schema=SCHEMA,
+        row_count=25,
+        source=InstanceRows(project="p", instance_id="i1", session_id="d1", task=SQL_TASK),
     )
     with (
         ControlService(ReadInstance=[step]) as service,

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from odps_nb.client.read.plan import ReadPlan, ReadSession
-from odps_nb.client.read.session import DEFAULT_SPLITS, MAX_SPLITS, open_read_session
+from odps_nb.client.read.session import DEFAULT_SPLITS, MAX_SPLITS
+from odps_nb.client.reading import open_read_session
 from odps_nb.errors import ArgumentError
 from odps_nb.terms import SplitMode
 from odps_nb.wire.calls import ReadSessionAnswer

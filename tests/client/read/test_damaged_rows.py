@@ -16,6 +16,7 @@ import pytest
 from odps_nb.client.read.arrow_body import RowStream
 from odps_nb.client.read.plan import ReadSession
 from odps_nb.client.read.preview import fetch_preview
+from odps_nb.client.read.requests import InstanceRows
 from odps_nb.client.read.session import plan_ranges
 from odps_nb.client.read.splits import iter_split
 from odps_nb.client.sql.result import ResultSession, iter_result
@@ -27,6 +28,7 @@ from odps_nb.stream_io import ArrowReader, StreamReader
 from odps_nb.terms import RowRangeSplit
 from odps_nb.wire.arrow_stream import END_MARKER
 from odps_nb.wire.calls import Preview
+from odps_nb.wire.control import SQL_TASK
 from odps_nb.wire.type_text import parse_columns
 from tests.support.sockets.control_peer import ControlService
 from tests.support.sockets.peers import Line, Peer
@@ -303,7 +305,10 @@ def test_with_a_selection_more_columns_may_come():
 
 def test_a_result_of_a_query_is_held_against_its_session_too():
     session = ResultSession(
-        project="p", instance_id="i", session_id="s", schema=SCHEMA, row_count=3
+        instance_id="i",
+        schema=SCHEMA,
+        row_count=3,
+        source=InstanceRows(project="p", instance_id="i", session_id="s", task=SQL_TASK),
     )
     for body in (ipc(pa.table({"id": WORDS})), bare(DAMAGED["string"])):
         with (
@@ -319,7 +324,12 @@ def test_a_query_may_name_two_columns_alike():
     schema = TableSchema(columns=parse_columns("a bigint, b string"))
     twins = replace(schema, columns=tuple(replace(c, name="x") for c in schema.columns))
     came = pa.table([IDS, WORDS], names=["x", "x"])
-    session = ResultSession(project="p", instance_id="i", session_id="s", schema=twins, row_count=3)
+    session = ResultSession(
+        instance_id="i",
+        schema=twins,
+        row_count=3,
+        source=InstanceRows(project="p", instance_id="i", session_id="s", task=SQL_TASK),
+    )
     with (
         ControlService(ReadInstance=[raw(ipc(came))]) as service,
         service.client(retry=ONCE) as storage,

@@ -10,13 +10,15 @@ import pytest
 
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.read.plan import ReadPlan, ReadSession
-from odps_nb.client.read.session import open_read_session, reopen_read_session
 from odps_nb.client.read.splits import iter_batches
+from odps_nb.client.reading import open_read_session, reopen_read_session
 from odps_nb.errors import ArgumentError, ConflictError, SessionExpiredError
 from odps_nb.terms import TableName
 
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
+
+pytestmark = pytest.mark.storage_api("versions")
 
 
 @pytest.fixture

@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from odps_nb.client.read.plan import ReadPlan, ReadSession
-from odps_nb.client.read.session import open_read_session, plan_ranges
+from odps_nb.client.read.session import plan_ranges
 from odps_nb.client.read.splits import iter_split
+from odps_nb.client.reading import open_read_session
 from odps_nb.errors import (
     ArgumentError,
     ServerFaultError,

@@ -10,6 +10,7 @@ import pytest
 
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, ProgressTracker
+from odps_nb.client.read.requests import InstanceRows
 from odps_nb.client.sql.query import cancel_sql, run_sql, submit_sql, wait_sql
 from odps_nb.client.sql.result import ResultSession, iter_result, open_result
 from odps_nb.errors import (
@@ -27,6 +28,7 @@ from odps_nb.http.retry import RetryPolicy
 from odps_nb.terms import SessionStatus
 from odps_nb.wire.calls import InstanceSessionAnswer, decode_request
 from odps_nb.wire.control import (
+    SQL_TASK,
     InstanceResult,
     InstanceStatus,
     SubmittedInstance,
@@ -349,7 +351,10 @@ def test_a_title_is_one_short_line():
 
 def session(rows: int) -> ResultSession:
     return ResultSession(
-        project="p", instance_id="i1", session_id="d1", schema=SCHEMA, row_count=rows
+        instance_id="i1",
+        schema=SCHEMA,
+        row_count=rows,
+        source=InstanceRows(project="p", instance_id="i1", session_id="d1", task=SQL_TASK),
     )
 
 
@@ -381,7 +386,7 @@ def test_a_result_that_is_gone_is_an_error():
 def test_a_result_that_is_not_kept_any_more_is_not_found():
     script = {
         "SubmitSql": [submitted()],
-        "CreateInstanceReadSession": [fail(404, "NoSuchObject", "no such instance")],
+        "CreateInstanceReadSession": [fail(404, "NoSuchInstance", "no such instance")],
     }
     with (
         ControlService(**script) as service,

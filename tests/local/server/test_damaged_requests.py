@@ -55,7 +55,7 @@ def test_a_damaged_arrow_upload_is_refused(upload: Any, place: int) -> None:
     body[place] ^= 1
     answer = upload("&arrow", bytes(body))
     assert (answer.status_code, answer.json()["Code"]) == (400, "MalformedDataStream")
-    assert "checksum" in answer.json()["Message"]
+    assert "CRC32C" in answer.json()["Message"]
 
 
 @pytest.mark.parametrize("path", ["tunnel", "v2"])

@@ -12,6 +12,8 @@ from odps_nb.notebook.explore import view as viewing
 from odps_nb.notebook.explore.choosing.choice import Choice
 from odps_nb.notebook.explore.view import RowView
 
+pytestmark = pytest.mark.every_service
+
 ROWS = 300
 LONG = "long\ttext\n" + "x" * 5000
 
@@ -80,6 +82,7 @@ def test_a_cell_of_a_filtered_view_is_a_cell_of_the_shown_rows(view):
     assert again == view.choice  # the same condition is not added twice
 
 
+@pytest.mark.storage_api("blobs")
 def test_values_that_no_condition_can_express_are_rejected(view, odps):
     for exclude in (False, True):
         with pytest.raises(ArgumentError, match="tags"):

@@ -141,6 +141,7 @@ def test_a_picture_has_the_width_of_its_place(odps, new_name, width):
     odps.drop_table(table.name)
 
 
+@pytest.mark.storage_api("far times")
 @pytest.mark.parametrize("kind", ["date", "datetime", "timestamp", "timestamp_ntz"])
 def test_times_far_from_the_others_are_left_out_and_counted(odps, new_name, kind):
     table = odps.create_table(new_name("far"), f"at {kind}, word string")

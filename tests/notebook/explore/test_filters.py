@@ -19,6 +19,8 @@ from odps_nb.notebook.explore.view import RowView
 from tests.support.messages import Browser
 from tests.support.service.connecting import connected
 
+pytestmark = pytest.mark.every_service
+
 ROWS = 3000
 HOSTILE = [
     *("it's", 'a "b"', "100%", "a_b", "axb", "c:\\d", "\\", "%", "", "two\nlines", "ünï"),

@@ -62,6 +62,7 @@ def look(view: RowView, number: int) -> None:
     assert ids(view.page(number * SIZE)) == expected(number)
 
 
+@pytest.mark.storage_api("its requests")
 @pytest.mark.gate(1)
 def test_going_back_moves_no_row_before_the_page(view, recorder):
     recorder.take()
@@ -75,6 +76,7 @@ def test_going_back_moves_no_row_before_the_page(view, recorder):
         assert sum(len(one.answer) for one in requests) < everything * 0.3
 
 
+@pytest.mark.storage_api("its requests")
 def test_a_new_snapshot_forgets_where_pages_were(view, recorder):
     look(view, PAGES // 2)
     scan = view._pager._rows._chosen[1]
@@ -84,6 +86,7 @@ def test_a_new_snapshot_forgets_where_pages_were(view, recorder):
     assert "newer snapshot" in view.note
 
 
+@pytest.mark.storage_api("its requests")
 def test_the_filter_of_a_read_is_renewed_too(watched):
     rows = rows_of(watched.table("going_back").read(where=WHERE))
     view = RowView(rows, page_rows=SIZE)

@@ -271,7 +271,10 @@ def test_a_sorted_search_has_the_first_rows_of_all_that_match(odps, new_name):
 
 
 @pytest.mark.parametrize("search", ["", "a"])
-@pytest.mark.parametrize("table", ["types_all", "explore_search", "media"])
+@pytest.mark.parametrize(
+    "table",
+    ["types_all", "explore_search", pytest.param("media", marks=pytest.mark.storage_api("blobs"))],
+)
 def test_the_view_sorts_by_every_column_that_looks_sortable_and_by_no_other(
     odps, written, table, search
 ):

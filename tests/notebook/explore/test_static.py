@@ -108,6 +108,7 @@ def test_values_are_escaped_and_folded(nasty):
     assert len(shown["text/html"]) < 10_000
 
 
+@pytest.mark.storage_api("blobs")
 def test_blobs_are_drawn_in_bounds(odps):
     html = odps.table("media").read()._repr_mimebundle_()["text/html"]
     pictures = re.findall(r'<img src="(data:image/[a-z+]+;base64,)', html)
@@ -116,6 +117,7 @@ def test_blobs_are_drawn_in_bounds(odps):
     assert len(html) < HTML_BYTES
 
 
+@pytest.mark.storage_api("blobs")
 def test_blobs_below_the_rows_of_the_view_are_not_read(odps, new_name):
     table = odps.create_table(new_name("sparse"), "id bigint, content blob")
     table.write({"id": list(range(30)), "content": [None] * 29 + [b"late"]})

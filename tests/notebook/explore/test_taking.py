@@ -173,7 +173,9 @@ def test_a_csv_file_has_the_values_as_they_are(source):
     assert frame["amount"].tolist() == source.to_pandas()["amount"].tolist()
 
 
-@pytest.mark.parametrize("table", ["orders", "media", "types_all"])
+@pytest.mark.parametrize(
+    "table", ["orders", pytest.param("media", marks=pytest.mark.storage_api("blobs")), "types_all"]
+)
 def test_every_type_has_a_place_in_csv(odps, table):
     rows = odps.table(table).read(limit=40)
     made, file = written(rows, "csv")

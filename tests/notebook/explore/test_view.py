@@ -127,6 +127,7 @@ def test_a_page_of_huge_values_is_cut_and_the_cell_is_whole(odps, new_name):
     assert view.cell(1, 1) == ("é" * 50, False)
 
 
+@pytest.mark.storage_api("its requests")
 def test_an_expired_session_is_renewed_and_the_view_says_so(odps, written):
     rows = rows_of(odps.table("explore_view").read())
     view = RowView(rows)
@@ -321,7 +322,9 @@ def test_a_profile_ends_when_its_token_is_cancelled_though_another_was_begun(moo
     view.close()
 
 
-@pytest.mark.parametrize("kind", ["table", "result"])
+@pytest.mark.parametrize(
+    "kind", [pytest.param("table", marks=pytest.mark.storage_api("its requests")), "result"]
+)
 def test_one_cancel_ends_a_profile_whose_rows_have_stopped_arriving(moody, stalled, kind):
     odps = connected(
         moody, client_options=ClientOptions(read_timeout=600, deadline=1200)
@@ -493,6 +496,7 @@ def test_intervals_are_described(odps, new_name):
     view.close()
 
 
+@pytest.mark.storage_api("far times")
 def test_a_sample_has_times_that_need_microseconds(odps, new_name):
     """Evidence 152: some of its pages arrive in nanoseconds before one is rejected."""
     near, far = datetime.datetime(2024, 1, 1), datetime.datetime(9999, 12, 31)

@@ -10,6 +10,8 @@ from odps_nb.notebook.gallery.view import Gallery
 from odps_nb.terms import BlobReference
 from tests.support.messages import Browser, came
 
+pytestmark = pytest.mark.storage_api("blobs")
+
 
 @pytest.fixture
 def asked(caplog):

@@ -13,6 +13,7 @@ def column(odps):
     return odps.table("media").blobs("content", limit=64)
 
 
+@pytest.mark.storage_api("blobs")
 def test_every_sample_blob_arrives_and_gets_its_tile(column, sample_blobs):
     files = [blob for blob in sample_blobs if blob is not None]
     bundle = column._repr_mimebundle_()
@@ -24,16 +25,19 @@ def test_every_sample_blob_arrives_and_gets_its_tile(column, sample_blobs):
     )
 
 
+@pytest.mark.storage_api("blobs")
 def test_a_single_blob_shows_itself(column):
     bundle = column[0]._repr_mimebundle_()
     assert bundle["text/plain"] == "<Blob mountains.jpg  JPEG · 960 × 640 · 25.9 kB  verified>"
 
 
+@pytest.mark.storage_api("blobs")
 def test_blobs_inside_arrays_of_structs_make_a_gallery(odps):
     pages = odps.table("documents").blobs("pages", limit=64)
     assert mimebundle(pages)["text/html"].count("data:image/") == len(pages) == 11
 
 
+@pytest.mark.storage_api("blobs")
 def test_a_reference_that_names_nothing_is_a_tile_among_others(odps, column):
     gone = odps.blob(BlobReference.from_raw(b"\xff\x00no such blob"))
     html = mimebundle(BlobColumn([column[0], gone, column[1]], title="three"))["text/html"]
@@ -42,6 +46,7 @@ def test_a_reference_that_names_nothing_is_a_tile_among_others(odps, column):
     assert "NotFoundError" in html
 
 
+@pytest.mark.storage_api("blobs")
 def test_no_output_holds_the_credentials(odps, column):
     profile = odps.profile
     gallery = Gallery(column)

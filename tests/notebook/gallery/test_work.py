@@ -13,6 +13,8 @@ from odps_nb.notebook.live import twin
 from odps_nb.terms import BlobReference
 from tests.support.messages import Browser, came
 
+pytestmark = pytest.mark.storage_api("blobs")
+
 
 @pytest.fixture(scope="module")
 def media(odps):

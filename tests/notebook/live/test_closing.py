@@ -32,6 +32,7 @@ VIEWS: dict[str, Callable[[Connection], Any]] = {
 }
 
 
+@pytest.mark.storage_api("blobs")
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_closed_view_is_not_kept(name: str, kernel: Any, odps: Connection) -> None:
     before = set(registry._instances)
@@ -47,6 +48,7 @@ def test_a_closed_view_is_not_kept(name: str, kernel: Any, odps: Connection) -> 
     assert kept() is None
 
 
+@pytest.mark.storage_api("blobs")
 def test_a_column_of_blobs_is_displayed_again_after_it_was_closed(
     kernel: Any, shown: list[Any], odps: Connection
 ) -> None:

@@ -88,6 +88,7 @@ def odd_messages(shapes: Mapping[str, Mapping[str, Any]]) -> list[Any]:
     return found
 
 
+@pytest.mark.storage_api("blobs")
 @pytest.mark.parametrize("name", VIEWS)
 def test_no_message_raises_and_errors_are_reported(name: str, odps: Connection) -> None:
     make, shapes = VIEWS[name]

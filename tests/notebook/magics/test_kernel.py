@@ -180,6 +180,7 @@ def test_a_write_gives_a_receipt(book):
     assert "2 rows" in text(book, "write")
 
 
+@pytest.mark.storage_api("blobs")
 def test_blobs_are_shown_with_text_for_those_without_widgets(book):
     bundles = [output.data for output in outputs(book, "blobs") if "data" in output]
     assert any("text/html" in bundle and "text/plain" in bundle for bundle in bundles)

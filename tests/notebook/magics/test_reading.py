@@ -22,6 +22,8 @@ from tests.support.interrupting import interrupt
 from tests.support.service.protected import NUMBERS, analyst_of, protected_service
 from tests.support.shell import run, usage_error
 
+pytestmark = pytest.mark.every_service
+
 # -- reading ----------------------------------------------------------------------------------
 
 

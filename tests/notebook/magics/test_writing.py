@@ -12,6 +12,8 @@ import odps_nb
 from odps_nb.errors import ArgumentError, ConversionError, NotFoundError, OdpsNbError
 from tests.support.shell import run, usage_error
 
+pytestmark = pytest.mark.every_service
+
 # -- writing ----------------------------------------------------------------------------------
 
 
@@ -48,6 +50,7 @@ def test_a_variable_makes_its_table(ip, new_name):
     assert sorted(run(ip, f"%odps read {name} -p ds=b -q").id) == [2, 3, 4]
 
 
+@pytest.mark.storage_api("blobs")
 def test_a_folder_is_written_as_files(ip, new_name, tmp_path):
     folder, name = tmp_path / "my files", new_name("magic_files")
     folder.mkdir()
@@ -67,6 +70,7 @@ def test_a_folder_is_written_as_files(ip, new_name, tmp_path):
 # -- blobs ------------------------------------------------------------------------------------
 
 
+@pytest.mark.storage_api("blobs")
 def test_blobs_are_shown_listed_and_saved(ip, tmp_path):
     bundle = gallery(ip, "%odps blobs media -c content -n 3 --view list")
     assert set(bundle) == {"text/html", "text/plain"}
@@ -93,6 +97,7 @@ def heading(ip, text: str) -> str:
     return gallery(ip, text)["text/plain"].splitlines()[0]
 
 
+@pytest.mark.storage_api("blobs")
 def test_blobs_may_be_rendered_on_the_static_page(ip):
     where = "-w \"name = 'report.html'\""
     assert "<iframe" not in gallery(ip, f"%odps blobs media {where}")["text/html"]
@@ -111,6 +116,7 @@ def test_a_gallery_says_of_how_many_it_shows_the_first(ip, odps):
     assert heading(ip, filtered) == f"{column} · first 2 blobs"
 
 
+@pytest.mark.storage_api("blobs")
 def test_blobs_of_a_type_are_found_wherever_they_stand(ip, tmp_path):
     first = ip.user_ns["odps"].table("media").blobs(limit=1)
     assert first[0].mime_type != "application/pdf"
@@ -120,6 +126,7 @@ def test_blobs_of_a_type_are_found_wherever_they_stand(ip, tmp_path):
     assert [row[0].endswith(".pdf") for row in files] == [True]
 
 
+@pytest.mark.storage_api("blobs")
 def test_a_nested_blob_is_named_by_its_path_and_an_only_one_not_at_all(ip):
     told = heading(ip, "%odps blobs documents -c pages.element.image -n 1")
     assert told.startswith("local.documents.pages.element.image · first 1 of ")

@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 import pytest
 
 from odps_nb.client.calls.progress import (
+    MAX_EVENTS,
     ItemProgress,
     Phase,
     ProgressSnapshot,
@@ -186,6 +187,29 @@ def test_the_record_of_a_large_read_is_about_one_kilobyte():
     )
     assert len(card_html(final)) < 1500
     assert len(card_text(final)) < 700
+
+
+def test_the_first_event_stays_and_is_shown_with_the_latest():
+    why = "transferred by the tunnel, because the Storage API refused: " + "x" * 500
+    with ProgressTracker("read", "orders") as tracker:
+        tracker.noted(why)
+        for number in range(MAX_EVENTS + 5):
+            tracker.noted(f"retry {number}")
+    events = tracker.snapshot().events
+    latest = [f"retry {number}" for number in range(6, MAX_EVENTS + 5)]
+    assert events == (why, *latest)
+    folded = card_html(tracker.snapshot()).partition("<details")[2]
+    assert "<br>".join((why, *latest[-4:])) in folded
+    assert folded.count("retry ") == 4
+
+
+def test_the_ids_of_a_read_by_the_tunnel_are_cut():
+    ids = "tunnel:" + ",".join(["2026112023435670ad1a0b03d2f1ab"] * 1000)
+    for made in (card_html, card_text):
+        for phase in (Phase.READING, Phase.DONE):
+            text = made(snapshot(phase=phase, session_id=ids, request_ids=("r1",)))
+            assert "session tunnel:20261120" in text
+            assert len(text) < 1500
 
 
 def test_a_card_shows_one_size_and_folds_the_others():

@@ -13,6 +13,8 @@ from odps_nb.access.connection import Connection
 from odps_nb.errors import ArgumentError, ConfigError, FramingError
 from odps_nb.notebook.upload.uploader import PIECE, Announced, PickedFiles, Uploader, Wanted
 
+pytestmark = pytest.mark.storage_api("blobs")
+
 Name = Callable[[str], str]
 
 

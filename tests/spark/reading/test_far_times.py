@@ -17,6 +17,7 @@ def shown(frame) -> str:
     return frame.selectExpr("cast(t as string) as t").collect()[0].t
 
 
+@pytest.mark.storage_api("far times")
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz"])
 def test_the_year_9999_goes_through_spark_and_back(spark, odps, new_name, kind):
@@ -34,6 +35,7 @@ def test_the_year_9999_goes_through_spark_and_back(spark, odps, new_name, kind):
     )
 
 
+@pytest.mark.storage_api("far times")
 def test_sql_over_spark_sees_the_year_9999(spark, odps, new_name):
     name = new_name("far_sql")
     table = odps.create_table(name, "id bigint, t timestamp")
@@ -44,6 +46,7 @@ def test_sql_over_spark_sees_the_year_9999(spark, odps, new_name):
     )
 
 
+@pytest.mark.storage_api("far times")
 def test_a_read_is_opened_in_microseconds_for_spark(spark, odps, new_name):
     """Evidence 152: tasks share one session and cannot start again."""
     table = odps.create_table(new_name("scan"), "id bigint, t timestamp")

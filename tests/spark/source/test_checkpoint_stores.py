@@ -107,6 +107,7 @@ def check_store(store: Store, odps: Connection, table: Table) -> None:
     assert [log.find(batch) is None for batch in (0, 1, 150, 300)] == [True, True, True, False]
 
 
+@pytest.mark.storage_api("its requests")
 def test_a_checkpoint_in_a_store_of_fsspec(memory: Store, odps: Connection, table: Table) -> None:
     check_store(memory, odps, table)
 

@@ -170,6 +170,7 @@ def _batch() -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"id": pa.array(range(10), pa.int64())})
 
 
+@pytest.mark.storage_api("its requests")
 def test_a_commit_takes_the_streams_of_the_messages_only(
     profile: Profile, odps: Connection, new_name: Names
 ) -> None:

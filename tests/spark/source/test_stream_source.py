@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from odps_nb.access.table import Table
     from odps_nb.client.auth.profile import Profile
 
+pytestmark = pytest.mark.storage_api("versions")
+
 CREATE = "TableCreateReadSession"
 SCHEMA = StructType().add("id", LongType())
 Offsets = dict[str, Any]

@@ -94,6 +94,7 @@ def _task(odps: Connection, name: str) -> tuple[Any, WriteTask]:
     return session, WriteTask(profile=profile, session=session.ref, target=target)
 
 
+@pytest.mark.storage_api("its requests")
 def test_what_another_attempt_wrote_is_in_no_commit(odps: Connection, new_name: Names) -> None:
     name = new_name("speculated")
     odps.create_table(name, "id bigint")
@@ -107,6 +108,7 @@ def test_what_another_attempt_wrote_is_in_no_commit(odps: Connection, new_name: 
     assert _ids(odps, name) == list(range(10))
 
 
+@pytest.mark.storage_api("its requests")
 def test_an_attempt_that_comes_after_the_commit_changes_nothing(
     odps: Connection, new_name: Names
 ) -> None:
@@ -261,6 +263,7 @@ def test_a_table_takes_a_spark_dataframe(
 # -- blobs --------------------------------------------------------------------------------------
 
 
+@pytest.mark.storage_api("blobs")
 @pytest.mark.spark
 def test_blobs_are_uploaded_by_tasks_and_references_are_copied(
     spark: SparkSession, odps: Connection, new_name: Names

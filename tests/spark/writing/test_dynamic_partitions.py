@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from odps_nb.access.connection import Connection
 
+pytestmark = pytest.mark.every_service
+
 Names = Callable[[str], str]
 
 
@@ -59,7 +61,7 @@ def test_each_task_gets_whole_partitions_in_order(
     spark: SparkSession, odps: Connection, by_day: str
 ) -> None:
     target, _ = write_target(odps._storage, odps.profile.table(by_day), None, overwrite=False)
-    arranged = writer._arranged(_days(spark, 1000, 20), target)
+    arranged = writer._arranged(_days(spark, 1000, 20), target, None, 64)
     seen = arranged.selectExpr("spark_partition_id() task", "ds", "hour").collect()
     tasks: dict[tuple[str, int], set[int]] = {}
     for row in seen:
@@ -115,7 +117,7 @@ def test_partitions_of_all_tasks_count_together(
 
 def test_a_task_stops_at_the_first_partition_too_many(odps: Connection, by_day: str) -> None:
     target, _ = write_target(odps._storage, odps.profile.table(by_day), "ds=x", overwrite=False)
-    session = open_write_session(odps._storage, target.table, partition=target.fixed)
+    session = open_write_session(odps._storage, target.table, partition=target.fixed, shared=True)
     task = WriteTask(
         profile=TaskProfile.of(odps._storage),
         session=session.ref,
@@ -135,6 +137,7 @@ def test_a_task_stops_at_the_first_partition_too_many(odps: Connection, by_day: 
     session.abort()
 
 
+@pytest.mark.storage_api("its requests")
 @pytest.mark.spark
 def test_more_tasks_than_a_session_takes_streams_are_brought_down(
     spark: SparkSession, odps: Connection, new_name: Names, monkeypatch: pytest.MonkeyPatch
@@ -180,6 +183,7 @@ def test_what_may_be_committed_is_counted_over_all_tasks() -> None:
     assert caught.value.code == "TooManyStreams"
 
 
+@pytest.mark.storage_api("its requests")
 def test_a_session_that_is_refused_by_the_data_source_is_aborted(
     odps: Connection, by_day: str
 ) -> None:

@@ -90,6 +90,7 @@ def test_the_data_source_creates_a_table_on_request(
     assert odps.table(name).read().row_count == 8
 
 
+@pytest.mark.storage_api("blobs")
 @pytest.mark.spark
 def test_a_struct_of_content_becomes_a_blob(
     spark: SparkSession, odps: Connection, new_name: Names

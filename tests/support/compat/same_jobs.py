@@ -21,9 +21,10 @@ from odps_nb.client.blob.many import iter_blobs
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.read.plan import DEFAULT_BATCH_ROWS, ReadPlan
 from odps_nb.client.read.preview import fetch_preview
-from odps_nb.client.read.session import DEFAULT_SPLIT_ROWS, open_read_session
+from odps_nb.client.read.session import DEFAULT_SPLIT_ROWS
 from odps_nb.client.read.sizes import DEFAULT_BATCH_BYTES
 from odps_nb.client.read.splits import iter_split
+from odps_nb.client.reading import open_read_session
 from odps_nb.client.write.session import open_write_session
 from odps_nb.client.write.stream import WriteStream
 from odps_nb.local.server.launch import LocalService

@@ -14,7 +14,7 @@ from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.options import ClientOptions
 from odps_nb.http.retry import RetryPolicy
 from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
-from odps_nb.terms import Split, TableName
+from odps_nb.terms import Split, TableName, Transfer
 from odps_nb.wire.calls import ReadRows, WireRequest, decode_request, encode_error_json
 from tests.support.sockets.peers import Line, Peer, Seen
 
@@ -74,7 +74,9 @@ class Service(Peer):
         self.slept: list[float] = []
         options = ClientOptions(read_timeout=facts.pop("read_timeout", 5.0))
         facts = {"sleep": self.slept.append, "options": options, **facts}
-        return StorageClient(profile, retry=facts.pop("retry", RetryPolicy(spread=0.0)), **facts)
+        storage = StorageClient(profile, retry=facts.pop("retry", RetryPolicy(spread=0.0)), **facts)
+        storage.transfer.accept(Transfer.STORAGE)  # otherwise, some refusals are examined
+        return storage
 
 
 def give(answer) -> Step:

@@ -1,0 +1,46 @@
+"""Recognises tables that a transfer service cannot read: views, external tables, JSON columns.
+
+The vendor's page *Overview of Open Storage* excludes all three from the Storage API. The tunnel
+reads JSON columns, but refuses views with ``MethodNotAllowed`` (vendor's page of tunnel errors).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from odps_nb.client.catalog import json_columns
+from odps_nb.errors import OdpsNbError
+from odps_nb.wire.control import GetTable, TableInfo
+
+if TYPE_CHECKING:
+    from odps_nb.client.calls.storage import StorageClient
+    from odps_nb.client.read.plan import ReadPlan
+
+
+@dataclass
+class NeedsQuery(Exception):
+    """Raised inside this package if only a query can read the rows; ``why`` says which object."""
+
+    info: TableInfo
+    why: str
+
+
+def require_no_query(storage: StorageClient, plan: ReadPlan, error: OdpsNbError) -> None:
+    """Raise `NeedsQuery` if this is why a service refused the table; sends one request."""
+    try:
+        info = storage.control(GetTable(table=plan.table))
+    except OdpsNbError:  # the caller raises the refusal
+        return
+    check_readable(plan, info, json=True)
+
+
+def check_readable(plan: ReadPlan, info: TableInfo, *, json: bool) -> None:
+    """Raise `NeedsQuery` for a view or an external table, and with ``json`` for a JSON column."""
+    if info.is_view:
+        raise NeedsQuery(info, f"{plan.table} is a view")
+    if info.is_external:
+        raise NeedsQuery(info, f"{plan.table} is an external table")
+    names = json_columns(info.schema, plan.columns) if json else []
+    if names:
+        raise NeedsQuery(info, f"{plan.table} has the JSON column {names[0]!r}")

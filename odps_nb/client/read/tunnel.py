@@ -1,0 +1,327 @@
+"""Reads a table by download sessions of the tunnel (``docs/protocol.md`` section 9.4).
+
+A download session is a snapshot of one partition, so a read of several partitions has one session
+for each, opened shortly after another: rows that are written meanwhile may be in some of them. The
+service keeps a session for 24 hours, and allows 200 for a table in five minutes (vendor's page
+*Overview of DTS*); a refusal by this limit is waited for.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import NoReturn
+
+import pyarrow as pa
+
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import Phase, ProgressTracker
+from odps_nb.client.calls.storage import StorageClient
+from odps_nb.client.catalog import (
+    fetch_primary_key,
+    fetch_table,
+    iter_partitions,
+    suggest_partitions,
+    suggest_tables,
+)
+from odps_nb.client.parallel.fan_out import Job, fan_out
+from odps_nb.client.read.columns import (
+    Columns,
+    choose_columns,
+    hidden_columns,
+    selected,
+    unit_of,
+)
+from odps_nb.client.read.needs_query import NeedsQuery, check_readable, require_no_query
+from odps_nb.client.read.plan import ReadPlan, ReadSession
+from odps_nb.client.read.requests import Download, Downloads, constants_of
+from odps_nb.client.read.sizes import width_of
+from odps_nb.client.read.stream_schema import mismatch
+from odps_nb.client.transfer import SWITCH_ON
+from odps_nb.errors import (
+    ArgumentError,
+    InvalidRequestError,
+    NoStorageApiError,
+    NotFoundError,
+    RequestTimeoutError,
+    ServiceError,
+    SessionExpiredError,
+)
+from odps_nb.filters.row_filter import RowFilter, conditions_on
+from odps_nb.schema import TableSchema, has_blob, text_as_binary
+from odps_nb.terms import PartitionSpec, SessionStatus, TableName, TextMode
+from odps_nb.wire.tunnel.calls import DownloadAnswer, GetDownload, OpenDownload, ResultOf, TableOf
+
+PREFIX = "tunnel:"
+"""Prefix of the session ids of reads by the tunnel."""
+OPENERS = 8
+"""Number of download sessions to open side by side."""
+READY_TIMEOUT = 600.0
+_FIRST_POLL, _LAST_POLL = 0.1, 5.0
+
+
+def open_downloads(
+    storage: StorageClient,
+    plan: ReadPlan,
+    *,
+    tracker: ProgressTracker | None = None,
+    cancel: CancelToken | None = None,
+) -> ReadSession:
+    """Open one download session for each partition to read, and divide their rows into splits.
+
+    Partitions that the condition excludes are not opened. With a limit and no condition, sessions
+    are opened only until they have enough rows.
+    """
+    if tracker is not None:
+        tracker.phase(Phase.CREATING)
+    schema = plan.schema
+    if schema is None:
+        info = fetch_table(storage, plan.table)
+        check_readable(plan, info, json=False)
+        schema = info.schema
+    plan = replace(plan, schema=schema)
+    why = None
+    if plan.far_times:
+        why = "has times that do not fit into nanoseconds, which the tunnel sends"
+    elif fetch_primary_key(storage, plan.table):  # pyodps: Table.open_reader
+        why = "has a primary key, and the tunnel may send outdated rows of such a table"
+    if why is not None:
+        raise NeedsQuery(fetch_table(storage, plan.table), f"{plan.table} {why}")
+    columns = choose_columns(plan)
+    specs = _addressable(storage, plan, _partitions(storage, plan, schema, columns.filter))
+    open_one = partial(open_download, storage, tracker=tracker, cancel=cancel)
+    try:
+        answers = _open_each(
+            [TableOf(plan.table, spec) for spec in specs],
+            open_one,
+            rows=plan.limit if columns.filter is None else None,
+            cancel=storage.operation(cancel),
+        )
+    except NotFoundError as error:
+        suggest_tables(storage, plan.table, error)
+        suggest_partitions(storage, plan.table, plan.partitions, error)
+        raise
+    except InvalidRequestError as error:
+        require_no_query(storage, plan, error)
+        raise
+    return _session(plan, schema, columns, answers)
+
+
+def reopen_downloads(storage: StorageClient, plan: ReadPlan, session_id: str) -> ReadSession:
+    """Return a plan's session with the same download sessions; raise if one has expired."""
+    schema = plan.schema or fetch_table(storage, plan.table).schema
+    plan = replace(plan, schema=schema)
+    columns = choose_columns(plan)
+    ids = session_id.removeprefix(PREFIX).split(",") if session_id != PREFIX else []
+    specs = itertools.islice(_partitions(storage, plan, schema, columns.filter), len(ids) + 1)
+    targets = [TableOf(plan.table, spec) for spec in specs]
+    if len(targets) < len(ids):
+        raise SessionExpiredError(
+            f"the session has {len(ids)} partitions, but the read selects {len(targets)}",
+            hint="read again for a new snapshot, with the same partitions and condition",
+        )
+    answers = [
+        (of, storage.call(GetDownload(of=of, download_id=one)))
+        for of, one in zip(targets, ids, strict=False)
+    ]
+    return _session(plan, schema, columns, answers)
+
+
+def _addressable(
+    storage: StorageClient, plan: ReadPlan, specs: Iterable[PartitionSpec]
+) -> Iterator[PartitionSpec]:
+    """Pass specs through; raise `NeedsQuery` at one that a request cannot express."""
+    for spec in specs:
+        try:
+            yield spec.checked()
+        except ArgumentError as error:
+            raise NeedsQuery(
+                fetch_table(storage, plan.table),
+                f"{plan.table} has a partition that the tunnel cannot address ({error.message})",
+            ) from error
+
+
+# -- partitions -----------------------------------------------------------------------------------
+
+
+def _partitions(
+    storage: StorageClient, plan: ReadPlan, schema: TableSchema, found: RowFilter | None
+) -> Iterator[PartitionSpec]:
+    """Yield the partitions to read; one empty spec for a table without partitions."""
+    keys = schema.partition_columns
+    if not keys:
+        yield PartitionSpec()
+        return
+    test = None if found is None else _test(found, schema)
+    seen: set[PartitionSpec] = set()
+    for wanted in plan.partitions or (PartitionSpec(),):
+        empty = True
+        whole = len(wanted) == len(keys)
+        listed = iter_partitions(storage, plan.table, under=wanted)
+        for spec in [wanted] if whole else (one.spec for one in listed):
+            empty = False
+            if spec not in seen and (test is None or test(spec)):
+                seen.add(spec)
+                yield spec
+        if empty and wanted.items:
+            raise NotFoundError(
+                f"no partition of {plan.table} matches {wanted}",
+                code="NoSuchPartition",
+                hint="check the partition; table.partitions() lists those that exist",
+            )
+
+
+def _test(found: RowFilter, schema: TableSchema) -> Callable[[PartitionSpec], bool] | None:
+    """Return whether rows of a partition can satisfy the condition; ``None``: always."""
+    part = conditions_on(found, schema.partition_columns)
+    if part is None:
+        return None
+
+    def test(spec: PartitionSpec) -> bool:
+        values = constants_of(spec, schema.partition_columns)
+        row = pa.record_batch({field.name: pa.array([one], one.type) for field, one in values})
+        return bool(part.apply(row).num_rows)
+
+    return test
+
+
+# -- sessions -------------------------------------------------------------------------------------
+
+Opened = tuple[TableOf, DownloadAnswer]
+
+
+def _open_each(
+    targets: Sequence[TableOf],
+    open_one: Callable[[TableOf], DownloadAnswer],
+    *,
+    rows: int | None,
+    cancel: CancelToken,
+) -> list[Opened]:
+    """Open sessions side by side, in order, until they have ``rows`` rows (``None``: all)."""
+
+    def job(of: TableOf) -> Job[Opened]:
+        return lambda _token: iter([(of, open_one(of))])
+
+    done: list[Opened] = []
+    step = len(targets) if rows is None else OPENERS
+    for start in range(0, len(targets), max(1, step)):
+        jobs = map(job, targets[start : start + step])
+        done += fan_out(jobs, size=lambda _: 0, workers=OPENERS, ordered=True, cancel=cancel)
+        if rows is not None and sum(answer.record_count for _, answer in done) >= rows:
+            break
+    return done
+
+
+def open_download(
+    storage: StorageClient,
+    of: TableOf | ResultOf,
+    *,
+    limited: bool = False,
+    tracker: ProgressTracker | None = None,
+    cancel: CancelToken | None = None,
+) -> DownloadAnswer:
+    """Open a download session and wait until it is ready."""
+    request = OpenDownload(of=of, limited=limited)
+    answer = storage.call(request, tracker=tracker, cancel=cancel, patient=True)
+    cancel, waited, delay = cancel or CancelToken(), 0.0, _FIRST_POLL
+    while answer.status is SessionStatus.INIT:
+        if waited >= READY_TIMEOUT:
+            raise RequestTimeoutError(
+                f"the download session of {of} is not ready after {waited:.0f} s",
+                hint="try again, or read fewer partitions",
+            )
+        if cancel.wait(delay):
+            cancel.check()
+        waited, delay = waited + delay, min(_LAST_POLL, delay * 1.5)
+        again = GetDownload(of=of, download_id=answer.download_id)
+        answer = storage.call(again, tracker=tracker, cancel=cancel)
+    if answer.status is not SessionStatus.NORMAL:
+        _refuse(of, answer)
+    return answer
+
+
+def _refuse(of: TableOf | ResultOf, answer: DownloadAnswer) -> NoReturn:
+    status = answer.status
+    expired = status is SessionStatus.EXPIRED
+    told = status.value if isinstance(status, SessionStatus) else status
+    raise (SessionExpiredError if expired else ServiceError)(
+        f"the download session of {of} is {told}",
+        code=told,
+        hint="read again; if this recurs, report the session id " + answer.download_id,
+    )
+
+
+def _session(
+    plan: ReadPlan, schema: TableSchema, columns: Columns, answers: Sequence[Opened]
+) -> ReadSession:
+    from odps_nb.client.read.session import split_ranges
+
+    found = columns.filter
+    if not plan.columns and answers:  # columns may have been added after the schema was fetched
+        schema = replace(schema, columns=answers[0][1].schema.columns)
+    shown = selected(schema, columns.wanted)
+    hidden = hidden_columns(schema, shown, found)
+    refuse_blobs(plan.table, shown)
+    needed = {column.name.casefold() for column in (*shown, *hidden)}
+    parts, first = [], 0
+    for of, answer in answers:
+        if answer.record_count:  # a request for no rows is refused
+            parts.append(
+                Download(
+                    of=of, download_id=answer.download_id, first=first, rows=answer.record_count
+                )
+            )
+        first += answer.record_count
+    told = answers[0][1].schema.columns if answers else schema.columns
+    for of, answer in answers:
+        if [(c.name, c.type) for c in answer.schema.columns] != [(c.name, c.type) for c in told]:
+            raise mismatch(
+                f"the columns of {of} differ from those of {answers[0][0]}",
+                hint="read again; the table was altered in the meantime",
+            )
+    sent = [column for column in told if column.name.casefold() in needed] or list(told[:1])
+    rows = first
+    if plan.limit is not None and found is None:
+        rows = min(rows, plan.limit)
+    ids = ",".join(answer.download_id for _, answer in answers)
+    as_bytes = plan.text.mode is TextMode.BINARY
+    return ReadSession(
+        table=plan.table,
+        session_id=PREFIX + ids,
+        schema=text_as_binary(shown) if as_bytes else shown,
+        splits=split_ranges(plan, rows, rows * width_of(sent)),
+        row_count=rows if found is None else None,
+        estimated_size=rows * width_of(sent),
+        stored_rows=None if found is None else rows,
+        filter=found,
+        hidden=hidden,
+        selects=bool(plan.columns),
+        limit=plan.limit,
+        columns=shown.names if len(shown) < len(schema) else (),
+        compression=plan.compression,
+        timestamp_unit=unit_of(plan),
+        max_batch_rows=plan.max_batch_rows,
+        text=plan.text,
+        sent=shown if as_bytes else None,
+        source=Downloads(
+            parts=tuple(parts),
+            columns=tuple(sent),
+            all_columns=len(sent) == len(told),
+            keys=tuple(c for c in schema.partition_columns if c.name.casefold() in needed),
+            compression=plan.compression,
+        ),
+    )
+
+
+def refuse_blobs(table: TableName, schema: TableSchema) -> None:
+    """Raise if a read selects BLOB columns, whose references only the Storage API returns."""
+    blobs = [column.name for column in schema if has_blob(column.type)]
+    if blobs:
+        raise NoStorageApiError(
+            f"reading the BLOB column {blobs[0]!r} of {table} needs the Storage API, which this "
+            "account or connection does not use",
+            code="NoStorageApi",
+            hint=f"select other columns with columns=[…], or {SWITCH_ON}",
+        )

@@ -1,0 +1,149 @@
+"""Views and JSON columns, which no transfer service reads: a query reads their rows."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from odps_nb.access.connection import Connection
+from odps_nb.access.table import Table
+from odps_nb.errors import ArgumentError, NotFoundError, OdpsNbError
+from tests.support.watcher import Watcher
+
+pytestmark = pytest.mark.every_service
+
+ROWS = pa.table(
+    {
+        "id": pa.array(range(1000), pa.int64()),
+        "text": [None if n % 7 == 0 else f"t{n}" for n in range(1000)],
+        "amount": pa.array([n / 4 for n in range(1000)], pa.float64()),
+        "ds": ["a" if n < 600 else "b" for n in range(1000)],
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def plain(odps: Connection) -> Iterator[Table]:
+    """The table below the view."""
+    columns = "id bigint, text string, amount double"
+    made = odps.create_table("below_a_view", columns, partitioned_by="ds string")
+    for ds in ("a", "b"):
+        of_day = ROWS.filter(pa.compute.equal(ROWS["ds"], ds)).drop_columns(["ds"])
+        made.write(of_day, partition=f"ds={ds}")
+    yield made
+    odps.drop_table(made.name)
+
+
+@pytest.fixture(scope="module")
+def view(odps: Connection, plain: Table) -> Iterator[Table]:
+    odps.sql(f"create view a_view as select id, text, amount, ds from {plain.name}").to_arrow()
+    yield odps.table("a_view")
+    odps.sql("drop view a_view").to_arrow()
+
+
+def rows(scan: Any) -> list[dict[str, Any]]:
+    return sorted(pa.table(scan).to_pylist(), key=lambda row: row["id"])
+
+
+READS: dict[str, dict[str, Any]] = {
+    "everything": {},
+    "columns": {"columns": ["amount", "id"]},
+    "where": {"where": "text is null and id > 500"},
+    "where on a column that is not selected": {"columns": ["id"], "where": "amount < 10.25"},
+    "params": {"where": "text in (:one, :other)", "params": {"one": "t1", "other": "t2"}},
+    "no rows": {"where": "id < 0"},
+    "splits": {"splits": 4},
+    "us": {"timestamp_unit": "us"},
+}
+
+
+@pytest.mark.parametrize("options", READS.values(), ids=READS)
+def test_a_view_has_the_rows_of_the_same_read_of_its_table(
+    view: Table, plain: Table, options: dict[str, Any]
+) -> None:
+    found, expected = view.read(**options), plain.read(**options)
+    assert rows(found) == rows(expected)
+    types = {field.name: field.type for field in expected.arrow_schema}
+    assert {field.name: field.type for field in found.arrow_schema} == types
+
+
+def test_all_forms_of_a_read_have_these_rows(view: Table) -> None:
+    scan = view.read(where="id >= 990")
+    expected = ROWS.slice(990).to_pylist()
+    assert rows(scan.to_arrow()) == expected
+    frame = scan.to_pandas().sort_values("id")
+    assert frame["id"].tolist() == list(range(990, 1000))
+    assert rows(pa.Table.from_batches(list(scan.batches()))) == expected
+    assert rows(scan.reader().read_all()) == expected
+    assert rows(scan.dataset().to_table()) == expected
+    assert sorted(scan.to_polars()["id"].to_list()) == list(range(990, 1000))
+
+
+def test_a_limit_and_the_first_rows(view: Table) -> None:
+    assert view.read(limit=17).to_arrow().num_rows == 17
+    limited = view.read(["id"], where="id >= 100", limit=5).to_arrow()
+    assert limited.num_rows == 5
+    assert min(limited["id"].to_pylist()) >= 100
+    head = view.head(3, columns=["id", "text"])
+    assert (len(head), list(head.columns)) == (3, ["id", "text"])
+    assert view.head(0).empty
+
+
+def test_a_read_is_one_snapshot(view: Table, plain: Table) -> None:
+    scan = view.read(["id"])
+    before = scan.to_arrow().num_rows
+    session = scan.session_id
+    plain.write(pd.DataFrame({"id": [5000]}), partition="ds=later")
+    try:
+        assert scan.to_arrow().num_rows == before
+        assert view.read(["id"], session_id=session).to_arrow().num_rows == before
+        assert view.read(["id"]).to_arrow().num_rows == before + 1
+        assert pickle.loads(pickle.dumps(scan)).to_arrow().num_rows == before
+    finally:
+        plain.drop_partition("ds=later")
+
+
+def test_the_progress_says_that_a_query_reads_the_rows_and_what_it_costs(view: Table) -> None:
+    watcher = Watcher()
+    view.read(["id"], limit=3).to_arrow(progress=watcher)
+    told = [event for event in watcher.last.events if "is a view" in event]
+    assert len(told) == 1
+    assert "so its rows are read by a query, which reads " in told[0]
+
+
+def test_a_view_has_no_partitions(view: Table) -> None:
+    with pytest.raises(OdpsNbError):
+        view.read(partitions="ds=a").to_arrow()
+
+
+def test_wrong_arguments_are_the_errors_of_any_read(view: Table, odps: Connection) -> None:
+    with pytest.raises(NotFoundError, match="has no column 'nope'"):
+        view.read(["nope"]).to_arrow()
+    with pytest.raises(ArgumentError, match="nope"):
+        view.read(where="nope = 1").to_arrow()
+    with pytest.raises(NotFoundError):
+        odps.table("no_such_view").read().to_arrow()
+
+
+def test_json_columns_are_text_and_partitions_apply(
+    odps: Connection, new_name: Callable[[str], str]
+) -> None:
+    table = odps.create_table(new_name("json"), "id bigint, j json", partitioned_by="ds string")
+    for day in ("a", "b"):
+        odps.sql(
+            f"insert into {table.name} partition (ds = '{day}') "
+            f'select 1, json \'{{"day": "{day}"}}\' union all select 2, cast(null as json)'
+        ).to_arrow()
+    found = table.read(partitions="ds=b").to_arrow()
+    assert found["ds"].to_pylist() == ["b", "b"]
+    cells = dict(zip(found["id"].to_pylist(), found["j"].to_pylist(), strict=True))
+    assert (cells[1].replace(" ", ""), cells[2]) == ('{"day":"b"}', None)
+    assert rows(table.read(["id"], where="ds = 'a'")) == [{"id": 1}, {"id": 2}]
+    assert table.read(partitions="ds=a", limit=1).to_arrow().num_rows == 1
+    assert len(table.head(4)) == 4
+    odps.drop_table(table.name)

@@ -1,0 +1,185 @@
+"""Writes of several partitions, upserts and shared sessions by a staging table: all or nothing."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pyarrow as pa
+import pytest
+
+from odps_nb import Connection
+from odps_nb.access.table import Table
+from odps_nb.client.write.session import open_write_session
+from odps_nb.client.write.staging import STEM
+from odps_nb.errors import OdpsNbError
+from odps_nb.local.server.launch import LocalService, start
+from tests.support.service.connecting import connected
+
+Rows = list[tuple[int, str]]
+PARTS = pa.table({"id": [1, 2, 3, 4], "p": ["a", "a", "b", "c"]})
+
+JOB = """
+import json, os, signal, sys
+import pyarrow as pa
+import odps_nb
+from odps_nb.client.write.session import open_write_session
+
+settings, table, where = json.loads(sys.argv[1])
+odps = odps_nb.connect(**settings)
+session = open_write_session(odps._storage, odps.table(table).name)
+for number in range(3):
+    stream = session.open_stream()
+    stream.write([pa.record_batch({"id": [number], "p": ["p%d" % number]})])
+    if number == 1 and where == "in a stream":
+        stream.flush() if hasattr(stream, "flush") else None
+        os.kill(os.getpid(), signal.SIGKILL)
+    stream.close()
+    if number == 1 and where == "between streams":
+        os.kill(os.getpid(), signal.SIGKILL)
+if where == "before the commit":
+    os.kill(os.getpid(), signal.SIGKILL)
+session.commit()
+"""
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[LocalService]:
+    """An account with the tunnel alone, and no tables of others."""
+    with start(samples=False, options=("--services", "tunnel")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def odps(service: LocalService) -> Iterator[Connection]:
+    with connected(service) as connection:
+        yield connection
+
+
+@pytest.fixture
+def table(odps: Connection, new_name: Callable[[str], str]) -> Iterator[Table]:
+    made = odps.create_table(new_name("parts"), "id bigint", partitioned_by="p string")
+    yield made
+    odps.drop_table(made.name)
+
+
+def rows(table: Table) -> Rows:
+    found = table.read(["id", "p"]).to_arrow()
+    return sorted(zip(found["id"].to_pylist(), found["p"].to_pylist(), strict=True))
+
+
+def staging(odps: Connection) -> list[str]:
+    return [name for name in odps.tables() if STEM in name]
+
+
+@pytest.mark.parametrize("where", ["in a stream", "between streams", "before the commit", "never"])
+def test_a_killed_write_to_several_partitions_has_all_or_no_rows(
+    service: LocalService, odps: Connection, table: Table, where: str
+) -> None:
+    table.write(PARTS)
+    before = rows(table)
+    settings = {
+        "endpoint": service.endpoint,
+        "tunnel_endpoint": service.tunnel_endpoint,
+        "project": service.project,
+        "access_id": service.access_id,
+        "access_key": service.access_key,
+    }
+    told = json.dumps([settings, table.name.table, where])
+    done = subprocess.run(
+        [sys.executable, "-c", JOB, told], capture_output=True, text=True, timeout=100, check=False
+    )
+    if where == "never":
+        assert done.returncode == 0, done.stderr
+        assert rows(table) == sorted([*before, (0, "p0"), (1, "p1"), (2, "p2")])
+        assert staging(odps) == []
+    else:
+        assert done.returncode == -signal.SIGKILL, done.stderr
+        assert rows(table) == before
+        assert {str(one) for one in table.partitions()} == {"p=a", "p=b", "p=c"}
+        for name in staging(odps):  # the service drops it after some days
+            odps.drop_table(name)
+
+
+@pytest.mark.parametrize("overwrite", [False, "all", "partitions"])
+def test_a_committed_write_leaves_no_staging_table(
+    odps: Connection, table: Table, overwrite: bool | str
+) -> None:
+    table.write(pa.table({"id": [9, 8], "p": ["a", "d"]}))
+    receipt = table.write(PARTS, overwrite=overwrite)
+    assert receipt.rows == 4
+    kept = {False: [(8, "d"), (9, "a")], "all": [], "partitions": [(8, "d")]}[overwrite]
+    assert rows(table) == sorted([(1, "a"), (2, "a"), (3, "b"), (4, "c"), *kept])
+    assert staging(odps) == []
+
+
+def test_a_write_that_fails_leaves_no_rows_and_no_staging_table(
+    odps: Connection, table: Table
+) -> None:
+    table.write(PARTS)
+    before = rows(table)
+
+    def late() -> Iterator[dict[str, object]]:
+        for number in range(50_000):
+            yield {"id": number, "p": f"p{number % 3}"}
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        table.write(late())
+    assert rows(table) == before
+    assert staging(odps) == []
+
+
+def test_an_aborted_session_leaves_no_staging_table(odps: Connection, table: Table) -> None:
+    with open_write_session(odps._storage, table.name) as session:
+        stream = session.open_stream()
+        stream.write([pa.record_batch({"id": [1], "p": ["x"]})])
+        stream.close()
+        assert len(staging(odps)) == 1
+    assert staging(odps) == []
+    assert rows(table) == []
+
+
+def test_the_rows_of_a_lower_version_of_a_stream_are_other(odps: Connection, table: Table) -> None:
+    with table.open_write() as session:
+        failed = session.open_stream("one")
+        failed.write(pa.table({"id": [2], "p": ["b"]}))
+        failed.flush()
+        with session.open_stream("one", version=2) as kept:
+            kept.write(pa.table({"id": [1], "p": ["a"]}))
+        other = session.open_stream("two")
+        other.write(pa.table({"id": [3], "p": ["c"]}))
+        other.close()
+        session.commit()
+    assert rows(table) == [(1, "a"), (3, "c")]
+    assert staging(odps) == []
+
+
+def test_an_upsert_and_a_deletion_leave_no_staging_table(
+    odps: Connection, new_name: Callable[[str], str]
+) -> None:
+    table = odps.create_table(new_name("keyed"), "id bigint, p string", primary_key="id")
+    table.upsert(PARTS)
+    table.upsert(pa.table({"id": [2, 9], "p": ["new", "z"]}))
+    table.delete(pa.table({"id": [1]}))
+    assert rows(table) == [(2, "new"), (3, "b"), (4, "c"), (9, "z")]
+    assert staging(odps) == []
+
+
+def test_a_statement_that_fails_leaves_everything_as_it_was(odps: Connection, table: Table) -> None:
+    """The table is dropped between the upload and the commit."""
+    with ExitStack() as stack:
+        session = stack.enter_context(open_write_session(odps._storage, table.name))
+        stream = session.open_stream()
+        stream.write([pa.record_batch({"id": [1], "p": ["x"]})])
+        stream.close()
+        odps.drop_table(table.name)
+        with pytest.raises(OdpsNbError):
+            session.commit()
+    assert staging(odps) == []
+    odps.create_table(table.name, "id bigint", partitioned_by="p string")
+    assert rows(table) == []
