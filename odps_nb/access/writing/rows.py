@@ -21,7 +21,7 @@ from odps_nb.access.writing.upserting import Change
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress, ProgressTracker
 from odps_nb.client.parallel.fan_out import fan_out
-from odps_nb.client.write.operations import Stamp
+from odps_nb.client.write.operations import DEFAULT_PART_BYTES, Stamp
 from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
 from odps_nb.errors import ArgumentError
 from odps_nb.terms import Compression, PartitionSpec
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from odps_nb.access.table import Table
     from odps_nb.client.write.base import WriteSession
     from odps_nb.client.write.operations import StreamReceipt
+
+PARTS_BYTES = 256 * 2**20
+"""Maximum Arrow bytes of the parts that the streams of a write have in memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +139,7 @@ class _Write:
             partition=self.options.partition,
             overwrite=bool(self.options.overwrite),
             keyed=self.options.change is not None,
+            part_bytes=min(DEFAULT_PART_BYTES, PARTS_BYTES // max(1, len(given.lanes))),
             tracker=self.tracker,
             cancel=token,
         ) as session:

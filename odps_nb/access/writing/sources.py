@@ -38,9 +38,10 @@ if TYPE_CHECKING:
 
 BLOB_ROWS = 256
 """Rows per chunk if there are BLOB columns; a chunk's blobs are uploaded before its rows."""
-LANE_BYTES = 64 * 2**20
+LANE_BYTES = 16 * 2**20
 """Arrow bytes per write stream, if the number of streams is not set."""
-MAX_LANES = 4
+MAX_LANES = 6
+"""Maximum parallel streams by default; a network often limits the speed of each connection."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
