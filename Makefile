@@ -11,6 +11,8 @@ MINUTES ?= 60
 SEEDS ?= 0-20000
 # without written .pyc files, each of the thousand processes of `make test` would compile all modules
 export PYTHONDONTWRITEBYTECODE :=
+# the commands use .venv; IPython would warn of another environment that is active
+unexport VIRTUAL_ENV
 .DEFAULT_GOAL := help
 .PHONY: help setup demo lab test check nightly lint types collected coverage bench explore fuzz sweep simulate corpora soak versions typed package release docs pictures clean
 
