@@ -41,6 +41,21 @@ TIMES: tuple[tuple[str, str, str, tuple[tuple[str, str], ...]], ...] = (
         ((r"table → pandas, \d+ splits", PYODPS),),
     ),
     (
+        "by the tunnel: table → pandas / pandas → table, over loopback",
+        "pyodps by the tunnel",
+        "tunnel",
+        ((r"tunnel → pandas", "pyodps"), (r"pandas → tunnel", "pyodps")),
+    ),
+    (
+        "the same with 40 ms latency and 50 MB/s per connection",
+        "pyodps by the tunnel",
+        "tunnel",
+        (
+            (r"tunnel → pandas, slow network", "pyodps"),
+            (r"pandas → tunnel, slow network", "pyodps"),
+        ),
+    ),
+    (
         "5 million rows read into Spark / written from Spark",
         PARQUET,
         "spark",
