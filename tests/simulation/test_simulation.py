@@ -103,7 +103,7 @@ _DELIVERED = splits.delivered
 #: The removed safeguards as (place, name, replacement), several if one backs up another.
 OF_READS: dict[str, list[tuple[Any, str, Any]]] = {
     "what failed is tried again": [(RetryPolicy, "decide", nothing)],
-    "a stream goes on where it broke": [(requests, "_from_row", from_the_beginning)],
+    "a broken stream resumes at the next row": [(requests, "_from_row", from_the_beginning)],
     "a session is refreshed": [
         (SessionKeeper, "keep", nothing),
         (SessionKeeper, "keep_aside", nothing),

@@ -101,7 +101,7 @@ def test_an_upsert_session_names_keys_buckets_and_quota(upserts: Tunnel) -> None
     assert upserts.ask("GET", upsertid=made["id"], quotaName="q").json() == made
     committed = upserts.ask("POST", upsertid=made["id"]).json()
     assert committed["status"] == "committed"
-    assert upserts.ask("POST", upsertid=made["id"]).json() == committed  # once more
+    assert upserts.ask("POST", upsertid=made["id"]).json() == committed  # a repeated commit
     late = upserts.refusal("PUT", keyed(85), upsertid=made["id"], bucketid=0)
     assert late[:2] == (409, "InvalidState")
 
