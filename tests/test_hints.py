@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import odps_nb
-from odps_nb.client.auth import sources
+from odps_nb.client.auth.fields import FIELDS
 
 ROOT = Path(odps_nb.__file__).parent
 PUBLIC = ("odps_nb", "odps_nb.spark", "odps_nb.torch", "odps_nb.stream_io")
@@ -46,7 +46,7 @@ def parameters_of(thing: object) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def reachable() -> set[str]:
     """Every parameter of the public API, and every setting of a profile."""
-    found = {*sources.FIELDS, "credentials"}
+    found = {*FIELDS, "credentials"}
     for module in map(importlib.import_module, PUBLIC):
         for name in module.__all__:
             found.update(parameters_of(getattr(module, name)))

@@ -7,18 +7,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from odps_nb.access.arguments import explains_arguments, warn_of_exposed_keys
 from odps_nb.access.connection import Connection
-from odps_nb.client.auth.accounts import replaced_fields
 from odps_nb.client.auth.profile import Profile
 from odps_nb.errors import ConfigError
-from odps_nb.secret import hidden, hides_secrets
+from odps_nb.secret import hidden
 
 if TYPE_CHECKING:
     from odps_nb.client.auth.accounts import CredentialsLike
     from odps_nb.client.options import ClientOptions
 
 
-@hides_secrets
+@explains_arguments
 def connect(
     source: str | Profile | Any = None,
     *,
@@ -31,6 +31,7 @@ def connect(
     access_key: str | None = None,
     credentials: CredentialsLike | None = None,
     region: str | None = None,
+    network: str | None = None,
     quota: str | None = None,
     timezone: str | None = None,
     api_version: int | None = None,
@@ -43,16 +44,19 @@ def connect(
     Parameters
     ----------
     source
-        Default: environment variables (``ODPS_ENDPOINT``, ``ODPS_PROJECT``, ``ODPS_ACCESS_ID``,
-        ``ODPS_ACCESS_KEY``, …), then the default profile of the profile file, then the keyring. A
-        string selects the profile with that name in ``~/.config/odps_nb/profiles.toml``.
-        ``"local"`` starts the embedded service in a child process, which exits when the connection
-        is closed or the interpreter exits. A `Profile` or a pyodps ``ODPS`` object supplies its
-        settings.
+        A string selects the profile with that name in ``~/.config/odps_nb/profiles.toml``.
+        Default: the file's default profile, ``ODPS_*`` variables, the keyring, and the sources of
+        the vendor's other tools, in this order (see `Profile.resolve`). ``"local"`` starts the
+        embedded service in a child process, which exits when the connection is closed or the
+        interpreter exits. A `Profile` or a pyodps ``ODPS`` object supplies its settings.
     root
         The folder that stores the tables of ``"local"``. Default: a temporary folder.
-    endpoint, tunnel_endpoint, project, schema, access_id, access_key, region, quota, api_version
-        Settings that override those of the source; see `odps_nb.Profile`.
+    endpoint, tunnel_endpoint, project, schema, access_id, access_key, quota, api_version
+        Settings that override those of the source; see `odps_nb.Profile`. A new access id or
+        endpoint replaces all credentials, or the endpoint with its tunnel.
+    region, network
+        Instead of ``endpoint``: a region such as ``"cn-hangzhou"``, and ``"public"`` (default) or
+        ``"vpc"``. With an endpoint, ``region`` selects signature version 4.
     credentials
         Instead of ``access_id`` and ``access_key``: an `odps_nb.AccessKey` (with an application),
         `odps_nb.StsToken`, `odps_nb.BearerToken` or `odps_nb.CredentialProcess`. Alternatively, a
@@ -73,8 +77,8 @@ def connect(
     Raises
     ------
     ConfigError
-        A setting is missing or unknown. The hint lists the keywords and environment variables, or
-        the profile names.
+        A setting is missing or unknown, or an id and a key seem to be swapped. The hint lists
+        keywords, environment variables and profile names, and settings that were not used.
     MissingDependencyError
         ``"local"`` requires the ``local`` extra, which is not installed.
 
@@ -96,7 +100,9 @@ def connect(
             option="root",
             hint='write connect("local", root=…)',
         )
-    return Connection(_by(transfer, _profile(source, said)))
+    profile = _by(transfer, _profile(source, said))
+    warn_of_exposed_keys(profile)
+    return Connection(profile)
 
 
 _APART = ("source", "root", "transfer")
@@ -113,8 +119,7 @@ def _profile(source: Any, said: Mapping[str, Any]) -> Profile:
     if source is None or isinstance(source, str):
         return Profile.resolve(source, **said)
     if isinstance(source, Profile):
-        replaced = replaced_fields(said["credentials"]) if "credentials" in said else ()
-        return dataclasses.replace(source, **{**dict.fromkeys(replaced), **said})
+        return source._changed(said)
     # Detect pyodps objects by the module of their class, without importing pyodps.
     if any(one.__module__.split(".")[0] == "odps" for one in type(source).__mro__):
         return Profile.from_pyodps(source, **said)

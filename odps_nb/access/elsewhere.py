@@ -13,8 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
+from odps_nb.client.auth.fields import CREDENTIAL_FIELDS
 from odps_nb.client.auth.profile import Profile
-from odps_nb.client.auth.sources import CREDENTIAL_FIELDS, profile_names
+from odps_nb.client.auth.sources import profile_names
 from odps_nb.client.options import OPTION_FIELDS, ClientOptions
 from odps_nb.errors import ConfigError
 
@@ -81,8 +82,9 @@ def profile_from_settings(settings: Mapping[str, Any]) -> Profile:
     """Return a profile with these settings and the credentials configured in this process."""
     given = {key: value for key, value in settings.items() if key not in CREDENTIAL_FIELDS}
     name = given.pop("name", None)
+    known = name if name in profile_names(os.environ) else None
     try:
-        return Profile.resolve(name if name in profile_names(os.environ) else None, **given)
+        return Profile._from_settings(given, "the pickled handle", known)
     except ConfigError as error:
         error.add_note("access keys are not sent to other processes: each process needs its own")
         error.hint = (

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from odps_nb.client.auth.sources import FIELDS
+from odps_nb.client.auth.fields import FIELDS
 from odps_nb.notebook.magics.commands import COMMANDS
 from tests.support.signatures import PUBLIC, TYPES
 

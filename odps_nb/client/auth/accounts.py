@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any, NamedTuple, TypeVar
 
-from odps_nb.client.auth.sources import APPLICATION, CREDENTIAL_FIELDS
 from odps_nb.errors import ArgumentError, ConfigError
 from odps_nb.secret import Hidden, Secret, hidden
 
@@ -145,12 +144,6 @@ class CredentialProcess(_Account):
     app: AccessKey | None = None
 
     _settings = (("command", "credential_process"),)
-
-
-def replaced_fields(credentials: Any) -> frozenset[str]:
-    """Return the fields that ``credentials`` replaces; a function keeps the application's keys."""
-    kept = () if isinstance(credentials, _Account) else APPLICATION
-    return frozenset(CREDENTIAL_FIELDS).difference(kept)
 
 
 CredentialFunction = Callable[[], Mapping[str, Any]]

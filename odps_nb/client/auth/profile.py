@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from odps_nb.client.auth import sources
-from odps_nb.client.auth.accounts import Account, CredentialsLike, replaced_fields
+from odps_nb.client.auth.accounts import Account, CredentialsLike
+from odps_nb.client.auth.fields import BLANKS, CREDENTIAL_FIELDS, FIELDS, TEXT_CREDENTIALS
+from odps_nb.client.auth.offers import Offer, overridden
+from odps_nb.client.auth.regions import check_endpoint, endpoint_of
 from odps_nb.client.auth.renewal import CredentialSource, from_process
+from odps_nb.client.auth.resolution import missing, resolve
+from odps_nb.client.auth.shapes import check_shapes
 from odps_nb.client.blob_cache import cache_limit
 from odps_nb.client.options import OPTION_FIELDS, ClientOptions
 from odps_nb.client.transfer import TransferChoice
@@ -99,19 +104,30 @@ class Profile:
     """The services that transfer rows, as found by all clients of this profile in this process."""
 
     def __post_init__(self) -> None:
-        missing = [option for option in ("endpoint", "project") if not getattr(self, option)]
         if isinstance(self.credentials, Account):
             self._expand(self.credentials)
+        for one in fields(self):
+            if isinstance(value := getattr(self, one.name, None), str):
+                object.__setattr__(self, one.name, type(value)(value.strip(BLANKS)))
+        lacking = [option for option in ("endpoint", "project") if not getattr(self, option)]
         object.__setattr__(self, "_source", self._make_source())
         if not self.bearer_token and self._source is None:
-            missing += [
+            lacking += [
                 option for option in ("access_id", "access_key") if not getattr(self, option)
             ]
-        if missing:
-            raise _missing(missing)
+        if lacking:
+            raise missing(lacking, None, {})
+        check_shapes(Hidden((name, getattr(self, name)) for name in TEXT_CREDENTIALS))
         for option in ("endpoint", "tunnel_endpoint"):
             if (url := getattr(self, option)) is not None:
                 object.__setattr__(self, option, _checked_url(option, url))
+        check_endpoint(self.endpoint, self.region)
+        self._check_options()
+        choice = TransferChoice(TransferMode(self.client_options.transfer))
+        object.__setattr__(self, "transfer", choice)
+        TableName(project=self.project, schema=self.schema, table="t")  # raises for invalid names
+
+    def _check_options(self) -> None:
         if bool(self.app_id) != bool(self.app_key):
             raise ConfigError(
                 "an application needs both an id and a key",
@@ -134,13 +150,10 @@ class Profile:
                 option="client_options",
                 hint="pass odps_nb.ClientOptions(…)",
             )
-        choice = TransferChoice(TransferMode(self.client_options.transfer))
-        object.__setattr__(self, "transfer", choice)
-        TableName(project=self.project, schema=self.schema, table="t")  # raises for invalid names
 
     def _expand(self, account: Account) -> None:
         """Set the credential fields from a ``credentials`` value."""
-        if any(getattr(self, name) for name in sources.CREDENTIAL_FIELDS if name != "credentials"):
+        if any(getattr(self, name) for name in CREDENTIAL_FIELDS if name != "credentials"):
             raise _excluded()
         object.__setattr__(self, "credentials", None)
         for name, value in account._as_settings().items():
@@ -159,7 +172,7 @@ class Profile:
                     hint="pass odps_nb.AccessKey(…), StsToken(…), BearerToken(…), "
                     "CredentialProcess(…), or a function that returns the keys",
                 )
-            return CredentialSource(ask, "the credentials function")
+            return CredentialSource(ask, getattr(ask, "what", "the credentials function"))
         if command:
             return CredentialSource(lambda: from_process(command), "the credential process")
         return None
@@ -198,7 +211,7 @@ class Profile:
 
     def as_settings(self) -> dict[str, str]:
         """Return all settings except the credentials, as text."""
-        apart = (*sources.CREDENTIAL_FIELDS, "client_options", "_source", "transfer")
+        apart = (*CREDENTIAL_FIELDS, "client_options", "_source", "transfer")
         named = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in apart}
         settings = {key: str(value) for key, value in named.items() if value is not None}
         return settings | self.client_options.as_settings()
@@ -206,7 +219,7 @@ class Profile:
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Profile:
         """Create a profile from a result of `as_options`, ignoring unknown keys and letter case."""
-        known = {*sources.FIELDS, "name"}
+        known = {*FIELDS, "name"}
         options = Hidden(options)
         return cls._of(
             hidden((key.lower(), options[key]) for key in options if key.lower() in known)
@@ -221,13 +234,14 @@ class Profile:
         environ: Mapping[str, str] | None = None,
         **keywords: Any,
     ) -> Profile:
-        """Create a profile from keyword arguments, environment, profile file and keyring.
+        """Create a profile from arguments, a profile file, the environment and other sources.
 
-        Keyword arguments take precedence. The environment comes next, then the profile that
-        ``ODPS_PROFILE`` names, or the file's default profile. A profile requested by ``name`` takes
-        precedence over the environment. The keyring is read last, and only for a missing key.
-        Credentials from several sources are combined only if they do not conflict, so that parts of
-        two accounts are never mixed.
+        The sources, in order of precedence: keyword arguments; the profile that ``name`` or
+        ``ODPS_PROFILE`` names, else the file's default; ``ODPS_*`` variables; the keyring;
+        ``ALIBABA_CLOUD_*`` variables; those of pyodps; ``~/.aliyun/config.json``; a role (OIDC,
+        credentials URI, ECS). See ``docs/howto/keys-and-profiles.md``. Credentials come from one
+        source as a whole, so that parts of two accounts are never mixed; a source with another
+        endpoint or account than the one in use supplies only general settings.
 
         Parameters
         ----------
@@ -237,27 +251,43 @@ class Profile:
         environ
             Environment variables. Default: those of this process.
         keywords
-            Fields of `Profile`; ``None`` has no effect.
+            Fields of `Profile`; ``None`` has no effect. ``network`` (``"public"`` or ``"vpc"``)
+            selects the endpoint of a ``region`` if there is no ``endpoint``.
 
         Raises
         ------
         ConfigError
             The profile is unknown (the hint lists the existing names), a keyword is unknown, or a
-            setting is missing (the hint names keywords and environment variables).
+            setting is missing (the hint lists what was found, but not used).
         """
-        keywords = hidden(keywords)
-        env = environ = Hidden(os.environ if environ is None else environ)
-        for key in keywords.keys() - {*sources.FIELDS, "credentials", "client_options"}:
+        return cls._resolved(name, hidden(keywords), environ)
+
+    @classmethod
+    def _resolved(
+        cls,
+        name: str | None,
+        keywords: Mapping[str, Any],
+        environ: Mapping[str, str] | None = None,
+        *,
+        first: Offer | None = None,
+    ) -> Profile:
+        """Create a profile as `resolve` does; ``first`` precedes all sources but the arguments."""
+        env = Hidden(os.environ if environ is None else environ)
+        for key in keywords.keys() - {*FIELDS, "credentials", "client_options"}:
             raise ConfigError(
                 f"unknown setting {key!r}",
                 option=key,
-                hint=f"settings are: {', '.join(sources.FIELDS)}",
+                hint=f"settings are: {', '.join(FIELDS)}",
             )
-        said = hidden((key, value) for key, value in keywords.items() if value is not None)
-        environment = sources.from_environment(env)
-        found, table = sources.from_file(name or env.get("ODPS_PROFILE") or None, env)
-        order = [said, table, environment] if name else [said, environment, table]
-        return cls._of(_merged(order, found), name=found)
+        found, choice = resolve(name, sources.trimmed(keywords), env, first=first)
+        settings = choice.settings
+        known = Hidden(settings | {"endpoint": endpoint_of(settings)})
+        lacking = _absent(known, ("endpoint", "project"))
+        if not lacking and not choice.has_account:
+            lacking = _absent(known, ("access_id", "access_key"))
+        if lacking:
+            raise missing(lacking, choice, env)
+        return cls._of(settings, name=found)
 
     @classmethod
     @hides_secrets
@@ -266,22 +296,42 @@ class Profile:
 
         The current key is copied. If pyodps renews a temporary key, the profile keeps the old one.
         """
-        keywords = hidden(keywords)
-        credentials = keywords.get("credentials")
-        settings = sources.from_pyodps(entry, needs_key=credentials is None)
-        if credentials is not None:
-            left = replaced_fields(credentials)
-            settings = hidden((key, value) for key, value in settings.items() if key not in left)
-        settings.update((key, value) for key, value in keywords.items() if value is not None)
-        return cls._of(settings)
+        said = sources.trimmed(hidden(keywords))
+        settings = sources.from_pyodps(entry, needs_key=not said.get("credentials"))
+        return cls._of(overridden(settings, said))
+
+    @classmethod
+    def _from_settings(cls, settings: Mapping[str, Any], source: str, name: str | None) -> Profile:
+        """Create a profile from another process's settings and the credentials of this process.
+
+        ``source`` is what errors call the settings; ``name`` is the profile to look in, if any.
+        """
+        first = Offer(source, sources.stated(settings))
+        return cls._resolved(name, Hidden(), first=first)
+
+    def _changed(self, said: Mapping[str, Any]) -> Profile:
+        """Return a copy with other settings, without mixing two accounts (see `overridden`)."""
+        names = (one.name for one in fields(self) if one.init)
+        old = Hidden((name, value) for name in names if (value := getattr(self, name)) is not None)
+        return type(self)._of(overridden(old, sources.trimmed(said)))
 
     @classmethod
     def _of(cls, settings: Mapping[str, Any], **more: Any) -> Profile:
-        settings, more = hidden(settings), hidden(more)
-        values = hidden({**settings, **more})
-        missing = [key for key in ("endpoint", "project") if not values.get(key)]
-        if missing:
-            raise _missing(missing)
+        values = sources.stated({**settings, **more})
+        network = values.pop("network", None)
+        if not values.get("endpoint"):
+            # Signature version 2 is accepted in every region, so derive only the endpoint.
+            values["endpoint"] = endpoint_of({**values, "network": network})
+            values.pop("region", None)
+        elif network is not None:
+            raise ConfigError(
+                "network applies to a region without an endpoint",
+                option="network",
+                hint="pass region= and network=, or only endpoint=",
+            )
+        lacking = _absent(values, ("endpoint", "project"))
+        if lacking:
+            raise missing(lacking, None, {})
         if "api_version" in values:
             try:
                 values["api_version"] = int(values["api_version"])
@@ -335,48 +385,8 @@ def _excluded() -> ConfigError:
     )
 
 
-def _merged(order: list[dict[str, Any]], name: str | None) -> dict[str, Any]:
-    merged = Hidden()
-    for source in order:
-        for key, value in source.items():
-            if key not in sources.CREDENTIAL_FIELDS:
-                merged.setdefault(key, value)
-    account = Hidden()
-    for source in order:
-        offered = Hidden((k, source[k]) for k in sources.CREDENTIAL_FIELDS if source.get(k))
-        if not _complete(account) and all(
-            account.get(key, value) == value for key, value in offered.items()
-        ):
-            account |= offered
-    credentials = account.get("credentials")
-    if credentials is not None and not isinstance(credentials, Account):
-        # A credentials function replaces the keys, but not the application's key pair.
-        pairs = (Hidden((k, one[k]) for k in sources.APPLICATION if one.get(k)) for one in order)
-        account = Hidden({**next(filter(None, pairs), {}), **account})
-    if not _complete(account) and merged.get("endpoint") and merged.get("project"):
-        # Opening a keyring may prompt the user, so it is the last resort.
-        stored = sources.from_keyring(name, account.get("access_id"))
-        if all(account.get(key) in (None, stored.get(key)) for key in ("access_id", "access_key")):
-            account = Hidden({**stored, **account})
-    return Hidden(merged | account)
-
-
-def _complete(account: Mapping[str, Any]) -> bool:
-    renewed = account.keys() & {"bearer_token", "credential_process", "credentials"}
-    return bool(renewed) or ("access_id" in account and "access_key" in account)
-
-
-def _missing(options: list[str]) -> ConfigError:
-    listed = " and ".join(options) if len(options) < 3 else ", ".join(options)
-    ways = " and ".join(f"{option}= or ODPS_{option.upper()}" for option in options)
-    if "access_key" in options:
-        ways += " (or store the key in a keyring: keyring set odps_nb:PROFILE ACCESS_ID)"
-    return ConfigError(
-        f"{listed} {'is' if len(options) == 1 else 'are'} missing",
-        option=options[0],
-        hint=f"set {ways}, or name a profile in ~/.config/odps_nb/profiles.toml; "
-        'connect("local") needs no settings',
-    )
+def _absent(settings: Mapping[str, Any], options: tuple[str, ...]) -> list[str]:
+    return [option for option in options if not settings.get(option)]
 
 
 def _check_zone(name: str) -> None:

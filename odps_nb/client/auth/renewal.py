@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from odps_nb.client.auth.fields import BLANKS
+from odps_nb.client.auth.shapes import check_shapes
 from odps_nb.errors import ConfigError
 from odps_nb.lifetime import renew_after_fork
 from odps_nb.secret import Hidden, Secret, forget_locals
@@ -94,10 +96,12 @@ class CredentialSource:
             raise self._no_keys("returned a key that is not a string")
         if "bearer_token" not in keys and not {"access_id", "access_key"} <= keys.keys():
             raise self._no_keys("must return access_id and access_key, or bearer_token")
+        keys = Hidden((key, Secret(keys[key].strip(BLANKS))) for key in keys)
         ends_at = now + 2 * HOLD if expiration in (None, "") else self._seconds(expiration)
         if ends_at <= now:
             raise self._no_keys("returned keys that have already expired")
-        return Hidden((key, Secret(keys[key])) for key in keys), ends_at
+        check_shapes(keys)
+        return keys, ends_at
 
     def _given(self) -> Hidden:
         """Call the source and normalise its field names; keep secrets out of tracebacks."""
@@ -119,7 +123,7 @@ class CredentialSource:
         raise ConfigError(  # without the cause, whose message may contain keys
             f"{self._what} failed: {failure}",
             option="credentials",
-            hint="call it directly to see why",
+            hint=getattr(self._ask, "hint", "call it directly to see why"),
         )
 
     def _seconds(self, value: object) -> float:

@@ -1,6 +1,6 @@
 """Reads settings from the environment, the profile file, the keyring and pyodps.
 
-Settings are returned as a mapping from `Profile` field names to values. Errors show no secret.
+Errors show no secret.
 """
 
 from __future__ import annotations
@@ -12,52 +12,48 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from odps_nb.client.options import OPTION_FIELDS
+from odps_nb.client.auth.fields import BLANKS, FIELDS, NUMBERS
+from odps_nb.client.auth.offers import Offer
 from odps_nb.errors import ConfigError
 from odps_nb.secret import SECRET_NAMES, Hidden, Secret, forget_locals, hidden
 
-_TEXT_CREDENTIALS = (
-    "access_id",
-    "access_key",
-    "sts_token",
-    "bearer_token",
-    "app_id",
-    "app_key",
-    "credential_process",
-)
-APPLICATION = ("app_id", "app_key")
-CREDENTIAL_FIELDS = (*_TEXT_CREDENTIALS, "credentials")
-FIELDS = (
-    "endpoint",
-    "project",
-    *_TEXT_CREDENTIALS,
-    "schema",
-    "tunnel_endpoint",
-    "region",
-    "quota",
-    "timezone",
-    "api_version",
-    "blob_cache",
-    *OPTION_FIELDS,
-)
-_NUMBERS: dict[str, tuple[type, ...]] = {
-    "api_version": (int,),
-    **{name: (int, float) for name in OPTION_FIELDS if name != "transfer"},
-}
 KEYRING_SERVICE = "odps_nb"
 
 
-def from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return the settings in ``ODPS_ENDPOINT``, ``ODPS_PROJECT``, …; empty values are ignored."""
-    named = Hidden((name, environ.get(f"ODPS_{name.upper()}", "").strip()) for name in FIELDS)
-    return hidden((name, value) for name, value in named.items() if value)
+def trimmed(settings: Mapping[str, Any]) -> Hidden:
+    """Return the settings that are not ``None``, without blanks around text."""
+    named = Hidden(
+        (name, value.strip(BLANKS) if isinstance(value, str) else value)
+        for name, value in settings.items()
+    )
+    return hidden((name, value) for name, value in named.items() if value is not None)
+
+
+def stated(settings: Mapping[str, Any]) -> Hidden:
+    """Return the settings that are neither ``None`` nor empty, without blanks around text."""
+    named = trimmed(settings)
+    return hidden((name, value) for name, value in named.items() if value != "")
+
+
+def from_variables(source: str, variables: Mapping[str, str], environ: Mapping[str, str]) -> Offer:
+    """Return the settings in environment variables; ``variables`` maps settings to their names."""
+    settings = stated(Hidden((name, environ.get(key)) for name, key in variables.items()))
+    return Offer(source, settings, variables)
+
+
+def from_environment(environ: Mapping[str, str]) -> Offer:
+    """Return the settings in ``ODPS_ENDPOINT``, ``ODPS_PROJECT``, …"""
+    variables = {name: f"ODPS_{name.upper()}" for name in FIELDS}
+    if "ODPS_STS_ACCESS_KEY_ID" in environ:  # the token belongs to this id, see `vendor`
+        del variables["sts_token"]
+    return from_variables("environment", variables, environ)
 
 
 def profile_file(environ: Mapping[str, str]) -> Path:
     """Return the path of the profile file: ``ODPS_NB_PROFILES``, or the default."""
-    stated = environ.get("ODPS_NB_PROFILES")
+    path_text = environ.get("ODPS_NB_PROFILES")
     folder = Path(environ.get("XDG_CONFIG_HOME") or "~/.config")
-    path = Path(stated) if stated else folder / "odps_nb" / "profiles.toml"
+    path = Path(path_text) if path_text else folder / "odps_nb" / "profiles.toml"
     try:
         return path.expanduser()
     except RuntimeError as error:  # the user has no home folder
@@ -74,7 +70,7 @@ def profile_names(environ: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(k for k, v in document.items() if isinstance(v, dict))
 
 
-def from_file(name: str | None, environ: Mapping[str, str]) -> tuple[str | None, dict[str, Any]]:
+def from_file(name: str | None, environ: Mapping[str, str]) -> tuple[str | None, Offer]:
     """Return the name and settings of one of the file's profiles.
 
     The default is the profile that the file's ``default`` names, else ``[default]``, else none.
@@ -83,7 +79,7 @@ def from_file(name: str | None, environ: Mapping[str, str]) -> tuple[str | None,
     document = _load(path)
     if document is None:
         if name is None:
-            return None, {}
+            return None, Offer(str(path), Hidden())
         raise ConfigError(
             f"there is no profile {name!r}: the file {path} does not exist",
             option="profile",
@@ -91,10 +87,10 @@ def from_file(name: str | None, environ: Mapping[str, str]) -> tuple[str | None,
             "endpoint=, project=, access_id= and access_key=",
         )
     if name is None:
-        stated = document.get("default")
-        name = stated if isinstance(stated, str) else "default" if stated else None
+        default = document.get("default")
+        name = default if isinstance(default, str) else "default" if default else None
         if name is None:
-            return None, {}
+            return None, Offer(str(path), Hidden())
     if not isinstance(document.get(name), dict):
         names = [key for key, value in document.items() if isinstance(value, dict)]
         known = ", ".join(names) if names else "none"
@@ -103,7 +99,8 @@ def from_file(name: str | None, environ: Mapping[str, str]) -> tuple[str | None,
             option="profile",
             hint=_did_you_mean(name, names) + f"the file contains these profiles: {known}",
         )
-    return name, _checked(name, hidden(document[name]), path)
+    settings = _checked(name, hidden(document[name]), path)
+    return name, Offer(f"profile {name!r} in {path}", settings)
 
 
 def _load(path: Path) -> dict[str, Any] | None:
@@ -131,7 +128,7 @@ def _load(path: Path) -> dict[str, Any] | None:
         ) from None
 
 
-def _checked(name: str, table: dict[str, Any], path: Path) -> dict[str, Any]:
+def _checked(name: str, table: dict[str, Any], path: Path) -> Hidden:
     for key in table:
         if key not in FIELDS:
             raise ConfigError(
@@ -139,14 +136,13 @@ def _checked(name: str, table: dict[str, Any], path: Path) -> dict[str, Any]:
                 option=key,
                 hint=_did_you_mean(key, FIELDS) + f"settings are: {', '.join(FIELDS)}",
             )
-        if not isinstance(table[key], _NUMBERS.get(key, (str,))):
+        if not isinstance(table[key], NUMBERS.get(key, (str,))):
             raise ConfigError(
                 f"profile {name!r} in {path}: {key} has the wrong type",
                 option=key,
-                hint=f"put text in quotes; only {', '.join(_NUMBERS)} are numbers",
+                hint=f"put text in quotes; only {', '.join(NUMBERS)} are numbers",
             )
-    is_open = os.name == "posix" and path.stat().st_mode & 0o077
-    if is_open and any(table.get(secret) for secret in SECRET_NAMES):
+    if _is_open(path) and any(table.get(secret) for secret in SECRET_NAMES):
         raise ConfigError(
             f"{path} contains keys, but other users of this machine can read it",
             option="profile",
@@ -158,7 +154,18 @@ def _checked(name: str, table: dict[str, Any], path: Path) -> dict[str, Any]:
             option="profile",
             hint="make sure that you own the file and its folder, and run chmod go-w on both",
         )
-    return hidden((key, value) for key, value in table.items() if value != "")
+    return stated(table)
+
+
+def untrusted(path: Path) -> str:
+    """Return why a file with keys is not used: others can read or change it; or ``""``."""
+    if _is_open(path):
+        return f"other users of this machine can read it: run chmod 600 {path}"
+    return _is_foreign(path) or ""
+
+
+def _is_open(path: Path) -> bool:
+    return os.name == "posix" and bool(path.stat().st_mode & 0o077)
 
 
 def _is_foreign(path: Path) -> str | None:
@@ -186,22 +193,24 @@ def _did_you_mean(name: str, names: tuple[str, ...] | list[str]) -> str:
     return f"did you mean {close[0]!r}? " if close else ""
 
 
-def from_keyring(name: str | None, access_id: str | None) -> dict[str, Any]:
-    """Return the id and key from the system keyring, or an empty mapping if there is no entry.
+def from_keyring(name: str | None, access_id: str | None) -> Offer:
+    """Return the id and key from the system keyring; no settings if there is no entry.
 
     ``keyring set odps_nb:<profile> <access id>`` creates the entry; without a profile, the service
     name is ``odps_nb``. Some keyrings cannot find an entry without the id.
     """
+    service = f"{KEYRING_SERVICE}:{name}" if name else KEYRING_SERVICE
+    source = f"keyring, entry {service}"
     try:
         import keyring
         import keyring.errors
     except ImportError:
-        return {}
-    service = f"{KEYRING_SERVICE}:{name}" if name else KEYRING_SERVICE
+        return Offer(source, Hidden())
     try:
-        return _of_keyring(keyring.get_credential(service, access_id), access_id)
+        found = _of_keyring(keyring.get_credential(service, access_id), access_id)
+        return Offer(source, found)
     except keyring.errors.NoKeyringError:
-        return {}
+        return Offer(source, Hidden())
     except Exception as error:  # noqa: BLE001  a keyring may raise anything
         forget_locals(error)
         said = type(error).__name__
@@ -218,7 +227,7 @@ def _of_keyring(found: Any, access_id: str | None) -> Hidden:
     return hidden({"access_id": found.username or access_id, "access_key": key})
 
 
-def from_pyodps(entry: Any, *, needs_key: bool) -> dict[str, Any]:
+def from_pyodps(entry: Any, *, needs_key: bool) -> Hidden:
     """Return a pyodps ``ODPS`` object's settings, without importing pyodps."""
     account = entry.account
     token = Secret(getattr(account, "token", None) or "")
@@ -247,4 +256,4 @@ def from_pyodps(entry: Any, *, needs_key: bool) -> dict[str, Any]:
                 hint="pass credentials=odps_nb.AccessKey(…), StsToken(…) or BearerToken(…)",
             )
         settings["bearer_token"] = token
-    return hidden((key, value) for key, value in settings.items() if value)
+    return stated(settings)

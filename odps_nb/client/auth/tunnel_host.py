@@ -26,8 +26,8 @@ def check_tunnel_host(found: str, *, endpoint: str, has_token: bool) -> None:
     theirs, ours = _host(found), _host(endpoint)
     if theirs == ours:
         return
-    if _is_private(theirs):
-        why = "" if _is_private(ours) else ", which is in a private network"
+    if is_private(theirs):
+        why = "" if is_private(ours) else ", which is in a private network"
     else:
         leaves = has_token and _domain(theirs) != _domain(ours)
         why = ", which is in another domain and would receive your token" if leaves else ""
@@ -43,7 +43,8 @@ def _host(url: str) -> str:
     return (urlsplit(url).hostname or "").rstrip(".").lower()
 
 
-def _is_private(host: str) -> bool:
+def is_private(host: str) -> bool:
+    """Return whether a host is this machine, or in a private network or domain."""
     address = _address(host)
     if address is not None:
         return not address.is_global or any(address in one for one in _TRANSITION)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Literal
 from odps_nb.access.checks import Overwrite, check_columns
 from odps_nb.access.partitions import LATEST, parse_choices
 from odps_nb.access.reading.planning import ReadOptions
+from odps_nb.client.auth.fields import FIELDS
 from odps_nb.client.auth.profile import Profile
-from odps_nb.client.auth.sources import FIELDS
 from odps_nb.client.read.increments import CHANGE
 from odps_nb.errors import ConfigError
 from odps_nb.schema import TableSchema, text_as_binary

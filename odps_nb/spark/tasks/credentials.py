@@ -125,7 +125,8 @@ def _found(settings: tuple[tuple[str, str], ...]) -> Profile:
         return known
     named: dict[str, Any] = dict(settings)
     try:
-        profile = Profile.resolve(named.pop("name", None), **named)
+        name = named.pop("name", None)
+        profile = Profile._from_settings(named, "the settings of the driver", name)
     except ConfigError as error:
         error.add_note(
             f"on {socket.gethostname()}, where the task looked up its keys because "

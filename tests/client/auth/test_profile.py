@@ -92,16 +92,11 @@ def test_keywords_win_over_the_environment(tmp_path):
     assert (profile.project, profile.region, profile.endpoint) == ("mine", "cn-x", "http://env/api")
 
 
-def test_environment_wins_over_the_default_profile(profiles):
-    profile = Profile.resolve(environ=ENV | profiles(WORK))
-    assert profile.project == "env_project"
-    assert profile.schema == "sales"
-
-
-def test_a_named_profile_wins_over_the_environment(profiles):
-    profile = Profile.resolve("work", environ=ENV | profiles(WORK))
+@pytest.mark.parametrize("name", ["work", None])
+def test_a_profile_wins_over_the_environment(profiles, name):
+    profile = Profile.resolve(name, environ=ENV | profiles(WORK))
     assert (profile.endpoint, profile.project) == ("https://work/api", "work_project")
-    assert (profile.name, profile.access_id) == ("work", "work-id")
+    assert (profile.name, profile.access_id, profile.schema) == ("work", "work-id", "sales")
 
 
 def test_the_environment_may_name_the_profile(profiles):
@@ -197,8 +192,7 @@ def test_secrets_are_in_no_repr():
         project="p",
         access_id="LTAI4567890123",
         access_key=SECRET,
-        sts_token=SECRET,
-        bearer_token=SECRET,
+        bearer_token=SECRET + "2",
     )
     assert SECRET not in repr(profile)
     assert SECRET not in f"{profile!s}"
@@ -298,7 +292,7 @@ def test_credentials_as_a_value_are_the_same_as_its_fields(value, fields):
     with pytest.raises(ConfigError, match="cannot be combined"):
         Profile(**place, access_id="me", access_key="k", credentials=value)
     # a value overrides the one in the source
-    source = Profile(**place, access_id="old", access_key="old", app_id="old", app_key="old")
+    source = Profile(**place, access_id="old", access_key="k", app_id="app", app_key="a")
     assert odps_nb.connect(source, credentials=value).profile == profile
 
 
@@ -308,7 +302,7 @@ def test_a_function_of_keys_leaves_the_application_of_the_source():
 
     place = {"endpoint": "http://127.0.0.1:9/api", "project": "p"}
     app = {"app_id": "app", "app_key": "other"}
-    old = Profile(**place, access_id="old", access_key="old", **app)
+    old = Profile(**place, access_id="old", access_key="k", **app)
     entry = ODPS("me", "k", **place, app_account=AppAccount("app", "other"), overwrite_global=False)
     environ = {"ODPS_APP_ID": "app", "ODPS_APP_KEY": "other", "ODPS_ACCESS_ID": "old"}
     for profile in (

@@ -1,0 +1,212 @@
+"""Chooses one account and one place among the settings that several sources offer.
+
+Parts of two accounts are never combined: an account is taken whole from one source, and a source
+with another endpoint or another account than the chosen one supplies only general settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from odps_nb.client.auth.accounts import Account
+from odps_nb.client.auth.fields import (
+    APPLICATION,
+    CREDENTIAL_FIELDS,
+    GENERAL_FIELDS,
+    PLACE_FIELDS,
+    PROJECT_FIELDS,
+)
+from odps_nb.client.auth.regions import endpoint_of
+from odps_nb.errors import ConfigError
+from odps_nb.secret import Hidden, Secret
+
+_WHOLE = ("bearer_token", "credential_process", "credentials")
+_ACCOUNT = ("access_id", *_WHOLE)
+"""Settings that identify an account; a key or an STS token alone may be anyone's."""
+OVERRIDDEN = "another source sets it first"
+"""Why a setting is not used that an earlier source has, too."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Offer:
+    """The settings found in one source.
+
+    ``names`` maps settings to the names that the user wrote, for example ``ODPS_ACCESS_ID``.
+    ``problem``: why nothing of this source is used.
+    """
+
+    source: str
+    settings: Hidden
+    names: Mapping[str, str] = field(default_factory=dict)
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one source contains, without values: names of settings that were used or not used.
+
+    ``unused`` pairs each name with the reason.
+    """
+
+    source: str
+    used: tuple[str, ...]
+    unused: tuple[tuple[str, str], ...]
+
+
+class Choice:
+    """Collects settings from offers in order of precedence, below the arguments in ``said``."""
+
+    def __init__(self, said: Hidden) -> None:
+        self.said = said
+        self.findings: list[Finding] = []
+        self._found, self._account, self._application = Hidden(), Hidden(), Hidden()
+
+    @property
+    def settings(self) -> Hidden:
+        """The chosen settings, arguments included."""
+        chosen = overridden(Hidden(self._found | self._account), self.said)
+        if _is_function(chosen.get("credentials")):
+            chosen = Hidden(self._application | chosen)
+        return chosen
+
+    @property
+    def has_place(self) -> bool:
+        """Whether the endpoint and the project are known."""
+        chosen = self.settings
+        return bool(chosen.get("project") and endpoint_of(chosen))
+
+    @property
+    def has_account(self) -> bool:
+        """Whether the credentials are complete."""
+        return is_complete(self.settings)
+
+    def take(self, offer: Offer) -> None:
+        """Add what can be combined with the earlier offers, and record what was not used."""
+        conflict = offer.problem or self._conflict(offer.settings)
+        taken = set() if offer.problem else self._fill(offer.settings, GENERAL_FIELDS)
+        if not conflict:
+            taken |= self._take_place(offer.settings) | self._take_account(offer.settings)
+        used, unused = [], []
+        for name in offer.settings:
+            shown = offer.names.get(name, name)
+            if name in taken:
+                used.append(shown)
+            else:
+                unused.append((shown, conflict or self._reason(name)))
+        if used or unused or offer.problem:
+            if not unused and offer.problem:
+                unused.append(("", offer.problem))
+            self.findings.append(Finding(offer.source, tuple(used), tuple(unused)))
+
+    def _fill(self, offered: Mapping[str, Any], names: Iterable[str]) -> set[str]:
+        taken = {name for name in names if name in offered and name not in self._found}
+        self._found.update((name, offered[name]) for name in taken)
+        return taken
+
+    def _conflict(self, offered: Mapping[str, Any]) -> str:
+        """Return why the offer's place and account cannot be combined with the chosen ones."""
+        ours, theirs = _endpoint(self._found), _endpoint(offered)
+        if ours and offered.get("endpoint") and ours != theirs:
+            return "this source has another endpoint than the one in use"
+        if _has_account(offered) and self._account and not _same(self._account, offered):
+            return "this source has another account than the one in use"
+        return ""
+
+    def _take_place(self, offered: Mapping[str, Any]) -> set[str]:
+        """Take endpoint and tunnel from one source; schema and quota only for the same project."""
+        ours, theirs = _endpoint(self._found), _endpoint(offered)
+        is_place = theirs if not ours else theirs == ours
+        taken = self._fill(offered, PLACE_FIELDS) if is_place or self._names_endpoint() else set()
+        project = offered.get("project")
+        if project in (None, self._found.get("project", project)):
+            taken |= self._fill(offered, PROJECT_FIELDS)
+        return taken
+
+    def _names_endpoint(self) -> bool:
+        """Whether only the arguments name an endpoint, to which a tunnel may be added."""
+        return bool(_endpoint(self.said)) and not _endpoint(self._found)
+
+    def _take_account(self, offered: Mapping[str, Any]) -> set[str]:
+        if not _has_account(offered):
+            if not self._application and all(offered.get(name) for name in APPLICATION):
+                self._application = Hidden((name, offered[name]) for name in APPLICATION)
+            return set()
+        wanted = self.said.get("access_id")
+        if is_complete(self._account) or offered.get("access_id", wanted) != (
+            wanted or offered.get("access_id")
+        ):
+            return set()
+        theirs = Hidden((name, offered[name]) for name in CREDENTIAL_FIELDS if name in offered)
+        added = theirs.keys() - self._account.keys()
+        self._account = Hidden(theirs | self._account)
+        return added
+
+    def _reason(self, name: str) -> str:
+        if name in self._found or name in self._account:
+            return OVERRIDDEN
+        if name in CREDENTIAL_FIELDS:
+            return "there is no access id with it, so its account is unknown"
+        return "it belongs to another endpoint or project than those in use"
+
+
+def overridden(base: Mapping[str, Any], said: Mapping[str, Any]) -> Hidden:
+    """Return the settings ``base`` with the arguments ``said``, without mixing two accounts.
+
+    A new account or endpoint in the arguments replaces all credentials, or the whole place. Only an
+    access key may be passed for the access id in ``base``, and an access id repeated.
+
+    Raises `ConfigError` if the arguments contain a token without its id and key.
+    """
+    kept = Hidden(base)
+    named = {name for name in CREDENTIAL_FIELDS if said.get(name)}
+    if named == {"sts_token"}:
+        raise ConfigError(
+            "sts_token was passed without the access id and key that were issued with it",
+            option="sts_token",
+            hint="pass credentials=odps_nb.StsToken(id, key, token)",
+        )
+    if named == {"access_key"}:
+        left = {"access_id"}
+    elif named <= {*APPLICATION} or (
+        named == {"access_id"} and base.get("access_id") == said["access_id"]
+    ):
+        left = set(CREDENTIAL_FIELDS)
+    else:
+        left = set(APPLICATION) if _is_function(said.get("credentials")) else set()
+    for name in {*CREDENTIAL_FIELDS} - left:
+        kept.pop(name, None)
+    if said.get("endpoint") and _endpoint(base) not in (None, _endpoint(said)):
+        for name in PLACE_FIELDS:
+            kept.pop(name, None)
+    return Hidden({**kept, **said})
+
+
+def is_complete(account: Mapping[str, Any]) -> bool:
+    """Return whether settings contain an account that can sign requests."""
+    whole = any(account.get(name) for name in _WHOLE)
+    return whole or bool(account.get("access_id") and account.get("access_key"))
+
+
+def _has_account(settings: Mapping[str, Any]) -> bool:
+    return any(settings.get(name) for name in _ACCOUNT)
+
+
+def _same(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> bool:
+    shared = [name for name in CREDENTIAL_FIELDS if ours.get(name) and theirs.get(name)]
+    return any(name in _ACCOUNT for name in shared) and all(
+        ours[name] == theirs[name] for name in shared
+    )
+
+
+def _endpoint(settings: Mapping[str, Any]) -> str | None:
+    try:
+        found = endpoint_of(settings)
+    except ConfigError:  # of a region that the source does not need, or that is reported later
+        return None
+    return None if found is None else found.lower()
+
+
+def _is_function(credentials: object) -> bool:
+    return credentials is not None and not isinstance(credentials, (Account, Secret))

@@ -1,0 +1,95 @@
+"""Asks the sources of settings in their order of precedence (``docs/howto/keys-and-profiles.md``).
+
+1. arguments, 2. the profile file, 3. ``ODPS_*``, 4. the keyring, 5. ``ALIBABA_CLOUD_*``, 6. pyodps'
+own variables, 7. ``~/.aliyun/config.json``, 8. a role. `offers` describes what may be combined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from odps_nb.client.auth import sources, vendor
+from odps_nb.client.auth.offers import OVERRIDDEN, Choice, Offer
+from odps_nb.errors import ConfigError
+from odps_nb.secret import Hidden
+
+_SHOWN = 8
+
+
+def resolve(
+    name: str | None,
+    said: Hidden,
+    environ: Mapping[str, str],
+    *,
+    first: Offer | None = None,
+    everything: bool = False,
+) -> tuple[str | None, Choice]:
+    """Return the name of the profile in use, if any, and the choice among all sources.
+
+    ``first`` precedes the other sources. Sources after the environment are asked only while
+    something is missing; with ``everything``, all are, except for a keyring that is not needed.
+    """
+    choice = Choice(said)
+    if first is not None:
+        choice.take(first)
+    wanted = name or environ.get("ODPS_PROFILE", "").strip() or None
+    found, offer = sources.from_file(wanted, environ)
+    choice.take(offer)
+    choice.take(sources.from_environment(environ))
+    for ask in (_keyring, *_VENDOR):
+        if everything or not (choice.has_place and choice.has_account):
+            for one in ask(found, choice, environ):
+                choice.take(one)
+    return found, choice
+
+
+def _keyring(name: str | None, choice: Choice, environ: Mapping[str, str]) -> Iterator[Offer]:
+    # Opening a keyring may prompt the user, so it must be the only thing that can help.
+    if choice.has_place and not choice.has_account and not choice.said.get("access_key"):
+        yield sources.from_keyring(name, choice.settings.get("access_id"))
+
+
+_VENDOR = tuple(
+    lambda name, choice, environ, read=read: iter((read(environ),))
+    for read in (
+        vendor.from_alibaba_variables,
+        vendor.from_pyodps_variables,
+        vendor.from_config,
+        vendor.from_role,
+    )
+)
+
+
+def missing(options: list[str], choice: Choice | None, environ: Mapping[str, str]) -> ConfigError:
+    """Return the error for missing settings; its hint lists what was found, but not used."""
+    listed = " and ".join(options) if len(options) < 3 else ", ".join(options)
+    ways = " and ".join(f"{option}= or ODPS_{option.upper()}" for option in options)
+    ways = ways.replace("endpoint= or", "endpoint=, region= or")
+    if "access_key" in options:
+        ways += " (or store the key in a keyring: keyring set odps_nb:PROFILE ACCESS_ID)"
+    hint = f"set {ways}, or name a profile in ~/.config/odps_nb/profiles.toml"
+    if choice is not None and (found := _unused(choice, environ)):
+        hint += f"; found, but not used: {'; '.join(found)}"
+    return ConfigError(
+        f"{listed} {'is' if len(options) == 1 else 'are'} missing",
+        option=options[0],
+        hint=f'{hint}; connect("local") needs no settings',
+    )
+
+
+def _unused(choice: Choice, environ: Mapping[str, str]) -> list[str]:
+    found = [
+        f"{name or finding.source} ({why})"
+        for finding in choice.findings
+        for name, why in finding.unused
+        if why != OVERRIDDEN
+    ]
+    if not any(finding.source.startswith("profile ") for finding in choice.findings):
+        names = sources.profile_names(environ)
+        if names:
+            listed = ", ".join(names[:_SHOWN])
+            found.append(f"profiles {listed} (connect with one of these names)")
+    if Path(".env").is_file():
+        found.append(".env in this folder (load it, e.g. with python-dotenv's load_dotenv())")
+    return found
