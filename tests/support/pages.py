@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from odps_nb.errors import explain
+from tests.support.hosted import hosted
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(
@@ -111,6 +112,16 @@ def show_page(
     line, or its error as a notebook shows it. Without a ``text`` block, there must be no output.
     """
     found = blocks(page)
+    with hosted(names, page.read_text("utf-8")):
+        yield from _shown(found, names, magics, command)
+
+
+def _shown(
+    found: list[Block],
+    names: dict[str, Any],
+    magics: Callable[[str, dict[str, Any]], str],
+    command: Callable[[list[str]], str],
+) -> Iterator[Shown]:
     for block, after in zip(found, [*found, None][1:], strict=True):
         if block.language == "text" or block.reason is not None:
             continue
@@ -154,7 +165,7 @@ def empty_home(folder: Path) -> Iterator[Path]:
     home.mkdir()
     work.mkdir()
     before, kept = Path.cwd(), dict(os.environ)
-    for name in [name for name in os.environ if name.startswith("ODPS_")]:
+    for name in [name for name in os.environ if name.startswith(("ODPS_", "ALIBABA_CLOUD_"))]:
         del os.environ[name]
     own = {"HOME": home, "XDG_CONFIG_HOME": home / ".config", "XDG_CACHE_HOME": home / ".cache"}
     os.environ.update({name: str(path) for name, path in own.items()})
