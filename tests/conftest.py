@@ -29,6 +29,7 @@ from tests.support.gate import (  # noqa: F401  # hooks
     pytest_xdist_make_scheduler,
 )
 from tests.support.interrupting import interrupts_repeated
+from tests.support.pages import SETTINGS
 
 if TYPE_CHECKING:
     import trustme
@@ -92,8 +93,10 @@ def _private_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Isolate the tests from the user's profiles, variables and Jupyter settings."""
     home = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
-        for name in [name for name in os.environ if name.startswith("ODPS_")]:
+        for name in [name for name in os.environ if name.startswith(SETTINGS)]:
             patch.delenv(name)
+        for source in ("CLI_PROFILE", "ECS_METADATA"):
+            patch.setenv(f"ALIBABA_CLOUD_{source}_DISABLED", "true")
         patch.setenv("XDG_CONFIG_HOME", str(home / "config"))
         patch.setenv("ODPS_NB_CACHE_DIR", str(home / "cache"))
         patch.setenv("IPYTHONDIR", str(home / "ipython"))

@@ -1,6 +1,7 @@
 """All ways to connect; what a connection stores, displays and rejects."""
 
 import pickle
+import warnings
 from pathlib import Path
 
 import pyarrow as pa
@@ -199,3 +200,52 @@ def test_a_query_that_was_cancelled_late_succeeds_as_its_hint_says(odps):
     assert caught.value.hint.startswith("pass a longer timeout=, or pass wait=False")
     assert odps.sql(query, timeout=600).to_arrow().num_rows == 1
     assert odps.sql(query, wait=False).wait().to_arrow().num_rows == 1
+
+
+SECRET = "abcdefGHIJKL0123456789mnopqrst"
+
+
+@pytest.mark.parametrize(
+    ("args", "given", "why", "hint"),
+    [
+        (("LTAI5tId", SECRET, "p"), {}, "connect takes one argument", "access_key=getpass"),
+        ((SECRET,), {}, "not an id or a key", "access_key=getpass"),
+        (("LTAI5tExampleKeyId01",), {}, "not an id or a key", "access_key=getpass"),
+        ((), {"sts_token": SECRET}, "no argument sts_token=", "credentials=odps_nb.StsToken("),
+        ((), {"bearer_token": SECRET}, "no argument bearer_token=", "odps_nb.BearerToken("),
+        ((), {"profile": "work"}, "no argument profile=", "connect('work')"),
+        ((), {"secret_access_key": SECRET}, "no argument secret_access_key=", "pass access_key="),
+        ((), {"proyect": "p"}, "no argument proyect=", "did you mean project=?"),
+        ((), {"zzz": 1}, "no argument zzz=", "its arguments are: source, root, endpoint"),
+    ],
+)
+def test_arguments_that_do_not_exist_are_explained(args, given, why, hint):
+    with pytest.raises(ConfigError, match=why) as caught:
+        odps_nb.connect(*args, **given)
+    assert hint in caught.value.hint
+    assert SECRET not in repr(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "warns"),
+    [
+        ("http://service.cn-shanghai.maxcompute.aliyun.com/api", True),
+        ("https://service.cn-shanghai.maxcompute.aliyun.com/api", False),
+        ("http://service.cn-shanghai-vpc.maxcompute.aliyun-inc.com/api", False),
+        ("http://127.0.0.1:1/api", False),
+    ],
+)
+def test_a_token_that_would_cross_the_internet_in_plain_text_is_warned_of(endpoint, warns):
+    keys = odps_nb.StsToken("me", "key", "token")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        odps_nb.connect(endpoint=endpoint, project="p", credentials=keys).close()
+    told = [str(one.message) for one in caught]
+    assert (
+        told
+        == [
+            "the token is sent to service.cn-shanghai.maxcompute.aliyun.com without "
+            "encryption: use https:// in the endpoint"
+        ]
+        * warns
+    )

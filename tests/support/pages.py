@@ -22,6 +22,8 @@ from odps_nb.errors import explain
 from tests.support.hosted import hosted
 
 ROOT = Path(__file__).parents[2]
+SETTINGS = ("ODPS_", "ALIBABA_CLOUD_", "MAXCOMPUTE_")
+"""How the names of the environment variables begin that contain settings."""
 FENCE = re.compile(
     r"(?:^<!-- not run: (?P<reason>[^\n]+?) -->\n)?"
     r"^```(?P<language>[^\n`]*)\n(?P<text>.*?)^```$",
@@ -165,7 +167,9 @@ def empty_home(folder: Path) -> Iterator[Path]:
     home.mkdir()
     work.mkdir()
     before, kept = Path.cwd(), dict(os.environ)
-    for name in [name for name in os.environ if name.startswith(("ODPS_", "ALIBABA_CLOUD_"))]:
+    for name in [
+        name for name in os.environ if name.startswith(("ODPS_", "ALIBABA_CLOUD_", "MAXCOMPUTE_"))
+    ]:
         del os.environ[name]
     own = {"HOME": home, "XDG_CONFIG_HOME": home / ".config", "XDG_CACHE_HOME": home / ".cache"}
     os.environ.update({name: str(path) for name, path in own.items()})

@@ -6,9 +6,11 @@ of the vendor's library ``alibabacloud-credentials`` 1.0.12, which fetches the k
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -176,7 +178,10 @@ def from_role(environ: Mapping[str, str]) -> Offer:
     ):
         made = _of_provider(
             "the RAM role of this ECS instance",
-            lambda: _provider("EcsRamRoleCredentialsProvider")(role_name=environ.get(_ECS) or None),
+            lambda: _provider("EcsRamRoleCredentialsProvider")(
+                role_name=environ.get(_ECS) or None,
+                async_update_enabled=False,  # start no thread
+            ),
             f"check that a RAM role is attached to the instance, or set {_ECS}_DISABLED=true",
         )
         name = _ECS if environ.get(_ECS) else "ECS instance"
@@ -204,13 +209,29 @@ def _provider(name: str) -> Any:
     return getattr(provider, name)
 
 
+@contextlib.contextmanager
+def _without_log(name: str) -> Iterator[None]:
+    """Drop what a logger receives meanwhile: on an error, the library logs requests with tokens."""
+
+    def drop(_: logging.LogRecord) -> bool:
+        return False
+
+    logger = logging.getLogger(name)
+    logger.addFilter(drop)
+    try:
+        yield
+    finally:
+        logger.removeFilter(drop)
+
+
 def _of_provider(what: str, make: Callable[[], Any], hint: str) -> Fetched:
     made: list[Any] = []  # the provider caches and renews keys
 
     def fetch() -> Mapping[str, Any]:
-        if not made:
-            made.append(make())
-        keys = made[0].get_credentials()
+        with _without_log("credentials"):
+            if not made:
+                made.append(make())
+            keys = made[0].get_credentials()
         return hidden(
             {
                 "access_id": keys.get_access_key_id(),

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import http.server
 import json
+import logging
 import os
+import subprocess
+import sys
 import threading
+import traceback
 from itertools import permutations
 from typing import ClassVar
 from urllib.parse import urlsplit
@@ -19,6 +23,7 @@ from odps_nb.client.auth.profile import Profile
 from odps_nb.client.auth.resolution import resolve
 from odps_nb.errors import ConfigError
 from odps_nb.secret import Hidden
+from tests.support.sockets.relays import Proxy, TlsFront, server_context
 
 PLACE = {"endpoint": "http://127.0.0.1:1/api", "project": "p"}
 
@@ -27,7 +32,8 @@ PLACE = {"endpoint": "http://127.0.0.1:1/api", "project": "p"}
 def home(tmp_path, monkeypatch):
     """A home folder with functions that write the files of each source."""
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    for name in ("XDG_CONFIG_HOME", "ALIBABA_CLOUD_CLI_PROFILE_DISABLED"):
+        monkeypatch.delenv(name, raising=False)
     return Home(tmp_path, monkeypatch)
 
 
@@ -383,6 +389,8 @@ class Metadata(http.server.BaseHTTPRequestHandler):
             "SecurityToken": "token-of-role",
             "Expiration": "2099-01-01T00:00:00Z",
         }
+        if "AssumeRoleWithOIDC" in self.path:
+            keys = {"Credentials": keys}
         text = "my-role" if path.endswith("security-credentials/") else json.dumps(keys)
         self.send_response(200)
         self.send_header("Content-Length", str(len(text)))
@@ -431,11 +439,68 @@ def test_a_mode_of_the_vendors_cli_gives_the_keys(home, metadata):
     assert account_of(found) == ("STS.Nrole", "key-of-role", "token-of-role")
 
 
-def test_a_role_that_gives_no_keys_says_which_and_what_to_do(home, metadata):
-    home.environ(ALIBABA_CLOUD_CREDENTIALS_URI="http://127.0.0.1:1/nobody")
+PROGRAM = f"""
+import os, certifi
+trusted = os.environ.get("TRUSTED") or certifi.where()
+certifi.where = lambda: trusted
+
+from odps_nb.client.auth.profile import Profile
+
+profile = Profile.resolve(**{PLACE})
+keys = profile.keys
+print(keys.access_id, keys.access_key, keys.sts_token, repr(profile))
+"""
+
+
+@pytest.mark.parametrize("kind", ["ECS", "OIDC"])
+def test_a_role_gives_the_keys(home, metadata, authority, kind):
+    """A process of its own, because the vendor's library reads variables when it is imported."""
+    parts = urlsplit(metadata)
+    with (
+        TlsFront(
+            (parts.hostname, parts.port), server_context(authority, "sts.aliyuncs.com")
+        ) as sts,
+        Proxy({"sts.aliyuncs.com": ("127.0.0.1", urlsplit(sts.url).port)}) as proxy,
+    ):
+        if kind == "ECS":
+            role = {"ALIBABA_CLOUD_ECS_METADATA": "my-role", "HTTP_PROXY": metadata}
+            role["ALIBABA_CLOUD_ECS_METADATA_DISABLED"] = "false"
+        else:
+            token = home.private("token", "the OIDC token")
+            bundle = home.path / "authority.pem"
+            authority.cert_pem.write_to_path(str(bundle))
+            role = {
+                "ALIBABA_CLOUD_ROLE_ARN": "acs:ram::1:role/x",
+                "ALIBABA_CLOUD_OIDC_PROVIDER_ARN": "acs:ram::1:oidc-provider/x",
+                "ALIBABA_CLOUD_OIDC_TOKEN_FILE": str(token),
+                "HTTPS_PROXY": proxy.url,
+                "TRUSTED": str(bundle),
+            }
+        command = [sys.executable, "-c", PROGRAM]
+        done = subprocess.run(
+            command, env=os.environ | role, text=True, capture_output=True, timeout=60
+        )
+    assert done.returncode == 0, done.stderr
+    told = "STS.Nrole key-of-role token-of-role Profile("
+    assert done.stdout.startswith(told)
+    assert "role" not in done.stdout.removeprefix(told)
+    assert not done.stderr
+
+
+def test_a_role_that_gives_no_keys_says_which_and_logs_no_token(home, monkeypatch, capfd, caplog):
+    caplog.set_level(logging.INFO)
+    home.environ(ALIBABA_CLOUD_CREDENTIALS_URI="http://127.0.0.1:1/nobody?token=in-the-address")
     with pytest.raises(ConfigError, match="the credentials URI failed") as caught:
         _ = Profile.resolve(**PLACE).keys
     assert "ALIBABA_CLOUD_CREDENTIALS_URI" in caught.value.hint
+    told = (
+        "".join(traceback.format_exception(caught.value))
+        + caplog.text
+        + "".join(capfd.readouterr())
+    )
+    assert "in-the-address" not in told
+    logging.getLogger("credentials").info("later messages arrive")
+    assert "later messages arrive" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,63 @@
+"""A key that a cell contains is warned of once, however it reaches the connection."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+from odps_nb.errors import OdpsNbWarning
+
+KEY = "abcdefGHIJKL0123456789mnopqrst"
+PLACE = 'endpoint="http://127.0.0.1:1/api", project="p"'
+LITERAL = {
+    "argument": f'odps_nb.connect({PLACE}, access_id="me", access_key="{KEY}")',
+    "value": f'odps_nb.connect({PLACE}, credentials=odps_nb.AccessKey("me", "{KEY}"))',
+    "token": f'odps_nb.connect({PLACE}, credentials=odps_nb.BearerToken("{KEY}"))',
+    "profile": f'odps_nb.connect(odps_nb.Profile({PLACE}, access_id="me", access_key="{KEY}"))',
+    "environment": f'import os; os.environ.update(ODPS_ACCESS_ID="me", ODPS_ACCESS_KEY="{KEY}")\n'
+    f"odps_nb.connect({PLACE})",
+    "pyodps": f'from odps import ODPS; o = ODPS("me", "{KEY}", "p", "http://127.0.0.1:1/api")\n'
+    "odps_nb.connect(o)",
+}
+
+
+def warned(shell, *cells: str) -> list[str]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for cell in cells:
+            shell.run_cell(cell, store_history=True).raise_error()
+    return [str(one.message) for one in caught if one.category is OdpsNbWarning]
+
+
+@pytest.fixture
+def user(shell, monkeypatch):
+    monkeypatch.setenv("ODPS_ACCESS_ID", "")  # restores what a cell sets
+    monkeypatch.setenv("ODPS_ACCESS_KEY", "")
+    shell.run_cell("import odps_nb", store_history=True).raise_error()
+    return shell
+
+
+@pytest.mark.parametrize("way", LITERAL)
+def test_a_key_in_a_cell_is_warned_of_once(user, way):
+    (told,) = warned(user, LITERAL[way], LITERAL[way])
+    assert told.startswith("a cell contains the ")
+    assert "getpass.getpass()" in told
+    assert "a profile or a keyring" in told
+    assert KEY not in told
+
+
+def test_a_key_of_an_earlier_cell_is_found(user):
+    (told,) = warned(
+        user,
+        f'keys = odps_nb.AccessKey("me", "{KEY}")',
+        f"odps_nb.connect({PLACE}, credentials=keys)",
+    )
+    assert "access_key" in told
+
+
+def test_a_key_that_no_cell_contains_is_not_warned_of(user):
+    user.user_ns["typed"] = KEY  # as by getpass
+    assert not warned(user, f'odps_nb.connect({PLACE}, access_id="me", access_key=typed)')
+    short = f'odps_nb.connect({PLACE}, access_id="me", access_key="k")'
+    assert not warned(user, short)  # occurs by chance
