@@ -29,6 +29,7 @@ from odps_nb.terms import query_title
 from odps_nb.wire.control import (
     COST_TASK,
     SQL_TASK,
+    SQL_ZONE,
     CancelInstance,
     GetInstance,
     GetInstanceResult,
@@ -47,8 +48,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger("odps_nb")
 
 FIRST_POLL, LAST_POLL = 0.05, 2.0
-#: Name of the setting for a statement's time zone; pyodps also sends it.
-SQL_ZONE = "odps.sql.timezone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
