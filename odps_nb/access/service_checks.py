@@ -107,7 +107,7 @@ def _client(profile: Profile, budget: Budget) -> StorageClient:
 def _service(storage: StorageClient, budget: Budget) -> Iterator[Check]:
     share = budget.seconds / 3
     dates: list[str] = []
-    for check in _project(storage, budget, dates):
+    for check in _project(storage, budget, share, dates):
         yield check
         if not check.ok and check.name == "Project":
             return
@@ -132,13 +132,16 @@ def _service(storage: StorageClient, budget: Budget) -> Iterator[Check]:
 
 
 def _project(
-    storage: StorageClient, budget: Budget, dates: list[str] | None = None
+    storage: StorageClient,
+    budget: Budget,
+    seconds: float | None = None,
+    dates: list[str] | None = None,
 ) -> Iterator[Check]:
     """Check the project and its time zone; append the response's date to ``dates``."""
     found: list[ProjectInfo] = []
 
     def ask() -> str:
-        with budget.at_most(budget.seconds / 3):
+        with budget.at_most(seconds or budget.seconds):
             info, date = _fetch_project(storage)
         found.append(info)
         if dates is not None:
@@ -303,7 +306,9 @@ def _transfer(check: TransferCheck, working: TransferCheck | None) -> Check:
     name = name[0].upper() + name[1:]
     if check.error is None:
         return Check(name, "ok", check.found)
-    found, to_do = _told(check.error), _advice(check.error) or _ASK
+    found, to_do = _told(check.error), check.error.hint or _ASK
+    if isinstance(check.error, RequestTimeoutError):
+        to_do = _NO_ROWS
     if check.missing and check.service is Transfer.STORAGE:
         to_do = f"blobs and incremental reads need it: {SWITCH_ON}" if working else SWITCH_ON
     elif check.missing and working is not None:
@@ -330,6 +335,10 @@ def _rows(checks: list[TransferCheck], mode: TransferMode) -> Check:
 _UNCHECKED = "no table was available to check with which service transfers rows"
 _ASK = "check the endpoint, the quota and the permissions of the key"
 _NETWORK = "check the network, the proxy and the endpoint, then run the check again"
+_NO_ROWS = (
+    "the project responds, but not the host for rows: check the proxy and the firewall, or pass "
+    "tunnel_endpoint= with an address that this machine can reach"
+)
 _NOT_THEIRS = "check the endpoint, and whether a proxy changes responses"
 
 

@@ -23,7 +23,8 @@ from tests.support.sockets.peers import Peer
 from tests.support.sockets.scripted import fail, give, raw
 
 LONG = 90  # for a machine under load
-SHORT = 1.2
+SHORT, MEDIUM = 1.2, 3.0
+SLACK = 1.5  # seconds by which a machine under load may be late
 ALL = ("Project", "Clock", "Time zone", "Tables", "SQL")
 TRANSFERS = ("Storage API", "Storage API v1", "Tunnel", "Rows")
 PROJECT = give(control.ProjectInfo(name="p", properties={"odps.sql.timezone": "UTC"}))
@@ -82,7 +83,7 @@ def test_a_service_that_does_not_respond_is_bad_before_the_limit(network):
         for check in (lambda: made(profile_of(peer), SHORT), lambda: _names(peer)):
             began = time.monotonic()
             project = check()["Project"]
-            assert time.monotonic() - began < SHORT
+            assert time.monotonic() - began < SHORT + SLACK
             assert (project.verdict, project.to_do[:18]) == ("bad", "check the network,")
 
 
@@ -99,7 +100,7 @@ def test_a_name_that_is_never_resolved_does_not_delay_the_limit(monkeypatch):
     try:
         began = time.monotonic()
         checks = made(profile, SHORT)
-        assert time.monotonic() - began < SHORT + 0.3
+        assert SHORT * 0.8 < time.monotonic() - began < SHORT + SLACK
     finally:
         end.set()
     assert tuple(checks) == ALL + TRANSFERS
@@ -115,8 +116,8 @@ def test_each_check_has_a_result_although_only_the_project_responds(step):
     script = {name: [step] for name in waiting}
     with ControlService(GetProject=[PROJECT], **script) as service:
         began = time.monotonic()
-        checks = made(profile_of(service), SHORT)
-        assert time.monotonic() - began < SHORT + 0.3
+        checks = made(profile_of(service), MEDIUM)
+        assert time.monotonic() - began < MEDIUM + SLACK
     assert set(ALL) <= checks.keys()
     assert [checks[name].verdict for name in ALL] == ["ok", "optional", "ok", "bad", "bad"]
     assert "Rows" in checks
@@ -128,10 +129,22 @@ def test_a_query_that_does_not_end_is_cancelled(states):
     names = ("GetTable", "GetTunnelEndpoint")
     missing = {name: [fail(404, "NoSuchObject")] for name in names}
     with ControlService(GetProject=[PROJECT], ListTables=[TABLES], **script, **missing) as service:
-        sql = made(profile_of(service), SHORT)["SQL"]
+        sql = made(profile_of(service), MEDIUM)["SQL"]
         assert len(service.calls["CancelInstance"]) == 1
     assert (sql.verdict, "instance i1" in sql.found) == ("bad", True)
     assert sql.found.endswith("it was cancelled")
+
+
+def test_leaving_the_checks_early_ends_their_requests():
+    with ControlService(GetProject=[PROJECT], ListTables=[silent]) as service:
+        checks = check_service(profile_of(service), seconds=LONG)
+        assert next(checks).name == "Project"
+        while not service.calls["ListTables"]:
+            time.sleep(0.01)
+        began = time.monotonic()
+        checks.close()
+        assert time.monotonic() - began < SLACK
+    assert not [one for one in threading.enumerate() if one.name.startswith("odps_nb-check")]
 
 
 # -- truth ------------------------------------------------------------------------------------
@@ -195,12 +208,10 @@ def account(service_pool):
 def test_the_time_zones_of_the_project_and_the_connection_are_compared(
     account, project, own, verdict, told
 ):
-    profile = account(project, timezone=own)
-    zone = made(profile)["Time zone"]
+    _, zone = check_project(account(project, timezone=own), seconds=LONG)
     assert zone.verdict == verdict
     assert zone.found.startswith(told)
     assert bool(zone.to_do) == (verdict == "optional")
-    assert check_project(profile, seconds=LONG)[1] == zone
 
 
 def test_sql_uses_the_time_zone_that_the_project_names(account):
