@@ -148,7 +148,15 @@ def fetch_primary_key(storage: StorageClient, table: TableName) -> tuple[str, ..
 
 def suggest_tables(storage: StorageClient, table: TableName, error: NotFoundError) -> None:
     """Add similar table names to an error's hint; sends one request."""
-    if error.code == "NoSuchTable" and (close := _similar_tables(storage, table)):
+    if error.code != "NoSuchTable":
+        return
+    listed = _listed_tables(storage, table)
+    if table.table.casefold() in (name.casefold() for name in listed):
+        error.hint = (
+            f"try again in a minute: the project lists {table.table}, but this service does not "
+            "find it"
+        )
+    elif close := difflib.get_close_matches(table.table, listed, n=3):
         error.hint = f"did you mean {' or '.join(close)}?"
 
 
@@ -219,13 +227,12 @@ def json_columns(schema: TableSchema, columns: Sequence[str]) -> list[str]:
     ]
 
 
-def _similar_tables(storage: StorageClient, table: TableName) -> list[str]:
+def _listed_tables(storage: StorageClient, table: TableName) -> list[str]:
     found = iter_table_names(storage, project=table.project, schema=table.schema)
     try:
-        names = list(itertools.islice(found, _MAX_SUGGESTED_FROM))
+        return list(itertools.islice(found, _MAX_SUGGESTED_FROM))
     except OdpsNbError:  # the caller raises the original error, without suggestions
         return []
-    return difflib.get_close_matches(table.table, names, n=3)
 
 
 def iter_partitions(

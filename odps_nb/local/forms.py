@@ -42,8 +42,16 @@ class Forms:
     strings: Literal["plain", "dictionary"] = "plain"
     timestamps: Literal["plain", "struct"] = "plain"
     char: Literal["padded", "stripped"] = "padded"  # whether CHAR(n) is padded (evidence 153)
+    # Time zone of SQL, which the project document contains (evidence 188). "none": the document has
+    # no time zone, and SQL uses UTC.
+    project_zone: Literal["UTC", "Asia/Shanghai", "none"] = "UTC"
     # How a transfer service that an account lacks refuses requests (`transfer_services`).
     refusal: Literal["not-found", "no-permission", "quota", "no-path", "region"] = "not-found"
+
+    @property
+    def sql_zone(self) -> str:
+        """The time zone of statements that set none."""
+        return "UTC" if self.project_zone == "none" else self.project_zone
 
     def shaped(
         self, batches: Iterator[pa.RecordBatch], columns: Sequence[Column]

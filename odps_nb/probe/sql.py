@@ -5,12 +5,12 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from odps_nb.client.sql.query import SQL_ZONE
 from odps_nb.errors import ServiceError
 from odps_nb.probe.asking import Asker, Response
 from odps_nb.probe.question import Observation, Questions
 from odps_nb.probe.scratch import BLOBS, PLAIN_ROWS, TYPES
 from odps_nb.wire.calls.core import instance_target
+from odps_nb.wire.control import SQL_ZONE
 
 QUESTIONS = Questions()
 asks = QUESTIONS.asks

@@ -105,8 +105,8 @@ def bind_query(
     source: str = "params has no",
 ) -> str:
     """Bind ``params`` in a query; a time zone in ``settings`` overrides ``timezone``."""
-    from odps_nb.client.sql.query import SQL_ZONE
     from odps_nb.client.sql.settings import split_settings
+    from odps_nb.wire.control import SQL_ZONE
 
     check_text("query", query)
     if not query.strip():

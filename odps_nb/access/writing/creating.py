@@ -32,7 +32,7 @@ def schema_of_target(table: Table) -> TableSchema:
 
 def name_the_way(error: NotFoundError) -> None:
     """Extend an error's hint to explain how a write can create the missing table."""
-    if error.code == "NoSuchTable":
+    if error.code == "NoSuchTable" and "the project lists" not in (error.hint or ""):
         way = "pass create=True (in %odps write: --create) to create it from the data"
         near = error.hint if "did you mean" in (error.hint or "") else ""
         error.hint = f"{near} {way}".strip()

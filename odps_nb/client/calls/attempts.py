@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import NoReturn, TypeVar
 
 from odps_nb.client.calls.cancel import SHORT_WAIT, CancelToken
+from odps_nb.client.calls.new_tables import CreatedTable
 from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.errors import OdpsNbError, ThrottledError
 from odps_nb.http.retry import RetryPolicy
@@ -51,6 +52,10 @@ class Attempts:
     trace_id: str = field(default_factory=lambda: str(uuid.uuid4()))
     index: int = 0
     """Index of the current attempt, counted from 0 over the whole call."""
+    new_table: CreatedTable | None = None
+    """The table of the last request, if the connection has just created it."""
+    service: str = ""
+    """Endpoint of the last request."""
     scope: CancelToken = field(init=False)
     _failed: int = 0
     _refused: int = 0
@@ -104,6 +109,8 @@ class Attempts:
         ``resume`` describes where the next attempt resumes, if not at the beginning. ``patient``
         has the same effect as the attribute, but only for this failure.
         """
+        if self.waited_for_new_table(error):
+            return
         patient = (patient or self.patient) and isinstance(error, ThrottledError)
         if patient:
             self._refused += 1
@@ -124,11 +131,30 @@ class Attempts:
             self.give_up(error, elapsed)
         self.index += 1
         place = f"resuming at {resume}" if resume else f"attempt {self._tries + 1}"
-        line = f"{self.what}: {type(error).__name__}: {error}; {place} in {delay:.1f} s"
+        self._announce(error, f"{place} in {delay:.1f} s", resumes=bool(resume))
+        self.pause(delay)
+
+    def waited_for_new_table(self, error: OdpsNbError, left: float | None = None) -> bool:
+        """Wait if the service may not find the new table yet; return whether to send again.
+
+        ``left``: the seconds that the caller may still wait.
+        """
+        if self.new_table is None or self.policy.max_attempts < 2:
+            return False
+        seconds = self.new_table.pause(error, self.service)
+        if seconds is None or (left is not None and left <= seconds):
+            self.new_table.explain(error, self.service)
+            return False
+        self.index += 1
+        self._announce(error, f"the table is new; asking again in {seconds:.1f} s")
+        self.pause(seconds)
+        return True
+
+    def _announce(self, error: OdpsNbError, then: str, *, resumes: bool = False) -> None:
+        line = f"{self.what}: {type(error).__name__}: {error}; {then}"
         _log.info("%s", line)
         if self.tracker is not None:
-            self.tracker.noted(line, resumes=bool(resume), retries=not resume)
-        self.pause(delay)
+            self.tracker.noted(line, resumes=resumes, retries=not resumes)
 
     def give_up(self, error: OdpsNbError, elapsed: float | None = None) -> NoReturn:
         """Raise ``error`` with a note on the call and, after a retry, its number of attempts."""

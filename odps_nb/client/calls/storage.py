@@ -22,6 +22,7 @@ from odps_nb.client.auth.tunnel_host import check_tunnel_host
 from odps_nb.client.blob_cache import BlobCache, open_cache
 from odps_nb.client.calls.attempts import Attempts, Clock
 from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.new_tables import NewTables
 from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.calls.responses import (
     CallUpload,
@@ -108,6 +109,7 @@ class StorageClient:
             max_attempts=self.options.retries + 1, deadline=self.options.deadline
         )
         self._clock = Clock(monotonic=monotonic, sleep=sleep)
+        self.new_tables: NewTables = NewTables(monotonic)
         self._scope = Scope(curr_project=profile.project, curr_schema=profile.schema)
         self._lock = threading.Lock()
         self._running = CancelToken()
@@ -431,6 +433,7 @@ class StorageClient:
         self, wire: WireRequest, endpoint: str, attempts: Attempts, *, streams: bool = False
     ) -> HttpResponse:
         request = self._request(wire, endpoint, attempts, wire.body, streams=streams)
+        attempts.new_table, attempts.service = self.new_tables.of_request(wire), endpoint
         began = time.perf_counter()
         try:
             response = self._transport.send(request)
@@ -441,7 +444,10 @@ class StorageClient:
             raise
         try:
             self._note(response, attempts, time.perf_counter() - began)
-            return raise_for_status(response, self.now())
+            raise_for_status(response, self.now())
+            if attempts.new_table is not None:
+                attempts.new_table.found_by.add(endpoint)
+            return response
         except BaseException as error:
             response.close()
             if isinstance(error, ServiceError) and self.profile.region:

@@ -259,6 +259,7 @@ def create_table(
     """Create a table; raise `ArgumentError` before any request if the definition is invalid."""
     sql = create_table_sql(table, schema, options)
     _run(storage, table, sql, "SQLCreateTableTask", settings_of(schema))
+    storage.new_tables.add(table)
 
 
 def drop_table(storage: StorageClient, table: TableName, *, if_exists: bool = False) -> None:

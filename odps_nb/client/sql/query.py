@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.new_tables import SQL
 from odps_nb.client.calls.progress import Phase, ProgressTracker
+from odps_nb.client.sql.failures import excerpt, failure_of
 from odps_nb.client.sql.settings import schema_settings, split_settings
-from odps_nb.client.sql.suggestions import suggest_names
 from odps_nb.errors import (
     ArgumentError,
     ConflictError,
@@ -28,6 +29,7 @@ from odps_nb.terms import query_title
 from odps_nb.wire.control import (
     COST_TASK,
     SQL_TASK,
+    SQL_ZONE,
     CancelInstance,
     GetInstance,
     GetInstanceResult,
@@ -38,7 +40,6 @@ from odps_nb.wire.control import (
     SubmitSql,
     TaskResult,
     TaskState,
-    query_error,
 )
 
 if TYPE_CHECKING:
@@ -47,8 +48,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger("odps_nb")
 
 FIRST_POLL, LAST_POLL = 0.05, 2.0
-#: Name of the setting for a statement's time zone; pyodps also sends it.
-SQL_ZONE = "odps.sql.timezone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +90,7 @@ def submit_sql(
     """
     profile = storage.profile
     given, sql = split_settings(sql)
+    storage.new_tables.forget_dropped(sql)
     chosen = schema_settings(profile.schema) if profile.schema else {}
     if profile.timezone is not None:
         chosen = {**chosen, SQL_ZONE: profile.timezone}
@@ -116,7 +116,7 @@ def submit_sql(
     tasks = answer.result.tasks if answer.result is not None else ()
     for task in tasks:
         if task.failed:
-            raise _failure(storage, task, answer.instance_id, sql)
+            raise failure_of(storage, task, answer.instance_id, sql)
     return SqlInstance(
         project=profile.project,
         instance_id=answer.instance_id,
@@ -239,45 +239,7 @@ def _find_failure(
     ended = bad[0] if bad else TaskState(name=instance.task)
     texts = [task.text for task in result.tasks if not bad or task.name == ended.name]
     failed = TaskResult(name=ended.name, status=ended.status, text=texts[0] if texts else "")
-    return _failure(storage, failed, instance_id, instance.sql)
-
-
-_MISSING = {"NoSuchProject", "NoSuchTable", "NoSuchPartition", "NoSuchObject"}
-# Error texts of queries that projects refuse by default, and hints on how to allow these queries
-# (``docs/protocol.md`` 8.6).
-_REFUSED = {
-    "is full scan with all partitions": "select partitions in the condition, or write "
-    "set odps.sql.allow.fullscan=true; above the query",
-    "ORDER BY must be used with a LIMIT": "add a limit, or write "
-    "set odps.sql.validate.orderby.limit=false; above the query",
-}
-_NO_PARTITION = re.compile("partition.*(?:does not exist|not found|not exist)", re.IGNORECASE)
-
-
-def _failure(storage: StorageClient, task: TaskResult, instance_id: str, sql: str) -> ServiceError:
-    error: ServiceError = query_error(task)
-    if error.code in _MISSING:  # use the error class that REST requests raise
-        error = NotFoundError(error.message, code=error.code, hint=error.hint, status=error.status)
-    elif _NO_PARTITION.search(error.message):  # the service has no code for this error
-        error = NotFoundError(
-            error.message,
-            code="NoSuchPartition",
-            hint="check the partition; table.partitions() lists those that exist",
-        )
-    elif "already exist" in error.message:  # the service has no code for this error
-        of_table = "partition already exist" not in error.message.lower()
-        error = ConflictError(
-            error.message,
-            code="TableAlreadyExists" if of_table else "ObjectAlreadyExists",
-            hint="drop it first, or pass if_not_exists",
-        )
-    for said, hint in _REFUSED.items():
-        if said in error.message:
-            error.hint = hint
-    error.excerpt = excerpt(sql, error.message)
-    suggest_names(storage, sql, error)
-    error.add_note(f"instance {instance_id}")
-    return error
+    return failure_of(storage, failed, instance_id, instance.sql)
 
 
 def run_sql(
@@ -295,21 +257,51 @@ def run_sql(
     """Submit a query and wait until it succeeds; cancel it if the wait ends early.
 
     ``keeps``: do not cancel it after a failed request, so that the caller can repeat the call with
-    the same ``unique_id``.
+    the same ``unique_id``. Without a ``unique_id``, a query that does not find a table of this
+    connection is submitted again while the table is new.
     """
-    instance = submit_sql(
-        storage,
-        sql,
-        name=name,
-        settings=settings,
-        unique_id=unique_id,
-        tracker=tracker,
-        cancel=cancel,
-    )
+    began, spent = storage.monotonic(), 0.0
+    while True:
+        try:
+            instance = submit_sql(
+                storage,
+                sql,
+                name=name,
+                settings=settings,
+                unique_id=unique_id,
+                tracker=tracker,
+                cancel=cancel,
+            )
+            _finish(storage, instance, keeps, timeout, spent, tracker=tracker, cancel=cancel)
+        except ServiceError as error:
+            attempts = storage.attempts("SQL", tracker=tracker, cancel=cancel)
+            attempts.new_table = next(storage.new_tables.named_in(error.message), None)
+            attempts.service = SQL
+            left = None if timeout is None else timeout - (storage.monotonic() - began)
+            if unique_id or error.in_doubt or not attempts.waited_for_new_table(error, left):
+                raise
+            spent = storage.monotonic() - began
+        else:
+            storage.new_tables.found(sql)
+            return instance
+
+
+def _finish(
+    storage: StorageClient,
+    instance: SqlInstance,
+    keeps: bool,  # noqa: FBT001  one caller
+    timeout: float | None,
+    spent: float,
+    *,
+    tracker: ProgressTracker | None,
+    cancel: CancelToken | None,
+) -> None:
+    """Wait for success; stop the query after the rest of ``timeout``, or if the wait fails."""
     if tracker is not None:
         tracker.plan(session_id=instance.instance_id)
     try:
-        in_time = _ends(storage, instance, timeout, tracker, cancel)
+        left = None if timeout is None else timeout - spent
+        in_time = _ends(storage, instance, left, tracker, cancel)
         failure = _find_failure(storage, instance, tracker) if in_time else None
     except BaseException as error:
         if not (keeps and isinstance(error, OdpsNbError)):
@@ -332,7 +324,6 @@ def run_sql(
         raise late
     if failure is not None:
         raise failure
-    return instance
 
 
 def cancel_sql(storage: StorageClient, instance: SqlInstance) -> None:
@@ -373,30 +364,3 @@ def estimate_sql(
     if not tasks:
         raise FramingError("the service returned no estimate for the query")
     return SqlCost.decode(tasks[0].text)
-
-
-_MOST = 100  # maximum characters of the displayed line
-_PLACE = re.compile(r"ODPS-\d{7}:\s*\[(\d{1,6}),(\d{1,6})\]")
-
-
-def excerpt(sql: str, message: str) -> str | None:
-    """Return the query line of an error, with a caret below the error's position, or ``None``.
-
-    The service counts lines and columns from 1; ``[1,1]`` means that the position is unknown.
-
-    Examples
-    --------
-    >>> print(excerpt("select id frm orders", "ODPS-0130161:[1,11] Parse exception"))
-      select id frm orders
-                ^
-    """
-    match = _PLACE.search(message)
-    if match is None or match.groups() == ("1", "1"):
-        return None
-    line, column = (int(part) - 1 for part in match.groups())
-    lines = sql.strip().split("\n")
-    if not 0 <= line < len(lines) or not 0 <= column <= len(lines[line]):
-        return None
-    start = max(0, column - _MOST * 3 // 4)
-    shown = "".join(c if c.isprintable() else " " for c in lines[line][start : start + _MOST])
-    return f"  {shown.rstrip()}\n  {' ' * (column - start)}^"

@@ -11,7 +11,7 @@ from odps_nb.local.rights import Right
 from odps_nb.local.routes.csv_text import csv_text
 from odps_nb.local.routes.table import PAGE, XML, Asked, At, To, page, reply
 from odps_nb.local.service import Service
-from odps_nb.local.sql.ddl import ZONE, Place
+from odps_nb.local.sql.ddl import Place
 from odps_nb.local.sql.instances import CANCELLED, FAILED, RUNNING, SUCCESS, Instance
 from odps_nb.wire import control
 from odps_nb.wire.control.core import date_text
@@ -98,7 +98,7 @@ class InstanceRoutes:
             three_parts=settings.get("odps.namespace.schema", "").lower() == "true",
             settings=settings,
             rights=self._service.rights,
-            timezone=settings.get(ZONE) or "UTC",
+            timezone=settings.get(control.SQL_ZONE) or self._service.settings.forms.sql_zone,
         )
         source = (asked.wire.body or b"").decode("utf-8", "replace")
         job = re.search(r"<Job>.*</Job>", source, re.DOTALL)

@@ -59,11 +59,11 @@ class ProjectRoutes:
 
     def _project(self, call: control.GetProject, asked: Asked) -> Response:
         owner, created = self._service.catalog.project(call.project)
+        properties = PROPERTIES | {"odps.schema.model.enabled": self._has_schemas()}
+        if (zone := self._service.settings.forms.project_zone) != "none":
+            properties[control.SQL_ZONE] = zone
         info = control.ProjectInfo(
-            name=call.project,
-            owner=owner,
-            created_at=created,
-            properties=PROPERTIES | {"odps.schema.model.enabled": self._has_schemas()},
+            name=call.project, owner=owner, created_at=created, properties=properties
         )
         return reply(info.encode_extended() if "extended" in asked.params else info.encode())
 

@@ -6,11 +6,13 @@ JSON, ``GET`` returns them with their counters, and ``DELETE`` removes them::
     {"rules": [
         {"action": "TableRead", "skip": 1, "times": 2, "fault": "cut", "at": 5000},
         {"action": "*", "fault": "status", "status": 429, "retry_after": 0.1},
+        {"action": "/api/projects/p/tables/new", "fault": "status", "code": "NoSuchTable"},
         {"action": "TableCommitWriteSession", "fault": "close"}]}
 
 ``action`` is a Storage API action, ``*``, or a path prefix (``/api/projects``). With ``session``,
 only requests of that read or write session match. A rule ignores the first ``skip`` matching
-requests and applies to the next ``times`` ones (default: 1; 0 for all).
+requests and applies to the next ``times`` ones (default: 1; 0 for all). ``code`` and ``message``
+replace those of the error; the status of a known ``code`` is set automatically.
 """
 
 from __future__ import annotations
@@ -49,6 +51,8 @@ class Rule:
     at: int = 0
     seconds: float = 1.0
     status: int = 503
+    code: str = ""
+    message: str = "the service injected a fault"
     retry_after: float | None = None
     matched: int = 0
     struck: int = 0
@@ -182,9 +186,9 @@ async def _nowhere(message: Message) -> None:
 
 
 def _refusal(rule: Rule, *, xml: bool) -> Response:
-    code = next((c for c, status in STATUS_OF_CODE.items() if status == rule.status), "Unknown")
-    said = "the service injected a fault"
-    response = error_document(rule.status, code, said, "MISBEHAVIOUR", xml=xml)
+    status = STATUS_OF_CODE.get(rule.code, rule.status)
+    code = rule.code or next((c for c, s in STATUS_OF_CODE.items() if s == status), "Unknown")
+    response = error_document(status, code, rule.message, "MISBEHAVIOUR", xml=xml)
     response.headers[REQUEST_ID] = "MISBEHAVIOUR"
     if rule.retry_after is not None:
         response.headers["retry-after"] = str(rule.retry_after)

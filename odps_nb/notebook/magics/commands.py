@@ -25,7 +25,7 @@ from odps_nb.notebook.magics.arguments import (
     parsed_as,
     positive,
 )
-from odps_nb.notebook.magics.context import Context
+from odps_nb.notebook.magics.context import Context, is_source, listing_profiles
 
 if TYPE_CHECKING:
     from odps_nb.access.blob import Blob
@@ -43,7 +43,8 @@ _ROOT = re.compile(r"[^\W\d]\w*")
     nargs="?",
     metavar="PROFILE",
     help="A profile, local (the embedded service), an endpoint URL, or a variable that holds a "
-    "connection. Default: environment, then profile file, then keyring.",
+    "connection, a Profile or a pyodps ODPS object. Default: environment, then profile file, then "
+    "keyring.",
 )
 @argument("-o", "--output", metavar="VAR", help="Also assign the connection to this variable.")
 @argument("--project", help="The project, if the profile does not set one.")
@@ -52,7 +53,7 @@ _ROOT = re.compile(r"[^\W\d]\w*")
 @argument("--root", metavar="DIR", help="With local: the folder in which to store the tables.")
 @argument("--give", action="store_true", help=argparse.SUPPRESS)  # added by `magics`
 def connect(context: Context, args: argparse.Namespace, cell: str | None) -> Connection | None:
-    """Choose the connection that the %odps magics use, and check that the service responds.
+    """Choose the connection that the %odps magics use, and check the project with one request.
 
     c = %odps connect returns the connection. Access keys are never arguments, because cells are
     saved. They are read from the environment (ODPS_ACCESS_ID, ODPS_ACCESS_KEY, …), a profile file
@@ -87,12 +88,13 @@ def _where(connection: Connection) -> str:
 
 
 def _answer(connection: Connection) -> str:
-    from odps_nb.access.doctor import ask_once
+    from odps_nb.access.service_checks import check_project
 
-    check = ask_once(connection.profile)
-    if check.ok:
-        return "the service responds"
-    return f"not usable yet: {check.found}; {check.to_do}".rstrip("; ")
+    project, *others = check_project(connection.profile)
+    if not project.ok:
+        return f"not usable yet: {project.found}; {project.to_do}".rstrip("; ")
+    zones = (f"time zone: {one.found}" + (f" ({one.to_do})" * (not one.ok)) for one in others)
+    return " · ".join(["the service responds", *zones])
 
 
 def _connection(context: Context, args: argparse.Namespace) -> tuple[Connection, bool]:
@@ -104,10 +106,13 @@ def _connection(context: Context, args: argparse.Namespace) -> tuple[Connection,
     if isinstance(known, Connection):
         return known, False
     keywords = {key: getattr(args, key) for key in ("project", "schema", "timezone", "root")}
-    if args.target:
-        keywords["endpoint" if "://" in args.target else "source"] = args.target
     given = {key: value for key, value in keywords.items() if value is not None}
-    return odps_nb.connect(**given), True
+    if is_source(known):
+        return odps_nb.connect(known, **given), True
+    if args.target:
+        given["endpoint" if "://" in args.target else "source"] = args.target
+    with listing_profiles():
+        return odps_nb.connect(**given), True
 
 
 @parsed_as("odps explore")

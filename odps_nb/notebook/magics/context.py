@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import keyword
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -82,10 +83,14 @@ class Context:
         if target == "local":  # a second embedded service would have different tables
             switches = "".join(f' --{name} "{value}"' for name, value in given.items())
             return f"odps = %odps connect local{switches}\n"
+        if target is not None and self.variables.get(target) is connection:
+            return "" if target == "odps" else f"odps = {target}\n"
+        said = [f"{name}={value!r}" for name, value in given.items()]
         if target is not None:
-            given = {"endpoint" if "://" in target else "source": target, **given}
-        said = ", ".join(f"{name}={value!r}" for name, value in given.items())
-        return f"import odps_nb\nodps = odps_nb.connect({said})\n"
+            key = "endpoint" if "://" in target else "source"
+            is_variable = is_source(self.variables.get(target))
+            said.insert(0, target if is_variable else f"{key}={target!r}")
+        return f"import odps_nb\nodps = odps_nb.connect({', '.join(said)})\n"
 
     def transfer_line(self) -> str:
         """Return the service that transfers the connection's rows, and why; sends no request.
@@ -237,20 +242,44 @@ class Context:
         output.show(bundle(f'<div style="{style}">{escape(text)}</div>', text))
 
 
+def is_source(value: object) -> bool:
+    """Return whether `odps_nb.connect` accepts a variable's value: a profile or a pyodps object."""
+    from odps_nb.client.auth.profile import Profile
+
+    kinds = type(value).__mro__
+    return isinstance(value, Profile) or any(k.__module__.split(".")[0] == "odps" for k in kinds)
+
+
+@contextmanager
+def listing_profiles() -> Iterator[None]:
+    """Add the names of the profiles to the hint of an error about missing settings."""
+    from odps_nb.client.auth.sources import profile_names
+
+    try:
+        yield
+    except ConfigError as error:
+        names = profile_names(os.environ) if error.option in ("endpoint", "project") else ()
+        if names:
+            listed = " or ".join(f"%odps connect {name}" for name in names)
+            error.hint = f"run {listed}, or {error.hint}".removesuffix(", or None")
+        raise
+
+
 def _from_settings() -> Connection:
     """Connect with the settings from the environment and the profile file."""
     import odps_nb
 
-    try:
-        return odps_nb.connect()
-    except ConfigError as error:
-        if error.option != "endpoint":
-            raise
-        raise ConfigError(
-            "no connection yet",
-            option="endpoint",
-            hint="run %odps connect local, or set ODPS_ENDPOINT and ODPS_PROJECT",
-        ) from None
+    with listing_profiles():
+        try:
+            return odps_nb.connect()
+        except ConfigError as error:
+            if error.option != "endpoint":
+                raise
+            raise ConfigError(
+                "no connection yet",
+                option="endpoint",
+                hint="run %odps connect local, or set ODPS_ENDPOINT and ODPS_PROJECT",
+            ) from None
 
 
 def _names_of(connection: Connection) -> Lookup:

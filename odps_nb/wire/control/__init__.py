@@ -32,6 +32,7 @@ from odps_nb.wire.control.instances import (
     query_error,
 )
 from odps_nb.wire.control.projects import (
+    SQL_ZONE,
     GetProject,
     GetTenant,
     GetTunnelEndpoint,

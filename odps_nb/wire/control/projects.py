@@ -23,6 +23,10 @@ from odps_nb.wire.xml_text import child_text, element, parse_answer
 _HOST = re.compile(r"(?:https?://)?(?:[\w.\-]+|\[[0-9a-fA-F:.]+\])(?::\d{1,5})?/?", re.ASCII)
 
 
+SQL_ZONE = "odps.sql.timezone"
+"""Name of the project property, and of the setting, for the time zone of SQL statements."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectInfo:
     """A project; times are in epoch seconds."""
@@ -32,6 +36,11 @@ class ProjectInfo:
     created_at: float | None = None
     modified_at: float | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def timezone(self) -> str | None:
+        """The time zone of SQL statements that set none; ``None`` if the project does not say."""
+        return self.properties.get(SQL_ZONE) or None
 
     def encode(self, members: str = "Properties") -> tuple[bytes, dict[str, str]]:
         """Encode the response as body and headers; clients require the headers."""

@@ -7,8 +7,10 @@ from contextlib import closing
 
 import pandas as pd
 import pytest
+from odps import ODPS
 
 from odps_nb import load_ipython_extension
+from odps_nb.client.auth.profile import Profile
 from odps_nb.errors import ArgumentError, ConfigError, ConversionError, NotFoundError
 from tests.support.any_bytes import send, text_of
 from tests.support.shell import run, usage_error
@@ -42,7 +44,8 @@ def test_connect_to_a_url_takes_the_keys_from_the_environment(ip, service, monke
     run(ip, f"%odps connect {service.endpoint} --project {service.project} -o mine")
     (note,) = ip.user_ns["shown"]
     where = f"project {service.project} at {service.endpoint}"
-    assert note["text/plain"] == f"{where} · the service responds"
+    zone = "time zone: UTC, in the project and in this connection"
+    assert note["text/plain"] == f"{where} · the service responds · {zone}"
     assert "orders" in ip.user_ns["mine"].tables()
     ip.user_ns["mine"].close()
 
@@ -63,6 +66,43 @@ def test_connect_gives_the_connection_where_it_is_assigned(ip, odps):
     assert run(ip, "mine = %odps connect odps") is None
     assert ip.user_ns["mine"] is odps
     assert run(ip, "%odps connect odps") is None  # displayed as text, not again as a repr
+
+
+@pytest.mark.parametrize("kind", ["profile", "pyodps"])
+def test_connect_takes_what_connect_takes_from_a_variable(ip, service, kind):
+    facts = {"endpoint": service.endpoint, "project": service.project}
+    ip.user_ns["o"] = (
+        Profile(access_id=service.access_id, access_key=service.access_key, **facts)
+        if kind == "profile"
+        else ODPS(service.access_id, service.access_key, **facts)
+    )
+    found = run(ip, "c = %odps connect o --timezone Asia/Shanghai\nc")
+    (note,) = ip.user_ns["shown"]
+    assert f"project {service.project} at {service.endpoint} · times of Asia/" in note["text/plain"]
+    assert " · the service responds · time zone: UTC in the project, " in note["text/plain"]
+    assert "orders" in found.tables()
+    context = ip.magics_manager.registry["OdpsMagics"].context
+    assert "odps_nb.connect(o, timezone='Asia/Shanghai')" in context.opening(found)
+    found.close()
+
+
+def test_a_profile_of_the_name_of_another_variable_is_a_profile(ip):
+    ip.user_ns["work"] = 5
+    with pytest.raises(ConfigError, match="no profile 'work'"):
+        run(ip, "%odps connect work")
+
+
+@pytest.mark.parametrize("cell", ["%odps connect", "%odps tables"])
+def test_without_a_default_the_error_lists_the_profiles(shell, cell, tmp_path, monkeypatch):
+    path = tmp_path / "profiles.toml"
+    table = '[{}]\nendpoint = "http://127.0.0.1:1/api"\nproject = "p"\n'
+    path.write_text(table.format("work") + table.format("test"))
+    path.chmod(0o600)
+    monkeypatch.setenv("ODPS_NB_PROFILES", str(path))
+    load_ipython_extension(shell)
+    with pytest.raises(ConfigError) as caught:
+        run(shell, cell)
+    assert caught.value.hint.startswith("run %odps connect work or %odps connect test, or ")
 
 
 def test_local_starts_a_service_and_the_same_cell_finds_it_again(ip, tmp_path):

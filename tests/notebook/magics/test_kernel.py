@@ -194,7 +194,7 @@ def test_status_lists_operations_with_their_ids(book):
 
 
 def test_doctor_finds_the_service(book):
-    assert re.search(r"Endpoint +ok +http://\S+ responds", text(book, "doctor"))
+    assert re.search(r"Project +ok +\w+ responds at http://\S+", text(book, "doctor"))
 
 
 def error(book, name: str) -> list[str]:

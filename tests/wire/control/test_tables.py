@@ -14,6 +14,7 @@ from odps_nb.errors import ConfigError, FramingError
 from odps_nb.schema import TableSchema
 from odps_nb.terms import PartitionSpec
 from odps_nb.wire.control import (
+    SQL_ZONE,
     GetPartition,
     GetProject,
     GetTable,
@@ -173,6 +174,13 @@ def test_project_document_round_trips() -> None:
     assert b"<ExtendedProperties><Property><Name>" in body
     assert ProjectInfo.decode(body, headers) == told
     assert GetProject(project="p1").decode_answer(*info.encode()) == info
+
+
+@pytest.mark.parametrize(("properties", "zone"), [({}, None), ({SQL_ZONE: ""}, None)])
+def test_a_project_that_names_no_time_zone_has_none(properties, zone) -> None:
+    assert ProjectInfo(name="p1", properties=properties).timezone is zone
+    told = ProjectInfo(name="p1", properties=properties | {SQL_ZONE: "Asia/Shanghai"})
+    assert ProjectInfo.decode(*told.encode()).timezone == "Asia/Shanghai"
 
 
 def test_project_document_always_has_the_headers_that_clients_insist_on() -> None:

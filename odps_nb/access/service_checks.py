@@ -1,0 +1,359 @@
+"""Checks of the service: each result is a request that was answered and decoded, or its error."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Literal
+
+from odps_nb.client.calls.budget import Budget, BudgetTransport, side_by_side, within
+from odps_nb.errors import (
+    FramingError,
+    OdpsNbError,
+    RequestTimeoutError,
+    ServiceError,
+    explain,
+)
+
+if TYPE_CHECKING:
+    from odps_nb.client.auth.profile import Profile
+    from odps_nb.client.calls.storage import StorageClient
+    from odps_nb.client.sql.query import SqlInstance
+    from odps_nb.client.transfer_check import TransferCheck
+    from odps_nb.terms import TransferMode
+    from odps_nb.wire.control import ProjectInfo
+
+Verdict = Literal["ok", "optional", "bad"]
+MAX_SKEW = 300.0
+"""Clock skew in seconds that causes a warning; above 900 seconds, the service rejects requests."""
+SECONDS = 15.0
+"""Maximum seconds for all checks of the service."""
+_CONNECT_SECONDS = 5.0
+_MAX_NAMES = 1000
+_QUERY = "select 1 as one"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The result of one check; ``optional`` marks components that only some features need."""
+
+    name: str
+    verdict: Verdict
+    found: str
+    to_do: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the verdict is ``ok``."""
+        return self.verdict == "ok"
+
+
+def check_service(profile: Profile, *, seconds: float = SECONDS) -> Iterator[Check]:
+    """Check the project, the clock, the time zone, SQL and each service that transfers rows.
+
+    Ends after about ``seconds`` in any network, even if a host name is never resolved: checks that
+    have no result by then are reported as such. After a failed check of the project, the others are
+    not made.
+    """
+    pending = ["Project", "Clock", "Time zone", "Tables", "SQL"]
+    pending += ["Quota"] if profile.quota else []
+    pending += ["Storage API", "Storage API v1", "Tunnel", "Rows"]
+    yield from _in_time(profile, seconds, _service, pending)
+
+
+def check_project(profile: Profile, *, seconds: float = _CONNECT_SECONDS) -> list[Check]:
+    """Check the project and its time zone with one request, in about ``seconds`` at most."""
+    return list(_in_time(profile, seconds, _project, ["Project", "Time zone"]))
+
+
+def _in_time(
+    profile: Profile,
+    seconds: float,
+    checks: Callable[[StorageClient, Budget], Iterator[Check]],
+    pending: list[str],
+) -> Iterator[Check]:
+    """Make the checks; at the limit, report each ``pending`` one that has no result."""
+    budget = Budget(seconds)
+
+    def made() -> Iterator[Check]:
+        with _client(profile, budget) as storage:
+            yield from checks(storage, budget)
+
+    try:
+        for check in within(budget, made()):
+            if check.name in pending:
+                pending.remove(check.name)
+            yield check
+    except TimeoutError:
+        verdict: Verdict = "bad"
+        for name in pending:
+            found = f"not checked: the {seconds:g} s for the checks of the service have passed"
+            yield Check(name, verdict, found, _NETWORK)
+            verdict = "optional"  # only the first one was waiting for the service
+
+
+def _client(profile: Profile, budget: Budget) -> StorageClient:
+    from odps_nb.client.calls.storage import StorageClient
+    from odps_nb.client.options import ClientOptions
+
+    limit = budget.seconds
+    once = ClientOptions(retries=0, connect_timeout=limit, read_timeout=limit)
+    return StorageClient(profile, options=once, transport=BudgetTransport(budget))
+
+
+def _service(storage: StorageClient, budget: Budget) -> Iterator[Check]:
+    share = budget.seconds / 3
+    dates: list[str] = []
+    for check in _project(storage, budget, share, dates):
+        yield check
+        if not check.ok and check.name == "Project":
+            return
+        if check.name == "Project":
+            yield _clock(dates[0], storage.now())
+    names: list[str] = []
+    with budget.at_most(share):
+        yield (tables := _try("Tables", lambda: _list(storage, names)))
+    yield _try("SQL", lambda: _query(storage, budget, share))
+    if storage.profile.quota:
+        with budget.at_most(share):
+            yield _quota(storage)
+    if not tables.ok:
+        found = f"{_UNCHECKED}: the tables could not be listed"
+        yield Check("Rows", "optional", found, "follow the advice for the tables")
+        return
+    with budget.at_most(share):
+        yield from _transfers(storage, names)
+
+
+# -- project, time zone, tables, quota --------------------------------------------------------
+
+
+def _project(
+    storage: StorageClient,
+    budget: Budget,
+    seconds: float | None = None,
+    dates: list[str] | None = None,
+) -> Iterator[Check]:
+    """Check the project and its time zone; append the response's date to ``dates``."""
+    found: list[ProjectInfo] = []
+
+    def ask() -> str:
+        with budget.at_most(seconds or budget.seconds):
+            info, date = _fetch_project(storage)
+        found.append(info)
+        if dates is not None:
+            dates.append(date)
+        return f"{info.name} responds at {storage.profile.endpoint}"
+
+    yield _try("Project", ask)
+    if found:
+        yield _zone(found[0].timezone, storage.profile.timezone)
+
+
+def _fetch_project(storage: StorageClient) -> tuple[ProjectInfo, str]:
+    """Return the project and the ``Date`` of the response."""
+    from odps_nb.wire.calls import Scope
+    from odps_nb.wire.control import GetProject
+
+    request = GetProject(project=storage.profile.project)
+    wire = request.encode(scope=Scope(curr_project=request.project))
+    headers, body = storage.rest(wire)
+    info = request.decode_answer(body, headers)
+    if not info.name:
+        raise FramingError(
+            "the project document contains no name",
+            hint="check the endpoint: the server at this address is not MaxCompute",
+        )
+    return info, headers.get("Date") or ""
+
+
+def _zone(project: str | None, own: str | None) -> Check:
+    shown = own or "UTC"
+    if project is None:
+        found = f"the project does not name its time zone; this connection uses {shown}"
+        to_do = "run select current_timezone(), and pass the result as connect(timezone=…)"
+        return Check("Time zone", "ok" if own else "optional", found, "" if own else to_do)
+    if project == shown or {project, shown} <= _UTC:
+        return Check("Time zone", "ok", f"{project}, in the project and in this connection")
+    found = f"{project} in SQL of the project, {shown} in this connection"
+    if own:  # the connection sends its zone with each statement
+        return Check("Time zone", "ok", f"{project} in the project, {own} in this connection")
+    return Check("Time zone", "optional", found, f"pass connect(timezone={project!r})")
+
+
+_UTC = {"UTC", "Etc/UTC", "GMT", "Etc/GMT"}
+
+
+def _clock(date: str, now: float) -> Check:
+    try:
+        skew = now - parsedate_to_datetime(date).timestamp()
+    except (TypeError, ValueError):
+        return Check("Clock", "optional", "the service sends no Date header")
+    found = f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the service"
+    if abs(skew) > MAX_SKEW:
+        to_do = "set this machine's clock: requests are rejected if it is off by over 15 minutes"
+        return Check("Clock", "bad", found, to_do)
+    return Check("Clock", "ok", found)
+
+
+def _list(storage: StorageClient, names: list[str]) -> str:
+    """Append the names of the first tables to ``names``, and return a message."""
+    from odps_nb.client.catalog import iter_table_names
+
+    names += itertools.islice(iter_table_names(storage), _MAX_NAMES + 1)
+    more = len(names) > _MAX_NAMES
+    names.sort()
+    count = f"more than {_MAX_NAMES:,}" if more else f"{len(names)}"
+    return f"{count} in project {storage.profile.project}"
+
+
+def _quota(storage: StorageClient) -> Check:
+    """Check the quota by the only request that names it, the lookup of the tunnel endpoint."""
+    profile = storage.profile
+    if profile.tunnel_endpoint is not None:
+        found = f"{profile.quota} is not used, because tunnel_endpoint is set"
+        return Check("Quota", "optional", found, "remove tunnel_endpoint or quota")
+
+    def ask() -> str:
+        return f"{profile.quota} was accepted; its tunnel endpoint is {storage.tunnel_endpoint}"
+
+    return _try("Quota", ask)
+
+
+# -- SQL --------------------------------------------------------------------------------------
+
+
+def _query(storage: StorageClient, budget: Budget, seconds: float) -> str:
+    """Run a query and decode its row; cancel the query if it does not end in time."""
+    from odps_nb.client.sql.csv_result import fetch_text_rows
+    from odps_nb.client.sql.query import submit_sql, wait_sql
+
+    began = time.monotonic()
+    with budget.at_most(seconds):
+        instance = submit_sql(storage, _QUERY, cancel=budget.token)
+        try:
+            wait_sql(storage, instance, timeout=budget.left, cancel=budget.token)
+            rows = fetch_text_rows(storage, instance).rows.to_pylist()
+        except ServiceError:
+            raise  # the query has ended
+        except OdpsNbError as error:
+            raise _stopped(storage, budget, instance, error) from None
+    if rows != [{"one": "1"}]:
+        raise FramingError(f"{_QUERY} returned {str(rows)[:80]}", hint=_NOT_THEIRS)
+    return f"{_QUERY} returned its row in {time.monotonic() - began:.1f} s"
+
+
+def _stopped(
+    storage: StorageClient, budget: Budget, instance: SqlInstance, error: OdpsNbError
+) -> OdpsNbError:
+    """Cancel a query whose result did not arrive, and return the error to raise."""
+    from odps_nb.client.sql.query import stop_quietly
+
+    with budget.extended():
+        done = stop_quietly(storage, instance)
+    end = "it was cancelled" if done else "it could not be cancelled and may still be running"
+    return RequestTimeoutError(
+        f"instance {instance.instance_id} of {_QUERY} had no result in time ({error.message}); "
+        f"{end}",
+    )
+
+
+# -- transfer of rows -------------------------------------------------------------------------
+
+
+def _transfers(storage: StorageClient, names: list[str]) -> Iterator[Check]:
+    """Check each service that transfers rows, and which of them a new connection uses."""
+    from odps_nb.client.transfer_check import check_transfers, find_sample
+    from odps_nb.terms import TransferMode
+
+    try:
+        sample = find_sample(storage, names)
+    except OdpsNbError as error:  # the service does not respond
+        yield Check("Rows", "bad", _told(error), _advice(error) or "")
+        return
+    if sample is None:
+        yield _unchecked(names)
+        return
+    checks = check_transfers(storage, sample, run=side_by_side)
+    working = next((one for one in checks if one.ok), None)
+    for one in checks:
+        yield _transfer(one, working)
+    yield _rows(checks, TransferMode(storage.profile.client_options.transfer))
+
+
+def _unchecked(names: list[str]) -> Check:
+    from odps_nb.client.transfer_check import MAX_TABLES
+
+    if not names:
+        found, to_do = "the project has none", "create a table, and run the check again"
+    else:
+        found = (
+            f"{', '.join(names[:MAX_TABLES])} cannot be used, as views, external tables, tables "
+            "without partitions or readable columns, or tables that the key may not describe"
+        )
+        to_do = "read another table, e.g. with odps.table(…).head()"
+    return Check("Rows", "optional", f"{_UNCHECKED}: {found}", to_do)
+
+
+def _transfer(check: TransferCheck, working: TransferCheck | None) -> Check:
+    from odps_nb.client.transfer import SWITCH_ON
+    from odps_nb.terms import Transfer
+
+    name = str(check.service)
+    name = name[0].upper() + name[1:]
+    if check.error is None:
+        return Check(name, "ok", check.found)
+    found, to_do = _told(check.error), check.error.hint or _ASK
+    if isinstance(check.error, RequestTimeoutError):
+        to_do = _NO_ROWS
+    if check.missing and check.service is Transfer.STORAGE:
+        to_do = f"blobs and incremental reads need it: {SWITCH_ON}" if working else SWITCH_ON
+    elif check.missing and working is not None:
+        to_do = f"ignore this while the {working.service} works"
+    return Check(name, "bad" if working is None else "optional", found, to_do)
+
+
+def _rows(checks: list[TransferCheck], mode: TransferMode) -> Check:
+    from odps_nb.client.transfer_check import choice_among
+    from odps_nb.terms import TransferMode
+
+    by_mode = "" if mode is TransferMode.AUTO else f", because of transfer={mode.value!r}"
+    chosen = choice_among(checks, mode)
+    if chosen.ok:
+        found = f"a new connection transfers rows by the {chosen.service}{by_mode}"
+        return Check("Rows", "ok", found)
+    found = f"a new connection cannot transfer rows: it uses the {chosen.service}{by_mode}"
+    others = [other for other in TransferMode if choice_among(checks, other).ok]
+    if others:
+        return Check("Rows", "bad", found, f"connect with transfer={others[0].value!r}")
+    return Check("Rows", "bad", "no service transfers rows", "follow the advice above")
+
+
+_UNCHECKED = "no table was available to check with which service transfers rows"
+_ASK = "check the endpoint, the quota and the permissions of the key"
+_NETWORK = "check the network, the proxy and the endpoint, then run the check again"
+_NO_ROWS = (
+    "the project responds, but not the host for rows: check the proxy and the firewall, or pass "
+    "tunnel_endpoint= with an address that this machine can reach"
+)
+_NOT_THEIRS = "check the endpoint, and whether a proxy changes responses"
+
+
+def _try(name: str, ask: Callable[[], str]) -> Check:
+    try:
+        return Check(name, "ok", ask())
+    except OdpsNbError as error:
+        return Check(name, "bad", _told(error), _advice(error) or "")
+
+
+def _told(error: OdpsNbError) -> str:
+    """Return an error's message, code, status and request id, without its hint."""
+    return "; ".join(line for line in explain(error) if not line.startswith("to do: "))
+
+
+def _advice(error: OdpsNbError) -> str | None:
+    """Return an error's hint; time-outs are those of the checks, not of the connection."""
+    return _NETWORK if isinstance(error, RequestTimeoutError) else error.hint
