@@ -70,6 +70,8 @@ def test_both_forms_have_what_clients_insist_on() -> None:
     ("status", "code", "kind", "hint"),
     [
         (400, "InvalidArgument", InvalidRequestError, None),
+        (400, "InvalidAccessKeyId", AccessDeniedError, "access id"),
+        (404, "NoSuchSchema", NotFoundError, "schema="),
         (400, "InvalidPartitionSpec", InvalidRequestError, "key=value"),
         (400, "ParseError", InvalidRequestError, "SQL text"),
         (400, "SomethingNew", InvalidRequestError, None),
@@ -93,7 +95,7 @@ def test_both_forms_have_what_clients_insist_on() -> None:
         (400, "MissingPartitionSpec", InvalidRequestError, "name a partition"),
         (405, "MethodNotAllowed", InvalidRequestError, "use odps.sql"),
         (429, "FlowExceeded", ThrottledError, "wait"),
-        (429, "SomethingNew", ThrottledError, "wait"),
+        (429, "SomethingNew", ThrottledError, "ClientOptions(retries=…, deadline=…)"),
         (500, "InternalServerError", ServerFaultError, "try again"),
         (503, "ServiceUnavailable", ServerFaultError, "try again"),
         (507, "SomethingNew", ServerFaultError, "try again"),
@@ -215,9 +217,12 @@ def test_waiting_time_in_xml(text: str, expected: float | None) -> None:
         (b"upstream  timed\nout", "upstream timed out"),
         (
             b"<html><head><title>502</title></head><body>Bad  Gateway</body></html>",
-            "502 Bad Gateway",
+            'the server responded with HTTP status 502 and a web page titled "502"',
         ),
-        (b"<!DOCTYPE html><p>Bad Gateway", "Bad Gateway"),
+        (
+            b"<!DOCTYPE html><p>Bad Gateway",
+            "the server responded with HTTP status 502 and a web page: Bad Gateway",
+        ),
         (b"{not json", "{not json"),
         (b"[1]", "[1]"),
         (b"\xff\xfe", "\ufffd\ufffd"),
