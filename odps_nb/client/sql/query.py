@@ -277,6 +277,7 @@ def _failure(storage: StorageClient, task: TaskResult, instance_id: str, sql: st
     error.excerpt = excerpt(sql, error.message)
     suggest_names(storage, sql, error)
     error.add_note(f"instance {instance_id}")
+    storage.redact(error)
     return error
 
 
