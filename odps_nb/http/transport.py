@@ -343,6 +343,7 @@ def _redirected(response: HttpResponse) -> ServiceError:
             f"log in to this network if {shorten(place, 100)} is its login page; otherwise check "
             f"the {host.option} and the proxies"
         )
+    place = place if "location" in response.headers else ""
     to = f" to {target.scheme}://{shorten(place, 100)}" if place else ""
     return ServiceError(
         f"{host} responded with a redirect{to} ({response.status}), which is never followed",

@@ -11,8 +11,8 @@ from odps_nb.terms import shorten
 HEAD_BYTES = 1 << 16
 """Number of bytes at the start of a body in which a title is searched."""
 PAGE_HINT = (
-    "check the endpoint, and whether the page is the login page of this network or of a proxy; "
-    "log in, or set HTTPS_PROXY or NO_PROXY"
+    "log in to this network if this is its login page; otherwise check the address, HTTPS_PROXY "
+    "and NO_PROXY"
 )
 _SHOWN = 120
 _BEGIN = re.compile(

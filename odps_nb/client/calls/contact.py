@@ -36,6 +36,7 @@ FIRST_SILENCE = 10.0
 _STORAGE_PATH = "/api/storage/"
 _NO_API_HINT = "check the endpoint: it usually ends with /api, but {endpoint} has no path"
 # Codes that also a server without the control plane sends; the others name a missing object.
+_ARGUMENT = ("InvalidArgument", "InvalidParameter")
 _VAGUE = frozenset(("NoSuchObject", "NoSuchProject", "InvalidProjectTable", "MethodNotAllowed"))
 
 
@@ -66,18 +67,21 @@ class Contacts:
         is_success = 200 <= response.status < 300
         self._works |= is_success and not wire.path.startswith(_STORAGE_PATH)
 
-    def limits(self, host: Host, read_timeout: float | None) -> tuple[float, float]:
+    def limits(
+        self, host: Host, read_timeout: float | None, *, streams: bool
+    ) -> tuple[float, float]:
         """Return the seconds to wait for a connection, and for bytes.
 
         They are short for a host that has not answered, unless the user's are longer than the
         defaults. ``read_timeout``: that of requests that the service may take long to process; it
-        is shortened in proportion.
+        is shortened in proportion. ``streams``: the response is a stream, whose first bytes may
+        take long; the wait for them is not shortened.
         """
         options, default = self._options, ClientOptions()
         connect, silence = options.connect_timeout, options.read_timeout
         if not host.answered and connect <= default.connect_timeout:
             connect = min(connect, FIRST_CONNECT)
-        if not host.answered and silence <= default.read_timeout:
+        if not (host.answered or streams) and silence <= default.read_timeout:
             silence = min(silence, FIRST_SILENCE)
         if read_timeout is not None:
             silence = read_timeout * silence / options.read_timeout
@@ -123,17 +127,17 @@ class Contacts:
     def _hint_of_service(
         self, error: ServiceError | FramingError, endpoint: str, wire: WireRequest
     ) -> str | None:
-        quota = dict(wire.params).get("quotaName")
-        if quota and type(error) in (InvalidRequestError, NotFoundError) and "uota" in str(error):
-            return f"check the quota's name, quota={quota!r}, or connect without quota="
-        is_foreign = isinstance(error, FramingError) or (
-            type(error) in (InvalidRequestError, NotFoundError)
-            and (error.code in _VAGUE or error.code not in STATUS_OF_CODE)
-        )
-        if not is_foreign:
-            return None
+        if isinstance(error, ServiceError):
+            if type(error) not in (InvalidRequestError, NotFoundError):
+                return None
+            quota = dict(wire.params).get("quotaName")
+            if quota and (error.code in _ARGUMENT or error.code not in STATUS_OF_CODE):
+                return f"check the name of the quota, quota={quota!r}, or connect without quota="
+            if error.code in STATUS_OF_CODE and error.code not in _VAGUE:
+                return None
         if self.host(endpoint).is_tunnel_as_endpoint:
             return TUNNEL_HINT
         if not urlsplit(endpoint).path.strip("/"):
-            return _NO_API_HINT.format(endpoint=endpoint)
+            hint = _NO_API_HINT.format(endpoint=endpoint)
+            return f"{hint}; if it is correct, {error.hint}" if error.hint else hint
         return None

@@ -17,7 +17,7 @@ _PREFIX = 8  # characters that identify a key whose end was cut off
 
 
 class Redactor:
-    """Replaces the keys of the requests so far in the texts of errors.
+    """Replaces the keys of the last requests in the texts of errors.
 
     Of an access id, the first 4 characters remain. Keys and tokens become ``<hidden>``, even if
     only their first 8 characters occur, because long messages are shortened.
@@ -25,12 +25,14 @@ class Redactor:
 
     def __init__(self) -> None:
         self._keys: Credentials | None = None
+        self._pairs: list[tuple[Secret, str]] = []
         self._shown: Hidden = Hidden()  # secret or id -> its replacement
 
     def learn(self, keys: Credentials) -> None:
-        """Add the keys that sign a request."""
+        """Add the keys that sign a request; those before a renewal remain known until the next."""
         if keys != self._keys:
-            self._keys, self._shown = keys, Hidden([*self._shown.items(), *_replacements(keys)])
+            old, self._pairs = self._pairs, list(_replacements(keys))
+            self._keys, self._shown = keys, Hidden([*old, *self._pairs])
 
     def redact(self, error: OdpsNbError) -> OdpsNbError:
         """Hide the keys in an error's message, facts and notes; return the same error."""

@@ -420,7 +420,9 @@ class StorageClient:
                 self._running.watch(abort)
         options, host = self.options, self._contacts.host(endpoint)
         attempts.host = host
-        connect_timeout, read_timeout = self._contacts.limits(host, attempts.read_timeout)
+        connect_timeout, read_timeout = self._contacts.limits(
+            host, attempts.read_timeout, streams=streams
+        )
         return HttpRequest(
             method=wire.method,
             url=url,

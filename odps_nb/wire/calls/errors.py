@@ -1,7 +1,7 @@
 """Converts error documents of the service to exceptions and back (``docs/protocol.md`` section 8).
 
-The class is determined by the error code, by an ``ODPS-nnnnnnn`` number in the text, or by the HTTP
-status, in this order. A hint is added if the message does not state what the user can do.
+The class is determined by a specific error code, by an ``ODPS-nnnnnnn`` number in the text, or by
+the HTTP status, in this order. A hint is added if the message does not state what the user can do.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ def _error(
     status: int, headers: Mapping[str, str] | Pairs, parts: _Parts, sender: str
 ) -> ServiceError:
     code = parts.code
-    if code is None or code not in STATUS_OF_CODE:
+    if _is_vague(code):
         code = code_of_text(f"{code} {parts.message}") or code
     kind = _class_of(status, code, parts.message)
     message, advice = split_advice(parts.message)
@@ -241,13 +241,18 @@ def is_time_overflow(text: str) -> bool:
     return bool(_TIME_OVERFLOW.search(text))
 
 
+def _is_vague(code: str | None) -> bool:
+    """Return whether an error code is unknown, or states only that an argument is invalid."""
+    return code not in STATUS_OF_CODE or code in _VAGUE_CODES
+
+
 def _class_of(status: int, code: str | None, message: str) -> type[ServiceError]:
     if is_time_overflow(f"{code} {message}"):
         return InvalidRequestError  # a retry would fail again, regardless of the status
     known = STATUS_OF_CODE.get(code or "", status)
     if is_storage_timeout(code, message):
         return ServerFaultError
-    if known == 400 and code not in _EXPIRED_CODES and is_denied(f"{code} {message}"):
+    if known == 400 and _is_vague(code) and is_denied(f"{code} {message}"):
         return AccessDeniedError
     if code in _EXPIRED_CODES or (known in (400, 404, 409) and _SESSION_OVER.search(message)):
         return SessionExpiredError
