@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from odps_nb.client.calls.redaction import Redactor
+from odps_nb.client.calls.redaction import ErrorRedactor
 from odps_nb.client.calls.responses import doubt_version_4
 from odps_nb.client.options import ClientOptions
 from odps_nb.client.transfer import TransferChoice, hint_without_storage, refuses_service
@@ -48,7 +48,7 @@ class Contacts:
         self._answered: set[str] = set()
         self._works = False  # whether the control plane has accepted a request
         self._service = urlsplit(profile.endpoint).netloc
-        self.redactor: Redactor = Redactor()
+        self.redactor: ErrorRedactor = ErrorRedactor()
 
     def host(self, endpoint: str) -> Host:
         """Return the host of an endpoint: the service, or the storage host if it is another one."""

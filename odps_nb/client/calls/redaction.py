@@ -16,7 +16,7 @@ _LEAST = 5  # shorter values occur in unrelated words
 _PREFIX = 8  # characters that identify a key whose end was cut off
 
 
-class Redactor:
+class ErrorRedactor:
     """Replaces the keys of the last requests in the texts of errors.
 
     Of an access id, the first 4 characters remain. Keys and tokens become ``<hidden>``, even if
