@@ -40,6 +40,7 @@ same error. Message, facts and notes survive pickling, because Spark sends error
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 __all__ = [
@@ -112,6 +113,8 @@ class OdpsNbError(Exception):
     """Names of the facts: inherited ones, then the class's own annotations without a value."""
     hint: str | None
     in_doubt: bool = False
+    given_up: bool = False
+    """Whether the retries of a request that the operation needed have ended with this error."""
 
     def __init_subclass__(cls) -> None:
         own = (name for name in cls.__annotations__ if name not in cls.__dict__)
@@ -171,6 +174,14 @@ class OdpsNbError(Exception):
     def add_note(self, note: str, /) -> None:
         """Add a line of context."""
         self._notes.append(visible(note))
+
+    def _rewrite(self, change: Callable[[str], str]) -> None:
+        """Replace the message, the facts and the notes by ``change`` of each text."""
+        self.args = (change(self.message), *self.args[1:])
+        for name in self.fact_names:
+            if isinstance(value := getattr(self, name), str):
+                setattr(self, name, change(value))
+        self._notes = [change(note) for note in self._notes]
 
     def __reduce__(self) -> tuple[Any, ...]:
         facts = {name: getattr(self, name) for name in self.fact_names}
@@ -273,6 +284,8 @@ class TransportError(OdpsNbError):
     url: str | None
     request_id: str | None
     request_sent: bool | None
+    never_answered: bool = False
+    """Whether the host has not responded to any request of this client."""
 
 
 class ConnectError(TransportError):

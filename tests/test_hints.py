@@ -65,8 +65,22 @@ def texts(node: ast.AST) -> Iterator[str]:
             yield from texts(child)
 
 
+def values_of(tree: ast.Module) -> Iterator[ast.expr]:
+    """The expressions of hints that no name of a setting or constant marks: those in functions."""
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef) and "hint" in function.name:
+            for node in ast.walk(function):
+                if isinstance(node, ast.Return | ast.Assign) and node.value is not None:
+                    yield node.value
+                elif isinstance(node, ast.Call):
+                    yield from node.args
+
+
 def hints() -> Iterator[tuple[str, str]]:
-    """Each hint in the package with its location: ``hint=…``, ``error.hint = …``, ``_HINT_OF…``."""
+    """Each hint in the package with its location.
+
+    ``hint=…``, ``error.hint = …``, ``_HINT_OF…``, and the values of functions like ``_hint_of…``.
+    """
     for path in sorted(ROOT.rglob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         constants = {
@@ -88,6 +102,7 @@ def hints() -> Iterator[tuple[str, str]]:
             ):
                 found.append(node.value)
         found += [value for name, value in constants.items() if "HINT" in name]
+        found += values_of(tree)
         for value in found:
             named = [
                 constants[n.id]
@@ -121,3 +136,4 @@ def test_the_hints_are_found(told: list[tuple[str, str]]) -> None:
     texts = " ".join(text for _, text in told)
     assert "ClientOptions(read_timeout=…, deadline=…)" in texts
     assert "credentials=" in texts
+    assert "pass tunnel_endpoint= with the public address" in texts

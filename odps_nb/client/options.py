@@ -22,7 +22,9 @@ class ClientOptions:
     """Retries, time-outs, connections and transfer service of a client. Immutable.
 
     Times are in seconds. A connection that is silent for ``read_timeout`` is closed, and its
-    request is retried. Reads resume at the next row, blobs at the next byte. See
+    request is retried. Reads resume at the next row, blobs at the next byte. Until a host has
+    responded for the first time, the limits are shorter: 5 s for a connection, 10 s for a response,
+    and two slow attempts, unless a time-out exceeds its default. See
     ``docs/howto/retries-and-timeouts.md``.
 
     Parameters

@@ -77,6 +77,20 @@ SWITCH_ON = (
 )
 
 
+def hint_without_storage(*, works: bool = False, tunnel: bool = True) -> str:
+    """Return the hint for a request that the Storage API refused.
+
+    ``works``: the control plane has accepted requests. ``tunnel``: the tunnel may transfer the
+    rows.
+    """
+    known = "the control plane works, but " if works else ""
+    instead = "connect with transfer='tunnel', or " if tunnel else ""
+    return (
+        f"check quota= and tunnel_endpoint=: {known}the account may lack the Storage API, or only "
+        f"the VPC may reach it; {instead}{SWITCH_ON}"
+    )
+
+
 class TransferChoice:
     """The transfer services of one connection, and those that refused; thread-safe.
 
@@ -227,7 +241,9 @@ class TransferChoice:
             status=first.status,
             code=first.code,
             request_id=first.request_id,
-            hint=SWITCH_ON,
+            hint=hint_without_storage(
+                tunnel=Transfer.TUNNEL in ways and Transfer.TUNNEL not in refused
+            ),
         )
         error.__cause__ = first
         return error

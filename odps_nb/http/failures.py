@@ -5,10 +5,10 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Iterator
-from urllib.parse import urlsplit
 
 import requests.exceptions as theirs
 import urllib3.exceptions as below
+from urllib3.connection import HTTPConnection
 
 from odps_nb.errors import (
     BrokenStreamError,
@@ -20,19 +20,14 @@ from odps_nb.errors import (
     OdpsNbError,
     RequestTimeoutError,
 )
+from odps_nb.http.hosts import CHECK_PROXY, Host
 from odps_nb.http.waiting import Abort, SilentError, TooSlowError
 from odps_nb.secret import forget_locals
 from odps_nb.terms import shorten
 
-CHECK_PROXY = "check HTTP_PROXY, HTTPS_PROXY and NO_PROXY in the environment"
-
-_SLOW = (
-    "try again; if the network or the service is always this slow, connect with "
-    "client_options=odps_nb.ClientOptions(read_timeout=…, deadline=…)"
-)
-
 _NO_NAME = (below.NameResolutionError, socket.gaierror)
 _PROXY = (below.ProxyError, theirs.ProxyError)
+_NOT_OPENED = (below.NewConnectionError, below.ConnectTimeoutError)
 _TLS = (ssl.SSLError, below.SSLError, theirs.SSLError)
 _WRONG_NAME = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH, …_IP_ADDRESS_MISMATCH
 _WRONG_TIME = (9, 10)  # X509_V_ERR_CERT_NOT_YET_VALID, …_HAS_EXPIRED
@@ -45,7 +40,9 @@ _BAD_REQUEST = (
 )
 
 
-def translate(error: BaseException, url: str, *, abort: Abort, sent: bool) -> OdpsNbError:
+def translate(
+    error: BaseException, url: str, *, abort: Abort, sent: bool, host: Host | None = None
+) -> OdpsNbError:
     """Translate an error of requests, urllib3, http.client or a socket into one of ours.
 
     ``sent``: whether the server may have received part of the request.
@@ -60,59 +57,89 @@ def translate(error: BaseException, url: str, *, abort: Abort, sent: bool) -> Od
     for one in chain:
         if isinstance(one, theirs.RequestException):
             one.request = None  # causes are pickled, and the headers of a request hold tokens
-    place = urlsplit(url).netloc or url
+    host = host or Host.of(url)
     if sent and _among(chain, theirs.InvalidHeader, below.InvalidHeader):
         return FramingError(
-            f"the headers of the response from {place} contradict each other: {_short(chain[-1])}",
+            f"the headers of the response from {host} contradict each other: {_short(chain[-1])}",
             hint="check the proxies between client and service: one may have joined two responses",
         )
     if _among(chain, *_BAD_REQUEST):
         return ConfigError(
             f"{url!r} cannot be requested: {error}", option="endpoint", hint="check the endpoint"
         )
-    if (unreached := _unreached(chain, place, url, sent=sent)) is not None:
-        return unreached
-    if _among(chain, TooSlowError):
-        return RequestTimeoutError(
-            f"the response from {place} took longer than the total time allowed",
-            url=url,
-            request_sent=sent,
-            hint=_SLOW,
-        )
-    if _among(chain, TimeoutError, below.ReadTimeoutError, theirs.ReadTimeout):
-        silent = next((one.seconds for one in chain if isinstance(one, SilentError)), None)
-        spent = "too long" if silent is None else f"{silent:g} s"
-        return RequestTimeoutError(
-            f"{place} was silent for {spent}", url=url, request_sent=sent, hint=_SLOW
-        )
+    found = _unreached(chain, host, url, sent=sent) or _late(chain, host, url, sent=sent)
+    if found is not None:
+        return found
     return BrokenStreamError(
-        f"the connection to {place} broke: {_short(chain[-1])}",
+        f"the connection to {host} broke: {_short(chain[-1])}",
         url=url,
         request_sent=sent,
         hint="try again",
     )
 
 
+def _late(
+    chain: list[BaseException], host: Host, url: str, *, sent: bool
+) -> RequestTimeoutError | None:
+    """Return the error if the server was too slow, otherwise ``None``."""
+    if _among(chain, TooSlowError):
+        message = f"the response from {host} took longer than the total time allowed"
+        hint = host.having_answered().hint_if_silent()
+        return RequestTimeoutError(message, url=url, request_sent=sent, hint=hint)
+    if not _among(chain, TimeoutError, below.ReadTimeoutError, theirs.ReadTimeout):
+        return None
+    silent = next((one.seconds for one in chain if isinstance(one, SilentError)), None)
+    spent = "too long" if silent is None else f"{silent:g} s"
+    never = "" if host.answered else ", and has not responded to this client before"
+    error = RequestTimeoutError(
+        f"{host} was silent for {spent}{never}",
+        url=url,
+        request_sent=sent,
+        hint=host.hint_if_silent(),
+    )
+    error.never_answered = not host.answered
+    return error
+
+
 def _unreached(
-    chain: list[BaseException], place: str, url: str, *, sent: bool
+    chain: list[BaseException], host: Host, url: str, *, sent: bool
 ) -> ConnectError | None:
     """Return the error if the server was never reached, otherwise ``None``."""
-    short, listens = _short(chain[-1]), "check the endpoint, VPN and firewall"
     certificate = next(
         (one for one in chain if isinstance(one, ssl.SSLCertVerificationError)), None
     )
-    if certificate is not None and not _among(chain, *_PROXY):
-        return _distrusted(certificate, place, url)
-    secure = "check that the endpoint supports https://, and check proxies and firewalls"
-    for kinds, message, hint in (
-        (_PROXY, f"the proxy cannot connect to {place}: {short}", CHECK_PROXY),
-        (_NO_NAME, f"cannot resolve host name {place}", "check the endpoint's host name"),
-        (() if sent else _TLS, f"no secure connection to {place}: {short}", secure),
-        ((below.NewConnectionError,), f"{place} refuses the connection", listens),
-        ((below.ConnectTimeoutError,), f"{place} does not answer", listens),
-    ):
-        if _among(chain, *kinds):
-            return ConnectError(message, url=url, request_sent=False, hint=hint)
+    is_of_proxy = _among(chain, *_PROXY)
+    if certificate is not None and not is_of_proxy:
+        return _distrusted(certificate, host, url)
+    short = _short(chain[-1])
+    proxy = _proxy_place(chain) if is_of_proxy else None
+    if is_of_proxy and proxy is None:
+        message, hint = f"the proxy cannot connect to {host}: {short}", CHECK_PROXY
+    elif _among(chain, *_NO_NAME):
+        message, hint = (
+            f"cannot resolve the host name of {proxy or host.named}",
+            host.hint_if_unknown(),
+        )
+    elif not sent and _among(chain, *_TLS):
+        message = f"no secure connection to {proxy or host}: {short}"
+        hint = f"check that the {host.option} supports https://, and check proxies and firewalls"
+    elif _among(chain, below.NewConnectionError):
+        message, hint = f"{proxy or host} refuses the connection", host.hint_if_unreached()
+    elif _among(chain, below.ConnectTimeoutError):
+        message, hint = f"{proxy or host} does not answer", host.hint_if_unreached()
+    else:
+        return None
+    error = ConnectError(message, url=url, request_sent=False, hint=CHECK_PROXY if proxy else hint)
+    error.never_answered = not host.answered
+    return error
+
+
+def _proxy_place(chain: list[BaseException]) -> str | None:
+    """Return the name of the proxy that was not reached; ``None`` if it responded."""
+    for one in chain:
+        connection = getattr(one, "conn", None)
+        if isinstance(one, _NOT_OPENED) and isinstance(connection, HTTPConnection):
+            return f"the proxy {connection.host}:{connection.port}"
     return None
 
 
@@ -120,7 +147,7 @@ def _among(chain: list[BaseException], *kinds: type[BaseException]) -> bool:
     return any(isinstance(one, kinds) for one in chain)
 
 
-def _distrusted(error: ssl.SSLCertVerificationError, place: str, url: str) -> CertificateError:
+def _distrusted(error: ssl.SSLCertVerificationError, host: Host, url: str) -> CertificateError:
     if error.verify_code in _WRONG_NAME:
         hint = "use a host name that is in the certificate"
     elif error.verify_code in _WRONG_TIME:
@@ -131,7 +158,7 @@ def _distrusted(error: ssl.SSLCertVerificationError, place: str, url: str) -> Ce
             "REQUESTS_CA_BUNDLE to the path of the file"
         )
     return CertificateError(
-        f"the certificate of {place} is not trusted: {error.verify_message}",
+        f"the certificate of {host} is not trusted: {error.verify_message}",
         url=url,
         request_sent=False,
         hint=hint,

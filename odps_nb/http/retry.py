@@ -11,6 +11,7 @@ from odps_nb.errors import (
     ConnectError,
     FramingError,
     InvalidRequestError,
+    OdpsNbError,
     ProtocolError,
     ServerFaultError,
     ServiceError,
@@ -66,17 +67,21 @@ class RetryPolicy:
         elapsed: float,
         chance: float = 0.0,
         patient: bool = False,
+        took: float = 0.0,
     ) -> float | None:
         """Return the seconds to wait before the next attempt, or ``None`` to give up.
 
         ``attempt`` is the number of attempts so far, ``elapsed`` the seconds since the first
         attempt began, and ``chance`` a random number in [0, 1). ``idempotent``: repeating the call
         is harmless. ``patient``: retry a 429 until the deadline if the policy allows more than one
-        attempt.
+        attempt. ``took``: duration of the last attempt in seconds; a host that has never responded
+        gets only two slow attempts.
         """
         limit = self.max_attempts
         if isinstance(error, ConnectError):
             limit = min(limit, self.connect_attempts)
+        if took > _SLOW_ATTEMPT and isinstance(error, TransportError) and error.never_answered:
+            limit = min(limit, 2)
         enough = attempt >= limit
         if patient and limit > 1 and isinstance(error, ThrottledError):
             enough = False
@@ -90,10 +95,13 @@ class RetryPolicy:
         return wait if elapsed + wait <= self.deadline else None
 
 
+_SLOW_ATTEMPT = 3.0  # seconds; refused connections are faster, dropped packets and silence slower
 _MOST_DOUBLINGS = 60  # enough for any base to exceed any cap; many more would overflow
 
 
 def _may_repeat(error: BaseException, *, idempotent: bool) -> bool:
+    if isinstance(error, OdpsNbError) and error.given_up:
+        return False  # raised by another call, which has made its own attempts
     if isinstance(error, ThrottledError):
         return True  # the server refused the request before executing it
     if isinstance(error, CertificateError):

@@ -11,6 +11,7 @@ import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
+from urllib.parse import urljoin, urlsplit
 
 import requests
 from requests.structures import CaseInsensitiveDict
@@ -25,10 +26,12 @@ from odps_nb.errors import (
 )
 from odps_nb.http.body import BodyResponse
 from odps_nb.http.connection import EXCHANGE, Adapter, Exchange
-from odps_nb.http.failures import CHECK_PROXY, translate
+from odps_nb.http.failures import translate
+from odps_nb.http.hosts import CHECK_PROXY, TUNNEL_HINT, Host
 from odps_nb.http.surroundings import ProxyEnvironment
 from odps_nb.http.waiting import Abort
 from odps_nb.lifetime import Home, renew_after_fork
+from odps_nb.terms import shorten
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -43,7 +46,8 @@ class HttpRequest:
     receive its headers. ``send_timeout`` (default: ``read_timeout``) limits each pause in which the
     peer accepts no data. ``document_timeout`` limits the time for a body after
     `HttpResponse.end_in_time` is called. ``abort`` lets another thread stop the exchange.
-    ``receive_buffer`` limits the bytes that the kernel receives ahead.
+    ``receive_buffer`` limits the bytes that the kernel receives ahead. ``host`` names the host in
+    errors.
     """
 
     method: str
@@ -56,6 +60,7 @@ class HttpRequest:
     document_timeout: float = 300.0
     abort: Abort = field(repr=False, compare=False, default_factory=Abort)
     receive_buffer: int | None = None
+    host: Host | None = None
 
 
 class HttpResponse:
@@ -73,6 +78,7 @@ class HttpResponse:
         self.headers: Mapping[str, str] = CaseInsensitiveDict(raw.headers)
         self.request_id: str | None = self.headers.get("x-odps-request-id")
         self.url: str = request.url
+        self.host: Host = (request.host or Host.of(request.url)).having_answered()
         self.length: int | None = None if body.chunked else body.length
         self.is_delimited: bool = body.is_delimited
         self.wire_bytes: int = 0
@@ -184,7 +190,8 @@ class HttpResponse:
             raise
 
     def _fail(self, error: Exception) -> Exception:
-        ours = translate(error, self._request.url, abort=self._request.abort, sent=True)
+        abort = self._request.abort
+        ours = translate(error, self.url, abort=abort, sent=True, host=self.host)
         if isinstance(ours, TransportError):
             ours.request_id = self.request_id
         # The traceback references the reader, and an Arrow reader references this response. The
@@ -247,7 +254,9 @@ class RequestsTransport:
         except Exception as error:
             if exchange.source_error is not None:
                 raise exchange.source_error from None
-            ours = translate(error, request.url, abort=request.abort, sent=exchange.sent)
+            ours = translate(
+                error, request.url, abort=request.abort, sent=exchange.sent, host=request.host
+            )
             if isinstance(ours, RequestTimeoutError):
                 # After a laptop's sleep or a firewall's time-out, all idle connections may be dead.
                 self._adapter.close_idle()
@@ -311,9 +320,34 @@ def _from_the_server(response: HttpResponse) -> HttpResponse:
             request_sent=False,
             hint=CHECK_PROXY,
         )
-    raise ServiceError(
-        f"the server responded with a redirect ({response.status}), which is never followed",
+    raise _redirected(response)
+
+
+def _redirected(response: HttpResponse) -> ServiceError:
+    """Return the error for a redirect; it shows only the host of the target."""
+    host = response.host
+    try:
+        target = urlsplit(urljoin(response.url, response.headers.get("location", "")))
+        place = target.netloc.rpartition("@")[2]
+        is_same = target.hostname == urlsplit(response.url).hostname
+    except ValueError:  # not a URL
+        target, place, is_same = urlsplit(""), "", True
+    if is_same and (target.scheme, host.scheme) == ("https", "http"):
+        hint = f"use https:// in the {host.option}"
+    elif host.is_tunnel_as_endpoint:
+        hint = TUNNEL_HINT
+    elif is_same:
+        hint = f"check the {host.option}; a signed request must not be sent elsewhere"
+    else:
+        hint = (
+            f"log in to this network if {shorten(place, 100)} is its login page; otherwise check "
+            f"the {host.option} and the proxies"
+        )
+    place = place if "location" in response.headers else ""
+    to = f" to {target.scheme}://{shorten(place, 100)}" if place else ""
+    return ServiceError(
+        f"{host} responded with a redirect{to} ({response.status}), which is never followed",
         status=response.status,
         request_id=response.request_id,
-        hint="check the endpoint; a signed request must not be sent elsewhere",
+        hint=hint,
     )

@@ -144,7 +144,7 @@ def test_loopback_and_what_no_proxy_names_are_asked_directly(transport, through,
             with ask(transport, f"http://{host}:{peer.port}/") as answer:
                 answer.read()
         monkeypatch.setenv("NO_PROXY", "named.invalid")
-        with pytest.raises(ConnectError, match="cannot resolve host name"):
+        with pytest.raises(ConnectError, match="cannot resolve the host name of the server named"):
             ask(transport, "http://named.invalid/")
     assert proxy.asked == []
 
@@ -196,13 +196,19 @@ def test_a_proxy_that_refuses_is_named_as_the_proxy(transport, through):
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_a_proxy_that_is_not_there_is_named_as_the_proxy(transport, monkeypatch, scheme):
+    unknown = "no-such-proxy.invalid:3128"
     with refused() as url:
-        for address in (url, "http://no-such-proxy.invalid:3128"):
+        place = url.partition("//")[2]
+        for address, message in (
+            (url, f"^the proxy {place} refuses the connection"),
+            (f"http://{unknown}", f"^cannot resolve the host name of the proxy {unknown}"),
+        ):
             monkeypatch.setenv(f"{scheme.upper()}_PROXY", address)
             fresh = RequestsTransport()
-            with pytest.raises(ConnectError, match="the proxy cannot connect to far"):
+            with pytest.raises(ConnectError, match=message) as caught:
                 ask(fresh, f"{scheme}://{FAR}/")
             fresh.close()
+            assert caught.value.hint.startswith("check HTTP_PROXY")
 
 
 def test_a_certificate_behind_a_proxy_is_looked_at(transport, authority, through):

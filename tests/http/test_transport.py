@@ -222,7 +222,7 @@ def test_a_refused_connection_is_a_connect_error_that_may_be_retried(transport):
 
 
 def test_an_unknown_name_is_a_connect_error(transport):
-    with pytest.raises(ConnectError, match="cannot resolve host name"):
+    with pytest.raises(ConnectError, match="cannot resolve the host name of the server no-such"):
         ask(transport, "http://no-such-host.invalid/api")
 
 

@@ -70,6 +70,8 @@ def test_both_forms_have_what_clients_insist_on() -> None:
     ("status", "code", "kind", "hint"),
     [
         (400, "InvalidArgument", InvalidRequestError, None),
+        (400, "InvalidAccessKeyId", AccessDeniedError, "access id"),
+        (404, "NoSuchSchema", NotFoundError, "schema="),
         (400, "InvalidPartitionSpec", InvalidRequestError, "key=value"),
         (400, "ParseError", InvalidRequestError, "SQL text"),
         (400, "SomethingNew", InvalidRequestError, None),
@@ -93,7 +95,7 @@ def test_both_forms_have_what_clients_insist_on() -> None:
         (400, "MissingPartitionSpec", InvalidRequestError, "name a partition"),
         (405, "MethodNotAllowed", InvalidRequestError, "use odps.sql"),
         (429, "FlowExceeded", ThrottledError, "wait"),
-        (429, "SomethingNew", ThrottledError, "wait"),
+        (429, "SomethingNew", ThrottledError, "ClientOptions(retries=…, deadline=…)"),
         (500, "InternalServerError", ServerFaultError, "try again"),
         (503, "ServiceUnavailable", ServerFaultError, "try again"),
         (507, "SomethingNew", ServerFaultError, "try again"),
@@ -165,6 +167,92 @@ def test_expired_credentials_are_no_expired_session() -> None:
     assert type(error_of(401, body)) is AccessDeniedError
 
 
+TEXTS = {
+    "id": [
+        "The AccessKeyId is not found",
+        "InvalidAccessKeyId: the access key id does not exist",
+        "invalid access key",
+        "ODPS-0410051:Invalid credentials - unknown",
+    ],
+    "key": [
+        "The request signature we calculated does not match",
+        "User signature dose not match",
+        "invalid signature",
+        "ODPS-0410042:Invalid signature value",
+    ],
+    "token": [
+        "The security token has expired",
+        "the session token expired at noon",
+        "invalid STS token",
+        "the bearer token is invalid",
+    ],
+    "clock": ["ODPS-0410031:Authentication request expired - the interval exceeds the maximum"],
+}
+HINTS = {
+    "id": "check the access id",
+    "key": "check that the access key matches",
+    "token": "check the STS or bearer token",
+    "clock": "set this machine's clock",
+}
+
+
+@pytest.mark.parametrize(("kind", "text"), [(k, text) for k in TEXTS for text in TEXTS[k]])
+@pytest.mark.parametrize("code", ["InvalidParameter", "SomethingNew", None])
+@pytest.mark.parametrize("status", [400, 403])
+def test_refused_keys_are_recognised_by_their_text_in_http_400_as_well(
+    kind: str, text: str, code: str | None, status: int
+) -> None:
+    body = text.encode() if code is None else json_error(code, text)
+    error = error_of(status, body)
+    assert type(error) is AccessDeniedError
+    assert str(error.hint).startswith(HINTS[kind])
+
+
+@pytest.mark.parametrize("code", ["NoSuchTable", "NoSuchSession", "ParseError", "FlowExceeded"])
+def test_a_specific_code_is_not_doubted_because_of_its_text(code: str) -> None:
+    error = error_of(400, json_error(code, "Table invalid_signature or expired sts token"))
+    expected = error_of(400, json_error(code, "x"))
+    assert (type(error), error.hint) == (type(expected), expected.hint)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "message", "hint"),
+    [
+        (400, "SomethingNew", "full qualified name 'p.s.t' is not supported", "schema="),
+        (400, "ODPS-0130161", "set odps.namespace.schema=true to use schemas", "schema="),
+        (404, "NoSuchObject", "the schema name is missing", "schema="),
+        (400, "InvalidParameter", "Schema must be specified", "schema="),
+        (400, None, "only for the three-tier model", "schema="),
+        (400, None, "Invalid database operations on two-tier model", "without schema="),
+        (400, "InvalidParameter", "quota q1 does not exist", "quota="),
+        (404, "NoSuchQuota", "no", "quota="),
+        (400, "MissingParameter", "quotaName is required", "quota="),
+        (400, "InvalidParameter", "cannot read the external table p.t", "odps.sql(…)"),
+        (405, "MethodNotAllowed", "EXTERNAL_TABLE is not supported", "odps.sql(…)"),
+        (404, "NoSuchTable", "Table not found: schema_required", "odps.tables()"),
+        (404, "NoSuchTable", "Table not found: p.my_quota", "odps.tables()"),
+        (429, "RequestQuotaExceeded", "quota not available", "wait"),
+        (503, None, "quota not available", "try again"),
+    ],
+)
+def test_the_text_of_a_refused_request_gives_the_hint(
+    status: int, code: str | None, message: str, hint: str
+) -> None:
+    body = message.encode() if code is None else json_error(code, message)
+    assert hint in str(error_of(status, body).hint)
+
+
+@pytest.mark.parametrize(("status", "hint"), [(403, "login page"), (429, "wait"), (502, "proxies")])
+def test_a_web_page_names_its_sender_and_is_no_refusal_of_the_service(
+    status: int, hint: str
+) -> None:
+    error = decode_error(status, {}, b"<html>go away</html>", "the service at h:1")
+    told = f"the service at h:1 responded with HTTP status {status} and a web page: go away"
+    assert error.message == told
+    assert hint in str(error.hint)
+    assert decode_error(500, {}, b"", "X").message == "X responded with HTTP status 500"
+
+
 # -- request id and waiting -------------------------------------------------------------------
 
 
@@ -215,9 +303,12 @@ def test_waiting_time_in_xml(text: str, expected: float | None) -> None:
         (b"upstream  timed\nout", "upstream timed out"),
         (
             b"<html><head><title>502</title></head><body>Bad  Gateway</body></html>",
-            "502 Bad Gateway",
+            'the server responded with HTTP status 502 and a web page titled "502"',
         ),
-        (b"<!DOCTYPE html><p>Bad Gateway", "Bad Gateway"),
+        (
+            b"<!DOCTYPE html><p>Bad Gateway",
+            "the server responded with HTTP status 502 and a web page: Bad Gateway",
+        ),
         (b"{not json", "{not json"),
         (b"[1]", "[1]"),
         (b"\xff\xfe", "\ufffd\ufffd"),

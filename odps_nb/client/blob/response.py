@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import chain
 
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
@@ -18,6 +19,7 @@ from odps_nb.http.transport import HttpResponse
 from odps_nb.terms import BlobReference, Compression
 from odps_nb.wire.blocks import STORED_SIZE, TRAILER_SIZE
 from odps_nb.wire.calls import ReadBlobs
+from odps_nb.wire.calls.errors import find_page
 from odps_nb.wire.codings import from_http_name
 from odps_nb.wire.crc32c import crc32c
 from odps_nb.wire.frames import BlobEvent, BlobStart
@@ -34,6 +36,12 @@ def blob_events(
     response: HttpResponse, count: int, *, max_blob: int = MAX_BLOB
 ) -> Iterator[BlobEvent]:
     """Iterate over the events of a body with ``count`` blobs; the caller closes the response."""
+    chunks = response.chunks()
+    first = next(chunks, b"")
+    if response.request_id is None:  # the service always sends one, also with a blob that is a page
+        page = find_page(first, str(response.host))
+        if page is not None:
+            raise page
     try:
         decoder = BlobBodyDecoder(
             response.headers.get("content-encoding"),
@@ -41,7 +49,7 @@ def blob_events(
             (max_blob + _AROUND) * count,
             max_blob=max_blob,
         )
-        for chunk in response.chunks():
+        for chunk in chain((first,), chunks):
             yield from decoder.events(chunk)
         yield from decoder.events_eof()
     except ProtocolError as error:

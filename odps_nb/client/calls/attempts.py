@@ -15,7 +15,8 @@ from typing import NoReturn, TypeVar
 from odps_nb.client.calls.cancel import SHORT_WAIT, CancelToken
 from odps_nb.client.calls.new_tables import CreatedTable
 from odps_nb.client.calls.progress import ProgressTracker
-from odps_nb.errors import OdpsNbError, ThrottledError
+from odps_nb.errors import OdpsNbError, ProtocolError, ServiceError, ThrottledError
+from odps_nb.http.hosts import Host
 from odps_nb.http.retry import RetryPolicy
 
 T = TypeVar("T")
@@ -56,15 +57,20 @@ class Attempts:
     """The table of the last request, if the connection has just created it."""
     service: str = ""
     """Endpoint of the last request."""
+    host: Host | None = None
+    """The host of the current attempt, which notes name."""
+    redact: Callable[[OdpsNbError], object] = lambda _: None
+    """Hides the client's keys in an error."""
     scope: CancelToken = field(init=False)
     _failed: int = 0
     _refused: int = 0
     """Number of 429s since the last progress that are retried until the deadline."""
     _began: float = field(init=False)
+    _attempt_began: float = field(init=False)
 
     def __post_init__(self) -> None:
         self.scope = CancelToken(parent=self.cancel)
-        self._began = self.clock.monotonic()
+        self._began = self._attempt_began = self.clock.monotonic()
 
     def stop(self) -> None:
         """Shut down the sockets of this call, which may still be open after an interrupt."""
@@ -109,6 +115,7 @@ class Attempts:
         ``resume`` describes where the next attempt resumes, if not at the beginning. ``patient``
         has the same effect as the attribute, but only for this failure.
         """
+        self.redact(error)
         if self.waited_for_new_table(error):
             return
         patient = (patient or self.patient) and isinstance(error, ThrottledError)
@@ -116,7 +123,8 @@ class Attempts:
             self._refused += 1
         else:
             self._failed += 1
-        elapsed = self.clock.monotonic() - self._began
+        now = self.clock.monotonic()
+        elapsed = now - self._began
         delay = self.policy.decide(
             self._refused if patient else self._failed,
             error,
@@ -124,6 +132,7 @@ class Attempts:
             elapsed=elapsed,
             chance=self.clock.chance(),
             patient=patient,
+            took=now - self._attempt_began,
         )
         if self.cancel is not None:
             self.cancel.check()
@@ -133,6 +142,7 @@ class Attempts:
         place = f"resuming at {resume}" if resume else f"attempt {self._tries + 1}"
         self._announce(error, f"{place} in {delay:.1f} s", resumes=bool(resume))
         self.pause(delay)
+        self._attempt_began = self.clock.monotonic()
 
     def waited_for_new_table(self, error: OdpsNbError, left: float | None = None) -> bool:
         """Wait if the service may not find the new table yet; return whether to send again.
@@ -158,10 +168,18 @@ class Attempts:
 
     def give_up(self, error: OdpsNbError, elapsed: float | None = None) -> NoReturn:
         """Raise ``error`` with a note on the call and, after a retry, its number of attempts."""
+        self.redact(error)
         tries = "" if self._tries < 2 else f", {self._tries} attempts"
         spent = "" if elapsed is None or not tries else f" in {elapsed:.1f} s"
-        error.add_note(f"{self.what}{tries}{spent}")
+        error.add_note(f"{self.what}{self._place(error)}{tries}{spent}")
         raise error
+
+    def _place(self, error: OdpsNbError) -> str:
+        """Return the host that sent the faulty response, unless the error names it."""
+        if self.host is None or not isinstance(error, (ServiceError, ProtocolError)):
+            return ""
+        is_named = error.given_up or self.host.place in error.message
+        return "" if is_named else f" at {self.host.named}"
 
     @property
     def _tries(self) -> int:

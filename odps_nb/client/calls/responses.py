@@ -10,7 +10,7 @@ from odps_nb.http.retry import seconds_until_retry
 from odps_nb.http.transport import HttpResponse
 from odps_nb.http.upload import Upload
 from odps_nb.wire.calls import decode_error
-from odps_nb.wire.calls.errors import MAX_RETRY_AFTER
+from odps_nb.wire.calls.errors import MAX_RETRY_AFTER, find_page
 
 T = TypeVar("T")
 
@@ -35,7 +35,8 @@ def refusal(response: HttpResponse, now: float) -> ServiceError:
     """Close an unsuccessful response and return the error that it reports."""
     with response:
         response.end_in_time()
-        error = decode_error(response.status, response.headers, response.read(MAX_ERROR))
+        body, sender = response.read(MAX_ERROR), str(response.host)
+        error = decode_error(response.status, response.headers, body, sender)
     asked = seconds_until_retry(response.headers, now)
     if asked is not None:
         error.retry_after = min(asked, MAX_RETRY_AFTER)
@@ -52,7 +53,7 @@ def doubt_version_4(error: ServiceError) -> None:
 
 
 def document(response: HttpResponse) -> bytes:
-    """Return the whole body of a JSON or XML response."""
+    """Return the whole body of a JSON or XML response; raise if it is a web page."""
     response.end_in_time()
     pieces: list[bytes] = []
     for piece in response.chunks():
@@ -64,7 +65,10 @@ def document(response: HttpResponse) -> bytes:
                 actual=response.wire_bytes,
                 request_id=response.request_id,
             )
-    return b"".join(pieces)
+    body = b"".join(pieces)
+    if (error := find_page(body, str(response.host), response.request_id)) is not None:
+        raise error
+    return body
 
 
 class CallUpload(Generic[T]):

@@ -22,15 +22,10 @@ from odps_nb.client.auth.tunnel_host import check_tunnel_host
 from odps_nb.client.blob_cache import BlobCache, open_cache
 from odps_nb.client.calls.attempts import Attempts, Clock
 from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.contact import Contacts
 from odps_nb.client.calls.new_tables import NewTables
 from odps_nb.client.calls.progress import ProgressTracker
-from odps_nb.client.calls.responses import (
-    CallUpload,
-    document,
-    doubt_version_4,
-    raise_for_status,
-    refusal,
-)
+from odps_nb.client.calls.responses import CallUpload, document, raise_for_status, refusal
 from odps_nb.client.options import ClientOptions
 from odps_nb.client.transfer import TransferChoice, refuses_service
 from odps_nb.errors import (
@@ -120,6 +115,9 @@ class StorageClient:
         """The services that transfer rows."""
         if self.options.transfer != profile.client_options.transfer:
             self.transfer = TransferChoice(TransferMode(self.options.transfer))
+        self._contacts = Contacts(profile, self.options, self.transfer)
+        self.redact: Callable[[OdpsNbError], OdpsNbError] = self._contacts.redactor.redact
+        """Hides the keys of this client in an error."""
         self.user_agent: str = _user_agent()
         self.quickest: float = math.inf
         """Shortest response time so far in seconds; an upper bound of the round-trip time."""
@@ -156,8 +154,7 @@ class StorageClient:
         attempts.patient = patient
 
         def once() -> T:
-            with self._send(wire, self.tunnel_endpoint, attempts) as response:
-                return request.decode_answer(document(response), response.headers)
+            return self._exchange(wire, self.tunnel_endpoint, attempts, request.decode_answer)
 
         return attempts.run(once, idempotent=request.idempotent)
 
@@ -166,10 +163,10 @@ class StorageClient:
         wire = self._encode(request)
         attempts = attempts or self.attempts(_describe(wire))
         if not isinstance(request, ReadBlobs):
-            return self._send(wire, self.tunnel_endpoint, attempts, streams=True)
+            return self._stream(wire, attempts)
         self.transfer.require_storage(_BLOBS)
         try:
-            return self._send(wire, self.tunnel_endpoint, attempts, streams=True)
+            return self._stream(wire, attempts)
         except ServiceError as error:
             if self._lacks_storage_api(error):
                 self.transfer.refuse(Transfer.STORAGE, error)
@@ -204,11 +201,15 @@ class StorageClient:
             return self._request(wire, endpoint, tries, body, streams=True)
 
         def decode(response: HttpResponse) -> T:
-            self._note(response, tries, time.perf_counter() - began)
-            body = document(raise_for_status(response, self.now()))
-            return request.decode_answer(body, response.headers)
+            self._note(response, wire, tries, time.perf_counter() - began)
+            with self._contacts.explaining(endpoint, wire):
+                body = document(raise_for_status(response, self.now()))
+                return request.decode_answer(body, response.headers)
 
-        upload = Upload(self._transport, with_body, reject=lambda it: refusal(it, self.now()))
+        def reject(response: HttpResponse) -> OdpsNbError:
+            return self._contacts.explain(refusal(response, self.now()), endpoint, wire)
+
+        upload = Upload(self._transport, with_body, reject=reject)
         return CallUpload(upload, decode, lambda: self._forget_tunnel(endpoint))
 
     def control(
@@ -219,13 +220,12 @@ class StorageClient:
         cancel: CancelToken | None = None,
     ) -> T:
         """Send a control plane request, with retries, and return its decoded response."""
+        wire = request.encode(scope=self._scope)
         headers, body = self.rest(
-            request.encode(scope=self._scope),
-            tracker=tracker,
-            cancel=cancel,
-            idempotent=request.idempotent,
+            wire, tracker=tracker, cancel=cancel, idempotent=request.idempotent
         )
-        return request.decode_answer(body, headers)
+        with self._contacts.explaining(self.profile.endpoint, wire):
+            return request.decode_answer(body, headers)
 
     def rest(
         self,
@@ -246,8 +246,7 @@ class StorageClient:
         attempts = self.attempts(f"{wire.method} {wire.path}", tracker=tracker, cancel=cancel)
 
         def once() -> tuple[Mapping[str, str], bytes]:
-            with self._send(wire, self.profile.endpoint, attempts) as response:
-                return response.headers, document(response)
+            return self._exchange(wire, self.profile.endpoint, attempts, lambda *found: found[::-1])
 
         return attempts.run(once, idempotent=idempotent)
 
@@ -273,8 +272,8 @@ class StorageClient:
         def once() -> SubmittedInstance:
             nonlocal lost
             try:
-                with self._send(wire, self.profile.endpoint, attempts) as response:
-                    return request.decode_answer(document(response), response.headers)
+                endpoint = self.profile.endpoint
+                return self._exchange(wire, endpoint, attempts, request.decode_answer)
             except OdpsNbError as error:
                 lost = lost or may_have_been_done(error)
                 raise
@@ -294,7 +293,12 @@ class StorageClient:
     ) -> Attempts:
         """Create the `Attempts` of one call, with this client's retry policy."""
         return Attempts(
-            what=what, policy=self._retry, clock=self._clock, tracker=tracker, cancel=cancel
+            what=what,
+            policy=self._retry,
+            clock=self._clock,
+            tracker=tracker,
+            cancel=cancel,
+            redact=self.redact,
         )
 
     @property
@@ -396,13 +400,14 @@ class StorageClient:
     ) -> HttpRequest:
         url = wire.url(endpoint)
         agent = {"User-Agent": self.user_agent, "x-odps-user-agent": self.user_agent}
-        headers = {**dict(wire.headers), **agent}
+        headers, keys = {**dict(wire.headers), **agent}, self.profile.keys
+        self._contacts.redactor.learn(keys)
         headers |= sign(
             wire.method,
             url,
             headers,
             endpoint=endpoint,
-            credentials=self.profile.keys,
+            credentials=keys,
             now=self.now(),
             version=4 if self.profile.region else 2,
         )
@@ -415,19 +420,44 @@ class StorageClient:
         if streams:  # other calls, such as commits, are stopped only by their own token
             with self._lock:
                 self._running.watch(abort)
-        options = self.options
+        options, host = self.options, self._contacts.host(endpoint)
+        attempts.host = host
+        connect_timeout, read_timeout = self._contacts.limits(
+            host, attempts.read_timeout, streams=streams
+        )
         return HttpRequest(
             method=wire.method,
             url=url,
             headers=headers,
             body=body,
-            connect_timeout=options.connect_timeout,
-            read_timeout=attempts.read_timeout or options.read_timeout,
+            connect_timeout=connect_timeout,
+            read_timeout=read_timeout,
             send_timeout=options.read_timeout,
             document_timeout=options.document_timeout,
             abort=abort,
             receive_buffer=attempts.receive_buffer,
+            host=host,
         )
+
+    def _exchange(
+        self,
+        wire: WireRequest,
+        endpoint: str,
+        attempts: Attempts,
+        decode: Callable[[bytes, Mapping[str, str]], T],
+    ) -> T:
+        """Send a request once, and return its decoded document."""
+        with (
+            self._contacts.explaining(endpoint, wire),
+            self._send(wire, endpoint, attempts) as response,
+        ):
+            return decode(document(response), response.headers)
+
+    def _stream(self, wire: WireRequest, attempts: Attempts) -> HttpResponse:
+        """Send a request to the storage host once, and return its open response."""
+        endpoint = self.tunnel_endpoint
+        with self._contacts.explaining(endpoint, wire):
+            return self._send(wire, endpoint, attempts, streams=True)
 
     def _send(
         self, wire: WireRequest, endpoint: str, attempts: Attempts, *, streams: bool = False
@@ -443,18 +473,19 @@ class StorageClient:
                 self._forget_tunnel(endpoint)
             raise
         try:
-            self._note(response, attempts, time.perf_counter() - began)
+            self._note(response, wire, attempts, time.perf_counter() - began)
             raise_for_status(response, self.now())
             if attempts.new_table is not None:
                 attempts.new_table.found_by.add(endpoint)
             return response
-        except BaseException as error:
+        except BaseException:
             response.close()
-            if isinstance(error, ServiceError) and self.profile.region:
-                doubt_version_4(error)
             raise
 
-    def _note(self, response: HttpResponse, attempts: Attempts, seconds: float) -> None:
+    def _note(
+        self, response: HttpResponse, wire: WireRequest, attempts: Attempts, seconds: float
+    ) -> None:
+        self._contacts.note(response, wire)
         self.quickest = min(self.quickest, seconds)
         facts = attempts.what, response.status, response.request_id, seconds
         _log.debug("%s: %s, request id %s, %.3f s", *facts)
@@ -469,7 +500,11 @@ class StorageClient:
 
     def _find_tunnel(self) -> str:
         request = GetTunnelEndpoint(project=self.profile.project, quota_name=self.profile.quota)
-        _, body = self.rest(request.encode(scope=self._scope))
+        try:
+            _, body = self.rest(request.encode(scope=self._scope))
+        except OdpsNbError as error:
+            error.given_up = True  # the calling request must not repeat these attempts
+            raise
         found = decode_tunnel_endpoint(body, endpoint=self.profile.endpoint)
         keys = self.profile.keys
         has_token = bool(keys.sts_token or keys.bearer_token)

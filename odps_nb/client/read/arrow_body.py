@@ -35,7 +35,7 @@ from odps_nb.wire.arrow_stream import (
     sniff_body,
 )
 from odps_nb.wire.calls.core import find_header
-from odps_nb.wire.calls.errors import GZIP_MAGIC, MAX_ERROR_BYTES, find_error
+from odps_nb.wire.calls.errors import GZIP_MAGIC, MAX_ERROR_BYTES, find_error, find_page
 from odps_nb.wire.codings import Decoder, decoder
 
 
@@ -96,6 +96,7 @@ class _Watched(io.RawIOBase):
     def __init__(self, body: _Body, check: EndMarkerCheck, max_output: int | None) -> None:
         super().__init__()
         self._check, self._headers = check, body.headers
+        self._sender = str(getattr(body, "host", "the server")), body.request_id
         self.ran_short = False
         self.failed = True  # true until a read succeeds, so that body errors are raised unchanged
         head = body.read(4)
@@ -133,10 +134,10 @@ class _Watched(io.RawIOBase):
         return buffer.slice(0, count)
 
     def _refuse(self, head: bytes, fill: Callable[[memoryview], int]) -> None:
-        """Raise the error that the service sent in place of the rows, despite a success status."""
+        """Raise the error or web page that arrived in place of the rows, despite a 2xx status."""
         rest = bytearray(MAX_ERROR_BYTES)
-        count = fill(memoryview(rest))
-        error = find_error(self._headers, head + rest[:count])
+        body = head + rest[: fill(memoryview(rest))]
+        error = find_error(self._headers, body) or find_page(body, *self._sender)
         if error is not None:
             raise error
 

@@ -16,7 +16,7 @@ from odps_nb.client.read.arrow_body import Decoded
 from odps_nb.http.transport import HttpResponse
 from odps_nb.wire.arrow_stream import END_MARKER
 from odps_nb.wire.calls.core import find_header
-from odps_nb.wire.calls.errors import GZIP_MAGIC, MAX_ERROR_BYTES, find_error
+from odps_nb.wire.calls.errors import GZIP_MAGIC, MAX_ERROR_BYTES, find_error, find_page
 from odps_nb.wire.codings import decoder, from_http_name
 from odps_nb.wire.tunnel.chunks import SIZE_BYTES, ChunkVerifier
 
@@ -92,10 +92,13 @@ class DownloadBody:
         verifier.require_end()
 
     def _refuse(self, head: bytes) -> None:
-        """Raise the error that the service sent in place of rows, despite a success status."""
+        """Raise the error or web page that arrived in place of the rows, despite a 2xx status."""
         if head.lstrip()[:1] in (b"{", b"<") or head[:2] == GZIP_MAGIC:
-            body = head + self._response.read(MAX_ERROR_BYTES)
-            if (error := find_error(self._response.headers, body)) is not None:
+            response = self._response
+            body = head + response.read(MAX_ERROR_BYTES)
+            sender = str(response.host), response.request_id
+            error = find_error(response.headers, body) or find_page(body, *sender)
+            if error is not None:
                 raise error
 
     def _filler(self) -> Callable[[memoryview], int]:

@@ -14,7 +14,7 @@ from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.calls.version_1 import OverVersion1
 from odps_nb.client.read.plan import ReadSession
-from odps_nb.client.read.session import require_ready
+from odps_nb.client.read.session import ready_session
 from odps_nb.errors import CancelledError, FramingError, OdpsNbError, StateError
 from odps_nb.http.retry import RetryPolicy
 from odps_nb.lifetime import start_thread
@@ -125,7 +125,7 @@ class SessionKeeper:
         )
         if answer.session_id != session.server_id:
             raise FramingError(f"the response is for another session, {answer.session_id!r}")
-        return require_ready(answer, session.table)
+        return ready_session(self._storage, answer, session.table)
 
 
 def _time_for(expires_at: float | None, *, now: float) -> float | None:

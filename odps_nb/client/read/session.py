@@ -175,7 +175,7 @@ def reopen_storage_session(storage: StorageClient, plan: ReadPlan, session_id: s
     )
     columns = choose_columns(plan, partial(_ask, storage, tracker=None, cancel=None, old=old))
     answer = storage.call(OverVersion1(request) if old else request)
-    return _session(plan, require_ready(answer, plan.table), columns, old=old)
+    return _session(plan, ready_session(storage, answer, plan.table), columns, old=old)
 
 
 def _split_bytes(plan: ReadPlan) -> int:
@@ -206,7 +206,7 @@ def _ask(
     while True:
         answer = _awaited(storage, request, attempts, old=old)
         try:
-            return require_ready(answer, request.table)
+            return ready_session(storage, answer, request.table)
         except ServerFaultError as error:
             attempts.again(error, idempotent=True)
 
@@ -232,6 +232,17 @@ def _awaited(
         answer = storage.call(OverVersion1(again) if old else again, tracker=tracker, cancel=cancel)
         answer = replace(answer, route_token=answer.route_token or token)
     return answer
+
+
+def ready_session(
+    storage: StorageClient, answer: ReadSessionAnswer, table: TableName
+) -> ReadSessionAnswer:
+    """Return the response if the session is ready to read; otherwise raise, with keys hidden."""
+    try:
+        return require_ready(answer, table)
+    except ServiceError as error:
+        storage.redact(error)
+        raise
 
 
 def require_ready(answer: ReadSessionAnswer, table: TableName) -> ReadSessionAnswer:

@@ -50,6 +50,7 @@ def failure_of(
     error.excerpt = excerpt(sql, error.message)
     suggest_names(storage, sql, error)
     error.add_note(f"instance {instance_id}")
+    storage.redact(error)
     return error
 
 

@@ -1,7 +1,7 @@
 """Converts error documents of the service to exceptions and back (``docs/protocol.md`` section 8).
 
-The class is determined by the error code, by an ``ODPS-nnnnnnn`` number in the text, or by the HTTP
-status, in this order. A hint is added if the message does not state what the user can do.
+The class is determined by a specific error code, by an ``ODPS-nnnnnnn`` number in the text, or by
+the HTTP status, in this order. A hint is added if the message does not state what the user can do.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ from odps_nb.errors import (
 )
 from odps_nb.terms import shorten
 from odps_nb.wire.calls.core import REQUEST_ID, Pairs, find_header
+from odps_nb.wire.calls.hints import hint_for, is_denied
 from odps_nb.wire.codings import decoder, sniff
 from odps_nb.wire.json_fields import Fields, dump, parse_object
+from odps_nb.wire.web_page import PAGE_HINT, describe_page, is_web_page, page_error
 from odps_nb.wire.xml_text import DECLARATION, child_text, element, parse_xml
 
 MAX_ERROR_BYTES = 2**20
@@ -60,7 +62,8 @@ STATUS_OF_CODE: Mapping[str, int] = MappingProxyType(
     {code: status for status, codes in _CODES.items() for code in codes.split()}
 )
 
-# number in "ODPS-0130131:…" -> code, as in stock clients (``docs/protocol.md`` section 8.1)
+# number in "ODPS-0130131:…" -> code, as in stock clients (``docs/protocol.md`` section 8.1); those
+# of keys and signatures from the vendor's page *API errors (ODPS-04CCCCX)*, some of them HTTP 400
 _CODE_OF_NUMBER = {
     "0010000": "InternalServerError",
     "0110141": "DataVersionError",
@@ -68,6 +71,9 @@ _CODE_OF_NUMBER = {
     "0130013": "NoPermission",
     "0130131": "NoSuchTable",
     "0130161": "ParseError",
+    "0410031": "RequestTimeTooSkewed",
+    "0410042": "SignatureNotMatch",
+    "0410051": "InvalidAccessKeyId",
     "0420111": "NoSuchProject",
     "0420153": "InternalServerError",
     "0420411": "InvalidArgument",
@@ -94,73 +100,17 @@ _SECRET = re.compile(
 )
 _VAGUE_CODES = {"InvalidArgument", "InvalidParameter"}
 _SESSION_OVER = re.compile(r"session\b.{0,120}\bexpired", re.IGNORECASE | re.DOTALL)
+_TIME_OVERFLOW = re.compile(r"ODPS-0422214\b.*timestamp\b.*overflow", re.IGNORECASE | re.DOTALL)
+_IN_MICROSECONDS = (
+    "read TIMESTAMPs in microseconds: pass timestamp_unit='us' to Table.read; "
+    "in a query, cast the column to DATETIME or STRING"
+)
 _CLASS_OF_STATUS: dict[int, type[ServiceError]] = {
     401: AccessDeniedError,
     403: AccessDeniedError,
     404: NotFoundError,
     409: ConflictError,
     429: ThrottledError,
-}
-_OTHER_SIGNATURE = (
-    "check that the access key matches the access id, and that the endpoint ends with /api"
-)
-_ID = "check the access id, and that its key is not disabled"
-_NO_RIGHT = (
-    "ask the project owner for access to this object (and the Download permission, if the "
-    "project requires it), and ask whether the project allows this machine's IP address"
-)
-_TOKEN = "check the STS or bearer token: it may have expired or belong to another access id"
-_OF_TOKEN = re.compile(r"\b(temporary|sts|security|session|bearer)[ _-]?token", re.IGNORECASE)
-_TIME_OVERFLOW = re.compile(r"ODPS-0422214\b.*timestamp\b.*overflow", re.IGNORECASE | re.DOTALL)
-_IN_MICROSECONDS = (
-    "read TIMESTAMPs in microseconds: pass timestamp_unit='us' to Table.read; "
-    "in a query, cast the column to DATETIME or STRING"
-)
-_COPIED = "try again later: the service is copying the table to another cluster"
-_HINT_OF_CODE = {
-    "Unauthorized": f"{_ID}; this machine's clock may deviate by at most 15 minutes",
-    "InvalidAccessKeyId": _ID,
-    "SignatureNotMatch": _OTHER_SIGNATURE,
-    "SignatureDoesNotMatch": _OTHER_SIGNATURE,
-    "RequestTimeTooSkewed": "set this machine's clock; it may deviate by at most 15 minutes",
-    "AuthenticationRequestExpired": "get new temporary keys; these have expired",
-    "NoPermission": _NO_RIGHT,
-    "AccessDenied": _NO_RIGHT,
-    "NoSuchProject": "check the project name, and that the endpoint is for its region",
-    "NoSuchSchema": "check the name of the schema",
-    "NoSuchTable": "check the name; odps.tables() lists the tables of the project",
-    "NoSuchPartition": "check the partition; table.partitions() lists those that exist",
-    "NoSuchSession": "read again for a new snapshot; the session and its snapshot have expired",
-    "NoSuchVersion": "read the whole table, then read changes since its version",
-    "VersionReplacedRows": "read the whole table, or a range of versions that only added rows",
-    "NoSuchStream": "open the write stream again; its rows were not committed",
-    "InvalidPartitionSpec": "write key=value for each level, e.g. ds=2024-01-01,hour=3",
-    "InvalidRowRange": "request rows within the session's row count",
-    "InvalidColumnSpec": "check the names of the columns; table.schema lists them",
-    "MissingPartitionSpec": "name a partition, e.g. partition='ds=2024-01-01'",
-    "MethodNotAllowed": "use odps.sql(…) if this is a view; views do not support this request",
-    "MalformedDataStream": "write again; the uploaded bytes were changed in transit",
-    "RowOffsetConflict": "check whether another writer uses this stream; if not, rows are missing",
-    "StatusConflict": "begin a new session; this one has expired or was already committed",
-    "DataVersionConflict": _COPIED,
-    "DataUnderReplication": _COPIED,
-    "InvalidState": "begin a new session; this one was already committed or aborted",
-    "ObjectAlreadyExists": "choose another name, or pass if_not_exists=True",
-    "TableAlreadyExists": "choose another name, or pass if_not_exists=True",
-    "TableModified": "run the operation again; the table was changed in the meantime",
-    "SchemaModified": "run the operation again; the columns were changed in the meantime",
-    "InsufficientStorage": "free disk space on the service, and try again",
-    "StorageFailure": "check the disk and the system log of the service, then restart it",
-    "ParseError": "check the SQL text",
-}
-_HINT_OF_CLASS: dict[type[ServiceError], str] = {
-    AccessDeniedError: "check the access id and key, and your permissions on the object",
-    NotFoundError: "check the name, the project and the endpoint",
-    ConflictError: "check the state of the object, and try again",
-    SessionExpiredError: _HINT_OF_CODE["NoSuchSession"],
-    ThrottledError: "wait and try again, or pass a smaller workers=",
-    ServerFaultError: "try again; if it still fails, report the request id",
-    ServiceError: "check the endpoint: the server at this address is not MaxCompute",
 }
 
 
@@ -171,10 +121,34 @@ class _Parts(NamedTuple):
     hold_millis: int | None
 
 
-def decode_error(status: int, headers: Mapping[str, str] | Pairs, body: bytes) -> ServiceError:
-    """Return the exception for an unsuccessful response; never raise."""
+def decode_error(
+    status: int, headers: Mapping[str, str] | Pairs, body: bytes, sender: str = "the server"
+) -> ServiceError:
+    """Return the exception for an unsuccessful response; never raise.
+
+    ``sender`` names the host that responded.
+    """
     body = _decoded(body[:MAX_ERROR_BYTES])
-    return _error(status, headers, _parse(body) or _Parts(None, _raw(body), None, None))
+    parts = _parse(body)
+    if parts is not None:
+        return _error(status, headers, parts, sender)
+    text = _raw(body)
+    if not is_web_page(body):
+        return _error(status, headers, _Parts(None, text, None, None), sender)
+    page = describe_page(body, text)
+    told = f"{sender} responded with HTTP status {status} and {page}"
+    error = _error(status, headers, _Parts(None, told, None, None), sender)
+    if isinstance(error, ServerFaultError):
+        error.hint = "try again; if it still fails, check the proxies on the way to the service"
+    elif not isinstance(error, ThrottledError):
+        error.hint = PAGE_HINT
+    return error
+
+
+def find_page(body: bytes, sender: str, request_id: str | None = None) -> FramingError | None:
+    """Return the error for a web page that a 2xx response contains; ``None`` for other bodies."""
+    body = _decoded(body[:MAX_ERROR_BYTES])
+    return page_error(body, sender, request_id) if is_web_page(body) else None
 
 
 def find_error(headers: Mapping[str, str] | Pairs, body: bytes) -> ServiceError | None:
@@ -185,7 +159,7 @@ def find_error(headers: Mapping[str, str] | Pairs, body: bytes) -> ServiceError 
     parts = _parse(_decoded(body[:MAX_ERROR_BYTES]))
     if parts is None:
         return None
-    error = _error(200, headers, parts)
+    error = _error(200, headers, parts, "the server")
     if type(error) is ServiceError:
         error.hint = "report the code and the request id; this error arrived with a success status"
     return error
@@ -213,29 +187,25 @@ def _decoded(body: bytes) -> bytes:
         return body
 
 
-def _error(status: int, headers: Mapping[str, str] | Pairs, parts: _Parts) -> ServiceError:
+def _error(
+    status: int, headers: Mapping[str, str] | Pairs, parts: _Parts, sender: str
+) -> ServiceError:
     code = parts.code
-    if code is None or code not in STATUS_OF_CODE:
+    if _is_vague(code):
         code = code_of_text(f"{code} {parts.message}") or code
     kind = _class_of(status, code, parts.message)
     message, advice = split_advice(parts.message)
-    message = message or f"the server responded with HTTP status {status}"
+    message = message or f"{sender} responded with HTTP status {status}"
+    overflows = is_time_overflow(f"{code} {message}")
+    hint = _IN_MICROSECONDS if overflows else hint_for(kind, code, message)
     return kind(
         shorten(message, MAX_MESSAGE),
         status=status,
         code=code,
         request_id=find_header(headers, REQUEST_ID) or parts.request_id,
         retry_after=_retry_after(headers, parts.hold_millis),
-        hint=advice or _hint(kind, code, message),
+        hint=advice or hint,
     )
-
-
-def _hint(kind: type[ServiceError], code: str | None, message: str) -> str | None:
-    if is_time_overflow(f"{code} {message}"):
-        return _IN_MICROSECONDS
-    if kind is AccessDeniedError and _OF_TOKEN.search(f"{code} {message}"):
-        return _TOKEN
-    return _HINT_OF_CODE.get(code or "") or _HINT_OF_CLASS.get(kind)
 
 
 def code_of_text(text: str) -> str | None:
@@ -248,11 +218,6 @@ def split_advice(message: str) -> tuple[str, str | None]:
     """Split a message into its text and the advice at its end."""
     found = _ADVICE.search(message)
     return (message, None) if found is None else (message[: found.start()], found[1])
-
-
-def hint_of_code(code: str | None) -> str | None:
-    """Return the hint for an error code; ``None`` if there is none."""
-    return _HINT_OF_CODE.get(code or "")
 
 
 def is_storage_timeout(code: str | None, message: str) -> bool:
@@ -276,12 +241,19 @@ def is_time_overflow(text: str) -> bool:
     return bool(_TIME_OVERFLOW.search(text))
 
 
+def _is_vague(code: str | None) -> bool:
+    """Return whether an error code is unknown, or states only that an argument is invalid."""
+    return code not in STATUS_OF_CODE or code in _VAGUE_CODES
+
+
 def _class_of(status: int, code: str | None, message: str) -> type[ServiceError]:
     if is_time_overflow(f"{code} {message}"):
         return InvalidRequestError  # a retry would fail again, regardless of the status
     known = STATUS_OF_CODE.get(code or "", status)
     if is_storage_timeout(code, message):
         return ServerFaultError
+    if known == 400 and _is_vague(code) and is_denied(f"{code} {message}"):
+        return AccessDeniedError
     if code in _EXPIRED_CODES or (known in (400, 404, 409) and _SESSION_OVER.search(message)):
         return SessionExpiredError
     for number in (known, status):

@@ -20,7 +20,8 @@ from odps_nb.errors import (
     QueryError,
 )
 from odps_nb.wire.calls.core import NO_SCOPE, Pairs, Scope, WireRequest, find_header
-from odps_nb.wire.calls.errors import code_of_text, hint_of_code, split_advice
+from odps_nb.wire.calls.errors import code_of_text, split_advice
+from odps_nb.wire.calls.hints import hint_in_sql
 from odps_nb.wire.control.core import (
     XML_TYPE,
     SafeCall,
@@ -128,13 +129,8 @@ def query_error(task: TaskResult) -> QueryError:
     text = task.text.strip() or f"task {task.name} ended as {task.status or 'unknown'}"
     code = code_of_text(text)
     text, advice = split_advice(text)
-    hint = advice or _HINT_IN_SQL.get(code or "") or hint_of_code(code)
+    hint = advice or hint_in_sql(code, text)
     return QueryError(text[:4000], code=code, hint=hint)
-
-
-_HINT_IN_SQL = {
-    "NoSuchProject": "check the names in the query: use project.table or project.schema.table"
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -138,7 +138,9 @@ def test_a_flipped_bit_that_stays_is_a_checksum_error():
     with pytest.raises(ChecksumError) as caught:
         fetch(1, flip_at(0.5), refs=[reference(7)], retry=RetryPolicy(max_attempts=2))
     assert caught.value.request_id == "req-1"
-    assert "BlobRead of 1 blobs, starting at number 0, 2 attempts" in caught.value.notes[-1]
+    note = caught.value.notes[-1]
+    assert "BlobRead of 1 blobs, starting at number 0 at the service 127.0.0.1:" in note
+    assert ", 2 attempts" in note
 
 
 @pytest.mark.parametrize("given", [1, 2, 4])

@@ -196,7 +196,8 @@ def test_throttling_without_end_ends():
     ):
         storage.call(ASK)
     assert len(service.seen) == 3
-    assert "TableGetReadSession p.t SessionId=s, 3 attempts" in caught.value.notes[0]
+    assert "TableGetReadSession p.t SessionId=s at the service" in caught.value.notes[0]
+    assert ", 3 attempts" in caught.value.notes[0]
 
 
 def test_an_error_names_code_status_request_id_action_and_target():
@@ -208,7 +209,8 @@ def test_an_error_names_code_status_request_id_action_and_target():
         storage.call(ASK)
     error = pickle.loads(pickle.dumps(caught.value))
     assert (error.status, error.code, error.request_id) == (404, "NoSuchTable", "req-1")
-    assert error.notes == ("TableGetReadSession p.t SessionId=s",)
+    place = service.url.partition("//")[2]
+    assert error.notes == (f"TableGetReadSession p.t SessionId=s at the service {place}",)
     assert len(service.seen) == 1
 
 
@@ -288,7 +290,7 @@ def test_the_tunnel_endpoint_is_asked_for_once():
     ]
 
 
-@pytest.mark.parametrize("text", [b"", b"<html>no</html>", b"two words"])
+@pytest.mark.parametrize("text", [b"", b"<no/>", b"two words"])
 def test_a_tunnel_endpoint_that_is_none_is_refused(text):
     with (
         answering(text) as (_, storage),

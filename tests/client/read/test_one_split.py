@@ -168,7 +168,8 @@ def test_a_complete_stream_with_too_few_rows_is_resumed_and_then_fails():
         split_of(short, nothing, retry=RetryPolicy(max_attempts=3))
     assert (caught.value.expected, caught.value.actual) == (60, 10)
     assert caught.value.request_id == "req-1"
-    assert "rows 20…80 of p.t, 3 attempts" in caught.value.notes[0]
+    assert "rows 20…80 of p.t at the service" in caught.value.notes[0]
+    assert ", 3 attempts" in caught.value.notes[0]
 
 
 def test_a_stream_with_too_many_rows_is_an_error():

@@ -99,7 +99,7 @@ class Ledger(Service):
         if fault == "503 after":
             line.answer(encode_error_json("ServiceUnavailable", "later", "req-1"), 503)
         elif fault == "rubbish":
-            line.answer(b"<html>")
+            line.answer(b"<p>rubbish")
         else:
             body, headers = answer.encode()
             line.answer(body, **headers)

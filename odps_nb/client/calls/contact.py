@@ -1,0 +1,143 @@
+"""Names the hosts of one client, limits the wait for those that never answered, and adds hints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from odps_nb.client.calls.redaction import ErrorRedactor
+from odps_nb.client.calls.responses import doubt_version_4
+from odps_nb.client.options import ClientOptions
+from odps_nb.client.transfer import TransferChoice, hint_without_storage, refuses_service
+from odps_nb.errors import (
+    AccessDeniedError,
+    FramingError,
+    InvalidRequestError,
+    NotFoundError,
+    OdpsNbError,
+    ServiceError,
+)
+from odps_nb.http.hosts import TUNNEL_HINT, Host, Role
+from odps_nb.http.transport import HttpResponse
+from odps_nb.terms import Transfer
+from odps_nb.wire.calls import WireRequest
+from odps_nb.wire.calls.core import parse_table_target
+from odps_nb.wire.calls.errors import STATUS_OF_CODE
+
+if TYPE_CHECKING:
+    from odps_nb.client.auth.profile import Profile
+
+FIRST_CONNECT = 5.0
+"""Maximum seconds to open a connection to a host that has not answered, by default."""
+FIRST_SILENCE = 10.0
+"""Maximum seconds to wait for the first response of a host, by default."""
+_STORAGE_PATH = "/api/storage/"
+_NO_API_HINT = "check the endpoint: it usually ends with /api, but {endpoint} has no path"
+# Codes that also a server without the control plane sends; the others name a missing object.
+_ARGUMENT = ("InvalidArgument", "InvalidParameter")
+_VAGUE = frozenset(("NoSuchObject", "NoSuchProject", "InvalidProjectTable", "MethodNotAllowed"))
+
+
+class Contacts:
+    """The hosts of one client. Thread-safe, because sets and attributes are changed atomically."""
+
+    def __init__(self, profile: Profile, options: ClientOptions, transfer: TransferChoice) -> None:
+        self._profile, self._options, self._transfer = profile, options, transfer
+        self._answered: set[str] = set()
+        self._works = False  # whether the control plane has accepted a request
+        self._service = urlsplit(profile.endpoint).netloc
+        self.redactor: ErrorRedactor = ErrorRedactor()
+
+    def host(self, endpoint: str) -> Host:
+        """Return the host of an endpoint: the service, or the storage host if it is another one."""
+        parts = urlsplit(endpoint)
+        return Host(
+            place=parts.netloc,
+            scheme=parts.scheme,
+            role=Role.SERVICE if parts.netloc == self._service else Role.STORAGE,
+            answered=parts.netloc in self._answered,
+            service_answered=self._service in self._answered,
+        )
+
+    def note(self, response: HttpResponse, wire: WireRequest) -> None:
+        """Remember that a host has answered."""
+        self._answered.add(response.host.place)
+        is_success = 200 <= response.status < 300
+        self._works |= is_success and not wire.path.startswith(_STORAGE_PATH)
+
+    def limits(
+        self, host: Host, read_timeout: float | None, *, streams: bool
+    ) -> tuple[float, float]:
+        """Return the seconds to wait for a connection, and for bytes.
+
+        They are short for a host that has not answered, unless the user's are longer than the
+        defaults. ``read_timeout``: that of requests that the service may take long to process; it
+        is shortened in proportion. ``streams``: the response is a stream, whose first bytes may
+        take long; the wait for them is not shortened.
+        """
+        options, default = self._options, ClientOptions()
+        connect, silence = options.connect_timeout, options.read_timeout
+        if not host.answered and connect <= default.connect_timeout:
+            connect = min(connect, FIRST_CONNECT)
+        if not (host.answered or streams) and silence <= default.read_timeout:
+            silence = min(silence, FIRST_SILENCE)
+        if read_timeout is not None:
+            silence = read_timeout * silence / options.read_timeout
+        return connect, silence
+
+    @contextmanager
+    def explaining(self, endpoint: str, wire: WireRequest) -> Iterator[None]:
+        """Hide keys in the errors raised inside the block, and add hints about the host."""
+        try:
+            yield
+        except OdpsNbError as error:
+            self.explain(error, endpoint, wire)
+            raise
+
+    def explain(self, error: OdpsNbError, endpoint: str, wire: WireRequest) -> OdpsNbError:
+        """Hide keys in an error of a request, and set its hint; return the same error."""
+        self.redactor.redact(error)
+        if isinstance(error, ServiceError) and self._profile.region:
+            doubt_version_4(error)
+        hint = None
+        if not isinstance(error, (ServiceError, FramingError)):
+            pass
+        elif wire.path.startswith(_STORAGE_PATH):
+            hint = self._hint_of_storage(error, wire)
+        elif self.host(endpoint).role is Role.SERVICE:
+            hint = self._hint_of_service(error, endpoint, wire)
+        error.hint = hint or error.hint
+        return error
+
+    def _hint_of_storage(self, error: ServiceError | FramingError, wire: WireRequest) -> str | None:
+        if not isinstance(error, ServiceError) or self._transfer.accepted(Transfer.STORAGE):
+            return None
+        target = wire.target or ""
+        table = parse_table_target(target) if ".tables." in target else None
+        hint = hint_without_storage(works=self._works)
+        if not refuses_service(error, table):
+            is_unknown = type(error) is InvalidRequestError and error.hint is None
+            return f"check the arguments; if they are valid, {hint}" if is_unknown else None
+        if isinstance(error, AccessDeniedError) and error.code is not None:
+            return f"{error.hint}; if you have this access, {hint}"
+        return hint
+
+    def _hint_of_service(
+        self, error: ServiceError | FramingError, endpoint: str, wire: WireRequest
+    ) -> str | None:
+        if isinstance(error, ServiceError):
+            if type(error) not in (InvalidRequestError, NotFoundError):
+                return None
+            quota = dict(wire.params).get("quotaName")
+            if quota and (error.code in _ARGUMENT or error.code not in STATUS_OF_CODE):
+                return f"check the name of the quota, quota={quota!r}, or connect without quota="
+            if error.code in STATUS_OF_CODE and error.code not in _VAGUE:
+                return None
+        if self.host(endpoint).is_tunnel_as_endpoint:
+            return TUNNEL_HINT
+        if not urlsplit(endpoint).path.strip("/"):
+            hint = _NO_API_HINT.format(endpoint=endpoint)
+            return f"{hint}; if it is correct, {error.hint}" if error.hint else hint
+        return None
