@@ -120,13 +120,20 @@ def _profile(source: Any, said: Mapping[str, Any]) -> Profile:
         return Profile.resolve(source, **said)
     if isinstance(source, Profile):
         return source._changed(said)
-    # Detect pyodps objects by the module of their class, without importing pyodps.
-    if any(one.__module__.split(".")[0] == "odps" for one in type(source).__mro__):
+    if is_pyodps_entry(source):
         return Profile.from_pyodps(source, **said)
     raise ConfigError(
         f"cannot connect with a {type(source).__name__}",
         option="source",
         hint="pass the name of a profile, 'local', a Profile, or a pyodps ODPS object",
+    )
+
+
+def is_pyodps_entry(value: object) -> bool:
+    """Return whether this is a pyodps ``ODPS`` object, without importing pyodps."""
+    return any(
+        kind.__name__ == "ODPS" and kind.__module__.split(".")[0] == "odps"
+        for kind in type(value).__mro__
     )
 
 

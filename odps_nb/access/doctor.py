@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from importlib import metadata
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ from odps_nb.access.service_checks import SECONDS, Check, Verdict, check_service
 from odps_nb.errors import ConfigError, MissingDependencyError, OdpsNbError
 
 if TYPE_CHECKING:
+    from odps_nb.client.auth.offers import Finding
     from odps_nb.client.auth.profile import Profile
 
 
@@ -38,8 +39,8 @@ def examine(
     service = ("duckdb", "sqlglot", "starlette", "uvicorn")
     yield _optional("Embedded service", service, "local", "for connect('local')")
     yield _optional("Keyring", ("keyring",), "keyring", "for access keys in the system keyring")
-    chosen, check = _profile(profile)
-    yield check
+    chosen, checks = _profile(profile)
+    yield from checks
     if chosen is not None and online:
         yield from check_service(chosen, seconds=seconds)
 
@@ -109,16 +110,33 @@ def _widgets() -> Check:
     return check
 
 
-def _profile(wanted: Profile | str | Callable[[], Profile] | None) -> tuple[Profile | None, Check]:
+def _profile(
+    wanted: Profile | str | Callable[[], Profile] | None,
+) -> tuple[Profile | None, list[Check]]:
+    """Return the profile, if there is one, and the checks of it and of the sources of settings."""
     from odps_nb.client.auth.profile import Profile
 
     if isinstance(wanted, Profile):
-        return wanted, Check("Profile", "ok", repr(wanted))
+        return wanted, [Check("Profile", "ok", repr(wanted))]
+    name = wanted if isinstance(wanted, str) else None
+    checks: list[Check] = []
     try:
-        profile = wanted() if callable(wanted) else Profile.resolve(wanted)
+        if not callable(wanted):
+            checks.append(_settings(Profile._findings(name)))
+        profile = wanted() if callable(wanted) else Profile.resolve(name)
     except OdpsNbError as error:
         # The embedded service needs no profile, so only a missing named profile is an error.
         missing = wanted is None and isinstance(error, ConfigError)
         verdict: Verdict = "optional" if missing else "bad"
-        return None, Check("Profile", verdict, error.message, error.hint or "")
-    return profile, Check("Profile", "ok", repr(profile))
+        return None, [*checks, Check("Profile", verdict, error.message, error.hint or "")]
+    return profile, [*checks, Check("Profile", "ok", repr(profile))]
+
+
+def _settings(findings: Sequence[Finding]) -> Check:
+    """Name the settings that each source has, and those that are not used; show no value."""
+    found = "; ".join(f"{one.source}: {', '.join(one.used)}" for one in findings if one.used)
+    unused = [f"{one.source}: {told}" for one in findings for told in one.told_unused()]
+    if unused:
+        found += f"{'; ' if found else ''}not used: {'; '.join(unused)}"
+    to_do = "remove the settings that are not used, if they are left over" if unused else ""
+    return Check("Settings", "optional" if unused else "ok", found or "no source has any", to_do)

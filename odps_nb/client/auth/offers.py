@@ -54,12 +54,21 @@ class Finding:
     used: tuple[str, ...]
     unused: tuple[tuple[str, str], ...]
 
+    def told_unused(self) -> list[str]:
+        """Return one text for each reason: the names of the unused settings, and the reason."""
+        names: dict[str, list[str]] = {}
+        for name, why in self.unused:
+            names.setdefault(why, []).append(name)
+        return [f"{', '.join(some)} ({why})" if some[0] else why for why, some in names.items()]
+
 
 class Choice:
     """Collects settings from offers in order of precedence, below the arguments in ``said``."""
 
     def __init__(self, said: Hidden) -> None:
         self.said = said
+        self.has_profile: bool = False
+        """Whether one of the sources is a profile of the profile file."""
         self.findings: list[Finding] = []
         self._found, self._account, self._application = Hidden(), Hidden(), Hidden()
 

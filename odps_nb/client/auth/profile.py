@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from odps_nb.client.auth import sources
 from odps_nb.client.auth.accounts import Account, CredentialsLike
 from odps_nb.client.auth.fields import BLANKS, CREDENTIAL_FIELDS, FIELDS, TEXT_CREDENTIALS
-from odps_nb.client.auth.offers import Offer, overridden
+from odps_nb.client.auth.offers import Finding, Offer, overridden
 from odps_nb.client.auth.regions import check_endpoint, endpoint_of
 from odps_nb.client.auth.renewal import CredentialSource, from_process
 from odps_nb.client.auth.resolution import missing, resolve
@@ -288,6 +288,12 @@ class Profile:
         if lacking:
             raise missing(lacking, choice, env)
         return cls._of(settings, name=found)
+
+    @staticmethod
+    def _findings(name: str | None) -> list[Finding]:
+        """Return what each source of settings has, without values; see `resolve`."""
+        _, choice = resolve(name, Hidden(), Hidden(os.environ), everything=True)
+        return choice.findings
 
     @classmethod
     @hides_secrets

@@ -35,6 +35,7 @@ def resolve(
         choice.take(first)
     wanted = name or environ.get("ODPS_PROFILE", "").strip() or None
     found, offer = sources.from_file(wanted, environ)
+    choice.has_profile = found is not None
     choice.take(offer)
     choice.take(sources.from_environment(environ))
     for ask in (_keyring, *_VENDOR):
@@ -69,8 +70,13 @@ def missing(options: list[str], choice: Choice | None, environ: Mapping[str, str
     if "access_key" in options:
         ways += " (or store the key in a keyring: keyring set odps_nb:PROFILE ACCESS_ID)"
     hint = f"set {ways}, or name a profile in ~/.config/odps_nb/profiles.toml"
-    if choice is not None and (found := _unused(choice, environ)):
-        hint += f"; found, but not used: {'; '.join(found)}"
+    if choice is not None:
+        if not choice.has_profile and (names := sources.profile_names(environ)):
+            hint = (
+                f"connect with the name of a profile ({', '.join(names[:_SHOWN])}), or set {ways}"
+            )
+        if found := _unused(choice):
+            hint += f"; found, but not used: {'; '.join(found)}"
     return ConfigError(
         f"{listed} {'is' if len(options) == 1 else 'are'} missing",
         option=options[0],
@@ -78,18 +84,13 @@ def missing(options: list[str], choice: Choice | None, environ: Mapping[str, str
     )
 
 
-def _unused(choice: Choice, environ: Mapping[str, str]) -> list[str]:
+def _unused(choice: Choice) -> list[str]:
     found = [
-        f"{name or finding.source} ({why})"
+        f"{finding.source}: {told}"
         for finding in choice.findings
-        for name, why in finding.unused
-        if why != OVERRIDDEN
+        for told in finding.told_unused()
+        if OVERRIDDEN not in told
     ]
-    if not any(finding.source.startswith("profile ") for finding in choice.findings):
-        names = sources.profile_names(environ)
-        if names:
-            listed = ", ".join(names[:_SHOWN])
-            found.append(f"profiles {listed} (connect with one of these names)")
     if Path(".env").is_file():
         found.append(".env in this folder (load it, e.g. with python-dotenv's load_dotenv())")
     return found

@@ -25,7 +25,7 @@ from odps_nb.notebook.magics.arguments import (
     parsed_as,
     positive,
 )
-from odps_nb.notebook.magics.context import Context, is_source, listing_profiles
+from odps_nb.notebook.magics.context import PLACE, Context, is_source
 
 if TYPE_CHECKING:
     from odps_nb.access.blob import Blob
@@ -43,11 +43,12 @@ _ROOT = re.compile(r"[^\W\d]\w*")
     nargs="?",
     metavar="PROFILE",
     help="A profile, local (the embedded service), an endpoint URL, or a variable that holds a "
-    "connection, a Profile or a pyodps ODPS object. Default: environment, then profile file, then "
-    "keyring.",
+    "connection, a Profile or a pyodps ODPS object. Default: as odps_nb.connect() without any.",
 )
 @argument("-o", "--output", metavar="VAR", help="Also assign the connection to this variable.")
 @argument("--project", help="The project, if the profile does not set one.")
+@argument("--region", help="Instead of an endpoint: the region, e.g. cn-hangzhou.")
+@argument("--network", choices=("public", "vpc"), help="With --region: the network.")
 @argument("--schema", help="The default schema.")
 @argument("--timezone", metavar="ZONE", help="Time zone of all times, e.g. Asia/Shanghai.")
 @argument("--root", metavar="DIR", help="With local: the folder in which to store the tables.")
@@ -56,13 +57,13 @@ def connect(context: Context, args: argparse.Namespace, cell: str | None) -> Con
     """Choose the connection that the %odps magics use, and check the project with one request.
 
     c = %odps connect returns the connection. Access keys are never arguments, because cells are
-    saved. They are read from the environment (ODPS_ACCESS_ID, ODPS_ACCESS_KEY, …), a profile file
-    or a keyring.
+    saved. They are read from a profile file, the environment (ODPS_ACCESS_ID, ODPS_ACCESS_KEY, …),
+    a keyring, and the sources of the vendor's other tools.
     """
     context.check_output(args.output)
     if args.root is not None and args.target != "local":
         raise UsageError("--root is for local only: %odps connect local --root DIR")
-    origin = (args.target, args.project, args.schema, args.timezone, args.root)
+    origin = (args.target, *(getattr(args, name) for name in PLACE))
     if args.target == "local" and context.is_alive(origin):
         connection = context.connection  # running the same cell again keeps the service's tables
     else:
@@ -105,14 +106,13 @@ def _connection(context: Context, args: argparse.Namespace) -> tuple[Connection,
     known = context.variables.get(args.target) if args.target else None
     if isinstance(known, Connection):
         return known, False
-    keywords = {key: getattr(args, key) for key in ("project", "schema", "timezone", "root")}
+    keywords = {key: getattr(args, key) for key in PLACE}
     given = {key: value for key, value in keywords.items() if value is not None}
     if is_source(known):
         return odps_nb.connect(known, **given), True
     if args.target:
         given["endpoint" if "://" in args.target else "source"] = args.target
-    with listing_profiles():
-        return odps_nb.connect(**given), True
+    return odps_nb.connect(**given), True
 
 
 @parsed_as("odps explore")

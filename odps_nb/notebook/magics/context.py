@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import keyword
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
     from odps_nb.client.calls.storage import StorageClient
     from odps_nb.notebook.magics.magics import OdpsMagics
 
+PLACE = ("project", "schema", "timezone", "root", "region", "network")
+"""Arguments of ``%odps connect`` that are those of `odps_nb.connect`."""
 PATIENCE = 0.6
 """Maximum seconds that the first Tab waits for names; JupyterLab gives up after one second."""
 
@@ -54,7 +55,7 @@ class Context:
     def connection(self) -> Connection:
         """The connection of ``%odps connect``, or else one opened from the environment."""
         if self._connection is None:
-            self.use(_from_settings(), owned=True)
+            self.use(_from_settings(self.variables), owned=True)
         assert self._connection is not None  # set by use()
         return self._connection
 
@@ -76,9 +77,7 @@ class Context:
             return ""
         target, *options = self._origin or (None,)
         given = {
-            name: value
-            for name, value in zip(("project", "schema", "timezone", "root"), options, strict=False)
-            if value is not None
+            name: value for name, value in zip(PLACE, options, strict=False) if value is not None
         }
         if target == "local":  # a second embedded service would have different tables
             switches = "".join(f' --{name} "{value}"' for name, value in given.items())
@@ -244,42 +243,28 @@ class Context:
 
 def is_source(value: object) -> bool:
     """Return whether `odps_nb.connect` accepts a variable's value: a profile or a pyodps object."""
+    from odps_nb.access.connect import is_pyodps_entry
     from odps_nb.client.auth.profile import Profile
 
-    kinds = type(value).__mro__
-    return isinstance(value, Profile) or any(k.__module__.split(".")[0] == "odps" for k in kinds)
+    return isinstance(value, Profile) or is_pyodps_entry(value)
 
 
-@contextmanager
-def listing_profiles() -> Iterator[None]:
-    """Add the names of the profiles to the hint of an error about missing settings."""
-    from odps_nb.client.auth.sources import profile_names
+def _from_settings(variables: Mapping[str, Any]) -> Connection:
+    """Connect as `odps_nb.connect` does without arguments."""
+    import odps_nb
+    from odps_nb.access.connect import is_pyodps_entry
 
     try:
-        yield
+        return odps_nb.connect()
     except ConfigError as error:
-        names = profile_names(os.environ) if error.option in ("endpoint", "project") else ()
-        if names:
-            listed = " or ".join(f"%odps connect {name}" for name in names)
-            error.hint = f"run {listed}, or {error.hint}".removesuffix(", or None")
-        raise
-
-
-def _from_settings() -> Connection:
-    """Connect with the settings from the environment and the profile file."""
-    import odps_nb
-
-    with listing_profiles():
-        try:
-            return odps_nb.connect()
-        except ConfigError as error:
-            if error.option != "endpoint":
-                raise
-            raise ConfigError(
-                "no connection yet",
-                option="endpoint",
-                hint="run %odps connect local, or set ODPS_ENDPOINT and ODPS_PROJECT",
-            ) from None
+        if error.option not in ("endpoint", "project", "access_id"):
+            raise
+        ready = [name for name, value in variables.items() if is_pyodps_entry(value)]
+        first = f"run %odps connect {ready[0]}, which holds a pyodps object; " if ready else ""
+        first += "run %odps connect local to try the magics without an account; "
+        raise ConfigError(
+            f"no connection yet: {error.message}", option=error.option, hint=f"{first}{error.hint}"
+        ) from None
 
 
 def _names_of(connection: Connection) -> Lookup:
