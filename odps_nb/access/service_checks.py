@@ -87,7 +87,7 @@ def _in_time(
             if check.name in pending:
                 pending.remove(check.name)
             yield check
-    except TimeoutError:
+    except RequestTimeoutError:
         verdict: Verdict = "bad"
         for name in pending:
             found = f"not checked: the {seconds:g} s for the checks of the service have passed"

@@ -96,9 +96,10 @@ class BudgetTransport:
 
 
 def within(budget: Budget, work: Iterable[T]) -> Iterator[T]:
-    """Iterate over ``work``, which a daemon thread computes; raise `TimeoutError` at the limit.
+    """Iterate over ``work``, which a daemon thread computes, until the budget ends.
 
-    Not even a host name that is never resolved, which cannot be interrupted, delays the limit.
+    Raises `RequestTimeoutError` at the limit. Not even a host name that is never resolved, which
+    cannot be interrupted, delays it.
     """
     results: queue.SimpleQueue[Future[T] | None] = queue.SimpleQueue()
 
@@ -117,7 +118,8 @@ def within(budget: Budget, work: Iterable[T]) -> Iterator[T]:
             try:
                 found = results.get(timeout=budget.rest)
             except queue.Empty:
-                raise TimeoutError from None
+                seconds = f"the {budget.seconds:g} s for these requests have passed"
+                raise RequestTimeoutError(seconds) from None
             if found is None:
                 return
             yield found.result()
