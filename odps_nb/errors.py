@@ -113,8 +113,6 @@ class OdpsNbError(Exception):
     """Names of the facts: inherited ones, then the class's own annotations without a value."""
     hint: str | None
     in_doubt: bool = False
-    given_up: bool = False
-    """Whether the retries of a request that the operation needed have ended with this error."""
 
     def __init_subclass__(cls) -> None:
         own = (name for name in cls.__annotations__ if name not in cls.__dict__)
@@ -286,6 +284,8 @@ class TransportError(OdpsNbError):
     request_sent: bool | None
     never_answered: bool = False
     """Whether the host has not responded to any request of this client."""
+    given_up: bool = False
+    """Whether another call, whose result the request needed, has already retried."""
 
 
 class ConnectError(TransportError):

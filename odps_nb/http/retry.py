@@ -11,7 +11,6 @@ from odps_nb.errors import (
     ConnectError,
     FramingError,
     InvalidRequestError,
-    OdpsNbError,
     ProtocolError,
     ServerFaultError,
     ServiceError,
@@ -100,14 +99,12 @@ _MOST_DOUBLINGS = 60  # enough for any base to exceed any cap; many more would o
 
 
 def _may_repeat(error: BaseException, *, idempotent: bool) -> bool:
-    if isinstance(error, OdpsNbError) and error.given_up:
-        return False  # raised by another call, which has made its own attempts
     if isinstance(error, ThrottledError):
         return True  # the server refused the request before executing it
     if isinstance(error, CertificateError):
         return False  # another attempt would see the same certificate
     if isinstance(error, TransportError):
-        return idempotent or error.request_sent is False
+        return not error.given_up and (idempotent or error.request_sent is False)
     if isinstance(error, ServerFaultError) and error.status == 501:
         return False  # the server does not have this function
     if isinstance(error, ServerFaultError) or (

@@ -178,8 +178,7 @@ class Attempts:
         """Return the host that sent the faulty response, unless the error names it."""
         if self.host is None or not isinstance(error, (ServiceError, ProtocolError)):
             return ""
-        is_named = error.given_up or self.host.place in error.message
-        return "" if is_named else f" at {self.host.named}"
+        return "" if self.host.place in error.message else f" at {self.host.named}"
 
     @property
     def _tries(self) -> int:

@@ -25,6 +25,7 @@ from odps_nb.terms import Transfer
 from odps_nb.wire.calls import WireRequest
 from odps_nb.wire.calls.core import parse_table_target
 from odps_nb.wire.calls.errors import STATUS_OF_CODE
+from odps_nb.wire.calls.hints import is_denied
 
 if TYPE_CHECKING:
     from odps_nb.client.auth.profile import Profile
@@ -36,6 +37,7 @@ FIRST_SILENCE = 10.0
 _STORAGE_PATH = "/api/storage/"
 _NO_API_HINT = "check the endpoint: it usually ends with /api, but {endpoint} has no path"
 # Codes that also a server without the control plane sends; the others name a missing object.
+_OF_KEYS = ("Unauthorized", "AuthorizationRequired", "AuthenticationRequestExpired")
 _ARGUMENT = ("InvalidArgument", "InvalidParameter")
 _VAGUE = frozenset(("NoSuchObject", "NoSuchProject", "InvalidProjectTable", "MethodNotAllowed"))
 
@@ -64,8 +66,8 @@ class Contacts:
     def note(self, response: HttpResponse, wire: WireRequest) -> None:
         """Remember that a host has answered."""
         self._answered.add(response.host.place)
-        is_success = 200 <= response.status < 300
-        self._works |= is_success and not wire.path.startswith(_STORAGE_PATH)
+        is_control = response.host.role is Role.SERVICE and not _of_storage(wire)
+        self._works |= is_control and 200 <= response.status < 300
 
     def limits(
         self, host: Host, read_timeout: float | None, *, streams: bool
@@ -104,9 +106,9 @@ class Contacts:
         hint = None
         if not isinstance(error, (ServiceError, FramingError)):
             pass
-        elif wire.path.startswith(_STORAGE_PATH):
+        elif _of_storage(wire):
             hint = self._hint_of_storage(error, wire)
-        elif self.host(endpoint).role is Role.SERVICE:
+        elif endpoint == self._profile.endpoint:
             hint = self._hint_of_service(error, endpoint, wire)
         error.hint = hint or error.hint
         return error
@@ -117,6 +119,8 @@ class Contacts:
         target = wire.target or ""
         table = parse_table_target(target) if ".tables." in target else None
         hint = hint_without_storage(works=self._works)
+        if error.code in _OF_KEYS or is_denied(f"{error.code} {error.message}"):
+            return None
         if not refuses_service(error, table):
             is_unknown = type(error) is InvalidRequestError and error.hint is None
             return f"check the arguments; if they are valid, {hint}" if is_unknown else None
@@ -141,3 +145,8 @@ class Contacts:
             hint = _NO_API_HINT.format(endpoint=endpoint)
             return f"{hint}; if it is correct, {error.hint}" if error.hint else hint
         return None
+
+
+def _of_storage(wire: WireRequest) -> bool:
+    """Return whether a request is one of the Storage API."""
+    return wire.path.startswith(_STORAGE_PATH)

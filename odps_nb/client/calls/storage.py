@@ -502,8 +502,8 @@ class StorageClient:
         request = GetTunnelEndpoint(project=self.profile.project, quota_name=self.profile.quota)
         try:
             _, body = self.rest(request.encode(scope=self._scope))
-        except OdpsNbError as error:
-            error.given_up = True  # the calling request must not repeat these attempts
+        except TransportError as error:
+            error.given_up = error.never_answered  # the call must not repeat all these attempts
             raise
         found = decode_tunnel_endpoint(body, endpoint=self.profile.endpoint)
         keys = self.profile.keys
