@@ -318,6 +318,8 @@ class ServiceError(OdpsNbError):
     request_id: str | None
     retry_after: float | None
     excerpt: str | None
+    of_lookup: bool = False
+    """Whether the lookup of the storage host failed, which no service for rows has refused."""
 
 
 class InvalidRequestError(ServiceError):

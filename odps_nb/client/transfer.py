@@ -266,7 +266,7 @@ def refuses_service(error: ServiceError, table: TableName | None) -> bool:
     If the next service accepts the same request, it does. An error that names the table or
     concerns the keys or an argument is the request's own.
     """
-    if error.code in _OWN_CODES or error.in_doubt:
+    if error.code in _OWN_CODES or error.in_doubt or error.of_lookup:
         return False
     text = _text(error)
     if isinstance(error, NotFoundError):

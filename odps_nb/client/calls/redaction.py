@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 _LEAST = 5  # shorter values occur in unrelated words
 _PREFIX = 8  # characters that identify a key whose end was cut off
+_SIGNATURE = re.compile(r"\bODPS [^\s:]{1,200}:[A-Za-z0-9+/=]{8,}", re.ASCII)
+"""An ``Authorization`` header, which is valid for some minutes."""
 
 
 class ErrorRedactor:
@@ -41,6 +44,7 @@ class ErrorRedactor:
 
     def text(self, text: str) -> str:
         """Return a text without the keys."""
+        text = _SIGNATURE.sub(f"ODPS {_HIDDEN}", text)
         for value, shown in self._shown.items():
             start = value if shown != _HIDDEN else value[:_PREFIX]
             at = text.find(start)

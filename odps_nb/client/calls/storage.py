@@ -505,6 +505,9 @@ class StorageClient:
         except TransportError as error:
             error.given_up = error.never_answered  # the call must not repeat all these attempts
             raise
+        except ServiceError as error:
+            error.of_lookup = True
+            raise
         found = decode_tunnel_endpoint(body, endpoint=self.profile.endpoint)
         keys = self.profile.keys
         has_token = bool(keys.sts_token or keys.bearer_token)
