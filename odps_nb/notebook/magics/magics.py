@@ -115,6 +115,8 @@ class OdpsMagics(Magics):
         """Work with MaxCompute tables and blobs; see the overview below."""
         bare, is_silent = without_end(line)
         name, *more = bare.split(None, 1) or [""]
+        if not bare and cell is None and (theirs := self._replaced.get("line")) is not None:
+            return theirs(line)  # in DataWorks, o = %odps returns a pyodps object
         if name in ("", "-h", "--help") or bare == "help":
             self.context.show_text(_overview())
             return None

@@ -288,3 +288,20 @@ def test_text_that_is_not_utf8_is_an_error_or_what_was_asked_for(ip, odps, new_n
         assert frame["s"].tolist() == [shown]
     with pytest.raises(ConversionError, match="not UTF-8"):
         run(ip, cell.format(name))
+
+
+def test_a_magic_of_this_name_from_before_still_gives_its_object(shell, service):
+    """DataWorks has a magic of its own: ``o = %odps`` returns a pyodps object."""
+    entry = ODPS(
+        service.access_id,
+        service.access_key,
+        service.project,
+        service.endpoint,
+        overwrite_global=False,
+    )
+    shell.register_magic_function(lambda line: entry, "line", "odps")
+    load_ipython_extension(shell)
+    run(shell, "o = %odps")
+    assert shell.user_ns["o"] is entry
+    run(shell, "%odps connect o")
+    assert "orders" in str(run(shell, "%odps tables"))
