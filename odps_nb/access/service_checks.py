@@ -174,14 +174,15 @@ def _zone(project: str | None, own: str | None) -> Check:
     shown = own or "UTC"
     if project is None:
         found = f"the project does not name its time zone; this connection uses {shown}"
-        to_do = "run select current_timezone(), and pass the result as connect(timezone=…)"
+        to_do = "run select current_timezone(), and pass the result as timezone= to connect()"
         return Check("Time zone", "ok" if own else "optional", found, "" if own else to_do)
     if project == shown or {project, shown} <= _UTC:
         return Check("Time zone", "ok", f"{project}, in the project and in this connection")
     found = f"{project} in SQL of the project, {shown} in this connection"
     if own:  # the connection sends its zone with each statement
         return Check("Time zone", "ok", f"{project} in the project, {own} in this connection")
-    return Check("Time zone", "optional", found, f"pass connect(timezone={project!r})")
+    to_do = f"pass timezone={project!r} to connect(), or --timezone {project} to %odps connect"
+    return Check("Time zone", "optional", found, to_do)
 
 
 _UTC = {"UTC", "Etc/UTC", "GMT", "Etc/GMT"}

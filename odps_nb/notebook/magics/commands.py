@@ -94,7 +94,7 @@ def _answer(connection: Connection) -> str:
     project, *others = check_project(connection.profile)
     if not project.ok:
         return f"not usable yet: {project.found}; {project.to_do}".rstrip("; ")
-    zones = (f"time zone: {one.found}" + (f" ({one.to_do})" * (not one.ok)) for one in others)
+    zones = (f"time zone: {one.found}" + (f"; {one.to_do}" * (not one.ok)) for one in others)
     return " · ".join(["the service responds", *zones])
 
 
