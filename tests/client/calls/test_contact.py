@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -42,10 +42,9 @@ from odps_nb.wire.calls import (
     encode_error_json,
 )
 from odps_nb.wire.control import InstanceResult, SubmittedInstance, TaskResult
-from tests.http.test_hosts import dropping, silent
 from tests.support.sockets.blob_answers import reference
 from tests.support.sockets.control_peer import ControlService
-from tests.support.sockets.peers import Line, Peer, refused
+from tests.support.sockets.peers import Line, Peer, dropping, refused, silent
 from tests.support.sockets.relays import Proxy
 from tests.support.sockets.scripted import TABLE
 
@@ -345,12 +344,13 @@ RESPONSES: dict[str, Callable[[StorageClient], object]] = {
 def test_a_web_page_is_no_response_and_is_not_requested_again(what):
     """Rule: whatever is requested, a page is one error that names the host and the title."""
     is_storage = what not in ("control plane", "storage host", "query")
-    with ExitStack() as stack:
-        peer = stack.enter_context(Peer(script_of(PAGE, is_service=False)))
-        other = peer.url if is_storage else None
-        storage = stack.enter_context(
-            client("http://127.0.0.1:9/api" if is_storage else peer.url + "/api", other)
-        )
+    with (
+        Peer(script_of(PAGE, is_service=False)) as peer,
+        client(
+            "http://127.0.0.1:9/api" if is_storage else f"{peer.url}/api",
+            peer.url if is_storage else None,
+        ) as storage,
+    ):
         storage.transfer.accept(Transfer.STORAGE)
         error = failed(lambda: RESPONSES[what](storage))
     assert isinstance(error, FramingError)
