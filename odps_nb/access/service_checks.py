@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from odps_nb.client.calls.budget import Budget, BudgetTransport, side_by_side, within
 from odps_nb.errors import (
+    AccessDeniedError,
     FramingError,
     OdpsNbError,
     RequestTimeoutError,
@@ -116,7 +117,7 @@ def _service(storage: StorageClient, budget: Budget) -> Iterator[Check]:
     names: list[str] = []
     with budget.at_most(share):
         yield (tables := _try("Tables", lambda: _list(storage, names)))
-    yield _try("SQL", lambda: _query(storage, budget, share))
+    yield _try("SQL", lambda: _query(storage, budget, share), or_denied="optional")
     if storage.profile.quota:
         with budget.at_most(share):
             yield _quota(storage)
@@ -307,9 +308,7 @@ def _transfer(check: TransferCheck, working: TransferCheck | None) -> Check:
     name = name[0].upper() + name[1:]
     if check.error is None:
         return Check(name, "ok", check.found)
-    found, to_do = _told(check.error), check.error.hint or _ASK
-    if isinstance(check.error, RequestTimeoutError):
-        to_do = _NO_ROWS
+    found, to_do = _told(check.error), _advice(check.error) or _ASK
     if check.missing and check.service is Transfer.STORAGE:
         to_do = f"blobs and incremental reads need it: {SWITCH_ON}" if working else SWITCH_ON
     elif check.missing and working is not None:
@@ -336,18 +335,16 @@ def _rows(checks: list[TransferCheck], mode: TransferMode) -> Check:
 _UNCHECKED = "no table was available to check with which service transfers rows"
 _ASK = "check the endpoint, the quota and the permissions of the key"
 _NETWORK = "check the network, the proxy and the endpoint, then run the check again"
-_NO_ROWS = (
-    "the project responds, but not the host for rows: check the proxy and the firewall, or pass "
-    "tunnel_endpoint= with an address that this machine can reach"
-)
 _NOT_THEIRS = "check the endpoint, and whether a proxy changes responses"
 
 
-def _try(name: str, ask: Callable[[], str]) -> Check:
+def _try(name: str, ask: Callable[[], str], *, or_denied: Verdict = "bad") -> Check:
+    """Return the result of a request; ``or_denied``: the verdict if a permission is missing."""
     try:
         return Check(name, "ok", ask())
     except OdpsNbError as error:
-        return Check(name, "bad", _told(error), _advice(error) or "")
+        verdict = or_denied if isinstance(error, AccessDeniedError) else "bad"
+        return Check(name, verdict, _told(error), _advice(error) or "")
 
 
 def _told(error: OdpsNbError) -> str:
@@ -356,5 +353,6 @@ def _told(error: OdpsNbError) -> str:
 
 
 def _advice(error: OdpsNbError) -> str | None:
-    """Return an error's hint; time-outs are those of the checks, not of the connection."""
-    return _NETWORK if isinstance(error, RequestTimeoutError) else error.hint
+    """Return an error's hint; a hint on time-outs would not concern those of the checks."""
+    is_late = isinstance(error, RequestTimeoutError) and not error.never_answered
+    return _NETWORK if is_late else error.hint

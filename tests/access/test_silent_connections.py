@@ -7,7 +7,6 @@ client closes the connection. `tests.sweep` runs every job with silence at each 
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,7 +18,7 @@ import pytest
 import odps_nb
 from odps_nb import ClientOptions, Connection
 from odps_nb.errors import AccessDeniedError, ConnectError, RequestTimeoutError
-from tests.support.sockets.peers import Peer
+from tests.support.sockets.peers import Peer, dropping
 from tests.sweep.proxy import BreaksOne
 
 SOON = ClientOptions(read_timeout=0.5, deadline=60.0)
@@ -197,31 +196,19 @@ def test_a_server_that_is_silent_in_the_tls_handshake_is_given_up_in_time():
 
 
 def test_a_host_that_does_not_answer_is_given_up_in_time():
-    """A listener whose queue is full drops the packets of new connections, as a firewall does."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(0)
-        place = listener.getsockname()
-        held = [socket.socket() for _ in range(8)]
-        try:
-            for one in held:
-                one.setblocking(False)
-                one.connect_ex(place)
-            options = ClientOptions(connect_timeout=0.2, retries=1)
-            with (
-                odps_nb.connect(
-                    endpoint=f"http://127.0.0.1:{place[1]}/api",
-                    project="p",
-                    access_id="a",
-                    access_key="k",
-                    client_options=options,
-                ) as client,
-                pytest.raises(ConnectError, match="does not answer"),
-            ):
-                client.tables()
-        finally:
-            for one in held:
-                one.close()
+    options = ClientOptions(connect_timeout=0.2, retries=1)
+    with (
+        dropping() as url,
+        odps_nb.connect(
+            endpoint=f"{url}/api",
+            project="p",
+            access_id="a",
+            access_key="k",
+            client_options=options,
+        ) as client,
+        pytest.raises(ConnectError, match="does not answer"),
+    ):
+        client.tables()
 
 
 def test_a_wrong_sts_token_is_distinguished_from_a_wrong_key(odps):

@@ -6,7 +6,6 @@ Rule: an error of the storage host never blames the endpoint; an error of the se
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -14,7 +13,7 @@ import pytest
 
 from odps_nb.errors import ConnectError, RequestTimeoutError, ServiceError, TransportError
 from odps_nb.http.hosts import TUNNEL_HINT, Host, Role
-from tests.support.sockets.peers import Line, Peer, refused
+from tests.support.sockets.peers import Line, Peer, dropping, refused, silent
 from tests.support.sockets.transports import ask
 
 UNKNOWN = "http://service.no-such-host.invalid/api"
@@ -27,29 +26,6 @@ def _no_proxy(monkeypatch):
     for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
-
-
-@contextmanager
-def dropping() -> Iterator[str]:
-    """The URL of a listener whose queue is full, so that new packets are dropped."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(0)
-        held = [socket.socket() for _ in range(8)]
-        try:
-            for one in held:
-                one.setblocking(False)
-                one.connect_ex(listener.getsockname())
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            for one in held:
-                one.close()
-
-
-@contextmanager
-def silent() -> Iterator[str]:
-    with Peer(lambda line: line.wait_closed()) as peer:
-        yield peer.url
 
 
 SITUATIONS = {

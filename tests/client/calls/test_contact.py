@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from odps_nb.client.auth.profile import Profile
+from odps_nb.client.blob.file import open_blob
+from odps_nb.client.blob.response import fetch_blob_head
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.options import ClientOptions
+from odps_nb.client.read.resume import Opening, ResumableRowStream, TextForm
 from odps_nb.client.sql.query import run_sql
 from odps_nb.errors import (
     AccessDeniedError,
@@ -26,21 +30,21 @@ from odps_nb.errors import (
     TransportError,
 )
 from odps_nb.http.hosts import TUNNEL_HINT
-from odps_nb.terms import RowRangeSplit, Transfer
+from odps_nb.terms import RowRangeSplit, TextMode, Transfer
+from odps_nb.wire.blocks import encode_blocks
 from odps_nb.wire.calls import (
     CommitWriteSession,
     CreateReadSession,
     GetReadSession,
-    ReadBlobs,
     ReadRows,
     WireRequest,
+    WriteRows,
     encode_error_json,
 )
 from odps_nb.wire.control import InstanceResult, SubmittedInstance, TaskResult
-from tests.http.test_hosts import dropping, silent
 from tests.support.sockets.blob_answers import reference
 from tests.support.sockets.control_peer import ControlService
-from tests.support.sockets.peers import Line, Peer, refused
+from tests.support.sockets.peers import Line, Peer, dropping, refused, silent
 from tests.support.sockets.relays import Proxy
 from tests.support.sockets.scripted import TABLE
 
@@ -297,51 +301,58 @@ def test_a_quota_that_the_service_does_not_know_is_named(status, code):
 
 # -- web pages ----------------------------------------------------------------------------------
 
-STREAMS = {
-    "rows": ReadRows(table=TABLE, session_id="s", split=RowRangeSplit(0, 1)),
-    "blobs": ReadBlobs(references=(reference(1),)),
-}
+ROWS = ReadRows(table=TABLE, session_id="s", split=RowRangeSplit(0, 1))
 
 
-def _read_rows(storage: StorageClient) -> object:
-    from odps_nb.client.read.resume import Opening, ResumableRowStream, TextForm
-    from odps_nb.terms import TextMode
-
+def _read_rows(storage: StorageClient, schema: pa.Schema | None = None) -> object:
     text = TextForm(TextMode.STRICT, None, lambda row: (str(row), row))
-    opening = Opening(request=STREAMS["rows"])
+    opening = Opening(request=ROWS, schema=schema)
     return list(ResumableRowStream(storage, lambda _: opening, what="rows", text=text).batches())
 
 
-def _read_blob(storage: StorageClient) -> object:
-    from odps_nb.client.blob.file import open_blob
+def _read_chunks(storage: StorageClient) -> object:
+    """Read rows in the checksummed chunks of the tunnel."""
+    return _read_rows(storage, pa.schema([("id", pa.int64())]))
 
+
+def _read_blob(storage: StorageClient) -> object:
     with open_blob(storage, reference(1)) as file:
         return file.read()
 
 
-DOCUMENTS = {
+def _write(storage: StorageClient) -> object:
+    request = WriteRows(table=TABLE, session_id="s", stream_id=0, stream_version=0, count=1)
+    with storage.upload(request) as upload:
+        return upload.finish()
+
+
+RESPONSES: dict[str, Callable[[StorageClient], object]] = {
     "control plane": lambda storage: storage.rest(TABLES),
     "storage host": lambda storage: storage.tunnel_endpoint,
     "session": lambda storage: storage.call(SESSION),
     "commit": lambda storage: storage.call(CommitWriteSession(table=TABLE, session_id="s")),
     "query": lambda storage: run_sql(storage, "select 1"),
     "rows": _read_rows,
+    "chunks": _read_chunks,
     "blob": _read_blob,
+    "header of a blob": lambda storage: fetch_blob_head(storage, reference(1)),
+    "upload": _write,
 }
 
 
-@pytest.mark.parametrize("what", DOCUMENTS)
+@pytest.mark.parametrize("what", RESPONSES)
 def test_a_web_page_is_no_response_and_is_not_requested_again(what):
     """Rule: whatever is requested, a page is one error that names the host and the title."""
-    is_storage = what in ("session", "commit", "rows", "blob")
-    with ExitStack() as stack:
-        peer = stack.enter_context(Peer(script_of(PAGE, is_service=False)))
-        other = peer.url if is_storage else None
-        storage = stack.enter_context(
-            client("http://127.0.0.1:9/api" if is_storage else peer.url + "/api", other)
-        )
+    is_storage = what not in ("control plane", "storage host", "query")
+    with (
+        Peer(script_of(PAGE, is_service=False)) as peer,
+        client(
+            "http://127.0.0.1:9/api" if is_storage else f"{peer.url}/api",
+            peer.url if is_storage else None,
+        ) as storage,
+    ):
         storage.transfer.accept(Transfer.STORAGE)
-        error = failed(lambda: DOCUMENTS[what](storage))
+        error = failed(lambda: RESPONSES[what](storage))
     assert isinstance(error, FramingError)
     host = "the storage host" if is_storage else "the service at"
     assert error.message == (
@@ -353,8 +364,6 @@ def test_a_web_page_is_no_response_and_is_not_requested_again(what):
 
 
 def test_a_blob_that_is_a_web_page_is_a_blob():
-    from odps_nb.wire.blocks import encode_blocks
-
     with (
         Peer(script_of(encode_blocks(PAGE))) as rows,
         client("http://127.0.0.1:9/api", rows.url) as storage,
@@ -394,32 +403,24 @@ def _shown(error: BaseException | None) -> str:
     return told
 
 
-def _commands() -> dict[str, tuple[Callable[..., object], int]]:
-    """Each way in which text of the server becomes an error, with the status of its response."""
-    return {
-        "refused document": (lambda storage: storage.rest(TABLES), 400),
-        "refused session": (lambda storage: storage.call(SESSION), 403),
-        "document with an error": (lambda storage: storage.call(SESSION), 200),
-        "refused rows": (_read_rows, 404),
-        "rows with an error": (_read_rows, 200),
-        "refused blob": (_read_blob, 404),
-        "refused query": (lambda storage: run_sql(storage, "select 1"), 400),
-        "refused upload": (_write, 400),
-    }
+#: Each way in which text of the server becomes an error, with the status of its response.
+WAYS: dict[str, tuple[Callable[[StorageClient], object], int]] = {
+    "refused document": (lambda storage: storage.rest(TABLES), 400),
+    "refused session": (lambda storage: storage.call(SESSION), 403),
+    "document with an error": (lambda storage: storage.call(SESSION), 200),
+    "refused rows": (_read_rows, 404),
+    "rows with an error": (_read_rows, 200),
+    "chunks with an error": (_read_chunks, 200),
+    "refused blob": (_read_blob, 404),
+    "refused query": (lambda storage: run_sql(storage, "select 1"), 400),
+    "refused upload": (_write, 400),
+}
 
 
-def _write(storage: StorageClient) -> object:
-    from odps_nb.wire.calls import WriteRows
-
-    request = WriteRows(table=TABLE, session_id="s", stream_id=0, stream_version=0, count=1)
-    with storage.upload(request) as upload:
-        return upload.finish()
-
-
-@pytest.mark.parametrize("way", _commands())
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("is_page", [False, True])
 def test_no_error_shows_a_key_that_the_server_repeats(way, is_page):
-    command, status = _commands()[way]
+    command, status = WAYS[way]
     body = encode_error_json("Odd", f"{ECHO} (to do: use {SECRET})", "r")
     if is_page:
         body = f"<html><title>{ECHO}</title>".encode()

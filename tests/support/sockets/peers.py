@@ -220,3 +220,27 @@ def refused() -> Iterator[str]:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))  # bound but not listening, so no other process gets the port
         yield f"http://127.0.0.1:{held.getsockname()[1]}"
+
+
+@contextlib.contextmanager
+def dropping() -> Iterator[str]:
+    """The URL of a listener whose queue is full, so that it drops packets, as a firewall does."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        held = [socket.socket() for _ in range(8)]
+        try:
+            for one in held:
+                one.setblocking(False)
+                one.connect_ex(listener.getsockname())
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            for one in held:
+                one.close()
+
+
+@contextlib.contextmanager
+def silent() -> Iterator[str]:
+    """The URL of a server that accepts connections and never responds."""
+    with Peer(lambda line: line.wait_closed()) as peer:
+        yield peer.url
