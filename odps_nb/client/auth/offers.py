@@ -76,7 +76,7 @@ class Choice:
     def settings(self) -> Hidden:
         """The chosen settings, arguments included."""
         chosen = overridden(Hidden(self._found | self._account), self.said)
-        if _is_function(chosen.get("credentials")):
+        if _is_function(self.said.get("credentials")):
             chosen = Hidden(self._application | chosen)
         return chosen
 
@@ -126,7 +126,7 @@ class Choice:
     def _take_place(self, offered: Mapping[str, Any]) -> set[str]:
         """Take endpoint and tunnel from one source; schema and quota only for the same project."""
         ours, theirs = _endpoint(self._found), _endpoint(offered)
-        is_place = theirs if not ours else theirs == ours
+        is_place = theirs if not ours else offered.get("endpoint") and theirs == ours
         taken = self._fill(offered, PLACE_FIELDS) if is_place or self._names_endpoint() else set()
         project = offered.get("project")
         if project in (None, self._found.get("project", project)):
@@ -186,8 +186,10 @@ def overridden(base: Mapping[str, Any], said: Mapping[str, Any]) -> Hidden:
         left = set(APPLICATION) if _is_function(said.get("credentials")) else set()
     for name in {*CREDENTIAL_FIELDS} - left:
         kept.pop(name, None)
-    if said.get("endpoint") and _endpoint(base) not in (None, _endpoint(said)):
-        for name in PLACE_FIELDS:
+    if said.get("endpoint"):
+        same = bool(base.get("endpoint")) and _endpoint(base) == _endpoint(said)
+        lost = PLACE_FIELDS if base.get("endpoint") else ("region", "network")
+        for name in () if same else lost:
             kept.pop(name, None)
     return Hidden({**kept, **said})
 

@@ -262,6 +262,35 @@ def test_a_region_is_enough_for_an_endpoint(home, given, endpoint):
     assert odps_nb.connect(project="p").profile.endpoint == endpoint
 
 
+@pytest.mark.parametrize("way", ["argument", "variable", "profile"])
+def test_a_region_of_another_source_than_the_endpoint_selects_no_signature(home, way):
+    """Version 4 is for a region that was written next to the endpoint."""
+    region, endpoint = "cn-shanghai", "https://service.cn-shanghai.maxcompute.aliyun.com/api"
+    home.config("me", token=False)
+    path = home.path / ".aliyun/config.json"
+    document = json.loads(path.read_text())
+    document["profiles"][1]["region_id"] = region
+    path.write_text(json.dumps(document))
+    if way == "argument":
+        profile = odps_nb.connect(endpoint=endpoint, project="p").profile
+    elif way == "variable":
+        home.environ(ODPS_ENDPOINT=endpoint)
+        profile = odps_nb.connect(project="p").profile
+    else:
+        text = f'[default]\nendpoint = "{endpoint}"\nproject = "p"\n'
+        home.private(".config/odps_nb/profiles.toml", text)
+        profile = odps_nb.connect("default").profile
+    assert (profile.endpoint, profile.region, profile.access_id) == (endpoint, None, "me")
+    both = odps_nb.connect(endpoint=endpoint, region=region, project="p").profile
+    assert both.region == region
+
+
+def test_an_application_of_another_source_does_not_sign_for_a_role(home, metadata):
+    home.environ(ALIBABA_CLOUD_CREDENTIALS_URI=metadata, ODPS_APP_ID="app", ODPS_APP_KEY="of-app")
+    profile = Profile.resolve(**PLACE)
+    assert (profile.app_id, profile.keys.access_id) == (None, "STS.Nrole")
+
+
 @pytest.mark.parametrize(
     ("given", "why", "hint"),
     [
