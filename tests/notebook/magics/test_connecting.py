@@ -52,7 +52,10 @@ def test_connect_says_what_the_service_answers(ip, service, monkeypatch):
     monkeypatch.setenv("ODPS_ACCESS_KEY", "wrong")
     for target, answer in (
         (service.endpoint, "not usable yet: AccessDeniedError: access id 'nobo…' is unknown"),
-        ("http://127.0.0.1:1/api", "not usable yet: ConnectError: the service at 127.0.0.1:1 refuses"),
+        (
+            "http://127.0.0.1:1/api",
+            "not usable yet: ConnectError: the service at 127.0.0.1:1 refuses",
+        ),
     ):
         run(ip, f"%odps connect {target} --project {service.project}")
         (note,) = ip.user_ns["shown"]
