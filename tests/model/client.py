@@ -18,6 +18,7 @@ import pyarrow as pa
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.errors import OdpsNbError
+from odps_nb.http.hosts import Host
 from odps_nb.http.retry import RetryPolicy
 from odps_nb.local.routes.tunnel_arrow import decode_arrow
 from odps_nb.spark.source.commit_log import CommitLog, Intent, _taken
@@ -71,6 +72,7 @@ class Submitted:
     def __init__(self, answer: control.SubmittedInstance) -> None:
         self._body, self.headers = answer.encode(location="http://127.0.0.1:1/instances")
         self.wire_bytes = len(self._body)
+        self.host, self.request_id = Host.of(PROFILE.endpoint), None
 
     headers: Mapping[str, str]
 
