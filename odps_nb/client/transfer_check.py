@@ -16,7 +16,7 @@ from odps_nb.client.catalog import iter_partitions
 from odps_nb.client.read.session import (
     DEFAULT_SPLIT_BYTES,
     DEFAULT_SPLIT_ROWS,
-    require_ready,
+    ready_session,
 )
 from odps_nb.client.transfer import refuses_service
 from odps_nb.errors import InvalidRequestError, OdpsNbError, ServiceError
@@ -181,7 +181,7 @@ def _read_session(storage: StorageClient, sample: CheckedTable, *, old: bool) ->
     what = f"a read session of {sample.table}"
     if answer.status is SessionStatus.INIT:
         return f"{what}, which is not ready yet"
-    require_ready(answer, sample.table)
+    ready_session(storage, answer, sample.table)
     rows = answer.record_count
     return what if rows is None else f"{what}, {count_of(rows, 'row')}"
 
