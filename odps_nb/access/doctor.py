@@ -13,7 +13,7 @@ from odps_nb.access.service_checks import SECONDS, Check, Verdict, check_service
 from odps_nb.errors import ConfigError, MissingDependencyError, OdpsNbError
 
 if TYPE_CHECKING:
-    from odps_nb.client.auth.offers import Finding
+    from odps_nb.client.auth.offers import SourceReport
     from odps_nb.client.auth.profile import Profile
 
 
@@ -132,7 +132,7 @@ def _profile(
     return profile, [*checks, Check("Profile", "ok", repr(profile))]
 
 
-def _settings(findings: Sequence[Finding]) -> Check:
+def _settings(findings: Sequence[SourceReport]) -> Check:
     """Name the settings that each source has, and those that are not used; show no value."""
     found = "; ".join(f"{one.source}: {', '.join(one.used)}" for one in findings if one.used)
     unused = [f"{one.source}: {told}" for one in findings for told in one.told_unused()]

@@ -44,7 +44,7 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class SourceReport:
     """What one source contains, without values: names of settings that were used or not used.
 
     ``unused`` pairs each name with the reason.
@@ -62,14 +62,14 @@ class Finding:
         return [f"{', '.join(some)} ({why})" if some[0] else why for why, some in names.items()]
 
 
-class Choice:
+class SettingsChoice:
     """Collects settings from offers in order of precedence, below the arguments in ``said``."""
 
     def __init__(self, said: Hidden) -> None:
         self.said = said
         self.has_profile: bool = False
         """Whether one of the sources is a profile of the profile file."""
-        self.findings: list[Finding] = []
+        self.findings: list[SourceReport] = []
         self._found, self._account, self._application = Hidden(), Hidden(), Hidden()
 
     @property
@@ -107,7 +107,7 @@ class Choice:
         if used or unused or offer.problem:
             if not unused and offer.problem:
                 unused.append(("", offer.problem))
-            self.findings.append(Finding(offer.source, tuple(used), tuple(unused)))
+            self.findings.append(SourceReport(offer.source, tuple(used), tuple(unused)))
 
     def _fill(self, offered: Mapping[str, Any], names: Iterable[str]) -> set[str]:
         taken = {name for name in names if name in offered and name not in self._found}

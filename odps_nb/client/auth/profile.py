@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from odps_nb.client.auth import sources
 from odps_nb.client.auth.accounts import Account, CredentialsLike
 from odps_nb.client.auth.fields import BLANKS, CREDENTIAL_FIELDS, FIELDS, TEXT_CREDENTIALS
-from odps_nb.client.auth.offers import Finding, Offer, overridden
+from odps_nb.client.auth.offers import Offer, SourceReport, overridden
 from odps_nb.client.auth.regions import check_endpoint, endpoint_of
 from odps_nb.client.auth.renewal import CredentialSource, from_process
 from odps_nb.client.auth.resolution import missing, resolve
@@ -290,7 +290,7 @@ class Profile:
         return cls._of(settings, name=found)
 
     @staticmethod
-    def _findings(name: str | None) -> list[Finding]:
+    def _findings(name: str | None) -> list[SourceReport]:
         """Return what each source of settings has, without values; see `resolve`."""
         _, choice = resolve(name, Hidden(), Hidden(os.environ), everything=True)
         return choice.findings
@@ -323,7 +323,9 @@ class Profile:
 
     @classmethod
     def _of(cls, settings: Mapping[str, Any], **more: Any) -> Profile:
-        values = sources.stated({**settings, **more})
+        values = sources.trimmed({**settings, **more})
+        if not values.get("region"):  # an empty region overrides that of a source
+            values.pop("region", None)
         network = values.pop("network", None)
         if not values.get("endpoint"):
             # Signature version 2 is accepted in every region, so derive only the endpoint.

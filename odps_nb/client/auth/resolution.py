@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from odps_nb.client.auth import sources, vendor
-from odps_nb.client.auth.offers import OVERRIDDEN, Choice, Offer
+from odps_nb.client.auth.offers import OVERRIDDEN, Offer, SettingsChoice
 from odps_nb.errors import ConfigError
 from odps_nb.secret import Hidden
 
@@ -24,13 +24,13 @@ def resolve(
     *,
     first: Offer | None = None,
     everything: bool = False,
-) -> tuple[str | None, Choice]:
+) -> tuple[str | None, SettingsChoice]:
     """Return the name of the profile in use, if any, and the choice among all sources.
 
     ``first`` precedes the other sources. Sources after the environment are asked only while
     something is missing; with ``everything``, all are, except for a keyring that is not needed.
     """
-    choice = Choice(said)
+    choice = SettingsChoice(said)
     if first is not None:
         choice.take(first)
     wanted = name or environ.get("ODPS_PROFILE", "").strip() or None
@@ -45,7 +45,9 @@ def resolve(
     return found, choice
 
 
-def _keyring(name: str | None, choice: Choice, environ: Mapping[str, str]) -> Iterator[Offer]:
+def _keyring(
+    name: str | None, choice: SettingsChoice, environ: Mapping[str, str]
+) -> Iterator[Offer]:
     # Opening a keyring may prompt the user, so it must be the only thing that can help.
     if choice.has_place and not choice.has_account and not choice.said.get("access_key"):
         yield sources.from_keyring(name, choice.settings.get("access_id"))
@@ -62,7 +64,9 @@ _VENDOR = tuple(
 )
 
 
-def missing(options: list[str], choice: Choice | None, environ: Mapping[str, str]) -> ConfigError:
+def missing(
+    options: list[str], choice: SettingsChoice | None, environ: Mapping[str, str]
+) -> ConfigError:
     """Return the error for missing settings; its hint lists what was found, but not used."""
     listed = " and ".join(options) if len(options) < 3 else ", ".join(options)
     ways = " and ".join(f"{option}= or ODPS_{option.upper()}" for option in options)
@@ -84,7 +88,7 @@ def missing(options: list[str], choice: Choice | None, environ: Mapping[str, str
     )
 
 
-def _unused(choice: Choice) -> list[str]:
+def _unused(choice: SettingsChoice) -> list[str]:
     found = [
         f"{finding.source}: {told}"
         for finding in choice.findings

@@ -51,7 +51,7 @@ from tests.support.sockets.scripted import TABLE
 TABLES = WireRequest(method="GET", path="/projects/p/tables")
 SESSION = GetReadSession(table=TABLE, session_id="s")
 PAGE = b"<!-- x --><!DOCTYPE html>\n<html><head><title>Log in &amp; \x1b go\n on</title></head>"
-ACCESS_ID, SECRET = "LTAI5tAccessIdOfTheTest", "K3y/OfTheTest+WithSigns=="
+ACCESS_ID, SECRET = "Id5tAccessIdOfTheTest", "K3y/OfTheTest+WithSigns=="
 
 
 @pytest.fixture(autouse=True)
@@ -432,7 +432,7 @@ def test_no_error_shows_a_key_that_the_server_repeats(way, is_page):
         told = _shown(failed(lambda: command(storage)))
     for secret in (ACCESS_ID, SECRET, TOKEN, "K3y%2F"):
         assert secret not in told
-    assert "id LTAI…, key <hidden>, in a URL <hidden>, " in told
+    assert "id Id5t…, key <hidden>, in a URL <hidden>, " in told
 
 
 def test_no_failed_query_shows_a_key():
@@ -447,7 +447,7 @@ def test_no_failed_query_shows_a_key():
     ):
         error = failed(lambda: run_sql(storage, "select 1"))
     assert isinstance(error, QueryError)
-    assert "id LTAI…, key <hidden>" in error.message
+    assert "id Id5t…, key <hidden>" in error.message
     assert SECRET not in _shown(error)
 
 
