@@ -90,11 +90,7 @@ def warn_of_exposed_keys(profile: Profile) -> None:
     has_token = bool(secrets["sts_token"] or secrets["bearer_token"])
     inside = is_private(host) or host.endswith(_VENDOR_INSIDE)
     if has_token and parts.scheme == "http" and not inside:
-        warnings.warn(
-            f"the token is sent to {host} without encryption: use https:// in the endpoint",
-            OdpsNbWarning,
-            stacklevel=4,
-        )
+        _warn(f"the token is sent to {host} without encryption: use https:// in the endpoint")
 
 
 def _warn_of_literal(secrets: Hidden) -> None:
@@ -105,11 +101,14 @@ def _warn_of_literal(secrets: Hidden) -> None:
     for name, secret in secrets.items():
         if secret and len(secret) >= _MIN_LENGTH and any(secret in cell for cell in cells):
             shell.meta[_WARNED] = True
-            warnings.warn(
+            _warn(
                 f"a cell contains the {name}, and cells are saved: delete the cell, replace the "
                 f"key if others can read the notebook, and connect with {name}=getpass.getpass(), "
-                "a profile or a keyring (docs/howto/keys-and-profiles.md)",
-                OdpsNbWarning,
-                stacklevel=5,
+                "a profile or a keyring (docs/howto/keys-and-profiles.md)"
             )
             return
+
+
+def _warn(message: str) -> None:
+    """Warn without a line of source code, which could contain a key."""
+    warnings.warn_explicit(message, OdpsNbWarning, "odps_nb.connect", 1)
