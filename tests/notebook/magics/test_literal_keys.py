@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 
 import pytest
-from IPython.utils.capture import capture_output
 
 KEY = "abcdefGHIJKL0123456789mnopqrst"
 PLACE = 'endpoint="http://127.0.0.1:1/api", project="p"'
@@ -22,13 +21,17 @@ LITERAL = {
 
 
 def warned(shell, *cells: str) -> list[str]:
-    """Run cells; return the warnings as they are shown, which include a line of source code."""
-    with warnings.catch_warnings(), capture_output() as shown:
+    """Run cells; return the warnings as they are shown, with a line of source code if known."""
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for cell in cells:
             shell.run_cell(cell, store_history=True).raise_error()
-    assert KEY not in shown.stdout + shown.stderr
-    return shown.stderr.split("OdpsNbWarning: ")[1:]
+    shown = [
+        warnings.formatwarning(one.message, one.category, one.filename, one.lineno, one.line)
+        for one in caught
+    ]
+    assert KEY not in "".join(shown)
+    return [text.partition("OdpsNbWarning: ")[2] for text in shown]
 
 
 @pytest.fixture
