@@ -49,6 +49,10 @@ CELLS = {
     "no column": "%odps read orders -c amout",
     "no connection": "nobody = odps_nb.connect(endpoint='http://127.0.0.1:9/api', project='p',"
     " access_id='a', access_key='k')\nnobody.tables()",
+    "swapped": "import os\nkey = os.environ['ODPS_ACCESS_KEY']\n"
+    "odps_nb.connect(access_id=key, access_key='LTAI5tExampleKeyId01')",
+    "key as id": "odps_nb.connect(access_id=key, access_key='oldIdOf16Letters').tables()",
+    "key as profile": "odps_nb.connect(key, 'p')",
     "sql error": f"%%odps sql\nselect '{MARKUP}' frm orders",
     "traceback": "%odps traceback",
     "threads": "import threading\n%unload_ext odps_nb\n"
