@@ -744,7 +744,10 @@ class Table(ForEngines):
         Examples
         --------
         >>> import pandas as pd
-        >>> table = odps.create_table("doc_upsert", "id bigint, v string", primary_key="id")
+        >>> recorded = {"acid.cdc.mode.enable": True}
+        >>> table = odps.create_table(
+        ...     "doc_upsert", "id bigint, v string", primary_key="id", properties=recorded
+        ... )
         >>> table.upsert(pd.DataFrame({"id": [1, 2, 1], "v": ["a", "b", "c"]})).verb
         'upserted'
         >>> table.read().to_arrow().sort_by("id").column("v").to_pylist()

@@ -179,7 +179,12 @@ def test_another_snapshot_does_not_continue_an_earlier_one(table: Table) -> None
 def test_new_rows_of_a_table_are_read_so_too(
     odps: Connection, new_name: Callable[[str], str]
 ) -> None:
-    table = odps.create_table(new_name("since"), "id bigint, t timestamp", primary_key="id")
+    table = odps.create_table(
+        new_name("since"),
+        "id bigint, t timestamp",
+        primary_key="id",
+        properties={"acid.cdc.mode.enable": True},
+    )
     table.upsert(rows(3), progress=False)
     for options in ({"since": 0}, {"since": 0, "changes": True}):
         with pytest.warns(OdpsNbWarning, match=WARNED):

@@ -264,7 +264,9 @@ def test_a_zone_that_was_asked_for_is_shown_and_no_other(
 def test_changes_of_a_table_have_plain_types(odps: Connection) -> None:
     """Evidence 151, 173: also in an incremental read"""
     columns = "id bigint not null, t timestamp, s string"
-    keyed = odps.create_table("keyed", columns, primary_key="id")
+    keyed = odps.create_table(
+        "keyed", columns, primary_key="id", properties={"acid.cdc.mode.enable": True}
+    )
     rows = EXPECTED.select(["id", "t", "s"])
     keyed.upsert(rows)
     found = keyed.read(since=0, changes=True).to_arrow()

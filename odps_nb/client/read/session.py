@@ -122,12 +122,20 @@ def _request(plan: ReadPlan, columns: Columns) -> CreateReadSession:
     )
 
 
+_NO_CHANGES = (
+    "create the table with properties={'acid.cdc.mode.enable': True}; a table records its changes "
+    "only with this property"
+)
+
+
 def _answered(plan: ReadPlan, request: CreateReadSession, ask: Ask) -> ReadSessionAnswer:
     """Create a session in the first split mode that the table supports."""
     try:
         answer = ask(request)
     except InvalidRequestError as error:
         if plan.increment is not None:
+            if plan.increment.changes and "cdc" in error.message.lower():
+                error.hint = _NO_CHANGES
             raise
         request = _in_other_mode(plan, request)
         try:

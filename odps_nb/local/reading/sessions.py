@@ -44,7 +44,7 @@ from odps_nb.local.store.database import Database
 from odps_nb.local.store.folder import DataFolder, new_id
 from odps_nb.local.store.row_files import FAR
 from odps_nb.local.store.snapshots import Segment, Snapshots
-from odps_nb.local.store.tables import StoredTable
+from odps_nb.local.store.tables import CDC_PROPERTY, StoredTable
 from odps_nb.terms import IndexSplit, PartitionSpec, Split, SplitMode, TableName, TimeUnit
 from odps_nb.wire.calls.read import CreateReadSession, Preview
 
@@ -187,6 +187,10 @@ class ReadSessions:
             )
             self._snapshots.pin(session_id, segments)
             return table, segments, None
+        if found.mode == "cdc" and not table.records_changes:
+            raise faults.invalid(
+                f"{table.name} does not record changes: its property {CDC_PROPERTY} is not true"
+            )
         log = ChangeLog(self._db, self._folder)
         changed = tuple(changed_rows(self._folder, log, table, found, specs))
         table = replace(table, schema=with_system_columns(table.schema))

@@ -16,20 +16,35 @@ _TEXT = r"""
 mc_part(part) AS CASE lower(part)
     WHEN 'yyyy' THEN 'year' WHEN 'year' THEN 'year' WHEN 'yy' THEN 'year'
     WHEN 'mm' THEN 'month' WHEN 'month' THEN 'month' WHEN 'mon' THEN 'month'
-    WHEN 'dd' THEN 'day' WHEN 'day' THEN 'day' WHEN 'week' THEN 'week'
-    WHEN 'hh' THEN 'hour' WHEN 'hour' THEN 'hour' WHEN 'mi' THEN 'minute'
-    WHEN 'ss' THEN 'second' WHEN 'ff3' THEN 'millisecond'
-    ELSE error('unknown unit ' || part) END;
+    WHEN 'dd' THEN 'day' WHEN 'day' THEN 'day' WHEN 'quarter' THEN 'quarter'
+    WHEN 'q' THEN 'quarter' WHEN 'week' THEN 'week' WHEN 'week(monday)' THEN 'week'
+    WHEN 'isoweek' THEN 'week' WHEN 'hh' THEN 'hour' WHEN 'hour' THEN 'hour'
+    WHEN 'mi' THEN 'minute' WHEN 'ss' THEN 'second' WHEN 'ff3' THEN 'millisecond'
+    WHEN 'ff6' THEN 'microsecond' ELSE error('unknown unit ' || part) END;
+-- a date becomes its midnight
+mc_time(x) AS x + INTERVAL 0 SECOND;
+-- a week that starts on another day than Monday
+mc_week_start(part) AS list_position(['sunday', 'saturday', 'friday', 'thursday', 'wednesday',
+    'tuesday'], regexp_extract(lower(part), '^week\(([a-z]+)\)$', 1));
+mc_datetrunc(d, part) AS CASE WHEN mc_week_start(part) IS NULL THEN date_trunc(mc_part(part),
+    CAST(d AS TIMESTAMP)) ELSE date_trunc('week', CAST(d AS TIMESTAMP) + to_days(CAST(
+    mc_week_start(part) AS INTEGER))) - to_days(CAST(mc_week_start(part) AS INTEGER)) END;
 mc_getdate() AS CAST(get_current_timestamp() AS TIMESTAMP_MS);
 mc_now() AS mc_getdate();
 mc_from_unixtime(n) AS CAST(make_timestamp(CAST(n AS BIGINT) * 1000000) AS TIMESTAMP_MS);
 mc_datediff(a, b) AS date_diff('day', CAST(b AS DATE), CAST(a AS DATE)), (a, b, part) AS
-    date_diff(mc_part(part), CAST(b AS TIMESTAMP), CAST(a AS TIMESTAMP));
-mc_dateadd(d, n, part) AS list_transform([{'d': CAST(d AS TIMESTAMP), 'n': n, 'unit':
-    mc_part(part)}], lambda r: CAST(r.d + CASE r.unit WHEN 'year' THEN to_years(CAST(r.n AS
-    INTEGER)) WHEN 'month' THEN to_months(CAST(r.n AS INTEGER)) WHEN 'day' THEN to_days(CAST(r.n
-    AS INTEGER)) WHEN 'hour' THEN to_hours(r.n) WHEN 'minute' THEN to_minutes(r.n) WHEN 'second'
-    THEN to_seconds(r.n) WHEN 'millisecond' THEN to_milliseconds(r.n) END AS TIMESTAMP_MS))[1];
+    CASE WHEN lower(part) = 'isoweek' OR starts_with(lower(part), 'week') THEN date_diff('day',
+    mc_datetrunc(b, part), mc_datetrunc(a, part)) // 7 ELSE date_diff(mc_part(part), CAST(b AS
+    TIMESTAMP), CAST(a AS TIMESTAMP)) END;
+mc_moved(t, n, part) AS list_transform([{'t': t, 'n': n, 'unit': mc_part(part)}], lambda r:
+    r.t + CASE r.unit WHEN 'year' THEN to_years(CAST(r.n AS INTEGER)) WHEN 'quarter' THEN
+    to_months(CAST(r.n * 3 AS INTEGER)) WHEN 'month' THEN to_months(CAST(r.n AS INTEGER)) WHEN
+    'week' THEN to_days(CAST(r.n * 7 AS INTEGER)) WHEN 'day' THEN to_days(CAST(r.n AS INTEGER))
+    WHEN 'hour' THEN to_hours(r.n) WHEN 'minute' THEN to_minutes(r.n) WHEN 'second' THEN
+    to_seconds(r.n) WHEN 'millisecond' THEN to_milliseconds(r.n) ELSE to_microseconds(r.n) END)[1];
+-- adding the difference keeps the digits below a microsecond
+mc_dateadd(d, n, part) AS mc_time(d) + (mc_moved(CAST(d AS TIMESTAMP), n, part) - CAST(d AS
+    TIMESTAMP));
 mc_date_add(d, n) AS CAST(d AS DATE) + CAST(n AS INTEGER);
 mc_date_sub(d, n) AS CAST(d AS DATE) - CAST(n AS INTEGER);
 mc_add_months(d, n) AS CAST(CAST(d AS DATE) + to_months(CAST(n AS INTEGER)) AS DATE);
@@ -38,7 +53,6 @@ mc_datepart(d, part) AS CASE mc_part(part) WHEN 'year' THEN year(CAST(d AS TIMES
     WHEN 'month' THEN month(CAST(d AS TIMESTAMP)) WHEN 'day' THEN day(CAST(d AS TIMESTAMP))
     WHEN 'hour' THEN hour(CAST(d AS TIMESTAMP)) WHEN 'minute' THEN minute(CAST(d AS TIMESTAMP))
     WHEN 'second' THEN second(CAST(d AS TIMESTAMP)) END;
-mc_datetrunc(d, part) AS CAST(date_trunc(mc_part(part), CAST(d AS TIMESTAMP)) AS TIMESTAMP_MS);
 mc_trunc(d, part) AS CAST(date_trunc(mc_part(part), CAST(d AS DATE)) AS DATE);
 mc_trunc_time(d, part) AS left(strftime(CAST(d AS TIMESTAMP), '%Y-%m-%d %H:00:00'), CASE
     lower(part) WHEN 'year' THEN 4 WHEN 'month' THEN 7 WHEN 'day' THEN 10 WHEN 'hour' THEN 19
@@ -65,8 +79,6 @@ mc_utc(c, zone) AS CASE WHEN mc_clock(mc_first(c, zone), zone) = c THEN mc_first
     CAST(timezone(zone, c) AS TIMESTAMP) END;
 mc_instant(x, zone) AS x + (mc_utc(CAST(x AS TIMESTAMP), zone) - CAST(x AS TIMESTAMP));
 mc_local(x, zone) AS x + (mc_clock(CAST(x AS TIMESTAMP), zone) - CAST(x AS TIMESTAMP));
--- a date becomes its midnight
-mc_time(x) AS x + INTERVAL 0 SECOND;
 mc_same(c, t, zone) AS c - (mc_clock(t, zone) - t);
 mc_back_utc(c, t, zone) AS CASE WHEN mc_clock(mc_same(c, t, zone), zone) = c THEN mc_same(c, t,
     zone) ELSE mc_utc(c, zone) END;

@@ -20,7 +20,7 @@ from sqlglot import exp
 
 from odps_nb.local.sql.times import SessionClock, is_read
 from odps_nb.local.sql.trees import branches, cast, choices, looked_up, operands, type_name, wrap
-from odps_nb.local.sql.types_of_query import Types
+from odps_nb.local.sql.types_of_query import KEEPING, Types
 
 _INSTANTS = ("DATETIME", "TIMESTAMP")
 _TEXTS = ("TEXT", "VARCHAR", "CHAR")
@@ -29,10 +29,11 @@ _READ = (*_TEXTS, *_CLOCKS)
 _FINE = ("TIMESTAMP", "TIMESTAMPNTZ")
 _TIMES = (*_INSTANTS, *_CLOCKS)
 # Functions that return an instant if their first argument is an instant.
+_DUCK = {"DATE": "DATE", "DATETIME": "TIMESTAMP_MS", "INT": "INT"}
 _MOVED = ("DATEADD", "DATETRUNC", "LASTDAY", "TO_DATE")
 _OF_INSTANTS = ("UNIX_TIMESTAMP", "TO_MILLIS")
 _PASSED = ("ISNULL", "ELEMENT_AT", "HASH", "MC_MICROS", *_OF_INSTANTS)
-_EXACT_UNITS = ("hour", "hh", "minute", "mi", "second", "ss", "ff3")
+_EXACT_UNITS = ("hour", "hh", "minute", "mi", "second", "ss", "ff3", "ff6")
 # Functions that do not change values, but select, count, collect or find them.
 _PASSING = (
     *(exp.AggFunc, exp.Connector, exp.Cast, exp.Case, exp.If, exp.Coalesce, exp.Nullif, exp.Nvl2),
@@ -115,8 +116,18 @@ class _Placing:
             self._add(node)
         else:
             self._read_arguments(node)
+            self._keep_type(node)
             if not self._clock.is_utc and _sees_clock(node):
                 self._call(node)
+
+    def _keep_type(self, node: Any) -> None:
+        """Cast the result of DATEDIFF, and of functions that keep a type (see `KEEPING`)."""
+        name = node.name.upper() if isinstance(node, exp.Anonymous) and node.expressions else ""
+        if name in KEEPING and self._types.name(node.expressions[0]) in _TEXTS:
+            wrap(node.expressions[0], partial(cast, name="TIMESTAMP"), typed=False)
+        kind = _DUCK.get(self._types.name(node)) if name in (*KEEPING, "DATEDIFF") else None
+        if kind is not None:
+            wrap(node, partial(cast, name=kind))
 
     def _read_arguments(self, node: Any) -> None:
         """Convert text arguments of time functions to times."""
@@ -167,10 +178,12 @@ class _Placing:
         if is_named and node.expressions:
             value = node.expressions[0]
             unit = node.expressions[-1].name.lower() if node.name.upper() == "DATEADD" else ""
-            if self._types.name(value) not in _INSTANTS:
+            kind = self._types.name(value)
+            if kind not in _INSTANTS and not (kind in _CLOCKS and node.name.upper() in KEEPING):
                 self._clock.read(node, "DATETIME")
-            elif unit not in _EXACT_UNITS:  # a day may be longer or shorter than 24 h
-                self._clock.compute(node, value, "DATETIME")
+            elif kind in _INSTANTS and unit not in _EXACT_UNITS:  # a day may not have 24 h
+                is_fine = kind == "TIMESTAMP" and node.name.upper() in KEEPING
+                self._clock.compute(node, value, kind if is_fine else "DATETIME")
             return
         if isinstance(node, (exp.DateTrunc, exp.TimestampTrunc)):
             if self._types.name(node.this) in _INSTANTS:

@@ -27,13 +27,16 @@ _DIGITS, _SCALE = 38, 18
 _AS_TEXT = {TypeCode.JSON, TypeCode.CHAR, TypeCode.VARCHAR}
 _UNREAD = {TypeCode.INTERVAL_DAY_TIME, TypeCode.INTERVAL_YEAR_MONTH, TypeCode.BLOB}
 _OF_MAPS = ("MAP_KEYS", "MAP_VALUES")
+KEEPING = ("DATEADD", "DATETRUNC")
+"""Functions whose result has the type of the first argument (vendor's pages of these functions)."""
+_TIMES = ("DATE", "DATETIME", "TIMESTAMP", "TIMESTAMPNTZ")
 _WHOLE = {"TINYINT": 3, "SMALLINT": 5, "INT": 10, "BIGINT": 19}
 _KINDS = exp.DataType.Type
 # Result types of MaxCompute functions that the parser does not know.
 _RETURNS = {
     name: kind
     for kind, names in {
-        "DATETIME": "GETDATE NOW FROM_UNIXTIME DATEADD DATETRUNC LASTDAY TO_DATE",
+        "DATETIME": "GETDATE NOW FROM_UNIXTIME LASTDAY TO_DATE",
         "DATE": "DATE_ADD DATE_SUB ADD_MONTHS TRUNC",
         "BIGINT": "DATEDIFF DATEPART WEEKDAY UNIX_TIMESTAMP TO_MILLIS LENGTHB CHAR_MATCHCOUNT",
         "TEXT": "TO_CHAR TOLOWER TOUPPER WM_CONCAT KEYVALUE MAX_PT",
@@ -202,6 +205,10 @@ def _called(node: Any) -> Any:
     of: Any = node.expressions[0].type if node.expressions else None
     if name in _OF_MAPS and type_name(of) == "MAP" and len(of.expressions) == 2:
         return _array_of(of.expressions[_OF_MAPS.index(name)])
+    if name in KEEPING:
+        return _KINDS[kind if (kind := type_name(of)) in _TIMES else "DATETIME"]
+    if name == "DATEDIFF" and len(node.expressions) == 2:
+        return _KINDS.INT
     return _KINDS[_RETURNS.get(name, "UNKNOWN")]
 
 

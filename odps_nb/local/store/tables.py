@@ -31,6 +31,8 @@ from odps_nb.wire.schema_json import assign_column_ids, decode_flat, encode_flat
 PRIMARY_KEY = "primary_key"
 CLUSTERED_BY = "clustered_by"
 VIEW = "__view"
+CDC_PROPERTY = "acid.cdc.mode.enable"
+"""The property of tables whose changes can be read (vendor's page *Change data capture*)."""
 OPERATION = Column(name="__operation", type=PrimitiveType(TypeCode.TINYINT))
 """The column with each row's operation (upsert or delete) in writes to primary-key tables."""
 _TABLE_FIELDS = (
@@ -89,6 +91,12 @@ class StoredTable:
         """Whether the table is transactional or has the newer append format."""
         said = {key.lower(): value.lower() for key, value in self.properties.items()}
         return said.get("transactional") == "true" or said.get("table.format.version") == "2"
+
+    @property
+    def records_changes(self) -> bool:
+        """Whether sessions can read the changes of this table."""
+        said = {key.lower(): value.lower() for key, value in self.properties.items()}
+        return said.get(CDC_PROPERTY) == "true"
 
     @property
     def changes_pin(self) -> str:

@@ -372,7 +372,12 @@ def test_a_bounded_read_is_refused(numbered, option):
 
 
 def test_changes_are_refused(odps, new_name):
-    table = odps.create_table(new_name("keyed"), "id bigint, n bigint", primary_key="id")
+    table = odps.create_table(
+        new_name("keyed"),
+        "id bigint, n bigint",
+        primary_key="id",
+        properties={"acid.cdc.mode.enable": True},
+    )
     with pytest.raises(ArgumentError, match="changes"):
         epochs(table.read(since=1, changes=True))
     odps.drop_table(table.name)

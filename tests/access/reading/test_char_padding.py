@@ -236,7 +236,12 @@ def test_blanks_count_when_a_value_is_too_long(odps: Connection, data: Any) -> N
 
 
 def test_keys_of_type_char_are_equal_without_blanks(odps: Connection) -> None:
-    made = odps.create_table("char_keys", "k char(4), v bigint", primary_key="k")
+    made = odps.create_table(
+        "char_keys",
+        "k char(4), v bigint",
+        primary_key="k",
+        properties={"acid.cdc.mode.enable": True},
+    )
     made.upsert(pd.DataFrame({"k": ["ab", "cd  ", "ef"], "v": [1, 2, 3]}))
     made.upsert(pd.DataFrame({"k": ["ab  ", "cd"], "v": [10, 20]}))
     made.delete(["ef "])

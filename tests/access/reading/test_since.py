@@ -16,7 +16,7 @@ from odps_nb.access.connection import Connection
 from odps_nb.access.scan import Scan
 from odps_nb.access.table import Table
 from odps_nb.client.read.increments import in_words, plan_increment
-from odps_nb.errors import ArgumentError, ConflictError, FramingError
+from odps_nb.errors import ArgumentError, ConflictError, FramingError, InvalidRequestError
 from odps_nb.terms import SplitMode
 
 pytestmark = pytest.mark.storage_api("versions")
@@ -51,6 +51,17 @@ def plain(odps: Connection, new_name: Names) -> Table:
 
 def rows(scan: Scan) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in scan.to_arrow().to_pylist()]
+
+
+def test_a_table_that_records_no_changes_says_how_to_create_one_that_does(
+    odps: Connection, new_name: Names
+) -> None:
+    table = odps.create_table(new_name("since"), "id bigint", primary_key="id")
+    table.upsert([{"id": 1}])
+    assert rows(table.read(since=0)) == [(1,)]
+    with pytest.raises(InvalidRequestError, match="does not record changes") as caught:
+        table.read(since=0, changes=True).to_arrow()
+    assert "properties={'acid.cdc.mode.enable': True}" in (caught.value.hint or "")
 
 
 def test_the_last_state_of_what_came_after_a_version(keyed: Table) -> None:
@@ -133,7 +144,7 @@ def test_partitions_restrict_and_come(odps: Connection, new_name: Names) -> None
     name = new_name("since_parted")
     odps.sql(
         f"CREATE TABLE {name} (id BIGINT NOT NULL, v STRING, PRIMARY KEY (id))"
-        " PARTITIONED BY (ds STRING)"
+        " PARTITIONED BY (ds STRING) TBLPROPERTIES ('acid.cdc.mode.enable'='true')"
     )
     table = odps.table(name)
     table.upsert(pa.table({"id": [1, 2], "v": ["a", "b"], "ds": ["x", "y"]}))

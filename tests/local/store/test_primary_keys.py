@@ -128,7 +128,10 @@ KEYED = TableName(project="local", table="keyed")
 def keyed(service: Service) -> None:
     columns = tuple(Column(name=n, type=parse_type("bigint")) for n in ("id", "v"))
     service.catalog.create_table(
-        KEYED, TableSchema(columns=columns), owner="me", properties={"primary_key": "id"}
+        KEYED,
+        TableSchema(columns=columns),
+        owner="me",
+        properties={"primary_key": "id", "acid.cdc.mode.enable": "true"},
     )
 
 

@@ -25,7 +25,8 @@ def table(odps: Connection, new_name: Callable[[str], str]) -> Table:
     name = new_name("spark_keyed")
     odps.sql(
         f"CREATE TABLE {name} (id BIGINT NOT NULL, v STRING, w STRING NOT NULL, PRIMARY KEY (id))"
-        " PARTITIONED BY (ds STRING) TBLPROPERTIES ('transactional'='true')"
+        " PARTITIONED BY (ds STRING)"
+        " TBLPROPERTIES ('transactional'='true', 'acid.cdc.mode.enable'='true')"
     )
     return odps.table(name)
 
