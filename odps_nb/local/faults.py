@@ -47,8 +47,24 @@ def parse_failed(
     """Return the error for unparsable SQL at a line and column; ``advice`` begins with a verb."""
     if not advice and at != (1, 1):
         advice = "check the text at and before this position"
-    text = f"ODPS-0130161:[{at[0]},{at[1]}] Parse exception - {with_advice(message, advice)}"
-    return InvalidRequestError(text, status=400, code="ODPS-0130161")
+    return _of_sql("ODPS-0130161", "Parse exception", message, at, advice)
+
+
+def semantic(
+    message: str, *, at: tuple[int, int] = (1, 1), advice: str = ""
+) -> InvalidRequestError:
+    """Return the error for SQL with unsuitable names, types or clauses (see `parse_failed`).
+
+    The vendor's page "SQL errors" lists the codes: 0130161 for syntax, 0130071 for meaning.
+    """
+    return _of_sql("ODPS-0130071", "Semantic analysis exception", message, at, advice)
+
+
+def _of_sql(
+    code: str, kind: str, message: str, at: tuple[int, int], advice: str
+) -> InvalidRequestError:
+    text = f"{code}:[{at[0]},{at[1]}] {kind} - {with_advice(message, advice)}"
+    return InvalidRequestError(text, status=400, code=code)
 
 
 def lacks(
