@@ -47,7 +47,7 @@ def parse_failed(
     """Return the error for unparsable SQL at a line and column; ``advice`` begins with a verb."""
     if not advice and at != (1, 1):
         advice = "check the text at and before this position"
-    return _of_sql("ODPS-0130161", "Parse exception", message, at, advice)
+    return _of_sql(message, at, advice, kind="Parse exception", code="ODPS-0130161")
 
 
 def semantic(
@@ -57,11 +57,11 @@ def semantic(
 
     The vendor's page "SQL errors" lists the codes: 0130161 for syntax, 0130071 for meaning.
     """
-    return _of_sql("ODPS-0130071", "Semantic analysis exception", message, at, advice)
+    return _of_sql(message, at, advice, kind="Semantic analysis exception", code="ODPS-0130071")
 
 
 def _of_sql(
-    code: str, kind: str, message: str, at: tuple[int, int], advice: str
+    message: str, at: tuple[int, int], advice: str, *, kind: str, code: str
 ) -> InvalidRequestError:
     text = f"{code}:[{at[0]},{at[1]}] {kind} - {with_advice(message, advice)}"
     return InvalidRequestError(text, status=400, code=code)

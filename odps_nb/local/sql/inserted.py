@@ -64,7 +64,9 @@ def insert_target(table: StoredTable, statement: Insert) -> InsertTarget:
     free = [c for c in table.schema.partition_columns if c.name not in given]
     dynamic = tuple(c for c in free if c.generated is None or c.name in named)
     if statement.columns:
-        return InsertTarget(spec=spec, columns=_listed(table, statement.columns, spec, dynamic, named))
+        return InsertTarget(
+            spec=spec, columns=_listed(table, statement.columns, spec, dynamic, named)
+        )
     operation = (OPERATION,) if statement.has_operations else ()
     is_plain = not statement.partition and not statement.choices
     generated = tuple(c for c in free if c not in dynamic) if is_plain else ()

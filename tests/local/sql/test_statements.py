@@ -371,7 +371,8 @@ NESTED = (
     ("array('a', 'b\"c')", r'["a","b\"c"]'),
     ("named_struct('a', 1, 'b', array(true))", '{"a":1,"b":[true]}'),
     ("array(cast('1.50' as decimal(10,2)))", '["1.50"]'),
-    ("array(cast('2024-01-01 10:00:00' as datetime))", '["2024-01-01 10:00:00"]'),
+    ("array(cast('2024-01-01 10:00:00.5' as datetime))", '["2024-01-01 10:00:00"]'),
+    ("array(timestamp_ntz '2024-01-01 10:00:00.5')", '["2024-01-01 10:00:00.500000000"]'),
     ("cast(null as array<bigint>)", None),
 )
 
