@@ -71,9 +71,22 @@ def lacks(
     what: str, *, is_sure: bool, at: tuple[int, int] = (1, 1), advice: str = ""
 ) -> InvalidRequestError:
     """Return the error for unsupported SQL; ``is_sure``: MaxCompute is known to support it."""
+    message, advice = _lacking(what, is_sure, advice)
+    return parse_failed(message, at=at, advice=advice)
+
+
+def _lacking(what: str, is_sure: bool, advice: str) -> tuple[str, str]:
     message = f"the embedded service does not support {what}; MaxCompute "
     advice = advice or "rewrite the statement without it, or run it in MaxCompute"
-    return parse_failed(message + ("does" if is_sure else "may"), at=at, advice=advice)
+    return message + ("does" if is_sure else "may"), advice
+
+
+def lacks_function(
+    name: str, *, is_sure: bool, at: tuple[int, int], advice: str = ""
+) -> InvalidRequestError:
+    """Return the error for an unsupported or unknown function (see `lacks`)."""
+    message, advice = _lacking(f"function {name}", is_sure, advice)
+    return semantic(message, at=at, advice=advice)
 
 
 def no_such(what: str, *, code: str = "NoSuchObject") -> NotFoundError:

@@ -143,9 +143,8 @@ class SqlRunner:
     def _latest(self, table: StoredTable) -> str | None:
         """Return the greatest value of the first partition column among partitions with rows."""
         if not table.is_partitioned:
-            message = f"Semantic analysis exception - {table.name} has no partitions"
             advice = "pass a partitioned table to MAX_PT"
-            raise faults.invalid(faults.with_advice(f"ODPS-0130071: {message}", advice))
+            raise faults.semantic(f"{table.name} has no partitions", advice=advice)
         segments = self._snapshots.visible(table)
         return max((one.spec.items[0][1] for one in segments if one.rows), default=None)
 
@@ -283,8 +282,8 @@ class SqlRunner:
         columns = typed_rows(run, query).schema.columns
         if statement.columns:
             if len(columns) != len(statement.columns):
-                raise faults.invalid(
-                    f"ODPS-0130071: the query returns {len(columns)} columns, "
+                raise faults.semantic(
+                    f"the query returns {len(columns)} columns, "
                     f"but the view lists {len(statement.columns)}"
                 )
             columns = tuple(

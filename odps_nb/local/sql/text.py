@@ -233,7 +233,7 @@ def _columns_and_keys(cursor: Cursor) -> tuple[tuple[Column, ...], tuple[str, ..
     columns = read_columns(kept + text[start:], at)
     known = {c.name.casefold(): c.name for c in columns}
     if missing := [key for key in keys if key.casefold() not in known]:
-        raise faults.parse_failed(f"the key column {missing[0]!r} is not in the column list")
+        raise faults.semantic(f"the key column {missing[0]!r} is not in the column list")
     return columns, tuple(known[key.casefold()] for key in keys)
 
 
