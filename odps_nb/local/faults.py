@@ -71,11 +71,11 @@ def lacks(
     what: str, *, is_sure: bool, at: tuple[int, int] = (1, 1), advice: str = ""
 ) -> InvalidRequestError:
     """Return the error for unsupported SQL; ``is_sure``: MaxCompute is known to support it."""
-    message, advice = _lacking(what, is_sure, advice)
+    message, advice = _lacking(what, advice, is_sure=is_sure)
     return parse_failed(message, at=at, advice=advice)
 
 
-def _lacking(what: str, is_sure: bool, advice: str) -> tuple[str, str]:
+def _lacking(what: str, advice: str, *, is_sure: bool) -> tuple[str, str]:
     message = f"the embedded service does not support {what}; MaxCompute "
     advice = advice or "rewrite the statement without it, or run it in MaxCompute"
     return message + ("does" if is_sure else "may"), advice
@@ -85,7 +85,7 @@ def lacks_function(
     name: str, *, is_sure: bool, at: tuple[int, int], advice: str = ""
 ) -> InvalidRequestError:
     """Return the error for an unsupported or unknown function (see `lacks`)."""
-    message, advice = _lacking(f"function {name}", is_sure, advice)
+    message, advice = _lacking(f"function {name}", advice, is_sure=is_sure)
     return semantic(message, at=at, advice=advice)
 
 

@@ -299,7 +299,8 @@ def test_projects_and_schemas_are_known(entry: ODPS, local: LocalService) -> Non
     assert entry.exist_project(local.project)
     assert not entry.exist_project("no_such_project")
     assert entry.get_project().owner == local.access_id
-    assert [schema.name for schema in entry.list_schemas()] == ["default"]
+    with pytest.raises(errors.ODPSError, match=r"(?s)ODPS-0110061.*on two-tier model"):
+        list(entry.list_schemas())
 
 
 def test_a_wrong_key_is_distinguished_from_a_wrong_name(local: LocalService) -> None:

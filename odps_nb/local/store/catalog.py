@@ -33,8 +33,10 @@ DEFAULT_SCHEMA = "default"
 class Catalog:
     """Reads and changes projects, schemas, tables and partitions."""
 
-    def __init__(self, database: Database, clock: Callable[[], float]) -> None:
-        self._db, self._clock = database, clock
+    def __init__(
+        self, database: Database, clock: Callable[[], float], *, schemas: bool = False
+    ) -> None:
+        self._db, self._clock, self._schemas = database, clock, schemas
 
     # -- projects and schemas -----------------------------------------------------------------
 
@@ -63,6 +65,13 @@ class Catalog:
         self.project(project)
         found = self._db.rows("SELECT name FROM schemas WHERE project = ? ORDER BY name", project)
         return tuple(r["name"] for r in found)
+
+    def has_schemas(self, project: str) -> bool:
+        """Return whether the schema feature is on, or the project has a schema beside ``default``.
+
+        ``CREATE SCHEMA`` thus turns the feature on, which the real service requires beforehand.
+        """
+        return self.schemas(project) != (DEFAULT_SCHEMA,) or self._schemas
 
     def add_schema(self, project: str, name: str, *, if_not_exists: bool = False) -> None:
         """Create a schema."""
