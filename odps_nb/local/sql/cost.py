@@ -25,21 +25,25 @@ _STEPS = ((20, 4.0), (7, 2.0), (4, 1.5))
 
 
 def estimate(
-    statement: Statement, find: FindTable, segments_of: Callable[[StoredTable], Iterable[Segment]]
+    statements: Iterable[Statement],
+    find: FindTable,
+    segments_of: Callable[[StoredTable], Iterable[Segment]],
 ) -> SqlCost:
-    """Return the cost of a statement: the bytes of the partitions that it cannot prune."""
-    size, keywords = 0, 1
-    text = statement.text if isinstance(statement, SelectStatement) else None
-    if isinstance(statement, (Insert, CreateTable)):
-        text = statement.query
-    if text is not None:
-        query = parse_query(text)
-        keywords += sum(1 for _ in query.find_all(*_COUNTED))
-        for found, table in iter_scans(query, find):
-            keep = _kept(found, table)
-            size += sum(one.raw_bytes for one in segments_of(table) if keep(one.spec))
-    complexity = next((factor for most, factor in _STEPS if keywords >= most), 1.0)
-    return SqlCost(input_bytes=size, complexity=complexity, udfs=0)
+    """Return the cost of a job: the bytes of the partitions that it cannot prune."""
+    size, most = 0, 1.0
+    for statement in statements:
+        keywords = 1
+        text = statement.text if isinstance(statement, SelectStatement) else None
+        if isinstance(statement, (Insert, CreateTable)):
+            text = statement.query
+        if text is not None:
+            query = parse_query(text)
+            keywords += sum(1 for _ in query.find_all(*_COUNTED))
+            for found, table in iter_scans(query, find):
+                keep = _kept(found, table)
+                size += sum(one.raw_bytes for one in segments_of(table) if keep(one.spec))
+        most = max(most, next((factor for least, factor in _STEPS if keywords >= least), 1.0))
+    return SqlCost(input_bytes=size, complexity=most, udfs=0)
 
 
 def iter_scans(

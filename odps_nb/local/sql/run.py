@@ -7,6 +7,7 @@ statement writes become visible atomically.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -127,11 +128,11 @@ class SqlRunner:
                 self._definitions.change(statement, job.place)
         return None
 
-    def cost(self, statement: Statement, place: Place) -> SqlCost:
-        """Return the cost of a statement without running it."""
+    def cost(self, statements: Sequence[Statement], place: Place) -> SqlCost:
+        """Return the cost of a job without running it."""
         from odps_nb.local.sql.cost import estimate
 
-        return estimate(statement, partial(self._find, place), self._snapshots.visible)
+        return estimate(statements, partial(self._find, place), self._snapshots.visible)
 
     def _find(self, place: Place, name: Name, view: StoredTable | None = None) -> StoredTable:
         """Return a table or view. Names in a view are resolved as when the view was created."""
