@@ -30,6 +30,11 @@ def invalid(message: str, *, code: str = "InvalidArgument") -> InvalidRequestErr
     return InvalidRequestError(message, status=400, code=code)
 
 
+def null_value(column: str) -> InvalidRequestError:
+    """Return the error for a null in a NOT NULL column (text: tests of aliyun/dbt-maxcompute)."""
+    return invalid(f"Can't insert a null value into not-null column {column!r}")
+
+
 def time_overflow() -> InvalidRequestError:
     """Return the error for a nanosecond read of a TIMESTAMP outside the supported range."""
     message = "ODPS-0422214: Read data failed - RuntimeTimestamp data overflow"
@@ -97,6 +102,14 @@ def no_such(what: str, *, code: str = "NoSuchObject") -> NotFoundError:
 def no_such_project(name: str) -> NotFoundError:
     """Return the error for a project that does not exist in this service."""
     return no_such(f"ODPS-0420111: Project not found - '{name}'.", code="NoSuchProject")
+
+
+def no_such_schema(name: object) -> NotFoundError:
+    """Return the error for a missing schema.
+
+    aliyun/dbt-maxcompute (``is_schema_not_found``) expects this number, or the class NoSuchObject.
+    """
+    return no_such(f"ODPS-0422155: Schema not found - '{name}'")
 
 
 def no_such_table(name: object) -> NotFoundError:

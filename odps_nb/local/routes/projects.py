@@ -122,7 +122,7 @@ class ProjectRoutes:
 
     def _check_schema(self, project: str, name: str) -> None:
         if name not in self._service.catalog.schemas(project):
-            raise faults.no_such(f"the schema {name!r} does not exist")
+            raise faults.no_such_schema(name)
 
     def _drop_schema(self, asked: Asked) -> Response:
         self._service.catalog.drop_schema(asked.path["project"], asked.path["schema"])

@@ -87,11 +87,10 @@ class Catalog:
     def drop_schema(self, project: str, name: str) -> None:
         """Drop an empty schema."""
         with self._db.transaction() as db:
-            if name not in self.schemas(project) or name == DEFAULT_SCHEMA:
-                raise faults.no_such(
-                    f"the schema {name!r} does not exist or is the default schema",
-                    code="NoSuchSchema",
-                )
+            if name not in self.schemas(project):
+                raise faults.no_such_schema(name)
+            if name == DEFAULT_SCHEMA:
+                raise faults.invalid("the schema 'default' cannot be dropped")
             if self.tables(project, name):
                 raise faults.invalid_state(f"the schema {name!r} still contains tables")
             db.execute("DELETE FROM schemas WHERE project = ? AND name = ?", (project, name))
@@ -330,7 +329,7 @@ class Catalog:
 
     def _check_schema(self, name: TableName) -> None:
         if (name.schema or DEFAULT_SCHEMA) not in self.schemas(name.project):
-            raise faults.no_such(f"Schema not found - '{name.schema}'", code="NoSuchSchema")
+            raise faults.no_such_schema(name.schema)
 
 
 def _check_table_name(name: str) -> None:

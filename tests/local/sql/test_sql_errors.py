@@ -227,3 +227,9 @@ def test_braces_in_text_names_and_comments_are_kept(odps: Connection) -> None:
 )
 def test_a_value_that_cannot_be_computed_is_named(odps: Connection, text: str, said: str) -> None:
     assert said in refused(odps, text).message
+
+
+@pytest.mark.parametrize("text", ["show tables in local.no_such", "select 1 from local.no_such.t"])
+def test_a_missing_schema_has_the_number_that_clients_expect(odps: Connection, text: str) -> None:
+    with pytest.raises(ServiceError, match="ODPS-0422155: Schema not found - 'no_such'"):
+        odps.sql(text).wait()
