@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Iterator
 
 from starlette.responses import Response
@@ -39,11 +40,14 @@ class ProjectRoutes:
         yield To(control.GetProject, Right.QUERY, self._project, accepts="extended")
         yield To(control.GetTunnelEndpoint, Right.QUERY, self._tunnel, accepts="service")
         yield At(["/projects"], None, self._projects, accepts="name owner", is_list=True)
-        yield At(["/logview/host"], None, self._logview, methods=ALL)
+        # pyodps (``get_catalog_host``) and the vendor's MCP server request the catalog's endpoint
+        for host in ("/logview/host", "/catalogapi"):
+            yield At([host], None, self._host, methods=ALL)
         yield At([f"{_PROJECT}/logs"], Right.QUERY, lambda _: Response(), methods=ALL)
         keys = frozenset({"sign_bearer_token"})
         authorization = [f"{_PROJECT}/authorization"]
         yield At(authorization, Right.QUERY, self._authorization, methods=ALL, keys=keys)
+        yield At(authorization, Right.QUERY, self._security, methods=["POST"])
         yield At([_PROJECT + rest for rest in NOTHING_OF], Right.QUERY, self._nothing)
         schemas = [f"{_PROJECT}/schemas"]
         yield At(schemas, Right.QUERY, self._schemas, accepts="name owner", is_list=True)
@@ -83,13 +87,23 @@ class ProjectRoutes:
         found = page_of(shown, asked)
         return listing("Projects", "Project", found.items, marker=found.marker, most=found.most)
 
-    def _logview(self, asked: Asked) -> Response:
+    def _host(self, asked: Asked) -> Response:
         return Response(asked.base, media_type="text/plain")
 
     def _authorization(self, asked: Asked) -> Response:
         # clients use this token in links to web pages, which this service does not provide
         token = base64.b64encode(asked.path["project"].encode()).decode()
         body = DECLARATION + element("Authorization", (element("Result", token),))
+        return Response(body, media_type=XML)
+
+    def _security(self, asked: Asked) -> Response:
+        """Handle a security statement: only WHOAMI (members: pyodps, ``current_user``)."""
+        query = child_text(parse_xml(asked.wire.body or b"", "security statement"), "Query")
+        if query.strip(" ;\n\t").lower() != "whoami":
+            raise faults.invalid(f"the embedded service does not support {query[:80]!r}")
+        names = dict.fromkeys(("ID", "DisplayName"), asked.access_id)
+        result = json.dumps(names)
+        body = DECLARATION + element("Authorization", (element("Result", result),))
         return Response(body, media_type=XML)
 
     def _nothing(self, asked: Asked) -> Response:
