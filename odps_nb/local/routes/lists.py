@@ -37,7 +37,7 @@ def check_params(row: At | To, asked: Asked) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Page(Generic[T]):
+class ListPage(Generic[T]):
     """A part of a list. ``marker`` requests the next part; ``most`` is the maximum length."""
 
     items: Sequence[T]
@@ -45,11 +45,11 @@ class Page(Generic[T]):
     most: int
 
 
-def page_of(items: Sequence[T], asked: Asked) -> Page[T]:
+def page_of(items: Sequence[T], asked: Asked) -> ListPage[T]:
     """Return the page of a list that ``marker`` and ``maxitems`` select."""
     start, most = page_range(asked)
     marker = str(start + most) if len(items) > start + most else ""
-    return Page(items[start : start + most], marker, most)
+    return ListPage(items[start : start + most], marker, most)
 
 
 def page_range(asked: Asked) -> tuple[int, int]:
