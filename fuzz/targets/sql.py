@@ -26,7 +26,7 @@ from odps_nb.local.sql.statements import (
     Merge,
     SelectStatement,
 )
-from odps_nb.local.sql.text import parse_statement
+from odps_nb.local.sql.text import parse_job
 from odps_nb.local.store.tables import PRIMARY_KEY, VIEW, StoredTable
 from odps_nb.schema import TableSchema
 from odps_nb.terms import TableName
@@ -55,7 +55,7 @@ _ROWS = pa.record_batch(
 
 
 def sql_script(data: bytes) -> None:
-    """Any text is a statement or rejected; splitting off settings does not change the query."""
+    """Any text is a job or rejected; splitting off settings does not change the query."""
     text = data.decode("utf-8", "replace")
     try:
         settings, rest = split_settings(text)
@@ -63,7 +63,8 @@ def sql_script(data: bytes) -> None:
         return
     assert rest == text if not settings else rest in text
     try:
-        assert parse_statement(rest)
+        parse_job(rest, {})
+        parse_job(rest, {"odps.sql.submit.mode": "script"})
     except InvalidRequestError as error:
         assert error.status == 400
 
@@ -92,7 +93,10 @@ def sql_query(data: bytes) -> None:
     """Any text is rejected or, by DuckDB's own parser, reads only registered tables."""
     text = data.decode("utf-8", "replace")
     try:
-        statement = parse_statement(text)
+        statements = parse_job(text, {})
+        if not statements:
+            return
+        (statement,) = statements
         if isinstance(statement, ChangeRows):
             statement = rows_of(statement, _TABLES["t"])
         if isinstance(statement, Merge):

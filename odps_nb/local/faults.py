@@ -30,6 +30,11 @@ def invalid(message: str, *, code: str = "InvalidArgument") -> InvalidRequestErr
     return InvalidRequestError(message, status=400, code=code)
 
 
+def null_value(column: str) -> InvalidRequestError:
+    """Return the error for a null in a NOT NULL column (text: tests of aliyun/dbt-maxcompute)."""
+    return invalid(f"Can't insert a null value into not-null column {column!r}")
+
+
 def time_overflow() -> InvalidRequestError:
     """Return the error for a nanosecond read of a TIMESTAMP outside the supported range."""
     message = "ODPS-0422214: Read data failed - RuntimeTimestamp data overflow"
@@ -47,17 +52,46 @@ def parse_failed(
     """Return the error for unparsable SQL at a line and column; ``advice`` begins with a verb."""
     if not advice and at != (1, 1):
         advice = "check the text at and before this position"
-    text = f"ODPS-0130161:[{at[0]},{at[1]}] Parse exception - {with_advice(message, advice)}"
-    return InvalidRequestError(text, status=400, code="ODPS-0130161")
+    return _of_sql(message, at, advice, kind="Parse exception", code="ODPS-0130161")
+
+
+def semantic(
+    message: str, *, at: tuple[int, int] = (1, 1), advice: str = ""
+) -> InvalidRequestError:
+    """Return the error for SQL with unsuitable names, types or clauses (see `parse_failed`).
+
+    The vendor's page "SQL errors" lists the codes: 0130161 for syntax, 0130071 for meaning.
+    """
+    return _of_sql(message, at, advice, kind="Semantic analysis exception", code="ODPS-0130071")
+
+
+def _of_sql(
+    message: str, at: tuple[int, int], advice: str, *, kind: str, code: str
+) -> InvalidRequestError:
+    text = f"{code}:[{at[0]},{at[1]}] {kind} - {with_advice(message, advice)}"
+    return InvalidRequestError(text, status=400, code=code)
 
 
 def lacks(
     what: str, *, is_sure: bool, at: tuple[int, int] = (1, 1), advice: str = ""
 ) -> InvalidRequestError:
     """Return the error for unsupported SQL; ``is_sure``: MaxCompute is known to support it."""
+    message, advice = _lacking(what, advice, is_sure=is_sure)
+    return parse_failed(message, at=at, advice=advice)
+
+
+def _lacking(what: str, advice: str, *, is_sure: bool) -> tuple[str, str]:
     message = f"the embedded service does not support {what}; MaxCompute "
     advice = advice or "rewrite the statement without it, or run it in MaxCompute"
-    return parse_failed(message + ("does" if is_sure else "may"), at=at, advice=advice)
+    return message + ("does" if is_sure else "may"), advice
+
+
+def lacks_function(
+    name: str, *, is_sure: bool, at: tuple[int, int], advice: str = ""
+) -> InvalidRequestError:
+    """Return the error for an unsupported or unknown function (see `lacks`)."""
+    message, advice = _lacking(f"function {name}", advice, is_sure=is_sure)
+    return semantic(message, at=at, advice=advice)
 
 
 def no_such(what: str, *, code: str = "NoSuchObject") -> NotFoundError:
@@ -68,6 +102,14 @@ def no_such(what: str, *, code: str = "NoSuchObject") -> NotFoundError:
 def no_such_project(name: str) -> NotFoundError:
     """Return the error for a project that does not exist in this service."""
     return no_such(f"ODPS-0420111: Project not found - '{name}'.", code="NoSuchProject")
+
+
+def no_such_schema(name: object) -> NotFoundError:
+    """Return the error for a missing schema.
+
+    aliyun/dbt-maxcompute (``is_schema_not_found``) expects this number, or the class NoSuchObject.
+    """
+    return no_such(f"ODPS-0422155: Schema not found - '{name}'")
 
 
 def no_such_table(name: object) -> NotFoundError:

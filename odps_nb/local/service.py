@@ -94,7 +94,7 @@ class Service:
         except BaseException:
             self.database.close()
             raise
-        self.catalog = Catalog(self.database, clock)
+        self.catalog = Catalog(self.database, clock, schemas=settings.schemas)
         self.snapshots = Snapshots(self.database, self.catalog, self.folder, clock)
         self.blobs = BlobStore(self.database, self.folder, clock)
         self.duck = Duck(spill=self.folder.work / f"spill-{new_id()}")

@@ -38,6 +38,8 @@ _COMPOSITE = {_T.DECIMAL, _T.CHAR, _T.VARCHAR, _T.ARRAY, _T.MAP, _T.STRUCT, _T.V
 _PRIMITIVES = {code.name.lower(): code for code in TypeCode if code not in _COMPOSITE}
 _TYPE_NAMES = [code.name.lower() for code in TypeCode if code is not TypeCode.UNKNOWN]
 _PLAIN_NAME = re.compile(r"[^\W\d]\w*")
+# Hive and MaxCompute also read names such as 2id without back-quotes, but 2, 10L, 1e5 are numbers.
+_BARE_NAME = re.compile(r"(?!\d+(?:l|s|y|d|bd|e\d+)?\Z)\w+", re.IGNORECASE)
 _TOKEN = re.compile(
     r"""(?:\s|--[^\n]*|/\*.*?\*/)*+(?:
         (?P<word>\w+)
@@ -170,7 +172,7 @@ class _Parser:
         )
 
     def column(self) -> Column:
-        name = self._name("a column name")
+        name = self._name("a column name", _BARE_NAME)
         type_ = self.type(0)
         nullable, comment = True, ""
         if self._skip_word("not"):
@@ -283,11 +285,11 @@ class _Parser:
             if not self.skip_sign(","):
                 return StructType(tuple(fields))
 
-    def _name(self, what: str) -> str:
+    def _name(self, what: str, bare: re.Pattern[str] = _PLAIN_NAME) -> str:
         if self._token.kind == "quoted":
             return self._take("quoted", what)
         name = self._take("word", what)
-        if not _PLAIN_NAME.fullmatch(name):
+        if not bare.fullmatch(name):
             raise self.error(f"{name!r} is not {what}")
         return name
 

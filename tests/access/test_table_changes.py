@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from odps_nb import Connection, Table
-from odps_nb.errors import ArgumentError, ConflictError, NotFoundError
+from odps_nb.errors import ArgumentError, ConflictError, InvalidRequestError, NotFoundError
 from odps_nb.local.server.launch import start
 from tests.support.service.connecting import connected
 
@@ -117,9 +117,9 @@ def test_values_are_written_as_values(odps: Connection, new_name: Names) -> None
 def test_projects_and_schemas_are_listed(odps: Connection) -> None:
     assert odps.profile.project in odps.projects()
     assert odps.projects("no_such*") == []
-    assert odps.schemas() == ["default"]
-    assert odps.schemas("d*") == ["default"]
-    assert odps.schemas("x*") == []
+    with pytest.raises(InvalidRequestError, match="is not 3-tier model project") as caught:
+        odps.schemas()
+    assert "no schemas" in (caught.value.hint or "")
 
 
 def test_a_schema_of_its_own_is_listed() -> None:
@@ -127,5 +127,10 @@ def test_a_schema_of_its_own_is_listed() -> None:
         start(samples=False, options=("--schemas",)) as local,
         connected(local) as odps,
     ):
+        assert odps.schemas() == ["default"]
         odps.sql("create schema second")
         assert odps.schemas() == ["default", "second"]
+        assert odps.schemas("d*") == ["default"]
+        assert odps.schemas("x*") == []
+        shown = odps.sql("show schemas like 'def*'").to_arrow()
+        assert shown.to_pylist() == [{"schema_name": "default"}]

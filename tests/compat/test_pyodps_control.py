@@ -272,6 +272,20 @@ def test_head_shows_the_first_rows(entry: ODPS, name: str) -> None:
     assert [list(record.values) for record in table.head(2)] == [[1, "a"], [2, None]]
 
 
+def test_times_in_csv_are_parsed_with_fractions_only_for_timestamps(entry: ODPS, name: str) -> None:
+    table = entry.create_table(name, "d datetime, l array<datetime>, t timestamp, n timestamp_ntz")
+    entry.execute_sql(
+        f"INSERT INTO {name} SELECT d, array(d), t, t FROM (SELECT"
+        " CAST('2024-01-31 23:59:59.789' AS DATETIME) d, TIMESTAMP_NTZ '1969-12-31 23:59:59.5' t)"
+    )
+    second, half = datetime(2024, 1, 31, 23, 59, 59), pd.Timestamp("1969-12-31 23:59:59.5")
+    wanted = [second, [second], half, half]
+    assert [list(record.values) for record in table.head(1)] == [wanted]
+    instance = entry.execute_sql(f"SELECT * FROM {name}")
+    with instance.open_reader(tunnel=False, use_tunnel=False) as reader:
+        assert str(next(iter(reader))[0]) == str(second)
+
+
 def test_truncate_empties_a_table(entry: ODPS, name: str) -> None:
     table = entry.create_table(name, "id bigint")
     with table.open_writer() as writer:
@@ -285,7 +299,16 @@ def test_projects_and_schemas_are_known(entry: ODPS, local: LocalService) -> Non
     assert entry.exist_project(local.project)
     assert not entry.exist_project("no_such_project")
     assert entry.get_project().owner == local.access_id
-    assert [schema.name for schema in entry.list_schemas()] == ["default"]
+    with pytest.raises(errors.ODPSError, match=r"(?s)ODPS-0110061.*on two-tier model"):
+        list(entry.list_schemas())
+
+
+def test_the_own_name_and_the_host_of_the_catalog_are_known(entry: ODPS) -> None:
+    user = entry.get_project().current_user
+    assert (user.id, user.display_name) == (entry.account.access_id, entry.account.access_id)
+    assert entry.get_catalog_host() == entry.endpoint.removesuffix("/api")
+    with pytest.raises(errors.ODPSError, match="does not support 'show grants'"):
+        entry.run_security_query("show grants")
 
 
 def test_a_wrong_key_is_distinguished_from_a_wrong_name(local: LocalService) -> None:

@@ -96,7 +96,7 @@ def test_a_delete_needs_only_the_key(peer: Peer) -> None:
     peer.write(name, rows([1, 2], ["a", "b"], [UPSERT, UPSERT]))
     peer.write(name, rows([1], [None], [DELETE]))
     assert selected(peer, name) == [(2, "b")]
-    with pytest.raises(InvalidRequestError, match="'value' must not be null"):
+    with pytest.raises(InvalidRequestError, match="null value into not-null column 'value'"):
         peer.write(name, rows([3], [None], [UPSERT]))
 
 

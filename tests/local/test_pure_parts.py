@@ -20,7 +20,7 @@ from odps_nb.local.reading.row_stream import encode_stream, rebatch
 from odps_nb.local.routes.tunnel_arrow import decode_arrow, encode_arrow
 from odps_nb.local.routes.tunnel_rows import decode_rows, encode_rows
 from odps_nb.local.sql.statements import Show
-from odps_nb.local.sql.text import parse_statement
+from odps_nb.local.sql.text import parse_job
 from odps_nb.local.sql.tokenizer import Cursor
 from odps_nb.local.store.arrow_types import arrow_schema, arrow_type
 from odps_nb.local.store.folder import DataFolder
@@ -252,7 +252,7 @@ def assert_cover(ranges: list[tuple[int, int]], made: list[Segment], cross: bool
 @given(st.text())
 def test_any_text_is_a_statement_or_an_error_of_ours(text: str) -> None:
     with suppress(InvalidRequestError):
-        parse_statement(text)
+        parse_job(text, {})
 
 
 def test_strings_and_names_are_unescaped() -> None:
@@ -263,10 +263,10 @@ def test_strings_and_names_are_unescaped() -> None:
 
 def test_a_text_is_cut_at_its_semicolons_and_nowhere_else() -> None:
     script = "-- a; b\nSET x.y = 'a;b' ;; /* ; */ SHOW TABLES LIKE 'a;*';\nSET zone=Asia/Shanghai"
-    assert parse_statement(script) == Show(what="tables", pattern="a;*")
+    assert parse_job(script, {}) == (Show(what="tables", pattern="a;*"),)
     for text in ("SELECT 'a", "DROP TABLE `a", "SHOW TABLES /* a"):
         with pytest.raises(InvalidRequestError, match="unterminated string"):
-            parse_statement(text)
+            parse_job(text, {})
 
 
 @pytest.fixture(scope="module")

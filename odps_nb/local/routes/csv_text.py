@@ -28,7 +28,6 @@ def _cell(value: str | None) -> str:
 
 def _texts(array: pa.Array) -> list[str | None]:
     if pa.types.is_timestamp(array.type):
-        array = array.cast(pa.timestamp("ns" if array.type.unit == "ns" else "us"))
         return [None if v is None else _moment(v, array.type.unit) for v in array]
     values = array.view(as_bytes(array.type)).to_pylist()  # a STRING may contain any bytes
     if pa.types.is_nested(array.type):
@@ -53,11 +52,14 @@ def _plain(value: Any, kind: pa.DataType) -> Any:
 
 
 def _moment(value: pa.Scalar, unit: str) -> str | None:
+    """Format a time. DATETIMEs, whose unit is milliseconds, have no fraction: pyodps parses them
+    with ``%Y-%m-%d %H:%M:%S`` (``odps/types.py``, ``Datetime.cast_value``).
+    """
     if not value.is_valid:
         return None
     text = str(value.cast(pa.string()))
     whole, _, fraction = text.partition(".")
-    return f"{whole}.{fraction}" if fraction.strip("0") else whole
+    return f"{whole}.{fraction}" if fraction.strip("0") and unit != "ms" else whole
 
 
 def _text(value: object) -> str:

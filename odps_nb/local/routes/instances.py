@@ -9,7 +9,8 @@ from starlette.responses import JSONResponse, Response
 
 from odps_nb.local.rights import Right
 from odps_nb.local.routes.csv_text import csv_text
-from odps_nb.local.routes.table import PAGE, XML, Asked, At, To, page, reply
+from odps_nb.local.routes.lists import page_range
+from odps_nb.local.routes.table import XML, Asked, At, To, page, reply
 from odps_nb.local.service import Service
 from odps_nb.local.sql.ddl import Place
 from odps_nb.local.sql.instances import CANCELLED, FAILED, RUNNING, SUCCESS, Instance
@@ -31,11 +32,18 @@ class InstanceRoutes:
 
     def rows(self) -> Iterator[At | To]:
         """Yield the routes."""
-        yield To(control.SubmitSql, Right.QUERY, self._submit)
+        # the Java SDK asks to wait for a short job with ``tryWait``, which this service always does
+        yield To(control.SubmitSql, Right.QUERY, self._submit, accepts="tryWait")
         yield To(control.CancelInstance, Right.QUERY, self._cancel)
-        for kind in (control.GetInstance, control.GetTaskStatus, control.GetInstanceResult):
-            yield To(kind, Right.QUERY, self._instance)
-        yield At(["/projects/{project}/instances"], Right.QUERY, self._listed)
+        for kind, key in (
+            (control.GetInstance, "instancestatus"),
+            (control.GetTaskStatus, "taskstatus"),
+            (control.GetInstanceResult, "result"),
+        ):
+            yield To(kind, Right.QUERY, self._instance, accepts=key)
+        filters = "status daterange onlyowner"
+        of = ["/projects/{project}/instances"]
+        yield At(of, Right.QUERY, self._listed, accepts=filters, is_list=True)
         one = ["/projects/{project}/instances/{instance}"]
         yield At(one, Right.QUERY, self._source, keys=frozenset({"source"}))
         yield At(one, Right.QUERY, self._progress, keys=frozenset({"instanceprogress"}))
@@ -44,7 +52,7 @@ class InstanceRoutes:
     def _listed(self, asked: Asked) -> Response:
         params = asked.params
         since, _, until = params.get("daterange", "").partition(":")
-        skip, most = _number(params.get("marker")) or 0, _number(params.get("maxitems")) or PAGE
+        skip, most = page_range(asked)
         found = self._service.instances.listed(
             asked.path["project"],
             owner=asked.access_id if params.get("onlyowner") == "yes" else None,

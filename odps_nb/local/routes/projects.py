@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Iterator
 
 from starlette.responses import Response
 
 from odps_nb.local import faults
 from odps_nb.local.rights import Right
+from odps_nb.local.routes.lists import page_of
 from odps_nb.local.routes.table import ALL, XML, Asked, At, To, listing, reply
 from odps_nb.local.service import Service
 from odps_nb.terms import TableName
@@ -35,31 +37,34 @@ class ProjectRoutes:
     def rows(self) -> Iterator[At | To]:
         """Yield the routes."""
         yield To(control.GetTenant, None, self._tenant)
-        yield To(control.GetProject, Right.QUERY, self._project)
-        yield To(control.GetTunnelEndpoint, Right.QUERY, self._tunnel)
-        yield At(["/projects"], None, self._projects)
-        yield At(["/logview/host"], None, self._logview, methods=ALL)
+        yield To(control.GetProject, Right.QUERY, self._project, accepts="extended")
+        yield To(control.GetTunnelEndpoint, Right.QUERY, self._tunnel, accepts="service")
+        yield At(["/projects"], None, self._projects, accepts="name owner", is_list=True)
+        # pyodps (``get_catalog_host``) and the vendor's MCP server request the catalog's endpoint
+        for host in ("/logview/host", "/catalogapi"):
+            yield At([host], None, self._host, methods=ALL)
         yield At([f"{_PROJECT}/logs"], Right.QUERY, lambda _: Response(), methods=ALL)
         keys = frozenset({"sign_bearer_token"})
         authorization = [f"{_PROJECT}/authorization"]
         yield At(authorization, Right.QUERY, self._authorization, methods=ALL, keys=keys)
+        yield At(authorization, Right.QUERY, self._security, methods=["POST"])
         yield At([_PROJECT + rest for rest in NOTHING_OF], Right.QUERY, self._nothing)
-        yield At([f"{_PROJECT}/schemas"], Right.QUERY, self._schemas)
-        yield At([f"{_PROJECT}/schemas"], Right.WRITE, self._add_schema, methods=["POST"])
+        schemas = [f"{_PROJECT}/schemas"]
+        yield At(schemas, Right.QUERY, self._schemas, accepts="name owner", is_list=True)
+        yield At(schemas, Right.WRITE, self._add_schema, methods=["POST"])
         yield At([_SCHEMA], Right.QUERY, self._schema)
         yield At([_SCHEMA], Right.WRITE, self._drop_schema, methods=["DELETE"])
 
-    def _has_schemas(self) -> str:
-        return "true" if self._service.settings.schemas else "false"
-
     def _tenant(self, _call: control.GetTenant, _asked: Asked) -> Response:
-        parameters = {"odps.namespace.schema": self._has_schemas()}
+        has_schemas = "true" if self._service.settings.schemas else "false"
+        parameters = {"odps.namespace.schema": has_schemas}
         info = control.TenantInfo(name="local", tenant_id="1", parameters=parameters)
         return reply(info.encode())
 
     def _project(self, call: control.GetProject, asked: Asked) -> Response:
         owner, created = self._service.catalog.project(call.project)
-        properties = PROPERTIES | {"odps.schema.model.enabled": self._has_schemas()}
+        has_schemas = "true" if self._service.catalog.has_schemas(call.project) else "false"
+        properties = PROPERTIES | {"odps.schema.model.enabled": has_schemas}
         if (zone := self._service.settings.forms.project_zone) != "none":
             properties[control.SQL_ZONE] = zone
         info = control.ProjectInfo(
@@ -72,17 +77,33 @@ class ProjectRoutes:
         return reply(control.encode_tunnel_endpoint(asked.base.partition("://")[2]))
 
     def _projects(self, asked: Asked) -> Response:
-        rights, all_of = self._service.rights, self._service.catalog.projects()
-        shown = [name for name in all_of if rights.allows(asked.access_id, name, Right.QUERY)]
-        return listing("Projects", "Project", shown)
+        rights, catalog = self._service.rights, self._service.catalog
+        shown = [
+            name
+            for name in catalog.projects()
+            if rights.allows(asked.access_id, name, Right.QUERY)
+            and _matches(asked, name, catalog.project(name)[0])
+        ]
+        found = page_of(shown, asked)
+        return listing("Projects", "Project", found.items, marker=found.marker, most=found.most)
 
-    def _logview(self, asked: Asked) -> Response:
+    def _host(self, asked: Asked) -> Response:
         return Response(asked.base, media_type="text/plain")
 
     def _authorization(self, asked: Asked) -> Response:
         # clients use this token in links to web pages, which this service does not provide
         token = base64.b64encode(asked.path["project"].encode()).decode()
         body = DECLARATION + element("Authorization", (element("Result", token),))
+        return Response(body, media_type=XML)
+
+    def _security(self, asked: Asked) -> Response:
+        """Handle a security statement: only WHOAMI (members: pyodps, ``current_user``)."""
+        query = child_text(parse_xml(asked.wire.body or b"", "security statement"), "Query")
+        if query.strip(" ;\n\t").lower() != "whoami":
+            raise faults.invalid(f"the embedded service does not support {query[:80]!r}")
+        names = dict.fromkeys(("ID", "DisplayName"), asked.access_id)
+        result = json.dumps(names)
+        body = DECLARATION + element("Authorization", (element("Result", result),))
         return Response(body, media_type=XML)
 
     def _nothing(self, asked: Asked) -> Response:
@@ -96,7 +117,16 @@ class ProjectRoutes:
     # -- schemas ------------------------------------------------------------------------------
 
     def _schemas(self, asked: Asked) -> Response:
-        return listing("Schemas", "Schema", self._service.catalog.schemas(asked.path["project"]))
+        project, catalog = asked.path["project"], self._service.catalog
+        if not catalog.has_schemas(project):
+            # pyodps then sends SHOW SCHEMAS; the text is that of its InternalServerErrors, which
+            # other clients look for (aliyun/dbt-maxcompute, "is not 3-tier model project")
+            message = f"Project {project} is not 3-tier model project."
+            raise faults.invalid(message, code="InvalidParameter")
+        owner = self._service.owner
+        shown = [name for name in catalog.schemas(project) if _matches(asked, name, owner)]
+        found = page_of(shown, asked)
+        return listing("Schemas", "Schema", found.items, marker=found.marker, most=found.most)
 
     def _add_schema(self, asked: Asked) -> Response:
         name = child_text(parse_xml(asked.wire.body or b"", "schema"), "Name")
@@ -106,7 +136,7 @@ class ProjectRoutes:
 
     def _check_schema(self, project: str, name: str) -> None:
         if name not in self._service.catalog.schemas(project):
-            raise faults.no_such(f"the schema {name!r} does not exist")
+            raise faults.no_such_schema(name)
 
     def _drop_schema(self, asked: Asked) -> Response:
         self._service.catalog.drop_schema(asked.path["project"], asked.path["schema"])
@@ -118,3 +148,9 @@ class ProjectRoutes:
         info = control.ProjectInfo(name=name, owner=self._service.owner, created_at=0)
         body = DECLARATION + element("Schema", (element("Name", name),))
         return Response(body, headers=info.encode()[1], media_type=XML)
+
+
+def _matches(asked: Asked, name: str, owner: str) -> bool:
+    """Return whether an object satisfies the filters ``name`` (a prefix) and ``owner``."""
+    prefix, wanted = asked.params.get("name", ""), asked.params.get("owner") or owner
+    return name.casefold().startswith(prefix.casefold()) and wanted == owner

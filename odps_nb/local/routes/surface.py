@@ -19,6 +19,7 @@ from odps_nb.local import faults
 from odps_nb.local.rights import Right
 from odps_nb.local.routes import asgi_io as edge
 from odps_nb.local.routes.body_writer import Some, take_some
+from odps_nb.local.routes.lists import check_params
 from odps_nb.local.routes.table import Asked, At, StreamAnswer, To
 from odps_nb.local.service import Service
 from odps_nb.wire.calls import (
@@ -147,6 +148,8 @@ class Surface:
 
     def _handler(self, row: At) -> Handler:
         async def handle(request: Request, asked: Asked) -> Response:
+            if self._xml:
+                check_params(row, asked)
             await self._allow(asked, row.right, asked.path)
             return await self._answered(request, asked, row.answer, upload=row.upload)
 

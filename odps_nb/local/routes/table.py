@@ -46,7 +46,8 @@ class At:
     """One row of the route table; requests need ``right`` in the project (``None``: no check).
 
     If ``keys`` is not empty, one of these query parameters must be present. With ``upload``, the
-    body is saved to a file.
+    body is saved to a file. ``accepts`` names further parameters, separated by blanks; the control
+    plane refuses others (`routes.lists`).
     """
 
     paths: Sequence[str]
@@ -55,24 +56,31 @@ class At:
     methods: Sequence[str] = ("GET",)
     keys: frozenset[str] = frozenset()
     upload: bool = False
+    accepts: str = ""
+    is_list: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class To:
-    """A route table row for a request type; for ``right``, see `At`."""
+    """A route table row for a request type; for the other fields, see `At`."""
 
     kind: type
     right: Right | None
     answer: Callable[[Any, Asked], Any]
+    accepts: str = ""
+    is_list: bool = False
 
 
 PAGE = 1000
 XML = "application/xml"
 
 
-def listing(outer: str, inner: str, names: Iterable[str]) -> Response:
-    """Return a list of names as an XML document."""
-    return page(outer, [element(inner, (element("Name", name),)) for name in names])
+def listing(
+    outer: str, inner: str, names: Iterable[str], *, marker: str = "", most: int = PAGE
+) -> Response:
+    """Return a page of a list of names as an XML document."""
+    items = [element(inner, (element("Name", name),)) for name in names]
+    return page(outer, items, marker=marker, most=most)
 
 
 def page(outer: str, items: Iterable[str], *, marker: str = "", most: int = PAGE) -> Response:

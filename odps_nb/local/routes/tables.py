@@ -8,9 +8,11 @@ from typing import Any
 
 from starlette.responses import Response
 
+from odps_nb.local import faults
 from odps_nb.local.rights import Right
 from odps_nb.local.routes.csv_text import csv_text
-from odps_nb.local.routes.table import PAGE, Asked, At, To, reply
+from odps_nb.local.routes.lists import page_of
+from odps_nb.local.routes.table import Asked, At, To, reply
 from odps_nb.local.service import Service
 from odps_nb.local.store.tables import VIEW, Partition, StoredTable
 from odps_nb.terms import TableName
@@ -18,6 +20,11 @@ from odps_nb.wire import control
 from odps_nb.wire.calls import Preview, decode_partition
 
 HEAD_ROWS = 10_000
+# pyodps, ``Table.Type``; this service has only the first two
+TABLE_TYPES = (
+    *("MANAGED_TABLE", "VIRTUAL_VIEW", "EXTERNAL_TABLE"),
+    *("MATERIALIZED_VIEW", "OBJECT_TABLE"),
+)
 
 
 class TableRoutes:
@@ -28,23 +35,34 @@ class TableRoutes:
 
     def rows(self) -> Iterator[At | To]:
         """Yield the routes."""
-        yield To(control.ListTables, Right.QUERY, self._tables)
-        yield To(control.GetTable, Right.QUERY, self._table)
-        yield To(control.ListPartitions, Right.QUERY, self._partitions)
-        yield To(control.GetPartition, Right.QUERY, self._partition)
+        filters = "name owner type extended"
+        yield To(control.ListTables, Right.QUERY, self._tables, accepts=filters, is_list=True)
+        yield To(control.GetTable, Right.QUERY, self._table, accepts="extended partition")
+        filters = "partitions partition reverse"
+        yield To(
+            control.ListPartitions, Right.QUERY, self._partitions, accepts=filters, is_list=True
+        )
+        yield To(control.GetPartition, Right.QUERY, self._partition, accepts="extended")
         table, keys = ["/projects/{project}/tables/{table}"], frozenset({"data"})
         yield At(table, Right.READ, self._head, keys=keys)
 
-    def _tables(self, call: control.ListTables, _asked: Asked) -> Response:
-        tables = self._service.catalog.tables(call.project, call.schema, prefix=call.prefix)
-        start = int(call.marker) if call.marker.isdigit() else 0
-        shown = tables[start : start + PAGE]
+    def _tables(self, call: control.ListTables, asked: Asked) -> Response:
+        owner, kind = asked.params.get("owner"), asked.params.get("type")
+        if kind and kind not in TABLE_TYPES:
+            raise faults.invalid(f"{kind!r} is not a type of tables: {', '.join(TABLE_TYPES)}")
+        tables = [
+            one
+            for one in self._service.catalog.tables(call.project, call.schema, prefix=call.prefix)
+            if owner in (None, "", one.owner) and kind in (None, "", _type(one))
+        ]
+        found = page_of(tables, asked)
         page = control.TablePage(
-            names=tuple(t.name.table for t in shown),
-            owners={t.name.table: t.owner for t in shown},
-            marker=str(start + PAGE) if len(tables) > start + PAGE else "",
+            names=tuple(t.name.table for t in found.items),
+            owners={t.name.table: t.owner for t in found.items},
+            types={t.name.table: _type(t) for t in found.items},
+            marker=found.marker,
         )
-        return reply(page.encode())
+        return reply(page.encode(found.most))
 
     def _table(self, call: control.GetTable, _asked: Asked) -> Response:
         table = self._service.catalog.table(call.table)
@@ -69,18 +87,16 @@ class TableRoutes:
         )
         return reply(info.encode_extended() if call.extended else info.encode())
 
-    def _partitions(self, call: control.ListPartitions, _asked: Asked) -> Response:
+    def _partitions(self, call: control.ListPartitions, asked: Asked) -> Response:
         table = self._service.catalog.table(call.table)
         wanted = table.spec(call.partition)
         found = [p for p in self._service.catalog.partitions(table) if wanted.covers(p.spec)]
-        start = int(call.marker) if call.marker.isdigit() else 0
+        shown = page_of(found[::-1] if "reverse" in asked.params else found, asked)
         page = control.PartitionPage(
-            partitions=tuple(
-                control.PartitionInfo(**_facts(one)) for one in found[start : start + PAGE]
-            ),
-            marker=str(start + PAGE) if len(found) > start + PAGE else "",
+            partitions=tuple(control.PartitionInfo(**_facts(one)) for one in shown.items),
+            marker=shown.marker,
         )
-        return reply(page.encode())
+        return reply(page.encode(shown.most))
 
     def _partition(self, call: control.GetPartition, asked: Asked) -> Response:
         table = self._service.catalog.table(call.table)
@@ -104,6 +120,10 @@ class TableRoutes:
         arrow, batches = self._service.read_sessions.preview(request, must_exist=True)
         text = csv_text(arrow, list(batches)).encode("utf-8", "surrogateescape")
         return Response(text, media_type="text/csv")
+
+
+def _type(table: StoredTable) -> str:
+    return "MANAGED_TABLE" if table.view is None else "VIRTUAL_VIEW"
 
 
 def _facts(found: Partition) -> dict[str, Any]:

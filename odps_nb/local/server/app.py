@@ -17,6 +17,7 @@ from starlette.types import ASGIApp
 from odps_nb.local import faults
 from odps_nb.local.routes import asgi_io as edge
 from odps_nb.local.routes.instances import InstanceRoutes
+from odps_nb.local.routes.lists import check_params
 from odps_nb.local.routes.projects import ProjectRoutes
 from odps_nb.local.routes.storage import storage_routes
 from odps_nb.local.routes.storage_v1 import storage_v1_routes
@@ -70,6 +71,7 @@ def rest_routes(service: Service) -> Iterator[Route]:
         if call is None:
             raise faults.no_such(f"there is no resource at {path}")
         asked = replace(asked, wire=wire)
+        check_params(values[type(call)], asked)
         return await surface.answer_value(request, asked, call, values[type(call)])
 
     for prefix in ("/api", ""):

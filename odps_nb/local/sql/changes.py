@@ -244,8 +244,8 @@ def _added(table: StoredTable, branch: Branch) -> list[str | None]:
     columns = _all(table)
     if not branch.values[0][0]:
         if len(branch.values) != len(columns):
-            raise faults.invalid(
-                f"ODPS-0130071: the INSERT of MERGE has {len(branch.values)} values, but the table "
+            raise faults.semantic(
+                f"the INSERT of MERGE has {len(branch.values)} values, but the table "
                 f"{table.name.table} requires {len(columns)}"
             )
         return [f"({value})" for _, value in branch.values]
@@ -258,7 +258,7 @@ def _set_values(table: StoredTable, given: tuple[tuple[str, str], ...]) -> dict[
     fixed = {name.casefold() for name in (*table.key_columns, *table.partition_keys)}
     for name, _ in given:
         if name.casefold() in fixed:
-            raise faults.invalid(f"ODPS-0130071: {name!r} is a key column and cannot be updated")
+            raise faults.semantic(f"{name!r} is a key column and cannot be updated")
     return _named(table, given)
 
 
@@ -269,15 +269,15 @@ def _named(table: StoredTable, given: tuple[tuple[str, str], ...]) -> dict[str, 
         found = known.get(name.casefold())
         if found is None or found in values:
             reason = "has no column" if found is None else "assigns twice to"
-            raise faults.invalid(f"ODPS-0130071: {table.name.table} {reason} {name!r}")
+            raise faults.semantic(f"{table.name.table} {reason} {name!r}")
         values[found] = expression
     return values
 
 
 def _check_transactional(table: StoredTable, what: str) -> None:
     if not table.key_columns and not table.is_append2:
-        raise faults.invalid(
-            f"ODPS-0130071: {table.name.table} is not transactional: {what} needs a table with a "
+        raise faults.semantic(
+            f"{table.name.table} is not transactional: {what} needs a table with a "
             "primary key, or with TBLPROPERTIES ('transactional'='true')"
         )
 

@@ -25,21 +25,25 @@ _STEPS = ((20, 4.0), (7, 2.0), (4, 1.5))
 
 
 def estimate(
-    statement: Statement, find: FindTable, segments_of: Callable[[StoredTable], Iterable[Segment]]
+    statements: Iterable[Statement],
+    find: FindTable,
+    segments_of: Callable[[StoredTable], Iterable[Segment]],
 ) -> SqlCost:
-    """Return the cost of a statement: the bytes of the partitions that it cannot prune."""
-    size, keywords = 0, 1
-    text = statement.text if isinstance(statement, SelectStatement) else None
-    if isinstance(statement, (Insert, CreateTable)):
-        text = statement.query
-    if text is not None:
-        query = parse_query(text)
-        keywords += sum(1 for _ in query.find_all(*_COUNTED))
-        for found, table in iter_scans(query, find):
-            keep = _kept(found, table)
-            size += sum(one.raw_bytes for one in segments_of(table) if keep(one.spec))
-    complexity = next((factor for most, factor in _STEPS if keywords >= most), 1.0)
-    return SqlCost(input_bytes=size, complexity=complexity, udfs=0)
+    """Return the cost of a job: the bytes of the partitions that it cannot prune."""
+    size, most = 0, 1.0
+    for statement in statements:
+        keywords = 1
+        text = statement.text if isinstance(statement, SelectStatement) else None
+        if isinstance(statement, (Insert, CreateTable)):
+            text = statement.query
+        if text is not None:
+            query = parse_query(text)
+            keywords += sum(1 for _ in query.find_all(*_COUNTED))
+            for found, table in iter_scans(query, find):
+                keep = _kept(found, table)
+                size += sum(one.raw_bytes for one in segments_of(table) if keep(one.spec))
+        most = max(most, next((factor for least, factor in _STEPS if keywords >= least), 1.0))
+    return SqlCost(input_bytes=size, complexity=most, udfs=0)
 
 
 def iter_scans(
@@ -49,7 +53,7 @@ def iter_scans(
     for found, name in tables_of(query):
         table = find(name, views[-1] if views else None)
         if any(one.table_id == table.table_id for one in views):
-            raise faults.parse_failed(f"the view {table.name} refers to itself")
+            raise faults.semantic(f"the view {table.name} refers to itself")
         if table.view is not None:
             yield from iter_scans(parse_query(table.view.text), find, (*views, table))
         else:
@@ -106,20 +110,20 @@ def _may_hold(condition: Any, values: dict[str, str]) -> bool:
 def check_query(text: str, find: FindTable, settings: Mapping[str, str]) -> None:
     """Raise 400 for a full scan of a partitioned table, or an ORDER BY without LIMIT."""
     query = parse_query(text)
-    what = "ODPS-0130071:{} Semantic analysis exception - "
     if settings.get("odps.sql.allow.fullscan", "").lower() != "true":
         for found, table in iter_scans(query, find):
             if table.is_partitioned and not partition_conditions(found, table):
                 name = f"{table.name.project},{table.name.table}"
-                raise faults.invalid(
-                    what.format("[0,0]") + "physical plan generation failed: "
-                    f"java.lang.RuntimeException: Table({name}) is full scan with all partitions, "
-                    "please specify partition predicates."
+                raise faults.semantic(
+                    "physical plan generation failed: java.lang.RuntimeException: "
+                    f"Table({name}) is full scan with all partitions, "
+                    "please specify partition predicates.",
+                    at=(0, 0),
                 )
     is_checked = settings.get("odps.sql.validate.orderby.limit", "").lower() != "false"
     if is_checked and has_order_without_limit(query):
-        raise faults.invalid(
-            what.format("[1,1]") + "ORDER BY must be used with a LIMIT clause, please set "
+        raise faults.semantic(
+            "ORDER BY must be used with a LIMIT clause, please set "
             "odps.sql.validate.orderby.limit=false to use it."
         )
 

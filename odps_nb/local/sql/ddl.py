@@ -33,7 +33,7 @@ def zone_of(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
-        raise faults.parse_failed(
+        raise faults.semantic(
             f"there is no time zone {name!r}", advice="use a name such as Asia/Shanghai"
         ) from None
 
@@ -88,7 +88,7 @@ def changed_table(
     found = place.named(catalog, written, Right.WRITE)
     if (found.view is not None) != view:
         kinds = "a table, not a view" if view else "a view, not a table"
-        raise faults.invalid(f"ODPS-0130071: Semantic analysis exception - {found.name} is {kinds}")
+        raise faults.semantic(f"{found.name} is {kinds}")
     return found
 
 
@@ -191,10 +191,7 @@ def _changed_column(table: StoredTable, change: ChangeColumn) -> TableSchema:
     """Return the schema with a changed column comment, or with the column made nullable."""
     column = table.schema.find(change.column)
     if column is None:
-        raise faults.invalid(
-            f"ODPS-0130071: Semantic analysis exception - {table.name} has no column "
-            f"{change.column!r}"
-        )
+        raise faults.semantic(f"{table.name} has no column {change.column!r}")
     said = change.said or column
     if said.type != column.type:
         raise faults.lacks("changing the type of a column with CHANGE COLUMN", is_sure=True)

@@ -66,7 +66,7 @@ def translate_functions(query: Any) -> None:
             continue
         if name == "mc_wm_concat" and given and isinstance(given[0], exp.Distinct):
             if len(given) != 1 or len(given[0].expressions) != 2:
-                raise faults.parse_failed("WM_CONCAT requires a separator and a value")
+                raise faults.semantic("WM_CONCAT requires a separator and a value")
             separator, value = given[0].expressions
             node.replace(call("string_agg", exp.Distinct(expressions=[value]), separator))
             continue
@@ -167,5 +167,5 @@ def _lists_of(function: Any, named: int) -> list[Any]:
 def _check_format(form: Any, function: str) -> None:
     """Convert a constant format (e.g. ``yyyy-mm-dd hh:mi:ss``) to DuckDB's format, or raise 400."""
     if not (isinstance(form, exp.Literal) and form.is_string):
-        raise faults.parse_failed(f"the format of {function} must be a string literal")
+        raise faults.semantic(f"the format of {function} must be a string literal")
     form.set("this", _FORMAT.sub(lambda found: _STRFTIME[found[0].lower()], form.this))

@@ -30,7 +30,7 @@ from odps_nb.local.sql.refusals import FarTime
 from odps_nb.local.sql.results import ResultRows
 from odps_nb.local.sql.run import Job, SqlRunner, Stopper
 from odps_nb.local.sql.statements import SelectStatement, Statement
-from odps_nb.local.sql.text import parse_statement
+from odps_nb.local.sql.text import parse_job
 from odps_nb.local.store.arrow_types import arrow_schema
 from odps_nb.local.store.database import Database
 from odps_nb.local.store.folder import DataFolder, new_id
@@ -45,6 +45,7 @@ log = logging.getLogger("odps_nb.local")
 WORKERS = 4
 _LIMITED = "limited-"
 CANCEL_SECONDS = 5.0
+SCRIPT = {"odps.sql.submit.mode": "script"}
 RUNNING, SUCCESS, FAILED, CANCELLED = "Running", "Success", "Failed", "Cancelled"
 
 
@@ -73,8 +74,9 @@ class Instance:
 
     @property
     def is_query(self) -> bool:
-        """Whether the statement is a query (``SHOW`` and ``DESC`` are not)."""
-        return isinstance(parse_statement(self.query), SelectStatement)
+        """Whether a statement is a query (``SHOW`` and ``DESC`` are not)."""
+        parsed = parse_job(self.query, SCRIPT)
+        return any(isinstance(one, SelectStatement) for one in parsed)
 
 
 class Instances:
@@ -113,22 +115,23 @@ class Instances:
         patience: float = 0.0,
         estimates: bool = False,
     ) -> Instance:
-        """Parse a statement and start it. Syntax errors are raised immediately.
+        """Parse a job and start it. Syntax errors are raised immediately.
 
         If this key has already submitted a job with the same ``guid`` to this project, the instance
-        of that job is returned. With ``estimates``, the statement does not run, and the instance's
-        message is an estimate of its cost. ``patience``: maximum seconds to wait for the statement
-        to finish.
+        of that job is returned. With ``estimates``, the statements do not run, and the instance's
+        message is an estimate of their cost. ``patience``: maximum seconds to wait for the job to
+        finish.
         """
         instance_id = self._known(place, guid)
         if instance_id is None:
-            statement = parse_statement(query)  # outside the lock, because parsing may take seconds
+            # outside the lock, because parsing may take seconds
+            statements = parse_job(query, place.settings)
             with self._lock:
                 instance_id = self._known(place, guid)  # another thread may have submitted the job
                 if instance_id is None:
                     instance_id = self._insert(place, query, task, guid, source)
                     stopper = Stopper()
-                    given = (instance_id, statement, place, stopper)
+                    given = (instance_id, statements, place, stopper)
                     future = self._pool.submit(self._run, *given, estimates=estimates)
                     self._running[instance_id] = (stopper, future)
         self.wait(instance_id, patience)
@@ -319,7 +322,7 @@ class Instances:
     def _run(
         self,
         instance_id: str,
-        statement: Statement,
+        statements: Sequence[Statement],
         place: Place,
         stopper: Stopper,
         *,
@@ -328,9 +331,9 @@ class Instances:
         status, message = SUCCESS, ""
         try:
             if estimates:
-                message = self._runner.cost(statement, place).encode()
-            else:
-                self._perform(instance_id, statement, place, stopper)
+                message = self._runner.cost(statements, place).encode()
+            for one in () if estimates else statements:
+                self._perform(instance_id, one, place, stopper)
         except CancelledError:
             status = CANCELLED
         except OdpsNbError as error:

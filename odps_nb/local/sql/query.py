@@ -153,7 +153,7 @@ def _spell(query: Any, names: QueryNames) -> str:
     for name in called:
         if looks_outside(name) or name in _OTHERWISE:
             at, is_sure = names.functions.get(name, (1, 1)), name in _OTHERWISE
-            raise faults.lacks(f"function {name}", is_sure=is_sure, at=at)
+            raise faults.lacks_function(name, is_sure=is_sure, at=at)
     return text
 
 
@@ -226,10 +226,10 @@ class _Replacing:
         named = []
         for node, name in tables_of(query):
             if not isinstance(node.this, exp.Identifier):
-                raise faults.parse_failed(f"{node.sql(dialect='hive')[:60]!r} is not a table")
+                raise faults.semantic(f"{node.sql(dialect='hive')[:60]!r} is not a table")
             table = self._found(node, name, view)
             if table.table_id in inside:
-                raise faults.parse_failed(f"the view {table.name} refers to itself")
+                raise faults.semantic(f"the view {table.name} refers to itself")
             named.append(table)
             _unqualify(node, name)
             alias = node.args.get("alias") or _alias(node.name)
@@ -253,7 +253,7 @@ class _Replacing:
                 continue
             given = node.expressions
             if len(given) != 1 or not (isinstance(given[0], exp.Literal) and given[0].is_string):
-                raise faults.parse_failed(
+                raise faults.semantic(
                     "MAX_PT requires one table name in quotes",
                     at=place_of(node),
                     advice="write max_pt('table') or max_pt('project.table')",

@@ -89,11 +89,8 @@ _KINDS = {
 
 
 def _semantic(message: str, at: tuple[int, int] = (1, 1), advice: str = "") -> Exception:
-    return faults.parse_failed(
-        f"Semantic analysis exception - {message}",
-        at=at,
-        advice=advice or "check the names, types and clauses of the query",
-    )
+    advice = advice or "check the names, types and clauses of the query"
+    return faults.semantic(message, at=at, advice=advice)
 
 
 def _failure(message: str, advice: str) -> Exception:
@@ -137,7 +134,7 @@ def _no_function(found: re.Match[str], names: QueryNames) -> Exception:
     at = names.functions.get(name.casefold(), (1, 1))
     # suggest nothing if the parser knows the name, otherwise only close matches
     advice = "" if name.casefold() in known else did_you_mean(name, known, cutoff=0.85)
-    return faults.lacks(f"function {name}", is_sure=False, at=at, advice=advice)
+    return faults.lacks_function(name, is_sure=False, at=at, advice=advice)
 
 
 def _arguments(found: re.Match[str], names: QueryNames) -> Exception:

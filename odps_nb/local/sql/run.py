@@ -7,21 +7,20 @@ statement writes become visible atomically.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
-
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from odps_nb.errors import CancelledError, InvalidRequestError, NotFoundError
 from odps_nb.local import faults
 from odps_nb.local.rights import Right
 from odps_nb.local.sql.changes import rows_of, rows_of_merge
 from odps_nb.local.sql.ddl import Definitions, Place, changed_table, zone_of
-from odps_nb.local.sql.duck_types import CLOCKS, duck_type, result_array
-from odps_nb.local.sql.queries import QueryRun, QueryRunner
+from odps_nb.local.sql.duck_types import CLOCKS, duck_type
+from odps_nb.local.sql.inserted import chosen_rows, insert_target
+from odps_nb.local.sql.queries import Described, QueryRun, QueryRunner
 from odps_nb.local.sql.refusals import refusal
 from odps_nb.local.sql.results import ResultRows, stored_rows, typed_rows
 from odps_nb.local.sql.shown import ShowRunner
@@ -36,12 +35,11 @@ from odps_nb.local.sql.statements import (
     Show,
     Statement,
 )
-from odps_nb.local.store.arrow_types import arrow_type
 from odps_nb.local.store.blobs import BlobStore
 from odps_nb.local.store.catalog import Catalog
 from odps_nb.local.store.folder import DataFolder, new_id
 from odps_nb.local.store.snapshots import Snapshots
-from odps_nb.local.store.tables import OPERATION, VIEW, StoredTable, View, check_types
+from odps_nb.local.store.tables import VIEW, StoredTable, View, check_types
 from odps_nb.local.writing.ingest import Ingest, with_generated
 from odps_nb.local.writing.upserts import Publisher
 from odps_nb.schema import Column, TableSchema, TypeCode, has_timestamp
@@ -130,11 +128,11 @@ class SqlRunner:
                 self._definitions.change(statement, job.place)
         return None
 
-    def cost(self, statement: Statement, place: Place) -> SqlCost:
-        """Return the cost of a statement without running it."""
+    def cost(self, statements: Sequence[Statement], place: Place) -> SqlCost:
+        """Return the cost of a job without running it."""
         from odps_nb.local.sql.cost import estimate
 
-        return estimate(statement, partial(self._find, place), self._snapshots.visible)
+        return estimate(statements, partial(self._find, place), self._snapshots.visible)
 
     def _find(self, place: Place, name: Name, view: StoredTable | None = None) -> StoredTable:
         """Return a table or view. Names in a view are resolved as when the view was created."""
@@ -146,9 +144,8 @@ class SqlRunner:
     def _latest(self, table: StoredTable) -> str | None:
         """Return the greatest value of the first partition column among partitions with rows."""
         if not table.is_partitioned:
-            message = f"Semantic analysis exception - {table.name} has no partitions"
             advice = "pass a partitioned table to MAX_PT"
-            raise faults.invalid(faults.with_advice(f"ODPS-0130071: {message}", advice))
+            raise faults.semantic(f"{table.name} has no partitions", advice=advice)
         segments = self._snapshots.visible(table)
         return max((one.spec.items[0][1] for one in segments if one.rows), default=None)
 
@@ -193,15 +190,17 @@ class SqlRunner:
 
     def _insert(self, statement: Insert, job: Job) -> None:
         table = changed_table(self._catalog, job.place, statement.name)
-        spec, columns = _insert_target(table, statement)
-        fed = _fed_columns(columns, statement.choices)
-        into = tuple(column.type.code for column in fed)
+        target = insert_target(table, statement)
+        into = tuple(column.type.code for column in target.fed(statement.choices))
         run, query = self._open(statement.query, job, into=into, exact=bool(statement.choices))
-        sql = _converted(run, query, fed, job.place, numbered=bool(statement.choices))
+        found = run.describe(query.sql)
+        target, spec = target.matching(len(found.columns)), target.spec
+        fed = target.fed(statement.choices)
+        sql = _converted(found, query, fed, job.place, numbered=bool(statement.choices))
         with Ingest(self._folder, table, spec, self._blobs, one_unit=True) as ingest:
             for batch in run.batches(sql):
                 job.stopper.check()
-                for rows in _chosen_rows(batch, columns, statement.choices):
+                for rows in chosen_rows(batch, target.columns, statement.choices):
                     ingest.write(with_generated(rows, table, spec))
             additions = ingest.finish()
         job.stopper.check()
@@ -284,8 +283,8 @@ class SqlRunner:
         columns = typed_rows(run, query).schema.columns
         if statement.columns:
             if len(columns) != len(statement.columns):
-                raise faults.invalid(
-                    f"ODPS-0130071: the query returns {len(columns)} columns, "
+                raise faults.semantic(
+                    f"the query returns {len(columns)} columns, "
                     f"but the view lists {len(statement.columns)}"
                 )
             columns = tuple(
@@ -310,7 +309,7 @@ class SqlRunner:
 
 
 def _converted(
-    run: QueryRun,
+    found: Described,
     query: TranslatedQuery,
     fed: tuple[Column, ...],
     place: Place,
@@ -318,12 +317,12 @@ def _converted(
     numbered: bool,
 ) -> str:
     """Return the query with each column cast to the type of its target column in the table."""
-    found = run.describe(query.sql)
     number = ["number"] if numbered else []
     if len(found.columns) != len(fed) + len(number):
-        raise faults.invalid(
-            f"ODPS-0130071: the query returns {len(found.columns)} columns, "
-            f"but the table requires {len(fed)}"
+        count = len(found.columns) - len(number)
+        raise faults.semantic(
+            f"wrong columns count {count} in data source, requires {len(fed)} columns "
+            "(includes dynamic partitions if any)"
         )
     count = len(fed) if query.has_star else 0  # without a star, `convert_rows` converts the values
     names = [f"c{i}" for i in range(len(fed))]
@@ -333,73 +332,6 @@ def _converted(
     ]
     shown, columns = ", ".join([*casts, *number]), ", ".join([*names, *number])
     return f"SELECT {shown} FROM ({query.sql}) AS q({columns})"
-
-
-def _insert_target(
-    table: StoredTable, statement: Insert
-) -> tuple[PartitionSpec, tuple[Column, ...]]:
-    """Return the fixed partition keys, and the columns to insert into in query order."""
-    fixed = tuple((k, v) for k, v in statement.partition if v is not None)
-    spec = table.spec(PartitionSpec(fixed))
-    table.spec(PartitionSpec(tuple((k, v or "") for k, v in statement.partition)))
-    given = {key for key, _ in spec}
-    named = {key.casefold() for key, _ in statement.partition}
-    dynamic = tuple(
-        c
-        for c in table.schema.partition_columns
-        if c.name not in given and (c.generated is None or c.name.casefold() in named)
-    )
-    columns = table.schema.columns
-    if statement.columns:
-        found = [table.schema.find(name) for name in statement.columns]
-        if None in found:
-            missing = statement.columns[found.index(None)]
-            raise faults.invalid(f"ODPS-0130071: the table has no column {missing!r}")
-        columns = tuple(c for c in found if c is not None and c not in dynamic)
-    operation = (OPERATION,) if statement.has_operations else ()
-    return spec, (*columns, *dynamic, *operation)
-
-
-def _fed_columns(
-    columns: tuple[Column, ...], choices: tuple[tuple[int | None, ...], ...]
-) -> tuple[Column, ...]:
-    """Return the table column that each query column is inserted into."""
-    if not choices:
-        return columns
-    fed = {
-        place: column
-        for choice in choices
-        for place, column in zip(choice, columns, strict=True)
-        if place is not None
-    }
-    return tuple(fed[place] for place in sorted(fed))
-
-
-def _chosen_rows(
-    batch: pa.RecordBatch,
-    columns: tuple[Column, ...],
-    choices: tuple[tuple[int | None, ...], ...],
-) -> list[pa.RecordBatch]:
-    """Convert a query's batch to rows to insert; its last column is an index into ``choices``."""
-    found: list[pa.RecordBatch] = []
-    order: list[pa.Array] = []
-    for number, choice in enumerate(choices or (range(len(columns)),)):
-        chosen = batch
-        if choices:
-            order.append(pc.indices_nonzero(pc.equal(batch.columns[-1], number)))
-            chosen = batch.take(order[-1])
-        arrays = [
-            pa.nulls(chosen.num_rows, arrow_type(column.type))
-            if place is None
-            else result_array(chosen.columns[place], column.type)
-            for place, column in zip(choice, columns, strict=True)
-        ]
-        found.append(pa.record_batch(arrays, names=[column.name for column in columns]))
-    found = [rows for rows in found if rows.num_rows]
-    if len(found) > 1 and all(rows.schema == found[0].schema for rows in found):
-        back = pc.sort_indices(pa.concat_arrays(order))
-        return [pa.concat_batches(found).take(back)]
-    return found
 
 
 def _cast(name: str, column: Column, spelled: str, place: Place, kind: str) -> str:

@@ -38,8 +38,11 @@ class ShowRunner:
             place.rights.require(place.owner, project, Right.QUERY)
             if statement.what == "tables":
                 names = (one.name.table for one in self._catalog.tables(project, schema))
-            else:
+            elif self._catalog.has_schemas(project):
                 names = self._catalog.schemas(project)
+            else:  # the text of the real service (aliyun/dbt-maxcompute, its README and tests)
+                text = "Failed to run ddltask - Invalid database operations on two-tier model"
+                raise faults.invalid(f"ODPS-0110061: {text}", code="ODPS-0110061")
             found = [(name,) for name in names if fnmatch.fnmatch(name, statement.pattern)]
             return text_rows((f"{statement.what[:-1]}_name",), found)
         table = place.named(self._catalog, statement.name)

@@ -7,7 +7,7 @@ whether MaxCompute supports it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from odps_nb.local.sql.statements import (
     Insert,
     Name,
     SelectStatement,
+    Show,
     Statement,
 )
 from odps_nb.local.sql.text_words import (
@@ -42,24 +43,47 @@ from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import PartitionSpec
 from odps_nb.wire.control.generated import parse_generated
 
+_MODE = "odps.sql.submit.mode"
 _QUERIES = ("select", "with", "values", "from", "(")
 
 
-def parse_statement(source: str) -> Statement:
-    """Parse text that contains exactly one statement. Ignores ``SET k=v`` statements."""
-    found = [cursor for cursor in statements(source) if not _is_setting(cursor)]
-    if not found:
+def parse_job(source: str, settings: Mapping[str, str]) -> tuple[Statement, ...]:
+    """Parse the text of a job: one statement or, in script mode, any number of statements.
+
+    ``SET k=v`` statements and comments are ignored, also alone. The vendor's page *Script mode SQL*
+    allows at most one statement that returns rows.
+    """
+    if not source.strip("; \t\r\n"):
         raise faults.parse_failed("there is no statement")
-    if len(found) > 1:
-        raise found[1].error(
+    every = statements(source)
+    given = {settings.get(_MODE, ""), *(_mode_in(one) for one in every if _is_setting(one))}
+    cursors = [one for one in every if not _is_setting(one)]
+    if len(cursors) > 1 and "script" not in given:
+        raise cursors[1].error(
             "the text contains more than one statement; none of them was run",
-            advice="run each statement with a separate call, in order",
+            advice=f"run each statement with a separate call, in order, or set {_MODE}=script",
         )
-    return _statement(found[0])
+    starts = [one.line_and_column for one in cursors]
+    found = tuple(map(_statement, cursors))
+    shown = [at for at, one in zip(starts, found, strict=True) if returns_rows(one)]
+    if len(shown) > 1:
+        message = "a script can contain only one statement that returns rows"
+        raise faults.parse_failed(message, at=shown[1], advice="write the others as CREATE TABLE")
+    return found
+
+
+def returns_rows(statement: Statement) -> bool:
+    """Return whether a statement is a query, SHOW or DESC."""
+    return isinstance(statement, (SelectStatement, Show))
 
 
 def _is_setting(cursor: Cursor) -> bool:
     return cursor.peek("set") and "=" in cursor.rest
+
+
+def _mode_in(setting: Cursor) -> str:
+    key, _, value = setting.rest[len("set") :].partition("=")
+    return value.strip().lower() if key.strip().lower() == _MODE else ""
 
 
 def _statement(cursor: Cursor) -> Statement:
@@ -68,7 +92,7 @@ def _statement(cursor: Cursor) -> Statement:
         read = _query
     if read is None and cursor.peek("@"):
         at = cursor.line_and_column
-        raise faults.lacks("script mode (@name := …)", is_sure=True, at=at)
+        raise faults.lacks("variables of script mode (@name := …)", is_sure=True, at=at)
     if read is None:
         known = (*" ".join(_READERS).split(), *_QUERIES, "set")
         raise cursor.lacks(cursor.words or ("this statement",), known=known)
@@ -233,7 +257,7 @@ def _columns_and_keys(cursor: Cursor) -> tuple[tuple[Column, ...], tuple[str, ..
     columns = read_columns(kept + text[start:], at)
     known = {c.name.casefold(): c.name for c in columns}
     if missing := [key for key in keys if key.casefold() not in known]:
-        raise faults.parse_failed(f"the key column {missing[0]!r} is not in the column list")
+        raise faults.semantic(f"the key column {missing[0]!r} is not in the column list")
     return columns, tuple(known[key.casefold()] for key in keys)
 
 

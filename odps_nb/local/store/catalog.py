@@ -33,8 +33,10 @@ DEFAULT_SCHEMA = "default"
 class Catalog:
     """Reads and changes projects, schemas, tables and partitions."""
 
-    def __init__(self, database: Database, clock: Callable[[], float]) -> None:
-        self._db, self._clock = database, clock
+    def __init__(
+        self, database: Database, clock: Callable[[], float], *, schemas: bool = False
+    ) -> None:
+        self._db, self._clock, self._schemas = database, clock, schemas
 
     # -- projects and schemas -----------------------------------------------------------------
 
@@ -64,6 +66,13 @@ class Catalog:
         found = self._db.rows("SELECT name FROM schemas WHERE project = ? ORDER BY name", project)
         return tuple(r["name"] for r in found)
 
+    def has_schemas(self, project: str) -> bool:
+        """Return whether the schema feature is on, or the project has a schema beside ``default``.
+
+        ``CREATE SCHEMA`` thus turns the feature on, which the real service requires beforehand.
+        """
+        return self.schemas(project) != (DEFAULT_SCHEMA,) or self._schemas
+
     def add_schema(self, project: str, name: str, *, if_not_exists: bool = False) -> None:
         """Create a schema."""
         with self._db.transaction() as db:
@@ -78,11 +87,10 @@ class Catalog:
     def drop_schema(self, project: str, name: str) -> None:
         """Drop an empty schema."""
         with self._db.transaction() as db:
-            if name not in self.schemas(project) or name == DEFAULT_SCHEMA:
-                raise faults.no_such(
-                    f"the schema {name!r} does not exist or is the default schema",
-                    code="NoSuchSchema",
-                )
+            if name not in self.schemas(project):
+                raise faults.no_such_schema(name)
+            if name == DEFAULT_SCHEMA:
+                raise faults.invalid("the schema 'default' cannot be dropped")
             if self.tables(project, name):
                 raise faults.invalid_state(f"the schema {name!r} still contains tables")
             db.execute("DELETE FROM schemas WHERE project = ? AND name = ?", (project, name))
@@ -321,7 +329,7 @@ class Catalog:
 
     def _check_schema(self, name: TableName) -> None:
         if (name.schema or DEFAULT_SCHEMA) not in self.schemas(name.project):
-            raise faults.no_such(f"Schema not found - '{name.schema}'", code="NoSuchSchema")
+            raise faults.no_such_schema(name.schema)
 
 
 def _check_table_name(name: str) -> None:

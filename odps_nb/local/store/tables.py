@@ -196,16 +196,14 @@ def check_types(
         if properties.get(k, "").lower() != v
     ]
     if missing:
-        raise faults.invalid(
-            "ODPS-0130071: only Append Delta tables support BLOB; add: " + ", ".join(missing)
-        )
+        raise faults.semantic("only Append Delta tables support BLOB; add: " + ", ".join(missing))
 
 
 def check_decimals(schema: TableSchema, settings: Mapping[str, str]) -> None:
     """Raise 400 if a wide DECIMAL column lacks the required settings."""
     if lacking := _lacking(decimal_settings(schema), settings):
-        raise faults.invalid(
-            "ODPS-0130071: DECIMAL has at most 38 digits, 18 of them after the point; for more, "
+        raise faults.semantic(
+            "DECIMAL has at most 38 digits, 18 of them after the point; for more, "
             "add: " + ", ".join(lacking)
         )
 

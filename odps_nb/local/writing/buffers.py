@@ -34,7 +34,10 @@ def _check(array: pa.Array, path: str) -> None:
         _fits(others[0], (rows + 1) * width, array, path)
     elif not pt.is_nested(kind):
         width = (kind.index_type if pt.is_dictionary(kind) else kind).bit_width
-        _fits(others[0], -(-rows * width // 8), array, path)
+        size = -(-rows * width // 8)
+        # within the padding: a few decimal256 that are read as decimal128
+        is_doubled = pt.is_decimal128(kind) and others[0] is not None and others[0].size == 2 * size
+        _fits(others[0], size, array, path, is_doubled=is_doubled)
     for part in _children(array):
         _check(part, path)
 
@@ -63,12 +66,12 @@ def _offset_width(kind: pa.DataType) -> int:
     return 4 if short else 0
 
 
-def _fits(buffer: pa.Buffer | None, size: int, array: pa.Array, path: str) -> None:
+def _fits(
+    buffer: pa.Buffer | None, size: int, array: pa.Array, path: str, *, is_doubled: bool = False
+) -> None:
     if buffer is None or buffer.size <= size:
         return
-    # twice the size within the padding: a few decimal256 that are read as decimal128
-    is_wider = pt.is_decimal128(array.type) and buffer.size == 2 * size
-    if is_wider or buffer.size > -(-size // PADDING) * PADDING:
+    if is_doubled or buffer.size > -(-size // PADDING) * PADDING:
         raise faults.malformed(
             f"a buffer of the column {path!r} has {buffer.size} bytes, but {len(array)} values of"
             f" {array.type} need {size}; send the types that the session describes"

@@ -100,7 +100,7 @@ def coerce_batch(
         else:
             array = _fit_column(batch.column(index), column, target, blobs)
         if not column.nullable and array.null_count:
-            raise faults.invalid(f"the column {column.name!r} must not be null")
+            raise faults.null_value(column.name)
         arrays.append(array)
     fields = [pa.field(c.name, a.type) for c, a in zip(columns, arrays, strict=True)]
     return pa.record_batch(arrays, schema=pa.schema(fields))

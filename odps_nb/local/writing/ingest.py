@@ -153,7 +153,7 @@ class Ingest:
             kept = pc.and_not(kept, is_partial(batch.column(UPDATED.name)))
         for column in self._table.schema.columns:
             if not column.nullable and batch.column(column.name).filter(kept).null_count:
-                raise faults.invalid(f"the column {column.name!r} must not be null")
+                raise faults.null_value(column.name)
 
     def _by_partition(
         self, batch: pa.RecordBatch

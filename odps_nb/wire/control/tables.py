@@ -210,14 +210,16 @@ class TablePage:
     names: tuple[str, ...] = ()
     marker: str = ""
     owners: Mapping[str, str] = field(default_factory=dict)
+    types: Mapping[str, str] = field(default_factory=dict)
 
-    def encode(self) -> tuple[bytes, dict[str, str]]:
-        """Encode the response as body and headers."""
-        tables = (
-            element("Table", (element("Name", name), element("Owner", self.owners.get(name, ""))))
-            for name in self.names
-        )
-        return _encode_page("Tables", tables, self.marker)
+    def encode(self, most: int = DEFAULT_PAGE) -> tuple[bytes, dict[str, str]]:
+        """Encode the response as body and headers; ``most`` is the maximum length of a page."""
+        tables = []
+        for name in self.names:
+            parts = [element("Name", name), element("Owner", self.owners.get(name, ""))]
+            parts += [element("Type", self.types[name])] if name in self.types else []
+            tables.append(element("Table", parts))
+        return _encode_page("Tables", tables, self.marker, most)
 
     @classmethod
     def decode(cls, body: bytes, headers: Mapping[str, str]) -> TablePage:
@@ -228,11 +230,16 @@ class TablePage:
             names=tuple(child_text(one, "Name") for one in tables),
             marker=child_text(root, "Marker"),
             owners={child_text(one, "Name"): child_text(one, "Owner") for one in tables},
+            types={
+                child_text(t, "Name"): found for t in tables if (found := child_text(t, "Type"))
+            },
         )
 
 
-def _encode_page(name: str, items: Iterable[str], marker: str) -> tuple[bytes, dict[str, str]]:
-    parts = (element("Marker", marker), element("MaxItems", str(DEFAULT_PAGE)), *items)
+def _encode_page(
+    name: str, items: Iterable[str], marker: str, most: int
+) -> tuple[bytes, dict[str, str]]:
+    parts = (element("Marker", marker), element("MaxItems", str(most)), *items)
     return xml_body(name, parts), dict(_XML_HEADERS)
 
 
@@ -331,9 +338,10 @@ class PartitionPage:
     partitions: tuple[PartitionInfo, ...] = ()
     marker: str = ""
 
-    def encode(self) -> tuple[bytes, dict[str, str]]:
-        """Encode the response as body and headers."""
-        return _encode_page("Partitions", map(_encode_partition, self.partitions), self.marker)
+    def encode(self, most: int = DEFAULT_PAGE) -> tuple[bytes, dict[str, str]]:
+        """Encode the response as body and headers; ``most`` is the maximum length of a page."""
+        found = map(_encode_partition, self.partitions)
+        return _encode_page("Partitions", found, self.marker, most)
 
     @classmethod
     def decode(cls, body: bytes, headers: Mapping[str, str]) -> PartitionPage:

@@ -10,39 +10,17 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-import requests
 
 from odps_nb.local.routes.tunnel_rows import encode_rows
-from odps_nb.wire.calls import WireRequest
 from odps_nb.wire.type_text import parse_columns
 from tests.support.service.peer import Peer
+from tests.support.service.tunnel import Tunnel
 
 COLUMNS = "k bigint, v string"
 EXTRA = (
     ", __version bigint, __app_version bigint, __operation tinyint, __key_cols array<bigint>,"
     " __value_cols array<bigint>"
 )
-
-
-class Tunnel:
-    """Sends requests to the sessions of one table."""
-
-    def __init__(self, peer: Peer, table: str, kind: str) -> None:
-        self.peer = peer
-        self.path = f"/projects/{peer.service.project}/tables/{table}/{kind}"
-        self.key = {"upserts": "upsertid", "streams": "uploadid"}[kind]
-
-    def ask(self, method: str, body: bytes = b"", **params: Any) -> requests.Response:
-        texts = tuple((name, str(value)) for name, value in params.items())
-        wire = WireRequest(method=method, path=self.path, params=texts)
-        endpoint = self.peer.service.tunnel_endpoint
-        headers = self.peer.signature(wire, endpoint)
-        url = wire.url(endpoint)
-        return self.peer.session.request(method, url, headers=headers, data=body, timeout=60)
-
-    def refusal(self, method: str, body: bytes = b"", **params: Any) -> tuple[int, str, str]:
-        answer = self.ask(method, body, **params)
-        return answer.status_code, answer.json()["Code"], answer.json()["Message"]
 
 
 @pytest.fixture

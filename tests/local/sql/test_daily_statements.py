@@ -56,7 +56,8 @@ def test_schemas_and_partitions_are_listed(peer: Peer, new_table: NewTable) -> N
     assert shown == [{"partition": "ds=y/h=1"}]
     project = peer.service.project
     for scope in ("", f" IN {project}", " LIKE 'def*'"):
-        assert {"schema_name": "default"} in peer.query(f"SHOW SCHEMAS{scope};").to_pylist()
+        with pytest.raises(ServiceError, match=r"ODPS-0110061: .* on two-tier model"):
+            peer.sql(f"SHOW SCHEMAS{scope};")
     for scope in ("", f" IN {project}", " IN default", f" IN {project}.default"):
         assert {"table_name": name} in peer.query(f"SHOW TABLES{scope};").to_pylist(), scope
 
@@ -235,7 +236,7 @@ def test_a_plain_table_takes_no_changes_and_the_error_says_which_do(
     ("text", "what"),
     [
         ("EXPLAIN SELECT 1", "EXPLAIN"),
-        ("@a := SELECT 1", "script mode"),
+        ("@a := SELECT 1", "variables of script mode"),
         ("ANALYZE TABLE t COMPUTE STATISTICS", "ANALYZE TABLE"),
         ("GRANT SELECT ON TABLE t TO USER u", "GRANT"),
         ("UNLOAD FROM t INTO LOCATION 'oss://x'", "UNLOAD"),
@@ -300,6 +301,63 @@ def test_of_two_statements_in_a_text_none_runs(peer: Peer, new_table: NewTable, 
         peer.sql(text.format(name))
     assert "with a separate call" in (caught.value.hint or "")
     assert {"table_name": name} not in peer.query("SHOW TABLES;").to_pylist()
+
+
+SCRIPT = {"odps.sql.submit.mode": "script"}
+
+
+@pytest.mark.parametrize("way", ["setting", "SET"])
+def test_the_statements_of_a_script_run_in_order(peer: Peer, new_table: NewTable, way: str) -> None:
+    """dbt-maxcompute sends ``delete from …; insert into …;`` as one script."""
+    name = new_table("(a bigint, t timestamp) TBLPROPERTIES ('transactional'='true')")
+    text = (
+        f"INSERT INTO {name} VALUES (1, NULL), (2, NULL);\n"
+        f"-- a far time, for which only this statement runs again\n"
+        f"INSERT INTO {name} SELECT 3, CAST('9999-12-31 00:00:00' AS TIMESTAMP);\n"
+        f"DELETE FROM {name} WHERE a = 1;\n"
+        f"SELECT a FROM {name} ORDER BY a LIMIT 5;\n"
+        f"DROP TABLE {name};"
+    )
+    if way == "SET":
+        read = peer.query(f"SET odps.sql.submit.mode = script;{text}")
+    else:
+        read = peer.query(text, SCRIPT)
+    assert read.to_pylist() == [{"a": 2}, {"a": 3}]
+    assert {"table_name": name} not in peer.query("SHOW TABLES;").to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("DROP TABLE {0}; SELECT 1; SELECT 2;", r"\[1,\d+\].* only one statement that returns"),
+        ("DROP TABLE {0}; @a := SELECT 1;", "variables of script mode"),
+        ("DROP TABLE {0}; SELEC 1;", r"ODPS-0130161"),
+    ],
+)
+def test_a_script_with_an_error_of_syntax_runs_no_statement(
+    peer: Peer, new_table: NewTable, text: str, problem: str
+) -> None:
+    name = new_table("(a bigint)")
+    with pytest.raises(ServiceError, match=problem):
+        peer.sql(text.format(name), SCRIPT)
+    assert peer.read(name).num_rows == 0
+
+
+def test_a_script_ends_at_the_first_statement_that_fails(peer: Peer, new_table: NewTable) -> None:
+    name = new_table("(a bigint)")
+    insert = f"INSERT INTO {name} VALUES (1);"
+    with pytest.raises(ServiceError, match=r"ODPS-0130131:\[1,\d+\]"):
+        peer.sql(f"{insert} SELECT * FROM no_such_table; {insert}", SCRIPT)
+    assert peer.read(name).num_rows == 1
+
+
+@pytest.mark.parametrize("text", ["-- only a comment", "/* a */;;", "SET a=b;"])
+def test_a_job_without_statements_succeeds(peer: Peer, text: str) -> None:
+    peer.sql(text)
+    with pytest.raises(ServiceError, match="no result rows"):
+        peer.query(text)
+    with pytest.raises(ServiceError, match="there is no statement"):
+        peer.sql(" ")
 
 
 def test_a_table_that_changes_during_a_rewrite_keeps_the_other_change(

@@ -180,3 +180,18 @@ def test_what_is_not_run_is_named(odps: Connection, name: str, text: str, lacked
 def test_a_column_that_is_not_there_cannot_be_changed(odps: Connection, name: str) -> None:
     with pytest.raises(OdpsNbError, match="has no column 'none'"):
         odps.sql(f"alter table {name} change column none comment 'x'")
+
+
+def test_names_that_begin_with_digits_need_no_back_quotes(odps: Connection, name: str) -> None:
+    name += "_digits"
+    odps.sql(f"CREATE TABLE {name} (2id bigint)").wait()
+    odps.sql(f"ALTER TABLE {name} ADD COLUMNS (3_x string)").wait()
+    odps.sql(f"INSERT INTO {name} (3_x, 2id) SELECT 'x', 1").wait()
+    found = odps.sql(f"SELECT 2id, t.3_x FROM {name} t WHERE 2id < 2L").to_arrow()
+    assert found.to_pylist() == [{"2id": 1, "3_x": "x"}]
+
+
+@pytest.mark.parametrize("column", ["2", "10L", "1e5", "2bd"])
+def test_numbers_are_no_names(odps: Connection, name: str, column: str) -> None:
+    with pytest.raises(OdpsNbError, match=r"is not a column name|expected a name"):
+        odps.sql(f"CREATE TABLE {name}_2 ({column} bigint)").wait()

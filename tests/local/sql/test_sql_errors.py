@@ -83,6 +83,40 @@ def test_what_is_wrong_is_said_with_what_to_do(
     assert re.search(to_do, error.hint or "")
 
 
+PARSE, SEMANTIC = (
+    "ODPS-0130161:[{}] Parse exception",
+    "ODPS-0130071:[{}] Semantic analysis exception",
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "at"),
+    [
+        ("selec 1", PARSE, "1,1"),
+        ("select id + from orders", PARSE, "1,13"),
+        ("create table never (a bigintt)", PARSE, "1,20"),
+        ("create table never like", PARSE, "1,24"),
+        ("select amont from orders", SEMANTIC, "1,8"),
+        ("select my_function(id) from orders", SEMANTIC, "1,8"),
+        ("select x.id from orders", SEMANTIC, "1,8"),
+        ("select id, count(*) from orders", SEMANTIC, "1,8"),
+        ("select id from orders where gift > array(1)", SEMANTIC, "1,1"),
+        ("insert into orders partition (ds='x') (id) select 1, 2", SEMANTIC, "1,1"),
+        ("insert into orders partition (ds='x') (none) select 1", SEMANTIC, "1,1"),
+        ("update orders set id = 1", SEMANTIC, "1,1"),
+        ("alter table orders change column none comment 'x'", SEMANTIC, "1,1"),
+    ],
+)
+def test_syntax_and_meaning_have_different_codes(
+    odps: Connection, text: str, code: str, at: str
+) -> None:
+    """As in the vendor's manual, *Rewrite incompatible SQL statements*."""
+    with pytest.raises(ServiceError) as caught:
+        odps.sql(text).wait()
+    assert caught.value.message.startswith(code.format(at))
+    assert (caught.value.code == "ParseError") is (code is PARSE)
+
+
 def test_a_schema_that_is_read_as_a_project_is_explained(odps: Connection) -> None:
     error = refused(odps, "select id from default.orders limit 1")
     assert isinstance(error, NotFoundError)
@@ -193,3 +227,9 @@ def test_braces_in_text_names_and_comments_are_kept(odps: Connection) -> None:
 )
 def test_a_value_that_cannot_be_computed_is_named(odps: Connection, text: str, said: str) -> None:
     assert said in refused(odps, text).message
+
+
+@pytest.mark.parametrize("text", ["show tables in local.no_such", "select 1 from local.no_such.t"])
+def test_a_missing_schema_has_the_number_that_clients_expect(odps: Connection, text: str) -> None:
+    with pytest.raises(ServiceError, match="ODPS-0422155: Schema not found - 'no_such'"):
+        odps.sql(text).wait()

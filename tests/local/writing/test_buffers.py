@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -9,11 +10,17 @@ import pyarrow as pa
 import pytest
 
 from odps_nb.errors import InvalidRequestError
+from odps_nb.local.store.arrow_types import arrow_schema
 from odps_nb.local.writing.buffers import check_buffers
 from odps_nb.wire.arrow_stream import END_MARKER
+from odps_nb.wire.tunnel.chunks import encode_chunks
+from odps_nb.wire.type_text import parse_columns
+from tests.support.service.peer import Peer
+from tests.support.service.tunnel import Tunnel
 
 COLUMNS: dict[str, Any] = {
     "decimal": pa.array([Decimal("1.5")] * 99, pa.decimal128(38, 18)),
+    "decimal?": pa.array([Decimal("1.5"), None, Decimal("2.5")] * 33, pa.decimal128(38, 18)),
     "wide": pa.array([Decimal("1.5")] * 99, pa.decimal256(54, 18)),
     "number": [1, None, 3] * 33,
     "bool": [True, None, False] * 33,
@@ -36,8 +43,11 @@ def received(batch: pa.RecordBatch, schema: pa.Schema | None = None) -> pa.Recor
         with pa.ipc.new_stream(sink, batch.schema) as writer:
             writer.write_batch(batch)
         return pa.ipc.open_stream(sink.getvalue()).read_next_batch()
-    stream = bytes(schema.serialize()) + bytes(batch.serialize()) + END_MARKER
-    return pa.ipc.open_stream(stream).read_next_batch()
+    return pa.ipc.open_stream(body_of(batch, schema)).read_next_batch()
+
+
+def body_of(batch: pa.RecordBatch, schema: pa.Schema) -> bytes:
+    return bytes(schema.serialize()) + bytes(batch.serialize()) + END_MARKER
 
 
 @pytest.mark.parametrize("name", COLUMNS)
@@ -69,3 +79,34 @@ def test_wide_decimals_are_not_taken_for_narrow_ones(count: int) -> None:
 def test_wider_values_are_refused_at_any_level(sent: pa.Array, read: pa.DataType) -> None:
     with pytest.raises(InvalidRequestError, match="'c' has"):
         check_buffers(received(pa.record_batch({"c": sent}), pa.schema({"c": read})))
+
+
+OTHER_TYPES = {
+    "decimal(38,18)": COLUMNS["wide"][:2],
+    "bigint": pa.array([1] * 99, pa.int32()),
+    "int": pa.array([1] * 99, pa.int64()),
+    "boolean": pa.array([1] * 99, pa.int64()),
+    "string": pa.array(["a"] * 99, pa.large_string()),
+    "array<int>": pa.array([[1, 2]] * 99, pa.list_(pa.int64())),
+    "struct<x:bigint>": pa.array([{"x": 1}] * 99, pa.struct({"x": pa.int16()})),
+    "map<string,bigint>": pa.array([[("k", 1)]] * 99, pa.map_(pa.string(), pa.int8())),
+}
+
+
+@pytest.mark.parametrize("kind", OTHER_TYPES)
+def test_bodies_whose_buffers_contradict_the_type_are_refused(
+    peer: Peer, new_table: Callable[[str], str], kind: str
+) -> None:
+    name, sent = new_table(f"(c {kind})"), pa.record_batch({"c": OTHER_TYPES[kind]})
+    session = peer.open_write(name)
+    peer.open_stream(name, session, "0")
+    body = body_of(sent, arrow_schema(parse_columns(f"c {kind}")))
+    with pytest.raises(InvalidRequestError, match=r"[Bb]uffer|offset") as caught:
+        peer.put(name, session, "0", pa.table({"c": []}), count=sent.num_rows, body=body)
+    assert (caught.value.status, caught.value.code) == (400, "MalformedDataStream")
+    streams = Tunnel(peer, name, "streams")
+    upload = streams.ask("POST").json()["session_name"]
+    chunks = b"".join(map(bytes, encode_chunks([sent.serialize()])))
+    refused = streams.refusal("PUT", chunks, uploadid=upload, slotid=0, arrow="")
+    assert refused[:2] == (400, "MalformedDataStream")
+    assert peer.read(name).num_rows == 0

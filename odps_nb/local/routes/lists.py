@@ -1,0 +1,64 @@
+"""Query parameters of the control plane: pages and filters of lists, and unknown parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from odps_nb.local import faults
+from odps_nb.local.routes.table import PAGE, Asked, At, To
+
+T = TypeVar("T")
+
+# Parameters of every request. ``accountformat`` (Java SDK) selects how account names are written,
+# which are the same in all formats here.
+_OF_ALL = frozenset({"curr_project", "curr_schema", "accountformat"})
+_OF_LISTS = frozenset({"expectmarker", "marker", "maxitems"})
+
+
+def check_params(row: At | To, asked: Asked) -> None:
+    """Raise 404 for an unknown sub-resource, and 400 for a parameter that a list would ignore.
+
+    A parameter without a value, such as ``?policy``, names a sub-resource. Without this check, a
+    client would take the document of the resource for that of the sub-resource.
+    """
+    known = _OF_ALL | frozenset(row.accepts.split()) | (_OF_LISTS if row.is_list else frozenset())
+    keys = row.keys if isinstance(row, At) else frozenset()
+    for key, value in asked.wire.params:
+        if key in known or key in keys:
+            continue
+        if row.is_list:
+            raise faults.invalid(
+                f"the embedded service does not support the parameter {key!r} of this list"
+            )
+        if not value:
+            raise faults.no_such(f"there is no resource at {asked.wire.path}?{key}")
+
+
+@dataclass(frozen=True, slots=True)
+class ListPage(Generic[T]):
+    """A part of a list. ``marker`` requests the next part; ``most`` is the maximum length."""
+
+    items: Sequence[T]
+    marker: str
+    most: int
+
+
+def page_of(items: Sequence[T], asked: Asked) -> ListPage[T]:
+    """Return the page of a list that ``marker`` and ``maxitems`` select."""
+    start, most = page_range(asked)
+    marker = str(start + most) if len(items) > start + most else ""
+    return ListPage(items[start : start + most], marker, most)
+
+
+def page_range(asked: Asked) -> tuple[int, int]:
+    """Return the position of the first item, and the maximum number of items."""
+    return _number(asked, "marker", 0), max(1, min(_number(asked, "maxitems", PAGE), PAGE))
+
+
+def _number(asked: Asked, key: str, default: int) -> int:
+    text = asked.params.get(key, "")
+    if text and not (text.isascii() and text.isdigit() and len(text) <= 18):
+        raise faults.invalid(f"the parameter {key} is {text[:40]!r}; it must be a number")
+    return int(text) if text else default

@@ -1,0 +1,129 @@
+"""Matches the columns of an INSERT's query with the columns of its table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from odps_nb.local import faults
+from odps_nb.local.sql.duck_types import result_array
+from odps_nb.local.sql.statements import Insert
+from odps_nb.local.store.arrow_types import arrow_type
+from odps_nb.local.store.tables import OPERATION, StoredTable
+from odps_nb.schema import Column
+from odps_nb.terms import PartitionSpec
+
+Choices = tuple[tuple[int | None, ...], ...]
+"""See `Insert.choices`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InsertTarget:
+    """The fixed partition keys of an INSERT, and its columns in the order of the query.
+
+    ``generated``: partition columns that the query may return after the others, because
+    ``SELECT *`` of an auto-partitioned table contains them.
+    """
+
+    spec: PartitionSpec
+    columns: tuple[Column, ...]
+    generated: tuple[Column, ...] = ()
+
+    def matching(self, count: int) -> InsertTarget:
+        """Return the target of a query with ``count`` columns."""
+        if not self.generated or count != len(self.columns) + len(self.generated):
+            return self
+        return replace(self, columns=(*self.columns, *self.generated), generated=())
+
+    def fed(self, choices: Choices) -> tuple[Column, ...]:
+        """Return the table column that each query column is inserted into."""
+        if not choices:
+            return self.columns
+        fed = {
+            place: column
+            for choice in choices
+            for place, column in zip(choice, self.columns, strict=True)
+            if place is not None
+        }
+        return tuple(fed[place] for place in sorted(fed))
+
+
+def insert_target(table: StoredTable, statement: Insert) -> InsertTarget:
+    """Return the target of an INSERT, or raise 400 for unknown, repeated or missing names.
+
+    A column list may contain partition columns in any position. Without them, the values of the
+    dynamic partition columns follow those of the list.
+    """
+    fixed = tuple((k, v) for k, v in statement.partition if v is not None)
+    spec = table.spec(PartitionSpec(fixed))
+    asked = table.spec(PartitionSpec(tuple((k, v or "") for k, v in statement.partition)))
+    given, named = {key for key, _ in spec}, {key for key, _ in asked}
+    free = [c for c in table.schema.partition_columns if c.name not in given]
+    dynamic = tuple(c for c in free if c.generated is None or c.name in named)
+    if statement.columns:
+        return InsertTarget(
+            spec=spec, columns=_listed(table, statement.columns, spec, dynamic, named)
+        )
+    operation = (OPERATION,) if statement.has_operations else ()
+    is_plain = not statement.partition and not statement.choices
+    generated = tuple(c for c in free if c not in dynamic) if is_plain else ()
+    columns = (*table.schema.columns, *dynamic, *operation)
+    return InsertTarget(spec=spec, columns=columns, generated=generated)
+
+
+def _listed(
+    table: StoredTable,
+    names: Sequence[str],
+    spec: PartitionSpec,
+    dynamic: tuple[Column, ...],
+    named: set[str],
+) -> tuple[Column, ...]:
+    """Return the columns of a column list, and the dynamic partition columns that follow them."""
+    known = {c.name.casefold(): c for c in table.schema.all_columns}
+    fixed = {key for key, _ in spec}
+    columns: list[Column] = []
+    for name in names:
+        column = known.get(name.casefold())
+        if column is None:
+            raise faults.semantic(f"the table has no column {name!r}")
+        if column in columns:
+            raise faults.semantic(f"the column {name!r} is listed twice")
+        if column.name in fixed:
+            raise faults.semantic(f"PARTITION (…) already sets the listed column {name!r}")
+        columns.append(column)
+    absent = [c for c in dynamic if c not in columns]
+    is_partial = len(absent) < len(dynamic)
+    missing = [c.name for c in absent if is_partial or c.name not in named]
+    if missing:
+        raise faults.semantic(f"the column list lacks the partition column {missing[0]!r}")
+    return (*columns, *absent)
+
+
+def chosen_rows(
+    batch: pa.RecordBatch,
+    columns: tuple[Column, ...],
+    choices: Choices,
+) -> list[pa.RecordBatch]:
+    """Convert a query's batch to rows to insert; its last column is an index into ``choices``."""
+    found: list[pa.RecordBatch] = []
+    order: list[pa.Array] = []
+    for number, choice in enumerate(choices or (range(len(columns)),)):
+        chosen = batch
+        if choices:
+            order.append(pc.indices_nonzero(pc.equal(batch.columns[-1], number)))
+            chosen = batch.take(order[-1])
+        arrays = [
+            pa.nulls(chosen.num_rows, arrow_type(column.type))
+            if place is None
+            else result_array(chosen.columns[place], column.type)
+            for place, column in zip(choice, columns, strict=True)
+        ]
+        found.append(pa.record_batch(arrays, names=[column.name for column in columns]))
+    found = [rows for rows in found if rows.num_rows]
+    if len(found) > 1 and all(rows.schema == found[0].schema for rows in found):
+        back = pc.sort_indices(pa.concat_arrays(order))
+        return [pa.concat_batches(found).take(back)]
+    return found

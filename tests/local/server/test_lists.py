@@ -1,0 +1,148 @@
+"""Filters and pages of the control plane's lists, and refusals of unknown parameters."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from xml.etree import ElementTree
+
+import pytest
+
+from odps_nb.local.server.launch import LocalService, start
+from odps_nb.wire.calls import WireRequest
+from tests.support.service.peer import Peer
+
+NewTable = Callable[[str], str]
+
+
+def request(peer: Peer, path: str, *params: tuple[str, str], method: str = "GET") -> WireRequest:
+    return WireRequest(
+        method=method, path=path.format(peer.service.project), params=params, body=None
+    )
+
+
+def names(peer: Peer, path: str, **params: str) -> list[str]:
+    """Return the names (of partitions: the values) in one page of a list."""
+    root = ElementTree.fromstring(peer.ok(request(peer, path, *params.items())).content)
+    found = [one.text or "" for one in root.iter("Name")]
+    return found or [one.get("Value", "") for one in root.iter("Column")]
+
+
+def pages(peer: Peer, path: str, **params: str) -> list[list[str]]:
+    found = []
+    while params.get("marker") != "":
+        found.append(names(peer, path, **params))
+        root = ElementTree.fromstring(peer.ok(request(peer, path, *params.items())).content)
+        params["marker"] = root.findtext("Marker") or ""
+        assert root.findtext("MaxItems") == params["maxitems"]
+    return found
+
+
+TABLES, SCHEMAS, PROJECTS = "/projects/{}/tables", "/projects/{}/schemas", "/projects"
+
+
+def test_tables_are_filtered_and_paged(peer: Peer) -> None:
+    prefix = f"l{time.time_ns()}"
+    for number in range(3):
+        peer.sql(f"CREATE TABLE {prefix}_{number} (a bigint);")
+    peer.sql(f"CREATE VIEW {prefix}_v AS SELECT 1 AS a;")
+    tables, view = [f"{prefix}_{number}" for number in range(3)], f"{prefix}_v"
+    for params, wanted in (
+        ({}, [*tables, view]),
+        ({"type": "VIRTUAL_VIEW"}, [view]),
+        ({"type": "MANAGED_TABLE"}, tables),
+        ({"type": "EXTERNAL_TABLE"}, []),
+        ({"owner": peer.service.access_id}, [*tables, view]),
+        ({"owner": "another"}, []),
+        ({"extended": "", "curr_project": peer.service.project}, [*tables, view]),
+    ):
+        assert names(peer, TABLES, name=prefix, expectmarker="true", **params) == wanted, params
+    two = pages(peer, TABLES, name=prefix, maxitems="3")
+    assert two == [tables, [view]]
+    for invalid in ({"type": "TABLE"}, {"maxitems": "x"}, {"marker": "-1"}):
+        (refused,) = invalid.items()
+        answer = peer.send(request(peer, TABLES, refused))
+        assert (answer.status_code, refused[1] in answer.text) == (400, True)
+
+
+def test_partitions_are_paged_in_both_orders(peer: Peer, new_table: NewTable) -> None:
+    name = new_table("(a bigint) PARTITIONED BY (ds string)")
+    peer.sql(f"ALTER TABLE {name} ADD PARTITION (ds='1') PARTITION (ds='2') PARTITION (ds='3');")
+    path = f"{TABLES}/{name}"
+    assert pages(peer, path, partitions="", maxitems="2") == [["1", "2"], ["3"]]
+    assert pages(peer, path, partitions="", reverse="", maxitems="2") == [["3", "2"], ["1"]]
+
+
+def test_projects_are_filtered(peer: Peer) -> None:
+    own, owner = peer.service.project, peer.service.access_id
+    assert own in names(peer, PROJECTS, owner=owner)
+    assert names(peer, PROJECTS, name=own[:3], maxitems="5") == [own]
+    assert names(peer, PROJECTS, owner="another") == []
+    assert names(peer, PROJECTS, name="another") == []
+
+
+@pytest.fixture(scope="module")
+def schemas() -> Iterator[LocalService]:
+    with start(samples=False, options=("--schemas",)) as running:
+        yield running
+
+
+def test_schemas_are_filtered_and_paged(schemas: LocalService) -> None:
+    peer = Peer(schemas)
+    for name in ("s1", "s2"):
+        peer.sql(f"CREATE SCHEMA {name};")
+    assert names(peer, SCHEMAS) == ["default", "s1", "s2"]
+    assert names(peer, SCHEMAS, name="s", owner=schemas.access_id) == ["s1", "s2"]
+    assert names(peer, SCHEMAS, owner="another") == []
+    assert pages(peer, SCHEMAS, maxitems="2") == [["default", "s1"], ["s2"]]
+    peer.session.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "key"),
+    [
+        (TABLES, "comment"),
+        (PROJECTS, "user"),
+        (PROJECTS, "region"),
+        (SCHEMAS, "type"),
+        ("/projects/{}/instances", "jobname"),
+        ("/projects/{}/instances", "quotaindex"),
+        ("/projects/{}/tables/t?partitions", "name"),
+    ],
+)
+@pytest.mark.parametrize("value", ["x", ""])
+def test_a_list_refuses_filters_that_it_would_ignore(
+    peer: Peer, path: str, key: str, value: str
+) -> None:
+    path, _, more = path.partition("?")
+    given = ((more, ""), (key, value)) if more else ((key, value),)
+    answer = peer.send(request(peer, path, *given))
+    assert answer.status_code == 400
+    assert f"parameter '{key}'" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "key"),
+    [
+        ("GET", "/projects/{}", "policy"),
+        ("GET", "/projects/{}/tables/{table}", "tagging"),
+        ("GET", "/projects/{}/tables/{table}", "columnlabels"),
+        ("GET", "/projects/{}/instances/{instance}", "instancedetail"),
+        ("GET", "/projects/{}/instances/{instance}", "cached"),
+        ("PUT", "/projects/{}/instances/{instance}", "info"),
+        ("GET", "/projects/{}/tunnel", "quotas"),
+        ("GET", "/projects/{}/resources", "meta"),
+        ("GET", "/tenants", "users"),
+    ],
+)
+def test_an_unknown_sub_resource_is_missing(
+    peer: Peer, new_table: NewTable, method: str, path: str, key: str
+) -> None:
+    table = new_table("(a bigint)")
+    peer.sql("SELECT 1;")
+    path = path.replace("{table}", table).replace("{instance}", peer.last_instance)
+    known = peer.send(request(peer, path, method=method))
+    assert known.status_code in (200, 409)  # 409: the instance cannot be cancelled any more
+    answer = peer.send(request(peer, path, (key, ""), ("taskname", "t"), method=method))
+    assert answer.status_code == 404
+    assert f"?{key}" in answer.text
