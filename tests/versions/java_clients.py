@@ -91,8 +91,9 @@ def service() -> Iterator[LocalService]:
         yield found
 
 
-def connected(service: LocalService) -> odps_nb.Connection:
+def connected(service: LocalService, **more: Any) -> odps_nb.Connection:
     return odps_nb.connect(
+        **more,
         endpoint=service.endpoint,
         project=service.project,
         access_id=service.access_id,
@@ -186,7 +187,7 @@ KNOWN: dict[str, list[Any]] = {
         {"p": {"q": None}, "v": ""},
     ],
 }
-#: The Storage API does not read JSON columns (section 5.1 of docs/protocol.md).
+#: The Storage API does not read JSON columns (``docs/protocol.md`` section 5.1).
 JSON = {"json": ['{"a":[1,null,"x"]}', "[]", '"text"']}
 
 
@@ -384,6 +385,44 @@ def test_statements_without_a_result(sdk: Client, odps: odps_nb.Connection, name
 def test_an_error_of_sql_reaches_java(sdk: Client) -> None:
     with pytest.raises(AssertionError, match="column nope cannot be resolved"):
         sdk("sql", query="select nope from (select 1 as a) t;", way="csv")
+
+
+def test_facts_about_projects_and_instances(sdk: Client) -> None:
+    told = sdk("facts")
+    assert told | {"exists": True, "status": "AVAILABLE", "zone": "UTC", "progress": 100} == told
+    assert told["tunnel"].startswith("http://127.0.0.1:")
+    assert "output records: 1" in told["summary"]
+
+
+WAYS = ("records", "arrow", "v2")
+
+
+@pytest.fixture(scope="module")
+def in_schema() -> Iterator[tuple[Client, odps_nb.Connection]]:
+    """The SDK and odps_nb in a schema of a project with schemas."""
+    build("Sdk")
+    with start(samples=False, options=("--schemas",)) as service:
+        client = Client("Sdk", service)
+        assert client("schema", schema="apart") == ["apart", "default"]
+        with connected(service, schema="apart") as found:
+            yield client, found
+        client.close()
+
+
+@pytest.mark.parametrize("way", [*WAYS, "stream"])
+def test_tables_in_a_schema(
+    in_schema: tuple[Client, odps_nb.Connection], name: str, way: str
+) -> None:
+    sdk, odps = in_schema
+    sdk("create", table=name, columns={"id": "bigint", "v": "string"})
+    assert name in sdk("list")
+    sdk("write", table=name, way=way, rows=[[1, "x"]])
+    assert as_rows(odps.table(name).read().to_arrow(progress=False)) == [[1, "x"]]
+    for how in (*WAYS, "v2-rows", "preview"):
+        assert sdk("read", table=name, way=how) == [[1, "x"]]
+    for how in ("tunnel", "v2"):
+        assert sdk("sql", query=f"select * from {name};", way=how) == [[1, "x"]]
+    assert sdk("drop", table=name) is False
 
 
 # -- primary keys, blobs ------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,7 +23,6 @@ from odps_nb.schema import (
     TypeCode,
     UnknownType,
     VectorType,
-    explicit_decimals,
 )
 from odps_nb.wire.schema_json import (
     DEFAULT_MAX_FIELD_SIZE,
@@ -37,7 +35,7 @@ from odps_nb.wire.schema_json import (
     encode_nested,
 )
 from odps_nb.wire.type_text import MAX_DEPTH, parse_columns
-from tests.support.wire.schemas import json_values, outcome, schemas
+from tests.support.wire.schemas import described, json_values, outcome, schemas
 
 EXAMPLE = TableSchema(
     columns=parse_columns("c1 bigint, c2 array<blob>, c3 array<struct<f1:string,f2:blob>>"),
@@ -145,15 +143,7 @@ def test_flat_form_round_trips(schema: TableSchema) -> None:
 @given(schemas())
 def test_nested_form_round_trips(schema: TableSchema) -> None:
     """Except that a bare DECIMAL becomes DECIMAL(38,18)."""
-
-    def explicit(columns: tuple[Column, ...]) -> tuple[Column, ...]:
-        return tuple(replace(one, type=explicit_decimals(one.type)) for one in columns)
-
-    full = WriteSchema.of(
-        TableSchema(
-            columns=explicit(schema.columns), partition_columns=explicit(schema.partition_columns)
-        )
-    )
+    full = WriteSchema.of(described(schema))
     found = decode_nested(json.loads(json.dumps(encode_nested(schema))))
     assert found.schema == full.schema
     assert found.column_ids == full.column_ids

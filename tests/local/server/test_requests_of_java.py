@@ -13,7 +13,7 @@ import pytest
 import requests
 
 from odps_nb.arrow.types import SECONDS_AND_NANOS
-from odps_nb.terms import Compression
+from odps_nb.terms import Compression, TableName
 from odps_nb.wire import control
 from odps_nb.wire.calls import WireRequest
 from odps_nb.wire.codings import encoder
@@ -69,3 +69,11 @@ def test_the_project_is_its_schema_if_it_has_no_schemas(
     assert f"<Name>{name}</Name>" in listed.text
     assert ask(peer, f"tables/{name}", rest=True, curr_schema=project).status_code == 200
     assert ask(peer, "tables", rest=True, curr_schema="other").status_code == 404
+
+
+def test_the_document_of_a_table_in_a_schema_names_it() -> None:
+    """`Table.read` previews the table in the schema of the document."""
+    inside = control.TableInfo(name=TableName(project="p", schema="s", table="t"))
+    outside = control.TableInfo(name=TableName(project="p", table="t"))
+    assert b"<SchemaName>s</SchemaName>" in inside.encode()[0]
+    assert b"SchemaName" not in outside.encode()[0]

@@ -7,6 +7,8 @@ import com.aliyun.odps.Instance;
 import com.aliyun.odps.Odps;
 import com.aliyun.odps.Partition;
 import com.aliyun.odps.PartitionSpec;
+import com.aliyun.odps.Project;
+import com.aliyun.odps.Schema;
 import com.aliyun.odps.Table;
 import com.aliyun.odps.TableSchema;
 import com.aliyun.odps.account.AliyunAccount;
@@ -63,7 +65,6 @@ import org.apache.arrow.vector.BigIntVector;
 import org.apache.arrow.vector.FieldVector;
 import org.apache.arrow.vector.VarBinaryVector;
 import org.apache.arrow.vector.VectorSchemaRoot;
-import org.apache.arrow.vector.types.pojo.Schema;
 
 /** Jobs of odps-sdk-core and odps-sdk-storage-api (Storage API, version 2). */
 final class Sdk {
@@ -135,6 +136,8 @@ final class Sdk {
             env.get("CLIENT_ID"),
             env.get("CLIENT_KEY"));
     Map<String, Worker.Job> jobs = new HashMap<>();
+    jobs.put("facts", sdk::facts);
+    jobs.put("schema", sdk::schema);
     jobs.put("create", sdk::create);
     jobs.put("describe", sdk::describe);
     jobs.put("list", sdk::list);
@@ -149,12 +152,51 @@ final class Sdk {
   }
 
   private TableIdentifier table(JsonObject given) {
-    return TableIdentifier.of(project, Worker.text(given, "table"));
+    String name = Worker.text(given, "table");
+    String schema = odps.getCurrentSchema();
+    return schema == null
+        ? TableIdentifier.of(project, name)
+        : TableIdentifier.of(project, schema, name);
   }
 
   private static PartitionSpec partition(JsonObject given) {
     String spec = Worker.text(given, "partition");
     return spec == null ? null : new PartitionSpec(spec);
+  }
+
+  // -- projects and schemas -------------------------------------------------------------------
+
+  private JsonElement facts(JsonObject given) throws Exception {
+    Project told = odps.projects().get(project);
+    told.reload();
+    JsonObject answer = new JsonObject();
+    answer.addProperty("exists", odps.projects().exists(project));
+    answer.addProperty("status", String.valueOf(told.getStatus()));
+    answer.addProperty("zone", told.getProperty("odps.sql.timezone"));
+    answer.addProperty("tunnel", told.getTunnelEndpoint());
+    List<String> instances = new ArrayList<>();
+    for (Instance one : odps.instances()) {
+      instances.add(String.valueOf(one.getStatus()));
+    }
+    answer.add("instances", Worker.list(instances));
+    Instance instance = SQLTask.run(odps, "select 1;");
+    instance.waitForSuccess();
+    String task = instance.getTaskNames().iterator().next();
+    answer.addProperty("progress", instance.getTaskProgress(task).get(0).getFinishedPercentage());
+    answer.addProperty("summary", instance.getTaskSummary(task).getSummaryText());
+    return answer;
+  }
+
+  /** Create a schema and use it from now on; return the schemas of the project. */
+  private JsonElement schema(JsonObject given) throws Exception {
+    String name = Worker.text(given, "schema");
+    odps.schemas().create(name);
+    odps.setCurrentSchema(name);
+    List<String> names = new ArrayList<>();
+    for (Schema one : odps.schemas()) {
+      names.add(one.getName());
+    }
+    return Worker.list(names);
   }
 
   // -- tables and SQL -------------------------------------------------------------------------
@@ -177,7 +219,7 @@ final class Sdk {
     odps.tables()
         .newTableCreator(project, Worker.text(given, "table"), schema)
         .withComment("made by Java")
-        .withHints(Map.of("odps.sql.type.system.odps2", "true"))
+        .withHints(new HashMap<>(Map.of("odps.sql.type.system.odps2", "true")))
         .create();
     return JsonNull.INSTANCE;
   }
@@ -233,6 +275,10 @@ final class Sdk {
 
   private JsonElement sql(JsonObject given) throws Exception {
     Map<String, String> hints = new HashMap<>(Map.of("odps.sql.type.system.odps2", "true"));
+    if (odps.getCurrentSchema() != null) {
+      hints.put("odps.namespace.schema", "true");
+      hints.put("odps.default.schema", odps.getCurrentSchema());
+    }
     Instance instance = SQLTask.run(odps, project, Worker.text(given, "query"), hints, null);
     instance.waitForSuccess();
     JsonArray rows = new JsonArray();
@@ -352,7 +398,7 @@ final class Sdk {
             : tunnel.createUploadSession(project, name, spec, false);
     if (arrow) {
       List<Column> columns = session.getSchema().getColumns();
-      Schema schema = SchemaUtils.toArrowSchema(columns);
+      var schema = SchemaUtils.toArrowSchema(columns);
       try (VectorSchemaRoot root = VectorSchemaRoot.create(schema, allocator);
           ArrowRecordWriter writer = session.openArrowRecordWriter(0, compression)) {
         ArrowBatchConstructor<ArrayRecord> batch =
