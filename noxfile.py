@@ -45,6 +45,8 @@ ROWS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
         ("cython", "mock", "pandas<3", "sqlalchemy<2.1"),
         ("tests/versions/pyodps_live.py",),
     ),
+    # the vendor's Java clients, built by Maven; skipped, with the reason, where it is missing
+    "java": (LIBRARY, (), ("tests/versions/java_clients.py", "-rs")),
     # torchdata beside our own loader, av for the frames of a video, and Spark, which starts ranks
     "torch": (
         f"{LIBRARY},torch,spark",

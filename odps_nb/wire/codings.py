@@ -243,7 +243,8 @@ def encoder(name: Compression | str | None) -> Encoder:
             frame = zstandard.ZstdCompressor(write_checksum=True).compressobj()
             return Encoder(frame.compress, frame.flush)
         case Compression.LZ4:
-            frame = lz4.frame.LZ4FrameCompressor(content_checksum=True)
+            # the decoder of Java (lz4-java) rejects blocks that depend on earlier ones
+            frame = lz4.frame.LZ4FrameCompressor(content_checksum=True, block_linked=False)
             # Begin the frame here, so an empty stream is also a valid frame.
             return Encoder(frame.compress, frame.flush, frame.begin())
         case _:

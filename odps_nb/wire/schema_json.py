@@ -23,6 +23,7 @@ from odps_nb.schema import (
     TypeCode,
     UnknownType,
     children_of,
+    explicit_decimals,
 )
 from odps_nb.wire.json_fields import Fields, in_answer
 from odps_nb.wire.type_text import (
@@ -223,11 +224,9 @@ def _encode_level(name: str, path: str, type_: OdpsType, full: WriteSchema) -> d
         "DefaultValue": "",
     }
     if isinstance(type_, DecimalType):
-        if type_.precision is None:
-            # Omit these members, because the stock client rejects a precision of 0.
-            del level["Precision"], level["Scale"]
-        else:
-            level |= {"Precision": type_.precision, "Scale": type_.scale or 0}
+        precise = explicit_decimals(type_)  # stock clients reject a missing precision, and 0
+        assert isinstance(precise, DecimalType)
+        level |= {"Precision": precise.precision, "Scale": precise.scale or 0}
     return level
 
 

@@ -111,7 +111,7 @@ def test_the_key_is_declared_inline_or_after_the_columns(peer: Peer, out_of_line
     session = peer.open_write(name)
     schema = peer.call(calls.GetWriteSchema(table=peer.table(name), session_id=session)).schema
     assert schema.key_columns == ("id",)
-    assert schema.schema.names == ("id", "m", "val")
+    assert schema.schema.names == ("id", "m", "val", "__operation")
     assert not schema.schema.columns[0].nullable
 
 

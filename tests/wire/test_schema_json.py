@@ -35,7 +35,7 @@ from odps_nb.wire.schema_json import (
     encode_nested,
 )
 from odps_nb.wire.type_text import MAX_DEPTH, parse_columns
-from tests.support.wire.schemas import json_values, outcome, schemas
+from tests.support.wire.schemas import described, json_values, outcome, schemas
 
 EXAMPLE = TableSchema(
     columns=parse_columns("c1 bigint, c2 array<blob>, c3 array<struct<f1:string,f2:blob>>"),
@@ -142,7 +142,8 @@ def test_flat_form_round_trips(schema: TableSchema) -> None:
 @settings(max_examples=40)
 @given(schemas())
 def test_nested_form_round_trips(schema: TableSchema) -> None:
-    full = WriteSchema.of(schema)
+    """Except that a bare DECIMAL becomes DECIMAL(38,18)."""
+    full = WriteSchema.of(described(schema))
     found = decode_nested(json.loads(json.dumps(encode_nested(schema))))
     assert found.schema == full.schema
     assert found.column_ids == full.column_ids
@@ -219,8 +220,6 @@ def test_members_without_names_get_those_of_the_protocol() -> None:
 @pytest.mark.parametrize(
     ("members", "expected"),
     [
-        ({"Type": 5}, DecimalType()),
-        ({"Type": 5, "Precision": 0, "Scale": 0}, DecimalType()),
         ({"Type": 5, "Precision": 38, "Scale": 18}, DecimalType(38, 18)),
         ({"Type": 9, "SpecifiedLength": 255}, LengthType(TypeCode.CHAR, 255)),
         ({"Type": 10, "SpecifiedLength": 65535}, LengthType(TypeCode.VARCHAR, 65535)),
@@ -282,10 +281,17 @@ def test_types_without_a_number_are_sent_as_unknown() -> None:
     assert [one["columnType"]["Type"] for one in nested["DataColumns"]] == [-1, -1]
 
 
-def test_bare_decimal_is_written_without_precision() -> None:
-    """The stock client rejects a precision of 0."""
+def test_bare_decimal_is_written_as_38_18() -> None:
+    """pyodps rejects a precision of 0, and Java also rejects a missing precision."""
     nested: Any = encode_nested(TableSchema(columns=parse_columns("d decimal")))
-    assert not {"Precision", "Scale"} & nested["DataColumns"][0]["columnType"].keys()
+    level = nested["DataColumns"][0]["columnType"]
+    assert (level["Precision"], level["Scale"]) == (38, 18)
+
+
+@pytest.mark.parametrize("members", [{}, {"Precision": 0, "Scale": 0}])
+def test_decimal_without_precision_is_read_as_bare_decimal(members: dict[str, int]) -> None:
+    found = decode_nested({"DataColumns": [column(MemberName="a", Type=5, **members)]})
+    assert found.schema.columns[0].type == DecimalType()
 
 
 @pytest.mark.parametrize(

@@ -329,7 +329,10 @@ class StorageActions:
 
 
 def _write_schema(session: StoredWriteSession) -> WriteSchema:
-    """Return the columns of the session's rows: data columns, then dynamic partition keys."""
+    """Return the columns of the session's rows: data columns, then dynamic partition keys.
+
+    The system column of a primary-key table is listed with them too, where Java expects it.
+    """
     table = session.table
     fixed = {key for key, _ in session.spec}
     dynamic = tuple(c for c in table.schema.partition_columns if c.name not in fixed)
@@ -341,7 +344,7 @@ def _write_schema(session: StoredWriteSession) -> WriteSchema:
     return replace(
         whole,
         schema=TableSchema(
-            columns=(*whole.schema.columns, *dynamic),
+            columns=(*whole.schema.columns, *dynamic, *whole.system_columns),
             partition_columns=whole.schema.partition_columns,
         ),
     )

@@ -65,9 +65,10 @@ class Surface:
             request_id = secrets.token_hex(12).upper()
             try:
                 wire = _wire(request)
+                access_id = _who(self._service, request, wire)
                 asked = Asked(
-                    wire=wire,
-                    access_id=_who(self._service, request, wire),
+                    wire=_without_schema(self._service, wire),
+                    access_id=access_id,
                     base=f"{request.url.scheme}://{request.url.netloc}",
                     path=request.path_params,
                 )
@@ -211,6 +212,14 @@ def _wire(request: Request) -> WireRequest:
         params=params,
         headers=tuple((k, v) for k, v in request.headers.items()),
     )
+
+
+def _without_schema(service: Service, wire: WireRequest) -> WireRequest:
+    """Drop a schema with the project's name: JDBC sends it for projects without schemas."""
+    project = wire.path.partition("/projects/")[2].partition("/")[0]
+    if service.settings.schemas or ("curr_schema", project) not in wire.params:
+        return wire
+    return replace(wire, params=tuple(one for one in wire.params if one[0] != "curr_schema"))
 
 
 def _who(service: Service, request: Request, wire: WireRequest) -> str:

@@ -67,9 +67,11 @@ class TableRoutes:
     def _table(self, call: control.GetTable, _asked: Asked) -> Response:
         table = self._service.catalog.table(call.table)
         segments, view = self._service.snapshots.visible(table), table.view
+        name = replace(table.name, table=call.table.table)  # as requested, since pyodps adopts it
+        if not self._service.settings.schemas:
+            name = replace(name, schema=None)
         info = control.TableInfo(
-            # use the name as requested, because the vendor's client adopts it
-            name=replace(table.name, table=call.table.table),
+            name=name,
             schema=table.schema,
             table_id=str(table.table_id),
             owner=table.owner,

@@ -22,7 +22,7 @@ from odps_nb.local.rights import Right
 from odps_nb.local.routes.refused import refusing
 from odps_nb.local.routes.surface import Surface
 from odps_nb.local.routes.table import ALL, Asked, At, StreamAnswer
-from odps_nb.local.routes.tunnel_arrow import encode_arrow, wire_batches
+from odps_nb.local.routes.tunnel_arrow import encode_arrow, preview_rows, wire_batches
 from odps_nb.local.routes.tunnel_bodies import (
     TABLES,
     quota_of,
@@ -120,13 +120,17 @@ class Tunnel:
     def _preview(self, asked: Asked) -> StreamAnswer:
         params = asked.params
         limit = params.get("limit", "")
+        name = table_of(asked)
         request = Preview(
-            table=table_of(asked),
+            table=name,
             limit=(int(limit) or None) if limit.isascii() and limit.isdigit() else None,
             partition=decode_partition(params["partition"]) if params.get("partition") else None,
             columns=tuple(c for c in params.get("columns", "").split(",") if c),
         )
         schema, batches = self._reads.preview(request, must_exist=True)
+        table = self._service.catalog.stored_table(name)
+        columns = [find_column(table.schema, field.name) for field in schema]
+        schema, batches = preview_rows(columns, schema, batches)
         cut = rebatch(batches, max_rows=BATCH_ROWS)
         return StreamAnswer(chunks=encode_stream(schema, cut), media_type=ROWS_TYPE)
 

@@ -66,6 +66,30 @@ def _split_leaf(stored: pa.DataType, _odps: OdpsType | None) -> pa.DataType:
     return SECONDS_AND_NANOS if pa.types.is_duration(stored) else stored
 
 
+def preview_rows(
+    columns: Sequence[Column], schema: pa.Schema, batches: Iterator[pa.RecordBatch]
+) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """Return the rows of a preview: times with nanoseconds become structs, also nested ones."""
+    kinds = [
+        with_leaf_types(field.type, column.type, _preview_leaf)
+        for field, column in zip(schema, columns, strict=True)
+    ]
+    split = pa.schema([f.with_type(kind) for f, kind in zip(schema, kinds, strict=True)])
+
+    def converted(batch: pa.RecordBatch) -> pa.RecordBatch:
+        arrays = [
+            with_leaves(array, kind, lambda leaf, _kind: seconds_and_nanos(leaf))
+            for array, kind in zip(batch.columns, kinds, strict=True)
+        ]
+        return pa.record_batch(arrays, schema=split)
+
+    return split, map(converted, batches)
+
+
+def _preview_leaf(stored: pa.DataType, odps: OdpsType | None) -> pa.DataType:
+    return SECONDS_AND_NANOS if odps is not None and odps.code in _SPLIT_TIMES else stored
+
+
 def stored_batches(
     columns: Sequence[Column], data: memoryview
 ) -> Generator[pa.RecordBatch, None, None]:

@@ -152,12 +152,19 @@ def _buckets(table: StoredTable) -> int:
     return int(found) if found.isascii() and found.isdigit() and int(found) else BUCKETS
 
 
+def _schema_json(table: StoredTable) -> dict[str, Any]:
+    """Return the schema with the places of the columns, which Java writes to ``__value_cols``."""
+    schema = schema_json(table.schema)
+    columns = [column | {"column_id": n} for n, column in enumerate(schema["columns"])]
+    return schema | {"columns": columns}
+
+
 def _state(asked: Asked, session: StoredWriteSession, slots: int) -> dict[str, Any]:
     table, server = session.table, server_of(asked)
     buckets = range(_buckets(table))
     return {
         "id": f"{session.session_id}-{slots}",
-        "schema": schema_json(table.schema),
+        "schema": _schema_json(table),
         "hash_key": list(table.key_columns),
         "hasher": "default",
         "slots": [

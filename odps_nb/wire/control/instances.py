@@ -302,9 +302,9 @@ class InstanceStatus:
         headers = {
             "x-odps-owner": self.owner,
             "x-odps-start-time": date_text(self.started_at),
-            "x-odps-end-time": date_text(self.ended_at),
         }
         told = {key: value for key, value in headers.items() if value}
+        told["x-odps-end-time"] = date_text(self.ended_at)  # Java needs it, even if it is empty
         return xml_body("Instance", parts), dict(_XML_HEADERS) | told
 
     @classmethod

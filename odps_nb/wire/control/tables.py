@@ -88,6 +88,7 @@ class TableInfo:
             element("Name", self.name.table),
             element("TableId", self.table_id),
             element("Project", self.name.project),
+            *([element("SchemaName", self.name.schema)] if self.name.schema else []),
             element("Type", "VIRTUAL_VIEW" if self.is_view else "MANAGED_TABLE"),
             element("Schema", dump(members).decode(), format="Json"),
         )

@@ -61,8 +61,8 @@ def test_an_upsert_session_names_keys_buckets_and_quota(upserts: Tunnel) -> None
         "id": made["id"],
         "schema": {
             "columns": [
-                {"name": "k", "type": "bigint", "comment": "", "nullable": False},
-                {"name": "v", "type": "string", "comment": "", "nullable": True},
+                {"name": "k", "type": "bigint", "comment": "", "nullable": False, "column_id": 0},
+                {"name": "v", "type": "string", "comment": "", "nullable": True, "column_id": 1},
             ],
             "partitionKeys": [],
         },

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
@@ -20,6 +21,7 @@ from odps_nb.schema import (
     StructType,
     TableSchema,
     TypeCode,
+    explicit_decimals,
 )
 
 COMPOSITE = {"DECIMAL", "CHAR", "VARCHAR", "ARRAY", "MAP", "STRUCT"}
@@ -98,6 +100,17 @@ def schemas(draw: st.DrawFn, *, plain: bool = False) -> TableSchema:
     return TableSchema(
         columns=draw(columns_of(found[:cut], kinds)),
         partition_columns=draw(columns_of(found[cut:], kinds)),
+    )
+
+
+def described(schema: TableSchema) -> TableSchema:
+    """Return a schema as `encode_nested` describes it: a bare DECIMAL is DECIMAL(38,18)."""
+
+    def explicit(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+        return tuple(replace(one, type=explicit_decimals(one.type)) for one in columns)
+
+    return TableSchema(
+        columns=explicit(schema.columns), partition_columns=explicit(schema.partition_columns)
     )
 
 

@@ -46,11 +46,11 @@ from odps_nb.wire.calls import (
 from odps_nb.wire.schema_json import WriteSchema, assign_column_ids
 from odps_nb.wire.type_text import parse_columns
 from tests.support.wire.calls import REF, TABLE, counts, references, tokens, words
-from tests.support.wire.schemas import json_values, outcome, schemas
+from tests.support.wire.schemas import described, json_values, outcome, schemas
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 maybe_counts = st.none() | counts
-write_schemas = schemas(plain=True).map(WriteSchema.of)
+write_schemas = schemas(plain=True).map(described).map(WriteSchema.of)
 
 ANSWER_STRATEGIES: dict[type[Any], dict[str, st.SearchStrategy[Any]]] = {
     ReadSessionAnswer: {
@@ -95,7 +95,7 @@ ANSWER_STRATEGIES: dict[type[Any], dict[str, st.SearchStrategy[Any]]] = {
         "download_id": words,
         "status": st.sampled_from(SessionStatus),
         "record_count": maybe_counts,
-        "schema": schemas().map(assign_column_ids),
+        "schema": schemas().map(described).map(assign_column_ids),
         "owner": texts,
         "quota_name": texts,
     },
