@@ -65,7 +65,7 @@ def test_rows_of_one_key_are_written_by_one_task(spark: SparkSession, table: Tab
 
 
 @pytest.mark.nightly
-@pytest.mark.storage_api("incremental reads")
+@pytest.mark.storage_api("versions")
 def test_tasks_read_what_versions_changed(
     spark: SparkSession, odps: Connection, table: Table
 ) -> None:
