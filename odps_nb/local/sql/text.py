@@ -43,6 +43,7 @@ from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import PartitionSpec
 from odps_nb.wire.control.generated import parse_generated
 
+_READ_ONLY = "odps.sql.read.only"
 _MODE = "odps.sql.submit.mode"
 _QUERIES = ("select", "with", "values", "from", "(")
 
@@ -56,15 +57,22 @@ def parse_job(source: str, settings: Mapping[str, str]) -> tuple[Statement, ...]
     if not source.strip("; \t\r\n"):
         raise faults.parse_failed("there is no statement")
     every = statements(source)
-    given = {settings.get(_MODE, ""), *(_mode_in(one) for one in every if _is_setting(one))}
+    given = {key: settings.get(key, "").lower() for key in (_MODE, _READ_ONLY)}
+    for one in filter(_is_setting, every):
+        given.update(_set_in(one))
     cursors = [one for one in every if not _is_setting(one)]
-    if len(cursors) > 1 and "script" not in given:
+    if len(cursors) > 1 and given[_MODE] != "script":
         raise cursors[1].error(
             "the text contains more than one statement; none of them was run",
             advice=f"run each statement with a separate call, in order, or set {_MODE}=script",
         )
     starts = [one.line_and_column for one in cursors]
     found = tuple(map(_statement, cursors))
+    changing = [at for at, one in zip(starts, found, strict=True) if not returns_rows(one)]
+    if changing and given[_READ_ONLY] == "true":
+        # The vendor's MCP server and JDBC driver set it, so that a job cannot change anything.
+        message = f"the statement changes data, but {_READ_ONLY} is true"
+        raise faults.semantic(message, at=changing[0], advice="run only queries, SHOW and DESC")
     shown = [at for at, one in zip(starts, found, strict=True) if returns_rows(one)]
     if len(shown) > 1:
         message = "a script can contain only one statement that returns rows"
@@ -81,9 +89,9 @@ def _is_setting(cursor: Cursor) -> bool:
     return cursor.peek("set") and "=" in cursor.rest
 
 
-def _mode_in(setting: Cursor) -> str:
+def _set_in(setting: Cursor) -> dict[str, str]:
     key, _, value = setting.rest[len("set") :].partition("=")
-    return value.strip().lower() if key.strip().lower() == _MODE else ""
+    return {key.strip().lower(): value.strip().lower()}
 
 
 def _statement(cursor: Cursor) -> Statement:

@@ -418,3 +418,31 @@ def test_percentile_interpolates(peer: Peer) -> None:
         " FROM (SELECT explode(array(100, 200, 300)) AS n) t;"
     ).to_pylist()
     assert row == {"one": 160.0, "more": [100.0, 150.0, 300.0], "half": 200.0, "d": 160.0}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "insert into {t} values (3)",
+        "drop table {t}",
+        "create table {t}_2 (id bigint)",
+        "truncate table {t}",
+        "alter table {t} set lifecycle 3",
+        "create table {t}_2 as select 1 as id",
+        "create view {t}_2 as select * from {t}",
+        "insert overwrite table {t} select 1",
+    ],
+)
+@pytest.mark.parametrize("way", ["settings", "statement"])
+def test_a_job_that_is_read_only_changes_nothing(
+    peer: Peer, new_table: NewTable, text: str, way: str
+) -> None:
+    """Evidence 192: the vendor's MCP server relies on it."""
+    name = new_table("(id bigint)")
+    peer.sql(f"insert into {name} values (1)")
+    key = "odps.sql.read.only"
+    given = {key: "true"} if way == "settings" else {}
+    before = f"set {key}=true;" if way == "statement" else ""
+    with pytest.raises(ServiceError, match="the statement changes data"):
+        peer.sql(before + text.format(t=name), settings=given)
+    assert peer.query(f"{before}select * from {name}").num_rows == 1
