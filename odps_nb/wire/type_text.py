@@ -39,7 +39,9 @@ _PRIMITIVES = {code.name.lower(): code for code in TypeCode if code not in _COMP
 _TYPE_NAMES = [code.name.lower() for code in TypeCode if code is not TypeCode.UNKNOWN]
 _PLAIN_NAME = re.compile(r"[^\W\d]\w*")
 # Hive and MaxCompute also read names such as 2id without back-quotes, but 2, 10L, 1e5 are numbers.
-_BARE_NAME = re.compile(r"(?!\d+(?:l|s|y|d|bd|e\d+)?\Z)\w+", re.IGNORECASE)
+_BARE_NAME = re.compile(
+    rf"{_PLAIN_NAME.pattern}|(?![0-9]+(?:l|s|y|d|bd|e[0-9]+)?\Z)[0-9a-z_]+", re.IGNORECASE
+)
 _TOKEN = re.compile(
     r"""(?:\s|--[^\n]*|/\*.*?\*/)*+(?:
         (?P<word>\w+)

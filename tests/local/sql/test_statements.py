@@ -203,7 +203,7 @@ def test_an_instance_tells_its_states_and_its_text(peer: Peer) -> None:
 
 
 def test_an_instance_without_rows_has_no_session(peer: Peer) -> None:
-    peer.sql("CREATE TABLE IF NOT EXISTS no_rows (a bigint);")
+    peer.sql("CREATE TABLE IF NOT EXISTS without_rows (a bigint);")
     request = calls.CreateInstanceReadSession(
         project=peer.service.project, instance_id=peer.last_instance
     )
