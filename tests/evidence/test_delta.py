@@ -104,8 +104,28 @@ def test_a_delete_needs_only_the_key(peer: Peer) -> None:
         peer.write(name, rows([3], [None], [UPSERT]))
 
 
-def test_blob_frames_may_carry_the_key(peer: Peer) -> None:
-    """evidence 115: the service accepts and ignores `DistributionKey` in a frame."""
+def key_of(*columns: str) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, pa.schema([(name, pa.int64()) for name in columns])) as writer:
+        writer.write_table(pa.table({name: [1] for name in columns}))
+    return sink.getvalue().to_pybytes()
+
+
+@pytest.mark.parametrize(
+    ("key", "problem"),
+    [
+        (key_of("key"), None),
+        (None, "frame 0 needs a DistributionKey with one row of key"),
+        (b"a key", "is no Arrow stream"),
+        (key_of("other"), "needs a DistributionKey"),
+        (key_of("key", "b"), "needs a DistributionKey"),
+    ],
+    ids=["key", "none", "no stream", "other column", "more columns"],
+)
+def test_blob_frames_carry_the_key_of_their_row(
+    peer: Peer, key: bytes | None, problem: str | None
+) -> None:
+    """evidence 206: uploads to primary-key tables without `DistributionKey` are not supported."""
     from odps_nb.wire.frames import FrameHeader
 
     name = f"delta_{time.monotonic_ns()}"
@@ -117,7 +137,11 @@ def test_blob_frames_may_carry_the_key(peer: Peer) -> None:
     session = peer.open_write(name)
     stream = peer.open_stream(name, session, "0")
     column = stream.schema.column_ids["b"]
-    header = FrameHeader(partition_values=(), column_index=column, distribution_key=b"a key")
+    header = FrameHeader(partition_values=(), column_index=column, distribution_key=key)
+    if problem is not None:
+        with pytest.raises(InvalidRequestError, match=problem):
+            peer.put_blobs(name, session, "0", [(b"bytes", header)])
+        return
     (reference,) = peer.put_blobs(name, session, "0", [(b"bytes", header)]).references
     peer.put(
         name,

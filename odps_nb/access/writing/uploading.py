@@ -38,6 +38,7 @@ class _Leaf:
     partition: PartitionSpec
     name: str
     row: int
+    key: bytes | None = None
     raw: bytes = b""
 
     def __str__(self) -> str:
@@ -87,17 +88,29 @@ class CellUploader:
         return pa.record_batch(arrays, schema=schema)
 
     def _leaves(self, chunk: Chunk, column: Column) -> list[_Leaf]:
-        partitions = _partitions(chunk, self.target)
+        partitions, keys = _partitions(chunk, self.target), self._keys(chunk)
         leaves: list[_Leaf] = []
         for row, cell in enumerate(chunk.cells[column.name]):
 
             def keep(value: Any, path: BlobPath, row: int = row) -> None:
                 name = ".".join((column.name, *path))
                 at = chunk.first_row + row
-                leaves.append(_Leaf(value, self._column_id(name), partitions[row], name, at))
+                column_id, key = self._column_id(name), keys[row] if keys else None
+                leaves.append(_Leaf(value, column_id, partitions[row], name, at, key))
 
             map_blobs(cell, column.type, keep)
         return leaves
+
+    def _keys(self, chunk: Chunk) -> list[bytes]:
+        """Return the distribution key of each row of a primary-key table, otherwise no keys.
+
+        As in pyodps (``TableArrowBlobUploadWriter``), it is an Arrow stream of the key columns.
+        """
+        names = {name.casefold() for name in self.stream.schema.key_columns}
+        rows = chunk.plain.select(
+            [one for one in chunk.plain.schema.names if one.casefold() in names]
+        )
+        return [_stream_of(rows.slice(row, 1)) for row in range(len(rows))] if names else []
 
     def _column_id(self, path: str) -> int:
         for name, number in self.stream.schema.column_ids.items():
@@ -133,7 +146,8 @@ class CellUploader:
             self._reached = leaf
             content = self._content(leaf)
             try:
-                yield content.data, content.mime_type, content.file_name
+                item = content.data, content.mime_type, content.file_name
+                yield item if leaf.key is None else (*item, leaf.key)
             finally:
                 if content.close is not None:
                     content.close()
@@ -160,3 +174,11 @@ def _partitions(chunk: Chunk, target: Target) -> list[PartitionSpec]:
         )
         for row in zip(*values, strict=True)
     ]
+
+
+def _stream_of(rows: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_batch(rows)
+    written: bytes = sink.getvalue().to_pybytes()
+    return written

@@ -34,7 +34,10 @@ SPOOLED = 8 * 2**20  # maximum bytes of an unseekable file to keep in memory
 MAX_BLOB = 5 * 2**30  # 5 GB (vendor's manual; ``docs/protocol.md`` section 6.1)
 
 BlobContent = bytes | bytearray | memoryview | os.PathLike[str] | IO[bytes]
-BlobItem = tuple[BlobContent, str | None, str | None]
+BlobItem = (
+    tuple[BlobContent, str | None, str | None] | tuple[BlobContent, str | None, str | None, bytes]
+)
+"""Content, media type, file name and, in a primary-key table, the distribution key of the row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +49,7 @@ class _Source:
     size: int
     mime_type: str | None
     file_name: str | None
+    key: bytes | None = None
     is_copy: bool = False
 
     def pieces(self) -> Iterator[bytes | memoryview]:
@@ -107,8 +111,9 @@ def _told_of(path: Path) -> Iterator[None]:
 
 
 def _source(item: BlobItem, files: contextlib.ExitStack) -> _Source:
-    content, mime_type, file_name = item
+    content, mime_type, file_name, *key = item
     known: dict[str, Any] = {"mime_type": mime_type, "file_name": file_name}
+    known["key"] = key[0] if key else None
     if isinstance(content, (bytes, bytearray, memoryview)):
         view = memoryview(content).cast("B")
         return _Source(content=view, start=0, size=len(view), **known)
@@ -201,7 +206,8 @@ class BlobUploader:
             cancel=self.cancel,
         )
         first = group[0]
-        alone = len(group) == 1 and first.mime_type is None and first.file_name is None
+        named = any(one is not None for one in (first.mime_type, first.file_name, first.key))
+        alone = len(group) == 1 and not named
         request: WriteBlob | WriteBlobBatch = (
             WriteBlob(partition=self.partition, column_id=self.column_id, **self.stream)
             if alone
@@ -225,6 +231,7 @@ class BlobUploader:
         return FrameHeader(
             partition_values=tuple(f"{key}={value}" for key, value in self.partition.checked()),
             column_index=self.column_id,
+            distribution_key=source.key,
             content_type=source.mime_type,
             custom_file_name=source.file_name,
         )

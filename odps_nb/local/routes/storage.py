@@ -251,6 +251,8 @@ class StorageActions:
         session = self._blob_target(request)
         if request.column_id not in _write_schema(session).blob_ids.values():
             raise faults.invalid(f"the table has no BLOB column with the id {request.column_id}")
+        if session.table.key_columns:  # only frames have a distribution key
+            raise faults.invalid("blobs of primary-key tables must be uploaded in frames")
         blob = self._service.blobs.store_one(
             asked.upload, request.compression, session.table.name.project
         )
@@ -259,7 +261,10 @@ class StorageActions:
     def _write_blobs(self, request: calls.WriteBlobBatch, asked: Asked) -> object:
         session = self._blob_target(request)
         blobs = self._service.blobs.store_batch(
-            asked.upload, request.compression, session.table.name.project
+            asked.upload,
+            request.compression,
+            session.table.name.project,
+            keys=session.table.key_columns,
         )
         return calls.WriteBlobAnswer(
             references=tuple(b.reference for b in blobs),

@@ -12,7 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from odps_nb.errors import ProtocolError, TruncatedError
+import pyarrow as pa
+
+from odps_nb.errors import FramingError, ProtocolError, TruncatedError
 from odps_nb.local import faults
 from odps_nb.terms import Compression
 from odps_nb.wire.blocks import BlockEncoder
@@ -55,10 +57,15 @@ def pack_single(body: Path, work: Path, coding: Compression) -> Piece:
         return Piece(start=0, size=file.tell(), md5=md5.hexdigest())
 
 
-def pack_batch(body: Path, work: Path, coding: Compression) -> list[Piece]:
-    """Create a pack from a batch upload's decoded body, and verify the footers of its frames."""
+def pack_batch(
+    body: Path, work: Path, coding: Compression, *, keys: Sequence[str] = ()
+) -> list[Piece]:
+    """Create a pack from a batch upload's decoded body, and verify the footers of its frames.
+
+    ``keys``: the columns that each frame's distribution key must have; none if it needs no key.
+    """
     with _unpacked(body, work, coding):
-        return list(framed_blobs(work))
+        return list(framed_blobs(work, keys=keys))
 
 
 @contextmanager
@@ -145,7 +152,7 @@ def encoded(
     yield coder.finish()
 
 
-def framed_blobs(path: Path) -> Iterator[Piece]:
+def framed_blobs(path: Path, *, keys: Sequence[str] = ()) -> Iterator[Piece]:
     """Yield the blobs of a framed file in order, or raise `ProtocolError` if it is damaged."""
     memory = memoryview(bytearray(READ_BYTES))
     with path.open("rb", buffering=READ_BYTES) as file:
@@ -173,6 +180,8 @@ def framed_blobs(path: Path) -> Iterator[Piece]:
 
         while file.tell() < end:
             header = FrameHeader.of(parse_json_object(text("header"), "frame header"))
+            if keys:
+                _check_key(header.distribution_key, keys, index)
             size = check_data_size(number("data length"), MAX_BLOB, index)
             start = file.tell()
             require(size, "data")
@@ -195,3 +204,15 @@ def framed_blobs(path: Path) -> Iterator[Piece]:
                 file_name=header.custom_file_name or "",
             )
             index += 1
+
+
+def _check_key(key: bytes | None, names: Sequence[str], index: int) -> None:
+    """Raise unless a distribution key is an Arrow stream with one row of the key columns."""
+    try:
+        rows = None if key is None else pa.ipc.open_stream(key).read_all()
+    except pa.ArrowInvalid as error:
+        raise FramingError(f"the DistributionKey of frame {index} is no Arrow stream") from error
+    if rows is None or rows.num_rows != 1 or set(rows.column_names) != set(names):
+        raise FramingError(
+            f"frame {index} needs a DistributionKey with one row of {', '.join(names)}"
+        )

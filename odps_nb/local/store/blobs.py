@@ -64,10 +64,12 @@ class BlobStore:
         work = self._folder.work_file(".pack")
         return self._keep(work, [pack_single(body, work, coding)], project)[0]
 
-    def store_batch(self, body: Path, coding: Compression, project: str) -> list[StoredBlob]:
-        """Verify the footers of a batch upload, and store its blobs in frame order."""
+    def store_batch(
+        self, body: Path, coding: Compression, project: str, *, keys: Sequence[str] = ()
+    ) -> list[StoredBlob]:
+        """Verify the frames of a batch upload (see `pack_batch`), and store its blobs in order."""
         work = self._folder.work_file(".pack")
-        return self._keep(work, pack_batch(body, work, coding), project)
+        return self._keep(work, pack_batch(body, work, coding, keys=keys), project)
 
     def store_bytes(
         self, data: bytes, project: str, *, content_type: str = "", file_name: str = ""
