@@ -288,6 +288,20 @@ def test_our_rows_are_read_by_storage_v1(
     expect_read(v1, odps, name, KNOWN, way=way, compression=compression)
 
 
+def test_storage_v1_writes_and_reads_one_partition(
+    v1: Client, odps: odps_nb.Connection, name: str
+) -> None:
+    odps.create_table(name, "id bigint, v string", partitioned_by="ds string")
+    for rows in ([[1, "x"]], [[2, "y"]]):
+        v1("write", table=name, partition="ds=a", rows=rows, overwrite=True)
+    v1("write", table=name, rows=[[3, "z", "b"]])
+    assert v1("read", table=name, partition="ds=a") == [[2, "y", "a"]]
+    assert as_rows(odps.table(name).read().to_arrow(progress=False)) == [
+        [2, "y", "a"],
+        [3, "z", "b"],
+    ]
+
+
 @pytest.mark.parametrize("way", ["records", "arrow"])
 def test_json_goes_both_ways_over_the_tunnel(
     sdk: Client, odps: odps_nb.Connection, name: str, way: str
@@ -315,6 +329,18 @@ def test_compressed_rows_go_both_ways_over_the_tunnel(
     types = {"string": [f"{n} " * 20_000 for n in range(3)]}
     expect_written(sdk, odps, name, types, way=way, compression=compression)
     expect_read(sdk, odps, f"{name}r", types, way=way, compression=compression)
+
+
+MANY = [[n, f"row {n} " * 5] for n in range(20_000)]
+
+
+@pytest.mark.parametrize("way", ["records", "arrow", "v2"])
+def test_many_rows_go_both_ways(sdk: Client, odps: odps_nb.Connection, name: str, way: str) -> None:
+    table = odps.create_table(name, "id bigint, v string")
+    sdk("write", table=name, rows=MANY, way=way, batch=3000)
+    assert as_rows(table.read().to_arrow(progress=False)) == MANY
+    for how in {way, "v2-rows"}:
+        assert sorted(sdk("read", table=name, way=how, batch=7000)) == MANY
 
 
 # -- tables, partitions, SQL --------------------------------------------------------------------
@@ -375,7 +401,8 @@ def test_results_as_text(sdk: Client) -> None:
 
 def test_statements_without_a_result(sdk: Client, odps: odps_nb.Connection, name: str) -> None:
     told = sdk("sql", query=f"create table {name} (a bigint);")
-    assert (told["successful"], told["query"]) == (True, f"create table {name} (a bigint);")
+    query = f"create table {name} (a bigint);"
+    assert (told["successful"], told["ended"], told["query"]) == (True, True, query)
     assert sdk("sql", query=f"insert into {name} values (1), (2);")["successful"]
     assert odps.table(name).read().to_arrow(progress=False)["a"].to_pylist() == [1, 2]
     for way in ("tunnel", "v2"):
@@ -441,6 +468,25 @@ def test_upserts(sdk: Client, odps: odps_nb.Connection, name: str, way: str) -> 
     read = odps.table(name).read().to_arrow(progress=False).sort_by("k")
     assert [list(row.values()) for row in read.to_pylist()] == rows
     assert unpadded(sdk("read", table=name, way="v2-rows")) == rows
+
+
+@pytest.mark.parametrize("mode", ["append", "cdc"])
+def test_incremental_reads(sdk: Client, odps: odps_nb.Connection, name: str, mode: str) -> None:
+    odps.sql(KEYED.format(name), progress=False)
+    sdk("write", table=name, way="upsert", rows=[[1, "a"], [2, "b"]])
+    sdk("write", table=name, way="upsert", rows=[[3, "c"]])
+    for since, keys in ((1, [1, 2, 3]), (2, [3])):
+        found = unpadded(sdk("read", table=name, way="v2-rows", since=since, mode=mode))
+        assert [(row[0], row[2]) for row in found] == [(key, 2) for key in keys]  # 2: insert
+
+
+def test_partial_upserts(sdk: Client, odps: odps_nb.Connection, name: str) -> None:
+    partial = "('transactional'='true', 'acid.partial.fields.update.enable'='true')"
+    columns = "k bigint not null, a string, b string, primary key (k)"
+    odps.sql(f"create table {name} ({columns}) tblproperties {partial}", progress=False)
+    sdk("write", table=name, way="upsert", rows=[[1, "a", "b"], [2, "a", "b"]])
+    sdk("write", table=name, way="upsert", rows=[[2, None, "new"]], columns=["b"])
+    assert unpadded(sdk("read", table=name, way="v2-rows")) == [[1, "a", "b"], [2, "a", "new"]]
 
 
 BODIES = [b"\x00\xff", None, b"", b"a" * 300_000]

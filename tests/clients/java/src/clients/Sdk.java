@@ -23,10 +23,10 @@ import com.aliyun.odps.data.ResultSet;
 import com.aliyun.odps.storage.BlobManager;
 import com.aliyun.odps.storage.MaxStorageClient;
 import com.aliyun.odps.storage.internal.models.BlobWriteItem.ChecksumType;
-import com.aliyun.odps.storage.models.SplitMode;
 import com.aliyun.odps.storage.read.BlobDataIterator;
 import com.aliyun.odps.storage.read.InstanceReadSession;
 import com.aliyun.odps.storage.read.TableReadSession;
+import com.aliyun.odps.storage.settings.IncrementalReadOptions;
 import com.aliyun.odps.storage.settings.SplitOptions;
 import com.aliyun.odps.storage.write.TableArrowWriter;
 import com.aliyun.odps.storage.write.TableWriteSession;
@@ -322,7 +322,7 @@ final class Sdk {
         JsonObject answer = new JsonObject();
         answer.addProperty("successful", instance.isSuccessful());
         answer.addProperty("owner", instance.getOwner());
-        answer.addProperty("took", instance.getEndTime().getTime() - instance.getStartTime().getTime());
+        answer.addProperty("ended", !instance.getEndTime().before(instance.getStartTime()));
         answer.addProperty("query", ((SQLTask) instance.getTasks().get(0)).getQuery());
         return answer;
     }
@@ -373,7 +373,7 @@ final class Sdk {
         writeStream(name, partition(given), rows);
         break;
       case "upsert":
-        upsert(name, partition(given), rows, given.getAsJsonArray("delete"));
+        upsert(name, rows, given.getAsJsonArray("delete"), names(given));
         break;
       default:
         writeByStorage(given, rows);
@@ -439,18 +439,19 @@ final class Sdk {
     pack.flush();
   }
 
-  private void upsert(String name, PartitionSpec spec, JsonArray rows, JsonArray gone)
+  /** Upsert rows, or only the named columns of them, and delete others. */
+  private void upsert(String name, JsonArray rows, JsonArray gone, List<String> only)
       throws Exception {
-    TableTunnel.UpsertSession.Builder builder = tunnel.buildUpsertSession(project, name);
-    if (spec != null) {
-      builder.setPartitionSpec(spec);
-    }
-    try (TableTunnel.UpsertSession session = builder.build()) {
+    try (TableTunnel.UpsertSession session = tunnel.buildUpsertSession(project, name).build()) {
       UpsertStream stream = session.buildUpsertStream().build();
       for (JsonElement row : rows) {
         Record record = session.newRecord();
         Values.fill(record, row.getAsJsonArray());
-        stream.upsert(record);
+        if (only.isEmpty()) {
+          stream.upsert(record);
+        } else {
+          stream.upsert(record, only);
+        }
       }
       if (gone != null) {
         for (JsonElement row : gone) {
@@ -462,6 +463,19 @@ final class Sdk {
       stream.close();
       session.commit(false);
     }
+  }
+
+  /** Rows in a batch of a write, or in a split of a read. */
+  private static long batch(JsonObject given) {
+    return given.has("batch") ? given.get("batch").getAsLong() : 2;
+  }
+
+  private static List<String> names(JsonObject given) {
+    List<String> names = new ArrayList<>();
+    if (given.has("columns")) {
+      given.getAsJsonArray("columns").forEach(one -> names.add(one.getAsString()));
+    }
+    return names;
   }
 
   private TableWriteSessionBuilder writing(JsonObject given) {
@@ -479,7 +493,7 @@ final class Sdk {
             .build();
     TableArrowWriter arrow =
         (TableArrowWriter) session.createWriterBuilder(streaming ? "default" : "0", 1).build();
-    try (RecordWriter writer = arrow.getAsRecordWriter(2)) {
+    try (RecordWriter writer = arrow.getAsRecordWriter(batch(given))) {
       for (JsonElement row : rows) {
         Record record = writer.newRecord(false);
         Values.fill(record, row.getAsJsonArray());
@@ -530,7 +544,8 @@ final class Sdk {
     PartitionSpec spec = partition(given);
     if (given.get("way").getAsString().equals("v2-preview")) {
       JsonArray rows = new JsonArray();
-      List<Column> columns = odps.tables().get(Worker.text(given, "table")).getSchema().getColumns();
+      Table described = odps.tables().get(Worker.text(given, "table"));
+      List<Column> columns = described.getSchema().getColumns();
       try (ArrowReader reader = storage.previewTable(table(given), spec, null, 100)) {
         while (reader.nextBatch()) {
           addRows(rows, reader.getCurrentValue(), columns);
@@ -541,7 +556,7 @@ final class Sdk {
     boolean byRows = given.get("way").getAsString().equals("v2-rows");
     SplitOptions split =
         byRows
-            ? SplitOptions.newBuilder().withSplitMode(SplitMode.ROW_OFFSET).withSplitRowCount(2).build()
+            ? SplitOptions.newBuilder().withSplitRowCount(batch(given)).build()
             : SplitOptions.newBuilder().build();
     var builder = storage.createTableReadSessionBuilder(table(given)).withSplitOptions(split);
     if (spec != null) {
@@ -551,9 +566,17 @@ final class Sdk {
       builder.withFilter(Worker.text(given, "filter"));
     }
     if (given.has("columns")) {
-      List<String> names = new ArrayList<>();
-      given.getAsJsonArray("columns").forEach(one -> names.add(one.getAsString()));
-      builder.withColumns(names);
+      builder.withColumns(names(given));
+    }
+    if (given.has("since")) {
+      builder.withIncrementalReadEnabled(true).withIncrementalReadOptions(
+          IncrementalReadOptions.newBuilder()
+              .withMode(Worker.text(given, "mode"))
+              .withStartVersion(given.get("since").getAsLong())
+              .withEndVersion(-1)
+              .withStartTimeStamp("-1")
+              .withEndTimeStamp("-1")
+              .build());
     }
     TableReadSession session = builder.build();
     JsonArray rows = new JsonArray();

@@ -37,7 +37,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 
-/** Cells as JSON: bytes as hex, decimals, dates and times (in UTC) as text, maps as pairs by key. */
+/** Cells as JSON: bytes as hex, decimals and times (in UTC) as text, maps as sorted pairs. */
 final class Values {
   private static final DateTimeFormatter TIME =
       DateTimeFormatter.ofPattern("uuuu-MM-dd HH:mm:ss.SSSSSSSSS");
