@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from odps_nb.client.auth import sources
+from odps_nb.client.auth import sources, vendor
 from odps_nb.client.auth.accounts import Account, CredentialsLike
 from odps_nb.client.auth.fields import BLANKS, CREDENTIAL_FIELDS, FIELDS, TEXT_CREDENTIALS
 from odps_nb.client.auth.offers import Offer, SourceReport, overridden
@@ -300,10 +300,11 @@ class Profile:
     def from_pyodps(cls, entry: Any, **keywords: Any) -> Profile:
         """Create a profile from a pyodps ``ODPS`` object; keyword arguments take precedence.
 
-        The current key is copied. If pyodps renews a temporary key, the profile keeps the old one.
+        The current key is copied, unless a credential provider renews it. If pyodps reads new
+        temporary keys from a file, the profile keeps the old ones.
         """
         said = sources.trimmed(hidden(keywords))
-        settings = sources.from_pyodps(entry, needs_key=not said.get("credentials"))
+        settings = vendor.from_pyodps(entry, needs_key=not said.get("credentials"))
         return cls._of(overridden(settings, said))
 
     @classmethod

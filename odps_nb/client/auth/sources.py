@@ -225,35 +225,3 @@ def _of_keyring(found: Any, access_id: str | None) -> Hidden:
     if found is None or not (key := Secret(found.password or "")):  # this may open the keyring
         return Hidden()
     return hidden({"access_id": found.username or access_id, "access_key": key})
-
-
-def from_pyodps(entry: Any, *, needs_key: bool) -> Hidden:
-    """Return a pyodps ``ODPS`` object's settings, without importing pyodps."""
-    account = entry.account
-    token = Secret(getattr(account, "token", None) or "")
-    application = getattr(entry, "app_account", None)
-    settings = hidden(
-        {
-            "endpoint": entry.endpoint,
-            "project": entry.project,
-            # The public properties may send requests, so the private attributes are read.
-            "schema": getattr(entry, "_schema", None),
-            "tunnel_endpoint": getattr(entry, "_tunnel_endpoint", None),
-            "region": getattr(entry, "region_name", None),
-            "quota": getattr(entry, "_quota_name", None),
-            "access_id": getattr(account, "access_id", None),
-            "access_key": getattr(account, "secret_access_key", None),
-            "sts_token": getattr(account, "sts_token", None),
-            "app_id": getattr(application, "access_id", None),
-            "app_key": getattr(application, "secret_access_key", None),
-        }
-    )
-    if settings["access_key"] is None and needs_key:
-        if type(account).__name__ != "BearerTokenAccount" or not token:
-            raise ConfigError(
-                f"the account of this ODPS object ({type(account).__name__}) has no key",
-                option="access_key",
-                hint="pass credentials=odps_nb.AccessKey(…), StsToken(…) or BearerToken(…)",
-            )
-        settings["bearer_token"] = token
-    return stated(settings)

@@ -16,6 +16,7 @@ from typing import Any
 
 from odps_nb.client.auth.offers import Offer
 from odps_nb.client.auth.sources import from_variables, stated, untrusted
+from odps_nb.errors import ConfigError
 from odps_nb.secret import Hidden, Secret, hidden
 
 CONFIG = Path("~/.aliyun/config.json")
@@ -191,6 +192,47 @@ def from_role(environ: Mapping[str, str]) -> Offer:
     return Offer("role", settings, {"credentials": name}, _needs_library())
 
 
+def from_pyodps(entry: Any, *, needs_key: bool) -> Hidden:
+    """Return a pyodps ``ODPS`` object's settings, without importing pyodps.
+
+    The key is copied, unless the account has a provider of temporary keys, which is asked again.
+    """
+    account = entry.account
+    token = Secret(getattr(account, "token", None) or "")
+    application = getattr(entry, "app_account", None)
+    settings = hidden(
+        {
+            "endpoint": entry.endpoint,
+            "project": entry.project,
+            # The public properties may send requests, so the private attributes are read.
+            "schema": getattr(entry, "_schema", None),
+            "tunnel_endpoint": getattr(entry, "_tunnel_endpoint", None),
+            "region": getattr(entry, "region_name", None),
+            "quota": getattr(entry, "_quota_name", None),
+            "access_id": getattr(account, "access_id", None),
+            "access_key": getattr(account, "secret_access_key", None),
+            "sts_token": getattr(account, "sts_token", None),
+            "app_id": getattr(application, "access_id", None),
+            "app_key": getattr(application, "secret_access_key", None),
+        }
+    )
+    if needs_key and (provider := getattr(account, "provider", None)) is not None:
+        for name in _KEYS:
+            settings.pop(name)
+        settings["credentials"] = _of_provider(
+            "the credential provider of the ODPS object", lambda: provider, "ask it for keys"
+        )
+    elif settings["access_key"] is None and needs_key:
+        if type(account).__name__ != "BearerTokenAccount" or not token:
+            raise ConfigError(
+                f"the account of this ODPS object ({type(account).__name__}) has no key",
+                option="access_key",
+                hint="pass credentials=odps_nb.AccessKey(…), StsToken(…) or BearerToken(…)",
+            )
+        settings["bearer_token"] = token
+    return stated(settings)
+
+
 def _is_instance() -> bool:
     try:
         return _PRODUCT.read_text(encoding="utf-8").strip() == "Alibaba Cloud ECS"
@@ -231,7 +273,8 @@ def _of_provider(what: str, make: Callable[[], Any], hint: str) -> Fetched:
         with _without_log("credentials"):
             if not made:
                 made.append(make())
-            keys = made[0].get_credentials()
+            ask = getattr(made[0], "get_credential", None) or made[0].get_credentials
+            keys = ask()
         return hidden(
             {
                 "access_id": keys.get_access_key_id(),

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from odps import ODPS
-from odps.accounts import StsAccount
+from odps.accounts import CredentialProviderAccount, StsAccount
 
 import odps_nb
 from odps_nb.client.auth.profile import Profile
@@ -466,6 +466,18 @@ def test_a_mode_of_the_vendors_cli_gives_the_keys(home, metadata):
     found = Profile.resolve(project="p")
     assert found.endpoint == "https://service.cn-shanghai.maxcompute.aliyun.com/api"
     assert account_of(found) == ("STS.Nrole", "key-of-role", "token-of-role")
+
+
+def test_a_pyodps_object_with_a_credential_provider_keeps_asking_it(home, metadata):
+    from alibabacloud_credentials.provider import URLCredentialsProvider
+
+    account = CredentialProviderAccount(URLCredentialsProvider(uri=f"{metadata}/of-provider"))
+    entry = ODPS(account=account, **PLACE, overwrite_global=False)
+    profile = odps_nb.connect(entry).profile
+    assert account_of(profile) == ("STS.Nrole", "key-of-role", "token-of-role")
+    assert profile.access_id is None
+    other = odps_nb.connect(entry, access_id="new", access_key="new-key").profile
+    assert account_of(other) == ("new", "new-key", "None")
 
 
 PROGRAM = f"""
