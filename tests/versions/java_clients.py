@@ -455,7 +455,7 @@ def test_tables_in_a_schema(
 # -- primary keys, blobs ------------------------------------------------------------------------
 
 KEYED = """create table {} (k bigint not null, v string, primary key (k))
-tblproperties ('transactional'='true', 'write.bucket.num'='3')"""
+tblproperties ('transactional'='true', 'write.bucket.num'='3', 'acid.cdc.mode.enable'='true')"""
 
 
 @pytest.mark.parametrize("way", ["upsert", "v2"])

@@ -217,7 +217,7 @@ def _wire(request: Request) -> WireRequest:
 def _without_schema(service: Service, wire: WireRequest) -> WireRequest:
     """Drop a schema with the project's name: JDBC sends it for projects without schemas."""
     project = wire.path.partition("/projects/")[2].partition("/")[0]
-    if service.settings.schemas or ("curr_schema", project) not in wire.params:
+    if ("curr_schema", project) not in wire.params or service.catalog.has_schemas(project):
         return wire
     return replace(wire, params=tuple(one for one in wire.params if one[0] != "curr_schema"))
 

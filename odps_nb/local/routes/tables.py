@@ -68,7 +68,7 @@ class TableRoutes:
         table = self._service.catalog.table(call.table)
         segments, view = self._service.snapshots.visible(table), table.view
         name = replace(table.name, table=call.table.table)  # as requested, since pyodps adopts it
-        if not self._service.settings.schemas:
+        if not self._service.catalog.has_schemas(table.name.project):
             name = replace(name, schema=None)
         info = control.TableInfo(
             name=name,
