@@ -59,14 +59,31 @@ PartitionChoice = PartitionLike | PartitionRange
 def parse_choices(
     partitions: PartitionChoice | Iterable[PartitionChoice] | None,
 ) -> tuple[PartitionSpec | PartitionRange | str, ...]:
-    """Parse ``partitions=`` into exact specs, ranges and `LATEST`; empty for all partitions."""
+    """Parse ``partitions=`` into exact specs, ranges and `LATEST`; empty for all partitions.
+
+    Only ``None`` selects all partitions: an empty list or spec, for example from a program that
+    found nothing new, raises an error.
+    """
     if partitions is None:
         return ()
     single = isinstance(partitions, (str, Mapping, PartitionSpec, PartitionRange))
     many: Iterable[Any] = partitions  # type: ignore[assignment]  # `_parsed` checks each item
     if single or not isinstance(partitions, Iterable):
         many = (partitions,)
-    return tuple(_parsed(one) for one in many)
+    found = tuple(_parsed(one) for one in many)
+    if not found or any(isinstance(one, PartitionSpec) and not one.items for one in found):
+        raise no_choice()
+    return found
+
+
+def no_choice() -> ArgumentError:
+    """Return the error for an empty list or spec, which would otherwise select all partitions."""
+    return ArgumentError(
+        "the choice of partitions is empty",
+        code=_INVALID,
+        argument="partitions",
+        hint="name at least one partition, or omit partitions= for all",
+    )
 
 
 def _parsed(value: PartitionChoice) -> PartitionSpec | PartitionRange | str:

@@ -23,7 +23,12 @@ from odps_nb.access.checks import (
     check_whole_partition,
 )
 from odps_nb.access.engines.offered import ForEngines
-from odps_nb.access.partitions import PartitionDetails, choose_partitions, fetch_details
+from odps_nb.access.partitions import (
+    PartitionDetails,
+    choose_partitions,
+    fetch_details,
+    no_choice,
+)
 from odps_nb.access.progress import listener_of
 from odps_nb.access.reading.first_rows import preview_rows
 from odps_nb.access.reading.planning import ReadOptions, plan_read
@@ -156,7 +161,10 @@ class Table(ForEngines):
     def _under(self, partition: PartitionLike | None) -> PartitionSpec:
         if not self.schema.partition_columns:
             raise ArgumentError(f"{self._name} is not partitioned")
-        return check_partition(PartitionSpec.of(partition), self.schema, self._name)
+        spec = PartitionSpec.of(partition)
+        if partition is not None and not spec.items:
+            raise no_choice()
+        return check_partition(spec, self.schema, self._name)
 
     def reload(self) -> Table:
         """Clear the cached metadata and return this table; the next use fetches metadata again."""
@@ -212,7 +220,7 @@ class Table(ForEngines):
             (``"ds=2024-01-01"``), a range (``"ds>=2024-01-01,ds<2024-02-01"`` or
             ``{"ds >=": day}``), or ``"latest"`` (the largest first-level value that has rows).
             Values are compared by the column's type. This call resolves ranges and ``"latest"``
-            once.
+            once. An empty list or spec raises an `ArgumentError`; only ``None`` means all.
         limit
             Maximum number of rows.
         splits, split_bytes
@@ -335,7 +343,7 @@ class Table(ForEngines):
         else:
             scan = self.read(
                 columns,
-                partitions=specs,
+                partitions=specs or None,
                 limit=rows,
                 splits=1,
                 text=text,

@@ -26,6 +26,7 @@ from odps_nb.errors import (
     StateError,
     explain,
 )
+from odps_nb.terms import PartitionSpec
 from tests.support.service.services import by_tunnel
 
 
@@ -56,6 +57,43 @@ def has_three_lines(error: BaseException) -> bool:
 def test_columns_and_a_condition_of_a_wrong_kind_are_named(odps, given):
     with pytest.raises(ArgumentError, match=f"^{next(iter(given))} is a "):
         odps.table("orders").read(**given)
+
+
+EMPTY = {
+    "list": [],
+    "tuple": (),
+    "set": set(),
+    "generator": lambda: iter(()),
+    "Series": pd.Series([], dtype=object),
+    "array": np.array([], dtype=object),
+    "index": pd.Index([]),
+    "dict": {},
+    "text": "",
+    "blank": "  ",
+    "separators": ",/",
+    "spec": PartitionSpec(),
+    "list of an empty one": ["ds=2024-01-01", ""],
+    "list of an empty dict": [{}],
+}
+READS = {
+    "read": lambda table, given: table.read(partitions=given).to_arrow(),
+    "head": lambda table, given: table.head(2, partitions=given),
+    "blobs": lambda table, given: table.blobs("content", partitions=given),
+    "explore": lambda table, given: table.read(partitions=given).explore(),
+    "partitions": lambda table, given: table.partitions(given),
+    "partition_details": lambda table, given: table.partition_details(given),
+}
+
+
+@pytest.mark.parametrize("what", EMPTY)
+@pytest.mark.parametrize("way", READS)
+def test_an_empty_choice_of_partitions_never_selects_all_of_them(odps, what, way):
+    """For example the new days that a job found: none."""
+    given = EMPTY[what]
+    table = odps.table("media" if way == "blobs" else "orders")
+    with pytest.raises(ArgumentError) as caught:
+        READS[way](table, given() if callable(given) else given)
+    assert has_three_lines(caught.value)
 
 
 def test_a_query_that_is_no_text_is_named(odps):

@@ -115,6 +115,13 @@ def _connection(given: Mapping[str, str]) -> tuple[Profile, TableName]:
     return profile, profile.table(table)
 
 
+def _listed(given: Mapping[str, str], name: str, separator: str) -> tuple[str, ...] | None:
+    """Return the names in an option, possibly none; ``None`` if the option is not set."""
+    if name not in given:
+        return None
+    return tuple(one.strip() for one in given[name].split(separator) if one.strip())
+
+
 def _number(given: Mapping[str, str], name: str, *, at_least: int | None = None) -> int | None:
     text = given.get(name)
     if text is None:
@@ -153,11 +160,9 @@ class ReadSettings:
                 option="limit",
                 hint="omit this option, and call .limit(n) after load()",
             )
-        names = (name.strip() for name in given.get("columns", "").split(","))
-        specs = (spec.strip() for spec in given.get("partitions", "").split(";"))
         options = ReadOptions(
-            columns=tuple(name for name in names if name) or None,
-            partitions=parse_choices(spec for spec in specs if spec) or None,
+            columns=_listed(given, "columns", ","),
+            partitions=parse_choices(_listed(given, "partitions", ";")) or None,
             where=where,
             limit=limit,
             splits=_number(given, "splits"),
