@@ -41,7 +41,9 @@ def test_partitions_come_one_or_many_in_any_form():
     one = PartitionSpec((("ds", "x"),))
     for given in ("ds=x", ["ds='x'"], {"ds": "x"}, one, [one], ("ds=x",)):
         assert parse_choices(given) == (one,)
-    assert parse_choices(None) == parse_choices([]) == ()
+    assert parse_choices(None) == ()
+    with pytest.raises(ArgumentError, match="the choice of partitions is empty"):
+        parse_choices([])
     spec = PartitionSpec.of("hour=3,DS=x")
     assert check_partition(spec, SCHEMA, NAME) == PartitionSpec((("ds", "x"), ("hour", "3")))
 

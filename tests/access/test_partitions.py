@@ -63,7 +63,7 @@ def days(*numbers: int, hours: tuple[int, ...] = (2, 9, 10)) -> list[tuple[str, 
         (["ds=2024-01-01", "ds<=2024-01-01"], days(0, 1)),
         (["latest", PartitionSpec.of("ds=2024-02-01")], days(3)),
         ("ds=2024-01-01", days(1)),
-        ([], days(0, 1, 2, 3)),
+        (None, days(0, 1, 2, 3)),
     ],
     ids=str,
 )
