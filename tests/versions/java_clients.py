@@ -27,7 +27,8 @@ import pyarrow as pa
 import pytest
 
 import odps_nb
-from odps_nb.local.server.launch import LocalService, start
+from odps_nb.local.server.launch import LocalService
+from tests.support.clients.recording import start
 from tests.versions.results import record
 
 pytestmark = pytest.mark.timeout(600)

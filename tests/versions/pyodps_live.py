@@ -23,7 +23,8 @@ from pathlib import Path
 import odps
 import pytest
 
-from odps_nb.local.server.launch import LocalService, start
+from odps_nb.local.server.launch import LocalService
+from tests.support.clients.recording import start
 from tests.versions.results import record
 
 pytestmark = pytest.mark.timeout(3600)
