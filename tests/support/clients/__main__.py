@@ -72,6 +72,10 @@ def _templates(log: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             raise SystemExit(f"{line['method']} {line['target']}: the body is too long")
         answer = base64.b64decode(one["answer"])
         line |= essence(one["status"], one["answer_headers"], answer)
+        if line["method"] == "GET":  # is repeated until the job has ended
+            ended = {"Running": "Terminated"}
+            fields = {key: ended.get(of, of) for key, of in line.get("fields", {}).items()}
+            line |= {"fields": fields} if fields else {}
         for field, value in scalars_of(one["answer_headers"], answer):
             if len(value) < 8 or value in names or "{{" in value:
                 continue
