@@ -250,7 +250,9 @@ class Table(ForEngines):
             latest state of each added or updated row and omits deleted rows.
         changes
             Return every change to a table with a primary key, and append a column ``_change``:
-            ``insert``, ``delete`` (the old row), ``update_before`` or ``update_after``. The service
+            ``insert``, ``delete`` (the old row), ``update_before`` or ``update_after``. The table
+            must record changes. They expire after 24 hours by default, and may be built some
+            minutes after their commit (see ``docs/howto/incremental-reads.md``). The service
             reports neither the version of a change nor the order of changes to different keys. To
             process versions in order, read each one: ``since=v, until=v + 1``.
         session_id

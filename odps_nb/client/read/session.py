@@ -122,8 +122,8 @@ def _request(plan: ReadPlan, columns: Columns) -> CreateReadSession:
 
 
 _NO_CHANGES = (
-    "create the table with properties={'acid.cdc.mode.enable': True}; a table records its changes "
-    "only with this property"
+    "create the table with properties={'acid.cdc.mode.enable': True}; it then keeps each change "
+    "for 24 hours, or as the property 'cdc.data.retain.hours' says (1 to 168)"
 )
 
 

@@ -19,7 +19,7 @@ from odps_nb.local.rights import Right
 from odps_nb.local.sql.changes import rows_of, rows_of_merge
 from odps_nb.local.sql.ddl import Definitions, Place, changed_table, zone_of
 from odps_nb.local.sql.duck_types import CLOCKS, duck_type
-from odps_nb.local.sql.inserted import chosen_rows, insert_target
+from odps_nb.local.sql.inserted import check_insert, chosen_rows, insert_target
 from odps_nb.local.sql.queries import Described, QueryRun, QueryRunner
 from odps_nb.local.sql.refusals import refusal
 from odps_nb.local.sql.results import ResultRows, stored_rows, typed_rows
@@ -190,6 +190,7 @@ class SqlRunner:
 
     def _insert(self, statement: Insert, job: Job) -> None:
         table = changed_table(self._catalog, job.place, statement.name)
+        check_insert(table, statement)
         target = insert_target(table, statement)
         into = tuple(column.type.code for column in target.fed(statement.choices))
         run, query = self._open(statement.query, job, into=into, exact=bool(statement.choices))

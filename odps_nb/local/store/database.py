@@ -20,6 +20,8 @@ REPLACED = "replaced"
 GONE = "gone"
 # The change log contains this version's row changes (primary-key tables only).
 RECORDED = "recorded"
+# The change log contained this version, and the table's retention period is over.
+EXPIRED = "expired"
 
 _TABLES = """
 CREATE TABLE projects (name TEXT PRIMARY KEY, owner TEXT NOT NULL, created REAL NOT NULL);
