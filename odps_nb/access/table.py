@@ -866,7 +866,7 @@ class Table(ForEngines):
 
     def _facts(self) -> str:
         info = self.info
-        facts = ["view"] if info.is_view else ["external table"] if info.is_external else []
+        facts = [info.kind.partition(" ")[2]] if info.kind else []
         if info.schema.partition_columns:
             count = self._partition_count
             facts.append("partitions" if count is None else count_of(count, "partition"))
