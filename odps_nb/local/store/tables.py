@@ -25,6 +25,7 @@ from odps_nb.wire.control.table_limits import (
     decimal_settings,
     definition_problem,
     is_column_name,
+    partition_value_problem,
 )
 from odps_nb.wire.schema_json import assign_column_ids, decode_flat, encode_flat
 
@@ -166,10 +167,12 @@ class Partition:
 
 def check_values(table: StoredTable, spec: PartitionSpec) -> PartitionSpec:
     """Check and return a spec, or raise 400 if a value is invalid for its key's type."""
-    types = {column.name: column.type for column in table.schema.partition_columns}
+    columns = {column.name: column for column in table.schema.partition_columns}
     for key, value in spec:
         check_listable(value, key)
-        constant(value, arrow_type(types[key]), key)
+        constant(value, columns[key].type, key)
+        if problem := partition_value_problem(columns[key], value):
+            raise faults.invalid(problem, code="InvalidPartitionSpec")
     return spec
 
 

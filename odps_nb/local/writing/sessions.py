@@ -20,7 +20,7 @@ from odps_nb.local.store.database import Database
 from odps_nb.local.store.folder import DataFolder, new_id
 from odps_nb.local.store.ledger import Ledger
 from odps_nb.local.store.snapshots import Addition
-from odps_nb.local.store.tables import StoredTable
+from odps_nb.local.store.tables import StoredTable, check_values
 from odps_nb.local.writing.ingest import Ingest
 from odps_nb.local.writing.streams import (
     StoredWriteSession,
@@ -62,7 +62,7 @@ class WriteSessions:
     ) -> StoredWriteSession:
         """Create a session on a table, or on the partitions that ``spec`` covers."""
         table = self._catalog.stored_table(name)
-        spec = table.spec(spec)
+        spec = check_values(table, table.spec(spec))
         session_id = new_id()
         self._insert(session_id, table, spec, overwrite=overwrite, mode=mode)
         return self.get(name, session_id)
