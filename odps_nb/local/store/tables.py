@@ -36,6 +36,7 @@ CDC_PROPERTY = "acid.cdc.mode.enable"
 """The property of tables whose changes can be read (vendor's page *Change data capture*)."""
 PASSTHROUGH_PROPERTY = "cdc.insert.into.passthrough.enable"
 _RETENTION = "cdc.data.retain.hours"
+_HISTORY = "acid.data.retain.hours"
 _DEFAULT_HOURS, _MAX_HOURS = 24, 168
 OPERATION = Column(name="__operation", type=PrimitiveType(TypeCode.TINYINT))
 """The column with each row's operation (upsert or delete) in writes to primary-key tables."""
@@ -110,6 +111,12 @@ class StoredTable:
     def hours_of_changes(self) -> int:
         """How many hours the service keeps the changes of this table."""
         return int(self.lower_property(_RETENTION) or _DEFAULT_HOURS)
+
+    @property
+    def hours_of_history(self) -> int:
+        """How many hours the service keeps replaced rows; 0 for none."""
+        hours = self.lower_property(_HISTORY) if self.is_append2 else ""
+        return int(hours) if hours.isascii() and hours.isdigit() and len(hours) < 6 else 0
 
     @property
     def changes_pin(self) -> str:

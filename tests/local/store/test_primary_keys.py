@@ -228,6 +228,29 @@ def test_changes_are_kept_for_the_hours_that_the_table_names(
             changes(service, after=2)
 
 
+@pytest.mark.parametrize("hours", [1, 24])
+def test_history_is_kept_for_the_hours_that_the_table_names(root: Path, hours: int) -> None:
+    """evidence 204: `acid.data.retain.hours`."""
+    now = [1e9]
+    with Service(root, Settings(durable=False), clock=lambda: now[0]) as service:
+        properties = {"transactional": "true", "acid.data.retain.hours": str(hours)}
+        keyed(service, **properties)
+        upsert(service, id=[1], v=[10])
+        upsert(service, id=[1], v=[11])
+        now[0] += 3600 * hours - 1
+        upsert(service, id=[1], v=[12])
+        for version in (2, 3, 4):
+            service.tidy()
+            (segment,) = service.snapshots.as_of(service.catalog.table(KEYED), version)
+            assert segment.rows == 1
+        now[0] += 1
+        service.tidy()
+        table = service.catalog.table(KEYED)
+        with pytest.raises(NotFoundError, match=r"version 2 of .* is no longer stored"):
+            service.snapshots.as_of(table, 2)
+        assert [len(service.snapshots.as_of(table, version)) for version in (3, 4)] == [1, 1]
+
+
 NO_ROW = [
     "DELETE FROM {t} WHERE id = 12345",
     "UPDATE {t} SET v = 'x' WHERE id = 12345",
