@@ -212,7 +212,7 @@ def test_the_write_schema_call_says_the_same(peer: Peer, name: str) -> None:
     assert schema.key_columns == ("key",)
 
 
-# -- time travel: evidence 203 and 204, pages *Time travel*, *Time travel and incremental queries* --
+# -- time travel: evidence 203 and 204, page *Time travel queries and incremental queries* --------
 
 
 @pytest.fixture
