@@ -75,7 +75,7 @@ class TunnelStreams:
         slot = asked.params.get("slotid", "")
         if slot not in map(str, range(slots)):
             raise faults.invalid(f"slotid is {slot[:40]!r}; it must be 0 to {slots - 1}")
-        stream = self._writes.open_stream(session, slot, 1, exactly_once=False)
+        stream = self._writes.open_stream(session, slot, 1, appends=True)
         self._writes.write(session, stream, counted(asked, uploaded(self._service, session, asked)))
         headers = {
             "odps-tunnel-slot-num": str(slots),

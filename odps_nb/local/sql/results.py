@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from odps_nb.arrow.leaves import with_leaf_types
 from odps_nb.local.sql.duck_types import StoredRows, duck_type, result_array, result_type
 from odps_nb.local.sql.queries import QueryRun
-from odps_nb.local.store.arrow_types import arrow_schema, arrow_type, constant
+from odps_nb.local.store.arrow_types import arrow_schema, constant
 from odps_nb.local.store.folder import DataFolder
 from odps_nb.local.store.row_files import FAR, FINE
 from odps_nb.local.store.snapshots import Segment
@@ -40,7 +40,7 @@ def stored_rows(folder: DataFolder, table: StoredTable, segments: Sequence[Segme
     far = any(segment.name.endswith(FAR) for segment in segments)
     unit = TimeUnit.MICRO if far else TimeUnit.NANO
     schema = arrow_schema(table.schema, timestamp_unit=unit)
-    types = {c.name: arrow_type(c.type) for c in table.schema.partition_columns}
+    types = {c.name: c.type for c in table.schema.partition_columns}
     files = []
     for segment in segments:
         condition: Any = None

@@ -19,7 +19,7 @@ from odps_nb.local.rights import Right
 from odps_nb.local.sql.changes import rows_of, rows_of_merge
 from odps_nb.local.sql.ddl import Definitions, Place, changed_table, zone_of
 from odps_nb.local.sql.duck_types import CLOCKS, duck_type
-from odps_nb.local.sql.inserted import chosen_rows, insert_target
+from odps_nb.local.sql.inserted import check_insert, chosen_rows, insert_target
 from odps_nb.local.sql.queries import Described, QueryRun, QueryRunner
 from odps_nb.local.sql.refusals import refusal
 from odps_nb.local.sql.results import ResultRows, stored_rows, typed_rows
@@ -38,7 +38,7 @@ from odps_nb.local.sql.statements import (
 from odps_nb.local.store.blobs import BlobStore
 from odps_nb.local.store.catalog import Catalog
 from odps_nb.local.store.folder import DataFolder, new_id
-from odps_nb.local.store.snapshots import Snapshots
+from odps_nb.local.store.snapshots import Segment, Snapshots
 from odps_nb.local.store.tables import VIEW, StoredTable, View, check_types
 from odps_nb.local.writing.ingest import Ingest, with_generated
 from odps_nb.local.writing.upserts import Publisher
@@ -47,6 +47,7 @@ from odps_nb.terms import PartitionSpec
 from odps_nb.wire.control import SqlCost
 
 if TYPE_CHECKING:  # `query` imports sqlglot, which only queries need
+    from odps_nb.local.sql.moments import Moment
     from odps_nb.local.sql.query import TranslatedQuery
 
 _PLACE = re.compile(r"\[\d+,\d+\]")
@@ -179,7 +180,7 @@ class SqlRunner:
         job.stack.callback(self._snapshots.unpin, pin)
         tables = {}
         for ours, table in query.tables.items():
-            segments = self._snapshots.visible(table)
+            segments = self._segments(table, query.moments.get(ours))
             self._snapshots.pin(pin, segments)
             tables[ours] = stored_rows(self._folder, table, segments)
         explain = partial(refusal, names=query.names)
@@ -188,8 +189,18 @@ class SqlRunner:
         job.stack.callback(job.stopper.release)
         return run, query
 
+    def _segments(self, table: StoredTable, moment: Moment | None) -> tuple[Segment, ...]:
+        """Return the files of a table now, or at a past version or time."""
+        if moment is None:
+            return self._snapshots.visible(table)
+        version = moment.version
+        if version is None:
+            version = self._snapshots.version_at(table, moment.at)
+        return self._snapshots.as_of(table, version)
+
     def _insert(self, statement: Insert, job: Job) -> None:
         table = changed_table(self._catalog, job.place, statement.name)
+        check_insert(table, statement)
         target = insert_target(table, statement)
         into = tuple(column.type.code for column in target.fed(statement.choices))
         run, query = self._open(statement.query, job, into=into, exact=bool(statement.choices))

@@ -20,6 +20,10 @@ REPLACED = "replaced"
 GONE = "gone"
 # The change log contains this version's row changes (primary-key tables only).
 RECORDED = "recorded"
+# The version removed files that have been deleted, so earlier versions cannot be read.
+LOST = "lost"
+# The change log contained this version, and the table's retention period is over.
+EXPIRED = "expired"
 
 _TABLES = """
 CREATE TABLE projects (name TEXT PRIMARY KEY, owner TEXT NOT NULL, created REAL NOT NULL);

@@ -33,6 +33,11 @@ BLOB_TABLE_SETTINGS: Mapping[str, str] = {
     "odps.table.append2.enable": "true",
 }
 _XML_HEADERS = {"Content-Type": XML_TYPE}
+_TYPES = {
+    "a view": "VIRTUAL_VIEW",
+    "an external table": "EXTERNAL_TABLE",
+    "an object table": "OBJECT_TABLE",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -57,8 +62,18 @@ class TableInfo:
     is_view: bool = False
     view_text: str = ""
     is_external: bool = False
+    is_object: bool = False
     properties: Mapping[str, str] = field(default_factory=dict)
     primary_key: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """The kind, such as ``a view``, if only SQL reads the rows; ``""`` for other tables."""
+        if self.is_view:
+            return "a view"
+        if self.is_object:
+            return "an object table"
+        return "an external table" if self.is_external else ""
 
     def __repr__(self) -> str:
         facts = [str(self.name), f"{len(tuple(self.schema))} columns"]
@@ -89,7 +104,7 @@ class TableInfo:
             element("TableId", self.table_id),
             element("Project", self.name.project),
             *([element("SchemaName", self.name.schema)] if self.name.schema else []),
-            element("Type", "VIRTUAL_VIEW" if self.is_view else "MANAGED_TABLE"),
+            element("Type", _TYPES.get(self.kind, "MANAGED_TABLE")),
             element("Schema", dump(members).decode(), format="Json"),
         )
         return xml_body("Table", parts), dict(_XML_HEADERS)
@@ -113,8 +128,8 @@ class TableInfo:
         }
         if self.view_text:
             members["viewText"] = self.view_text
-        if self.is_external:
-            members["isExternal"] = True
+        members |= {"isExternal": True} if self.is_external else {}
+        members |= {"isObjectTable": True} if self.is_object else {}
         if self.record_count is not None:
             members["recordNum"] = self.record_count
         return members
@@ -144,6 +159,7 @@ class TableInfo:
             is_view=fields.boolean("isVirtualView", default=False),
             view_text=fields.text("viewText"),
             is_external=fields.boolean("isExternal", default=False),
+            is_object=fields.boolean("isObjectTable", default=False),
             properties={  # strings, numbers and booleans only
                 key: value for key in reserved if (value := reserved.simple(key)) is not None
             },
