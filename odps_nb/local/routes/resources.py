@@ -15,6 +15,7 @@ from odps_nb.local.rights import Right
 from odps_nb.local.routes.lists import number, page_range
 from odps_nb.local.routes.table import XML, Asked, At, StreamAnswer, page
 from odps_nb.local.service import Service
+from odps_nb.local.store.catalog import DEFAULT_SCHEMA
 from odps_nb.local.store.resources import CHUNK, Function, Named, Resource
 from odps_nb.wire.calls import find_header
 from odps_nb.wire.control.core import date_text
@@ -106,6 +107,10 @@ class ResourceRoutes:
             )
         if kind == "table" and not source:
             raise faults.invalid("the header x-odps-copy-table-source names no table")
+        if kind == "table" and "." not in source.partition(" partition(")[0]:
+            # clients of both languages need the full name
+            inside = () if named.schema == DEFAULT_SCHEMA else (named.schema,)
+            source = ".".join((named.project, *inside, source))
         return Resource(
             **named._asdict(),
             kind=kind,
