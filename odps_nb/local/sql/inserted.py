@@ -131,6 +131,5 @@ def chosen_rows(
 
 def changed_rows(batch: pa.RecordBatch, kept: int | None) -> int:
     """Return the number of rows of a query's batch whose index is not ``kept``."""
-    if kept is None:
-        return batch.num_rows
-    return batch.num_rows - (pc.sum(pc.equal(batch.columns[-1], kept)).as_py() or 0)
+    rewritten = 0 if kept is None else pc.sum(pc.equal(batch.columns[-1], kept)).as_py() or 0
+    return int(batch.num_rows - rewritten)
