@@ -439,6 +439,32 @@ def test_facts_about_projects_and_instances(sdk: Client) -> None:
     assert "output records: 1" in told["summary"]
 
 
+def test_resources_and_functions(sdk: Client, odps: odps_nb.Connection, name: str) -> None:
+    odps.create_table(name, "a bigint")
+    more = {"first": "first", "second": "second content", "table": name}
+    told = sdk("resources", name=f"{name}.py", **more)
+    assert told.pop("listed") == [f"{name}.py", f"{name}.py_table"]
+    facts = {"type": "PY", "comment": "noted", "size": 14, "dated": True, "exists": False}
+    assert told == {"content": "second content", "table": name} | facts
+    told = sdk("functions", name=name)
+    facts = {"class": f"{name}.G", "resources": [f"{name}.py"], "listed": [name]}
+    assert told == {"dated": True, "exists": False} | facts
+
+
+@pytest.mark.parametrize("tunnel", [False, True])
+def test_interactive_queries(
+    sdk: Client, odps: odps_nb.Connection, name: str, *, tunnel: bool
+) -> None:
+    assert sdk("interactive", query=f"create table {name} (a bigint, b string);", tunnel=tunnel)
+    sdk("interactive", query=f"insert into {name} values (1, 'x'), (2, null);", tunnel=tunnel)
+    found = sdk("interactive", query=f"select * from {name} order by a limit 9;", tunnel=tunnel)
+    assert found == [[1, "x"], [2, None]]
+    shown = sdk("interactive", query=f"show tables like '{name}';", tunnel=tunnel)
+    assert name in str(shown)
+    with pytest.raises(AssertionError, match="column nope cannot be resolved"):
+        sdk("interactive", query=f"select nope from {name};", tunnel=tunnel)
+
+
 WAYS = ("records", "arrow", "v2")
 
 
@@ -550,7 +576,7 @@ def test_jdbc_queries_inserts_and_lists_metadata(
     plain.sql(f"create view {name}v as select k from {name}", progress=False)
     insert = f"insert into {name} values (?, ?)"
     assert jdbc("insert", query=insert, rows=[[1, "a"], [2, "it's"]]) == [1, 1]
-    jdbc("update", query=f"insert into {name} values (3, null)")
+    assert jdbc("update", query=f"insert into {name} values (3, null)") == 1
     query = f"select k, v, cast(k as decimal(10,2)) m, array(k) n from {name} order by k limit 9"
     found = jdbc("query", query=query)
     types = {"k": "bigint", "v": "string", "m": "decimal(10,2)", "n": "array<bigint>"}

@@ -41,7 +41,7 @@ CANNOT_PASS = {test for one in LEFT_OUT["left_out"] for test in one["tests"]}
 MAY_PASS = {test for one in LEFT_OUT["left_out"] if one.get("unsteady") for test in one["tests"]}
 
 #: Sections in the configuration of these tests: connections to projects with a feature.
-WITHOUT_SCHEMAS = ("odps", "odps_daily", "odps_with_tunnel_quota")
+WITHOUT_SCHEMAS = ("odps", "odps_daily", "odps_with_tunnel_quota", "odps_with_mcqa2")
 WITH_SCHEMAS = ("odps_with_schema",)
 
 
@@ -97,6 +97,7 @@ def write_config(path: Path, plain: LocalService, with_schemas: LocalService) ->
                 "secret_access_key": service.access_key.replace("%", "%%"),
                 "endpoint": service.endpoint,
             }
+    config["odps_with_mcqa2"]["quota_name"] = "interactive"
     config["test"] = {"logging_level": "WARNING", "default_tunnel_quota_name": "default"}
     path.touch(mode=0o600)
     with path.open("w") as file:

@@ -54,10 +54,11 @@ def page_of(items: Sequence[T], asked: Asked) -> ListPage[T]:
 
 def page_range(asked: Asked) -> tuple[int, int]:
     """Return the position of the first item, and the maximum number of items."""
-    return _number(asked, "marker", 0), max(1, min(_number(asked, "maxitems", PAGE), PAGE))
+    return number(asked, "marker", 0), max(1, min(number(asked, "maxitems", PAGE), PAGE))
 
 
-def _number(asked: Asked, key: str, default: int) -> int:
+def number(asked: Asked, key: str, default: int) -> int:
+    """Return a query parameter that is a number, or raise 400."""
     text = asked.params.get(key, "")
     if text and not (text.isascii() and text.isdigit() and len(text) <= 18):
         raise faults.invalid(f"the parameter {key} is {text[:40]!r}; it must be a number")

@@ -20,8 +20,6 @@ from odps_nb.wire.xml_text import DECLARATION, child_text, element, parse_xml
 PROPERTIES = {"odps.sql.type.system.odps2": "true", "odps.sql.decimal.odps2": "true"}
 # Object kinds that this service does not support; their lists are empty.
 NOTHING_OF = {
-    "/resources": ("Resources", "Resource"),
-    "/registration/functions": ("Functions", "Function"),
     "/volumes": ("Volumes", "Volume"),
 }
 _PROJECT = "/projects/{project}"

@@ -138,3 +138,9 @@ def chosen_rows(
         back = pc.sort_indices(pa.concat_arrays(order))
         return [pa.concat_batches(found).take(back)]
     return found
+
+
+def changed_rows(batch: pa.RecordBatch, kept: int | None) -> int:
+    """Return the number of rows of a query's batch whose index is not ``kept``."""
+    rewritten = 0 if kept is None else pc.sum(pc.equal(batch.columns[-1], kept)).as_py() or 0
+    return int(batch.num_rows - rewritten)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from odps_nb.local.rights import Right
 from odps_nb.local.sql.changes import rows_of, rows_of_merge
 from odps_nb.local.sql.ddl import Definitions, Place, changed_table, zone_of
 from odps_nb.local.sql.duck_types import CLOCKS, duck_type
-from odps_nb.local.sql.inserted import check_insert, chosen_rows, insert_target
+from odps_nb.local.sql.inserted import changed_rows, check_insert, chosen_rows, insert_target
 from odps_nb.local.sql.queries import Described, QueryRun, QueryRunner
 from odps_nb.local.sql.refusals import refusal
 from odps_nb.local.sql.results import ResultRows, stored_rows, typed_rows
@@ -36,14 +36,15 @@ from odps_nb.local.sql.statements import (
     Statement,
 )
 from odps_nb.local.store.blobs import BlobStore
-from odps_nb.local.store.catalog import Catalog
+from odps_nb.local.store.catalog import DEFAULT_SCHEMA, Catalog
 from odps_nb.local.store.folder import DataFolder, new_id
-from odps_nb.local.store.snapshots import Segment, Snapshots
+from odps_nb.local.store.resources import Named, Resources
+from odps_nb.local.store.snapshots import Addition, Segment, Snapshots
 from odps_nb.local.store.tables import VIEW, StoredTable, View, check_types
 from odps_nb.local.writing.ingest import Ingest, with_generated
 from odps_nb.local.writing.upserts import Publisher
 from odps_nb.schema import Column, TableSchema, TypeCode, has_timestamp
-from odps_nb.terms import PartitionSpec
+from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.control import SqlCost
 
 if TYPE_CHECKING:  # `query` imports sqlglot, which only queries need
@@ -83,11 +84,20 @@ class Stopper:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run of a statement: its context, its stopper, and resources to close afterwards."""
+    """One run of a statement: its context, its stopper, and resources to close afterwards.
+
+    ``outputs``: the number of changed rows and of written bytes, by table.
+    """
 
     place: Place
     stopper: Stopper
     stack: ExitStack
+    outputs: dict[str, list[int]] = field(default_factory=dict)
+
+    def changed(self, name: TableName, rows: int, additions: Sequence[Addition]) -> None:
+        """Count rows that the statement changed."""
+        shown = replace(name, schema=None) if name.schema == DEFAULT_SCHEMA else name
+        self.outputs[str(shown)] = [rows, sum(one.file.disk_bytes for one in additions)]
 
 
 class SqlRunner:
@@ -101,11 +111,13 @@ class SqlRunner:
         blobs: BlobStore,
         folder: DataFolder,
         queries: QueryRunner,
+        resources: Resources,
         *,
         strict: bool = False,
     ) -> None:
         self._catalog, self._snapshots, self._publisher = catalog, snapshots, publisher
         self._blobs, self._folder, self._queries = blobs, folder, queries
+        self._resources = resources
         self._definitions = Definitions(catalog, snapshots)
         self._shown = ShowRunner(catalog, snapshots)
         self._strict = strict
@@ -176,6 +188,7 @@ class SqlRunner:
             into=into,
             exact=exact,
         )
+        self._refuse_functions(query, place)
         pin = new_id()
         job.stack.callback(self._snapshots.unpin, pin)
         tables = {}
@@ -198,6 +211,19 @@ class SqlRunner:
             version = self._snapshots.version_at(table, moment.at)
         return self._snapshots.as_of(table, version)
 
+    def _refuse_functions(self, query: TranslatedQuery, place: Place) -> None:
+        """Raise 400 for a call of a function that is registered in the current schema."""
+        for name, at in query.names.functions.items():
+            if self._resources.has_function(
+                Named(place.project, place.schema or DEFAULT_SCHEMA, name)
+            ):
+                raise faults.semantic(
+                    f"the function {name} is registered, but the embedded service does not run "
+                    "user-defined functions",
+                    at=at,
+                    advice="replace the call with built-in functions, or run it in MaxCompute",
+                )
+
     def _insert(self, statement: Insert, job: Job) -> None:
         table = changed_table(self._catalog, job.place, statement.name)
         check_insert(table, statement)
@@ -208,9 +234,11 @@ class SqlRunner:
         target, spec = target.matching(len(found.columns)), target.spec
         fed = target.fed(statement.choices)
         sql = _converted(found, query, fed, job.place, numbered=bool(statement.choices))
+        changed = 0
         with Ingest(self._folder, table, spec, self._blobs, one_unit=True) as ingest:
             for batch in run.batches(sql):
                 job.stopper.check()
+                changed += changed_rows(batch, statement.kept)
                 for rows in chosen_rows(batch, target.columns, statement.choices):
                     ingest.write(with_generated(rows, table, spec))
             additions = ingest.finish()
@@ -228,6 +256,7 @@ class SqlRunner:
         changes = statement.rewrites or statement.has_operations
         since = table.version if changes else None
         self._publisher.publish(table, additions, replace=replaced, since=since, one_unit=True)
+        job.changed(table.name, changed, additions)
 
     def _change(self, statement: ChangeRows | Merge, job: Job) -> None:
         table = changed_table(self._catalog, job.place, statement.name)
@@ -271,6 +300,7 @@ class SqlRunner:
                     ingest.write(batch)
                 additions = ingest.finish()
                 fill = partial(self._publisher.publish, additions=additions, one_unit=True)
+                job.changed(name, sum(one.file.rows for one in additions), additions)
         if statement.or_replace and self._catalog.find_table(name) is not None:
             self._snapshots.drop_table(changed_table(self._catalog, place, statement.name))
         self._catalog.create_table(

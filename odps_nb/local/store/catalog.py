@@ -93,6 +93,14 @@ class Catalog:
                 raise faults.invalid("the schema 'default' cannot be dropped")
             if self.tables(project, name):
                 raise faults.invalid_state(f"the schema {name!r} still contains tables")
+            others = (
+                "SELECT 1 FROM resources WHERE project = ?1 AND schema = ?2"
+                " UNION ALL SELECT 1 FROM functions WHERE project = ?1 AND schema = ?2"
+            )
+            if db.execute(others, (project, name)).fetchone():
+                raise faults.invalid_state(
+                    f"the schema {name!r} still contains resources or functions"
+                )
             db.execute("DELETE FROM schemas WHERE project = ? AND name = ?", (project, name))
 
     # -- tables -------------------------------------------------------------------------------

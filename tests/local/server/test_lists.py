@@ -127,11 +127,10 @@ def test_a_list_refuses_filters_that_it_would_ignore(
         ("GET", "/projects/{}", "policy"),
         ("GET", "/projects/{}/tables/{table}", "tagging"),
         ("GET", "/projects/{}/tables/{table}", "columnlabels"),
-        ("GET", "/projects/{}/instances/{instance}", "instancedetail"),
-        ("GET", "/projects/{}/instances/{instance}", "cached"),
+        ("GET", "/projects/{}/instances/{instance}", "joblog"),
         ("PUT", "/projects/{}/instances/{instance}", "info"),
         ("GET", "/projects/{}/tunnel", "quotas"),
-        ("GET", "/projects/{}/resources", "meta"),
+        ("GET", "/projects/{}/volumes", "meta"),
         ("GET", "/tenants", "users"),
     ],
 )
