@@ -47,6 +47,8 @@ ROWS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     ),
     # the vendor's Java clients, built by Maven; skipped, with the reason, where it is missing
     "java": (LIBRARY, (), ("tests/versions/java_clients.py", "-rs")),
+    # the vendor's Go SDK; skipped, with the reason, where Go or the module is missing
+    "go": (LIBRARY, (), ("tests/versions/go_clients.py", "-rs")),
     # torchdata beside our own loader, av for the frames of a video, and Spark, which starts ranks
     "torch": (
         f"{LIBRARY},torch,spark",
