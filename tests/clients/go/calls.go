@@ -28,17 +28,12 @@ var (
 )
 
 // call calls methods of the SDK by name, each on the result of the one before.
-func call(service *odps.Odps, given job) (any, error) {
+func call(service *odps.Odps, given job) any {
 	object, listed := reflect.ValueOf(service), []any(nil)
 	for _, step := range given.Calls {
 		var name string
-		if err := json.Unmarshal(step[0], &name); err != nil {
-			return nil, err
-		}
-		next, err := invoke(object, name, step[1:], &listed)
-		if err != nil {
-			return nil, err
-		}
+		check(json.Unmarshal(step[0], &name))
+		next := invoke(object, name, step[1:], &listed)
 		if next.IsValid() {
 			object = next
 			if object.Kind() == reflect.Struct { // keep what the next method changes
@@ -47,44 +42,36 @@ func call(service *odps.Odps, given job) (any, error) {
 		}
 	}
 	if listed != nil {
-		return listed, nil
+		return listed
 	}
 	if given.Get == nil {
-		return shape(object), nil
+		return shape(object)
 	}
 	told := map[string]any{}
 	for _, name := range given.Get {
-		value, err := invoke(object, name, nil, &listed)
-		if err != nil {
-			return nil, err
-		}
-		told[name] = shape(value)
+		told[name] = shape(invoke(object, name, nil, &listed))
 	}
-	return told, nil
+	return told
 }
 
 // invoke calls a method and returns its first result, or no value if it has none but an error.
-func invoke(object reflect.Value, name string, args []json.RawMessage, listed *[]any) (reflect.Value, error) {
+func invoke(object reflect.Value, name string, args []json.RawMessage, listed *[]any) (first reflect.Value) {
 	method := addressable(object).MethodByName(name)
 	if !method.IsValid() {
-		return method, fmt.Errorf("%s has no method %s", object.Type(), name)
+		panic(fmt.Sprintf("%s has no method %s", object.Type(), name))
 	}
 	in := make([]reflect.Value, len(args))
 	for i, one := range args {
-		var err error
-		if in[i], err = argument(parameter(method.Type(), i), one, listed); err != nil {
-			return method, err
-		}
+		in[i] = argument(parameter(method.Type(), i), one, listed)
 	}
-	var first reflect.Value
 	for _, result := range method.Call(in) {
 		if result.Type() != failure {
 			first = result
 		} else if !result.IsNil() {
-			return first, result.Interface().(error)
+			panic(result.Interface())
 		}
 	}
-	return first, nil
+	return first
 }
 
 func parameter(method reflect.Type, i int) reflect.Type {
@@ -94,24 +81,22 @@ func parameter(method reflect.Type, i int) reflect.Type {
 	return method.In(i)
 }
 
-func argument(kind reflect.Type, given json.RawMessage, listed *[]any) (reflect.Value, error) {
+func parsed(kind reflect.Type, given json.RawMessage) reflect.Value {
+	value := reflect.New(kind)
+	check(json.Unmarshal(given, value.Interface()))
+	return value.Elem()
+}
+
+func argument(kind reflect.Type, given json.RawMessage, listed *[]any) reflect.Value {
 	if kind == dataType {
-		var text string
-		if err := json.Unmarshal(given, &text); err != nil {
-			return reflect.Value{}, err
-		}
-		parsed, err := datatype.ParseDataType(text)
-		return reflect.ValueOf(&parsed).Elem(), err
+		text := parsed(reflect.TypeOf(""), given).String()
+		return reflect.ValueOf(must(datatype.ParseDataType(text)))
 	}
 	if kind.Kind() != reflect.Func {
-		value := reflect.New(kind)
-		err := json.Unmarshal(given, value.Interface())
-		return value.Elem(), err
+		return parsed(kind, given)
 	}
 	var made []json.RawMessage
-	if err := json.Unmarshal(given, &made); err != nil {
-		return reflect.Value{}, err
-	}
+	check(json.Unmarshal(given, &made))
 	if len(made) == 0 { // a callback for the elements of a list
 		*listed = []any{}
 		return reflect.MakeFunc(kind, func(in []reflect.Value) []reflect.Value {
@@ -120,22 +105,14 @@ func argument(kind reflect.Type, given json.RawMessage, listed *[]any) (reflect.
 			}
 			*listed = append(*listed, shape(in[0]))
 			return nil
-		}), nil
+		})
 	}
-	var name string
-	if err := json.Unmarshal(made[0], &name); err != nil {
-		return reflect.Value{}, err
-	}
-	filter := reflect.ValueOf(filters[name])
+	filter := reflect.ValueOf(filters[parsed(reflect.TypeOf(""), made[0]).String()])
 	in := make([]reflect.Value, filter.Type().NumIn())
 	for i := range in {
-		value := reflect.New(filter.Type().In(i))
-		if err := json.Unmarshal(made[1+i], value.Interface()); err != nil {
-			return value, err
-		}
-		in[i] = value.Elem()
+		in[i] = parsed(filter.Type().In(i), made[1+i])
 	}
-	return filter.Call(in)[0], nil
+	return filter.Call(in)[0]
 }
 
 func addressable(value reflect.Value) reflect.Value {

@@ -3,6 +3,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -29,10 +30,10 @@ type job struct {
 	Arrow       []byte // an Arrow IPC stream
 	Query       string
 	Args        []any
-	Hints       map[string]string
 }
 
-var jobs = map[string]func(*odps.Odps, job) (any, error){
+// jobs panic with an error, which run returns.
+var jobs = map[string]func(*odps.Odps, job) any{
 	"call":   call,
 	"write":  write,
 	"read":   read,
@@ -41,25 +42,33 @@ var jobs = map[string]func(*odps.Odps, job) (any, error){
 	"driver": runDriver,
 }
 
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+func must[T any](value T, err error) T {
+	check(err)
+	return value
+}
+
 func run(line []byte) (result any, err error) {
 	defer func() {
 		if panicked := recover(); panicked != nil {
-			err = fmt.Errorf("panic: %v", panicked)
+			err = fmt.Errorf("%v", panicked)
+			fmt.Fprintf(os.Stderr, "%s%+v\n", line, panicked) // with the SDK's stack trace
 		}
 	}()
 	given := job{Batch: 1 << 30}
-	if err := decode(line, &given); err != nil {
-		return nil, err
-	}
+	decoder := json.NewDecoder(bytes.NewReader(line))
+	decoder.UseNumber() // keeps numbers as they are written
+	check(decoder.Decode(&given))
 	keys := account.NewAliyunAccount(os.Getenv("CLIENT_ID"), os.Getenv("CLIENT_KEY"))
 	service := odps.NewOdps(keys, os.Getenv("CLIENT_ENDPOINT"))
 	service.SetDefaultProjectName(os.Getenv("CLIENT_PROJECT"))
 	service.SetCurrentSchemaName(given.Schema)
-	do, known := jobs[given.Job]
-	if !known {
-		return nil, fmt.Errorf("no job %q", given.Job)
-	}
-	return do(service, given)
+	return jobs[given.Job](service, given), nil
 }
 
 func main() {
@@ -72,14 +81,10 @@ func main() {
 		}
 		answer := map[string]any{}
 		if result, err := run(line); err != nil {
-			fmt.Fprintf(os.Stderr, "%s%+v\n", line, err)
 			answer["error"] = err.Error()
 		} else {
 			answer["result"] = result
 		}
-		if err := out.Encode(answer); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
+		check(out.Encode(answer))
 	}
 }

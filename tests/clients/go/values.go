@@ -1,11 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"math"
+	"reflect"
 	"sort"
 	"strconv"
 	"strings"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/aliyun/aliyun-odps-go-sdk/odps/data"
 	"github.com/aliyun/aliyun-odps-go-sdk/odps/datatype"
+	"github.com/aliyun/aliyun-odps-go-sdk/odps/tableschema"
 )
 
 // Cells as JSON: bytes as hex, decimals and times (in UTC) as text, maps as sorted pairs.
@@ -21,13 +22,6 @@ const (
 	timeFormat = "2006-01-02 15:04:05.000000000"
 	dateFormat = "2006-01-02"
 )
-
-// decode keeps numbers as they are written.
-func decode(line []byte, into any) error {
-	decoder := json.NewDecoder(bytes.NewReader(line))
-	decoder.UseNumber()
-	return decoder.Decode(into)
-}
 
 func toJSON(value any) any {
 	switch value := value.(type) {
@@ -53,11 +47,7 @@ func toJSON(value any) any {
 		return hex.EncodeToString(value)
 	case data.Date:
 		return value.Time().UTC().Format(dateFormat)
-	case data.DateTime:
-		return value.Time().UTC().Format(timeFormat)
-	case data.Timestamp:
-		return value.Time().UTC().Format(timeFormat)
-	case data.TimestampNtz:
+	case interface{ Time() time.Time }: // DATETIME, TIMESTAMP, TIMESTAMP_NTZ
 		return value.Time().UTC().Format(timeFormat)
 	case *data.Array:
 		list := []any{}
@@ -92,114 +82,74 @@ func toJSON(value any) any {
 	return value
 }
 
-func fromJSON(kind datatype.DataType, given any) (data.Data, error) {
+var simple = map[datatype.TypeID]data.Data{
+	datatype.BOOLEAN:  data.Bool(false),
+	datatype.BIGINT:   data.BigInt(0),
+	datatype.INT:      data.Int(0),
+	datatype.SMALLINT: data.SmallInt(0),
+	datatype.TINYINT:  data.TinyInt(0),
+	datatype.STRING:   data.String(""),
+}
+
+func fromJSON(kind datatype.DataType, given any) data.Data {
 	if given == nil {
-		return nil, nil
+		return nil
 	}
+	text := fmt.Sprint(given)
 	switch kind := kind.(type) {
 	case datatype.ArrayType:
 		list := data.NewArrayWithType(kind)
 		for _, one := range given.([]any) {
-			element, err := fromJSON(kind.ElementType, one)
-			if err != nil {
-				return nil, err
-			}
-			list.UnSafeAppend(element)
+			list.UnSafeAppend(fromJSON(kind.ElementType, one))
 		}
-		return list, nil
+		return list
 	case datatype.MapType:
 		pairs := data.NewMapWithType(kind)
 		for _, one := range given.([]any) {
 			pair := one.([]any)
-			key, err := fromJSON(kind.KeyType, pair[0])
-			if err != nil {
-				return nil, err
-			}
-			value, err := fromJSON(kind.ValueType, pair[1])
-			if err != nil {
-				return nil, err
-			}
-			if err := pairs.Set(key, value); err != nil {
-				return nil, err
-			}
+			check(pairs.Set(fromJSON(kind.KeyType, pair[0]), fromJSON(kind.ValueType, pair[1])))
 		}
-		return pairs, nil
+		return pairs
 	case datatype.StructType:
 		members := data.NewStructWithTyp(kind)
 		for _, field := range kind.Fields {
-			member, err := fromJSON(field.Type, given.(map[string]any)[field.Name])
-			if err != nil {
-				return nil, err
-			}
-			if err := members.SetField(field.Name, member); err != nil {
-				return nil, err
-			}
+			member := given.(map[string]any)[field.Name]
+			check(members.SetField(field.Name, fromJSON(field.Type, member)))
 		}
-		return members, nil
+		return members
 	case datatype.DecimalType:
-		return data.NewDecimal(int(kind.Precision), int(kind.Scale), given.(string)), nil
+		return data.NewDecimal(int(kind.Precision), int(kind.Scale), text)
 	case datatype.CharType:
-		return data.MakeChar(kind.Length, given.(string))
+		return must(data.MakeChar(kind.Length, text))
 	case datatype.VarcharType:
-		return data.MakeVarChar(kind.Length, given.(string))
+		return must(data.MakeVarChar(kind.Length, text))
 	}
-	return simple(kind.ID(), given)
-}
-
-func simple(kind datatype.TypeID, given any) (data.Data, error) {
-	text := fmt.Sprint(given)
-	switch kind {
-	case datatype.BOOLEAN:
-		return data.Bool(given.(bool)), nil
-	case datatype.BIGINT:
-		number, err := strconv.ParseInt(text, 10, 64)
-		return data.BigInt(number), err
-	case datatype.INT:
-		number, err := strconv.ParseInt(text, 10, 32)
-		return data.Int(number), err
-	case datatype.SMALLINT:
-		number, err := strconv.ParseInt(text, 10, 16)
-		return data.SmallInt(number), err
-	case datatype.TINYINT:
-		number, err := strconv.ParseInt(text, 10, 8)
-		return data.TinyInt(number), err
+	switch kind.ID() {
 	case datatype.FLOAT:
-		number, err := strconv.ParseFloat(text, 32)
-		return data.Float(number), err
+		return data.Float(must(strconv.ParseFloat(text, 32)))
 	case datatype.DOUBLE:
-		number, err := strconv.ParseFloat(text, 64)
-		return data.Double(number), err
-	case datatype.STRING:
-		return data.String(text), nil
+		return data.Double(must(strconv.ParseFloat(text, 64)))
 	case datatype.JSON:
-		return &data.Json{Data: text, Valid: true}, nil
+		return &data.Json{Data: text, Valid: true}
 	case datatype.BINARY:
-		content, err := hex.DecodeString(text)
-		return data.Binary(content), err
+		return data.Binary(must(hex.DecodeString(text)))
 	case datatype.DATE:
-		day, err := time.Parse(dateFormat, text)
-		return data.Date(day), err
-	}
-	moment, err := time.Parse(timeFormat, text)
-	switch kind {
+		return data.Date(must(time.Parse(dateFormat, text)))
 	case datatype.DATETIME:
-		return data.DateTime(moment), err
+		return data.DateTime(must(time.Parse(timeFormat, text)))
 	case datatype.TIMESTAMP:
-		return data.Timestamp(moment), err
+		return data.Timestamp(must(time.Parse(timeFormat, text)))
 	case datatype.TIMESTAMP_NTZ:
-		return data.TimestampNtz(moment), err
+		return data.TimestampNtz(must(time.Parse(timeFormat, text)))
 	}
-	return nil, fmt.Errorf("no values of type %v", kind)
+	value := parsed(reflect.TypeOf(simple[kind.ID()]), must(json.Marshal(given)))
+	return value.Interface().(data.Data)
 }
 
-func record(columns []datatype.DataType, row []any) (data.Record, error) {
+func record(columns []tableschema.Column, row []any) data.Record {
 	cells := data.NewRecord(len(columns))
 	for i, one := range row {
-		cell, err := fromJSON(columns[i], one)
-		if err != nil {
-			return nil, err
-		}
-		cells[i] = cell
+		cells[i] = fromJSON(columns[i].Type, one)
 	}
-	return cells, nil
+	return cells
 }
