@@ -443,7 +443,7 @@ LEFT_OUT: list[tuple[str, str, list[Any]]] = [
         ],
     ),
     (
-        "the SDK returns the error 404 in place of false",
+        "for a missing project, the SDK returns the error 404 in place of false",
         "404 Not Found",
         [[["Projects"], ["Exists", "none"]]],
     ),
@@ -458,7 +458,7 @@ LEFT_OUT: list[tuple[str, str, list[Any]]] = [
 def named(step: Any) -> str | None:
     """Return the methods that a case calls, as its id."""
     if isinstance(step, list) and step and isinstance(step[0], list):
-        return ".".join(str(one[0]) for one in step)
+        return ".".join(str(one[0]) for one in step[-2:])
     return "-"
 
 
