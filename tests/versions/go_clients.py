@@ -412,6 +412,11 @@ LEFT_OUT: list[tuple[str, str, list[Any]]] = [
         ],
     ),
     (
+        "the embedded service stores no comments of schemas",
+        NO_DDL,
+        [[["Schemas"], ["Create", "s1", False, "a comment"]]],
+    ),
+    (
         "the embedded service has constant properties of projects, and no queue",
         NO_RESOURCE,
         [

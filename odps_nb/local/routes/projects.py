@@ -131,6 +131,8 @@ class ProjectRoutes:
     def _add_schema(self, asked: Asked) -> Response:
         root = parse_xml(asked.wire.body or b"", "schema")
         name, lenient = child_text(root, "Name"), child_text(root, "IfNotExists") == "true"
+        if child_text(root, "Comment"):
+            raise faults.invalid("the embedded service does not support comments of schemas")
         valid = TableName(project=name, table=name).project  # an invalid name raises 400
         self._service.catalog.add_schema(asked.path["project"], valid, if_not_exists=lenient)
         return Response(status_code=201)

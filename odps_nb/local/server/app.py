@@ -69,7 +69,7 @@ def rest_routes(service: Service) -> Iterator[Route]:
         wire = replace(asked.wire, path=path, body=await edge.body_bytes(request))
         call = control.decode_control(wire)
         if call is None:
-            raise faults.no_such(f"there is no resource at {path}")
+            raise faults.no_such(f"there is no resource at {path} for {wire.method}")
         asked = replace(asked, wire=wire)
         check_params(values[type(call)], asked)
         return await surface.answer_value(request, asked, call, values[type(call)])

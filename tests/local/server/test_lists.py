@@ -138,6 +138,7 @@ def test_a_schema_is_created_once_and_described(schemas: LocalService) -> None:
     assert (create(""), create("")) == (201, 400)
     assert create("<IfNotExists>true</IfNotExists>") == 201
     assert create("<IfNotExists>false</IfNotExists>") == 400
+    assert create("<IfNotExists>true</IfNotExists><Comment>lost</Comment>") == 400
     answer = peer.ok(request(peer, f"{SCHEMAS}/once"))
     facts = {one.tag: one.text for one in ElementTree.fromstring(answer.content)}
     assert facts == {"Name": "once", "Project": schemas.project, "Owner": schemas.access_id}
