@@ -12,12 +12,13 @@ from odps_nb.local import faults
 from odps_nb.local.rights import Right
 from odps_nb.local.routes.csv_text import csv_text
 from odps_nb.local.routes.lists import page_of
-from odps_nb.local.routes.table import Asked, At, To, reply
+from odps_nb.local.routes.table import XML, Asked, At, To, listing, reply
 from odps_nb.local.service import Service
 from odps_nb.local.store.tables import VIEW, Partition, StoredTable
 from odps_nb.terms import TableName
 from odps_nb.wire import control
 from odps_nb.wire.calls import Preview, decode_partition
+from odps_nb.wire.xml_text import DECLARATION, child_text, element, parse_xml
 
 HEAD_ROWS = 10_000
 # pyodps, ``Table.Type``; this service has only the first two
@@ -38,13 +39,15 @@ class TableRoutes:
         filters = "name owner type extended"
         yield To(control.ListTables, Right.QUERY, self._tables, accepts=filters, is_list=True)
         yield To(control.GetTable, Right.QUERY, self._table, accepts="extended partition")
-        filters = "partitions partition reverse"
+        filters = "partitions partition reverse name"
         yield To(
             control.ListPartitions, Right.QUERY, self._partitions, accepts=filters, is_list=True
         )
         yield To(control.GetPartition, Right.QUERY, self._partition, accepts="extended")
         table, keys = ["/projects/{project}/tables/{table}"], frozenset({"data"})
         yield At(table, Right.READ, self._head, keys=keys)
+        tables, keys = ["/projects/{project}/tables"], frozenset({"query"})
+        yield At(tables, Right.QUERY, self._query, methods=["POST"], keys=keys)
 
     def _tables(self, call: control.ListTables, asked: Asked) -> Response:
         owner, kind = asked.params.get("owner"), asked.params.get("type")
@@ -65,12 +68,16 @@ class TableRoutes:
         return reply(page.encode(found.most))
 
     def _table(self, call: control.GetTable, _asked: Asked) -> Response:
-        table = self._service.catalog.table(call.table)
+        info = self._info(call.table)
+        return reply(info.encode_extended() if call.extended else info.encode())
+
+    def _info(self, named: TableName) -> control.TableInfo:
+        table = self._service.catalog.table(named)
         segments, view = self._service.snapshots.visible(table), table.view
-        name = replace(table.name, table=call.table.table)  # as requested, since pyodps adopts it
+        name = replace(table.name, table=named.table)  # as requested, since pyodps adopts it
         if not self._service.catalog.has_schemas(table.name.project):
             name = replace(name, schema=None)
-        info = control.TableInfo(
+        return control.TableInfo(
             name=name,
             schema=table.schema,
             table_id=str(table.table_id),
@@ -87,12 +94,28 @@ class TableRoutes:
             properties=_reserved(table),
             primary_key=table.key_columns,
         )
-        return reply(info.encode_extended() if call.extended else info.encode())
+
+    def _query(self, asked: Asked) -> Response:
+        """Return the documents of the tables in the body (Java and Go SDK)."""
+        found = []
+        for one in parse_xml(asked.wire.body or b"", "tables").findall("Table"):
+            project = child_text(one, "Project") or asked.path["project"]
+            self._service.rights.require(asked.access_id, project, Right.QUERY)
+            schema = child_text(one, "Schema") or asked.params.get("curr_schema")
+            name = TableName(project=project, schema=schema or None, table=child_text(one, "Name"))
+            found.append(self._info(name).element())
+        return Response(DECLARATION + element("Tables", found), media_type=XML)
 
     def _partitions(self, call: control.ListPartitions, asked: Asked) -> Response:
+        if asked.params.get("name"):
+            raise faults.invalid("the parameter 'name' of a list of partitions must be empty")
         table = self._service.catalog.table(call.table)
         wanted = table.spec(call.partition)
         found = [p for p in self._service.catalog.partitions(table) if wanted.covers(p.spec)]
+        if "name" in asked.params:
+            # the Java and Go SDKs request only the names, and no second page of them
+            names = ("/".join(f"{k}={v}" for k, v in one.spec) for one in found)
+            return listing("Partitions", "Partition", names, most=len(found))
         shown = page_of(found[::-1] if "reverse" in asked.params else found, asked)
         page = control.PartitionPage(
             partitions=tuple(control.PartitionInfo(**_facts(one)) for one in shown.items),

@@ -75,7 +75,7 @@ def rest_routes(service: Service) -> Iterator[Route]:
         wire = replace(asked.wire, path=path, body=await edge.body_bytes(request))
         call = control.decode_control(wire)
         if call is None or (is_mcqa and not isinstance(call, of_instances)):
-            raise faults.no_such(f"there is no resource at {asked.wire.path}")
+            raise faults.no_such(f"there is no resource at {asked.wire.path} for {wire.method}")
         asked = replace(asked, wire=wire, is_mcqa=is_mcqa)
         check_params(values[type(call)], asked)
         return await surface.answer_value(request, asked, call, values[type(call)])

@@ -23,7 +23,7 @@ from odps_nb.wire.control.core import (
 from odps_nb.wire.control.generated import decode_generated, encode_generated
 from odps_nb.wire.json_fields import Fields, dump, parse_object
 from odps_nb.wire.type_text import format_type, read_type
-from odps_nb.wire.xml_text import Element, child_text, element, parse_answer
+from odps_nb.wire.xml_text import DECLARATION, Element, child_text, element, parse_answer
 
 # pyodps's live tests create BLOB tables with these properties (test_e2e_blob.py,
 # conftest.py).
@@ -83,7 +83,7 @@ class TableInfo:
 
     def encode(self) -> tuple[bytes, dict[str, str]]:
         """Encode the response to ``GET …/tables/<name>`` as body and headers."""
-        return self._encode(self._members())
+        return _document(self.element())
 
     def encode_extended(self) -> tuple[bytes, dict[str, str]]:
         """Encode the response to ``GET …/tables/<name>?extended`` as body and headers."""
@@ -96,9 +96,13 @@ class TableInfo:
             "FileNum": 1,
             "Reserved": dump(reserved).decode(),
         }
-        return self._encode(self._members() | members)
+        return _document(self._element(self._members() | members))
 
-    def _encode(self, members: Mapping[str, object]) -> tuple[bytes, dict[str, str]]:
+    def element(self) -> str:
+        """Return the XML element of the table, which is also part of ``POST …/tables?query``."""
+        return self._element(self._members())
+
+    def _element(self, members: Mapping[str, object]) -> str:
         parts = (
             element("Name", self.name.table),
             element("TableId", self.table_id),
@@ -107,7 +111,7 @@ class TableInfo:
             element("Type", _TYPES.get(self.kind, "MANAGED_TABLE")),
             element("Schema", dump(members).decode(), format="Json"),
         )
-        return xml_body("Table", parts), dict(_XML_HEADERS)
+        return element("Table", parts)
 
     def _members(self) -> dict[str, object]:
         created = self.created_at or 0
@@ -165,6 +169,10 @@ class TableInfo:
             },
             primary_key=reserved.texts("PrimaryKey"),
         )
+
+
+def _document(root: str) -> tuple[bytes, dict[str, str]]:
+    return (DECLARATION + root).encode(), dict(_XML_HEADERS)
 
 
 def _encode_column(column: Column, schema: TableSchema) -> dict[str, object]:

@@ -122,6 +122,10 @@ def test_a_project_without_a_right_is_closed_on_every_surface(
         assert caught.value.code == "NoPermission"
     if key == "reader":
         own = as_key(guarded, key)
+        body = b"<Tables><Table><Project>theirs</Project><Name>hidden</Name></Table></Tables>"
+        path, params = "/projects/ours/tables", (("query", ""),)
+        wire = calls.WireRequest(method="POST", path=path, params=params, body=body)
+        assert own.send(wire).status_code == 403
         denied(own, "SELECT * FROM theirs.hidden")
         denied(own, "CREATE TABLE copied LIKE theirs.hidden")
         denied(own, "SHOW TABLES IN theirs")
