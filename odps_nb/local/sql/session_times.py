@@ -43,9 +43,7 @@ _PASSING = (
 )
 _SEEING = (exp.DPipe, exp.Like, exp.ILike, exp.RegexpLike, exp.GroupConcat)
 # Functions that DuckDB does not support for text, nor for all years of a TIMESTAMP_MS.
-_CLOCK_PARTS = (
-    *(exp.Hour, exp.Minute, exp.Second, exp.LastDay, exp.Quarter, exp.DayOfYear, exp.Extract),
-)
+_CLOCK_PARTS = (exp.Extract,)
 # Nodes that convert the elements of an array to text.
 _JOINING = (exp.Cast, exp.ConcatWs, exp.ArrayToString)
 
