@@ -6,8 +6,8 @@ Each line names how functions run and what they return, then the functions. How:
 - ``macro``: the macro ``mc_<name>`` of `macros`
 - ``rule``: code in `functions` or `query` rewrites the call
 
-The result is a type, ``1`` for the type of the first argument, or ``-`` if other arguments matter. Source: the vendor's page of each function. Every function has examples in
-``tests/local/sql/function_examples.py``.
+The result is a type, ``1`` for the type of the first argument, or ``-`` if it depends on more.
+Source: the vendor's page of each function. `tests.local.sql.function_examples` has their examples.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ parser INT: ascii extract size
 parser BOOLEAN: array_contains isnan
 parser TEXT: base64 chr concat_ws date_format get_json_object hex initcap lower lpad ltrim md5
 parser TEXT: array_join regexp_extract regexp_replace repeat replace rpad rtrim sha sha1 sha2 space
-parser TEXT: to_json translate trim upper uuid
+parser TEXT: to_json translate trim upper
 macro 1: array_except array_intersect array_remove array_union map_concat negative positive slice
 macro -: array_repeat dateadd datediff datetrunc map_entries map_from_arrays map_keys map_values
 macro -: shiftleft shiftright str_to_map wm_concat
@@ -40,7 +40,7 @@ macro BIGINT: unix_timestamp weekday weekofyear width_bucket
 macro INT: bit_count day dayofmonth dayofweek dayofyear hour minute month quarter second year
 macro BOOLEAN: arrays_overlap isdate isnull
 macro TEXT: add_months bin format_number keyvalue last_day next_day regexp_substr split_part substr
-macro TEXT: substring substring_index to_char tolower toupper trunc_time url_decode url_encode
+macro TEXT: substring substring_index to_char tolower toupper trunc_time url_decode url_encode uuid
 macro DATE: date_add date_sub
 macro DATETIME: getdate lastday now
 rule -: arg_max arg_min reverse sequence stddev stddev_samp trunc variance
@@ -49,8 +49,7 @@ rule DATETIME: from_unixtime to_date
 rule TEXT: max_pt
 """
 
-MISSING = frozenset(
-    """
+_MISSING = """
 array_normalize array_reduce arrays_zip combinations compress conv crc32 cluster_sample decompress
 field from_charset from_json from_utc_timestamp get_blob_metadata get_idcard_age get_user_id hash
 histogram index inline is_encoding json_array json_exists json_explode json_extract json_format
@@ -59,8 +58,8 @@ map_union map_union_sum map_zip_with mask_hash multimap_agg multimap_from_entrie
 numeric_histogram ordinal parse_url parse_url_tuple partition_exists regexp_extract_all sample
 shiftrightunsigned shuffle soundex stack table_exists to_blob trans_array trans_cols transform_keys
 transform_values unique_id zip_with
-""".split()
-)
+"""
+MISSING = frozenset(_MISSING.split())
 """Functions that MaxCompute has and the embedded service does not run."""
 
 

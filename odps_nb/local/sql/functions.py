@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ _CASTS = {
     **{"DATETIME": "TIMESTAMP_MS"},
 }
 _PLACES = 18
+_INTERNAL = ("mc_once",)  # part of the text that `changes` generates for MERGE
 
 
 @cache
@@ -108,6 +109,8 @@ def check_functions(query: Any) -> None:
     """Raise 400 for a function that is not listed; mark the calls that the parser does not know."""
     for node in query.find_all(exp.Anonymous):
         name = node.name.lower()
+        if name in _INTERNAL:
+            continue
         if name not in FUNCTIONS:
             raise faults.lacks_function(
                 name,
@@ -116,16 +119,23 @@ def check_functions(query: Any) -> None:
                 advice="" if name in MISSING else did_you_mean(name, FUNCTIONS, cutoff=0.85),
             )
         node.meta[CALLED] = name
+    if (unnest := query.find(exp.Unnest)) is not None:
+        raise faults.lacks_function("unnest", is_sure=False, at=place_of(unnest))
 
 
-def translate_functions(query: Any, types: Types) -> None:
-    """Replace calls with what DuckDB runs, and cast results to MaxCompute's types, in place."""
+def translate_functions(query: Any, types: Types, blobs: Collection[str] = ()) -> None:
+    """Replace calls with what DuckDB runs, and cast results to MaxCompute's types, in place.
+
+    ``blobs`` are the lower-case names of BLOB columns, of which DuckDB sees only the references.
+    """
     _respell(query)
     for node in reversed(list(query.walk(bfs=False))):  # inner nodes first
         if isinstance(node, exp.Bracket) and types.name(node.this) == "MAP":
             # DuckDB's generator takes a number for an index, which begins at 1
             wrap(node, lambda one: call("map_extract_value", one.this, *one.expressions))
-        name = node.meta.get(CALLED, "")
+        name = "extract" if isinstance(node, exp.Extract) else node.meta.get(CALLED, "")
+        if blobs and name and FUNCTIONS[name].returns and name != "isnull":
+            _refuse_blobs(node, name, blobs)
         if name in _REWRITES:
             node = _REWRITES[name](node, types)
         elif isinstance(node, exp.Anonymous) and name:
@@ -133,6 +143,17 @@ def translate_functions(query: Any, types: Types) -> None:
         function = FUNCTIONS.get(name)
         if function and function.how != "rule" and (kind := _CASTS.get(function.returns)):
             wrap(node, partial(cast, name=kind))
+
+
+def _refuse_blobs(node: Any, name: str, blobs: Collection[str]) -> None:
+    for value in node.iter_expressions():
+        if isinstance(value, exp.Column) and value.name.casefold() in blobs:
+            raise faults.lacks(
+                f"{name.upper()} of a BLOB",
+                is_sure=name == "lengthb",
+                at=place_of(value.this),
+                advice="read the blob in Python: table.read() returns its reference",
+            )
 
 
 def _name_macro(node: Any, name: str) -> None:
@@ -151,7 +172,7 @@ def _name_macro(node: Any, name: str) -> None:
 # -- functions whose translation depends on types or on syntax ------------------------------------
 
 
-def _matched(all_of: bool, node: Any, _types: Types) -> Any:
+def _matched(node: Any, _types: Types, *, all_of: bool) -> Any:
     """Rewrite ALL_MATCH and ANY_MATCH, which are true and false for an empty array."""
     if len(node.expressions) != 2 or not isinstance(node.expressions[1], exp.Lambda):
         raise faults.semantic(f"{node.name.upper()} requires an ARRAY and a function")
@@ -235,6 +256,18 @@ def _lengthb(node: Any, types: Types) -> Any:
     return node
 
 
+def _extracted(node: Any, _types: Types) -> Any:
+    pattern, group = node.expression, node.args.get("group")
+    is_whole = isinstance(group, exp.Literal) and group.this == "0"
+    if isinstance(pattern, exp.Literal) and "(" not in pattern.this and not is_whole:
+        raise faults.semantic(
+            "the pattern of REGEXP_EXTRACT has no group",
+            at=place_of(pattern),
+            advice="put parentheses around what to extract, or pass 0 for the whole match",
+        )
+    return node
+
+
 def _replaced(node: Any, _types: Types) -> Any:
     if node.args.get("position") is not None or node.args.get("occurrence") is not None:
         raise faults.lacks("REGEXP_REPLACE of one occurrence", is_sure=True)
@@ -242,9 +275,10 @@ def _replaced(node: Any, _types: Types) -> Any:
 
 
 _REWRITES: dict[str, Callable[[Any, Any], Any]] = {
-    "all_match": partial(_matched, True),
-    "any_match": partial(_matched, False),
+    "all_match": partial(_matched, all_of=True),
+    "any_match": partial(_matched, all_of=False),
     "lengthb": _lengthb,
+    "regexp_extract": _extracted,
     "regexp_replace": _replaced,
     "reverse": _reversed,
     "size": _sized,
@@ -257,7 +291,10 @@ def _respell(query: Any) -> None:
     """Replace nodes whose SQL sqlglot generates differently from MaxCompute's meaning."""
     for node in list(query.find_all(exp.Quantile)):  # PERCENTILE, which interpolates
         value = node.this
-        for one in value.expressions if isinstance(value, exp.Distinct) else [value]:
+        values = value.expressions if isinstance(value, exp.Distinct) else [value]
+        if None in values or node.args.get("quantile") is None:
+            raise faults.semantic("PERCENTILE requires a column and a fraction")
+        for one in values:
             one.replace(exp.cast(one.copy(), "double"))
         node.replace(call("quantile_cont", node.this, node.args["quantile"]))
     for node in query.find_all(exp.ArraySort):

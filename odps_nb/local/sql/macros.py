@@ -185,6 +185,7 @@ mc_url_decode(x) AS url_decode(replace(x, '+', ' '));
 mc_bin(n) AS bin(n);
 mc_bit_count(n) AS bit_count(n);
 mc_e() AS exp(1);
+mc_uuid() AS CAST(uuid() AS VARCHAR);
 mc_ln(x) AS CASE WHEN x > 0 THEN ln(x) END;
 mc_log(base, x) AS CASE WHEN base > 0 AND base <> 1 AND x > 0 THEN log(base, x) END;
 mc_log2(x) AS CASE WHEN x > 0 THEN log2(x) END;

@@ -89,7 +89,7 @@ def translate(
     named, tables = replacing.run(query, None, inside), replacing.tables
     fit_constants(query, into, exact=exact)
     types, stored = types_of(query, tables), _column_types(named)
-    if unite(query, types):
+    if unite(query, types, into):
         types = types_of(query, tables)
     constants_in_utc(query, timezone, stored)
     compare_bytes(query, stored)
@@ -98,7 +98,8 @@ def translate(
     place_times(query, types, clock)
     convert(query, types, exact_values=bool(into))
     convert_rows(query, into, types, clock)
-    translate_functions(query, types)
+    blobs = {name for name, codes in stored.items() if TypeCode.BLOB in codes}
+    translate_functions(query, types, blobs)
     join_lateral_views(query)
     spell_intervals(query)
     _plain_grouping(query)
