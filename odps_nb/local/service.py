@@ -122,7 +122,6 @@ class Service:
             self.blobs,
             self.folder,
             self.queries,
-            self.resources,
             strict=settings.strict_sql,
         )
         self.instances = Instances(self.database, self.folder, runner, clock, settings.forms)

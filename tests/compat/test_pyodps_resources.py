@@ -122,7 +122,7 @@ def test_a_function_is_registered_but_does_not_run(
     found.update_owner("someone")
     found.reload()
     assert (found.class_type, found.owner) == (f"{name}.G", "someone")
-    with pytest.raises(errors.ODPSError, match="does not run user-defined functions"):
+    with pytest.raises(errors.ODPSError, match=f"function {name}"):
         entry.execute_sql(f"select {name}(1)", default_schema=place.get("schema"))
     entry.delete_function(name, **place)
     assert not entry.exist_function(name, **place)

@@ -291,7 +291,7 @@ def test_facts_about_projects_and_instances(sdk: Worker) -> None:
     assert "output records: 1" in told["summary"]
 
 
-def test_resources_and_functions(sdk: Client, odps: odps_nb.Connection, name: str) -> None:
+def test_resources_and_functions(sdk: Worker, odps: odps_nb.Connection, name: str) -> None:
     odps.create_table(name, "a bigint")
     more = {"first": "first", "second": "second content", "table": name}
     told = sdk("resources", name=f"{name}.py", **more)
@@ -305,7 +305,7 @@ def test_resources_and_functions(sdk: Client, odps: odps_nb.Connection, name: st
 
 @pytest.mark.parametrize("tunnel", [False, True])
 def test_interactive_queries(
-    sdk: Client, odps: odps_nb.Connection, name: str, *, tunnel: bool
+    sdk: Worker, odps: odps_nb.Connection, name: str, *, tunnel: bool
 ) -> None:
     assert sdk("interactive", query=f"create table {name} (a bigint, b string);", tunnel=tunnel)
     sdk("interactive", query=f"insert into {name} values (1, 'x'), (2, null);", tunnel=tunnel)

@@ -16,10 +16,10 @@ from sqlglot.errors import SqlglotError
 from odps_nb import sql_parser
 from odps_nb.errors import NotFoundError
 from odps_nb.local import faults
-from odps_nb.local.duck import looks_outside
 from odps_nb.local.duck_text import compare_bytes, compare_chars, spell
 from odps_nb.local.sql.conversions import convert, convert_rows, fit_constants, has_star
 from odps_nb.local.sql.functions import (
+    check_functions,
     join_lateral_views,
     maxcompute_dialect,
     translate_functions,
@@ -37,10 +37,6 @@ FindTable = Callable[[tuple[str, ...], StoredTable | None], StoredTable]
 """Finds a table or view by its name as written in a query or in the text of a view."""
 Latest = Callable[[StoredTable], str | None]
 """Finds the greatest value of the first partition column among partitions with rows."""
-
-
-# DuckDB has different functions with the first names, and none with the others.
-_OTHERWISE = ("hash", "from_json", "get_latest_version", "get_latest_timestamp")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +92,7 @@ def translate(
     named, tables = replacing.run(query, None, inside), replacing.tables
     fit_constants(query, into, exact=exact)
     types, stored = types_of(query, tables), _column_types(named)
-    if unite(query, types):
+    if unite(query, types, into):
         types = types_of(query, tables)
     constants_in_utc(query, timezone, stored)
     compare_bytes(query, stored)
@@ -105,13 +101,14 @@ def translate(
     place_times(query, types, clock)
     convert(query, types, exact_values=bool(into))
     convert_rows(query, into, types, clock)
-    translate_functions(query)
+    blobs = {name for name, codes in stored.items() if TypeCode.BLOB in codes}
+    translate_functions(query, types, blobs)
     join_lateral_views(query)
     spell_intervals(query)
     _plain_grouping(query)
     _name_columns(query)
     return TranslatedQuery(
-        sql=_spell(query, names),
+        sql=_spell(query),
         names=names,
         tables=tables,
         moments=replacing.moments,
@@ -146,20 +143,15 @@ def _column_types(tables: tuple[StoredTable, ...]) -> dict[str, set[TypeCode]]:
     return found
 
 
-def _spell(query: Any, names: QueryNames) -> str:
+def _spell(query: Any) -> str:
     try:
-        text, called = spell(query)
+        return spell(query)[0]
     except SqlglotError as error:
         said = str(error).splitlines()[0].replace("in DuckDB", "in the embedded service")
         advice = "rewrite the query, or run it in MaxCompute"
         raise faults.parse_failed(said, advice=advice) from None
     except RecursionError:
         raise faults.parse_failed("the query is nested too deeply") from None
-    for name in called:
-        if looks_outside(name) or name in _OTHERWISE:
-            at, is_sure = names.functions.get(name, (1, 1)), name in _OTHERWISE
-            raise faults.lacks_function(name, is_sure=is_sure, at=at)
-    return text
 
 
 def parse_query(text: str) -> Any:
@@ -175,6 +167,7 @@ def parse_query(text: str) -> Any:
         raise faults.parse_failed("expected one query")
     found = parsed[0]
     _check_signs(found, text)
+    check_functions(found)
     for table in found.find_all(exp.Table):
         if text[table.this.meta.get("start", len(text)) :][:1] in ("'", '"'):
             raise faults.parse_failed(

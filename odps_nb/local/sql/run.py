@@ -38,7 +38,6 @@ from odps_nb.local.sql.statements import (
 from odps_nb.local.store.blobs import BlobStore
 from odps_nb.local.store.catalog import DEFAULT_SCHEMA, Catalog
 from odps_nb.local.store.folder import DataFolder, new_id
-from odps_nb.local.store.resources import Named, Resources
 from odps_nb.local.store.snapshots import Addition, Segment, Snapshots
 from odps_nb.local.store.tables import VIEW, StoredTable, View, check_types
 from odps_nb.local.writing.ingest import Ingest, with_generated
@@ -111,13 +110,11 @@ class SqlRunner:
         blobs: BlobStore,
         folder: DataFolder,
         queries: QueryRunner,
-        resources: Resources,
         *,
         strict: bool = False,
     ) -> None:
         self._catalog, self._snapshots, self._publisher = catalog, snapshots, publisher
         self._blobs, self._folder, self._queries = blobs, folder, queries
-        self._resources = resources
         self._definitions = Definitions(catalog, snapshots)
         self._shown = ShowRunner(catalog, snapshots)
         self._strict = strict
@@ -188,7 +185,6 @@ class SqlRunner:
             into=into,
             exact=exact,
         )
-        self._refuse_functions(query, place)
         pin = new_id()
         job.stack.callback(self._snapshots.unpin, pin)
         tables = {}
@@ -210,19 +206,6 @@ class SqlRunner:
         if version is None:
             version = self._snapshots.version_at(table, moment.at)
         return self._snapshots.as_of(table, version)
-
-    def _refuse_functions(self, query: TranslatedQuery, place: Place) -> None:
-        """Raise 400 for a call of a function that is registered in the current schema."""
-        for name, at in query.names.functions.items():
-            if self._resources.has_function(
-                Named(place.project, place.schema or DEFAULT_SCHEMA, name)
-            ):
-                raise faults.semantic(
-                    f"the function {name} is registered, but the embedded service does not run "
-                    "user-defined functions",
-                    at=at,
-                    advice="replace the call with built-in functions, or run it in MaxCompute",
-                )
 
     def _insert(self, statement: Insert, job: Job) -> None:
         table = changed_table(self._catalog, job.place, statement.name)
