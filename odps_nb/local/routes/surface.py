@@ -37,10 +37,14 @@ Handler = Callable[[Request, Asked], Awaitable[Response]]
 
 
 class Surface:
-    """Creates Starlette routes whose error documents are all XML or all JSON."""
+    """Creates Starlette routes whose error documents are all XML or all JSON.
 
-    def __init__(self, service: Service, *, xml: bool) -> None:
+    With ``strict``, which is the default for XML, they refuse unknown parameters.
+    """
+
+    def __init__(self, service: Service, *, xml: bool, strict: bool | None = None) -> None:
         self._service, self._xml = service, xml
+        self._strict = xml if strict is None else strict
 
     def routes(
         self, rows: Iterator[At], *, prefix: str = "", instead: Handler | None = None
@@ -149,7 +153,7 @@ class Surface:
 
     def _handler(self, row: At) -> Handler:
         async def handle(request: Request, asked: Asked) -> Response:
-            if self._xml:
+            if self._strict:
                 check_params(row, asked)
             await self._allow(asked, row.right, asked.path)
             return await self._answered(request, asked, row.answer, upload=row.upload)

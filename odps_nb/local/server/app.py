@@ -16,9 +16,11 @@ from starlette.types import ASGIApp
 
 from odps_nb.local import faults
 from odps_nb.local.routes import asgi_io as edge
+from odps_nb.local.routes.catalogapi import PREFIX, CatalogRoutes
 from odps_nb.local.routes.instances import InstanceRoutes
 from odps_nb.local.routes.lists import check_params
 from odps_nb.local.routes.projects import ProjectRoutes
+from odps_nb.local.routes.security import SecurityRoutes
 from odps_nb.local.routes.storage import storage_routes
 from odps_nb.local.routes.storage_v1 import storage_v1_routes
 from odps_nb.local.routes.surface import Surface
@@ -39,6 +41,9 @@ def build_app(service: Service, misbehaviour: Misbehaviour | None = None) -> ASG
         *storage_routes(service),
         *storage_v1_routes(service),
         *tunnel_routes(service),
+        *Surface(service, xml=False, strict=True).routes(
+            CatalogRoutes(service).rows(), prefix=PREFIX
+        ),
         *rest_routes(service),
     ]
     app = Starlette(routes=routes)
@@ -60,7 +65,8 @@ def _rules(misbehaviour: Misbehaviour) -> Iterator[At]:
 def rest_routes(service: Service) -> Iterator[Route]:
     """Yield the control plane routes, each with and without the prefix ``/api``."""
     surface = Surface(service, xml=True)
-    parts = (ProjectRoutes(service), TableRoutes(service), InstanceRoutes(service))
+    kinds = (ProjectRoutes, SecurityRoutes, TableRoutes, InstanceRoutes)
+    parts = [kind(service) for kind in kinds]
     rows = [row for part in parts for row in part.rows()]
     values = {row.kind: row for row in rows if isinstance(row, To)}
 
