@@ -47,6 +47,8 @@ ROWS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     ),
     # the vendor's Java clients, built by Maven; skipped, with the reason, where it is missing
     "java": (LIBRARY, (), ("tests/versions/java_clients.py", "-rs")),
+    # tools of other authors, each with an environment of its own below build/tools
+    "tools": (LIBRARY, ("jupyter-client>=8",), ("tests/versions/python_tools.py", "-rs")),
     # torchdata beside our own loader, av for the frames of a video, and Spark, which starts ranks
     "torch": (
         f"{LIBRARY},torch,spark",

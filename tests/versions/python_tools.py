@@ -150,7 +150,7 @@ class Mcp:
 
 def python_of(client: dict[str, Any]) -> Path:
     """Return the interpreter of a client's environment, created with its packages if missing."""
-    packages = client["packages"]
+    packages = TOOLS["packages"][client["packages"]]
     key = hashlib.sha256(json.dumps(packages).encode()).hexdigest()[:12]
     place = BUILD / "tools" / key
     python = place / "bin" / "python"
@@ -160,6 +160,11 @@ def python_of(client: dict[str, Any]) -> Path:
         subprocess.run([python, "-m", "pip", "install", "-q", *packages], check=True)
         (place / "ready").touch()
     return python
+
+
+def version_of(client: dict[str, Any]) -> str:
+    pins = [pin.partition("==") for pin in TOOLS["packages"][client["packages"]]]
+    return next(version for name, _, version in pins if name == client["version_of"])
 
 
 def interpreter(version: str | None) -> list[str]:
@@ -224,7 +229,7 @@ class Results:
         found = [
             {
                 "client": client["name"],
-                "version": client["packages"][0].partition("==")[2],
+                "version": version_of(client),
                 "ran": len(client["operations"]),
                 "passed": self.passed[name],
                 "left_out": [

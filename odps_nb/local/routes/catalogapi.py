@@ -14,10 +14,12 @@ from dataclasses import replace
 from typing import Any
 
 from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from odps_nb.local import faults
 from odps_nb.local.rights import Right
 from odps_nb.local.routes.lists import page_of
+from odps_nb.local.routes.surface import Surface
 from odps_nb.local.routes.table import ALL, Asked, At
 from odps_nb.local.service import Service
 from odps_nb.local.store.tables import Partition, StoredTable
@@ -47,6 +49,21 @@ _ORDERS: Mapping[str, Callable[[StoredTable], float]] = {
     "create_time": lambda table: table.created,
     "last_modified_time": lambda table: table.modified,
 }
+
+
+def catalog_routes(service: Service) -> Iterator[Route]:
+    """Yield the routes of the Catalog API."""
+    surface = _CatalogSurface(service, xml=False, strict=True)
+    yield from surface.routes(CatalogRoutes(service).rows(), prefix=PREFIX)
+
+
+class _CatalogSurface(Surface):
+    """Writes errors in the form that pyodps (``errors.py``) and ``pyodps_catalog`` read."""
+
+    def document(self, status: int, code: str, message: str, request_id: str) -> Response:
+        reason = "NotFound" if status == 404 else code  # pyodps knows this reason by name
+        told = {"code": code, "message": message, "reason": reason}
+        return JSONResponse(told, status_code=status)
 
 
 class CatalogRoutes:

@@ -39,12 +39,11 @@ Handler = Callable[[Request, Asked], Awaitable[Response]]
 class Surface:
     """Creates Starlette routes whose error documents are all XML or all JSON.
 
-    With ``strict``, which is the default for XML, they refuse unknown parameters.
+    With ``strict``, the routes refuse unknown parameters.
     """
 
-    def __init__(self, service: Service, *, xml: bool, strict: bool | None = None) -> None:
-        self._service, self._xml = service, xml
-        self._strict = xml if strict is None else strict
+    def __init__(self, service: Service, *, xml: bool, strict: bool = False) -> None:
+        self._service, self._xml, self._strict = service, xml, xml or strict
 
     def routes(
         self, rows: Iterator[At], *, prefix: str = "", instead: Handler | None = None
@@ -165,7 +164,11 @@ class Surface:
         status = getattr(error, "status", None) or STATUS_OF_CODE.get(code, 400)
         if not isinstance(error, (ServiceError, ArgumentError)):
             status, code = 400, "MalformedDataStream"
-        return error_document(status, code, str(error), request_id, xml=self._xml)
+        return self.document(status, code, str(error), request_id)
+
+    def document(self, status: int, code: str, message: str, request_id: str) -> Response:
+        """Return an error document."""
+        return error_document(status, code, message, request_id, xml=self._xml)
 
 
 def error_document(status: int, code: str, message: str, request_id: str, *, xml: bool) -> Response:

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 
 from odps_nb.local import faults
 from odps_nb.local.routes import asgi_io as edge
-from odps_nb.local.routes.catalogapi import PREFIX, CatalogRoutes
+from odps_nb.local.routes.catalogapi import catalog_routes
 from odps_nb.local.routes.instances import InstanceRoutes
 from odps_nb.local.routes.lists import check_params
 from odps_nb.local.routes.projects import ProjectRoutes
@@ -41,9 +41,7 @@ def build_app(service: Service, misbehaviour: Misbehaviour | None = None) -> ASG
         *storage_routes(service),
         *storage_v1_routes(service),
         *tunnel_routes(service),
-        *Surface(service, xml=False, strict=True).routes(
-            CatalogRoutes(service).rows(), prefix=PREFIX
-        ),
+        *catalog_routes(service),
         *rest_routes(service),
     ]
     app = Starlette(routes=routes)
