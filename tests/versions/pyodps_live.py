@@ -24,6 +24,7 @@ import odps
 import pytest
 
 from odps_nb.local.server.launch import LocalService, start
+from tests.versions.results import record
 
 pytestmark = pytest.mark.timeout(3600)
 
@@ -34,6 +35,7 @@ KEPT = BUILD / "pyodps-tests.git"  # this one commit
 LOG = BUILD / "pyodps-tests.log"
 SECONDS = 60  # for one test
 LEFT_OUT = tomllib.loads(Path(__file__).with_name("pyodps_left_out.toml").read_text("utf-8"))
+RAN = f"Its own tests at commit {COMMIT[:8]}: {', '.join(LEFT_OUT['run'])}."
 CANNOT_PASS = {test for one in LEFT_OUT["left_out"] for test in one["tests"]}
 MAY_PASS = {test for one in LEFT_OUT["left_out"] if one.get("unsteady") for test in one["tests"]}
 
@@ -71,7 +73,16 @@ def ends(place: Path) -> dict[str, str]:
         write_config(place / "odps" / "tests" / "test.conf", plain, schemas)
         with LOG.open("w") as log:
             subprocess.run(command, cwd=place, env=env, stdout=log, stderr=log)
-    return dict(read_report(report))
+    found = dict(read_report(report))
+    passed = sum(end == "passed" for end in found.values())
+    failed = sum(end != "passed" and not is_in(CANNOT_PASS, test) for test, end in found.items())
+    files = [
+        {"what": ", ".join(f"`{name}`" for name in one["files"]), **one}
+        for one in LEFT_OUT["files"]
+    ]
+    left_out = [*files, *LEFT_OUT["left_out"]]
+    record("pyodps", odps.__version__, RAN, passed, left_out, failed=failed)
+    return found
 
 
 def write_config(path: Path, plain: LocalService, with_schemas: LocalService) -> None:

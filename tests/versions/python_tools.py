@@ -29,6 +29,7 @@ from jupyter_client.manager import KernelManager
 
 import odps_nb
 from odps_nb.local.server.launch import start
+from tests.versions.results import record
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -219,41 +220,31 @@ def tool(
         run.close()
 
 
-class Results:
-    """What passed, for `docs/results/clients.md`."""
-
-    def __init__(self) -> None:
-        self.passed: dict[str, int] = {}
-
-    def write(self) -> None:
-        found = [
-            {
-                "client": client["name"],
-                "version": version_of(client),
-                "ran": len(client["operations"]),
-                "passed": self.passed[name],
-                "left_out": [
-                    {"what": one["run"].strip().partition("\n")[0], "reason": one["reason"]}
-                    for one in client["operations"]
-                    if "reason" in one
-                ],
-            }
-            for name, client in CLIENTS.items()
-            if name in self.passed
-        ]
-        (BUILD / "clients").mkdir(parents=True, exist_ok=True)
-        (BUILD / "clients" / "tools.json").write_text(json.dumps(found, indent=2) + "\n")
-
-
 @pytest.fixture(scope="module")
-def results() -> Iterator[Results]:
-    found = Results()
+def ends() -> Iterator[dict[str, list[bool]]]:
+    """For each tool, whether each operation passed; recorded at the end."""
+    found: dict[str, list[bool]] = {}
     yield found
-    found.write()
+    for name, passed in found.items():
+        client = CLIENTS[name]
+        left_out = [one for one in client["operations"] if "reason" in one]
+        record(
+            client["name"],
+            version_of(client),
+            f"{len(passed)} operations ({client['way']}) of `tests/versions/python_tools.toml`.",
+            sum(passed),
+            [{"what": f"`{title_of(one)}`", "reason": one["reason"]} for one in left_out],
+            failed=passed.count(False) - len(left_out),
+        )
+
+
+def title_of(operation: dict[str, str]) -> str:
+    """Return the first line of an operation."""
+    return operation["run"].partition("\n")[0]
 
 
 CASES = [
-    pytest.param(name, operation, id=f"{name}: {operation['run'].strip().partition(chr(10))[0]}")
+    pytest.param(name, operation, id=f"{name}: {title_of(operation)}")
     for name, client in CLIENTS.items()
     for operation in client["operations"]
 ]
@@ -264,19 +255,19 @@ def test_an_operation_passes_unless_it_has_a_reason(
     request: pytest.FixtureRequest,
     tool: tuple[dict[str, str], Any],
     operation: dict[str, str],
-    results: Results,
+    ends: dict[str, list[bool]],
 ) -> None:
     names, run = tool
-    client = request.node.callspec.params["tool"]
-    results.passed.setdefault(client, 0)
+    passed = ends.setdefault(request.node.callspec.params["tool"], [])
     text = string.Template(operation["run"]).safe_substitute(names)
     try:
         shown = run(text)
         assert re.search(operation["shows"], shown, re.DOTALL), shown
-    except (Failed, AssertionError, subprocess.TimeoutExpired, queue.Empty) as error:
+    except (Failed, AssertionError, OSError, subprocess.TimeoutExpired, queue.Empty) as error:
+        passed.append(False)
         if "reason" not in operation:
             raise
         print(error)
     else:
-        results.passed[client] += 1
+        passed.append(True)
         assert "reason" not in operation, f"this passes now: {operation['reason']}"
