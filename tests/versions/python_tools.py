@@ -165,7 +165,7 @@ def python_of(client: dict[str, Any]) -> Path:
 
 def version_of(client: dict[str, Any]) -> str:
     pins = [pin.partition("==") for pin in TOOLS["packages"][client["packages"]]]
-    return next(version for name, _, version in pins if name == client["version_of"])
+    return next(str(version) for name, _, version in pins if name == client["version_of"])
 
 
 def interpreter(version: str | None) -> list[str]:
