@@ -49,6 +49,8 @@ ROWS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "java": (LIBRARY, (), ("tests/versions/java_clients.py",)),
     # the vendor's Go SDK; skipped, with the reason, where the module proxy lacks it
     "go": (LIBRARY, (), ("tests/versions/go_clients.py", "-rs")),
+    # tools of other authors, each with an environment of its own below build/tools
+    "tools": (LIBRARY, ("jupyter-client>=8",), ("tests/versions/python_tools.py", "-rs")),
     # torchdata beside our own loader, av for the frames of a video, and Spark, which starts ranks
     "torch": (
         f"{LIBRARY},torch,spark",

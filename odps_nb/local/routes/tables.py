@@ -8,19 +8,21 @@ from typing import Any
 
 from starlette.responses import Response
 
+from odps_nb.errors import NotFoundError
 from odps_nb.local import faults
 from odps_nb.local.rights import Right
 from odps_nb.local.routes.csv_text import csv_text
 from odps_nb.local.routes.lists import page_of
-from odps_nb.local.routes.table import XML, Asked, At, To, listing, reply
+from odps_nb.local.routes.table import Asked, At, To, listing, page, reply
 from odps_nb.local.service import Service
 from odps_nb.local.store.tables import VIEW, Partition, StoredTable
 from odps_nb.terms import TableName
 from odps_nb.wire import control
 from odps_nb.wire.calls import Preview, decode_partition
-from odps_nb.wire.xml_text import DECLARATION, child_text, element, parse_xml
+from odps_nb.wire.xml_text import child_text, parse_xml
 
 HEAD_ROWS = 10_000
+MOST_NAMES = 100  # of one request (Go and Java SDK)
 # pyodps, ``Table.Type``; this service has only the first two
 TABLE_TYPES = (
     *("MANAGED_TABLE", "VIRTUAL_VIEW", "EXTERNAL_TABLE"),
@@ -46,8 +48,8 @@ class TableRoutes:
         yield To(control.GetPartition, Right.QUERY, self._partition, accepts="extended")
         table, keys = ["/projects/{project}/tables/{table}"], frozenset({"data"})
         yield At(table, Right.READ, self._head, keys=keys)
-        tables, keys = ["/projects/{project}/tables"], frozenset({"query"})
-        yield At(tables, Right.QUERY, self._query, methods=["POST"], keys=keys)
+        several, keys = ["/projects/{project}/tables"], frozenset({"query"})
+        yield At(several, Right.QUERY, self._several, methods=["POST"], keys=keys)
 
     def _tables(self, call: control.ListTables, asked: Asked) -> Response:
         owner, kind = asked.params.get("owner"), asked.params.get("type")
@@ -71,10 +73,30 @@ class TableRoutes:
         info = self._info(call.table)
         return reply(info.encode_extended() if call.extended else info.encode())
 
-    def _info(self, named: TableName) -> control.TableInfo:
-        table = self._service.catalog.table(named)
+    def _several(self, asked: Asked) -> Response:
+        """Return the tables that a body names, without those that are missing or not permitted."""
+        root = parse_xml(asked.wire.body or b"", "list of tables")
+        items = root.findall("Table")
+        if len(items) > MOST_NAMES:
+            raise faults.invalid(f"{len(items)} tables are named; the maximum is {MOST_NAMES}")
+        found = []
+        for item in items:
+            name = TableName(
+                project=child_text(item, "Project") or asked.path["project"],
+                schema=child_text(item, "Schema") or asked.params.get("curr_schema") or None,
+                table=child_text(item, "Name"),
+            )
+            if self._service.rights.allows(asked.access_id, name.project, Right.QUERY):
+                try:
+                    found.append(self._info(name).element())
+                except NotFoundError:
+                    continue
+        return page("Tables", found)
+
+    def _info(self, asked: TableName) -> control.TableInfo:
+        table = self._service.catalog.table(asked)
         segments, view = self._service.snapshots.visible(table), table.view
-        name = replace(table.name, table=named.table)  # as requested, since pyodps adopts it
+        name = replace(table.name, table=asked.table)  # as requested, since pyodps adopts it
         if not self._service.catalog.has_schemas(table.name.project):
             name = replace(name, schema=None)
         return control.TableInfo(
@@ -94,17 +116,6 @@ class TableRoutes:
             properties=_reserved(table),
             primary_key=table.key_columns,
         )
-
-    def _query(self, asked: Asked) -> Response:
-        """Return the documents of the tables in the body (Java and Go SDK)."""
-        found = []
-        for one in parse_xml(asked.wire.body or b"", "tables").findall("Table"):
-            project = child_text(one, "Project") or asked.path["project"]
-            self._service.rights.require(asked.access_id, project, Right.QUERY)
-            schema = child_text(one, "Schema") or asked.params.get("curr_schema")
-            name = TableName(project=project, schema=schema or None, table=child_text(one, "Name"))
-            found.append(self._info(name).element())
-        return Response(DECLARATION + element("Tables", found), media_type=XML)
 
     def _partitions(self, call: control.ListPartitions, asked: Asked) -> Response:
         if asked.params.get("name"):
