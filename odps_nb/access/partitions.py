@@ -12,6 +12,7 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -41,15 +42,25 @@ _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """One comparison; ``is_number`` if the value is a number, or text without quotes of one."""
+
+    key: str
+    sign: str
+    value: str
+    is_number: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRange:
     """Exact values and comparisons; a partition must match all of them."""
 
     exact: PartitionSpec
-    bounds: tuple[tuple[str, str, str], ...]  # key, comparison, value
+    bounds: tuple[Bound, ...]
 
     def __str__(self) -> str:
-        parts = [f"{key}{sign}{value}" for key, sign, value in self.bounds]
+        parts = [f"{one.key}{one.sign}{one.value}" for one in self.bounds]
         return ",".join([*([str(self.exact)] if self.exact.items else []), *parts])
 
 
@@ -108,8 +119,8 @@ def _parsed(value: PartitionChoice) -> PartitionSpec | PartitionRange | str:
     return PartitionRange(exact=PartitionSpec.of(rest or None), bounds=tuple(bounds))
 
 
-def _bound(found: re.Match[str], text: str, given: Any) -> tuple[str, str, str]:
-    """Return key, comparison and value; the value is parsed as in `PartitionSpec.of`."""
+def _bound(found: re.Match[str], text: str, given: Any) -> Bound:
+    """Return a comparison; its value is parsed as in `PartitionSpec.of`."""
     key, sign, written = found.groups()
     if given is not None and written:
         raise ArgumentError(
@@ -117,7 +128,8 @@ def _bound(found: re.Match[str], text: str, given: Any) -> tuple[str, str, str]:
         )
     source = f"{key}={written}" if given is None else {key: given}
     ((_, value),) = PartitionSpec.of(source).items
-    return key, sign, value
+    is_text = isinstance(given, str) if given is not None else written != value
+    return Bound(key, sign, value, not is_text and _number(value) is not None)
 
 
 def choose_partitions(
@@ -135,11 +147,13 @@ def choose_partitions(
             continue
         if not schema.partition_columns:
             raise ArgumentError(f"{table} is not partitioned", hint="omit partitions=")
-        test = None if isinstance(one, str) else _test(one, schema, table)
+        if not isinstance(one, str):
+            _check_range(one, schema, table)
         if listed is None:
             from odps_nb.client.catalog import iter_partitions
 
             listed = list(iter_partitions(storage, table))
+        test = None if isinstance(one, str) else _test(one, schema, table, listed)
         if test is None:
             chosen[_latest(listed, schema, table, storage)] = None
             continue
@@ -161,39 +175,107 @@ def _extent(listed: Iterable[PartitionInfo]) -> str:
     return f"choose from the existing partitions, {specs[0]} to {specs[-1]}"
 
 
-def _test(
-    wanted: PartitionRange, schema: TableSchema, table: TableName
-) -> Callable[[Mapping[str, str]], bool]:
-    """Check a range, and return a function that tests whether a partition is in the range."""
-    exact = check_partition(wanted.exact, schema, table)
-    keys = {column.name.casefold(): column for column in schema.partition_columns}
-    tests: list[tuple[Column, Callable[[Any, Any], bool], Any]] = []
-    for key, sign, value in wanted.bounds:
-        column = keys.get(key.casefold())
+def _check_range(wanted: PartitionRange, schema: TableSchema, table: TableName) -> None:
+    """Raise for unknown partition columns, and for values that are not of a column's type."""
+    check_partition(wanted.exact, schema, table)
+    names = [one.name for one in schema.partition_columns]
+    for one in wanted.bounds:
+        column = _column(one, schema)
         if column is None:
-            names = [one.name for one in schema.partition_columns]
             raise ArgumentError(
-                f"{key!r} is not a partition column of {table}",
+                f"{one.key!r} is not a partition column of {table}",
                 code=_INVALID,
-                hint=f"{did_you_mean(key, names)}partition columns are: {', '.join(names)}",
+                hint=f"{did_you_mean(one.key, names)}partition columns are: {', '.join(names)}",
             )
-        bound = _comparable(value, column)
-        if bound is None:
+        if _comparable(one.value, column) is None:
             raise ArgumentError(
-                f"{value!r} cannot be compared with the partition column {column.name!r} of type "
-                f"{column.type.code.name}",
+                f"{one.value!r} cannot be compared with the partition column {column.name!r} of "
+                f"type {column.type.code.name}",
                 code=_INVALID,
                 hint="pass a value of this type, or select rows with where=",
             )
-        tests.append((column, _COMPARE[sign], bound))
+
+
+def _column(bound: Bound, schema: TableSchema) -> Column | None:
+    keys = {column.name.casefold(): column for column in schema.partition_columns}
+    return keys.get(bound.key.casefold())
+
+
+def _test(
+    wanted: PartitionRange, schema: TableSchema, table: TableName, listed: list[PartitionInfo]
+) -> Callable[[Mapping[str, str]], bool]:
+    """Return a function that tests whether a partition is in a range."""
+    exact = check_partition(wanted.exact, schema, table)
+    tests: list[tuple[str, Callable[[Any, Any], bool], Callable[[str], Any], Any]] = []
+    for one in wanted.bounds:
+        column = _column(one, schema)
+        assert column is not None
+        value_of, bound = partial(_comparable, column=column), _comparable(one.value, column)
+        if isinstance(bound, str):
+            found = {dict(info.spec)[column.name] for info in listed} - {_DEFAULT_PARTITION}
+            value_of, bound = _text_comparison(one, found, column)
+        tests.append((column.name, _COMPARE[one.sign], value_of, bound))
 
     def test(values: Mapping[str, str]) -> bool:
         if any(values.get(key) != value for key, value in exact):
             return False
-        found = ((_comparable(values[one.name], one), holds, bound) for one, holds, bound in tests)
-        return all(value is not None and holds(value, bound) for value, holds, bound in found)
+        for name, holds, value_of, bound in tests:
+            value = None if values[name] == _DEFAULT_PARTITION else value_of(values[name])
+            if value is None or not holds(value, bound):
+                return False
+        return True
 
     return test
+
+
+_DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+_DAYS = {"%Y-%m-%d": re.compile(r"\d{4}-\d\d-\d\d"), "%Y%m%d": re.compile(r"\d{8}")}
+
+
+def _text_comparison(
+    bound: Bound, found: set[str], column: Column
+) -> tuple[Callable[[str], Any], Any]:
+    """Return how to compare values of a text column, and what to compare them with.
+
+    A day is written as the existing values are written; a number is compared with numbers, as in
+    SQL; all else is compared as text. Raises if the values have another form.
+    """
+    day = _day(bound.value)
+    for form, shape in _DAYS.items():
+        if day is not None and all(map(shape.fullmatch, found)):
+            return str, day.strftime(form)
+    if bound.is_number:
+        same_kind = all(_number(value) is not None for value in found)
+        compared: tuple[Callable[[str], Any], Any] = _number, _number(bound.value)
+    else:
+        begins = re.compile(re.sub(r"\d", r"\\d", re.escape(bound.value[:10])))
+        like_a_day = re.match(r"\d{4}-\d", bound.value)
+        same_kind = not like_a_day or all(map(begins.match, found))
+        compared = str, bound.value
+    if not same_kind:
+        raise ArgumentError(
+            f"{bound.value!r} cannot be compared with the values of {column.name!r}, such as "
+            f"{min(found)!r} and {max(found)!r}",
+            code=_INVALID,
+            hint="write it in the form of the values, or in quotes to compare text: "
+            f"{column.name}{bound.sign}'{bound.value}'",
+        )
+    return compared
+
+
+def _day(text: str) -> datetime.date | None:
+    for form, shape in _DAYS.items():
+        if shape.fullmatch(text):
+            with contextlib.suppress(ValueError):
+                return datetime.datetime.strptime(text, form).date()
+    return None
+
+
+def _number(text: str) -> Decimal | None:
+    with contextlib.suppress(ArithmeticError):
+        number = Decimal(text)
+        return number if number.is_finite() else None
+    return None
 
 
 def _comparable(value: str, column: Column) -> Any:

@@ -261,8 +261,9 @@ def columns_frame(data: Mapping[Any, Any]) -> pd.DataFrame:
 
 def _with_nulls(series: pd.Series[Any]) -> pd.Series[Any]:
     """Return NumPy integers as a nullable dtype; other dtypes keep their values beside nulls."""
-    is_numpy = isinstance(series.dtype, np.dtype) and series.dtype.kind in "iu"
-    return series.astype(pd.array(np.empty(0, series.dtype)).dtype) if is_numpy else series
+    if not isinstance(series.dtype, np.dtype) or series.dtype.kind not in "iu":
+        return series
+    return pd.Series(pd.array(series.to_numpy()), series.index)
 
 
 def _column(values: Any, name: str) -> Any:
