@@ -392,6 +392,13 @@ def test_an_interactive_query_runs(entry: ODPS, name: str, more: dict[str, str])
         run(f"select nope from {name}")
 
 
+def test_queries_of_mcqa_1_fall_back_to_sql_jobs(entry: ODPS) -> None:
+    with entry.execute_sql_interactive("select 'x' as a").open_reader() as reader:
+        assert [record["a"] for record in reader] == ["x"]
+    with pytest.raises(errors.ODPSError, match=r"ODPS-1820002.*closed to new users"):
+        entry.execute_sql_interactive("select 'x' as a", fallback=False)
+
+
 def test_instances_have_no_details_and_do_not_queue(entry: ODPS) -> None:
     instance = entry.execute_sql("select 1")
     assert instance.get_task_detail() == {}

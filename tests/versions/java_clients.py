@@ -317,6 +317,10 @@ def test_interactive_queries(
         sdk("interactive", query=f"select nope from {name};", tunnel=tunnel)
 
 
+def test_queries_of_mcqa_1_fall_back_to_sql_jobs(sdk: Worker) -> None:
+    assert sdk("interactive", query="select 'x' as a;", tunnel=True, old=True) == [["x"]]
+
+
 WAYS = ("records", "arrow", "v2")
 
 

@@ -16,6 +16,7 @@ from typing import ClassVar
 from odps_nb.errors import (
     ArgumentError,
     FramingError,
+    InvalidRequestError,
     ProtocolError,
     QueryError,
 )
@@ -226,7 +227,7 @@ class SubmitSql:
         task, estimate = root.find("Job/Tasks/SQL"), root.find("Job/Tasks/SQLCost")
         task = task if task is not None else estimate
         if task is None:
-            raise in_request("the job has no SQL task")
+            raise _not_sql([one.tag for one in root.findall("Job/Tasks/*")])
         config = {
             child_text(one, "Name"): child_text(one, "Value")
             for one in task.findall("Config/Property")
@@ -246,6 +247,23 @@ class SubmitSql:
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> SubmittedInstance:
         """Decode the response."""
         return SubmittedInstance.decode(body, headers)
+
+
+def _not_sql(kinds: list[str]) -> InvalidRequestError:
+    """Return the error for a job without a SQL task."""
+    if "SQLRT" in kinds:
+        # The codes ODPS-182… make the clients of MCQA 1 fall back to SQL jobs (odps-sdk-core,
+        # `FallbackPolicy`; pyodps, `dbapi`); they name this one for a missing public session.
+        text = (
+            f"{_NO_SESSION}: there are no sessions of MCQA 1, which is closed to new users since"
+            " November 2025 (to do: use MaxQA, or run the statement as a SQL job)"
+        )
+        return InvalidRequestError(text, status=400, code=_NO_SESSION)
+    found = f"only {', '.join(kinds)}" if kinds else "no task"
+    return in_request(f"the job has no SQL task: it has {found}")
+
+
+_NO_SESSION = "ODPS-1820002"
 
 
 def _ended(query: str) -> str:

@@ -138,7 +138,8 @@ def test_query_that_would_arrive_as_another_one_is_refused(sign: str) -> None:
     ("body", "problem"),
     [
         (b"", "not valid XML"),
-        (b"<Instance/>", "has no SQL task"),
+        (b"<Instance/>", "has no SQL task: it has no task"),
+        (STOCK_JOB.replace(b"SQL>", b"Merge>"), "has no SQL task: it has only Merge"),
         (b"<!DOCTYPE x><Instance/>", "DOCTYPE"),
         (STOCK_JOB.replace(b'{"PYODPS', b'["PYODPS'), "settings is not JSON"),
     ],

@@ -99,12 +99,13 @@ final class Objects {
     return answer;
   }
 
-  /** Run a query by MaxQA; return its rows, read from the tunnel or from the status. */
+  /** Run a query by MaxQA, or with {@code old} by MCQA 1; return its rows. */
   JsonElement interactive(JsonObject given) throws Exception {
     SQLExecutor executor =
         SQLExecutorBuilder.builder()
             .odps(odps)
-            .executeMode(ExecuteMode.INTERACTIVE_V2)
+            .executeMode(
+                given.has("old") ? ExecuteMode.INTERACTIVE : ExecuteMode.INTERACTIVE_V2)
             .quotaName("q")
             .useInstanceTunnel(given.get("tunnel").getAsBoolean())
             .build();
