@@ -45,16 +45,16 @@ class ListPage(Generic[T]):
     most: int
 
 
-def page_of(items: Sequence[T], asked: Asked) -> ListPage[T]:
-    """Return the page of a list that ``marker`` and ``maxitems`` select."""
-    start, most = page_range(asked)
+def page_of(items: Sequence[T], asked: Asked, size: int = PAGE) -> ListPage[T]:
+    """Return the page of a list that ``marker`` and ``maxitems`` select, at most ``size`` items."""
+    start, most = page_range(asked, size)
     marker = str(start + most) if len(items) > start + most else ""
     return ListPage(items[start : start + most], marker, most)
 
 
-def page_range(asked: Asked) -> tuple[int, int]:
+def page_range(asked: Asked, size: int = PAGE) -> tuple[int, int]:
     """Return the position of the first item, and the maximum number of items."""
-    return _number(asked, "marker", 0), max(1, min(_number(asked, "maxitems", PAGE), PAGE))
+    return _number(asked, "marker", 0), max(1, min(_number(asked, "maxitems", size), size))
 
 
 def _number(asked: Asked, key: str, default: int) -> int:

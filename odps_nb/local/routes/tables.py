@@ -12,7 +12,7 @@ from odps_nb.local import faults
 from odps_nb.local.rights import Right
 from odps_nb.local.routes.csv_text import csv_text
 from odps_nb.local.routes.lists import page_of
-from odps_nb.local.routes.table import Asked, At, To, reply
+from odps_nb.local.routes.table import PAGE, Asked, At, To, reply
 from odps_nb.local.service import Service
 from odps_nb.local.store.tables import VIEW, Partition, StoredTable
 from odps_nb.terms import TableName
@@ -38,7 +38,7 @@ class TableRoutes:
         filters = "name owner type extended"
         yield To(control.ListTables, Right.QUERY, self._tables, accepts=filters, is_list=True)
         yield To(control.GetTable, Right.QUERY, self._table, accepts="extended partition")
-        filters = "partitions partition reverse"
+        filters = "partitions partition reverse name"
         yield To(
             control.ListPartitions, Right.QUERY, self._partitions, accepts=filters, is_list=True
         )
@@ -93,12 +93,16 @@ class TableRoutes:
         table = self._service.catalog.table(call.table)
         wanted = table.spec(call.partition)
         found = [p for p in self._service.catalog.partitions(table) if wanted.covers(p.spec)]
-        shown = page_of(found[::-1] if "reverse" in asked.params else found, asked)
+        by_name = "name" in asked.params
+        if asked.params.get("name"):
+            raise faults.invalid("the embedded service does not filter partitions by name")
+        size = max(PAGE, len(found)) if by_name else PAGE
+        shown = page_of(found[::-1] if "reverse" in asked.params else found, asked, size)
         page = control.PartitionPage(
             partitions=tuple(control.PartitionInfo(**_facts(one)) for one in shown.items),
             marker=shown.marker,
         )
-        return reply(page.encode(shown.most))
+        return reply(page.encode(shown.most, by_name=by_name))
 
     def _partition(self, call: control.GetPartition, asked: Asked) -> Response:
         table = self._service.catalog.table(call.table)

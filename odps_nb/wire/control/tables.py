@@ -339,9 +339,14 @@ class PartitionPage:
     partitions: tuple[PartitionInfo, ...] = ()
     marker: str = ""
 
-    def encode(self, most: int = DEFAULT_PAGE) -> tuple[bytes, dict[str, str]]:
-        """Encode the response as body and headers; ``most`` is the maximum length of a page."""
-        found = map(_encode_partition, self.partitions)
+    def encode(
+        self, most: int = DEFAULT_PAGE, *, by_name: bool = False
+    ) -> tuple[bytes, dict[str, str]]:
+        """Encode the response as body and headers; ``most`` is the maximum length of a page.
+
+        ``by_name``: the response to ``?partitions&name``, which has one name for each partition.
+        """
+        found = map(_encode_name if by_name else _encode_partition, self.partitions)
         return _encode_page("Partitions", found, self.marker, most)
 
     @classmethod
@@ -352,6 +357,11 @@ class PartitionPage:
             partitions=tuple(_decode_partition(one) for one in root.findall("Partition")),
             marker=child_text(root, "Marker"),
         )
+
+
+def _encode_name(one: PartitionInfo) -> str:
+    name = "/".join(f"{key}={value}" for key, value in one.spec)
+    return element("Partition", [element("Name", name)])
 
 
 def _encode_partition(one: PartitionInfo) -> str:

@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from odps_nb.local.routes.table import PAGE
 from odps_nb.local.server.launch import LocalService, start
 from odps_nb.wire.calls import WireRequest
 from tests.support.service.peer import Peer
@@ -73,6 +74,18 @@ def test_partitions_are_paged_in_both_orders(peer: Peer, new_table: NewTable) ->
     assert pages(peer, path, partitions="", reverse="", maxitems="2") == [["3", "2"], ["1"]]
 
 
+def test_the_names_of_partitions_are_one_page(peer: Peer, new_table: NewTable) -> None:
+    """`getPartitionSpecs` of the Java SDK, which the Spark connector calls, reads one page."""
+    name = new_table("(a bigint) PARTITIONED BY (ds string, hh string)")
+    added = [f"PARTITION (ds='1', hh='{number:04}')" for number in range(PAGE + 1)]
+    peer.sql(f"ALTER TABLE {name} ADD {' '.join(added)};")
+    path, asked = f"{TABLES}/{name}", {"partitions": "", "name": ""}
+    assert names(peer, path, **asked) == [f"ds=1/hh={n:04}" for n in range(PAGE + 1)]
+    assert names(peer, path, maxitems="2", marker="1", **asked) == ["ds=1/hh=0001", "ds=1/hh=0002"]
+    answer = peer.send(request(peer, path, ("partitions", ""), ("name", "ds=1")))
+    assert (answer.status_code, "by name" in answer.text) == (400, True)
+
+
 def test_projects_are_filtered(peer: Peer) -> None:
     own, owner = peer.service.project, peer.service.access_id
     assert own in names(peer, PROJECTS, owner=owner)
@@ -107,7 +120,7 @@ def test_schemas_are_filtered_and_paged(schemas: LocalService) -> None:
         (SCHEMAS, "type"),
         ("/projects/{}/instances", "jobname"),
         ("/projects/{}/instances", "quotaindex"),
-        ("/projects/{}/tables/t?partitions", "name"),
+        ("/projects/{}/tables/t?partitions", "owner"),
     ],
 )
 @pytest.mark.parametrize("value", ["x", ""])
