@@ -47,6 +47,13 @@ ROWS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     ),
     # the vendor's Java clients, built by Maven; skipped, with the reason, where it is missing
     "java": (LIBRARY, (), ("tests/versions/java_clients.py", "-rs")),
+    # The vendor's Spark connector, whose jar ODPS_NB_SPARK_CONNECTOR names; skipped without it. It
+    # is built for Spark 4.0, and its writes fail with 4.3.
+    "connector": (
+        f"{LIBRARY},spark",
+        ("pyspark>=4.0,<4.1", "pandas<3"),
+        ("tests/versions/spark_connector.py", "-rs"),
+    ),
     # torchdata beside our own loader, av for the frames of a video, and Spark, which starts ranks
     "torch": (
         f"{LIBRARY},torch,spark",
