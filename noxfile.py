@@ -45,10 +45,13 @@ ROWS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
         ("cython", "mock", "pandas<3", "sqlalchemy<2.1"),
         ("tests/versions/pyodps_live.py",),
     ),
-    # the vendor's Java clients, built by Maven; skipped, with the reason, where it is missing
-    "java": (LIBRARY, (), ("tests/versions/java_clients.py", "-rs")),
-    # The vendor's Spark connector, whose jar ODPS_NB_SPARK_CONNECTOR names; skipped without it. It
-    # is built for Spark 4.0, and its writes fail with 4.3.
+    # the vendor's Java clients, built by Maven
+    "java": (LIBRARY, (), ("tests/versions/java_clients.py",)),
+    # the vendor's Go SDK; skipped, with the reason, where the module proxy lacks it
+    "go": (LIBRARY, (), ("tests/versions/go_clients.py", "-rs")),
+    # tools of other authors, each with an environment of its own below build/tools
+    "tools": (LIBRARY, ("jupyter-client>=8",), ("tests/versions/python_tools.py", "-rs")),
+    # the vendor's Spark connector, built for Spark 4.0; skipped without its jar
     "connector": (
         f"{LIBRARY},spark",
         ("pyspark>=4.0,<4.1", "pandas<3"),
@@ -62,6 +65,8 @@ ROWS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     ),
 }
 """Extras, pins and tests of each environment."""
+PROGRAMS: dict[str, tuple[str, ...]] = {"java": ("java", "mvn"), "go": ("go",)}
+"""Programs that a row needs; without them it is skipped."""
 
 
 def project() -> dict:
@@ -84,6 +89,7 @@ def tested(
     session.install("-e", f".[{extras}]", *pins)
     # child processes (the service, Spark's workers) load this checkout, too
     env = {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": f"{session.bin}/python"}
+    env["RECORD_CLIENTS"] = "1"  # the suites of clients write docs/results/clients.md
     session.run("pytest", *tests, *session.posargs, env=env)
 
 
@@ -91,6 +97,8 @@ def tested(
 @nox.parametrize("row", [nox.param(name, id=name) for name in ROWS])
 def versions(session: nox.Session, row: str) -> None:
     """Run the tests of one row with its pins."""
+    if missing := [name for name in PROGRAMS.get(row, ()) if shutil.which(name) is None]:
+        session.skip(f"not installed: {' and '.join(missing)}")
     tested(session, *ROWS[row])
 
 

@@ -16,9 +16,15 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from odps_nb.access.checks import PartitionLike, check_partition, did_you_mean
+from odps_nb.access.checks import (
+    PartitionLike,
+    char_keys,
+    check_partition,
+    did_you_mean,
+    named_partition,
+)
 from odps_nb.errors import ArgumentError, NotFoundError
-from odps_nb.schema import Column, TableSchema
+from odps_nb.schema import Column, TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.type_facts import TYPE_FACTS
 
@@ -103,9 +109,9 @@ def _parsed(value: PartitionChoice) -> PartitionSpec | PartitionRange | str:
         else:
             bounds.append(_bound(found, text, given))
     if not bounds:
-        return PartitionSpec.of(value)
+        return PartitionSpec.of(value, padded=True)
     rest = ",".join(text for text, _ in exact) if isinstance(value, str) else dict(exact)
-    return PartitionRange(exact=PartitionSpec.of(rest or None), bounds=tuple(bounds))
+    return PartitionRange(exact=PartitionSpec.of(rest or None, padded=True), bounds=tuple(bounds))
 
 
 def _bound(found: re.Match[str], text: str, given: Any) -> tuple[str, str, str]:
@@ -116,7 +122,7 @@ def _bound(found: re.Match[str], text: str, given: Any) -> tuple[str, str, str]:
             f"{text!r} already has a value", code=_INVALID, hint="write {'ds >=': value}"
         )
     source = f"{key}={written}" if given is None else {key: given}
-    ((_, value),) = PartitionSpec.of(source).items
+    ((_, value),) = PartitionSpec.of(source, padded=True).items
     return key, sign, value
 
 
@@ -126,13 +132,21 @@ def choose_partitions(
     table: TableName,
     storage: StorageClient,
 ) -> tuple[PartitionSpec, ...]:
-    """Return the exact specs of a read, listing partitions only for ranges and `LATEST`."""
+    """Return the exact specs of a read.
+
+    Partitions are listed only for ranges, `LATEST` and CHAR columns. A CHAR value means any listed
+    value that differs only in blanks at its end.
+    """
+    chars = char_keys(schema)
     chosen: dict[PartitionSpec, None] = {}
     listed: list[PartitionInfo] | None = None
     for one in parse_choices(partitions):
         if isinstance(one, PartitionSpec):
-            chosen[check_partition(one, schema, table)] = None
-            continue
+            exact = check_partition(one, schema, table)
+            if not any(key in chars for key, _ in exact):
+                chosen[exact] = None
+                continue
+            one = PartitionRange(exact=exact, bounds=())
         if not schema.partition_columns:
             raise ArgumentError(f"{table} is not partitioned", hint="omit partitions=")
         test = None if isinstance(one, str) else _test(one, schema, table)
@@ -143,7 +157,8 @@ def choose_partitions(
         if test is None:
             chosen[_latest(listed, schema, table, storage)] = None
             continue
-        found = [info.spec.checked() for info in listed if test(dict(info.spec))]
+        specs = (PartitionSpec(info.spec.items, padded=True) for info in listed)
+        found = [named_partition(spec, schema) for spec in specs if test(dict(spec))]
         if not found:
             raise NotFoundError(
                 f"no partition of {table} matches {one}",
@@ -165,8 +180,9 @@ def _test(
     wanted: PartitionRange, schema: TableSchema, table: TableName
 ) -> Callable[[Mapping[str, str]], bool]:
     """Check a range, and return a function that tests whether a partition is in the range."""
-    exact = check_partition(wanted.exact, schema, table)
     keys = {column.name.casefold(): column for column in schema.partition_columns}
+    exact = check_partition(wanted.exact, schema, table)
+    wanted_values = [(key, _text(value, keys[key.casefold()])) for key, value in exact]
     tests: list[tuple[Column, Callable[[Any, Any], bool], Any]] = []
     for key, sign, value in wanted.bounds:
         column = keys.get(key.casefold())
@@ -188,7 +204,7 @@ def _test(
         tests.append((column, _COMPARE[sign], bound))
 
     def test(values: Mapping[str, str]) -> bool:
-        if any(values.get(key) != value for key, value in exact):
+        if any(_text(values[key], keys[key.casefold()]) != value for key, value in wanted_values):
             return False
         found = ((_comparable(values[one.name], one), holds, bound) for one, holds, bound in tests)
         return all(value is not None and holds(value, bound) for value, holds, bound in found)
@@ -196,11 +212,16 @@ def _test(
     return test
 
 
+def _text(value: str, column: Column) -> str:
+    """Return a partition value without the blanks that a comparison ignores."""
+    return value.rstrip(" ") if column.type.code is TypeCode.CHAR else value
+
+
 def _comparable(value: str, column: Column) -> Any:
     """Parse a partition value as the column's type; ``None`` if it is not valid."""
     kind = TYPE_FACTS[column.type.code].kind
     if kind in ("TEXT", "CHAR"):
-        return value
+        return _text(value, column)
     with contextlib.suppress(ValueError):
         if kind == "INTEGER":
             return int(value)
@@ -226,7 +247,7 @@ def _latest(
     ordered = sorted(listed, key=rank, reverse=True)
     for value, group in groupby(ordered, key=value_of):
         if any(_has_rows(info, table, storage) for info in group):
-            return PartitionSpec(((first.name, value),)).checked()
+            return named_partition(PartitionSpec(((first.name, value),), padded=True), schema)
     raise NotFoundError(
         f"no partition of {table} has rows", code="NoSuchPartition", hint="write rows first"
     )

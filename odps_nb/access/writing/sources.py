@@ -32,6 +32,7 @@ from odps_nb.convert.row_names import Names
 from odps_nb.errors import ArgumentError, ConversionError
 from odps_nb.schema import Column, TableSchema, TypeCode, has_blob
 from odps_nb.terms import PartitionSpec, TableName, check_partition_value
+from odps_nb.wire.control.table_limits import partition_value_problem
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,7 +70,9 @@ class Target:
         conversions: Conversions = AS_THEY_ARE,
     ) -> Target:
         """Return the target of a table; partition columns that are not fixed are required."""
-        keys = {key for key, _ in fixed}
+        keys = dict(fixed)
+        for column in schema.partition_columns:
+            check_new_value(column, keys.get(column.name, ""))
         dynamic = [
             replace(column, nullable=schema.source_of(column) is not None)
             for column in schema.partition_columns
@@ -183,7 +186,18 @@ def with_partitions(rows: Rows, target: Target, first_row: int = 0) -> Rows:
         if pa.types.is_string(values.type):  # only text has ambiguous spellings
             for value in pc.unique(values):
                 check_partition_value(column.name, value.as_py())
+                check_new_value(column, value.as_py())
     return rows
+
+
+def check_new_value(column: Column, value: str) -> None:
+    """Raise if the service does not support a partition with this value."""
+    if problem := partition_value_problem(column, value):
+        raise ArgumentError(
+            problem,
+            code="InvalidPartitionSpec",
+            hint="write another value, such as a code or a name in Latin letters",
+        )
 
 
 # -- columns fixed by the partition -------------------------------------------------------------

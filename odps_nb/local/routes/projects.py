@@ -20,8 +20,6 @@ from odps_nb.wire.xml_text import DECLARATION, child_text, element, parse_xml
 PROPERTIES = {"odps.sql.type.system.odps2": "true", "odps.sql.decimal.odps2": "true"}
 # Object kinds that this service does not support; their lists are empty.
 NOTHING_OF = {
-    "/resources": ("Resources", "Resource"),
-    "/registration/functions": ("Functions", "Function"),
     "/volumes": ("Volumes", "Volume"),
 }
 _PROJECT = "/projects/{project}"
@@ -129,9 +127,12 @@ class ProjectRoutes:
         return listing("Schemas", "Schema", found.items, marker=found.marker, most=found.most)
 
     def _add_schema(self, asked: Asked) -> Response:
-        name = child_text(parse_xml(asked.wire.body or b"", "schema"), "Name")
+        root = parse_xml(asked.wire.body or b"", "schema")
+        name, lenient = child_text(root, "Name"), child_text(root, "IfNotExists") == "true"
+        if child_text(root, "Comment"):
+            raise faults.invalid("the embedded service does not support comments of schemas")
         valid = TableName(project=name, table=name).project  # an invalid name raises 400
-        self._service.catalog.add_schema(asked.path["project"], valid)
+        self._service.catalog.add_schema(asked.path["project"], valid, if_not_exists=lenient)
         return Response(status_code=201)
 
     def _check_schema(self, project: str, name: str) -> None:
@@ -143,10 +144,12 @@ class ProjectRoutes:
         return Response(status_code=204)
 
     def _schema(self, asked: Asked) -> Response:
-        name = asked.path["schema"]
-        self._check_schema(asked.path["project"], name)
-        info = control.ProjectInfo(name=name, owner=self._service.owner, created_at=0)
-        body = DECLARATION + element("Schema", (element("Name", name),))
+        project, name = asked.path["project"], asked.path["schema"]
+        self._check_schema(project, name)
+        created, owner = self._service.catalog.schemas(project)[name], self._service.owner
+        info = control.ProjectInfo(name=name, owner=owner, created_at=created)
+        facts = {"Name": name, "Project": project, "Owner": owner}
+        body = DECLARATION + element("Schema", [element(*fact) for fact in facts.items()])
         return Response(body, headers=info.encode()[1], media_type=XML)
 
 

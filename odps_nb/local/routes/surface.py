@@ -210,8 +210,15 @@ def _wire(request: Request) -> WireRequest:
         method=request.method,
         path=request.url.path,
         params=params,
-        headers=tuple((k, v) for k, v in request.headers.items()),
+        headers=tuple((k.decode("latin-1"), _text(v)) for k, v in request.headers.raw),
     )
+
+
+def _text(header: bytes) -> str:
+    try:
+        return header.decode()
+    except UnicodeDecodeError:
+        return header.decode("latin-1")
 
 
 def _without_schema(service: Service, wire: WireRequest) -> WireRequest:

@@ -8,18 +8,21 @@ from typing import Any
 
 from starlette.responses import Response
 
+from odps_nb.errors import NotFoundError
 from odps_nb.local import faults
 from odps_nb.local.rights import Right
 from odps_nb.local.routes.csv_text import csv_text
 from odps_nb.local.routes.lists import page_of
-from odps_nb.local.routes.table import PAGE, Asked, At, To, reply
+from odps_nb.local.routes.table import Asked, At, To, listing, page, reply
 from odps_nb.local.service import Service
 from odps_nb.local.store.tables import VIEW, Partition, StoredTable
 from odps_nb.terms import TableName
 from odps_nb.wire import control
 from odps_nb.wire.calls import Preview, decode_partition
+from odps_nb.wire.xml_text import child_text, parse_xml
 
 HEAD_ROWS = 10_000
+MOST_NAMES = 100  # of one request (Go and Java SDK)
 # pyodps, ``Table.Type``; this service has only the first two
 TABLE_TYPES = (
     *("MANAGED_TABLE", "VIRTUAL_VIEW", "EXTERNAL_TABLE"),
@@ -45,6 +48,8 @@ class TableRoutes:
         yield To(control.GetPartition, Right.QUERY, self._partition, accepts="extended")
         table, keys = ["/projects/{project}/tables/{table}"], frozenset({"data"})
         yield At(table, Right.READ, self._head, keys=keys)
+        several, keys = ["/projects/{project}/tables"], frozenset({"query"})
+        yield At(several, Right.QUERY, self._several, methods=["POST"], keys=keys)
 
     def _tables(self, call: control.ListTables, asked: Asked) -> Response:
         owner, kind = asked.params.get("owner"), asked.params.get("type")
@@ -65,12 +70,36 @@ class TableRoutes:
         return reply(page.encode(found.most))
 
     def _table(self, call: control.GetTable, _asked: Asked) -> Response:
-        table = self._service.catalog.table(call.table)
+        info = self._info(call.table)
+        return reply(info.encode_extended() if call.extended else info.encode())
+
+    def _several(self, asked: Asked) -> Response:
+        """Return the tables that a body names, without those that are missing or not permitted."""
+        root = parse_xml(asked.wire.body or b"", "list of tables")
+        items = root.findall("Table")
+        if len(items) > MOST_NAMES:
+            raise faults.invalid(f"{len(items)} tables are named; the maximum is {MOST_NAMES}")
+        found = []
+        for item in items:
+            name = TableName(
+                project=child_text(item, "Project") or asked.path["project"],
+                schema=child_text(item, "Schema") or asked.params.get("curr_schema") or None,
+                table=child_text(item, "Name"),
+            )
+            if self._service.rights.allows(asked.access_id, name.project, Right.QUERY):
+                try:
+                    found.append(self._info(name).element())
+                except NotFoundError:
+                    continue
+        return page("Tables", found)
+
+    def _info(self, asked: TableName) -> control.TableInfo:
+        table = self._service.catalog.table(asked)
         segments, view = self._service.snapshots.visible(table), table.view
-        name = replace(table.name, table=call.table.table)  # as requested, since pyodps adopts it
+        name = replace(table.name, table=asked.table)  # as requested, since pyodps adopts it
         if not self._service.catalog.has_schemas(table.name.project):
             name = replace(name, schema=None)
-        info = control.TableInfo(
+        return control.TableInfo(
             name=name,
             schema=table.schema,
             table_id=str(table.table_id),
@@ -87,22 +116,23 @@ class TableRoutes:
             properties=_reserved(table),
             primary_key=table.key_columns,
         )
-        return reply(info.encode_extended() if call.extended else info.encode())
 
     def _partitions(self, call: control.ListPartitions, asked: Asked) -> Response:
+        if asked.params.get("name"):
+            raise faults.invalid("the parameter 'name' of a list of partitions must be empty")
         table = self._service.catalog.table(call.table)
         wanted = table.spec(call.partition)
         found = [p for p in self._service.catalog.partitions(table) if wanted.covers(p.spec)]
-        by_name = "name" in asked.params
-        if asked.params.get("name"):
-            raise faults.invalid("the embedded service does not filter partitions by name")
-        size = max(PAGE, len(found)) if by_name else PAGE
-        shown = page_of(found[::-1] if "reverse" in asked.params else found, asked, size)
+        if "name" in asked.params:
+            # the Java and Go SDKs request only the names, and no second page of them
+            names = ("/".join(f"{k}={v}" for k, v in one.spec) for one in found)
+            return listing("Partitions", "Partition", names, most=len(found))
+        shown = page_of(found[::-1] if "reverse" in asked.params else found, asked)
         page = control.PartitionPage(
             partitions=tuple(control.PartitionInfo(**_facts(one)) for one in shown.items),
             marker=shown.marker,
         )
-        return reply(page.encode(shown.most, by_name=by_name))
+        return reply(page.encode(shown.most))
 
     def _partition(self, call: control.GetPartition, asked: Asked) -> Response:
         table = self._service.catalog.table(call.table)

@@ -21,7 +21,7 @@ from odps_nb.local.sql.statements import (
 )
 from odps_nb.local.store.catalog import Catalog
 from odps_nb.local.store.snapshots import Snapshots
-from odps_nb.local.store.tables import Partition, StoredTable, check_decimals
+from odps_nb.local.store.tables import Partition, StoredTable, check_decimals, check_properties
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import PartitionSpec, TableName
 
@@ -117,6 +117,7 @@ class Definitions:
                 self._add_columns(statement, table, place.settings)
             case AlterTable():
                 table = changed_table(self._catalog, place, statement.name, view=statement.view)
+                check_properties(dict(statement.properties))
                 self._catalog.alter_table(
                     table,
                     name=statement.new_name,

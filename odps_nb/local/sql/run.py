@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from odps_nb.local.rights import Right
 from odps_nb.local.sql.changes import rows_of, rows_of_merge
 from odps_nb.local.sql.ddl import Definitions, Place, changed_table, zone_of
 from odps_nb.local.sql.duck_types import CLOCKS, duck_type
-from odps_nb.local.sql.inserted import chosen_rows, insert_target
+from odps_nb.local.sql.inserted import changed_rows, check_insert, chosen_rows, insert_target
 from odps_nb.local.sql.queries import Described, QueryRun, QueryRunner
 from odps_nb.local.sql.refusals import refusal
 from odps_nb.local.sql.results import ResultRows, stored_rows, typed_rows
@@ -36,17 +36,18 @@ from odps_nb.local.sql.statements import (
     Statement,
 )
 from odps_nb.local.store.blobs import BlobStore
-from odps_nb.local.store.catalog import Catalog
+from odps_nb.local.store.catalog import DEFAULT_SCHEMA, Catalog
 from odps_nb.local.store.folder import DataFolder, new_id
-from odps_nb.local.store.snapshots import Snapshots
+from odps_nb.local.store.snapshots import Addition, Segment, Snapshots
 from odps_nb.local.store.tables import VIEW, StoredTable, View, check_types
 from odps_nb.local.writing.ingest import Ingest, with_generated
 from odps_nb.local.writing.upserts import Publisher
 from odps_nb.schema import Column, TableSchema, TypeCode, has_timestamp
-from odps_nb.terms import PartitionSpec
+from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.control import SqlCost
 
 if TYPE_CHECKING:  # `query` imports sqlglot, which only queries need
+    from odps_nb.local.sql.moments import Moment
     from odps_nb.local.sql.query import TranslatedQuery
 
 _PLACE = re.compile(r"\[\d+,\d+\]")
@@ -82,11 +83,20 @@ class Stopper:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run of a statement: its context, its stopper, and resources to close afterwards."""
+    """One run of a statement: its context, its stopper, and resources to close afterwards.
+
+    ``outputs``: the number of changed rows and of written bytes, by table.
+    """
 
     place: Place
     stopper: Stopper
     stack: ExitStack
+    outputs: dict[str, list[int]] = field(default_factory=dict)
+
+    def changed(self, name: TableName, rows: int, additions: Sequence[Addition]) -> None:
+        """Count rows that the statement changed."""
+        shown = replace(name, schema=None) if name.schema == DEFAULT_SCHEMA else name
+        self.outputs[str(shown)] = [rows, sum(one.file.disk_bytes for one in additions)]
 
 
 class SqlRunner:
@@ -179,7 +189,7 @@ class SqlRunner:
         job.stack.callback(self._snapshots.unpin, pin)
         tables = {}
         for ours, table in query.tables.items():
-            segments = self._snapshots.visible(table)
+            segments = self._segments(table, query.moments.get(ours))
             self._snapshots.pin(pin, segments)
             tables[ours] = stored_rows(self._folder, table, segments)
         explain = partial(refusal, names=query.names)
@@ -188,8 +198,18 @@ class SqlRunner:
         job.stack.callback(job.stopper.release)
         return run, query
 
+    def _segments(self, table: StoredTable, moment: Moment | None) -> tuple[Segment, ...]:
+        """Return the files of a table now, or at a past version or time."""
+        if moment is None:
+            return self._snapshots.visible(table)
+        version = moment.version
+        if version is None:
+            version = self._snapshots.version_at(table, moment.at)
+        return self._snapshots.as_of(table, version)
+
     def _insert(self, statement: Insert, job: Job) -> None:
         table = changed_table(self._catalog, job.place, statement.name)
+        check_insert(table, statement)
         target = insert_target(table, statement)
         into = tuple(column.type.code for column in target.fed(statement.choices))
         run, query = self._open(statement.query, job, into=into, exact=bool(statement.choices))
@@ -197,9 +217,11 @@ class SqlRunner:
         target, spec = target.matching(len(found.columns)), target.spec
         fed = target.fed(statement.choices)
         sql = _converted(found, query, fed, job.place, numbered=bool(statement.choices))
+        changed = 0
         with Ingest(self._folder, table, spec, self._blobs, one_unit=True) as ingest:
             for batch in run.batches(sql):
                 job.stopper.check()
+                changed += changed_rows(batch, statement.kept)
                 for rows in chosen_rows(batch, target.columns, statement.choices):
                     ingest.write(with_generated(rows, table, spec))
             additions = ingest.finish()
@@ -217,6 +239,7 @@ class SqlRunner:
         changes = statement.rewrites or statement.has_operations
         since = table.version if changes else None
         self._publisher.publish(table, additions, replace=replaced, since=since, one_unit=True)
+        job.changed(table.name, changed, additions)
 
     def _change(self, statement: ChangeRows | Merge, job: Job) -> None:
         table = changed_table(self._catalog, job.place, statement.name)
@@ -260,6 +283,7 @@ class SqlRunner:
                     ingest.write(batch)
                 additions = ingest.finish()
                 fill = partial(self._publisher.publish, additions=additions, one_unit=True)
+                job.changed(name, sum(one.file.rows for one in additions), additions)
         if statement.or_replace and self._catalog.find_table(name) is not None:
             self._snapshots.drop_table(changed_table(self._catalog, place, statement.name))
         self._catalog.create_table(

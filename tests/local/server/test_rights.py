@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pyarrow as pa
 import pytest
+import requests
 from odps import ODPS
 from odps.errors import NoPermission
 
@@ -21,8 +23,15 @@ from odps_nb.wire.calls import v1
 from tests.support.service.commands import refused_in_words, serve_each
 from tests.support.service.peer import Peer
 
-KEYS = {"admin": "a-secret", "reader": "r-secret", "writer": "w-secret", "nobody": "n-secret"}
+KEYS = {
+    "admin": "a-secret",
+    "asker": "q-secret",
+    "reader": "r-secret",
+    "writer": "w-secret",
+    "nobody": "n-secret",
+}
 RIGHTS = {
+    "asker": {"ours": "query"},
     "reader": {"ours": "read"},
     "writer": {"ours": "write", "theirs": "read"},
     "nobody": {},
@@ -113,6 +122,10 @@ def test_a_project_without_a_right_is_closed_on_every_surface(
         assert caught.value.code == "NoPermission"
     if key == "reader":
         own = as_key(guarded, key)
+        body = b"<Tables><Table><Project>theirs</Project><Name>hidden</Name></Table></Tables>"
+        path, params = "/projects/ours/tables", (("query", ""),)
+        wire = calls.WireRequest(method="POST", path=path, params=params, body=body)
+        assert own.send(wire).status_code == 403
         denied(own, "SELECT * FROM theirs.hidden")
         denied(own, "CREATE TABLE copied LIKE theirs.hidden")
         denied(own, "SHOW TABLES IN theirs")
@@ -147,6 +160,59 @@ def test_version_1_and_tunnel_sessions_need_a_right(
     with pytest.raises(AccessDeniedError, match=DENIED) as caught:
         peer.ok(wire)
     assert caught.value.code == "NoPermission"
+
+
+RESOURCE, FUNCTION = "projects/ours/resources", "projects/ours/registration/functions"
+
+
+@pytest.mark.parametrize(
+    ("right", "method", "path"),
+    [
+        ("query", "GET", RESOURCE),
+        ("query", "GET", f"{RESOURCE}/r?meta"),
+        ("query", "HEAD", f"{RESOURCE}/r"),
+        ("read", "GET", f"{RESOURCE}/r"),
+        ("write", "POST", RESOURCE),
+        ("write", "PUT", f"{RESOURCE}/r"),
+        ("write", "PUT", f"{RESOURCE}/r?updateowner"),
+        ("write", "DELETE", f"{RESOURCE}/r"),
+        ("query", "GET", FUNCTION),
+        ("query", "GET", f"{FUNCTION}/r"),
+        ("write", "POST", FUNCTION),
+        ("write", "PUT", f"{FUNCTION}/r"),
+        ("write", "PUT", f"{FUNCTION}/r?updateowner"),
+        ("write", "DELETE", f"{FUNCTION}/r"),
+        ("query", "GET", "connection/mcqa?project=ours"),
+        ("query", "GET", "quotas/q?project=ours"),
+        ("query", "POST", "mcqa/projects/ours/sessions"),
+        ("query", "GET", "mcqa/projects/ours/instances"),
+    ],
+)
+def test_resources_functions_and_connections_need_a_right(
+    guarded: LocalService, right: str, method: str, path: str
+) -> None:
+    path, _, query = path.partition("?")
+    admin = as_key(guarded, "admin")
+
+    def sent(peer: Peer, method: str, path: str, name: str, query: str = "") -> requests.Response:
+        return peer.send(
+            calls.WireRequest(
+                method=method,
+                path=f"/{path}",
+                params=tuple(parse_qsl(query, keep_blank_values=True)),
+                headers=(("x-odps-resource-type", "file"), ("x-odps-resource-name", name)),
+                body=f"<Function><Alias>{name}</Alias></Function>".encode(),
+            )
+        )
+
+    for of in (RESOURCE, FUNCTION):
+        sent(admin, "POST", of, "r")
+    for key, grade in {"nobody": 0, "asker": 1, "reader": 2, "writer": 3}.items():
+        allowed = grade > ("query", "read", "write").index(right)
+        answer = sent(as_key(guarded, key), method, path, "new" if method == "POST" else "r", query)
+        assert (answer.status_code < 300, answer.status_code == 403) == (allowed, not allowed), key
+    for of in (RESOURCE, FUNCTION):
+        sent(admin, "DELETE", f"{of}/new", "")
 
 
 def test_the_stock_client_is_refused_with_its_own_error(guarded: LocalService) -> None:
