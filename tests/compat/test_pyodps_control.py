@@ -307,8 +307,8 @@ def test_the_own_name_and_the_host_of_the_catalog_are_known(entry: ODPS) -> None
     user = entry.get_project().current_user
     assert (user.id, user.display_name) == (entry.account.access_id, entry.account.access_id)
     assert entry.get_catalog_host() == entry.endpoint.removesuffix("/api")
-    with pytest.raises(errors.ODPSError, match="does not support 'show grants'"):
-        entry.run_security_query("show grants")
+    with pytest.raises(errors.ODPSError, match="does not support 'list roles'"):
+        entry.run_security_query("list roles")
 
 
 def test_a_wrong_key_is_distinguished_from_a_wrong_name(local: LocalService) -> None:

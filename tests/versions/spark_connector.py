@@ -105,8 +105,11 @@ def odps(service: LocalService) -> Iterator[odps_nb.Connection]:
 
 
 @pytest.fixture(scope="module")
-def spark(odps: odps_nb.Connection) -> Iterator[SparkSession]:
-    session = odps_nb.spark.session("local[2]", **session_settings())
+def spark(
+    odps: odps_nb.Connection, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SparkSession]:
+    folder = {"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))}
+    session = odps_nb.spark.session("local[2]", **session_settings(), **folder)
     session.conf.set("spark.sql.session.timeZone", "UTC")
     catalog(session, odps, "odps", "v1")
     catalog(session, odps, "tunnel", "tunnel")

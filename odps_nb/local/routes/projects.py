@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Iterator
 
 from starlette.responses import Response
@@ -42,11 +40,9 @@ class ProjectRoutes:
         for host in ("/logview/host", "/catalogapi"):
             yield At([host], None, self._host, methods=ALL)
         yield At([f"{_PROJECT}/logs"], Right.QUERY, lambda _: Response(), methods=ALL)
-        keys = frozenset({"sign_bearer_token"})
-        authorization = [f"{_PROJECT}/authorization"]
-        yield At(authorization, Right.QUERY, self._authorization, methods=ALL, keys=keys)
-        yield At(authorization, Right.QUERY, self._security, methods=["POST"])
         yield At([_PROJECT + rest for rest in NOTHING_OF], Right.QUERY, self._nothing)
+        quotas = "version project region"
+        yield At(["/quotas"], None, self._quotas, accepts=quotas, is_list=True)
         schemas = [f"{_PROJECT}/schemas"]
         yield At(schemas, Right.QUERY, self._schemas, accepts="name owner", is_list=True)
         yield At(schemas, Right.WRITE, self._add_schema, methods=["POST"])
@@ -88,21 +84,8 @@ class ProjectRoutes:
     def _host(self, asked: Asked) -> Response:
         return Response(asked.base, media_type="text/plain")
 
-    def _authorization(self, asked: Asked) -> Response:
-        # clients use this token in links to web pages, which this service does not provide
-        token = base64.b64encode(asked.path["project"].encode()).decode()
-        body = DECLARATION + element("Authorization", (element("Result", token),))
-        return Response(body, media_type=XML)
-
-    def _security(self, asked: Asked) -> Response:
-        """Handle a security statement: only WHOAMI (members: pyodps, ``current_user``)."""
-        query = child_text(parse_xml(asked.wire.body or b"", "security statement"), "Query")
-        if query.strip(" ;\n\t").lower() != "whoami":
-            raise faults.invalid(f"the embedded service does not support {query[:80]!r}")
-        names = dict.fromkeys(("ID", "DisplayName"), asked.access_id)
-        result = json.dumps(names)
-        body = DECLARATION + element("Authorization", (element("Result", result),))
-        return Response(body, media_type=XML)
+    def _quotas(self, _asked: Asked) -> Response:
+        return listing("Quotas", "Quota", ())  # the service does not limit by quotas
 
     def _nothing(self, asked: Asked) -> Response:
         project = asked.path["project"]

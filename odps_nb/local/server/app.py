@@ -16,11 +16,13 @@ from starlette.types import ASGIApp
 
 from odps_nb.local import faults
 from odps_nb.local.routes import asgi_io as edge
+from odps_nb.local.routes.catalogapi import catalog_routes
 from odps_nb.local.routes.instances import InstanceRoutes
 from odps_nb.local.routes.interactive import InteractiveRoutes
 from odps_nb.local.routes.lists import check_params
 from odps_nb.local.routes.projects import ProjectRoutes
 from odps_nb.local.routes.resources import ResourceRoutes
+from odps_nb.local.routes.security import SecurityRoutes
 from odps_nb.local.routes.storage import storage_routes
 from odps_nb.local.routes.storage_v1 import storage_v1_routes
 from odps_nb.local.routes.surface import Surface
@@ -41,6 +43,7 @@ def build_app(service: Service, misbehaviour: Misbehaviour | None = None) -> ASG
         *storage_routes(service),
         *storage_v1_routes(service),
         *tunnel_routes(service),
+        *catalog_routes(service),
         *rest_routes(service),
     ]
     app = Starlette(routes=routes)
@@ -63,7 +66,7 @@ def rest_routes(service: Service) -> Iterator[Route]:
     """Yield the control plane routes, each with and without the prefix ``/api``."""
     surface = Surface(service, xml=True)
     instances = tuple(InstanceRoutes(service).rows())
-    parts = (ProjectRoutes, TableRoutes, ResourceRoutes, InteractiveRoutes)
+    parts = (ProjectRoutes, SecurityRoutes, TableRoutes, ResourceRoutes, InteractiveRoutes)
     rows = [*(row for part in parts for row in part(service).rows()), *instances]
     values = {row.kind: row for row in rows if isinstance(row, To)}
     of_instances = tuple(row.kind for row in instances if isinstance(row, To))

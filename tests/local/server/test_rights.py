@@ -58,6 +58,17 @@ def as_key(service: LocalService, key: str, project: str = "ours") -> Peer:
     return Peer(replace(service, access_id=key, access_key=KEYS[key], project=project))
 
 
+def stock(service: LocalService, key: str) -> ODPS:
+    return ODPS(
+        key,
+        KEYS[key],
+        project="ours",
+        endpoint=service.endpoint,
+        tunnel_endpoint=service.tunnel_endpoint,
+        overwrite_global=False,  # otherwise pyodps uses this tunnel for every later entry
+    )
+
+
 def denied(peer: Peer, text: str) -> None:
     with pytest.raises(QueryError, match=DENIED) as caught:
         peer.sql(f"{text};")
@@ -216,14 +227,7 @@ def test_resources_functions_and_connections_need_a_right(
 
 
 def test_the_stock_client_is_refused_with_its_own_error(guarded: LocalService) -> None:
-    entry = ODPS(
-        "reader",
-        KEYS["reader"],
-        project="ours",
-        endpoint=guarded.endpoint,
-        tunnel_endpoint=guarded.tunnel_endpoint,
-        overwrite_global=False,  # otherwise pyodps uses this tunnel for every later entry
-    )
+    entry = stock(guarded, "reader")
     with entry.get_table("t").open_reader() as rows:
         assert rows.count == 1
     with pytest.raises(NoPermission), entry.get_table("t").open_writer() as writer:
@@ -273,3 +277,19 @@ def test_rights_that_make_no_sense_are_refused_at_once(tmp_path: Path) -> None:
     for expected, ended in zip(wrong, serve_each(*options), strict=True):
         refused_in_words(ended, expected)
         assert "my-secret" not in str(ended)
+
+
+def test_clients_see_the_limits_of_a_key(guarded: LocalService) -> None:
+    """Grants, permissions and the Catalog API show the same rights as refusals do."""
+    reader, project = stock(guarded, "reader").get_project(), "projects/ours"
+    (grants,) = reader.run_security_query("SHOW GRANTS;")["ACL"].values()
+    assert [one["Action"][-1] for one in grants] == ["CreateInstance", "Download"]
+    for action, result in (("Select", "ALLOW"), ("Drop", "DENY")):
+        body = json.dumps([{"Action": action, "Resource": f"{project}/tables/t"}])
+        answer = reader.odps.rest.post(f"{reader.resource()}/auth/", data=body)
+        assert f"<Result>{result}</Result>" in answer.text
+    catalog = reader.odps.catalog_rest
+    listed = catalog.get(f"{catalog.endpoint}/api/catalog/v1alpha/projects").json()["projects"]
+    assert [one["projectId"] for one in listed] == ["ours"]
+    with pytest.raises(NoPermission, match=DENIED):
+        catalog.get(f"{catalog.endpoint}/api/catalog/v1alpha/projects/theirs")
