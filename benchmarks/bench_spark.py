@@ -130,7 +130,7 @@ def peer_read(
     spark: SparkSession, odps: Connection, table: str, expected: DataFrame, **options: object
 ) -> list[Case]:
     """Return the connector's case, or none without its jar."""
-    if not connector.JAR:
+    if connector.missing():
         return []
     options.setdefault("splitParallelism", SPLITS)
     frame = spark.table(peer_catalog(spark, odps, table, **options))
@@ -140,7 +140,7 @@ def peer_read(
 
 def peer_write(spark: SparkSession, odps: Connection, table: str, frame: DataFrame) -> list[Case]:
     """Return the connector's case, or none without its jar."""
-    if not connector.JAR:
+    if connector.missing():
         return []
     writer = frame.writeTo(peer_catalog(spark, odps, table))
     writer.overwritePartitions()
@@ -327,8 +327,8 @@ def main() -> None:
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
     header(f"Spark, two cores: {rows:,} rows × 6 columns over loopback HTTP")
     folder = Path(tempfile.mkdtemp(prefix="odps-nb-bench-"))
-    if not connector.JAR:
-        print(f"note: {connector.MISSING}")
+    if missing := connector.missing():
+        print(f"note: {missing}")
     spark = odps_nb.spark.session("local[2]", **connector.session_settings())
     try:
         odps_nb.spark.register(spark)

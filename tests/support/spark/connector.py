@@ -6,7 +6,9 @@ Used by ``tests/versions/spark_connector.py`` and by ``benchmarks/bench_spark.py
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -14,15 +16,25 @@ if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
 
 _VARIABLE = "ODPS_NB_SPARK_CONNECTOR"
-JAR = os.environ.get(_VARIABLE)
+JAR = os.environ.get(_VARIABLE, "")
 """Path of the connector's jar, from the environment; read before tests clear its variables."""
-MISSING = f"the vendor's Spark connector is left out: {_VARIABLE} is not the path of its jar"
 _PACKAGE = "org.apache.spark.sql.execution.datasources.v2.odps"
 
 
-def session_settings() -> dict[str, str]:
+def missing() -> str:
+    """Return why the connector cannot run; empty if it can."""
+    reason = f"{_VARIABLE} is not the path of its jar"
+    if JAR:
+        spark = ".".join(metadata.version("pyspark").split(".")[:2])
+        if f"-{spark}." in Path(JAR).name:
+            return ""
+        reason = f"{Path(JAR).name} is not built for Spark {spark}, which is installed"
+    return f"the vendor's Spark connector is left out: {reason}"
+
+
+def session_settings() -> dict[str, Any]:
     """Return the settings with which a session must start to load the connector, if any."""
-    if not JAR:
+    if missing():
         return {}
     return {
         "spark.jars": JAR,
@@ -49,7 +61,12 @@ def catalog(
     for key, value in keys.items():
         if value is not None:  # without its address, the connector asks the service for the tunnel
             spark.conf.set(f"odps.{key}", str(value))
-    ours = {"tableReadProvider": transfer, "tableWriteProvider": transfer}
+    settings = {
+        "enableFilterPushDown": "true",
+        "tableReadProvider": transfer,
+        "tableWriteProvider": transfer,
+        **options,
+    }
     spark.conf.set(f"spark.sql.catalog.{name}", f"{_PACKAGE}.OdpsTableCatalog")
-    for option, value in {"enableFilterPushDown": "true", **ours, **options}.items():
-        spark.conf.set(f"spark.sql.catalog.{name}.{option}", str(value))
+    for option, chosen in settings.items():
+        spark.conf.set(f"spark.sql.catalog.{name}.{option}", str(chosen))
