@@ -23,6 +23,12 @@ from odps_nb.access.checks import (
     did_you_mean,
     named_partition,
 )
+from odps_nb.access.partition_bounds import (
+    DEFAULT_PARTITION,
+    Bound,
+    is_number,
+    text_comparison,
+)
 from odps_nb.errors import ArgumentError, NotFoundError
 from odps_nb.schema import Column, TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec, TableName
@@ -52,10 +58,10 @@ class PartitionRange:
     """Exact values and comparisons; a partition must match all of them."""
 
     exact: PartitionSpec
-    bounds: tuple[tuple[str, str, str], ...]  # key, comparison, value
+    bounds: tuple[Bound, ...]
 
     def __str__(self) -> str:
-        parts = [f"{key}{sign}{value}" for key, sign, value in self.bounds]
+        parts = [f"{one.key}{one.sign}{one.value}" for one in self.bounds]
         return ",".join([*([str(self.exact)] if self.exact.items else []), *parts])
 
 
@@ -114,8 +120,8 @@ def _parsed(value: PartitionChoice) -> PartitionSpec | PartitionRange | str:
     return PartitionRange(exact=PartitionSpec.of(rest or None, padded=True), bounds=tuple(bounds))
 
 
-def _bound(found: re.Match[str], text: str, given: Any) -> tuple[str, str, str]:
-    """Return key, comparison and value; the value is parsed as in `PartitionSpec.of`."""
+def _bound(found: re.Match[str], text: str, given: Any) -> Bound:
+    """Return a comparison; its value is parsed as in `PartitionSpec.of`."""
     key, sign, written = found.groups()
     if given is not None and written:
         raise ArgumentError(
@@ -123,7 +129,8 @@ def _bound(found: re.Match[str], text: str, given: Any) -> tuple[str, str, str]:
         )
     source = f"{key}={written}" if given is None else {key: given}
     ((_, value),) = PartitionSpec.of(source, padded=True).items
-    return key, sign, value
+    is_text = isinstance(given, str) if given is not None else written != value
+    return Bound(key, sign, value, not is_text and is_number(value))
 
 
 def choose_partitions(
@@ -149,11 +156,13 @@ def choose_partitions(
             one = PartitionRange(exact=exact, bounds=())
         if not schema.partition_columns:
             raise ArgumentError(f"{table} is not partitioned", hint="omit partitions=")
-        test = None if isinstance(one, str) else _test(one, schema, table)
+        if not isinstance(one, str):
+            _check_range(one, schema, table)
         if listed is None:
             from odps_nb.client.catalog import iter_partitions
 
             listed = list(iter_partitions(storage, table))
+        test = None if isinstance(one, str) else _test(one, schema, table, listed)
         if test is None:
             chosen[_latest(listed, schema, table, storage)] = None
             continue
@@ -176,40 +185,64 @@ def _extent(listed: Iterable[PartitionInfo]) -> str:
     return f"choose from the existing partitions, {specs[0]} to {specs[-1]}"
 
 
-def _test(
-    wanted: PartitionRange, schema: TableSchema, table: TableName
-) -> Callable[[Mapping[str, str]], bool]:
-    """Check a range, and return a function that tests whether a partition is in the range."""
-    keys = {column.name.casefold(): column for column in schema.partition_columns}
-    exact = check_partition(wanted.exact, schema, table)
-    wanted_values = [(key, _text(value, keys[key.casefold()])) for key, value in exact]
-    tests: list[tuple[Column, Callable[[Any, Any], bool], Any]] = []
-    for key, sign, value in wanted.bounds:
-        column = keys.get(key.casefold())
+def _check_range(wanted: PartitionRange, schema: TableSchema, table: TableName) -> None:
+    """Raise for unknown partition columns, and for values that are not of a column's type."""
+    check_partition(wanted.exact, schema, table)
+    names = [one.name for one in schema.partition_columns]
+    for one in wanted.bounds:
+        column = _column(one, schema)
         if column is None:
-            names = [one.name for one in schema.partition_columns]
             raise ArgumentError(
-                f"{key!r} is not a partition column of {table}",
+                f"{one.key!r} is not a partition column of {table}",
                 code=_INVALID,
-                hint=f"{did_you_mean(key, names)}partition columns are: {', '.join(names)}",
+                hint=f"{did_you_mean(one.key, names)}partition columns are: {', '.join(names)}",
             )
-        bound = _comparable(value, column)
-        if bound is None:
+        if _comparable(one.value, column) is None:
             raise ArgumentError(
-                f"{value!r} cannot be compared with the partition column {column.name!r} of type "
-                f"{column.type.code.name}",
+                f"{one.value!r} cannot be compared with the partition column {column.name!r} of "
+                f"type {column.type.code.name}",
                 code=_INVALID,
                 hint="pass a value of this type, or select rows with where=",
             )
-        tests.append((column, _COMPARE[sign], bound))
+
+
+def _column(bound: Bound, schema: TableSchema) -> Column | None:
+    keys = {column.name.casefold(): column for column in schema.partition_columns}
+    return keys.get(bound.key.casefold())
+
+
+def _test(
+    wanted: PartitionRange, schema: TableSchema, table: TableName, listed: list[PartitionInfo]
+) -> Callable[[Mapping[str, str]], bool]:
+    """Return a function that tests whether a partition is in a range."""
+    keys = {column.name.casefold(): column for column in schema.partition_columns}
+    exact = check_partition(wanted.exact, schema, table)
+    wanted_values = [(key, _text(value, keys[key.casefold()])) for key, value in exact]
+    tests: list[tuple[str, Callable[[Any, Any], bool], Callable[[str], Any], Any]] = []
+    for one in wanted.bounds:
+        column = _column(one, schema)
+        assert column is not None
+        value_of, bound = partial(_comparable, column=column), _comparable(one.value, column)
+        if isinstance(bound, str):
+            found = {_text(dict(info.spec)[column.name], column) for info in listed}
+            compared, bound = text_comparison(one, found - {DEFAULT_PARTITION}, column.name)
+            value_of = partial(_compared, compared, column)
+        tests.append((column.name, _COMPARE[one.sign], value_of, bound))
 
     def test(values: Mapping[str, str]) -> bool:
         if any(_text(values[key], keys[key.casefold()]) != value for key, value in wanted_values):
             return False
-        found = ((_comparable(values[one.name], one), holds, bound) for one, holds, bound in tests)
-        return all(value is not None and holds(value, bound) for value, holds, bound in found)
+        for name, holds, value_of, bound in tests:
+            value = None if values[name] == DEFAULT_PARTITION else value_of(values[name])
+            if value is None or not holds(value, bound):
+                return False
+        return True
 
     return test
+
+
+def _compared(value_of: Callable[[str], Any], column: Column, value: str) -> Any:
+    return value_of(_text(value, column))
 
 
 def _text(value: str, column: Column) -> str:

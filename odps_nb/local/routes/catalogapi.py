@@ -123,7 +123,7 @@ class CatalogRoutes:
 
     def _schemas(self, asked: Asked) -> Response:
         project = asked.path["project"]
-        names = self._catalog.schemas(project)
+        names = list(self._catalog.schemas(project))
         return _page("schemas", names, lambda name: self._schema_facts(project, name), asked)
 
     def _schema(self, asked: Asked) -> Response:

@@ -8,18 +8,17 @@ from typing import Any
 
 from starlette.responses import Response
 
-from odps_nb.errors import NotFoundError
 from odps_nb.local import faults
 from odps_nb.local.rights import Right
 from odps_nb.local.routes.csv_text import csv_text
 from odps_nb.local.routes.lists import page_of
-from odps_nb.local.routes.table import Asked, At, To, listing, page, reply
+from odps_nb.local.routes.table import XML, Asked, At, To, listing, reply
 from odps_nb.local.service import Service
 from odps_nb.local.store.tables import VIEW, Partition, StoredTable
 from odps_nb.terms import TableName
 from odps_nb.wire import control
 from odps_nb.wire.calls import Preview, decode_partition
-from odps_nb.wire.xml_text import child_text, parse_xml
+from odps_nb.wire.xml_text import DECLARATION, child_text, element, parse_xml
 
 HEAD_ROWS = 10_000
 MOST_NAMES = 100  # of one request (Go and Java SDK)
@@ -74,24 +73,18 @@ class TableRoutes:
         return reply(info.encode_extended() if call.extended else info.encode())
 
     def _several(self, asked: Asked) -> Response:
-        """Return the tables that a body names, without those that are missing or not permitted."""
-        root = parse_xml(asked.wire.body or b"", "list of tables")
-        items = root.findall("Table")
+        """Return the tables that a body names, or raise for the first that is missing."""
+        items = parse_xml(asked.wire.body or b"", "list of tables").findall("Table")
         if len(items) > MOST_NAMES:
             raise faults.invalid(f"{len(items)} tables are named; the maximum is {MOST_NAMES}")
         found = []
         for item in items:
-            name = TableName(
-                project=child_text(item, "Project") or asked.path["project"],
-                schema=child_text(item, "Schema") or asked.params.get("curr_schema") or None,
-                table=child_text(item, "Name"),
-            )
-            if self._service.rights.allows(asked.access_id, name.project, Right.QUERY):
-                try:
-                    found.append(self._info(name).element())
-                except NotFoundError:
-                    continue
-        return page("Tables", found)
+            project = child_text(item, "Project") or asked.path["project"]
+            self._service.rights.require(asked.access_id, project, Right.QUERY)
+            schema = child_text(item, "Schema") or asked.params.get("curr_schema")
+            name = TableName(project=project, schema=schema or None, table=child_text(item, "Name"))
+            found.append(self._info(name).element())
+        return Response(DECLARATION + element("Tables", found), media_type=XML)
 
     def _info(self, asked: TableName) -> control.TableInfo:
         table = self._service.catalog.table(asked)

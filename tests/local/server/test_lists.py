@@ -100,6 +100,7 @@ def test_several_tables_are_described_in_one_request(peer: Peer, new_table: NewT
         alone = ElementTree.fromstring(peer.ok(request(peer, f"{TABLES}/{name}")).content)
         assert ElementTree.tostring(found) == ElementTree.tostring(alone)
     assert query(tables[0], "missing").status_code == 404
+    assert "the maximum is 100" in query(*["missing"] * 101).text
 
 
 def test_projects_are_filtered(peer: Peer) -> None:

@@ -163,21 +163,3 @@ def test_users_are_the_keys(peer: Peer) -> None:
     assert peer.service.access_id in names
     assert ask(peer, f"users/{names[0]}", type="displayname").findtext("ID") == names[0]
     assert ask(peer, f"users/{names[0]}", roles="").tag == "Roles"
-
-
-# -- several tables -----------------------------------------------------------------------------
-
-
-def test_several_tables_are_described_by_one_request(peer: Peer, new_table: NewTable) -> None:
-    names = [new_table("(a bigint)"), new_table("(b bigint)")]
-
-    def body(*named: str) -> str:
-        items = (f"<Table><Name>{one}</Name></Table>" for one in named)
-        return f"<Tables>{''.join(items)}</Tables>"
-
-    root = ask(peer, "tables", "POST", body(*names, "missing"), query="")
-    assert [one.findtext("Name") for one in root.iter("Table")] == names
-    columns = [json.loads(one.findtext("Schema"))["columns"][0] for one in root.iter("Table")]
-    assert [one["name"] for one in columns] == ["a", "b"]
-    with pytest.raises(Exception, match="the maximum is 100"):
-        ask(peer, "tables", "POST", body(*["a"] * 101), query="")
