@@ -51,6 +51,12 @@ ROWS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "go": (LIBRARY, (), ("tests/versions/go_clients.py", "-rs")),
     # tools of other authors, each with an environment of its own below build/tools
     "tools": (LIBRARY, ("jupyter-client>=8",), ("tests/versions/python_tools.py", "-rs")),
+    # the vendor's Spark connector, built for Spark 4.0; skipped without its jar
+    "connector": (
+        f"{LIBRARY},spark",
+        ("pyspark>=4.0,<4.1", "pandas<3"),
+        ("tests/versions/spark_connector.py", "-rs"),
+    ),
     # torchdata beside our own loader, av for the frames of a video, and Spark, which starts ranks
     "torch": (
         f"{LIBRARY},torch,spark",
