@@ -120,6 +120,7 @@ class Service:
             self.blobs,
             self.folder,
             self.queries,
+            self.duck,
             strict=settings.strict_sql,
         )
         self.instances = Instances(self.database, self.folder, runner, clock, settings.forms)

@@ -50,7 +50,9 @@ def stored_rows(folder: DataFolder, table: StoredTable, segments: Sequence[Segme
         files.append((str(folder.row_file(segment.name)), condition))
     fields = [pa.field(one.name, with_leaf_types(one.type, None, _narrow)) for one in schema]
     mixed = far and any(segment.name.endswith(FINE) for segment in segments)
-    return StoredRows(schema=pa.schema(fields), files=tuple(files), mixed=mixed)
+    return StoredRows(
+        schema=pa.schema(fields), files=tuple(files), mixed=mixed, stored=table.stored
+    )
 
 
 def _narrow(kind: pa.DataType, _odps: OdpsType | None) -> pa.DataType:

@@ -7,7 +7,7 @@ whether MaxCompute supports it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,11 +18,15 @@ from odps_nb.local.sql.statements import (
     ChangeColumn,
     ChangePartitions,
     ChangeSchema,
+    CloneTable,
+    CreateMaterialized,
     CreateTable,
     CreateView,
     DropTable,
     Insert,
+    Inserts,
     Name,
+    Rebuild,
     SelectStatement,
     Show,
     Statement,
@@ -36,6 +40,7 @@ from odps_nb.local.sql.text_words import (
     read_describe,
     read_show,
     specs,
+    specs_or_conditions,
 )
 from odps_nb.local.sql.tokenizer import Cursor, statements
 from odps_nb.local.store.tables import CLUSTERED_BY, PRIMARY_KEY
@@ -115,7 +120,7 @@ def _query(cursor: Cursor) -> Statement:
     if cursor.accept("from"):
         cursor.until("select", "insert")
         if cursor.peek("insert"):
-            raise faults.lacks("INSERT after FROM", is_sure=True)
+            return _inserts(cursor, text[: len(text) - len(cursor.rest)])
     if cursor.accept("with"):
         cursor.until("select", "insert", "from", "values", "merge")
         before = text[: len(text) - len(cursor.rest)]
@@ -127,11 +132,24 @@ def _query(cursor: Cursor) -> Statement:
     return SelectStatement(text=cursor.take(placed))
 
 
+def _inserts(cursor: Cursor, source: str) -> Statement:
+    """Parse the INSERTs after ``FROM …``; ``source`` is the text before them."""
+    found = []
+    while cursor.accept("insert"):
+        head = _insert_head(cursor)
+        cursor.expect("select")
+        query = f"{source} SELECT {cursor.until('insert')}"
+        found.append(replace(head, query=query))
+    return Inserts(inserts=tuple(found))
+
+
 def _create(cursor: Cursor) -> Statement:
     if cursor.accept("schema"):
         exists = cursor.accept("if", "not", "exists")
         return ChangeSchema(name=cursor.dotted(), drops=False, lenient=exists)
     replaces = cursor.accept("or", "replace")
+    if not replaces and cursor.accept("materialized", "view"):
+        return _create_materialized(cursor)
     if cursor.accept("view"):
         return _create_view(cursor, replaces=replaces)
     cursor.one_of("table", *(["view"] if replaces else []))
@@ -161,13 +179,7 @@ def _create(cursor: Cursor) -> Statement:
 def _create_view(cursor: Cursor, *, replaces: bool) -> Statement:
     exists = cursor.accept("if", "not", "exists")
     name = cursor.dotted()
-    columns: tuple[tuple[str, str], ...] = ()
-    if cursor.peek("("):
-        inner = cursor.inner()
-        columns = inner.listed(
-            lambda: (inner.name(), inner.text() if inner.accept("comment") else "")
-        )
-        inner.end()
+    columns = _commented(cursor) if cursor.peek("(") else ()
     comment = cursor.text() if cursor.accept("comment") else ""
     cursor.expect("as")
     return CreateView(
@@ -178,6 +190,44 @@ def _create_view(cursor: Cursor, *, replaces: bool) -> Statement:
         or_replace=replaces,
         if_not_exists=exists,
     )
+
+
+def _commented(cursor: Cursor) -> tuple[tuple[str, str], ...]:
+    """Parse ``(a COMMENT '…', b)``."""
+    inner = cursor.inner()
+    found = inner.listed(lambda: (inner.name(), inner.text() if inner.accept("comment") else ""))
+    inner.end()
+    return found
+
+
+def _create_materialized(cursor: Cursor) -> Statement:
+    exists = cursor.accept("if", "not", "exists")
+    view = CreateView(name=cursor.dotted(), query="", if_not_exists=exists)
+    facts: dict[str, Any] = {}
+    while not cursor.accept("as"):
+        if cursor.peek("("):
+            view = replace(view, columns=_commented(cursor))
+        elif cursor.accept("comment"):
+            view = replace(view, comment=cursor.text())
+        elif cursor.accept("lifecycle"):
+            facts["lifecycle"] = integer(cursor)
+        elif cursor.accept("build", "deferred"):
+            facts["deferred"] = True
+        elif cursor.accept("disable", "rewrite"):
+            facts["rewrites"] = False
+        elif cursor.accept("partitioned", "on") or cursor.accept("partitioned", "by"):
+            facts["partitions"] = names(cursor)
+        elif cursor.accept("tblproperties"):
+            facts["properties"] = tuple(_properties(cursor))
+        else:
+            raise cursor.unexpected("a clause of CREATE MATERIALIZED VIEW", _CLAUSES)
+    return CreateMaterialized(view=replace(view, query=cursor.take(cursor.rest)), **facts)
+
+
+def _clone(cursor: Cursor) -> Statement:
+    source, chosen = cursor.dotted(), specs(cursor)
+    cursor.expect("to")
+    return CloneTable(source=source, specs=chosen, name=cursor.dotted())
 
 
 _CLAUSES = (
@@ -283,18 +333,21 @@ def _properties(cursor: Cursor) -> list[tuple[str, str]]:
 
 
 def _drop(cursor: Cursor) -> Statement:
-    kind = cursor.one_of("table", "view", "schema")
+    kind = "materialized view" if cursor.accept("materialized", "view") else ""
+    kind = kind or cursor.one_of("table", "view", "schema")
     exists = cursor.accept("if", "exists")
     name = cursor.dotted()
     cursor.accept("purge")
     if kind == "schema":
         return ChangeSchema(name=name, drops=True, lenient=exists)
-    return DropTable(name=name, if_exists=exists, view=kind == "view")
+    return DropTable(name=name, if_exists=exists, kind=kind)
 
 
 def _truncate(cursor: Cursor) -> Statement:
     cursor.one_of("table")
-    return ChangePartitions(action="truncate", name=cursor.dotted(), specs=specs(cursor))
+    name = cursor.dotted()
+    chosen, conditions = specs_or_conditions(cursor)
+    return ChangePartitions(action="truncate", name=name, specs=chosen, conditions=conditions)
 
 
 def _alter_view(cursor: Cursor) -> Statement:
@@ -304,21 +357,42 @@ def _alter_view(cursor: Cursor) -> Statement:
     return AlterTable(name=name, new_name=cursor.dotted()[-1], view=True)
 
 
+def _alter_materialized(cursor: Cursor) -> Statement:
+    name = cursor.dotted()
+    cursor.one_of("rebuild")
+    return Rebuild(name=name)
+
+
 def _alter(cursor: Cursor) -> Statement:
     name = cursor.dotted()
     if cursor.accept("add"):
         if cursor.accept("columns") or cursor.accept("column"):
             return _add_columns(name, cursor)
         lenient = cursor.accept("if", "not", "exists")
-        found = _one_or_more(cursor, "ADD")
+        found = specs(cursor)
+        _require_parts(found, cursor, "ADD")
         return ChangePartitions(action="add", name=name, specs=found, lenient=lenient)
     if cursor.accept("drop"):
-        lenient = cursor.accept("if", "exists")
-        found = _one_or_more(cursor, "DROP")
-        return ChangePartitions(action="drop", name=name, specs=found, lenient=lenient)
+        return _drop_parts(name, cursor)
+    if cursor.accept("rename", "column"):
+        column = cursor.name()
+        cursor.expect("to")
+        return ChangeColumn(name=name, column=column, new_name=cursor.name())
     if cursor.accept("change"):
         return _change_column(name, cursor)
     return _alter_settings(name, cursor)
+
+
+def _drop_parts(name: Name, cursor: Cursor) -> Statement:
+    """Parse the text after ``ALTER TABLE … DROP``: columns or partitions."""
+    if cursor.accept("columns") or cursor.accept("column"):
+        return AlterTable(name=name, dropped=cursor.listed(cursor.name))
+    lenient = cursor.accept("if", "exists")
+    chosen, conditions = specs_or_conditions(cursor)
+    _require_parts((*chosen, *conditions), cursor, "DROP")
+    return ChangePartitions(
+        action="drop", name=name, specs=chosen, conditions=conditions, lenient=lenient
+    )
 
 
 def _alter_settings(name: Name, cursor: Cursor) -> Statement:
@@ -351,32 +425,31 @@ def _add_columns(name: Name, cursor: Cursor) -> Statement:
 
 
 def _change_column(name: Name, cursor: Cursor) -> Statement:
-    """Parse ``CHANGE [COLUMN] a a string COMMENT '…'``, ``a COMMENT '…'`` or ``a NULL``."""
-    start = cursor.line_and_column
+    """Parse ``CHANGE [COLUMN] a b string COMMENT '…'``, ``a RENAME TO b`` or ``a NULL``."""
     cursor.accept("column")
     column = cursor.name()
     if cursor.accept("null"):
         return ChangeColumn(name=name, column=column, nullable=True)
     if cursor.accept("comment"):
         return ChangeColumn(name=name, column=column, comment=cursor.text())
-    renames = cursor.accept("rename", "to")
+    if cursor.accept("rename", "to"):
+        return ChangeColumn(name=name, column=column, new_name=cursor.name())
     at, text = cursor.line_and_column, cursor.until("after", "first")
     if not cursor.at_end:
         raise cursor.lacks(cursor.words)
-    said = read_columns(f"{text} string" if renames else text, at)[0]
-    if said.name.casefold() != column.casefold():
-        raise faults.lacks("renaming a column with CHANGE COLUMN", is_sure=True, at=start)
-    return ChangeColumn(name=name, column=column, said=said, comment=said.comment or None)
+    said = read_columns(text, at)[0]
+    new_name = None if said.name.casefold() == column.casefold() else said.name
+    return ChangeColumn(
+        name=name, column=column, new_name=new_name, said=said, comment=said.comment or None
+    )
 
 
-def _one_or_more(cursor: Cursor, before: str) -> tuple[PartitionSpec, ...]:
-    """Parse the partitions of ``ALTER TABLE … ADD`` or ``DROP``."""
-    found = specs(cursor)
+def _require_parts(found: Sequence[object], cursor: Cursor, before: str) -> None:
+    """Check the partitions after ``ALTER TABLE … ADD`` or ``DROP``."""
     if not found:
         words = cursor.words
         raise cursor.lacks((before, *words)) if words else cursor.error("expected PARTITION")
     cursor.accept("purge")
-    return found
 
 
 def _one_spec(cursor: Cursor) -> PartitionSpec:
@@ -387,6 +460,14 @@ def _one_spec(cursor: Cursor) -> PartitionSpec:
 
 
 def _insert(cursor: Cursor) -> Insert:
+    head = _insert_head(cursor)
+    if not any(cursor.peek(word) for word in _QUERIES):
+        raise cursor.error("expected a query")
+    return replace(head, query=cursor.take(cursor.placed))
+
+
+def _insert_head(cursor: Cursor) -> Insert:
+    """Parse the text after INSERT, up to its query."""
     overwrite = cursor.accept("overwrite")
     if not overwrite:
         cursor.expect("into")
@@ -396,10 +477,7 @@ def _insert(cursor: Cursor) -> Insert:
     columns: tuple[str, ...] = ()
     if cursor.peek("(") and not cursor.peek("(", "select") and not cursor.peek("(", "with"):
         columns = names(cursor)
-    if not any(cursor.peek(word) for word in _QUERIES):
-        raise cursor.error("expected a query")
-    query = cursor.take(cursor.placed)
-    return Insert(name=name, overwrite=overwrite, query=query, partition=partition, columns=columns)
+    return Insert(name=name, overwrite=overwrite, query="", partition=partition, columns=columns)
 
 
 _READERS: dict[str, Callable[[Cursor], Statement]] = {
@@ -408,6 +486,8 @@ _READERS: dict[str, Callable[[Cursor], Statement]] = {
     "insert": _insert,
     "alter table": _alter,
     "alter view": _alter_view,
+    "alter materialized view": _alter_materialized,
+    "clone table": _clone,
     "truncate": _truncate,
     "update": read_update,
     "delete": read_delete,
