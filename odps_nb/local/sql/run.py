@@ -20,10 +20,9 @@ from odps_nb.local.duck import Duck
 from odps_nb.local.reading.plan import find_column
 from odps_nb.local.rights import Right
 from odps_nb.local.sql.changes import rows_of, rows_of_merge
-from odps_nb.local.sql.ddl import Definitions, Place, changed_table, zone_of
-from odps_nb.local.sql.duck_types import CLOCKS, duck_type
-from odps_nb.local.sql.inserted import chosen_rows, insert_target
-from odps_nb.local.sql.queries import Described, QueryRun, QueryRunner
+from odps_nb.local.sql.ddl import Definitions, Place, changed_table
+from odps_nb.local.sql.inserted import chosen_rows, converted, insert_target
+from odps_nb.local.sql.queries import QueryRun, QueryRunner
 from odps_nb.local.sql.refusals import refusal
 from odps_nb.local.sql.results import ResultRows, stored_rows, typed_rows
 from odps_nb.local.sql.shown import ShowRunner
@@ -56,7 +55,7 @@ from odps_nb.local.store.tables import (
 )
 from odps_nb.local.writing.ingest import Ingest, with_generated
 from odps_nb.local.writing.upserts import Publisher
-from odps_nb.schema import Column, TableSchema, TypeCode, has_timestamp
+from odps_nb.schema import Column, TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec
 from odps_nb.wire.control import SqlCost
 
@@ -240,7 +239,7 @@ class SqlRunner:
         found = run.describe(query.sql)
         target, spec = target.matching(len(found.columns)), target.spec
         fed = target.fed(statement.choices)
-        sql = _converted(found, query, fed, job.place, numbered=bool(statement.choices))
+        sql = converted(found, query, fed, job.place, numbered=bool(statement.choices))
         ingest = Ingest(self._folder, table, spec, self._blobs, one_unit=True)
         stack.enter_context(ingest)
         for batch in run.batches(sql):
@@ -384,8 +383,9 @@ class SqlRunner:
         table = changed_table(self._catalog, job.place, statement.name, kind)
         view = table.materialized
         assert view is not None
-        names = {"schema": view.schema, "three_parts": view.three_parts}
-        place = replace(job.place, project=view.project, **names)
+        place = replace(
+            job.place, project=view.project, schema=view.schema, three_parts=view.three_parts
+        )
         rows = typed_rows(*self._open(view.text, replace(job, place=place)))
         self._fill(table, rows, view, job)
 
@@ -439,67 +439,3 @@ def _columns_of_view(statement: CreateView, columns: tuple[Column, ...]) -> tupl
 def _own_properties(table: StoredTable) -> dict[str, str]:
     """Return the properties that CREATE TABLE … LIKE copies."""
     return {k: v for k, v in table.properties.items() if k not in (VIEW, MATERIALIZED)}
-
-
-def _converted(
-    found: Described,
-    query: TranslatedQuery,
-    fed: tuple[Column, ...],
-    place: Place,
-    *,
-    numbered: bool,
-) -> str:
-    """Return the query with each column cast to the type of its target column in the table."""
-    number = ["number"] if numbered else []
-    if len(found.columns) != len(fed) + len(number):
-        count = len(found.columns) - len(number)
-        raise faults.semantic(
-            f"wrong columns count {count} in data source, requires {len(fed)} columns "
-            "(includes dynamic partitions if any)"
-        )
-    count = len(fed) if query.has_star else 0  # without a star, `convert_rows` converts the values
-    names = [f"c{i}" for i in range(len(fed))]
-    casts = [
-        f"{_cast(name, column, spelled, place, query.kind(i, count))} AS {name}"
-        for i, (name, column, spelled) in enumerate(zip(names, fed, found.types, strict=False))
-    ]
-    shown, columns = ", ".join([*casts, *number]), ", ".join([*names, *number])
-    return f"SELECT {shown} FROM ({query.sql}) AS q({columns})"
-
-
-def _cast(name: str, column: Column, spelled: str, place: Place, kind: str) -> str:
-    """Return the SQL that casts a value to a column's type; TIMESTAMPs keep their unit.
-
-    Text, DATE and TIMESTAMP_NTZ values are converted to instants in the session's time zone, and
-    casts to integers truncate fractions. ``kind`` is the type of the value, or ``""`` if unknown.
-    """
-    code, zone = column.type.code, zone_of(place.timezone).key.replace("'", "''")
-    is_instant = code in (TypeCode.DATETIME, TypeCode.TIMESTAMP)
-    if kind in ("DATETIME", "TIMESTAMP") and code in CLOCKS and zone != "UTC":
-        name = f"mc_local({name}, '{zone}')"
-    elif is_instant and kind == "TIMESTAMPNTZ" and zone != "UTC":
-        name = f"mc_instant({name}, '{zone}')"
-    is_timestamp = code in (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ)
-    if is_timestamp and spelled.startswith("TIMESTAMP"):
-        return name
-    if spelled == "VARCHAR" and (is_instant or is_timestamp):
-        unit = "TIMESTAMP" if place.far or not is_timestamp else "TIMESTAMP_NS"
-        text = f"{'mc_near' if unit == 'TIMESTAMP_NS' else 'mc_micro'}({name})"
-        text = text if is_timestamp else name
-        clock = f"CAST({text} AS {unit})"
-        moved = f"mc_text({clock}, {name}, '{zone}')" if is_instant else clock
-        if is_instant and unit == "TIMESTAMP":
-            moved = f"mc_within({moved})"
-        return f"CAST({moved} AS {unit if is_timestamp else 'TIMESTAMP_MS'})"
-    if is_instant and spelled == "DATE":
-        clock = f"CAST({name} AS TIMESTAMP)"
-        return clock if zone == "UTC" else f"mc_instant({clock}, '{zone}')"
-    if code in _WHOLE and spelled.startswith(("DOUBLE", "FLOAT", "DECIMAL")):
-        return f"CAST(trunc({name}) AS {duck_type(column.type)})"
-    wanted = "TIMESTAMP" if is_timestamp and spelled == "DATE" else duck_type(column.type)
-    if has_timestamp(column.type) and "TIMESTAMP" in spelled and "TIMESTAMP_NS" not in spelled:
-        wanted = wanted.replace("TIMESTAMP_NS", "TIMESTAMP")  # keep the microsecond range
-    return f"CAST({name} AS {wanted})"
-
-
-_WHOLE = (TypeCode.TINYINT, TypeCode.SMALLINT, TypeCode.INT, TypeCode.BIGINT)
