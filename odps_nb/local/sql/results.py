@@ -19,6 +19,7 @@ from odps_nb.local.store.snapshots import Segment
 from odps_nb.local.store.tables import StoredTable
 from odps_nb.schema import Column, OdpsType, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import TimeUnit
+from odps_nb.wire.type_text import format_type
 
 if TYPE_CHECKING:  # `query` imports sqlglot, which only queries need
     from odps_nb.local.sql.query import TranslatedQuery
@@ -103,6 +104,15 @@ def typed_rows(run: QueryRun, query: TranslatedQuery) -> ResultRows:
             yield pa.record_batch(arrays, schema=pa.schema(fields))
 
     return ResultRows(schema=TableSchema(columns=tuple(columns)), batches=typed())
+
+
+def explained(run: QueryRun, query: TranslatedQuery) -> ResultRows:
+    """Return what EXPLAIN shows of a valid query: the tables that it reads, and its columns."""
+    tables = sorted({str(table.name) for table in query.named})
+    columns = typed_rows(run, query).schema.columns
+    shown = [f"table: {name}" for name in tables]
+    shown += [f"column: {column.name} {format_type(column.type)}" for column in columns]
+    return text_rows(("plan",), [(line,) for line in shown])
 
 
 def _plain_spelling(spelled: str) -> str:

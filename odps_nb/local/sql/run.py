@@ -24,7 +24,7 @@ from odps_nb.local.sql.ddl import Definitions, Place, changed_table
 from odps_nb.local.sql.inserted import chosen_rows, converted, insert_target
 from odps_nb.local.sql.queries import QueryRun, QueryRunner
 from odps_nb.local.sql.refusals import refusal
-from odps_nb.local.sql.results import ResultRows, stored_rows, typed_rows
+from odps_nb.local.sql.results import ResultRows, explained, stored_rows, typed_rows
 from odps_nb.local.sql.shown import ShowRunner
 from odps_nb.local.sql.statements import (
     ChangeRows,
@@ -32,6 +32,7 @@ from odps_nb.local.sql.statements import (
     CreateMaterialized,
     CreateTable,
     CreateView,
+    Explain,
     Insert,
     Inserts,
     Merge,
@@ -128,6 +129,8 @@ class SqlRunner:
         match statement:
             case SelectStatement():
                 return typed_rows(*self._open(statement.text, job))
+            case Explain():
+                return explained(*self._open(statement.text, job))
             case Show():
                 return self._shown.rows(statement, job.place)
             case _:

@@ -20,6 +20,13 @@ class SelectStatement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Explain:
+    """EXPLAIN of a query."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTable:
     """CREATE TABLE; ``query`` for CREATE TABLE … AS, ``like`` for CREATE TABLE … LIKE."""
 
@@ -211,6 +218,7 @@ class ChangeSchema:
 
 Statement = (
     SelectStatement
+    | Explain
     | CreateTable
     | CreateView
     | CreateMaterialized

@@ -19,6 +19,7 @@ from odps_nb.local.sql.statements import (
     ChangeSchema,
     CloneTable,
     DropTable,
+    Explain,
     Insert,
     Inserts,
     Name,
@@ -81,8 +82,8 @@ def parse_job(source: str, settings: Mapping[str, str]) -> tuple[Statement, ...]
 
 
 def returns_rows(statement: Statement) -> bool:
-    """Return whether a statement is a query, SHOW or DESC."""
-    return isinstance(statement, (SelectStatement, Show))
+    """Return whether a statement is a query, EXPLAIN, SHOW or DESC."""
+    return isinstance(statement, (SelectStatement, Explain, Show))
 
 
 def _is_setting(cursor: Cursor) -> bool:
@@ -125,6 +126,13 @@ def _query(cursor: Cursor) -> Statement:
             # Replace the parsed text with blanks, so that positions still refer to the statement.
             return replace(insert, query=head + insert.query[len(head) :])
     return SelectStatement(text=cursor.take(placed))
+
+
+def _explain(cursor: Cursor) -> Statement:
+    if not any(cursor.peek(word) for word in _QUERIES):
+        what = " ".join(("EXPLAIN", *cursor.words))
+        raise faults.lacks(what, is_sure=True, at=cursor.line_and_column)
+    return Explain(text=cursor.take(cursor.placed))
 
 
 def _inserts(cursor: Cursor, source: str) -> Statement:
@@ -314,6 +322,7 @@ _READERS: dict[str, Callable[[Cursor], Statement]] = {
     "update": read_update,
     "delete": read_delete,
     "merge": read_merge,
+    "explain": _explain,
     "show": read_show,
     "desc": read_describe,
     "describe": read_describe,

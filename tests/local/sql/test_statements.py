@@ -572,3 +572,14 @@ def test_a_deferred_materialized_view_is_empty_until_it_is_rebuilt(peer: Peer) -
     with pytest.raises(ServiceError, match="zero"):
         peer.sql(f"CREATE MATERIALIZED VIEW {name}_2 AS SELECT 1 DIV 0 AS a;")
     peer.sql(f"CREATE TABLE {name}_2 (a bigint);")  # the view that failed is not there
+
+
+def test_explain_checks_a_query_and_shows_its_tables_and_columns(
+    peer: Peer, new_table: Callable[[str], str]
+) -> None:
+    name = new_table("(a bigint)")
+    found = peer.query(f"EXPLAIN SELECT a, upper('x') AS b FROM {name}").column("plan").to_pylist()
+    assert found[0].endswith(name)
+    assert [line.lower() for line in found[1:]] == ["column: a bigint", "column: b string"]
+    with pytest.raises(ServiceError, match="no_such"):
+        peer.query(f"EXPLAIN SELECT no_such FROM {name}")
