@@ -45,8 +45,14 @@ ROWS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
         ("cython", "mock", "pandas<3", "sqlalchemy<2.1"),
         ("tests/versions/pyodps_live.py",),
     ),
-    # the vendor's Java clients, built by Maven; skipped, with the reason, where it is missing
-    "java": (LIBRARY, (), ("tests/versions/java_clients.py", "-rs")),
+    # dbt's adapter with its own tests. dbt-core 1.12 installs a parser from GitHub.
+    "dbt": (
+        LIBRARY,
+        ("dbt-maxcompute==1.12.0", "dbt-core<1.12", "dbt-tests-adapter==1.20.0"),
+        ("tests/versions/dbt_live.py",),
+    ),
+    # the vendor's Java clients, built by Maven
+    "java": (LIBRARY, (), ("tests/versions/java_clients.py",)),
     # torchdata beside our own loader, av for the frames of a video, and Spark, which starts ranks
     "torch": (
         f"{LIBRARY},torch,spark",
@@ -55,6 +61,8 @@ ROWS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     ),
 }
 """Extras, pins and tests of each environment."""
+PROGRAMS: dict[str, tuple[str, ...]] = {"java": ("java", "mvn")}
+"""Programs that a row needs; without them it is skipped."""
 
 
 def project() -> dict:
@@ -77,6 +85,7 @@ def tested(
     session.install("-e", f".[{extras}]", *pins)
     # child processes (the service, Spark's workers) load this checkout, too
     env = {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": f"{session.bin}/python"}
+    env["RECORD_CLIENTS"] = "1"  # the suites of clients write docs/results/clients.md
     session.run("pytest", *tests, *session.posargs, env=env)
 
 
@@ -84,6 +93,8 @@ def tested(
 @nox.parametrize("row", [nox.param(name, id=name) for name in ROWS])
 def versions(session: nox.Session, row: str) -> None:
     """Run the tests of one row with its pins."""
+    if missing := [name for name in PROGRAMS.get(row, ()) if shutil.which(name) is None]:
+        session.skip(f"not installed: {' and '.join(missing)}")
     tested(session, *ROWS[row])
 
 

@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "results" / "nightly.md"
 KEPT = ROOT / "build" / "nightly.json"  # the steps on the page, and their commit
 VERSIONS = ROOT / "build" / "versions.json"  # the result of each row of noxfile.py
+NOT_RUN = "not run: a program that it needs is not installed"
 PYTEST = (sys.executable, "-m", "pytest", "-n", "2", "-rN", "--tb=short")
 #: Suites that also run on accounts that lack the Storage API, or have version 1 only.
 SUITES = (
@@ -143,15 +144,16 @@ def page(steps: list[Step], commit: str) -> str:
     if VERSIONS.exists() and any(one.name == "versions" for one in steps):
         lines += ["", "## versions", "", "| row | outcome |", "|---|---|"]
         for one in json.loads(VERSIONS.read_text("utf-8"))["sessions"]:
-            lines.append(f"| {one['signature']} | {one['result']} |")
+            told = NOT_RUN if one["result"] == "skipped" else one["result"]
+            lines.append(f"| {one['signature']} | {told} |")
     return "\n".join(lines) + "\n"
 
 
 def state() -> str:
-    """Return the commit, and whether any file except the page has changed since."""
+    """Return the commit, and whether any file except the written pages has changed since."""
     words = (
         ("rev-parse", "--short", "HEAD"),
-        ("status", "--short", "--", ".", f":!{PAGE.relative_to(ROOT)}"),
+        ("status", "--short", "--", ".", f":!{PAGE.parent.relative_to(ROOT)}"),
     )
     commit, changes = (
         subprocess.run(("git", *one), cwd=ROOT, capture_output=True, text=True, check=True).stdout

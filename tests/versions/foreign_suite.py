@@ -18,6 +18,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from tests.versions.results import record
+
 BUILD = Path(__file__).resolve().parent.parent.parent / "build"
 
 
@@ -26,13 +28,15 @@ class ForeignSuite:
     """The tests of a project at a commit, and the list of those that cannot pass.
 
     ``variable`` is the environment variable that names another source than ``repository``, such as
-    a folder. ``root`` is the folder to which the file names in the list are relative.
+    a folder. ``version`` is that of the installed client. ``root`` is the folder to which the file
+    names in the list are relative. ``seconds`` is the time limit of one test.
     """
 
     name: str
     repository: str
     variable: str
     commit: str
+    version: str
     root: str
     seconds: int
 
@@ -67,7 +71,7 @@ class ForeignSuite:
         subprocess.run(("tar", "-x", "-C", str(place)), input=packed, check=True)
 
     def run(self, place: Path, env: Mapping[str, str], *options: str) -> dict[str, str]:
-        """Return the result of each test: ``passed``, or why it did not pass."""
+        """Return the result of each test: ``passed``, or why it did not pass; record the numbers."""
         report = place / "report.xml"
         command = [sys.executable, "-m", "pytest", "-c", os.devnull, "--rootdir", str(place)]
         command += ["-p", "no:cacheprovider", "-p", "no:xdist", "-q", "--tb=short"]
@@ -75,7 +79,18 @@ class ForeignSuite:
         command += [*options, *(f"{self.root}/{file}" for file in self.left_out["run"])]
         with (BUILD / f"{self.name}-tests.log").open("w") as log:
             subprocess.run(command, cwd=place, env=os.environ | env, stdout=log, stderr=log)
-        return dict(self._read(place, report))
+        found = dict(self._read(place, report))
+        passed = sum(end == "passed" for end in found.values())
+        wrong = [test for test, end in found.items() if end != "passed"]
+        failed = sum(not is_in(self.cannot_pass, test) for test in wrong)
+        files = [
+            {"what": ", ".join(f"`{name}`" for name in one["files"]), **one}
+            for one in self.left_out["files"]
+        ]
+        left_out = [*files, *self.left_out["left_out"]]
+        ran = f"Its own tests at commit {self.commit[:8]}: {', '.join(self.left_out['run'])}."
+        record(self.name, self.version, ran, passed, left_out, failed=failed)
+        return found
 
     def _read(self, place: Path, report: Path) -> Iterator[tuple[str, str]]:
         root = self.root.replace("/", ".") + "."

@@ -2,7 +2,7 @@
 
 Maven builds the jobs of ``tests/clients/java`` with one class path for each client. Each runs as a
 process that takes jobs as JSON lines. Rows and blobs that Java writes are read by odps_nb, and the
-other way round. ``docs/results/clients.md`` lists the results.
+other way round. ``java_left_out.toml`` lists what is not tested.
 
 Run by ``make versions NAMES=java``, not by ``make test``: it needs Maven and its repository.
 """
@@ -13,9 +13,11 @@ import datetime as dt
 import json
 import math
 import os
-import shutil
+import re
 import subprocess
 import time
+import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -26,12 +28,9 @@ import pytest
 
 import odps_nb
 from odps_nb.local.server.launch import LocalService, start
+from tests.versions.results import record
 
-MISSING = [name for name in ("mvn", "java") if shutil.which(name) is None]
-pytestmark = [
-    pytest.mark.skipif(bool(MISSING), reason=f"not installed: {' and '.join(MISSING)}"),
-    pytest.mark.timeout(600),
-]
+pytestmark = pytest.mark.timeout(600)
 ROOT = Path(__file__).resolve().parent.parent.parent
 PROJECT = ROOT / "tests" / "clients" / "java"
 BUILD = ROOT / "build" / "java"
@@ -83,6 +82,24 @@ def build(main: str) -> None:
     options = (f"-P{main}", f"-Dmain={main}", f"-Djava.build={BUILD / main}")
     command = ("mvn", "-q", "-B", "-f", str(PROJECT / "pom.xml"), *options, "compile")
     subprocess.run(command, check=True)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def page(outcomes: Counter[str]) -> Iterator[None]:
+    """Write the results to ``docs/results/clients.md``."""
+    yield
+    named = r"<artifactId>(odps-.+)</artifactId>\s*<version>(.+)</version>"
+    versions = dict(re.findall(named, (PROJECT / "pom.xml").read_text("utf-8")))
+    told = tomllib.loads(Path(__file__).with_name("java_left_out.toml").read_text("utf-8"))
+    ran = [told["ran"], *(f"* `{name}`: {told['clients'][name]}" for name in versions)]
+    record(
+        "Java clients of the vendor",
+        ", ".join(f"`{name}` {version}" for name, version in versions.items()),
+        "\n".join(ran),
+        outcomes["passed"],
+        told["left_out"],
+        failed=outcomes["failed"],
+    )
 
 
 @pytest.fixture(scope="module")

@@ -27,6 +27,7 @@ PYODPS = ForeignSuite(
     repository="https://github.com/aliyun/aliyun-odps-python-sdk",
     variable="PYODPS_REPOSITORY",
     commit="d4cdf3cf7a8022b278d17b54d5491239753dcbc9",  # 2026-08-14
+    version=odps.__version__,
     root="odps",
     seconds=60,
 )

@@ -116,7 +116,8 @@ class Definitions:
                     statement, changed_table(self._catalog, place, statement.name)
                 )
             case ChangeColumn():
-                table = changed_table(self._catalog, place, statement.name)
+                kind: TableKind = "view" if statement.view else "table"
+                table = changed_table(self._catalog, place, statement.name, kind)
                 self._catalog.change_schema(table, *_changed_column(table, statement))
             case AlterTable(dropped=dropped) if dropped:
                 table = changed_table(self._catalog, place, statement.name)
@@ -125,7 +126,7 @@ class Definitions:
                 table = changed_table(self._catalog, place, statement.name)
                 self._add_columns(statement, table, place.settings)
             case AlterTable():
-                kind: TableKind = "view" if statement.view else "table"
+                kind = "view" if statement.view else "table"
                 table = changed_table(self._catalog, place, statement.name, kind)
                 self._catalog.alter_table(
                     table,
@@ -192,6 +193,9 @@ class Definitions:
         if not statement.drops:
             self._catalog.add_schema(project, name, if_not_exists=statement.lenient)
         elif not statement.lenient or name in self._catalog.schemas(project):
+            if statement.cascade and name in self._catalog.schemas(project):
+                for table in self._catalog.tables(project, name):
+                    self._snapshots.drop_table(table)
             self._catalog.drop_schema(project, name)
 
     def _drop(self, statement: DropTable, place: Place) -> None:

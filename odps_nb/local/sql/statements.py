@@ -127,7 +127,7 @@ class AlterTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeColumn:
-    """ALTER TABLE … CHANGE [COLUMN] …; ``said`` is the new column definition."""
+    """ALTER TABLE (or VIEW) … CHANGE [COLUMN] …; ``said`` is the new column definition."""
 
     name: Name
     column: str
@@ -135,6 +135,7 @@ class ChangeColumn:
     said: Column | None = None
     comment: str | None = None
     nullable: bool = False
+    view: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,11 +210,12 @@ class Show:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeSchema:
-    """CREATE SCHEMA [IF NOT EXISTS], or DROP SCHEMA [IF EXISTS]."""
+    """CREATE SCHEMA [IF NOT EXISTS], or DROP SCHEMA [IF EXISTS] … [CASCADE]."""
 
     name: Name
     drops: bool
     lenient: bool
+    cascade: bool = False
 
 
 Statement = (

@@ -163,7 +163,9 @@ def _drop(cursor: Cursor) -> Statement:
     if kind != "schema":
         return _dropped(cursor, "table" if kind == "table" else "view")
     exists = cursor.accept("if", "exists")
-    return ChangeSchema(name=cursor.dotted(), drops=True, lenient=exists)
+    name = cursor.dotted()
+    cascade = cursor.accept("cascade")
+    return ChangeSchema(name=name, drops=True, lenient=exists, cascade=cascade)
 
 
 def _dropped(cursor: Cursor, kind: TableKind) -> DropTable:
@@ -182,6 +184,10 @@ def _truncate(cursor: Cursor) -> Statement:
 
 def _alter_view(cursor: Cursor) -> Statement:
     name = cursor.dotted()
+    if cursor.accept("change", "column"):
+        column = cursor.name()
+        cursor.one_of("comment")
+        return ChangeColumn(name=name, column=column, comment=cursor.text(), view=True)
     cursor.one_of("rename")
     cursor.expect("to")
     return AlterTable(name=name, new_name=cursor.dotted()[-1], view=True)

@@ -79,8 +79,10 @@ class Catalog:
             if name in self.schemas(project):
                 if if_not_exists:
                     return
-                raise faults.invalid(
-                    f"the schema {name!r} already exists", code="ObjectAlreadyExists"
+                raise faults.invalid(  # the number that aliyun/dbt-maxcompute looks for
+                    "ODPS-0110061: Failed to run ddltask - AlreadyExistsException(message:"
+                    f"the schema {name!r} already exists)",
+                    code="ObjectAlreadyExists",
                 )
             db.execute("INSERT INTO schemas VALUES (?, ?, ?)", (project, name, self._clock()))
 
