@@ -1,6 +1,6 @@
 """dbt-maxcompute's own functional tests against the embedded service, in a project with schemas.
 
-They run with the installed dbt-maxcompute, unchanged. ``dbt-maxcompute_left_out.toml`` lists the tests that
+They run with the installed dbt-maxcompute, unchanged. ``dbt_left_out.toml`` lists the tests that
 cannot pass.
 
 Run by ``make versions``, not by ``make test``: it needs the repository and several minutes.
@@ -21,11 +21,11 @@ from tests.versions.foreign_suite import ForeignSuite, SuiteChecks
 pytestmark = pytest.mark.timeout(7200)
 
 DBT = ForeignSuite(
-    name="dbt-maxcompute",
+    name="dbt",
     repository="https://github.com/aliyun/dbt-maxcompute",
     variable="DBT_MAXCOMPUTE_REPOSITORY",
     commit="4d2b57856032354987b4114c9d8265e73148dffa",  # 2026-06-03
-    version=metadata.version("dbt-maxcompute"),
+    version=f"dbt-maxcompute {metadata.version('dbt-maxcompute')}",
     root="tests/functional",
     seconds=180,
 )

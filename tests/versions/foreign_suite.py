@@ -71,7 +71,7 @@ class ForeignSuite:
         subprocess.run(("tar", "-x", "-C", str(place)), input=packed, check=True)
 
     def run(self, place: Path, env: Mapping[str, str], *options: str) -> dict[str, str]:
-        """Return the result of each test: ``passed``, or why it did not pass; record the numbers."""
+        """Run the tests; return each result: ``passed``, or why it did not pass."""
         report = place / "report.xml"
         command = [sys.executable, "-m", "pytest", "-c", os.devnull, "--rootdir", str(place)]
         command += ["-p", "no:cacheprovider", "-p", "no:xdist", "-q", "--tb=short"]

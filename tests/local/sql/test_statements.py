@@ -583,3 +583,26 @@ def test_explain_checks_a_query_and_shows_its_tables_and_columns(
     assert [line.lower() for line in found[1:]] == ["column: a bigint", "column: b string"]
     with pytest.raises(ServiceError, match="no_such"):
         peer.query(f"EXPLAIN SELECT no_such FROM {name}")
+
+
+def test_a_column_of_a_view_gets_a_comment(peer: Peer, new_table: Callable[[str], str]) -> None:
+    name = new_table("(a bigint)")
+    peer.sql(f"CREATE VIEW {name}_v AS SELECT a FROM {name}")
+    peer.sql(f"ALTER VIEW {name}_v CHANGE COLUMN a COMMENT 'c'")
+    assert peer.query(f"DESC {name}_v").to_pylist()[0]["comment"] == "c"
+    with pytest.raises(ServiceError, match="is a table, not a view"):
+        peer.sql(f"ALTER VIEW {name} CHANGE COLUMN a COMMENT 'c'")
+
+
+def test_a_schema_is_dropped_with_its_tables_only_by_cascade(peer: Peer) -> None:
+    name = f"s{time.time_ns()}"
+    peer.sql(f"CREATE SCHEMA {name};")
+    with pytest.raises(ServiceError, match=f"ODPS-0110061.*'{name}' already exists"):
+        peer.sql(f"CREATE SCHEMA {name};")
+    peer.sql(f"CREATE TABLE {peer.service.project}.{name}.t AS SELECT 1 AS a;")
+    with pytest.raises(ServiceError, match="still contains tables"):
+        peer.sql(f"DROP SCHEMA {name};")
+    peer.sql(f"DROP SCHEMA {name} CASCADE;")
+    with pytest.raises(ServiceError, match="Schema not found"):
+        peer.sql(f"DROP SCHEMA {name} CASCADE;")
+    peer.sql(f"DROP SCHEMA IF EXISTS {name} CASCADE;")
