@@ -30,7 +30,7 @@ from odps_nb.local.store.tables import (
     TableKind,
     check_decimals,
 )
-from odps_nb.schema import Column, TableSchema
+from odps_nb.schema import Column, LengthType, OdpsType, TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec, TableName
 
 ZONE = "odps.sql.timezone"
@@ -227,7 +227,7 @@ def _changed_column(
     """Return the schema with a changed column, and the names in row files."""
     column = _found_column(table, change.column)
     said = change.said or column
-    if said.type != column.type:
+    if said.type != column.type and not _is_wider(said.type, column.type):
         raise faults.lacks("changing the type of a column with CHANGE COLUMN", is_sure=True)
     name, stored = change.new_name or column.name, dict(table.stored)
     if name != column.name:
@@ -235,7 +235,7 @@ def _changed_column(
         stored[name] = stored.pop(column.name, column.name)
     comment = column.comment if change.comment is None else change.comment
     nullable = column.nullable or change.nullable
-    new = replace(column, name=name, comment=comment, nullable=nullable)
+    new = replace(column, name=name, type=said.type, comment=comment, nullable=nullable)
 
     def swap(columns: tuple[Column, ...]) -> tuple[Column, ...]:
         return tuple(new if one is column else one for one in columns)
@@ -245,6 +245,15 @@ def _changed_column(
         columns=swap(schema.columns), partition_columns=swap(schema.partition_columns)
     )
     return changed, stored
+
+
+def _is_wider(new: OdpsType, old: OdpsType) -> bool:
+    """Return whether the stored texts of a column remain valid with the new type."""
+    if not isinstance(old, LengthType) or old.code is not TypeCode.VARCHAR:
+        return False
+    if isinstance(new, LengthType):
+        return new.code is TypeCode.VARCHAR and new.length >= old.length
+    return new.code is TypeCode.STRING
 
 
 def _without(table: StoredTable, names: Sequence[str]) -> tuple[TableSchema, Mapping[str, str]]:

@@ -91,6 +91,16 @@ def test_an_open_write_session_fills_the_renamed_column(peer: Peer, new_table: N
     assert rows(peer, name) == [(1, "x", 1.5)]
 
 
+def test_a_column_of_text_becomes_longer(peer: Peer, new_table: NewTable) -> None:
+    name = new_table("(id bigint, a varchar(3))")
+    insert(peer, name, "id, a", "(1, 'old')", "plain")
+    for kind in ("varchar(5)", "string"):
+        peer.sql(f"alter table {name} change column a a {kind}")
+        assert rows(peer, name) == [(1, "old")]
+    insert(peer, name, "id, a", "(2, 'longer')", "plain")
+    assert rows(peer, name) == [(1, "old"), (2, "longer")]
+
+
 @pytest.mark.parametrize(
     ("definition", "rest", "problem"),
     [
@@ -107,6 +117,7 @@ def test_an_open_write_session_fills_the_renamed_column(peer: Peer, new_table: N
         ("(a bigint, b bigint)", "drop columns a, b", "at least one column"),
         ("(a bigint, b bigint)", "drop columns c", "has no column 'c'"),
         ("(a bigint, b bigint)", "change column a c string", "does not support changing the type"),
+        ("(a varchar(5))", "change column a a varchar(4)", "does not support changing the type"),
     ],
 )
 def test_a_column_that_is_needed_stays(
