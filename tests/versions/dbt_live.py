@@ -45,7 +45,8 @@ def ends(place: Path) -> dict[str, str]:
     profile = place / "dbt_profile.yml"
     env = {"PYTHONPATH": str(place), "TZ": "UTC", "DBT_PROFILE_PATH": str(profile)}
     env |= {"DBT_SEND_ANONYMOUS_USAGE_STATS": "false"}  # keeps dbt from the network
-    with start(samples=False, options=("--schemas",)) as service:
+    # two tests expect SQL with the name of this project
+    with start(samples=False, project="dingxin", options=("--schemas",)) as service:
         keys = {
             "type": "maxcompute",
             "project": service.project,
