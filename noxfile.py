@@ -54,6 +54,10 @@ ROWS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     ),
     # the vendor's Java clients, built by Maven
     "java": (LIBRARY, (), ("tests/versions/java_clients.py",)),
+    # the vendor's Go SDK; skipped, with the reason, where the module proxy lacks it
+    "go": (LIBRARY, (), ("tests/versions/go_clients.py", "-rs")),
+    # tools of other authors, each with an environment of its own below build/tools
+    "tools": (LIBRARY, ("jupyter-client>=8",), ("tests/versions/python_tools.py", "-rs")),
     # torchdata beside our own loader, av for the frames of a video, and Spark, which starts ranks
     "torch": (
         f"{LIBRARY},torch,spark",
@@ -62,7 +66,7 @@ ROWS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     ),
 }
 """Extras, pins and tests of each environment."""
-PROGRAMS: dict[str, tuple[str, ...]] = {"java": ("java", "mvn")}
+PROGRAMS: dict[str, tuple[str, ...]] = {"java": ("java", "mvn"), "go": ("go",)}
 """Programs that a row needs; without them it is skipped."""
 
 

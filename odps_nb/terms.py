@@ -10,7 +10,7 @@ import operator
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from odps_nb.errors import ArgumentError, PositionError, visible
@@ -275,13 +275,17 @@ class PartitionSpec:
     """Partition keys and values in order, e.g. ``ds=2024-01-01,hour=3``.
 
     Partition lists from the service may contain values that requests cannot express unambiguously
-    (see `check_partition_value`); `of` and `checked` raise errors for them.
+    (see `check_partition_value`); `of` and `checked` raise errors for them. With ``padded``, values
+    may end in blanks, as those of CHAR columns do.
     """
 
     items: tuple[tuple[str, str], ...] = ()
+    padded: bool = field(default=False, compare=False)
 
     @classmethod
-    def of(cls, value: str | Mapping[str, object] | PartitionSpec | None) -> PartitionSpec:
+    def of(
+        cls, value: str | Mapping[str, object] | PartitionSpec | None, *, padded: bool = False
+    ) -> PartitionSpec:
         """Create a spec from text, a mapping, another spec, or ``None`` (an empty spec).
 
         Values in a mapping are text, integers or dates, and are used unchanged. In text, ``,`` or
@@ -289,28 +293,31 @@ class PartitionSpec:
         are removed: ``ds = 2024-01-01, hour = '3'``.
         """
         if value is None or isinstance(value, PartitionSpec):
-            return (value or cls()).checked()
+            found = value or cls()
+            return replace(found, padded=found.padded or padded).checked()
         if isinstance(value, Mapping):
             pairs = ((str(key), _value_text(str(key), one)) for key, one in value.items())
-            return cls(tuple(_checked(key, text, f"{key}={text}") for key, text in pairs))
+            return cls(tuple(pairs), padded).checked()
         if not isinstance(value, str):
             raise ArgumentError(
                 f"a value of type {type(value).__name__} is not a partition",
                 code=_INVALID,
                 hint="pass text such as ds=2024-01-01, or a dict of keys and values",
             )
-        return cls(tuple(_level(level) for level in _LEVELS.findall(value) if level.strip()))
+        levels = (_level(level) for level in _LEVELS.findall(value) if level.strip())
+        return cls(tuple(levels), padded).checked()
 
     def checked(self) -> PartitionSpec:
         """Return this spec, or raise if a request cannot express it unambiguously."""
         for key, value in self.items:
-            _checked(key, value, f"{key}={value}")
+            _check_level(key, value, f"{key}={value}")
+            check_partition_value(key, value.rstrip(" ") if self.padded else value)
         return self
 
     @property
     def has_name(self) -> bool:
         """Whether a request can express the spec unambiguously."""
-        return not any(_doubt(value) for _, value in self.items)
+        return not any(_doubt(v.rstrip(" ") if self.padded else v) for _, v in self.items)
 
     def __str__(self) -> str:
         return ",".join(f"{key}={value}" for key, value in self.items)
@@ -390,21 +397,20 @@ def _level(text: str) -> tuple[str, str]:
     key, value = key.strip(_FORMATTING), value.strip(_FORMATTING)
     if len(value) >= 2 and value[0] == value[-1] and value[0] in "'\"":
         value = value[1:-1]
-    return _checked(key, value if sign else "", text)
+    _check_level(key, value if sign else "", text)
+    return key, value
 
 
 _FORMATTING = " \t\r\n"
 
 
-def _checked(key: str, value: str, text: str) -> tuple[str, str]:
+def _check_level(key: str, value: str, text: str) -> None:
     if not _KEY.fullmatch(key) or not value:
         raise ArgumentError(
             f"{text!r} is not a partition level",
             code=_INVALID,
             hint="write key=value, e.g. ds=2024-01-01",
         )
-    check_partition_value(key, value)
-    return key, value
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Any, Literal, SupportsIndex
 
 from odps_nb.errors import ArgumentError, MissingDependencyError, NotFoundError
 from odps_nb.schema import Column, TableSchema, TypeCode
-from odps_nb.terms import PartitionSpec, TableName
+from odps_nb.terms import PartitionSpec, TableName, check_partition_value
 from odps_nb.type_facts import TYPE_FACTS
 
 PartitionLike = str | Mapping[str, object] | PartitionSpec
@@ -103,7 +103,23 @@ def check_partition(spec: PartitionSpec, schema: TableSchema, table: TableName) 
         found[spelled] = value
     for column in schema.partition_columns:
         _check_spelling(found.get(column.name), column)
-    return PartitionSpec(tuple((key, found[key]) for key in keys if key in found))
+    items = tuple((key, found[key]) for key in keys if key in found)
+    return named_partition(PartitionSpec(items, spec.padded), schema)
+
+
+def named_partition(spec: PartitionSpec, schema: TableSchema) -> PartitionSpec:
+    """Return a spec, or raise if a request cannot express it; CHAR values may end in blanks."""
+    chars = char_keys(schema)
+    for key, value in spec:
+        if key not in chars:
+            check_partition_value(key, value)
+    return PartitionSpec.of(spec)
+
+
+def char_keys(schema: TableSchema) -> frozenset[str]:
+    """Return the partition columns of type CHAR, whose values may end in blanks."""
+    columns = schema.partition_columns
+    return frozenset(column.name for column in columns if column.type.code is TypeCode.CHAR)
 
 
 def check_whole_partition(

@@ -215,8 +215,9 @@ class Connection:
             Columns that identify a row: a later row replaces an earlier row with the same key. The
             columns become ``not null``, and the table becomes transactional.
         properties
-            Table properties such as ``{"acid.cdc.mode.enable": True}``. Properties required by a
-            BLOB column or a primary key are set automatically.
+            Table properties such as ``{"acid.cdc.mode.enable": True}``, which records changes for
+            24 hours, and rejects INSERT INTO (see ``docs/howto/incremental-reads.md``). Properties
+            required by a BLOB column or a primary key are set automatically.
         lifecycle
             Number of days after which the service drops unchanged data.
         cluster_by, buckets

@@ -16,9 +16,21 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from odps_nb.access.checks import PartitionLike, check_partition, did_you_mean
+from odps_nb.access.checks import (
+    PartitionLike,
+    char_keys,
+    check_partition,
+    did_you_mean,
+    named_partition,
+)
+from odps_nb.access.partition_bounds import (
+    DEFAULT_PARTITION,
+    Bound,
+    is_number,
+    text_comparison,
+)
 from odps_nb.errors import ArgumentError, NotFoundError
-from odps_nb.schema import Column, TableSchema
+from odps_nb.schema import Column, TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.type_facts import TYPE_FACTS
 
@@ -46,10 +58,10 @@ class PartitionRange:
     """Exact values and comparisons; a partition must match all of them."""
 
     exact: PartitionSpec
-    bounds: tuple[tuple[str, str, str], ...]  # key, comparison, value
+    bounds: tuple[Bound, ...]
 
     def __str__(self) -> str:
-        parts = [f"{key}{sign}{value}" for key, sign, value in self.bounds]
+        parts = [f"{one.key}{one.sign}{one.value}" for one in self.bounds]
         return ",".join([*([str(self.exact)] if self.exact.items else []), *parts])
 
 
@@ -103,21 +115,22 @@ def _parsed(value: PartitionChoice) -> PartitionSpec | PartitionRange | str:
         else:
             bounds.append(_bound(found, text, given))
     if not bounds:
-        return PartitionSpec.of(value)
+        return PartitionSpec.of(value, padded=True)
     rest = ",".join(text for text, _ in exact) if isinstance(value, str) else dict(exact)
-    return PartitionRange(exact=PartitionSpec.of(rest or None), bounds=tuple(bounds))
+    return PartitionRange(exact=PartitionSpec.of(rest or None, padded=True), bounds=tuple(bounds))
 
 
-def _bound(found: re.Match[str], text: str, given: Any) -> tuple[str, str, str]:
-    """Return key, comparison and value; the value is parsed as in `PartitionSpec.of`."""
+def _bound(found: re.Match[str], text: str, given: Any) -> Bound:
+    """Return a comparison; its value is parsed as in `PartitionSpec.of`."""
     key, sign, written = found.groups()
     if given is not None and written:
         raise ArgumentError(
             f"{text!r} already has a value", code=_INVALID, hint="write {'ds >=': value}"
         )
     source = f"{key}={written}" if given is None else {key: given}
-    ((_, value),) = PartitionSpec.of(source).items
-    return key, sign, value
+    ((_, value),) = PartitionSpec.of(source, padded=True).items
+    is_text = isinstance(given, str) if given is not None else written != value
+    return Bound(key, sign, value, not is_text and is_number(value))
 
 
 def choose_partitions(
@@ -126,24 +139,35 @@ def choose_partitions(
     table: TableName,
     storage: StorageClient,
 ) -> tuple[PartitionSpec, ...]:
-    """Return the exact specs of a read, listing partitions only for ranges and `LATEST`."""
+    """Return the exact specs of a read.
+
+    Partitions are listed only for ranges, `LATEST` and CHAR columns. A CHAR value means any listed
+    value that differs only in blanks at its end.
+    """
+    chars = char_keys(schema)
     chosen: dict[PartitionSpec, None] = {}
     listed: list[PartitionInfo] | None = None
     for one in parse_choices(partitions):
         if isinstance(one, PartitionSpec):
-            chosen[check_partition(one, schema, table)] = None
-            continue
+            exact = check_partition(one, schema, table)
+            if not any(key in chars for key, _ in exact):
+                chosen[exact] = None
+                continue
+            one = PartitionRange(exact=exact, bounds=())
         if not schema.partition_columns:
             raise ArgumentError(f"{table} is not partitioned", hint="omit partitions=")
-        test = None if isinstance(one, str) else _test(one, schema, table)
+        if not isinstance(one, str):
+            _check_range(one, schema, table)
         if listed is None:
             from odps_nb.client.catalog import iter_partitions
 
             listed = list(iter_partitions(storage, table))
+        test = None if isinstance(one, str) else _test(one, schema, table, listed)
         if test is None:
             chosen[_latest(listed, schema, table, storage)] = None
             continue
-        found = [info.spec.checked() for info in listed if test(dict(info.spec))]
+        specs = (PartitionSpec(info.spec.items, padded=True) for info in listed)
+        found = [named_partition(spec, schema) for spec in specs if test(dict(spec))]
         if not found:
             raise NotFoundError(
                 f"no partition of {table} matches {one}",
@@ -161,46 +185,76 @@ def _extent(listed: Iterable[PartitionInfo]) -> str:
     return f"choose from the existing partitions, {specs[0]} to {specs[-1]}"
 
 
-def _test(
-    wanted: PartitionRange, schema: TableSchema, table: TableName
-) -> Callable[[Mapping[str, str]], bool]:
-    """Check a range, and return a function that tests whether a partition is in the range."""
-    exact = check_partition(wanted.exact, schema, table)
-    keys = {column.name.casefold(): column for column in schema.partition_columns}
-    tests: list[tuple[Column, Callable[[Any, Any], bool], Any]] = []
-    for key, sign, value in wanted.bounds:
-        column = keys.get(key.casefold())
+def _check_range(wanted: PartitionRange, schema: TableSchema, table: TableName) -> None:
+    """Raise for unknown partition columns, and for values that are not of a column's type."""
+    check_partition(wanted.exact, schema, table)
+    names = [one.name for one in schema.partition_columns]
+    for one in wanted.bounds:
+        column = _column(one, schema)
         if column is None:
-            names = [one.name for one in schema.partition_columns]
             raise ArgumentError(
-                f"{key!r} is not a partition column of {table}",
+                f"{one.key!r} is not a partition column of {table}",
                 code=_INVALID,
-                hint=f"{did_you_mean(key, names)}partition columns are: {', '.join(names)}",
+                hint=f"{did_you_mean(one.key, names)}partition columns are: {', '.join(names)}",
             )
-        bound = _comparable(value, column)
-        if bound is None:
+        if _comparable(one.value, column) is None:
             raise ArgumentError(
-                f"{value!r} cannot be compared with the partition column {column.name!r} of type "
-                f"{column.type.code.name}",
+                f"{one.value!r} cannot be compared with the partition column {column.name!r} of "
+                f"type {column.type.code.name}",
                 code=_INVALID,
                 hint="pass a value of this type, or select rows with where=",
             )
-        tests.append((column, _COMPARE[sign], bound))
+
+
+def _column(bound: Bound, schema: TableSchema) -> Column | None:
+    keys = {column.name.casefold(): column for column in schema.partition_columns}
+    return keys.get(bound.key.casefold())
+
+
+def _test(
+    wanted: PartitionRange, schema: TableSchema, table: TableName, listed: list[PartitionInfo]
+) -> Callable[[Mapping[str, str]], bool]:
+    """Return a function that tests whether a partition is in a range."""
+    keys = {column.name.casefold(): column for column in schema.partition_columns}
+    exact = check_partition(wanted.exact, schema, table)
+    wanted_values = [(key, _text(value, keys[key.casefold()])) for key, value in exact]
+    tests: list[tuple[str, Callable[[Any, Any], bool], Callable[[str], Any], Any]] = []
+    for one in wanted.bounds:
+        column = _column(one, schema)
+        assert column is not None
+        value_of, bound = partial(_comparable, column=column), _comparable(one.value, column)
+        if isinstance(bound, str):
+            found = {_text(dict(info.spec)[column.name], column) for info in listed}
+            compared, bound = text_comparison(one, found - {DEFAULT_PARTITION}, column.name)
+            value_of = partial(_compared, compared, column)
+        tests.append((column.name, _COMPARE[one.sign], value_of, bound))
 
     def test(values: Mapping[str, str]) -> bool:
-        if any(values.get(key) != value for key, value in exact):
+        if any(_text(values[key], keys[key.casefold()]) != value for key, value in wanted_values):
             return False
-        found = ((_comparable(values[one.name], one), holds, bound) for one, holds, bound in tests)
-        return all(value is not None and holds(value, bound) for value, holds, bound in found)
+        for name, holds, value_of, bound in tests:
+            value = None if values[name] == DEFAULT_PARTITION else value_of(values[name])
+            if value is None or not holds(value, bound):
+                return False
+        return True
 
     return test
+
+
+def _compared(value_of: Callable[[str], Any], column: Column, value: str) -> Any:
+    return value_of(_text(value, column))
+
+
+def _text(value: str, column: Column) -> str:
+    """Return a partition value without the blanks that a comparison ignores."""
+    return value.rstrip(" ") if column.type.code is TypeCode.CHAR else value
 
 
 def _comparable(value: str, column: Column) -> Any:
     """Parse a partition value as the column's type; ``None`` if it is not valid."""
     kind = TYPE_FACTS[column.type.code].kind
     if kind in ("TEXT", "CHAR"):
-        return value
+        return _text(value, column)
     with contextlib.suppress(ValueError):
         if kind == "INTEGER":
             return int(value)
@@ -226,7 +280,7 @@ def _latest(
     ordered = sorted(listed, key=rank, reverse=True)
     for value, group in groupby(ordered, key=value_of):
         if any(_has_rows(info, table, storage) for info in group):
-            return PartitionSpec(((first.name, value),)).checked()
+            return named_partition(PartitionSpec(((first.name, value),), padded=True), schema)
     raise NotFoundError(
         f"no partition of {table} has rows", code="NoSuchPartition", hint="write rows first"
     )

@@ -250,7 +250,9 @@ class Table(ForEngines):
             latest state of each added or updated row and omits deleted rows.
         changes
             Return every change to a table with a primary key, and append a column ``_change``:
-            ``insert``, ``delete`` (the old row), ``update_before`` or ``update_after``. The service
+            ``insert``, ``delete`` (the old row), ``update_before`` or ``update_after``. The table
+            must record changes. They expire after 24 hours by default, and may be built some
+            minutes after their commit (see ``docs/howto/incremental-reads.md``). The service
             reports neither the version of a change nor the order of changes to different keys. To
             process versions in order, read each one: ``since=v, until=v + 1``.
         session_id
@@ -864,7 +866,7 @@ class Table(ForEngines):
 
     def _facts(self) -> str:
         info = self.info
-        facts = ["view"] if info.is_view else ["external table"] if info.is_external else []
+        facts = [info.kind.partition(" ")[2]] if info.kind else []
         if info.schema.partition_columns:
             count = self._partition_count
             facts.append("partitions" if count is None else count_of(count, "partition"))

@@ -201,15 +201,14 @@ def _numbers_apart(text: str) -> list[str | int]:
 def explain_refused_write(
     storage: StorageClient, table: TableName, error: InvalidRequestError
 ) -> None:
-    """Raise if a write was refused because the table is a view or an external table."""
+    """Raise if a write was refused because the table is a view, an external or an object table."""
     try:
         info = storage.control(GetTable(table=table))
     except OdpsNbError:  # the caller raises the original refusal
         return
-    if info.is_view or info.is_external:
+    if info.kind:
         raise InvalidRequestError(
-            f"{table} is {'a view' if info.is_view else 'an external table'}, to which rows cannot "
-            "be uploaded",
+            f"{table} is {info.kind}, to which rows cannot be uploaded",
             code="InvalidTable",
             status=error.status,
             request_id=error.request_id,

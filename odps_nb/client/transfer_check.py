@@ -105,7 +105,7 @@ def sample_of(storage: StorageClient, table: TableName) -> CheckedTable | None:
     """
     info = storage.control(GetTable(table=table))
     columns = [column for column in info.schema.columns if _is_plain(column.type)]
-    if info.is_view or info.is_external or not columns:
+    if info.kind or not columns:
         return None
     partition: PartitionSpec | None = PartitionSpec()
     if info.schema.partition_columns:

@@ -11,15 +11,17 @@ import difflib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 
 from odps_nb.arrow.types import arrow_type
 from odps_nb.convert.arrow_types import odps_type
 from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
-from odps_nb.convert.fitting.misfit import Misfit, ValueMisfit
+from odps_nb.convert.fitting.misfit import Misfit, ValueMisfit, shorten
 from odps_nb.convert.fitting.nested import KindError, check_kind, fit_array
 from odps_nb.convert.fitting.objects import fit_objects
+from odps_nb.convert.foreign import check_field
 from odps_nb.convert.times import zoned_type
 from odps_nb.errors import ConversionError
 from odps_nb.schema import Column, OdpsType, TableSchema, is_readable
@@ -80,6 +82,8 @@ def require_arrow_types(columns: Iterable[Column], what: str) -> None:
 
 def table_schema(schema: pa.Schema) -> TableSchema:
     """Return the table schema for data with an Arrow schema."""
+    for field in schema:
+        check_field(field)
     columns = tuple(
         Column(name=field.name, type=column_type(field.type, field.name), nullable=field.nullable)
         for field in schema
@@ -215,6 +219,7 @@ def fit_batch(
     """Return the batch with the exact columns and types that a write sends."""
 
     def source(place: int, column: Column) -> list[pa.Array]:
+        check_field(batch.schema.field(place), column.type)
         return [fit_array(batch.column(place), column.type, conversions=conversions)]
 
     chosen = match_names(batch.schema.names, schema) if places is None else places
@@ -223,18 +228,25 @@ def fit_batch(
 
 
 def fit_table(
-    table: pa.Table, schema: TableSchema, *, conversions: Conversions = AS_THEY_ARE
+    table: pa.Table,
+    schema: TableSchema,
+    *,
+    first_row: int = 0,
+    conversions: Conversions = AS_THEY_ARE,
 ) -> pa.Table:
     """Return the table converted to the schema's types; raise one error for values that do not fit.
 
     Columns that already fit are not copied. The error is raised after all columns have been
-    checked, and lists the first problems of each column.
+    checked, and lists the first problems of each column. ``first_row`` is the number of the first
+    row within all data, for errors.
     """
 
     def source(place: int, column: Column) -> list[pa.Array]:
+        check_field(table.schema.field(place), column.type)
         return fit_chunks(table.column(place), column.type, conversions)
 
-    return fit_columns(source, table.schema.names, table.num_rows, schema)
+    names = table.schema.names
+    return fit_columns(source, names, table.num_rows, schema, first_row=first_row)
 
 
 def fit_columns(
@@ -256,24 +268,53 @@ def fit_chunks(
 ) -> list[pa.Array]:
     """Return a column's chunks converted to one type."""
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    pieces = [
+        chunk.slice(start, FIT_ROWS) for chunk in chunks for start in range(0, len(chunk), FIT_ROWS)
+    ]
+    return fit_pieces(pieces, target, conversions, fit_array)
+
+
+def fit_pieces(
+    pieces: Sequence[Any], target: OdpsType, conversions: Conversions, fit: Callable[..., pa.Array]
+) -> list[pa.Array]:
+    """Return pieces of a column, arrays or lists of objects, converted to one type by ``fit``.
+
+    A piece with more than 2 GiB of text or bytes, which an Arrow array cannot hold, is halved.
+    """
 
     def parts(unit: str | None) -> list[pa.Array]:
         fitted, found, begin = [], [], 0
-        for chunk in chunks:
-            for start in range(0, len(chunk), FIT_ROWS):
-                part = chunk.slice(start, FIT_ROWS)
-                try:
-                    fitted.append(fit_array(part, target, unit=unit, conversions=conversions))
-                except ValueMisfit as error:
-                    found += [replace(one, position=one.position + begin) for one in error.found]
-                begin += len(part)
+        waiting = [*reversed(pieces)]
+        while waiting:
+            piece = waiting.pop()
+            try:
+                fitted.append(fit(piece, target, unit=unit, conversions=conversions))
+            except ValueMisfit as error:
+                found += [replace(one, position=one.position + begin) for one in error.found]
+            except (pa.ArrowInvalid, pa.ArrowCapacityError) as error:
+                if len(piece) == 1:
+                    raise ValueMisfit([_unconverted(piece, begin, target, error)]) from None
+                waiting += [piece[len(piece) // 2 :], piece[: len(piece) // 2]]
+                continue
+            begin += len(piece)
         if found:
             raise ValueMisfit(found)
         return fitted
 
     fitted = parts(None)
-    # If one chunk needs microseconds, all chunks are sent in microseconds.
+    # If one piece needs microseconds, all pieces are sent in microseconds.
     return fitted if len({part.type for part in fitted}) <= 1 else parts("us")
+
+
+def _unconverted(piece: Sequence[Any], row: int, target: OdpsType, error: Exception) -> Misfit:
+    return Misfit(
+        position=row,
+        value=shorten(piece[0]),
+        source=str(getattr(piece, "type", type(piece[0]).__name__)),
+        target=format_type(target),
+        reason=f"Arrow cannot convert it: {error}",
+        cure="shorten it, or cast the column first",
+    )
 
 
 def _fit_columns(

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from odps_nb.convert.blob_columns.arrow_blob import is_reference
+from odps_nb.convert.foreign import value_type
 from odps_nb.errors import ConversionError
 from odps_nb.schema import (
     ArrayType,
@@ -68,7 +69,7 @@ def _extension(arrow: pa.DataType) -> OdpsType:
         return PrimitiveType(TypeCode.JSON)
     if is_reference(arrow):
         return PrimitiveType(TypeCode.BLOB)
-    return odps_type(arrow.storage_type)
+    return odps_type(value_type(arrow))
 
 
 def _nested(arrow: pa.DataType) -> OdpsType:

@@ -56,10 +56,11 @@ def _type_of(series: pd.Series[Any], name: str) -> OdpsType:
 
 
 def object_type(values: Sequence[Any], name: str) -> OdpsType:
-    """Return the type for a column of Python objects; STRING if all are null."""
+    """Return the type for a column of Python objects; STRING if all are null, DOUBLE if NaN."""
     present = [value for value in values if not is_missing(value)]
-    if not present:
-        return PrimitiveType(TypeCode.STRING)
+    if not present:  # a NaN inside a list or a dict is a value that STRING cannot store
+        has_nan = any(isinstance(value, (float, np.floating)) for value in values)
+        return PrimitiveType(TypeCode.DOUBLE if has_nan else TypeCode.STRING)
     lists = [items_of(value) for value in present]
     if all(one is not None for one in lists):
         return ArrayType(_element_type(lists, f"{name}.element"))
@@ -139,7 +140,8 @@ def _decimal_type(arrays: Sequence[pa.Array]) -> DecimalType:
     for array in arrays:
         if pt.is_integer(array.type):
             array = array.cast(pa.decimal128(20, 0))
-        most = max(abs(pc.min(array).as_py()), abs(pc.max(array).as_py()))
+        ends = pc.min_max(array).as_py()  # `abs` would round to 28 digits
+        most = max(ends["min"].copy_abs(), ends["max"].copy_abs())
         whole = max(whole, most.adjusted() + 1 if most else 0)
         scale = max(scale, array.type.scale)
     precision, usual = BARE_DECIMAL

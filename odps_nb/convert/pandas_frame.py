@@ -18,10 +18,11 @@ import pyarrow as pa
 from pandas.api.extensions import ExtensionDtype
 from pandas.api.types import infer_dtype, pandas_dtype
 
-from odps_nb.convert.arrow_schema import fit_chunks, fit_columns
+from odps_nb.convert.arrow_schema import fit_chunks, fit_columns, fit_pieces
 from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
 from odps_nb.convert.fitting.misfit import shorten
 from odps_nb.convert.fitting.objects import fit_objects
+from odps_nb.convert.foreign import check_field, from_geometry
 from odps_nb.convert.frame_columns import frame_column
 from odps_nb.convert.frame_options import FrameOptions
 from odps_nb.errors import ArgumentError, ConversionError
@@ -99,7 +100,7 @@ def from_pandas(
     def source(place: int, column: Column) -> list[pa.Array]:
         series = _dense(frame.iloc[:, place])
         if series.dtype == object:
-            return [fit_objects(list(series), column.type, conversions=conversions)]
+            return fit_pieces([list(series)], column.type, conversions, fit_objects)
         array = column_array(series, column.name, column.type)
         return fit_chunks(array, column.type, conversions)
 
@@ -135,8 +136,12 @@ def column_array(
             source_type=str(series.dtype),
             hint="convert it, e.g. with .dt.to_timestamp() or .astype(str)",
         )
+    if series.dtype.name == "geometry":
+        return pa.array(from_geometry(series, name, target), pa.binary())
     try:
-        return pa.array(_dense(series), from_pandas=True)
+        found = pa.array(_dense(series), from_pandas=True)
+        check_field(pa.field(name, found.type), target)
+        return found
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise ConversionError(
             f"the column {name!r} ({series.dtype}) cannot be converted to Arrow: {error}",

@@ -16,6 +16,7 @@ import pandas as pd
 import pyarrow as pa
 
 from odps_nb.convert.fitting.misfit import shorten
+from odps_nb.convert.foreign import is_from, polars_column
 from odps_nb.convert.row_names import Names
 from odps_nb.convert.warning import warn
 from odps_nb.errors import ConversionError
@@ -226,7 +227,7 @@ def columns_frame(data: Mapping[Any, Any]) -> pd.DataFrame:
     Lists become object columns, so that integers stay integers despite nulls. A scalar is repeated
     to the length of the columns; Series are aligned by their index.
     """
-    columns = {name: _column(values) for name, values in data.items()}
+    columns = {name: _column(values, str(name)) for name, values in data.items()}
     series = {name: one for name, one in columns.items() if isinstance(one, pd.Series)}
     if columns and not series:
         name, value = next(iter(columns.items()))
@@ -239,6 +240,9 @@ def columns_frame(data: Mapping[Any, Any]) -> pd.DataFrame:
     aligned = {k: one for k, one in series.items() if isinstance(data[k], (pd.Series, Mapping))}
     if aligned:
         index = pd.DataFrame(aligned).index
+        for name, one in aligned.items():
+            if not one.index.equals(index):  # a row that it lacks would turn integers into floats
+                columns[name] = series[name] = _with_nulls(one)
     else:
         index = pd.RangeIndex(max((len(one) for one in series.values()), default=0))
     for name, one in series.items():
@@ -255,7 +259,14 @@ def columns_frame(data: Mapping[Any, Any]) -> pd.DataFrame:
     return pd.DataFrame(columns, index=index)
 
 
-def _column(values: Any) -> Any:
+def _with_nulls(series: pd.Series[Any]) -> pd.Series[Any]:
+    """Return NumPy integers as a nullable dtype; other dtypes keep their values beside nulls."""
+    if not isinstance(series.dtype, np.dtype) or series.dtype.kind not in "iu":
+        return series
+    return pd.Series(pd.array(series.to_numpy()), series.index)
+
+
+def _column(values: Any, name: str) -> Any:
     """Return a column as a Series; leave a scalar unchanged."""
     if isinstance(values, pd.Series) or not pd.api.types.is_list_like(values):
         return values
@@ -267,27 +278,39 @@ def _column(values: Any) -> Any:
         )
     if isinstance(values, Mapping):  # the keys are index labels, as in ``df.to_dict()``
         return pd.Series(_objects(list(values.values())).array, index=list(values), dtype=object)
-    if type(values).__module__.split(".")[0] == "polars" and hasattr(values, "to_arrow"):
-        values = values.to_arrow()
+    if is_from(values, "narwhals") and hasattr(values, "to_native"):
+        return _column(values.to_native(), name)
+    if is_from(values, "polars") and hasattr(values, "to_arrow"):
+        values = polars_column(values, name)
     if isinstance(values, pa.Array):
         values = pa.chunked_array([values])
     if isinstance(values, pa.ChunkedArray):
         return pd.Series(pd.arrays.ArrowExtensionArray(values))
-    if isinstance(values, (pd.Index, pd.api.extensions.ExtensionArray)) or (
-        isinstance(values, np.ndarray) and values.ndim == 1
-    ):
+    if isinstance(values, (pd.Index, pd.api.extensions.ExtensionArray)) or _is_plain(values):
         return pd.Series(values, dtype=object if values.dtype == object else None)
     return _objects(list(values))
 
 
+def _is_plain(values: Any) -> bool:
+    """Whether pandas stores an array without change: unmasked, times in its own units."""
+    if not isinstance(values, np.ndarray) or values.ndim != 1:
+        return False
+    if isinstance(values, np.ma.MaskedArray):
+        return False
+    return values.dtype.kind not in "mM" or np.datetime_data(values.dtype) in _PANDAS_UNITS
+
+
+_PANDAS_UNITS = [(unit, 1) for unit in ("D", "h", "m", "s", "ms", "us", "ns")]
+
+
 def array_frame(data: np.ndarray[Any, Any], names: Names) -> pd.DataFrame:
     """Convert an array to a DataFrame: a structured array by fields, any other array by rows."""
-    if data.dtype.names is not None:
-        return pd.DataFrame(data)
-    if data.ndim == 2 and data.dtype != object and len(data):
+    if data.dtype.names is not None and data.ndim == 1:
+        return columns_frame({name: data[name] for name in data.dtype.names})
+    if data.ndim == 2 and data.dtype != object and data.dtype.names is None and len(data):
         if data.shape[1] != len(names.order):
             _placed_columns(list(data[:1]), names, 0)  # always raises
-        return pd.DataFrame(data, columns=list(names.order))
+        return columns_frame(dict(zip(names.order, data.T, strict=True)))
     return rows_frame(list(data), names)
 
 

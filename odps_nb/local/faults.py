@@ -125,11 +125,8 @@ def no_such_partition(spec: object, table: object) -> NotFoundError:
 
 
 def no_such_version(name: object, version: int) -> NotFoundError:
-    """Return the error for a version whose added rows are no longer stored."""
-    message = (
-        f"version {version} of {name} is no longer stored, because later versions replaced its rows"
-    )
-    return no_such(message, code="NoSuchVersion")
+    """Return the error for a version whose rows or changes are no longer stored."""
+    return no_such(f"version {version} of {name} is no longer stored", code="NoSuchVersion")
 
 
 def no_such_session(session_id: str) -> SessionExpiredError:

@@ -26,6 +26,7 @@ from odps_nb.local.store.catalog import Catalog
 from odps_nb.local.store.database import Database
 from odps_nb.local.store.folder import DataFolder, new_id
 from odps_nb.local.store.ledger import Ledger, check_without_catalog
+from odps_nb.local.store.resources import Resources
 from odps_nb.local.store.snapshots import Snapshots
 from odps_nb.local.transfer_services import SERVICES
 from odps_nb.local.writing.sessions import WriteSessions
@@ -97,6 +98,7 @@ class Service:
         self.catalog = Catalog(self.database, clock, schemas=settings.schemas)
         self.snapshots = Snapshots(self.database, self.catalog, self.folder, clock)
         self.blobs = BlobStore(self.database, self.folder, clock)
+        self.resources = Resources(self.database, self.catalog, self.folder, clock)
         self.duck = Duck(spill=self.folder.work / f"spill-{new_id()}")
         self.read_sessions = ReadSessions(
             self.database,
@@ -135,6 +137,7 @@ class Service:
         self.write_sessions.abort_expired()
         self.snapshots.collect()
         self.blobs.collect()
+        self.resources.collect()
 
     def close(self) -> None:
         """Stop all work and release the folder. Idempotent."""

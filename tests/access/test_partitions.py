@@ -87,7 +87,7 @@ def test_a_plan_holds_what_was_there_when_it_was_made(table: Table) -> None:
     ("partitions", "kind", "said"),
     [
         ("ds>2024-09-01", NotFoundError, "no partition of .* matches ds>2024-09-01"),
-        (["latest", "ds<2000"], NotFoundError, "no partition of .* matches ds<2000"),
+        (["latest", "ds<'2000'"], NotFoundError, "no partition of .* matches ds<2000"),
         ("dss>=1", ArgumentError, "'dss' is not a partition column"),
         ("hour>=ten", ArgumentError, "'ten' cannot be compared with .* 'hour' of type BIGINT"),
         ("ds>=", ArgumentError, "is not a partition level"),
@@ -190,3 +190,74 @@ def test_blobs_and_datasets_take_choices(odps: Connection, new_name: Name) -> No
     assert sorted(found.column("ds").to_pylist()) == DAYS[:2]
     assert isinstance(found, pa.Table)
     odps.drop_table(table.name)
+
+
+COMPACT = ["20240101", "20240102", "20240103"]
+DASHED = ["2024-01-01", "2024-01-02", "2024-01-03"]
+HOURS = ["00", "08", "09", "10"]
+DAY_BOUNDS: list[Any] = [
+    {"ds >=": datetime.date(2024, 1, 2)},
+    "ds>=2024-01-02",
+    "ds>='2024-01-02'",
+    "ds>=20240102",
+    {"ds >=": "20240102"},
+]
+
+
+@pytest.mark.parametrize("bound", DAY_BOUNDS, ids=str)
+@pytest.mark.parametrize("values", [COMPACT, DASHED], ids=["compact", "dashed"])
+def test_a_day_is_written_as_the_values_of_a_text_column(
+    odps: Connection, new_name: Name, values: list[str], bound: Any
+) -> None:
+    assert _found(odps, new_name("days"), values, bound) == values[1:]
+
+
+@pytest.mark.parametrize(
+    ("values", "bound", "wanted"),
+    [
+        (HOURS, {"ds >=": 9}, HOURS[2:]),
+        (HOURS, "ds>=9", HOURS[2:]),
+        (HOURS, "ds<10", HOURS[:3]),
+        (HOURS, "ds>='09'", HOURS[2:]),
+        (["1", "9", "10"], {"ds >=": 9}, ["10", "9"]),
+        (["1", "9", "10"], {"ds >=": "9"}, ["9"]),
+        (["2024-01", "2024-02"], "ds>=2024-02", ["2024-02"]),
+        (["2024-01-01 05", "2024-01-02 05"], "ds>=2024-01-02", ["2024-01-02 05"]),
+        ([*COMPACT, "__HIVE_DEFAULT_PARTITION__"], "ds>=2024-01-03", COMPACT[2:]),
+        (["a", "b"], "ds>a", ["b"]),
+    ],
+    ids=str,
+)
+def test_numbers_and_text_are_compared_as_in_sql(
+    odps: Connection, new_name: Name, values: list[str], bound: Any, wanted: list[str]
+) -> None:
+    assert _found(odps, new_name("texts"), values, bound) == wanted
+
+
+@pytest.mark.parametrize(
+    ("values", "bound"),
+    [
+        ([COMPACT[0], DASHED[1]], {"ds >=": datetime.date(2024, 1, 2)}),
+        ([COMPACT[0], DASHED[1]], "ds>=20240102"),
+        (HOURS, {"ds >=": datetime.date(2024, 1, 2)}),
+        (["a", "b"], {"ds >=": 9}),
+        (DASHED, "ds>=2024"),
+        (COMPACT, "ds>=2024-01"),
+    ],
+    ids=str,
+)
+def test_a_bound_of_another_form_than_the_values_is_refused(
+    odps: Connection, new_name: Name, values: list[str], bound: Any
+) -> None:
+    with pytest.raises(ArgumentError, match="cannot be compared with the values") as caught:
+        _found(odps, new_name("forms"), values, bound)
+    assert "in quotes" in caught.value.hint
+
+
+def _found(odps: Connection, name: str, values: list[str], bound: Any) -> list[str]:
+    table = odps.create_table(name, "id bigint", partitioned_by="ds string")
+    try:
+        table.write([(n, value) for n, value in enumerate(values)])
+        return sorted(table.read(["ds"], partitions=bound).to_arrow()["ds"].to_pylist())
+    finally:
+        odps.drop_table(name)

@@ -271,6 +271,8 @@ def test_partitions_come_page_by_page():
     ("facts", "columns", "why"),
     [
         ({"is_external": True}, (), "p.t is an external table"),
+        ({"is_object": True}, (), "p.t is an object table"),
+        ({"is_object": True, "is_external": True}, (), "p.t is an object table"),
         ({"is_view": True}, ("id",), "p.t is a view"),
         ({}, (), "p.t has the JSON column 'seen'"),
         ({}, ("ID", "Told"), "p.t has the JSON column 'told'"),
@@ -280,7 +282,10 @@ def test_partitions_come_page_by_page():
 def test_a_refused_read_needs_a_query_if_the_storage_api_does_not_read_the_table(
     facts, columns, why
 ):
-    """``docs/protocol.md`` section 3.1; the embedded service has no external tables."""
+    """``docs/protocol.md`` section 3.1, and evidence 209 (object tables: Java SDK, 0.51.0).
+
+    The embedded service has neither external nor object tables.
+    """
     info = TableInfo(name=TABLE, schema=schema("id bigint, seen json, told json"), **facts)
     refused = fail(405, "SomethingElse", "it cannot be")
     with (

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 
 import pandas as pd
 import pyarrow as pa
@@ -127,8 +128,7 @@ def test_a_project_tells_its_properties_and_lists_what_is_not_kept(entry: ODPS) 
     assert project.get_property("odps.schema.model.enabled") == "false"
     assert project.get_property("odps.no.such", "default") == "default"
     assert project.extended_properties["odps.sql.decimal.odps2"] == "true"
-    assert list(entry.list_resources()) == []
-    assert list(entry.list_functions()) == []
+    assert list(entry.list_volumes()) == []
 
 
 def test_pyodps_own_dataframe_asks_by_sql(entry: ODPS, name: str) -> None:
@@ -307,8 +307,8 @@ def test_the_own_name_and_the_host_of_the_catalog_are_known(entry: ODPS) -> None
     user = entry.get_project().current_user
     assert (user.id, user.display_name) == (entry.account.access_id, entry.account.access_id)
     assert entry.get_catalog_host() == entry.endpoint.removesuffix("/api")
-    with pytest.raises(errors.ODPSError, match="does not support 'show grants'"):
-        entry.run_security_query("show grants")
+    with pytest.raises(errors.ODPSError, match="does not support 'list roles'"):
+        entry.run_security_query("list roles")
 
 
 def test_a_wrong_key_is_distinguished_from_a_wrong_name(local: LocalService) -> None:
@@ -373,3 +373,26 @@ def test_char_travels_through_the_tunnel_padded(entry: ODPS, name: str) -> None:
             assert [one["c"] for one in reader] == padded
     with pytest.raises(ValueError, match="more than 30"), table.open_writer() as writer:
         writer.write([[4, "x" * 30 + " ", ""]])
+
+
+@pytest.mark.parametrize("more", [{}, {"quota_name": "q"}, {"fallback": True}])
+def test_an_interactive_query_runs(entry: ODPS, name: str, more: dict[str, str]) -> None:
+    entry.execute_sql(f"create table {name} as select 1 as a, 'x' as b")
+    run = partial(entry.execute_sql_interactive, use_mcqa_v2=True, **more)
+    found = run(f"select * from {name}")
+    for tunnel in (False, True):
+        with found.open_reader(tunnel=tunnel) as rows:
+            assert [list(map(str, record.values)) for record in rows] == [["1", "x"]]
+    again = entry.get_instance(found.id, quota_name="q")
+    assert again.get_sql_query().startswith(f"select * from {name}")
+    assert again.is_successful()
+    changed = run(f"insert into {name} values (2, 'y'), (3, 'z')")
+    assert changed.get_task_summary()["Outputs"][f"{entry.project}.{name}"][0] == 2
+    with pytest.raises(errors.ODPSError, match="nope cannot be resolved"):
+        run(f"select nope from {name}")
+
+
+def test_instances_have_no_details_and_do_not_queue(entry: ODPS) -> None:
+    instance = entry.execute_sql("select 1")
+    assert instance.get_task_detail() == {}
+    assert instance.get_queueing_info().status is None

@@ -202,6 +202,32 @@ def test_the_definition_is_shown_and_made_again(odps: Connection, make: Make) ->
     odps.drop_table(f"{name}_like")
 
 
+@pytest.mark.parametrize(
+    ("columns", "name"),
+    [
+        ("d date", "_pt_col_0_"),
+        ("_pt_col_0_ date", "_pt_col_1_"),
+        ("_PT_COL_0_ string, d date, _pt_col_1_ int", "_pt_col_2_"),
+        ("_pt_col_1_ date", "_pt_col_0_"),
+    ],
+)
+@pytest.mark.parametrize("how", ["sql", "create_table"])
+def test_without_a_name_the_partition_column_has_the_first_free_number(
+    odps: Connection, new_name: Callable[[str], str], how: str, columns: str, name: str
+) -> None:
+    """evidence 229: page *Auto partition table based on time computing function*."""
+    table, source = new_name("auto"), "d" if "d date" in columns else columns.split()[0]
+    expression = f"trunc_time({source}, 'day')"
+    if how == "sql":
+        odps.sql(f"create table {table} ({columns}) auto partitioned by ({expression})")
+    else:
+        odps.create_table(table, columns, partitioned_by=expression)
+    schema = odps.table(table).schema
+    assert [column.name for column in schema.partition_columns] == [name]
+    with pytest.raises(OdpsNbError, match="used twice"):
+        odps.create_table(f"{table}_2", f"{columns}, x int", partitioned_by=f"{expression} as x")
+
+
 def test_the_document_has_the_expression_in_post_order(raw: Raw) -> None:
     name = raw.make('(D timestamp) auto partitioned by (TRUNC_TIME(`D`, "DAY")) lifecycle 3')
     wire = GetTable(table=TableName(project=raw.service.project, table=name)).encode()

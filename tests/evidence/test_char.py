@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from odps_nb import ClientOptions
+from odps_nb.errors import ArgumentError, NotFoundError
 from odps_nb.local.server import launch
+from odps_nb.local.server.launch import LocalService
 from odps_nb.wire import control
+from tests.support.service.connecting import connected
 from tests.support.service.raw import Raw, good, rows_of
 
 COLUMNS = "(id bigint, c char(5), v varchar(5), a array<char(3)>, s struct<x:char(2)>)"
@@ -85,3 +90,37 @@ def test_blanks_count_against_the_length(raw: Raw, kind: str, value: object) -> 
     name = raw.make(f"(c {kind})")
     with pytest.raises(AssertionError, match="the maximum is 2"):
         raw.write(name, pa.table({"c": [value]}))
+
+
+@pytest.mark.parametrize("transfer", ["storage", "tunnel"])
+def test_partitions_whose_values_end_in_blanks_are_found(
+    empty_service: LocalService, transfer: str
+) -> None:
+    """evidence 227: CHANGELOG of the Java SDK, 0.50.4: two fixes of clients that trim them."""
+    with connected(empty_service, client_options=ClientOptions(transfer=transfer)) as odps:
+        name = f"char_partitions_{transfer}"
+        table = odps.create_table(name, "id bigint", partitioned_by="c char(3), s string")
+        for number, values in enumerate([("a", "x"), ("b ", "x"), ("b ", "y"), ("c  ", "x")]):
+            c, s = values
+            odps.sql(f"insert into {name} partition (c='{c}', s='{s}') values ({number})")
+        choices: dict[Any, list[int]] = {
+            "c=a": [0],
+            "c=b": [1, 2],
+            "c=b,s=y": [2],
+            "c>=b": [1, 2, 3],
+            "c>a,s=x": [1, 3],
+            "latest": [3],
+        }
+        listed = table.partitions()
+        assert [str(one) for one in listed] == ["c=a,s=x", "c=b ,s=x", "c=b ,s=y", "c=c  ,s=x"]
+        specs: list[Any] = [{"c": "b ", "s": "y"}, {"c": "b  ", "s": "y"}, listed[2]]
+        for partitions, expected in [*choices.items(), *((one, [2]) for one in specs)]:
+            found = table.read(partitions=partitions).to_arrow().sort_by("id")
+            assert found["id"].to_pylist() == expected, partitions
+        with pytest.raises(ArgumentError, match=r"'x ' .* ends with a blank"):
+            table.read(partitions={"c": "a", "s": "x "})
+        with pytest.raises(NotFoundError, match=r"no partition of .* matches c=d"):
+            table.read(partitions="c=d")
+        for text in ("c = 'b'", "c = 'b  '"):
+            found = odps.sql(f"select id from {name} where {text} order by id limit 9")
+            assert found.to_arrow()["id"].to_pylist() == [1, 2]

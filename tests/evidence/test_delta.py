@@ -210,3 +210,64 @@ def test_the_write_schema_call_says_the_same(peer: Peer, name: str) -> None:
     session = peer.open_write(name)
     schema = peer.call(calls.GetWriteSchema(table=peer.table(name), session_id=session)).schema
     assert schema.key_columns == ("key",)
+
+
+# -- time travel: evidence 203 and 204, page *Time travel queries and incremental queries* --------
+
+
+@pytest.fixture
+def travelled(peer: Peer) -> str:
+    """A table with versions 1 (empty) to 4: insert 1, replace it, delete it."""
+    name = f"travelled_{time.monotonic_ns()}"
+    peer.sql(
+        f"CREATE TABLE {name} (`key` BIGINT PRIMARY KEY NOT NULL, value STRING)"
+        " TBLPROPERTIES ('transactional'='true', 'acid.data.retain.hours'='24');"
+    )
+    peer.sql(f"INSERT INTO {name} VALUES (1, 'a');")
+    peer.sql(f"UPDATE {name} SET value = 'b' WHERE `key` = 1;")
+    peer.sql(f"DELETE FROM {name} WHERE `key` = 1;")
+    return name
+
+
+def values(peer: Peer, query: str) -> list[str]:
+    return peer.query(query + " ORDER BY value LIMIT 9;").column("value").to_pylist()
+
+
+def test_a_query_reads_a_table_as_of_a_version_or_time(peer: Peer, travelled: str) -> None:
+    """evidence 203: VERSION AS OF and TIMESTAMP AS OF, alone, joined and with conditions."""
+    found = [values(peer, f"SELECT value FROM {travelled} VERSION AS OF {v}") for v in (1, 2, 3, 4)]
+    assert found == [[], ["a"], ["b"], []]
+    joined = (
+        f"SELECT n.value FROM {travelled} VERSION AS OF 2 o JOIN"
+        f" (SELECT * FROM {travelled} VERSION AS OF 3 WHERE `key` > 0) n ON o.`key` = n.`key`"
+    )
+    assert values(peer, joined) == ["b"]
+    time.sleep(1.1)
+    now = peer.query("SELECT cast(getdate() AS STRING) AS t;").column("t").to_pylist()[0]
+    peer.sql(f"INSERT INTO {travelled} SELECT `key`, 'back' FROM {travelled} VERSION AS OF 3;")
+    for moment, expected in ((f"'{now}'", []), ("'2100-01-01'", ["back"]), ("'2001-01-01'", [])):
+        assert values(peer, f"SELECT value FROM {travelled} TIMESTAMP AS OF {moment}") == expected
+
+
+@pytest.mark.parametrize(
+    ("statement", "reason"),
+    [
+        ("SELECT * FROM {0} VERSION AS OF 5", "has versions 0 to 4, not 5"),
+        ("SELECT * FROM {0} TIMESTAMP AS OF 'soon'", "'soon' is not a time"),
+        ("SELECT * FROM plain VERSION AS OF 0", "keeps no history"),
+        ("SELECT * FROM {0} VERSION BETWEEN 1 AND 2", "not support VERSION BETWEEN"),
+        ("SELECT 1 FROM\n{0} TIMESTAMP BETWEEN '1' AND '2'", r"\[2,\d+\].* TIMESTAMP BETWEEN"),
+        ("SELECT * FROM {0} VERSION AS OF get_latest_version('{0}')", "AS OF an expression; MaxC"),
+        ("SELECT get_latest_version('{0}')", "get_latest_version; MaxCompute does"),
+        ("SELECT get_latest_timestamp('{0}')", "get_latest_timestamp; MaxCompute does"),
+        ("SHOW HISTORY FOR TABLE {0}", "SHOW HISTORY FOR; MaxCompute does"),
+        ("RESTORE TABLE {0} TO LSN '2'", "RESTORE TABLE; MaxCompute does"),
+    ],
+)
+def test_other_time_travel_is_refused_by_name(
+    peer: Peer, travelled: str, statement: str, reason: str
+) -> None:
+    """evidence 203, 204: history is kept only with `acid.data.retain.hours`."""
+    peer.sql("CREATE TABLE IF NOT EXISTS plain (a BIGINT);")
+    with pytest.raises(ServiceError, match=reason):
+        peer.sql(statement.format(travelled) + ";")

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from odps_nb.errors import ConflictError
+from odps_nb.errors import ConflictError, ServiceError
 from odps_nb.terms import IndexSplit, PartitionSpec, SplitMode
 from odps_nb.wire import calls
 from tests.support.service.peer import Peer
@@ -98,6 +98,51 @@ def partitioned(peer: Peer) -> Keyed:
     peer.sql(f"DELETE FROM {name} WHERE id = 2;")
     peer.sql(f"UPDATE {name} SET val = '3' WHERE id = 1;")
     return Keyed(peer, name)
+
+
+@pytest.mark.parametrize(
+    ("hours", "accepted"), [("1", True), ("168", True), ("0", False), ("169", False), ("", False)]
+)
+def test_changes_are_kept_for_one_hour_to_a_week(table: Keyed, hours: str, accepted: bool) -> None:
+    """evidence 199: `cdc.data.retain.hours`, vendor's page on CDC (August 2026)."""
+    given = f"TBLPROPERTIES ('transactional'='true', 'cdc.data.retain.hours'='{hours}')"
+    for statement in (
+        f"CREATE TABLE {table.name}_2 (id BIGINT PRIMARY KEY NOT NULL) {given}",
+        f"ALTER TABLE {table.name} SET {given}",
+    ):
+        if accepted:
+            table.peer.sql(statement + ";")
+        else:
+            with pytest.raises(ServiceError, match="must be a number from 1 to 168"):
+                table.peer.sql(statement + ";")
+
+
+@pytest.mark.parametrize(
+    ("statement", "accepted"),
+    [
+        ("INSERT INTO {0} VALUES (1, 'a')", False),
+        ("INSERT INTO {0} (val, id) SELECT 'a', 1", False),
+        ("INSERT OVERWRITE {0} VALUES (1, 'a')", True),
+        (
+            "MERGE INTO {0} t USING (SELECT 1 AS id) s ON t.id = s.id"
+            " WHEN NOT MATCHED THEN INSERT VALUES (s.id, 'a')",
+            True,
+        ),
+        ("UPDATE {0} SET val = 'a'", True),
+    ],
+)
+def test_a_table_that_records_changes_refuses_insert_into(
+    peer: Peer, statement: str, accepted: bool
+) -> None:
+    """evidence 202: unless `cdc.insert.into.passthrough.enable`, as `table` has (vendor's page)."""
+    name = f"incremental_{time.monotonic_ns()}"
+    plain = PROPERTIES.replace("passthrough", "other")
+    peer.sql(f"CREATE TABLE {name} (id BIGINT PRIMARY KEY NOT NULL, val STRING) {plain};")
+    if accepted:
+        peer.sql(statement.format(name) + ";")
+    else:
+        with pytest.raises(ServiceError, match=r"does not support INSERT INTO\s+to do: use MERGE"):
+            peer.sql(statement.format(name) + ";")
 
 
 @pytest.mark.parametrize("out_of_line", [False, True])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
+
 import pyarrow as pa
 import pytest
 
-from odps_nb.local.server.launch import LocalService
+from odps_nb.local.server.launch import LocalService, start
 from tests.support.compat.recorder import recording
 from tests.support.service.connecting import connected
 
@@ -38,3 +40,27 @@ def test_the_quota_pay_as_you_go_may_be_named(empty_service: LocalService) -> No
         assert table.read().to_arrow()["a"].to_pylist() == [1]
         (asked,) = (one for one in recorder.take() if one.path.endswith("/tunnel"))
     assert ("quotaName", "pay-as-you-go") in asked.params
+
+
+def test_projects_may_use_the_time_of_shanghai() -> None:
+    """Evidence 187 and 190: the default zone, and local times before 1928 (zoneinfo)."""
+    options = ("--form", "project_zone=Asia/Shanghai")
+    with start(samples=False, options=options) as service, connected(service) as odps:
+        texts = (
+            "current_timezone() as zone, cast(date '2024-01-31' as datetime) as new, "
+            + ", ".join(
+                f"cast(date '{year}-01-31' as datetime) as y{year}" for year in (1910, 1890)
+            )
+        )
+        (row,) = odps.sql(f"select {texts}").to_arrow().to_pylist()
+    assert row.pop("zone") == "Asia/Shanghai"
+    offsets = {
+        name: datetime.timedelta(hours=24) - timedelta_of(time) for name, time in row.items()
+    }
+    plain, old = datetime.timedelta(hours=8), datetime.timedelta(hours=8, minutes=5, seconds=43)
+    assert offsets == {"new": plain, "y1910": plain, "y1890": old}
+
+
+def timedelta_of(time: datetime.datetime) -> datetime.timedelta:
+    """Return the time of day in UTC."""
+    return time - datetime.datetime(time.year, time.month, time.day, tzinfo=time.tzinfo)

@@ -13,7 +13,9 @@ import pandas as pd
 import pytest
 
 from odps_nb.access.connection import Connection
+from odps_nb.client.write.session import open_write_session
 from odps_nb.errors import OdpsNbError
+from odps_nb.terms import PartitionSpec
 
 MANY = ", ".join(f"c{i} int" for i in range(1200))
 LEVELS = "a string, b varchar(5), c char(2), d tinyint, e smallint, f int"
@@ -60,6 +62,30 @@ def test_what_just_fits_is_made(
     name = new_name("limits")
     odps.sql(statement.format(name))
     assert odps.tables(name) == [name]
+
+
+@pytest.mark.parametrize("value", ["中文", "a中b", "\U00020000"])
+def test_string_partitions_have_no_chinese_values(
+    odps: Connection, new_name: Callable[[str], str], value: str
+) -> None:
+    """evidence 225: vendor's manual, *Overview of partitioned tables*."""
+    name = new_name("limits")
+    table = odps.create_table(name, "id bigint", partitioned_by="pt string")
+    spec = PartitionSpec((("pt", value),))
+    for attempt in (
+        lambda: odps.sql(f"alter table {name} add partition (pt='{value}')"),
+        lambda: odps.sql(f"insert into {name} partition (pt='{value}') values (1)"),
+        lambda: odps.sql(f"insert into {name} partition (pt) values (1, '{value}')"),
+        lambda: table.write({"id": [1]}, partition=spec),
+        lambda: table.write({"id": [1], "pt": [value]}),
+        lambda: open_write_session(odps._storage, table.name, partition=spec),
+    ):
+        with pytest.raises(OdpsNbError, match="contains Chinese characters"):
+            attempt()
+    assert table.partitions() == []
+    codes = odps.create_table(f"{name}_v", "id bigint", partitioned_by="pt varchar(9)")
+    codes.write({"id": [1]}, partition=spec)
+    assert codes.partitions() == [spec]
 
 
 def test_wide_decimals_come_with_their_settings(

@@ -316,6 +316,35 @@ def test_versions_begin_at_one_and_zero_is_taken(odps: Connection, plain: Writer
         assert ours.open_stream().version == 1
 
 
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_version_that_is_made_and_written_again_is_kept_once(
+    odps: Connection, plain: Writer, closed: bool
+) -> None:
+    """evidence 212: manual of the Java SDK, storage-api/write.md, tip on idempotent retries."""
+    session = plain.begin()
+    plain.stream(session)
+    plain.send(session, rows(1, 2))
+    if closed:
+        plain.close(session)
+    plain.stream(session)
+    plain.send(session, rows(1, 2))
+    plain.send(session, rows(3))
+    plain.close(session)
+    plain.commit(session)
+    assert found(odps, plain) == [1, 2, 3]
+
+
+def test_rows_that_are_visible_stay_when_their_stream_is_made_again(
+    odps: Connection, plain: Writer
+) -> None:
+    """evidence 212 concerns batches only: a stream of the streaming mode has nothing to drop."""
+    for number in (1, 2):
+        again = {"session_id": "default", "stream_id": "default"}
+        plain.call(calls.CreateWriteStream, **again, write_mode=WriteMode.STREAMING)
+        plain.send("default", rows(number), name="default")
+    assert found(odps, plain) == [1, 2]
+
+
 def test_streaming_needs_no_session_and_no_commit(odps: Connection, plain: Writer) -> None:
     """evidence 104: MaxStorageStreamWriter of the Java SDK; its manual."""
     plain.call(

@@ -6,10 +6,12 @@ The properties in this folder also draw these kinds; here they have separate tes
 from __future__ import annotations
 
 import datetime as dt
+import json
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
 
+import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -18,7 +20,12 @@ import pytest
 
 from odps_nb import Connection
 from odps_nb.access.table import Table
+from odps_nb.convert.arrow_schema import fit_chunks, fit_pieces
+from odps_nb.convert.fitting.conversions import Conversions
+from odps_nb.convert.fitting.misfit import ValueMisfit
+from odps_nb.convert.fitting.objects import fit_objects
 from odps_nb.errors import ConversionError
+from odps_nb.wire.type_text import format_type, parse_type
 from tests.support.values.python_forms import objects
 
 Make = Callable[[str], Table]
@@ -391,3 +398,337 @@ def test_masked_numbers_are_nulls(make: Make) -> None:
     table = make("array<int>")
     table.write(column(np.ma.masked_array([1, 2], [False, True])))
     assert read(table).to_pylist() == [[1, None]]
+
+
+# -- columns of other libraries -------------------------------------------------------------------
+
+BIG64 = 2**63 - 1  # float64 would round it
+NANOS = 1_700_000_000_123_456_789
+
+
+class Holder:
+    """Offers another library's frame only as an Arrow stream."""
+
+    def __init__(self, frame: Any) -> None:
+        self._frame = frame
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self._frame.__arrow_c_stream__(requested_schema)
+
+
+POLARS_OBJECTS = pl.Series("v", [b"x", "y"], dtype=pl.Object)
+NANO_SERIES = [
+    pl.Series([NANOS]).cast(pl.Datetime("ns")),
+    pl.Series([NANOS]).cast(pl.Duration("ns")),
+]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"v": POLARS_OBJECTS},
+        POLARS_OBJECTS.to_frame(),
+        POLARS_OBJECTS.to_frame().lazy(),
+        Holder(POLARS_OBJECTS.to_frame()),
+    ],
+    ids=["mapping", "frame", "lazy", "holder"],
+)
+def test_addresses_of_python_objects_are_never_stored(make: Make, data: Any) -> None:
+    assert refuse(make("binary"), data, "Python objects").column == "v"
+
+
+@pytest.mark.parametrize("nest", [lambda s: s, lambda s: [s], lambda s: {"x": s}])
+@pytest.mark.parametrize("series", NANO_SERIES, ids=lambda s: str(s.dtype))
+def test_a_polars_series_in_a_cell_keeps_its_nanoseconds(
+    odps: Connection, new_name: Callable[[str], str], series: pl.Series, nest: Any
+) -> None:
+    table = odps.table(new_name("cells"))
+    table.write({"v": [nest(series)]}, create=True)
+    found = read(table).combine_chunks()
+    while pa.types.is_nested(found.type):
+        found = found.flatten() if pa.types.is_list(found.type) else found.field(0)
+    assert counts(found) == [NANOS]
+    odps.drop_table(table.name)
+
+
+def test_members_of_structs_of_polars_keep_their_nanoseconds(make: Make) -> None:
+    table = make("array<struct<x:timestamp,d:interval_day_time>>")
+    structs = pl.DataFrame({"x": NANO_SERIES[0], "d": NANO_SERIES[1]}).to_struct()
+    table.write({"v": [structs]})
+    inner = read(table).combine_chunks().flatten()
+    assert [counts(inner.field(place)) for place in (0, 1)] == [[NANOS], [NANOS]]
+
+
+INT128 = pl.Series("v", [2**100, None], dtype=pl.Int128)
+
+
+@pytest.mark.parametrize("form", [lambda s: {"v": s}, pl.DataFrame, lambda s: s.to_frame().lazy()])
+def test_128_bit_integers_are_exact_or_refused(make: Make, form: Any) -> None:
+    table = make("decimal(38,0)")
+    table.write(form(INT128))
+    assert read(table).to_pylist() == [Decimal(2**100), None]
+    refuse(make("decimal(38,0)"), form(pl.Series("v", [10**38], dtype=pl.Int128)), "38 digits")
+    inside = make("struct<a:decimal(38,0)>")
+    inside.write(pl.DataFrame({"v": INT128.head(1)}).select(pl.struct(a="v").alias("v")))
+    assert read(inside).to_pylist() == [{"a": Decimal(2**100)}]
+
+
+def test_enums_of_polars_are_text(make: Make) -> None:
+    series = pl.Series("v", ["a", None], dtype=pl.Enum(["b", "a"]))
+    for data in (series.to_frame(), {"v": series}, Holder(series.to_frame())):
+        table = make("string")
+        table.write(data)
+        assert read(table).to_pylist() == ["a", None]
+
+
+@pytest.mark.parametrize("huge", [2**127, 2**128 - 1])
+def test_unsigned_128_bit_integers_of_duckdb_are_refused(make: Make, huge: int) -> None:
+    relation = duckdb.sql(f"select {huge}::uhugeint as v")
+    assert refuse(make("decimal(38,0)"), relation, "UHUGEINT").column == "v"
+    refuse(make("array<decimal(38,0)>"), duckdb.sql(f"select [{huge}::uhugeint] as v"), "UHUGEINT")
+
+
+@pytest.mark.parametrize("scale", [0, 2])
+def test_39_digits_in_a_decimal_of_38_are_refused(make: Make, scale: int) -> None:
+    raw = (10**38).to_bytes(16, "little")
+    array = pa.Array.from_buffers(pa.decimal128(38, scale), 1, [None, pa.py_buffer(raw)])
+    assert refuse(make(f"decimal(38,{scale})"), pa.table({"v": array}), "more than").row == 0
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"v": np.ma.masked_array([BIG64, 1], [False, True])},
+        np.ma.masked_array([(BIG64,), (1,)], [(False,), (True,)], dtype=[("v", "i8")]),
+        np.ma.masked_array([[BIG64], [1]], [[False], [True]]),
+        [{"v": one} for one in np.ma.masked_array([BIG64, 1], [False, True])],
+    ],
+    ids=["mapping", "structured", "matrix", "rows"],
+)
+def test_masked_integers_are_exact(make: Make, data: Any) -> None:
+    table = make("bigint")
+    table.write(data)
+    assert read(table).to_pylist() == [BIG64, None]
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint64"])
+def test_aligned_series_keep_their_integers(
+    odps: Connection, new_name: Callable[[str], str], dtype: str
+) -> None:
+    table = odps.table(new_name("aligned"))
+    left = pd.Series([BIG64, 1], index=[0, 1], dtype=dtype)
+    right = pd.Series([2, BIG64], index=[1, 2], dtype=dtype)
+    table.write({"v": left, "w": right}, create=True)
+    rows = [(one["v"], one["w"]) for one in table.read().to_arrow().to_pylist()]
+    assert rows == [(BIG64, None), (1, 2), (None, BIG64)]
+    odps.drop_table(table.name)
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind"),
+    [
+        ([[np.nan], [np.nan, None]], "array<double>"),
+        ([{"a": np.nan}], "struct<a:double>"),
+        ([[[np.nan]]], "array<array<double>>"),
+        ([[None]], "array<string>"),
+        ([Decimal(10**38 - 1)], "decimal(38,0)"),
+        ([10**38 - 1], "decimal(38,0)"),
+        ([Decimal("9" * 30 + ".5")], "decimal(31,1)"),
+    ],
+)
+def test_types_of_new_tables_hold_their_values(
+    odps: Connection, new_name: Callable[[str], str], cells: list[Any], kind: str
+) -> None:
+    table = odps.create_table(new_name("typed"), {"v": cells})
+    assert format_type(table.schema.columns[0].type) == kind
+    expected = [Decimal(one) if type(one) is int else one for one in cells]
+    assert repr(read(table).to_pylist()) == repr(expected)
+    odps.drop_table(table.name)
+
+
+# -- text that is not UTF-8 -----------------------------------------------------------------------
+
+BAD = pa.array([b"ok", b"\xff\xfe"])
+BAD_TEXT = pa.Array.from_buffers(pa.string(), 2, BAD.buffers())
+BAD_FORMS: dict[str, tuple[str, Any]] = {
+    "string": ("string", BAD_TEXT),
+    "large": ("string", pa.Array.from_buffers(pa.large_string(), 2,
+                                              BAD.cast(pa.large_binary()).buffers())),
+    "view": ("string", BAD.cast(pa.binary_view()).view(pa.string_view())),
+    "category": ("string", pa.DictionaryArray.from_arrays([0, 1], BAD_TEXT)),
+    "varchar": ("varchar(9)", BAD_TEXT),
+    "json": ("json", BAD_TEXT),
+    "list": ("array<string>", pa.ListArray.from_arrays([0, 1, 2], BAD_TEXT)),
+    "struct": ("struct<a:string>", pa.StructArray.from_arrays([BAD_TEXT], ["a"])),
+    "map": ("map<string,string>", pa.MapArray.from_arrays([0, 1, 2], BAD_TEXT, BAD_TEXT)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", BAD_FORMS)
+def test_text_that_is_not_utf8_is_refused_in_any_form(make: Make, form: str) -> None:
+    kind, array = BAD_FORMS[form]
+    rows = pa.table({"v": array})
+    backed = pd.DataFrame({"v": pd.arrays.ArrowExtensionArray(rows.column("v"))})
+    for data in (rows, rows.to_reader(), {"v": array}, backed):
+        assert refuse(make(kind), data, "not UTF-8").row == 1
+
+
+def test_partition_values_that_are_not_utf8_are_refused(
+    odps: Connection, new_name: Callable[[str], str]
+) -> None:
+    table = odps.create_table(new_name("parted"), "v bigint", partitioned_by="ds string")
+    refuse(table, pa.table({"v": [1, 2], "ds": BAD_TEXT}), "not UTF-8")
+    odps.drop_table(table.name)
+
+
+# -- NumPy's other units of time ------------------------------------------------------------------
+
+
+def forms_of_numpy(array: Any) -> list[Any]:
+    structured = np.zeros(1, [("v", array.dtype)])
+    structured["v"] = array
+    return [{"v": array}, {"v": list(array)}, array.reshape(1, 1), structured, [{"v": array[0]}]]
+
+
+@pytest.mark.parametrize("place", range(5))
+@pytest.mark.parametrize(
+    ("kind", "dtype"),
+    [("timestamp", f"M8[{unit}]") for unit in ("ps", "fs", "as")]
+    + [("interval_day_time", f"m8[{unit}]") for unit in ("ps", "fs", "as", "M", "Y")],
+)
+def test_numpy_times_are_exact_or_refused(make: Make, kind: str, dtype: str, place: int) -> None:
+    refuse(make(kind), forms_of_numpy(np.array([7]).view(dtype))[place])
+    per_nano = {"ps": 10**3, "fs": 10**6, "as": 10**9}.get(dtype[3:5])
+    if per_nano:
+        table = make(kind)
+        table.write(forms_of_numpy(np.array([3 * per_nano]).view(dtype))[place])
+        assert counts(read(table).combine_chunks()) == [3]
+
+
+# -- Arrow extension types ------------------------------------------------------------------------
+
+
+def extended(kind: Any, values: list[Any]) -> pa.Table:
+    storage = pa.array(values, kind.storage_type)
+    return pa.table({"v": pa.ExtensionArray.from_storage(kind, storage)})
+
+
+MATRIX = [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows", "expected"),
+    [
+        ("boolean", extended(pa.bool8(), [0, 1, 5, None]), [False, True, True, None]),
+        ("binary", extended(pa.uuid(), [b"u" * 16]), [b"u" * 16]),
+        ("string", extended(pa.json_(), ["[1]"]), ["[1]"]),
+        ("array<int>", extended(pa.fixed_shape_tensor(pa.int32(), [2, 3]), [MATRIX]), [MATRIX]),
+    ],
+    ids=["bool8", "uuid", "json", "tensor"],
+)  # fmt: skip
+def test_extension_types_are_stored_by_their_values(
+    make: Make, kind: str, rows: pa.Table, expected: list[Any]
+) -> None:
+    cells = {"v": [list(rows.column("v"))]}
+    for data in (rows, rows.to_reader(), {"v": rows.column("v")}):
+        table = make(kind)
+        table.write(data)
+        assert read(table).to_pylist() == expected
+    inside = make(f"array<{kind}>")
+    inside.write(cells)
+    assert read(inside).to_pylist() == [expected]
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows", "reason"),
+    [
+        ("array<int>", extended(pa.fixed_shape_tensor(pa.int32(), [2, 3], permutation=[1, 0]),
+                                [MATRIX]), "row-major"),
+        ("binary", extended(pa.opaque(pa.binary(), "bignum", "DuckDB"), [b"1"]), "arrow.opaque"),
+        ("bigint", pa.Table.from_pandas(pd.DataFrame({"v": pd.period_range("2024", periods=1)})),
+         "pandas.period"),
+        ("binary", pa.table([pa.array([b"1"])], pa.schema([pa.field("v", pa.binary(), metadata={
+            "ARROW:extension:name": "arrow.parquet.variant"})])), "variant"),
+    ],
+    ids=["permuted", "opaque", "period", "unregistered"],
+)  # fmt: skip
+def test_extension_types_whose_storage_misleads_are_refused(
+    make: Make, kind: str, rows: pa.Table, reason: str
+) -> None:
+    for data in (rows, rows.to_reader(), {"v": rows.column("v")}):
+        if reason == "variant" and isinstance(data, dict):
+            continue  # the column alone does not have the field's metadata
+        assert refuse(make(kind), data, reason).column == "v"
+
+
+POINT = bytes.fromhex("0101000000000000000000f03f0000000000000040")
+
+
+@pytest.mark.parametrize(
+    ("crs", "fits"),
+    [
+        (None, True),
+        ("OGC:CRS84", True),
+        ({"name": "WGS 84", "id": {"authority": "EPSG", "code": 4326}}, True),
+        ("EPSG:3857", False),
+        ({"name": "Pseudo-Mercator", "id": {"authority": "EPSG", "code": 3857}}, False),
+        ({"name": "a plane of my own"}, False),
+    ],
+    ids=str,
+)
+def test_geography_takes_only_degrees(make: Make, crs: Any, fits: bool) -> None:
+    metadata = {
+        "ARROW:extension:name": "geoarrow.wkb",
+        "ARROW:extension:metadata": json.dumps({"crs": crs} if crs else {}),
+    }
+    rows = pa.table([pa.array([POINT])], pa.schema([pa.field("v", pa.binary(), metadata=metadata)]))
+    for form in (lambda: rows, rows.to_reader, lambda: Holder(rows)):
+        if fits:
+            table = make("geography")
+            table.write(form())
+            assert read(table).to_pylist() == [POINT]
+        else:
+            assert refuse(make("geography"), form(), "degrees").column == "v"
+        plain = make("binary")
+        plain.write(form())
+        assert read(plain).to_pylist() == [POINT]
+
+
+# -- data that Arrow cannot hold in one array -----------------------------------------------------
+
+
+def test_pieces_that_exceed_an_array_are_halved() -> None:
+    def fit(piece: list[int], *_: Any, **__: Any) -> pa.Array:
+        if sum(piece) > 10:
+            raise pa.ArrowCapacityError("more than 2 GiB")
+        return pa.array(piece)
+
+    plan = (parse_type("bigint"), Conversions(), fit)
+    found = fit_pieces([[1, 2, 3, 4, 5], [6], [7, 8]], *plan)
+    assert [value for part in found for value in part.to_pylist()] == [1, 2, 3, 4, 5, 6, 7, 8]
+    with pytest.raises(ValueMisfit) as caught:
+        fit_pieces([[1], [2, 11]], *plan)
+    assert [one.position for one in caught.value.found] == [2]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("form", ["category", "runs", "large", "objects", "nested"])
+def test_more_than_2_gib_of_text_in_one_chunk_is_converted(form: str) -> None:
+    rows, text = 65_536, "x" * 40_000
+    category = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, "int32")), [text])
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([rows], pa.int32()), [text])
+    arrays = {
+        "category": lambda: category,
+        "runs": lambda: runs,
+        "large": lambda: pa.array([text] * rows, pa.large_string()),
+        "nested": lambda: pa.ListArray.from_arrays(np.arange(rows + 1, dtype="int32"), category),
+    }
+    kind = parse_type("array<string>" if form == "nested" else "string")
+    if form == "objects":
+        found = fit_pieces([[text] * rows], kind, Conversions(), fit_objects)
+    else:
+        found = fit_chunks(arrays[form](), kind, Conversions())
+    assert sum(map(len, found)) == rows
+    assert all(part.nbytes < 2**31 for part in found)
+    last = found[-1][-1].as_py()
+    assert last == ([text] if form == "nested" else text)

@@ -23,9 +23,13 @@ SECONDS = 60.0
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """One request; the path begins with ``/``, header names are in lower case."""
+    """One request; the path begins with ``/``, header names are in lower case.
+
+    `target` is path and query as they were sent.
+    """
 
     method: str
+    target: str
     path: str
     params: tuple[tuple[str, str], ...]
     headers: tuple[tuple[str, str], ...]
@@ -91,6 +95,7 @@ class _Handler(BaseHTTPRequestHandler):
         url = urlsplit(self.path)
         request = Request(
             method=self.command,
+            target=self.path,
             path=url.path,
             params=tuple(parse_qsl(url.query, keep_blank_values=True)),
             headers=_lower(self.headers.items()),

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from odps_nb.local.server.launch import start
+from tests.support.clients.recording import start
 from tests.versions.foreign_suite import ForeignSuite, SuiteChecks
 
 pytestmark = pytest.mark.timeout(7200)

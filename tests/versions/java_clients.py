@@ -9,9 +9,6 @@ Run by ``make versions NAMES=java``, not by ``make test``: it needs Maven and it
 
 from __future__ import annotations
 
-import datetime as dt
-import json
-import math
 import os
 import re
 import subprocess
@@ -19,16 +16,27 @@ import time
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
-from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import odps_nb
-from odps_nb.local.server.launch import LocalService, start
+from odps_nb.local.server.launch import LocalService
+from tests.support.clients.recording import start
+from tests.versions.every_type import (
+    JSON,
+    KNOWN,
+    as_rows,
+    columns,
+    declared,
+    expect_read,
+    expect_written,
+    rows_of,
+    unpadded,
+)
 from tests.versions.results import record
+from tests.versions.worker import Worker, connected
 
 pytestmark = pytest.mark.timeout(600)
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -37,44 +45,11 @@ BUILD = ROOT / "build" / "java"
 ARROW = "--add-opens=java.base/java.nio=ALL-UNNAMED"  # for Arrow with Java 17
 
 
-class Client:
-    """A process with one Java client, which runs jobs one after the other."""
-
-    def __init__(self, main: str, service: LocalService) -> None:
-        keys = {
-            "CLIENT_ENDPOINT": service.endpoint,
-            "CLIENT_PROJECT": service.project,
-            "CLIENT_ID": service.access_id,
-            "CLIENT_KEY": service.access_key,
-        }
-        build = BUILD / main
-        classes = f"{build / 'classes'}{os.pathsep}{(build / 'classpath.txt').read_text()}"
-        self._log = (build / "log").open("w")
-        self._process = subprocess.Popen(
-            ["java", ARROW, "-cp", classes, f"clients.{main}"],
-            env=os.environ | keys,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            text=True,
-            encoding="utf-8",
-        )
-
-    def __call__(self, job: str, **arguments: Any) -> Any:
-        """Run a job and return its result."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        print(json.dumps({"job": job, **arguments}), file=self._process.stdin, flush=True)
-        answer = json.loads(self._process.stdout.readline())
-        if "error" in answer:
-            raise AssertionError(f"{answer['error']} (see {self._log.name})")
-        return answer["result"]
-
-    def close(self) -> None:
-        """End the process, which stops at the end of its input."""
-        with self._log, self._process as process:
-            assert process.stdin is not None
-            process.stdin.close()
+def launch(main: str, service: LocalService) -> Worker:
+    """Start one client, which `build` compiled."""
+    place = BUILD / main
+    classes = f"{place / 'classes'}{os.pathsep}{(place / 'classpath.txt').read_text()}"
+    return Worker(["java", ARROW, "-cp", classes, f"clients.{main}"], place / "log", service)
 
 
 def build(main: str) -> None:
@@ -108,36 +83,26 @@ def service() -> Iterator[LocalService]:
         yield found
 
 
-def connected(service: LocalService, **more: Any) -> odps_nb.Connection:
-    return odps_nb.connect(
-        **more,
-        endpoint=service.endpoint,
-        project=service.project,
-        access_id=service.access_id,
-        access_key=service.access_key,
-    )
-
-
 @pytest.fixture(scope="module")
 def odps(service: LocalService) -> Iterator[odps_nb.Connection]:
     with connected(service) as found:
         yield found
 
 
-def running(main: str, service: LocalService) -> Iterator[Client]:
+def running(main: str, service: LocalService) -> Iterator[Worker]:
     build(main)
-    client = Client(main, service)
+    client = launch(main, service)
     yield client
     client.close()
 
 
 @pytest.fixture(scope="module")
-def sdk(service: LocalService) -> Iterator[Client]:
+def sdk(service: LocalService) -> Iterator[Worker]:
     yield from running("Sdk", service)
 
 
 @pytest.fixture(scope="module")
-def v1(service: LocalService) -> Iterator[Client]:
+def v1(service: LocalService) -> Iterator[Worker]:
     yield from running("StorageV1", service)
 
 
@@ -155,7 +120,7 @@ def plain(old_service: LocalService) -> Iterator[odps_nb.Connection]:
 
 
 @pytest.fixture(scope="module")
-def jdbc(old_service: LocalService) -> Iterator[Client]:
+def jdbc(old_service: LocalService) -> Iterator[Worker]:
     yield from running("Jdbc", old_service)
 
 
@@ -166,147 +131,35 @@ def name() -> str:
 
 # -- rows of every type -------------------------------------------------------------------------
 
-DAY, AT = dt.date(2024, 2, 29), dt.datetime(2024, 2, 29, 23, 59, 58, 123000)
-FINE = dt.datetime(2024, 2, 29, 23, 59, 58, 123456)
-KNOWN: dict[str, list[Any]] = {
-    "bigint": [1, -(2**63) + 1, 2**63 - 1],
-    "int": [0, -(2**31), 2**31 - 1],
-    "smallint": [0, -(2**15), 2**15 - 1],
-    "tinyint": [0, -128, 127],
-    "float": [1.5, -0.25, math.inf],
-    "double": [0.1, -1e300, math.nan],
-    "boolean": [True, False, True],
-    "string": ["", "日本語 \U0001f600", "a\tb\n\"c'"],
-    "char(4)": ["abcd", "ab", "äöüß"],
-    "varchar(8)": ["", "abc", "äöü"],
-    "binary": [b"", b"\x00\xff\x80", b"abc"],
-    "decimal(38,18)": [Decimal("0.1"), Decimal("-12345678901234567890.5"), Decimal(0)],
-    "decimal(10,2)": [Decimal("0.01"), Decimal("-99999999.99"), Decimal(100)],
-    "decimal": [Decimal("5.5"), Decimal("-7.25"), Decimal(100)],
-    "date": [DAY, dt.date(1970, 1, 1), dt.date(1850, 1, 1)],
-    "datetime": [AT, dt.datetime(1970, 1, 1), dt.datetime(2100, 1, 1)],
-    "timestamp": [FINE, dt.datetime(1970, 1, 1), dt.datetime(2030, 1, 1)],
-    "timestamp_ntz": [FINE, dt.datetime(1970, 1, 1), dt.datetime(2030, 1, 1)],
-    "array<bigint>": [[1, None, 3], [], [2**62]],
-    "array<string>": [["a", None, ""], [], ["é"]],
-    "array<datetime>": [[AT, None], [], [AT]],
-    "map<string,bigint>": [[("a", 1), ("b", None)], [], [("", 2)]],
-    "map<bigint,decimal(10,2)>": [[(1, Decimal("1.5"))], [], [(2, None)]],
-    "struct<a:bigint,b:string>": [{"a": 1, "b": "x"}, {"a": None, "b": None}, {"a": 2, "b": ""}],
-    "array<struct<k:map<string,array<decimal(10,2)>>,t:timestamp>>": [
-        [{"k": [("a", [Decimal("1.25"), None])], "t": FINE}, {"k": None, "t": None}, None],
-        [],
-        [{"k": [], "t": FINE}],
-    ],
-    "struct<p:struct<q:array<array<int>>>,v:varchar(8)>": [
-        {"p": {"q": [[1], [], None]}, "v": "x"},
-        {"p": None, "v": None},
-        {"p": {"q": None}, "v": ""},
-    ],
-}
-#: The Storage API does not read JSON columns (``docs/protocol.md`` section 5.1).
-JSON = {"json": ['{"a":[1,null,"x"]}', "[]", '"text"']}
-
-
-def columns(types: dict[str, list[Any]]) -> dict[str, str]:
-    return {"id": "bigint", **{f"c{n}": one for n, one in enumerate(types)}}
-
-
-def declared(types: dict[str, list[Any]]) -> str:
-    return ", ".join(f"{key} {value}" for key, value in columns(types).items())
-
-
-def rows_of(odps: odps_nb.Connection, name: str, types: dict[str, list[Any]]) -> pa.Table:
-    """Return the rows of `types`, and a row of nulls, in the types of a table."""
-    schema = odps.table(name).read().reader(progress=False).schema
-    cells = {"id": range(4)} | {f"c{n}": [*of, None] for n, of in enumerate(types.values())}
-    return pa.table({f.name: pa.array(cells[f.name], f.type) for f in schema})
-
-
-def cell(value: pa.Scalar) -> Any:
-    """Return a cell as the Java jobs write it."""
-    if not value.is_valid:
-        return None
-    if pa.types.is_timestamp(value.type):
-        seconds, rest = divmod(value.cast(pa.timestamp("ns", value.type.tz)).value, 10**9)
-        return f"{dt.datetime(1970, 1, 1) + dt.timedelta(seconds=seconds)}.{rest:09}"
-    if pa.types.is_map(value.type):
-        return sorted(([cell(one[k]) for k in ("key", "value")] for one in value.values), key=str)
-    if pa.types.is_list(value.type):
-        return [cell(one) for one in value.values]
-    if pa.types.is_struct(value.type):
-        return {key: cell(one) for key, one in value.items()}
-    found = value.as_py()
-    if isinstance(found, bytes):
-        return found.hex()
-    if isinstance(found, Decimal):
-        return f"{found.normalize():f}"
-    if isinstance(found, float) and not math.isfinite(found):
-        return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(found, "NaN")
-    return str(found) if isinstance(found, dt.date) else found
-
-
-def as_rows(table: pa.Table) -> list[list[Any]]:
-    """Return the rows of a table as the Java jobs write them, by id."""
-    table = table.sort_by("id")
-    return [[cell(column[n]) for column in table.columns] for n in range(table.num_rows)]
-
-
-def unpadded(rows: list[list[Any]]) -> list[list[Any]]:
-    """Return rows without the blanks that pad a CHAR, by id."""
-    bare = [[one.rstrip(" ") if isinstance(one, str) else one for one in row] for row in rows]
-    return sorted(bare, key=lambda row: row[0])
-
-
-def expect_written(
-    write: Client, odps: odps_nb.Connection, name: str, types: dict[str, list[Any]], **how: Any
-) -> None:
-    """Let Java write `types` into a new table, and compare the rows that odps_nb reads."""
-    odps.create_table(name, declared(types))
-    expected = as_rows(rows_of(odps, name, types))
-    write("write", table=name, rows=expected, **how)
-    read = odps.table(name).read().to_arrow(progress=False)
-    assert unpadded(as_rows(read)) == unpadded(expected)
-
-
-def expect_read(
-    read: Client, odps: odps_nb.Connection, name: str, types: dict[str, list[Any]], **how: Any
-) -> None:
-    """Write `types` into a new table by odps_nb, and compare the rows that Java reads."""
-    odps.create_table(name, declared(types))
-    rows = rows_of(odps, name, types)
-    odps.table(name).write(rows, progress=False)
-    assert unpadded(read("read", table=name, **how)) == unpadded(as_rows(rows))
-
 
 @pytest.mark.parametrize("way", ["records", "arrow", "stream", "v2", "v2-streaming"])
 def test_rows_of_the_sdk_are_read_by_us(
-    sdk: Client, odps: odps_nb.Connection, name: str, way: str
+    sdk: Worker, odps: odps_nb.Connection, name: str, way: str
 ) -> None:
     expect_written(sdk, odps, name, KNOWN, way=way)
 
 
 @pytest.mark.parametrize("way", ["records", "arrow", "preview", "v2", "v2-rows", "v2-preview"])
 def test_our_rows_are_read_by_the_sdk(
-    sdk: Client, odps: odps_nb.Connection, name: str, way: str
+    sdk: Worker, odps: odps_nb.Connection, name: str, way: str
 ) -> None:
     expect_read(sdk, odps, name, KNOWN, way=way)
 
 
-def test_rows_of_storage_v1_are_read_by_us(v1: Client, odps: odps_nb.Connection, name: str) -> None:
+def test_rows_of_storage_v1_are_read_by_us(v1: Worker, odps: odps_nb.Connection, name: str) -> None:
     expect_written(v1, odps, name, KNOWN)
 
 
 @pytest.mark.parametrize("compression", [None, "ZSTD", "LZ4_FRAME"])
 @pytest.mark.parametrize("way", ["size", "rows"])
 def test_our_rows_are_read_by_storage_v1(
-    v1: Client, odps: odps_nb.Connection, name: str, way: str, compression: str | None
+    v1: Worker, odps: odps_nb.Connection, name: str, way: str, compression: str | None
 ) -> None:
     expect_read(v1, odps, name, KNOWN, way=way, compression=compression)
 
 
 def test_storage_v1_writes_and_reads_one_partition(
-    v1: Client, odps: odps_nb.Connection, name: str
+    v1: Worker, odps: odps_nb.Connection, name: str
 ) -> None:
     odps.create_table(name, "id bigint, v string", partitioned_by="ds string")
     for rows in ([[1, "x"]], [[2, "y"]]):
@@ -321,7 +174,7 @@ def test_storage_v1_writes_and_reads_one_partition(
 
 @pytest.mark.parametrize("way", ["records", "arrow"])
 def test_json_goes_both_ways_over_the_tunnel(
-    sdk: Client, odps: odps_nb.Connection, name: str, way: str
+    sdk: Worker, odps: odps_nb.Connection, name: str, way: str
 ) -> None:
     rows = [[n, one] for n, one in enumerate((*JSON["json"], None))]
     odps.create_table(name, declared(JSON))
@@ -341,7 +194,7 @@ CODINGS = {
     ("way", "compression"), [(way, one) for way, some in CODINGS.items() for one in some]
 )
 def test_compressed_rows_go_both_ways_over_the_tunnel(
-    sdk: Client, odps: odps_nb.Connection, name: str, way: str, compression: str
+    sdk: Worker, odps: odps_nb.Connection, name: str, way: str, compression: str
 ) -> None:
     types = {"string": [f"{n} " * 20_000 for n in range(3)]}
     expect_written(sdk, odps, name, types, way=way, compression=compression)
@@ -352,7 +205,7 @@ MANY = [[n, f"row {n} " * 5] for n in range(20_000)]
 
 
 @pytest.mark.parametrize("way", ["records", "arrow", "v2"])
-def test_many_rows_go_both_ways(sdk: Client, odps: odps_nb.Connection, name: str, way: str) -> None:
+def test_many_rows_go_both_ways(sdk: Worker, odps: odps_nb.Connection, name: str, way: str) -> None:
     table = odps.create_table(name, "id bigint, v string")
     sdk("write", table=name, rows=MANY, way=way, batch=3000)
     assert as_rows(table.read().to_arrow(progress=False)) == MANY
@@ -363,7 +216,7 @@ def test_many_rows_go_both_ways(sdk: Client, odps: odps_nb.Connection, name: str
 # -- tables, partitions, SQL --------------------------------------------------------------------
 
 
-def test_tables_are_created_described_listed_and_dropped(sdk: Client, name: str) -> None:
+def test_tables_are_created_described_listed_and_dropped(sdk: Worker, name: str) -> None:
     types = columns(KNOWN | JSON)
     sdk("create", table=name, columns=types, partition_columns={"ds": "string"})
     told = sdk("describe", table=name)
@@ -377,7 +230,7 @@ def test_tables_are_created_described_listed_and_dropped(sdk: Client, name: str)
 
 
 @pytest.mark.parametrize("way", ["records", "arrow", "stream", "v2"])
-def test_rows_of_one_partition(sdk: Client, odps: odps_nb.Connection, name: str, way: str) -> None:
+def test_rows_of_one_partition(sdk: Worker, odps: odps_nb.Connection, name: str, way: str) -> None:
     odps.create_table(name, "id bigint, v string", partitioned_by="ds string, h bigint")
     sdk("partitions", table=name, create="ds=a,h=1")
     sdk("write", table=name, partition="ds=a,h=1", rows=[[1, "x"]], way=way)
@@ -387,7 +240,7 @@ def test_rows_of_one_partition(sdk: Client, odps: odps_nb.Connection, name: str,
 
 
 def test_dynamic_partitions_and_overwrites(
-    sdk: Client, odps: odps_nb.Connection, name: str
+    sdk: Worker, odps: odps_nb.Connection, name: str
 ) -> None:
     odps.create_table(name, "id bigint, v string", partitioned_by="ds string, h bigint")
     sdk("write", table=name, way="v2", rows=[[1, "x", "a", 1], [2, "y", "b", 2]])
@@ -402,7 +255,7 @@ def test_dynamic_partitions_and_overwrites(
 
 @pytest.mark.parametrize("way", ["tunnel", "set", "session", "v2"])
 def test_results_of_queries_have_every_type(
-    sdk: Client, odps: odps_nb.Connection, name: str, way: str
+    sdk: Worker, odps: odps_nb.Connection, name: str, way: str
 ) -> None:
     odps.create_table(name, declared(KNOWN))
     rows = rows_of(odps, name, KNOWN)
@@ -411,12 +264,12 @@ def test_results_of_queries_have_every_type(
     assert unpadded(found) == unpadded(as_rows(rows))
 
 
-def test_results_as_text(sdk: Client) -> None:
+def test_results_as_text(sdk: Worker) -> None:
     query = "select 1 as a, 'x' as b, cast('2024-01-01 00:00:00' as datetime) as c, null as d;"
     assert sdk("sql", query=query, way="csv") == [["1", "x", "2024-01-01 00:00:00", "\\N"]]
 
 
-def test_statements_without_a_result(sdk: Client, odps: odps_nb.Connection, name: str) -> None:
+def test_statements_without_a_result(sdk: Worker, odps: odps_nb.Connection, name: str) -> None:
     told = sdk("sql", query=f"create table {name} (a bigint);")
     query = f"create table {name} (a bigint);"
     assert (told["successful"], told["ended"], told["query"]) == (True, True, query)
@@ -426,27 +279,53 @@ def test_statements_without_a_result(sdk: Client, odps: odps_nb.Connection, name
         assert sdk("sql", query=f"select * from {name} where a > 5;", way=way) == []
 
 
-def test_an_error_of_sql_reaches_java(sdk: Client) -> None:
+def test_an_error_of_sql_reaches_java(sdk: Worker) -> None:
     with pytest.raises(AssertionError, match="column nope cannot be resolved"):
         sdk("sql", query="select nope from (select 1 as a) t;", way="csv")
 
 
-def test_facts_about_projects_and_instances(sdk: Client) -> None:
+def test_facts_about_projects_and_instances(sdk: Worker) -> None:
     told = sdk("facts")
     assert told | {"exists": True, "status": "AVAILABLE", "zone": "UTC", "progress": 100} == told
     assert told["tunnel"].startswith("http://127.0.0.1:")
     assert "output records: 1" in told["summary"]
 
 
+def test_resources_and_functions(sdk: Worker, odps: odps_nb.Connection, name: str) -> None:
+    odps.create_table(name, "a bigint")
+    more = {"first": "first", "second": "second content", "table": name}
+    told = sdk("resources", name=f"{name}.py", **more)
+    assert told.pop("listed") == [f"{name}.py", f"{name}.py_table"]
+    facts = {"type": "PY", "comment": "noted", "size": 14, "dated": True, "exists": False}
+    assert told == {"content": "second content", "table": name} | facts
+    told = sdk("functions", name=name)
+    facts = {"class": f"{name}.G", "resources": [f"{name}.py"], "listed": [name]}
+    assert told == {"dated": True, "exists": False} | facts
+
+
+@pytest.mark.parametrize("tunnel", [False, True])
+def test_interactive_queries(
+    sdk: Worker, odps: odps_nb.Connection, name: str, *, tunnel: bool
+) -> None:
+    assert sdk("interactive", query=f"create table {name} (a bigint, b string);", tunnel=tunnel)
+    sdk("interactive", query=f"insert into {name} values (1, 'x'), (2, null);", tunnel=tunnel)
+    found = sdk("interactive", query=f"select * from {name} order by a limit 9;", tunnel=tunnel)
+    assert found == [[1, "x"], [2, None]]
+    shown = sdk("interactive", query=f"show tables like '{name}';", tunnel=tunnel)
+    assert name in str(shown)
+    with pytest.raises(AssertionError, match="column nope cannot be resolved"):
+        sdk("interactive", query=f"select nope from {name};", tunnel=tunnel)
+
+
 WAYS = ("records", "arrow", "v2")
 
 
 @pytest.fixture(scope="module")
-def in_schema() -> Iterator[tuple[Client, odps_nb.Connection]]:
+def in_schema() -> Iterator[tuple[Worker, odps_nb.Connection]]:
     """The SDK and odps_nb in a schema of a project with schemas."""
     build("Sdk")
     with start(samples=False, options=("--schemas",)) as service:
-        client = Client("Sdk", service)
+        client = launch("Sdk", service)
         assert client("schema", schema="apart") == ["apart", "default"]
         with connected(service, schema="apart") as found:
             yield client, found
@@ -455,7 +334,7 @@ def in_schema() -> Iterator[tuple[Client, odps_nb.Connection]]:
 
 @pytest.mark.parametrize("way", [*WAYS, "stream"])
 def test_tables_in_a_schema(
-    in_schema: tuple[Client, odps_nb.Connection], name: str, way: str
+    in_schema: tuple[Worker, odps_nb.Connection], name: str, way: str
 ) -> None:
     sdk, odps = in_schema
     sdk("create", table=name, columns={"id": "bigint", "v": "string"})
@@ -476,7 +355,7 @@ tblproperties ('transactional'='true', 'write.bucket.num'='3', 'acid.cdc.mode.en
 
 
 @pytest.mark.parametrize("way", ["upsert", "v2"])
-def test_upserts(sdk: Client, odps: odps_nb.Connection, name: str, way: str) -> None:
+def test_upserts(sdk: Worker, odps: odps_nb.Connection, name: str, way: str) -> None:
     odps.sql(KEYED.format(name), progress=False)
     assert sdk("describe", table=name)["key"] == ["k"]
     sdk("write", table=name, way=way, rows=[[k, f"v{k}"] for k in range(20)])
@@ -488,7 +367,7 @@ def test_upserts(sdk: Client, odps: odps_nb.Connection, name: str, way: str) -> 
 
 
 @pytest.mark.parametrize("mode", ["append", "cdc"])
-def test_incremental_reads(sdk: Client, odps: odps_nb.Connection, name: str, mode: str) -> None:
+def test_incremental_reads(sdk: Worker, odps: odps_nb.Connection, name: str, mode: str) -> None:
     odps.sql(KEYED.format(name), progress=False)
     sdk("write", table=name, way="upsert", rows=[[1, "a"], [2, "b"]])
     sdk("write", table=name, way="upsert", rows=[[3, "c"]])
@@ -497,7 +376,7 @@ def test_incremental_reads(sdk: Client, odps: odps_nb.Connection, name: str, mod
         assert [(row[0], row[2]) for row in found] == [(key, 2) for key in keys]  # 2: insert
 
 
-def test_partial_upserts(sdk: Client, odps: odps_nb.Connection, name: str) -> None:
+def test_partial_upserts(sdk: Worker, odps: odps_nb.Connection, name: str) -> None:
     partial = "('transactional'='true', 'acid.partial.fields.update.enable'='true')"
     columns = "k bigint not null, a string, b string, primary key (k)"
     odps.sql(f"create table {name} ({columns}) tblproperties {partial}", progress=False)
@@ -516,7 +395,7 @@ UPLOADS = [(False, "None"), (True, "None"), (True, "Crc32"), (True, "MD5")]
 @pytest.mark.parametrize("partition", [None, "ds=x"])
 @pytest.mark.parametrize(("batch", "checksum"), UPLOADS)
 def test_blobs_of_java_are_read_by_us(
-    sdk: Client,
+    sdk: Worker,
     odps: odps_nb.Connection,
     name: str,
     batch: bool,
@@ -532,7 +411,7 @@ def test_blobs_of_java_are_read_by_us(
 
 @pytest.mark.parametrize("batch", [False, True])
 def test_our_blobs_are_read_by_java(
-    sdk: Client, odps: odps_nb.Connection, name: str, batch: bool
+    sdk: Worker, odps: odps_nb.Connection, name: str, batch: bool
 ) -> None:
     table = odps.create_table(name, "id bigint, body blob")
     table.write(pa.table({"id": range(len(BODIES)), "body": BODIES}), progress=False)
@@ -543,13 +422,13 @@ def test_our_blobs_are_read_by_java(
 
 
 def test_jdbc_queries_inserts_and_lists_metadata(
-    jdbc: Client, plain: odps_nb.Connection, name: str
+    jdbc: Worker, plain: odps_nb.Connection, name: str
 ) -> None:
     plain.create_table(name, "k bigint comment 'the key', v string")
     plain.sql(f"create view {name}v as select k from {name}", progress=False)
     insert = f"insert into {name} values (?, ?)"
     assert jdbc("insert", query=insert, rows=[[1, "a"], [2, "it's"]]) == [1, 1]
-    jdbc("update", query=f"insert into {name} values (3, null)")
+    assert jdbc("update", query=f"insert into {name} values (3, null)") == 1
     query = f"select k, v, cast(k as decimal(10,2)) m, array(k) n from {name} order by k limit 9"
     found = jdbc("query", query=query)
     types = {"k": "bigint", "v": "string", "m": "decimal(10,2)", "n": "array<bigint>"}

@@ -17,7 +17,8 @@ from pathlib import Path
 import odps
 import pytest
 
-from odps_nb.local.server.launch import LocalService, start
+from odps_nb.local.server.launch import LocalService
+from tests.support.clients.recording import start
 from tests.versions.foreign_suite import ForeignSuite, SuiteChecks
 
 pytestmark = pytest.mark.timeout(3600)
@@ -29,11 +30,11 @@ PYODPS = ForeignSuite(
     commit="d4cdf3cf7a8022b278d17b54d5491239753dcbc9",  # 2026-08-14
     version=odps.__version__,
     root="odps",
-    seconds=60,
+    seconds=300,  # on a loaded machine
 )
 
 #: Sections in the configuration of these tests: connections to projects with a feature.
-WITHOUT_SCHEMAS = ("odps", "odps_daily", "odps_with_tunnel_quota")
+WITHOUT_SCHEMAS = ("odps", "odps_daily", "odps_with_tunnel_quota", "odps_with_mcqa2")
 WITH_SCHEMAS = ("odps_with_schema",)
 
 
@@ -66,6 +67,7 @@ def write_config(path: Path, plain: LocalService, with_schemas: LocalService) ->
                 "secret_access_key": service.access_key.replace("%", "%%"),
                 "endpoint": service.endpoint,
             }
+    config["odps_with_mcqa2"]["quota_name"] = "interactive"
     config["test"] = {"logging_level": "WARNING", "default_tunnel_quota_name": "default"}
     path.touch(mode=0o600)
     with path.open("w") as file:

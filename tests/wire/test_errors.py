@@ -226,6 +226,7 @@ def test_a_specific_code_is_not_doubted_because_of_its_text(code: str) -> None:
         (400, None, "Invalid database operations on two-tier model", "without schema="),
         (400, "InvalidParameter", "quota q1 does not exist", "quota="),
         (404, "NoSuchQuota", "no", "quota="),
+        (403, "NoPermission", "the quota of this project is not available", "open storage"),
         (400, "MissingParameter", "quotaName is required", "quota="),
         (400, "InvalidParameter", "cannot read the external table p.t", "odps.sql(…)"),
         (405, "MethodNotAllowed", "EXTERNAL_TABLE is not supported", "odps.sql(…)"),

@@ -61,24 +61,7 @@ class ArrowCall:
 Tree = Field | Literal | ArrowCall
 
 
-@dataclass(frozen=True, slots=True)
-class Maker:
-    """Builds a library's expressions; ``methods`` maps Arrow's null tests to the library's."""
-
-    field: Callable[[tuple[str, ...]], Any]
-    literal: Callable[[pa.Scalar], Any]
-    among: Callable[[Any, pa.Array], Any]
-    if_else: Callable[[Any, Any, Any], Any]
-    methods: dict[str, str]
-
-
-ARROW = Maker(
-    field=lambda path: pc.field(*path),
-    literal=pc.scalar,
-    among=lambda value, values: value.isin(values),
-    if_else=pc.if_else,
-    methods={"is_null": "is_null", "is_valid": "is_valid", "is_nan": "is_nan"},
-)
+_NULL_TESTS = ("is_null", "is_valid", "is_nan")
 _OPERATORS: dict[str, Callable[..., Any]] = {
     "equal": operator.eq,
     "not_equal": operator.ne,
@@ -96,7 +79,7 @@ def read(expression: pc.Expression) -> Tree | None:
     """Parse an expression into a tree; ``None`` if it cannot be parsed."""
     try:
         tree = _Reader(expression).tree()
-        again = build(tree, ARROW)
+        again = build(tree)
         # NaN != NaN, but equal expressions have equal pickles
         same = again.equals(expression) or _pickled(again).equals(_pickled(expression))
         return tree if same else None
@@ -121,23 +104,23 @@ def parts_of(tree: Tree) -> Iterator[Tree]:
         yield tree
 
 
-def build(tree: Tree, maker: Maker) -> Any:
-    """Build a library's expression from a tree."""
+def build(tree: Tree) -> pc.Expression:
+    """Build an Arrow expression from a tree."""
     if isinstance(tree, Field):
-        return maker.field(tree.path)
+        return pc.field(*tree.path)
     if isinstance(tree, Literal):
-        return maker.literal(tree.value)
-    arguments = [build(one, maker) for one in tree.arguments]
+        return pc.scalar(tree.value)
+    arguments = [build(one) for one in tree.arguments]
     if tree.name == "is_in":
         if tree.option("null_matching_behavior") != 0:
             raise LookupError(tree.name)
-        return maker.among(arguments[0], tree.among)
+        return arguments[0].isin(tree.among)
     if tree.name == "if_else":
-        return maker.if_else(*arguments)
-    if tree.name in maker.methods:
+        return pc.if_else(*arguments)
+    if tree.name in _NULL_TESTS:
         if tree.option("nan_is_null"):
             raise LookupError("nan_is_null")
-        return getattr(arguments[0], maker.methods[tree.name])()
+        return getattr(arguments[0], tree.name)()
     return _OPERATORS[tree.name](*arguments)
 
 

@@ -1,24 +1,22 @@
 """Converts rows to a polars DataFrame, and a table to a polars LazyFrame.
 
-polars passes filters to a pyarrow dataset and does not filter the rows again. But Arrow compares
-some values differently: in polars, NaN is the greatest number and ``~is_in`` of a null is null; in
-Arrow, neither is true. So the filter is converted back to a polars expression, which polars
-applies.
+polars applies its own filters to the rows, because Arrow compares some values differently: in
+polars, NaN is the greatest number, and whether ``is_in`` finds nulls is an option. The filter's
+Arrow form, as far as polars can express it, only decides which rows to read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from odps_nb.access.checks import require
-from odps_nb.access.engines.dataset import TableDataset
-from odps_nb.access.engines.expression import Maker, build, fields_of, read
+from odps_nb.access.engines.dataset import BATCH_ROWS, TableDataset
 from odps_nb.convert.narrow_decimals import cast_columns, narrow_schema
-from odps_nb.errors import ArgumentError
 from odps_nb.terms import TimeUnit
 
 if TYPE_CHECKING:
@@ -30,7 +28,29 @@ if TYPE_CHECKING:
 def scan_polars(dataset: TableDataset) -> pl.LazyFrame:
     """Return a LazyFrame over a dataset; polars pushes down columns, filters and ``head``."""
     polars = require("polars")
-    found: pl.LazyFrame = polars.scan_pyarrow_dataset(_ForPolars.like(dataset))
+    from polars.io.plugins import register_io_source
+
+    source = _Unfiltered.like(dataset)
+
+    def frames(
+        columns: list[str] | None, predicate: Any, rows: int | None, batch_rows: int | None
+    ) -> Iterator[Any]:
+        # polars limits the rows before it filters them
+        filter = None if predicate is None or rows is not None else _arrow_filter(predicate, source)
+        names = source.schema.names[:1] if columns == [] else columns
+        scanner = source.scanner(names, filter, batch_rows or BATCH_ROWS)
+        with closing(scanner.to_batches()) as batches:
+            for batch in batches:
+                frame: Any = polars.from_arrow(batch)
+                if rows is not None:
+                    frame = frame.head(rows)
+                    rows -= frame.height
+                yield frame if predicate is None else frame.filter(predicate)
+                if rows == 0:
+                    break
+
+    schema = polars.from_arrow(source.schema.empty_table()).schema
+    found: pl.LazyFrame = register_io_source(frames, schema=schema, is_pure=True)
     zones = {field.name: field.type.tz for field in dataset.schema if _has_zone(field.type)}
     return found.with_columns(
         polars.col(name).dt.convert_time_zone(zone) for name, zone in zones.items()
@@ -48,11 +68,11 @@ def _has_zone(kind: pa.DataType) -> bool:
     return pa.types.is_timestamp(kind) and kind.tz is not None
 
 
-class _ForPolars(TableDataset):
-    """A dataset whose filters have the semantics of polars.
+class _Unfiltered(TableDataset):
+    """A dataset that uses a filter only to skip rows, with times in UTC.
 
-    Times with a zone are passed to polars in UTC and converted to their zone afterwards, because
-    polars (2.1) shifts a filter on a time in another zone by the zone's offset.
+    Times get their zone afterwards, because polars (2.1) shifts a filter on a time in another zone
+    by the zone's offset.
     """
 
     def _arrow_schema(self, unit: TimeUnit | None = None) -> pa.Schema:
@@ -70,46 +90,25 @@ class _ForPolars(TableDataset):
 
     def _row_filter(
         self, filter: pc.Expression | None
-    ) -> Callable[[pa.RecordBatch], pa.RecordBatch] | None:
-        if filter is None:
-            return None
-        import polars as pl
-
-        tree, names = read(filter), fields_of(filter)
-        if tree is None or names is None:
-            raise ArgumentError(
-                f"a polars filter cannot be parsed: {filter}",
-                hint="use polars.scan_pyarrow_dataset(table.dataset(), allow_pyarrow_filter=False)",
-            )
-        expression = pl.any_horizontal(build(tree, _maker())).alias("kept")
-        wanted = sorted(names)
-
-        def keep(batch: pa.RecordBatch) -> pa.RecordBatch:
-            rows: Any = pl.from_arrow(batch.select(wanted))
-            mask = rows.select(expression).to_series().fill_null(False)
-            if mask.len() != batch.num_rows:  # a filter without columns keeps all rows or none
-                return batch if mask.all() else batch.slice(0, 0)
-            return batch.filter(mask.to_arrow())
-
-        return keep
+    ) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+        return lambda batch: batch
 
 
-def _maker() -> Maker:
+def _arrow_filter(predicate: Any, dataset: TableDataset) -> pc.Expression | None:
+    """Return a polars filter as an Arrow expression; ``None`` if polars cannot express it."""
     import polars as pl
 
-    def field(path: tuple[str, ...]) -> pl.Expr:
-        found = pl.col(path[0])
-        for member in path[1:]:
-            found = found.struct.field(member)
-        return found
+    recorder: Any = _Recorder(dataset.schema)
+    pl.scan_pyarrow_dataset(recorder).filter(predicate).collect()
+    return recorder.filter
 
-    def series(values: pa.Array) -> Any:
-        return pl.lit(pl.from_arrow(values))
 
-    return Maker(
-        field=field,
-        literal=lambda scalar: series(pa.array([scalar], scalar.type)).first(),
-        among=lambda value, values: value.is_in(series(values).implode()),
-        if_else=lambda test, yes, no: pl.when(test).then(yes).otherwise(no),
-        methods={"is_null": "is_null", "is_valid": "is_not_null", "is_nan": "is_nan"},
-    )
+class _Recorder:
+    """A dataset without rows that keeps the filter that polars passes to it."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema, self.filter = schema, None
+
+    def to_batches(self, *, filter: Any = None, **_: Any) -> Iterator[pa.RecordBatch]:
+        self.filter = filter
+        return iter(())

@@ -23,7 +23,6 @@ from odps_nb.access.engines.comparable import (
     takes_value,
 )
 from odps_nb.access.engines.expression import (
-    ARROW,
     ArrowCall,
     Field,
     Literal,
@@ -74,7 +73,7 @@ def plan_query(
     if filter is None or base.limit is not None:  # the limit must apply before the filter
         return plan
     tree = read(filter)
-    parts = [filter] if tree is None else [build(one, ARROW) for one in parts_of(tree)]
+    parts = [filter] if tree is None else [build(one) for one in parts_of(tree)]
     said = [one for one in parts if _columns_in([one], arrow) & set(keys)]
     chosen = False
     if said:

@@ -35,7 +35,7 @@ def schema_of(
         return schema
     if schema.partition_columns:
         raise ArgumentError("the schema already has partition columns")
-    return _partitioned(schema, partition_items(partitioned_by))
+    return _partitioned(schema, partition_items(partitioned_by, schema.names))
 
 
 def _partitioned(schema: TableSchema, items: Sequence[Column | str]) -> TableSchema:
@@ -57,10 +57,15 @@ def _partitioned(schema: TableSchema, items: Sequence[Column | str]) -> TableSch
     return TableSchema(columns=tuple(by_name.values()), partition_columns=tuple(keys))
 
 
-def partition_items(partitioned_by: str | Sequence[str]) -> tuple[Column | str, ...]:
-    """Parse ``partitioned_by`` into columns (items with a type) and column names (other items)."""
+def partition_items(
+    partitioned_by: str | Sequence[str], taken: Sequence[str] = ()
+) -> tuple[Column | str, ...]:
+    """Parse ``partitioned_by`` into columns (items with a type) and column names (other items).
+
+    ``taken``: names of the other columns, which a name that is not given must differ from.
+    """
     if isinstance(partitioned_by, str):
-        if (made := parse_generated(partitioned_by)) is not None:
+        if (made := parse_generated(partitioned_by, taken)) is not None:
             return (made,)
         parts = [part.strip() for part in partitioned_by.split(",")]
         if any(len(part.split(None, 1)) > 1 for part in parts):
@@ -74,7 +79,7 @@ def partition_items(partitioned_by: str | Sequence[str]) -> tuple[Column | str, 
                 argument="partitioned_by",
                 hint="pass column names, or strings such as 'ds string'",
             )
-        found += partition_items(item)
+        found += partition_items(item, taken)
     return tuple(found)
 
 
@@ -204,7 +209,7 @@ def partitioned(
     )
     if partitioned_by is None:
         return schema_of(replace(columns, columns=columns.columns + made), keys)
-    items = partition_items(partitioned_by)
+    items = partition_items(partitioned_by, columns.names)
     typed = {item.name.casefold() for item in items if isinstance(item, Column)}
     rest = tuple(c for c in (*columns.columns, *made) if c.name.casefold() not in typed)
     return schema_of(replace(columns, columns=rest), partitioned_by)

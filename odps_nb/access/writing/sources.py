@@ -20,7 +20,6 @@ from odps_nb.access.writing.pictures import PNG, ImageFormat
 from odps_nb.access.writing.tabular import Chunks, as_tables, is_pandas
 from odps_nb.convert.arrow_schema import (
     FIT_ROWS,
-    fit_batch,
     fit_object_column,
     fit_table,
     match_names,
@@ -32,6 +31,7 @@ from odps_nb.convert.row_names import Names
 from odps_nb.errors import ArgumentError, ConversionError
 from odps_nb.schema import Column, TableSchema, TypeCode, has_blob
 from odps_nb.terms import PartitionSpec, TableName, check_partition_value
+from odps_nb.wire.control.table_limits import partition_value_problem
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,7 +69,9 @@ class Target:
         conversions: Conversions = AS_THEY_ARE,
     ) -> Target:
         """Return the target of a table; partition columns that are not fixed are required."""
-        keys = {key for key, _ in fixed}
+        keys = dict(fixed)
+        for column in schema.partition_columns:
+            check_new_value(column, keys.get(column.name, ""))
         dynamic = [
             replace(column, nullable=schema.source_of(column) is not None)
             for column in schema.partition_columns
@@ -183,7 +185,18 @@ def with_partitions(rows: Rows, target: Target, first_row: int = 0) -> Rows:
         if pa.types.is_string(values.type):  # only text has ambiguous spellings
             for value in pc.unique(values):
                 check_partition_value(column.name, value.as_py())
+                check_new_value(column, value.as_py())
     return rows
+
+
+def check_new_value(column: Column, value: str) -> None:
+    """Raise if the service does not support a partition with this value."""
+    if problem := partition_value_problem(column, value):
+        raise ArgumentError(
+            problem,
+            code="InvalidPartitionSpec",
+            hint="write another value, such as a code or a name in Latin letters",
+        )
 
 
 # -- columns fixed by the partition -------------------------------------------------------------
@@ -293,21 +306,27 @@ def _in_memory(
 
 
 def _slices(
-    plain: pa.Table, cells: Mapping[str, list[Any]], low: int, high: int, step: int
+    plain: pa.Table,
+    cells: Mapping[str, list[Any]],
+    low: int,
+    high: int,
+    step: int,
+    first_row: int = 0,
 ) -> Iterator[Chunk]:
-    for start in range(low, high, step):
-        count = min(step, high - start)
+    while low < high:
+        count = min(step, high - low)
+        batch = pa.record_batch({})
+        if plain.num_columns:
+            # more than 2 GiB of text in these rows are more than one batch
+            batch = plain.slice(low, count).combine_chunks().to_batches()[0]
+            count = batch.num_rows
         yield Chunk(
             rows=count,
-            plain=_one_batch(plain.slice(start, count)),
-            cells={name: column[start : start + count] for name, column in cells.items()},
-            first_row=start,
+            plain=batch,
+            cells={name: column[low : low + count] for name, column in cells.items()},
+            first_row=first_row + low,
         )
-
-
-def _one_batch(table: pa.Table) -> pa.RecordBatch:
-    batches = table.combine_chunks().to_batches()
-    return batches[0] if batches else pa.record_batch([], schema=table.schema)
+        low += count
 
 
 # -- streams ------------------------------------------------------------------------------------
@@ -334,7 +353,7 @@ def _frame_chunks(frame: pd.DataFrame, target: Target, row: int) -> Iterator[Chu
         part = frame.iloc[start : start + step]
         plain, cells = _frame_parts(part, target, row + start)
         plain = with_partitions(plain, target, row + start)
-        yield Chunk(rows=len(part), plain=_one_batch(plain), cells=cells, first_row=row + start)
+        yield from _slices(plain, cells, 0, len(part), step, row + start)
 
 
 def _stream_chunks(
@@ -342,30 +361,28 @@ def _stream_chunks(
 ) -> Iterator[Chunk]:
     fixed = {key.casefold() for key, _ in target.fixed}
     names = [n for n in _plain_names(reader.schema, target) if n.casefold() not in fixed]
-    places = match_names(names, target.plain)  # raises on a mismatch before any row is read
-    return _read_chunks(reader, target, names, places, first_row)
+    match_names(names, target.plain)  # raises on a mismatch before any row is read
+    return _read_chunks(reader, target, names, first_row)
 
 
 def _read_chunks(
     reader: pa.RecordBatchReader,
     target: Target,
     names: list[str],
-    places: Sequence[int | None],
     row: int,
 ) -> Iterator[Chunk]:
     with reader:
         for batch in reader:
-            step = BLOB_ROWS if target.blobs else max(1, batch.num_rows)
+            step = BLOB_ROWS if target.blobs else FIT_ROWS
             for start in range(0, batch.num_rows, step):
                 part = _without_fixed(batch.slice(start, step), target)
                 cells = _arrow_cells(part, target, row)
-                plain = fit_batch(
-                    part.select(names),
+                plain = fit_table(
+                    pa.Table.from_batches([part.select(names)]),
                     target.plain,
-                    places=places,
                     first_row=row,
                     conversions=target.conversions,
                 )
                 plain = with_partitions(plain, target, row)
-                yield Chunk(rows=part.num_rows, plain=plain, cells=cells, first_row=row)
+                yield from _slices(plain, cells, 0, part.num_rows, step, row)
                 row += part.num_rows

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from odps_nb.convert.foreign import exported, is_from, refuse_addresses
 from odps_nb.convert.row_names import Names
 from odps_nb.errors import ArgumentError, ConversionError
 
@@ -21,24 +22,19 @@ CHUNK_BYTES = 16 * 2**20
 
 def is_spark(data: Any) -> bool:
     """Return whether this is a Spark DataFrame, without importing Spark."""
-    return _is_from(data, "pyspark") and hasattr(data, "sparkSession")
+    return is_from(data, "pyspark") and hasattr(data, "sparkSession")
 
 
 def is_pandas(data: Any) -> bool:
     """Return whether this is a pandas DataFrame or a subclass, without importing pandas."""
-    return _is_from(data, "pandas") and hasattr(data, "columns") and hasattr(data, "iloc")
-
-
-def _is_from(data: Any, package: str) -> bool:
-    return any(one.__module__.split(".")[0] == package for one in type(data).__mro__)
+    return is_from(data, "pandas") and hasattr(data, "columns") and hasattr(data, "iloc")
 
 
 def as_tables(data: Any, names: Names, *, index: bool | None = None) -> Any:
     """Return the data as a pandas or Spark DataFrame, an Arrow table or reader, or `Chunks`."""
     if isinstance(data, Chunks):
         return data.bound(names)
-    data = _named_series(data, names)
-    _refuse_polars_objects(data)
+    data = exported(_named_series(data, names))
     if is_pandas(data):
         from odps_nb.convert.python_rows import with_index
 
@@ -70,14 +66,19 @@ def as_arrow(data: Any) -> pa.Table | pa.RecordBatchReader:
     if isinstance(data, pa.RecordBatch):
         return pa.Table.from_batches([data])
     # An array or a Series also has these interfaces, but is not a table.
+    kind = type(data).__name__
     with contextlib.suppress(pa.ArrowInvalid, TypeError):
         if hasattr(data, "__arrow_c_stream__"):
-            return pa.RecordBatchReader.from_stream(data)
+            reader = pa.RecordBatchReader.from_stream(data)
+            refuse_addresses(reader.schema, kind)
+            return reader
         if hasattr(data, "__arrow_c_array__"):
-            return pa.Table.from_batches([pa.record_batch(data)])
+            table = pa.Table.from_batches([pa.record_batch(data)])
+            refuse_addresses(table.schema, kind)
+            return table
     raise ConversionError(
-        f"a {type(data).__name__} cannot be written",
-        source_type=type(data).__name__,
+        f"a {kind} cannot be written",
+        source_type=kind,
         hint="pass a pandas, polars or Spark DataFrame, a DuckDB relation, an Arrow table, batch "
         "or reader, or a list or iterator of dicts or tuples",
     )
@@ -88,28 +89,14 @@ def _has_arrow(data: Any) -> bool:
 
 
 def _is_lazy(data: Any) -> bool:
-    return _is_from(data, "polars") and hasattr(data, "collect_batches")
-
-
-def _refuse_polars_objects(data: Any) -> None:
-    """Raise for columns of Python objects, whose addresses polars would export as bytes."""
-    if not _is_from(data, "polars") or not hasattr(data, "collect_schema"):
-        return
-    for name, dtype in data.collect_schema().items():
-        if str(dtype) == "Object":
-            raise ConversionError(
-                f"the polars column {name!r} holds Python objects",
-                column=name,
-                source_type="Object",
-                hint="convert it to a polars dtype, or pass df.to_dicts()",
-            )
+    return is_from(data, "polars") and hasattr(data, "collect_batches")
 
 
 def _named_series(data: Any, names: Names) -> Any:
     """Convert a Series or Index to a DataFrame; with ``names.single``, its name may be missing."""
-    is_series = _is_from(data, "pandas") or _is_from(data, "polars")
+    is_series = is_from(data, "pandas") or is_from(data, "polars")
     if is_series and hasattr(data, "to_frame") and not hasattr(data, "columns"):
-        is_index = _is_from(data, "pandas") and not hasattr(data, "iloc")
+        is_index = is_from(data, "pandas") and not hasattr(data, "iloc")
         options = {"index": False} if is_index else {}
         if names.single:
             key = names.order[0]

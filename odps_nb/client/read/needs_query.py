@@ -36,11 +36,9 @@ def require_no_query(storage: StorageClient, plan: ReadPlan, error: OdpsNbError)
 
 
 def check_readable(plan: ReadPlan, info: TableInfo, *, json: bool) -> None:
-    """Raise `NeedsQuery` for a view or an external table, and with ``json`` for a JSON column."""
-    if info.is_view:
-        raise NeedsQuery(info, f"{plan.table} is a view")
-    if info.is_external:
-        raise NeedsQuery(info, f"{plan.table} is an external table")
+    """Raise `NeedsQuery` for a table that only SQL reads, and with ``json`` for a JSON column."""
+    if info.kind:
+        raise NeedsQuery(info, f"{plan.table} is {info.kind}")
     names = json_columns(info.schema, plan.columns) if json else []
     if names:
         raise NeedsQuery(info, f"{plan.table} has the JSON column {names[0]!r}")

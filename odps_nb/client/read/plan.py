@@ -23,6 +23,8 @@ from odps_nb.terms import (
 from odps_nb.wire.calls import MAX_BATCH_ROWS
 
 DEFAULT_BATCH_ROWS = 20_000
+READY_TIMEOUT = 3600.0
+"""Maximum seconds to wait until a session can be read (default of the Java SDK)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

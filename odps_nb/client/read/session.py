@@ -27,7 +27,7 @@ from odps_nb.client.read.columns import (
     unit_of,
 )
 from odps_nb.client.read.needs_query import require_no_query
-from odps_nb.client.read.plan import ReadPlan, ReadSession
+from odps_nb.client.read.plan import READY_TIMEOUT, ReadPlan, ReadSession
 from odps_nb.client.read.requests import OLD_PREFIX, StorageRows
 from odps_nb.client.read.resume import rows_of
 from odps_nb.errors import (
@@ -64,7 +64,6 @@ DEFAULT_SPLIT_ROWS = 1_000_000
 DEFAULT_SPLITS = 100_000
 #: Maximum value of ``splits=``. Each split is an object in memory, and a task in Spark's driver.
 MAX_SPLITS = 1_000_000
-READY_TIMEOUT = 600.0
 
 
 # -- sessions ---------------------------------------------------------------------------------
@@ -123,8 +122,8 @@ def _request(plan: ReadPlan, columns: Columns) -> CreateReadSession:
 
 
 _NO_CHANGES = (
-    "create the table with properties={'acid.cdc.mode.enable': True}; a table records its changes "
-    "only with this property"
+    "create the table with properties={'acid.cdc.mode.enable': True}; it then keeps each change "
+    "for 24 hours, or as the property 'cdc.data.retain.hours' says (1 to 168)"
 )
 
 

@@ -35,7 +35,7 @@ from odps_nb.client.read.columns import (
     unit_of,
 )
 from odps_nb.client.read.needs_query import NeedsQuery, check_readable, require_no_query
-from odps_nb.client.read.plan import ReadPlan, ReadSession
+from odps_nb.client.read.plan import READY_TIMEOUT, ReadPlan, ReadSession
 from odps_nb.client.read.requests import Download, Downloads, constants_of
 from odps_nb.client.read.sizes import width_of
 from odps_nb.client.read.stream_schema import mismatch
@@ -58,7 +58,6 @@ PREFIX = "tunnel:"
 """Prefix of the session ids of reads by the tunnel."""
 OPENERS = 8
 """Number of download sessions to open side by side."""
-READY_TIMEOUT = 600.0
 _FIRST_POLL, _LAST_POLL = 0.1, 5.0
 
 

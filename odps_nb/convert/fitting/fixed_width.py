@@ -64,6 +64,7 @@ def _array_of_kind(key: str, values: list[Any]) -> pa.Array:
         return pa.array(values, pa.int64()).cast(pa.timestamp(unit, zone or None))
     if name == "duration":
         return pa.array(values, pa.int64()).cast(pa.duration(detail))
-    if name == "arrow":
-        return pa.array(values, values[0].type)
-    return pa.array(values, pa.type_for_alias(name))
+    found = pa.array(values, values[0].type if name == "arrow" else pa.type_for_alias(name))
+    if isinstance(found, pa.ChunkedArray):
+        raise pa.ArrowCapacityError("the values have more than 2 GiB")
+    return found

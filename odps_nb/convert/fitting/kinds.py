@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any
 
@@ -12,6 +13,7 @@ import pyarrow as pa
 
 from odps_nb.convert.fitting.fixed_width import Part, parts_from
 from odps_nb.convert.fitting.numbers import MAX_DIGITS
+from odps_nb.convert.foreign import is_from, plain_scalar, polars_column
 from odps_nb.convert.loaded import loaded
 
 _Places = list[int]
@@ -39,11 +41,15 @@ def items_of(value: Any) -> Any:
         return value
     if isinstance(value, (pa.Array, pa.ChunkedArray, set, frozenset, range)):
         return list(value)
+    if isinstance(value, pa.ExtensionScalar):
+        return items_of(plain_scalar(value))
     if isinstance(value, pa.Scalar):
         inner = getattr(value, "values", None) if pa.types.is_nested(value.type) else None
         return list(inner) if inner is not None and not pa.types.is_map(value.type) else None
+    if is_from(value, "polars") and hasattr(value, "to_arrow"):  # its items lack nanoseconds
+        return value.to_list() if str(value.dtype) == "Object" else list(polars_column(value))
     if hasattr(value, "__array__") and not isinstance(value, (str, bytes, np.generic)):
-        return list(value)  # the value is a Series, an Index, or a pandas or polars array
+        return list(value)  # the value is a Series, an Index, or a pandas array
     return None
 
 
@@ -87,9 +93,12 @@ def _at_once(kind: type, values: list[Any], keeps_nan: bool) -> pa.Array | None:
     elif kind not in _AT_ONCE:
         return None
     try:
-        return pa.array(values, _AT_ONCE[kind], from_pandas=kind is float and not keeps_nan)
+        found = pa.array(values, _AT_ONCE[kind], from_pandas=kind is float and not keeps_nan)
     except (OverflowError, ValueError):  # an integer over 64 bits, or text with surrogates
         return None
+    if isinstance(found, pa.ChunkedArray):
+        raise pa.ArrowCapacityError("the values have more than 2 GiB")
+    return found
 
 
 _AT_ONCE: Mapping[type, pa.DataType] = {
@@ -193,8 +202,9 @@ def _in_arrow_unit(name: str, kind: str, value: Any) -> _Sorted:
     unit, count = np.datetime_data(value.dtype)
     own = count == 1 and unit in _ARROW_UNITS
     for one in (unit,) if own else _ARROW_UNITS:
-        if _same(fitted := value.astype(f"{kind}[{one}]"), value):
-            return f"{name} {one}", int(fitted.astype(np.int64))
+        with suppress(OverflowError):  # a conversion factor of more than 64 bits
+            if _same(fitted := value.astype(f"{kind}[{one}]"), value):
+                return f"{name} {one}", int(fitted.astype(np.int64))
     return None
 
 
@@ -206,7 +216,7 @@ def _same(converted: Any, value: Any) -> bool:
 
 def _scalar(value: pa.Scalar) -> _Sorted:
     while isinstance(value, (pa.DictionaryScalar, pa.ExtensionScalar, pa.RunEndEncodedScalar)):
-        value = value.value
+        value = plain_scalar(value) if isinstance(value, pa.ExtensionScalar) else value.value
     if isinstance(value, pa.Scalar):
         return f"arrow {value.type}", value
     return None if (sort := _sorter(type(value))) is None else sort(value)

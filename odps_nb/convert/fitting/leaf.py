@@ -15,11 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from odps_nb.arrow.text import is_utf8
 from odps_nb.arrow.types import SECONDS_AND_NANOS, arrow_type
 from odps_nb.convert.arrow_types import is_bytes, is_list, is_text
 from odps_nb.convert.fitting.clocks import fit_date, fit_day_time, fit_time
 from odps_nb.convert.fitting.conversions import Conversions
-from odps_nb.convert.fitting.fixed_width import Part, parts_from
+from odps_nb.convert.fitting.fixed_width import Part, array_from, parts_from
 from odps_nb.convert.fitting.kinds import decimal_item
 from odps_nb.convert.fitting.misfit import Misfit, ValueMisfit, refuse
 from odps_nb.convert.fitting.numbers import fit_decimal, fit_float, fit_integer
@@ -194,12 +195,19 @@ def _parsed(array: pa.Array, target: OdpsType, context: FitContext) -> pa.Array:
 
 def _fit_text(array: pa.Array, target: OdpsType, wanted: pa.DataType) -> pa.Array:
     """Convert the layout of booleans, text or bytes without changing values."""
+    if pt.is_large_string(array.type) or pt.is_large_binary(array.type):
+        ends = np.frombuffer(array.buffers()[1], np.int64)
+        if ends[array.offset + len(array)] >= 2**31:  # Arrow casts only if all offsets fit
+            array = array.take(array_from(np.arange(len(array)), pa.int64()))
+            if array.nbytes >= 2**31:
+                raise pa.ArrowCapacityError("the values have more than 2 GiB")
     try:
         fitted = array if array.type.equals(wanted) else array.cast(wanted)
     except pa.ArrowInvalid:
-        bad = np.array([not _is_utf8(value) for value in array])
-        refuse(array, bad, target, "its bytes are not UTF-8", "decode it, or use a BINARY column")
+        _refuse_other_text(array, target)
         raise
+    if is_text(array.type) and not is_utf8(array):
+        _refuse_other_text(array, target)
     if isinstance(target, LengthType):
         limit = target.length
         long = pc.greater(pc.utf8_length(fitted), limit)
@@ -208,9 +216,15 @@ def _fit_text(array: pa.Array, target: OdpsType, wanted: pa.DataType) -> pa.Arra
     return fitted
 
 
-def _is_utf8(value: pa.Scalar) -> bool:
+def _refuse_other_text(array: pa.Array, target: OdpsType) -> None:
+    octets = array.view(pa.large_binary() if pt.is_large_string(array.type) else pa.binary())
+    bad = np.array([not _is_utf8(value.as_py()) for value in octets])
+    refuse(octets, bad, target, "its bytes are not UTF-8", "decode it, or use a BINARY column")
+
+
+def _is_utf8(value: bytes | None) -> bool:
     try:
-        return not value.is_valid or value.as_py().decode() is not None
+        return value is None or value.decode() is not None
     except UnicodeDecodeError:
         return False
 

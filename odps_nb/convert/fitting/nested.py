@@ -23,6 +23,7 @@ from odps_nb.convert.fitting.fixed_width import Numbers, array_from, validity_of
 from odps_nb.convert.fitting.leaf import FitContext, fit_leaf, given_text, kind_of, kind_problem
 from odps_nb.convert.fitting.misfit import Misfit, ValueMisfit, refuse
 from odps_nb.convert.fitting.zones import UnitTooFine
+from odps_nb.convert.foreign import plain_values, value_type
 from odps_nb.schema import ArrayType, MapType, OdpsType, StructType, VectorType
 from odps_nb.wire.type_text import format_type
 
@@ -145,7 +146,7 @@ def with_unit(
 
 def _stored(source: pa.DataType) -> pa.DataType:
     if isinstance(source, pa.BaseExtensionType):
-        return _stored(source.storage_type)
+        return _stored(value_type(source))
     if pt.is_dictionary(source) or pt.is_run_end_encoded(source):
         return _stored(source.value_type)
     return source
@@ -154,16 +155,18 @@ def _stored(source: pa.DataType) -> pa.DataType:
 def _plain(array: pa.Array) -> pa.Array:
     """Decode extension types, dictionaries and run-end encoding."""
     if isinstance(array.type, pa.BaseExtensionType):
-        return _plain(array.storage)
+        return _plain(plain_values(array))
     if pt.is_dictionary(array.type):
         # Decode first: Arrow has no ``take`` for string views, which polars creates.
         return _plain(array.dictionary).take(array.indices)
     if pt.is_string_view(array.type) or pt.is_binary_view(array.type):
         return array.cast(pa.string() if is_text(array.type) else pa.binary())
     if pt.is_run_end_encoded(array.type):
-        values = _plain(array.values)  # Arrow cannot run-end decode string views
-        runs = pa.RunEndEncodedArray.from_arrays(array.run_ends, values)
-        return pc.run_end_decode(runs).slice(array.offset, len(array))
+        # not by `run_end_decode`, which overflows silently at 2 GiB of text
+        ends = array.run_ends.to_numpy()
+        rows = np.arange(array.offset, array.offset + len(array))
+        places = array_from(np.searchsorted(ends, rows, "right"), pa.int64())
+        return _plain(array.values).take(places)
     return array
 
 

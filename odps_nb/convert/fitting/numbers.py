@@ -140,7 +140,7 @@ def _rescaled(
     array = _resized(array, (pa.decimal256 if wide else pa.decimal128)(most, array.type.scale))
     up = scale - array.type.scale
     digits = precision - up  # maximum digits of the unscaled values
-    if digits < most:
+    if digits <= most:  # an Arrow decimal may even have more digits than its own type permits
         high = 10 ** max(digits, 0) - 1
         large = pc.or_(
             pc.greater(array, _decimal_scalar(high, array.type)),

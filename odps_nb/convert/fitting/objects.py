@@ -45,6 +45,7 @@ def fit_objects(
     values: _Objects,
     target: OdpsType,
     *,
+    unit: str | None = None,
     conversions: Conversions = AS_THEY_ARE,
     for_write: bool = True,
 ) -> pa.Array:
@@ -52,12 +53,13 @@ def fit_objects(
 
     ``values``: ``None``, NaN, NaT and ``pandas.NA`` are nulls; a NaN inside ARRAY, MAP or STRUCT
     stays NaN for FLOAT and DOUBLE. NumPy arrays are treated as lists with their own unit and type.
+    ``unit``: as in `fit_array`.
     ``for_write``: return the form that a write sends; otherwise the form that a read returns, in
     which intervals are durations.
     """
     return with_unit(
         lambda context: _fit(values, target, context, inside=False),
-        None,
+        unit,
         conversions,
         for_write=for_write,
     )
@@ -161,6 +163,11 @@ def _stranger(values: _Objects, place: int, target: OdpsType) -> Misfit:
     elif isinstance(value, str):
         reason = "it is not valid Unicode"
         cure = "replace unpaired surrogates: text.encode(errors='replace').decode()"
+    elif isinstance(value, np.timedelta64) and np.datetime_data(value.dtype)[0] in ("Y", "M"):
+        reason, cure = "months have no fixed length", "pass days, or a number of months"
+    elif isinstance(value, (np.datetime64, np.timedelta64)):
+        reason = "it is not a whole number of nanoseconds, or it is out of range"
+        cure = 'round it, e.g. with array.astype("datetime64[ns]")'
     else:
         reason = f"a value of type {type(value).__name__} does not fit {target.code.name}"
         cure = "convert it to a number, text, a date or another plain value"

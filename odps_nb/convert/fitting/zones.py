@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from odps_nb.convert.fitting.fixed_width import Mask, Numbers, array_from
+from odps_nb.errors import ConversionError
 
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _DAY_NS = 86_400 * 10**9
@@ -52,10 +53,23 @@ def from_clock(numbers: Numbers, valid: Mask, unit: str, timezone: str) -> tuple
     return numbers - ahead * per_second, missing
 
 
+def zone_of(timezone: str) -> datetime.tzinfo:
+    """Return the zone of an Arrow type, even ``+08:00``; raise `ConversionError` if unknown."""
+    try:
+        found: datetime.tzinfo = pa.scalar(0, pa.timestamp("s", timezone)).as_py().tzinfo
+    except (pa.ArrowInvalid, LookupError):
+        raise ConversionError(
+            f"the data is in the unknown time zone {timezone!r}",
+            source_type=timezone,
+            hint="cast the column to a time zone of the IANA database, or to one without a zone",
+        ) from None
+    return found
+
+
 def to_clock(numbers: Numbers, unit: str, timezone: str) -> Numbers:
     """Convert UTC instants to local times in a zone, in the same unit."""
     per_second = PER_SECOND[unit]
-    zone = pa.scalar(0, pa.timestamp("s", timezone)).as_py().tzinfo  # accepts even Arrow's "+08:00"
+    zone = zone_of(timezone)
     seconds = array_from(numbers // per_second, pa.int64()).dictionary_encode()
     ahead = [_ahead_of_instant(second, zone) for second in seconds.dictionary.to_pylist()]
     shift: Numbers = np.array(ahead, np.int64)[seconds.indices.to_numpy()] * per_second

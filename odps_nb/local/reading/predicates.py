@@ -84,11 +84,11 @@ class Predicate:
         """Return, for each partition, whether the predicate (a `partition_part`) is true."""
         if not specs:
             return []
-        types = {c.name: arrow_type(c.type) for c in schema.partition_columns}
+        types = {c.name: c.type for c in schema.partition_columns}
         columns = {
             name: pa.array(
                 [constant(dict(s.items)[name], types[name], name).as_py() for s in specs],
-                types[name],
+                arrow_type(types[name]),
             )
             for name in self.columns
         }

@@ -212,7 +212,7 @@ def _arrays(
     for name, column in columns.items():
         target, index = arrow_type(column.type), batch.schema.get_field_index(name)
         if name in values:
-            found[name] = pa.repeat(constant(values[name], target, name), batch.num_rows)
+            found[name] = pa.repeat(constant(values[name], column.type, name), batch.num_rows)
         elif index >= 0:
             found[name] = batch.column(index)
         else:

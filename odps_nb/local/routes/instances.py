@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 
 from starlette.responses import JSONResponse, Response
 
+from odps_nb.local import faults
 from odps_nb.local.rights import Right
 from odps_nb.local.routes.csv_text import csv_text
+from odps_nb.local.routes.interactive import CONNECTION, COOKIE
 from odps_nb.local.routes.lists import page_range
 from odps_nb.local.routes.table import XML, Asked, At, To, page, reply
 from odps_nb.local.service import Service
 from odps_nb.local.sql.ddl import Place
-from odps_nb.local.sql.instances import CANCELLED, FAILED, RUNNING, SUCCESS, Instance
+from odps_nb.local.sql.instances import CANCELLED, FAILED, MCQA, RUNNING, SUCCESS, Instance
 from odps_nb.wire import control
+from odps_nb.wire.calls import find_header
 from odps_nb.wire.control.core import date_text
 from odps_nb.wire.xml_text import DECLARATION, element
 
@@ -48,6 +52,9 @@ class InstanceRoutes:
         yield At(one, Right.QUERY, self._source, keys=frozenset({"source"}))
         yield At(one, Right.QUERY, self._progress, keys=frozenset({"instanceprogress"}))
         yield At(one, Right.QUERY, self._summary, keys=frozenset({"instancesummary"}))
+        # jobs of this service do not queue, and have no workers and no quota
+        absent = frozenset({"cached", "instancedetail", "detail", "instancequota"})
+        yield At(one, Right.QUERY, self._absent, keys=absent)
 
     def _listed(self, asked: Asked) -> Response:
         params = asked.params
@@ -82,14 +89,22 @@ class InstanceRoutes:
         return Response(body, media_type=XML)
 
     def _summary(self, asked: Asked) -> Response:
-        """Handle ``get_task_summary`` with the run time and the number of rows."""
+        """Handle ``get_task_summary`` with the run time and the numbers of rows.
+
+        JDBC's ``executeUpdate`` returns the sum of the first numbers of ``Outputs``.
+        """
         found = self._service.instances.get(asked.path["project"], asked.path["instance"])
         told = {}
         if found.ended is not None:
             text = f"run time: {found.ended - found.created:.3f} s\noutput records: {found.rows}"
-            told = {"Instance": {"Summary": text, "JsonSummary": "{}"}}
+            counts = json.dumps({"Outputs": dict(found.outputs)})
+            told = {"Instance": {"Summary": text, "JsonSummary": counts}}
         finished = {"x-odps-task-finalized": "true" if found.is_over else "false"}
         return JSONResponse(told, headers=finished)
+
+    def _absent(self, asked: Asked) -> Response:
+        self._service.instances.get(asked.path["project"], asked.path["instance"])
+        return JSONResponse({})
 
     def _source(self, asked: Asked) -> Response:
         found = self._service.instances.get(asked.path["project"], asked.path["instance"])
@@ -108,6 +123,8 @@ class InstanceRoutes:
             rights=self._service.rights,
             timezone=settings.get(control.SQL_ZONE) or self._service.settings.forms.sql_zone,
         )
+        if asked.is_mcqa and not find_header(asked.wire.headers, CONNECTION):
+            raise faults.invalid(f"the header {CONNECTION} is missing")
         source = (asked.wire.body or b"").decode("utf-8", "replace")
         job = re.search(r"<Job>.*</Job>", source, re.DOTALL)
         instance = self._service.instances.submit(
@@ -118,12 +135,16 @@ class InstanceRoutes:
             source=job[0] if job else "",
             patience=PATIENCE,
             estimates=call.estimates,
+            ending=MCQA if asked.is_mcqa else "",
         )
         location = f"{asked.base}/api/projects/{call.project}/instances"
-        result = self._result(instance) if instance.is_over else None
+        # a MaxQA client takes the result from the status
+        result = self._result(instance) if instance.is_over and not asked.is_mcqa else None
         content, headers = control.SubmittedInstance(
             instance_id=instance.instance_id, result=result
         ).encode(location=location)
+        if asked.is_mcqa:
+            headers[COOKIE] = instance.instance_id
         return Response(content, status_code=200 if result else 201, headers=headers)
 
     def _cancel(self, call: control.CancelInstance, _asked: Asked) -> Response:
@@ -158,9 +179,12 @@ class InstanceRoutes:
             started_at=found.created,
             ended_at=found.ended,
         )
-        return reply(status.encode())
+        content, headers = status.encode()
+        if asked.is_mcqa and found.is_over and not tasks:  # the status includes the result
+            content = self._result(found, described=True).encode()[0]
+        return reply((content, headers))
 
-    def _result(self, instance: Instance) -> control.InstanceResult:
+    def _result(self, instance: Instance, *, described: bool = False) -> control.InstanceResult:
         text, kind = "", "csv"
         if instance.message:  # the message is an error or a cost estimate
             text, kind = instance.message, "text"
@@ -172,10 +196,22 @@ class InstanceRoutes:
                 names = (name for batch in batches for name in batch.column(0).to_pylist())
                 text, kind = "".join(f"{name}\n" for name in names), "text"
         task = control.TaskResult(
-            name=instance.task, status=instance.status, text=text, format=kind
+            name=instance.task,
+            status=instance.status,
+            text=text,
+            format=kind,
+            descriptor=_descriptor(instance) if described else "",
         )
         status = "Terminated" if instance.is_over else "Running"
         return control.InstanceResult(tasks=(task,), status=status)
+
+
+def _descriptor(instance: Instance) -> str:
+    """Return the JSON that tells whether a job is a query, and its columns."""
+    if not (instance.schema.columns and instance.is_query):
+        return json.dumps({"IsSelect": False})
+    columns = [{"Name": one.name, "Type": str(one.type)} for one in instance.schema]
+    return json.dumps({"IsSelect": True, "Schema": {"Columns": columns}})
 
 
 def _listed_instance(found: Instance) -> str:

@@ -45,19 +45,29 @@ class ListPage(Generic[T]):
     most: int
 
 
-def page_of(items: Sequence[T], asked: Asked) -> ListPage[T]:
-    """Return the page of a list that ``marker`` and ``maxitems`` select."""
-    start, most = page_range(asked)
-    marker = str(start + most) if len(items) > start + most else ""
-    return ListPage(items[start : start + most], marker, most)
+def page_of(
+    items: Sequence[T],
+    asked: Asked,
+    *,
+    start: str = "marker",
+    most: str = "maxitems",
+    page: int = PAGE,
+) -> ListPage[T]:
+    """Return the page that the parameters ``start`` and ``most`` select, up to ``page`` items."""
+    first, length = page_range(asked, start=start, most=most, page=page)
+    marker = str(first + length) if len(items) > first + length else ""
+    return ListPage(items[first : first + length], marker, length)
 
 
-def page_range(asked: Asked) -> tuple[int, int]:
+def page_range(
+    asked: Asked, *, start: str = "marker", most: str = "maxitems", page: int = PAGE
+) -> tuple[int, int]:
     """Return the position of the first item, and the maximum number of items."""
-    return _number(asked, "marker", 0), max(1, min(_number(asked, "maxitems", PAGE), PAGE))
+    return number(asked, start, 0), max(1, min(number(asked, most, page), page))
 
 
-def _number(asked: Asked, key: str, default: int) -> int:
+def number(asked: Asked, key: str, default: int) -> int:
+    """Return a query parameter that is a number, or raise 400."""
     text = asked.params.get(key, "")
     if text and not (text.isascii() and text.isdigit() and len(text) <= 18):
         raise faults.invalid(f"the parameter {key} is {text[:40]!r}; it must be a number")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Iterator
 
 from starlette.responses import Response
@@ -20,8 +18,6 @@ from odps_nb.wire.xml_text import DECLARATION, child_text, element, parse_xml
 PROPERTIES = {"odps.sql.type.system.odps2": "true", "odps.sql.decimal.odps2": "true"}
 # Object kinds that this service does not support; their lists are empty.
 NOTHING_OF = {
-    "/resources": ("Resources", "Resource"),
-    "/registration/functions": ("Functions", "Function"),
     "/volumes": ("Volumes", "Volume"),
 }
 _PROJECT = "/projects/{project}"
@@ -44,11 +40,9 @@ class ProjectRoutes:
         for host in ("/logview/host", "/catalogapi"):
             yield At([host], None, self._host, methods=ALL)
         yield At([f"{_PROJECT}/logs"], Right.QUERY, lambda _: Response(), methods=ALL)
-        keys = frozenset({"sign_bearer_token"})
-        authorization = [f"{_PROJECT}/authorization"]
-        yield At(authorization, Right.QUERY, self._authorization, methods=ALL, keys=keys)
-        yield At(authorization, Right.QUERY, self._security, methods=["POST"])
         yield At([_PROJECT + rest for rest in NOTHING_OF], Right.QUERY, self._nothing)
+        quotas = "version project region"
+        yield At(["/quotas"], None, self._quotas, accepts=quotas, is_list=True)
         schemas = [f"{_PROJECT}/schemas"]
         yield At(schemas, Right.QUERY, self._schemas, accepts="name owner", is_list=True)
         yield At(schemas, Right.WRITE, self._add_schema, methods=["POST"])
@@ -90,21 +84,8 @@ class ProjectRoutes:
     def _host(self, asked: Asked) -> Response:
         return Response(asked.base, media_type="text/plain")
 
-    def _authorization(self, asked: Asked) -> Response:
-        # clients use this token in links to web pages, which this service does not provide
-        token = base64.b64encode(asked.path["project"].encode()).decode()
-        body = DECLARATION + element("Authorization", (element("Result", token),))
-        return Response(body, media_type=XML)
-
-    def _security(self, asked: Asked) -> Response:
-        """Handle a security statement: only WHOAMI (members: pyodps, ``current_user``)."""
-        query = child_text(parse_xml(asked.wire.body or b"", "security statement"), "Query")
-        if query.strip(" ;\n\t").lower() != "whoami":
-            raise faults.invalid(f"the embedded service does not support {query[:80]!r}")
-        names = dict.fromkeys(("ID", "DisplayName"), asked.access_id)
-        result = json.dumps(names)
-        body = DECLARATION + element("Authorization", (element("Result", result),))
-        return Response(body, media_type=XML)
+    def _quotas(self, _asked: Asked) -> Response:
+        return listing("Quotas", "Quota", ())  # the service does not limit by quotas
 
     def _nothing(self, asked: Asked) -> Response:
         project = asked.path["project"]
@@ -129,9 +110,12 @@ class ProjectRoutes:
         return listing("Schemas", "Schema", found.items, marker=found.marker, most=found.most)
 
     def _add_schema(self, asked: Asked) -> Response:
-        name = child_text(parse_xml(asked.wire.body or b"", "schema"), "Name")
+        root = parse_xml(asked.wire.body or b"", "schema")
+        name, lenient = child_text(root, "Name"), child_text(root, "IfNotExists") == "true"
+        if child_text(root, "Comment"):
+            raise faults.invalid("the embedded service does not support comments of schemas")
         valid = TableName(project=name, table=name).project  # an invalid name raises 400
-        self._service.catalog.add_schema(asked.path["project"], valid)
+        self._service.catalog.add_schema(asked.path["project"], valid, if_not_exists=lenient)
         return Response(status_code=201)
 
     def _check_schema(self, project: str, name: str) -> None:
@@ -143,10 +127,12 @@ class ProjectRoutes:
         return Response(status_code=204)
 
     def _schema(self, asked: Asked) -> Response:
-        name = asked.path["schema"]
-        self._check_schema(asked.path["project"], name)
-        info = control.ProjectInfo(name=name, owner=self._service.owner, created_at=0)
-        body = DECLARATION + element("Schema", (element("Name", name),))
+        project, name = asked.path["project"], asked.path["schema"]
+        self._check_schema(project, name)
+        created, owner = self._service.catalog.schemas(project)[name], self._service.owner
+        info = control.ProjectInfo(name=name, owner=owner, created_at=created)
+        facts = {"Name": name, "Project": project, "Owner": owner}
+        body = DECLARATION + element("Schema", [element(*fact) for fact in facts.items()])
         return Response(body, headers=info.encode()[1], media_type=XML)
 
 

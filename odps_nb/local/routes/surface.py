@@ -37,10 +37,13 @@ Handler = Callable[[Request, Asked], Awaitable[Response]]
 
 
 class Surface:
-    """Creates Starlette routes whose error documents are all XML or all JSON."""
+    """Creates Starlette routes whose error documents are all XML or all JSON.
 
-    def __init__(self, service: Service, *, xml: bool) -> None:
-        self._service, self._xml = service, xml
+    With ``strict``, the routes refuse unknown parameters.
+    """
+
+    def __init__(self, service: Service, *, xml: bool, strict: bool = False) -> None:
+        self._service, self._xml, self._strict = service, xml, xml or strict
 
     def routes(
         self, rows: Iterator[At], *, prefix: str = "", instead: Handler | None = None
@@ -149,7 +152,7 @@ class Surface:
 
     def _handler(self, row: At) -> Handler:
         async def handle(request: Request, asked: Asked) -> Response:
-            if self._xml:
+            if self._strict:
                 check_params(row, asked)
             await self._allow(asked, row.right, asked.path)
             return await self._answered(request, asked, row.answer, upload=row.upload)
@@ -161,7 +164,11 @@ class Surface:
         status = getattr(error, "status", None) or STATUS_OF_CODE.get(code, 400)
         if not isinstance(error, (ServiceError, ArgumentError)):
             status, code = 400, "MalformedDataStream"
-        return error_document(status, code, str(error), request_id, xml=self._xml)
+        return self.document(status, code, str(error), request_id)
+
+    def document(self, status: int, code: str, message: str, request_id: str) -> Response:
+        """Return an error document."""
+        return error_document(status, code, message, request_id, xml=self._xml)
 
 
 def error_document(status: int, code: str, message: str, request_id: str, *, xml: bool) -> Response:
@@ -210,8 +217,15 @@ def _wire(request: Request) -> WireRequest:
         method=request.method,
         path=request.url.path,
         params=params,
-        headers=tuple((k, v) for k, v in request.headers.items()),
+        headers=tuple((k.decode("latin-1"), _text(v)) for k, v in request.headers.raw),
     )
+
+
+def _text(header: bytes) -> str:
+    try:
+        return header.decode()
+    except UnicodeDecodeError:
+        return header.decode("latin-1")
 
 
 def _without_schema(service: Service, wire: WireRequest) -> WireRequest:

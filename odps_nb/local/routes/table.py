@@ -18,13 +18,17 @@ ALL = ("GET", "POST", "PUT", "DELETE", "HEAD")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """An authenticated request; ``base``: scheme and host; ``upload``: file with the body."""
+    """An authenticated request; ``base``: scheme and host; ``upload``: file with the body.
+
+    ``is_mcqa``: the path is below ``/mcqa`` (`routes.interactive`).
+    """
 
     wire: WireRequest
     access_id: str
     base: str = ""
     path: Mapping[str, str] = field(default_factory=dict)
     upload: Path = Path()
+    is_mcqa: bool = False
 
     @property
     def params(self) -> dict[str, str]:

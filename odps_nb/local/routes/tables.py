@@ -12,14 +12,16 @@ from odps_nb.local import faults
 from odps_nb.local.rights import Right
 from odps_nb.local.routes.csv_text import csv_text
 from odps_nb.local.routes.lists import page_of
-from odps_nb.local.routes.table import Asked, At, To, reply
+from odps_nb.local.routes.table import XML, Asked, At, To, listing, reply
 from odps_nb.local.service import Service
 from odps_nb.local.store.tables import MATERIALIZED, VIEW, Partition, StoredTable
 from odps_nb.terms import TableName
 from odps_nb.wire import control
 from odps_nb.wire.calls import Preview, decode_partition
+from odps_nb.wire.xml_text import DECLARATION, child_text, element, parse_xml
 
 HEAD_ROWS = 10_000
+MOST_NAMES = 100  # of one request (Go and Java SDK)
 _TYPES = {
     "table": "MANAGED_TABLE",
     "view": "VIRTUAL_VIEW",
@@ -39,13 +41,15 @@ class TableRoutes:
         filters = "name owner type extended"
         yield To(control.ListTables, Right.QUERY, self._tables, accepts=filters, is_list=True)
         yield To(control.GetTable, Right.QUERY, self._table, accepts="extended partition")
-        filters = "partitions partition reverse"
+        filters = "partitions partition reverse name"
         yield To(
             control.ListPartitions, Right.QUERY, self._partitions, accepts=filters, is_list=True
         )
         yield To(control.GetPartition, Right.QUERY, self._partition, accepts="extended")
         table, keys = ["/projects/{project}/tables/{table}"], frozenset({"data"})
         yield At(table, Right.READ, self._head, keys=keys)
+        several, keys = ["/projects/{project}/tables"], frozenset({"query"})
+        yield At(several, Right.QUERY, self._several, methods=["POST"], keys=keys)
 
     def _tables(self, call: control.ListTables, asked: Asked) -> Response:
         owner, kind = asked.params.get("owner"), asked.params.get("type")
@@ -66,13 +70,31 @@ class TableRoutes:
         return reply(page.encode(found.most))
 
     def _table(self, call: control.GetTable, _asked: Asked) -> Response:
-        table = self._service.catalog.table(call.table)
+        info = self._info(call.table)
+        return reply(info.encode_extended() if call.extended else info.encode())
+
+    def _several(self, asked: Asked) -> Response:
+        """Return the tables that a body names, or raise for the first that is missing."""
+        items = parse_xml(asked.wire.body or b"", "list of tables").findall("Table")
+        if len(items) > MOST_NAMES:
+            raise faults.invalid(f"{len(items)} tables are named; the maximum is {MOST_NAMES}")
+        found = []
+        for item in items:
+            project = child_text(item, "Project") or asked.path["project"]
+            self._service.rights.require(asked.access_id, project, Right.QUERY)
+            schema = child_text(item, "Schema") or asked.params.get("curr_schema")
+            name = TableName(project=project, schema=schema or None, table=child_text(item, "Name"))
+            found.append(self._info(name).element())
+        return Response(DECLARATION + element("Tables", found), media_type=XML)
+
+    def _info(self, asked: TableName) -> control.TableInfo:
+        table = self._service.catalog.table(asked)
         segments = self._service.snapshots.visible(table)
         view, kept = table.view, table.materialized
-        name = replace(table.name, table=call.table.table)  # as requested, since pyodps adopts it
+        name = replace(table.name, table=asked.table)  # as requested, since pyodps adopts it
         if not self._service.catalog.has_schemas(table.name.project):
             name = replace(name, schema=None)
-        info = control.TableInfo(
+        return control.TableInfo(
             name=name,
             schema=table.schema,
             table_id=str(table.table_id),
@@ -91,12 +113,17 @@ class TableRoutes:
             properties=_reserved(table),
             primary_key=table.key_columns,
         )
-        return reply(info.encode_extended() if call.extended else info.encode())
 
     def _partitions(self, call: control.ListPartitions, asked: Asked) -> Response:
+        if asked.params.get("name"):
+            raise faults.invalid("the parameter 'name' of a list of partitions must be empty")
         table = self._service.catalog.table(call.table)
         wanted = table.spec(call.partition)
         found = [p for p in self._service.catalog.partitions(table) if wanted.covers(p.spec)]
+        if "name" in asked.params:
+            # the Java and Go SDKs request only the names, and no second page of them
+            names = ("/".join(f"{k}={v}" for k, v in one.spec) for one in found)
+            return listing("Partitions", "Partition", names, most=len(found))
         shown = page_of(found[::-1] if "reverse" in asked.params else found, asked)
         page = control.PartitionPage(
             partitions=tuple(control.PartitionInfo(**_facts(one)) for one in shown.items),

@@ -32,6 +32,7 @@ from odps_nb.terms import WriteMode
 from odps_nb.wire.calls import decode_partition, find_header
 
 MAX_SLOTS = 20
+SLOTS = "odps-tunnel-slot-num"
 
 
 class TunnelStreams:
@@ -62,7 +63,8 @@ class TunnelStreams:
             elif len(spec):
                 self._service.catalog.partition(table, spec)
         session = self._writes.create(name, spec, overwrite=False, mode=WriteMode.STREAMING)
-        asked_slots = find_header(asked.wire.headers, "odps-slot-num") or "1"
+        headers = asked.wire.headers  # pyodps sends the first name; Java and Go, the second
+        asked_slots = find_header(headers, "odps-slot-num") or find_header(headers, SLOTS) or "1"
         slots = int(asked_slots) if asked_slots.isascii() and asked_slots.isdigit() else 1
         return _state(asked, session, max(1, min(slots, MAX_SLOTS)))
 
@@ -75,10 +77,10 @@ class TunnelStreams:
         slot = asked.params.get("slotid", "")
         if slot not in map(str, range(slots)):
             raise faults.invalid(f"slotid is {slot[:40]!r}; it must be 0 to {slots - 1}")
-        stream = self._writes.open_stream(session, slot, 1, exactly_once=False)
+        stream = self._writes.open_stream(session, slot, 1, appends=True)
         self._writes.write(session, stream, counted(asked, uploaded(self._service, session, asked)))
         headers = {
-            "odps-tunnel-slot-num": str(slots),
+            SLOTS: str(slots),
             "odps-tunnel-routed-server": server_of(asked),
         }
         return JSONResponse({}, headers=headers)
@@ -129,8 +131,9 @@ def _state(asked: Asked, session: StoredWriteSession, slots: int) -> dict[str, A
     return {
         "session_name": f"{session.session_id}-{slots}",
         "schema": schema_json(schema),
-        "slots": [[str(slot), server] for slot in range(slots)],
+        "slots": [[slot, server] for slot in range(slots)],
         "status": "normal" if session.status == OPEN else "closed",
-        "schema_version": str(session.table.schema_version),
-        **quota_of(asked, "QuotaName"),
+        "schema_version": session.table.schema_version,
+        **quota_of(asked, "QuotaName"),  # read by pyodps; Java and Go read the other
+        **quota_of(asked, "quota_name"),
     }

@@ -86,7 +86,7 @@ class TunnelUpserts:
         buckets = [str(number) for number in range(_buckets(session.table))]
         if bucket not in buckets:
             raise faults.invalid(f"bucketid is {bucket[:40]!r}; it must be 0 to {buckets[-1]}")
-        stream = self._writes.open_stream(session, bucket, 1, exactly_once=False)
+        stream = self._writes.open_stream(session, bucket, 1, appends=True)
         batches = counted(asked, uploaded(self._service, session, asked, _EXTRA))
         self._writes.write(session, stream, _stored(session.table, batches), partial=True)
         return {}

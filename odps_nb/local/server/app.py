@@ -16,9 +16,13 @@ from starlette.types import ASGIApp
 
 from odps_nb.local import faults
 from odps_nb.local.routes import asgi_io as edge
+from odps_nb.local.routes.catalogapi import catalog_routes
 from odps_nb.local.routes.instances import InstanceRoutes
+from odps_nb.local.routes.interactive import InteractiveRoutes
 from odps_nb.local.routes.lists import check_params
 from odps_nb.local.routes.projects import ProjectRoutes
+from odps_nb.local.routes.resources import ResourceRoutes
+from odps_nb.local.routes.security import SecurityRoutes
 from odps_nb.local.routes.storage import storage_routes
 from odps_nb.local.routes.storage_v1 import storage_v1_routes
 from odps_nb.local.routes.surface import Surface
@@ -39,6 +43,7 @@ def build_app(service: Service, misbehaviour: Misbehaviour | None = None) -> ASG
         *storage_routes(service),
         *storage_v1_routes(service),
         *tunnel_routes(service),
+        *catalog_routes(service),
         *rest_routes(service),
     ]
     app = Starlette(routes=routes)
@@ -60,20 +65,26 @@ def _rules(misbehaviour: Misbehaviour) -> Iterator[At]:
 def rest_routes(service: Service) -> Iterator[Route]:
     """Yield the control plane routes, each with and without the prefix ``/api``."""
     surface = Surface(service, xml=True)
-    parts = (ProjectRoutes(service), TableRoutes(service), InstanceRoutes(service))
-    rows = [row for part in parts for row in part.rows()]
+    instances = tuple(InstanceRoutes(service).rows())
+    parts = (ProjectRoutes, SecurityRoutes, TableRoutes, ResourceRoutes, InteractiveRoutes)
+    rows = [*(row for part in parts for row in part(service).rows()), *instances]
     values = {row.kind: row for row in rows if isinstance(row, To)}
+    of_instances = tuple(row.kind for row in instances if isinstance(row, To))
 
     async def answer(request: Request, asked: Asked) -> Response:
         path = asked.wire.path.removeprefix("/api")
+        if is_mcqa := path.startswith("/mcqa/"):
+            path = path.removeprefix("/mcqa")
         wire = replace(asked.wire, path=path, body=await edge.body_bytes(request))
         call = control.decode_control(wire)
-        if call is None:
-            raise faults.no_such(f"there is no resource at {path}")
-        asked = replace(asked, wire=wire)
+        if call is None or (is_mcqa and not isinstance(call, of_instances)):
+            raise faults.no_such(f"there is no resource at {asked.wire.path} for {wire.method}")
+        asked = replace(asked, wire=wire, is_mcqa=is_mcqa)
         check_params(values[type(call)], asked)
         return await surface.answer_value(request, asked, call, values[type(call)])
 
     for prefix in ("/api", ""):
         yield from surface.routes((row for row in rows if isinstance(row, At)), prefix=prefix)
+        mcqa = (row for row in instances if isinstance(row, At))
+        yield from surface.routes(mcqa, prefix=f"{prefix}/mcqa")
     yield Route("/{path:path}", surface.endpoint(answer), methods=list(ALL))

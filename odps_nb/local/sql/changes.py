@@ -126,7 +126,7 @@ def rows_of(change: ChangeRows, table: StoredTable) -> Insert:
     source = f"FROM {'.'.join(map(quoted, change.name))} AS {alias}"
     condition = f"({change.condition})" if change.condition else "TRUE"
     old = {name: quoted(name) for name in _all(table)}
-    query = _Query()
+    query, kept = _Query(), None
     if table.key_columns:
         new = old | {name: f"({value})" for name, value in values.items()}
         operation = UPSERT if change.values else DELETE
@@ -134,14 +134,14 @@ def rows_of(change: ChangeRows, table: StoredTable) -> Insert:
         query.end(str(kind), f"{source} WHERE {condition}")
     elif change.values:
         found = f"SELECT *, CASE WHEN {condition} THEN 1 ELSE 0 END AS {_KIND} {source}"
-        query.add(old.values())
+        kept = query.add(old.values())
         new = {n: f"CASE WHEN {_KIND} = 1 THEN ({value}) END" for n, value in values.items()}
         query.add((old | new).values())
         query.end(_KIND, f"FROM ({found}) AS {alias}")
     else:
-        kind = query.add(old.values())
-        query.end(str(kind), f"{source} WHERE NOT COALESCE({condition}, FALSE)")
-    return _insert(table, change.name, query)
+        kept = query.add(old.values())
+        query.end(f"CASE WHEN {condition} THEN NULL ELSE {kept} END", source)
+    return _insert(table, change.name, query, kept)
 
 
 def rows_of_merge(merge: Merge, table: StoredTable) -> Insert:
@@ -160,6 +160,7 @@ def rows_of_merge(merge: Merge, table: StoredTable) -> Insert:
         kind = _add_matched(query, merge, table, matched)
         joined = f"FROM {numbered} JOIN {from_source} ON {merge.condition}"
         query.end(kind, f"{joined} WHERE ({applies})")
+    kept = None
     if not table.key_columns:
         kept = query.add([f"{target}.{quoted(n)}" for n in _all(table)])
         on = f"({merge.condition}) AND ({applies or 'FALSE'})"
@@ -171,7 +172,7 @@ def rows_of_merge(merge: Merge, table: StoredTable) -> Insert:
         added = query.add(_with_operation(table, _added(table, one), UPSERT))
         joined = f"FROM {from_source} LEFT ANTI JOIN {numbered} ON {merge.condition}"
         query.end(str(added), f"{joined} WHERE {condition}")
-    return _insert(table, merge.name, query)
+    return _insert(table, merge.name, query, kept)
 
 
 class _Query:
@@ -286,7 +287,7 @@ def _all(table: StoredTable) -> tuple[str, ...]:
     return tuple(c.name for c in table.schema if c.generated is None)  # others are recomputed
 
 
-def _insert(table: StoredTable, name: tuple[str, ...], query: _Query) -> Insert:
+def _insert(table: StoredTable, name: tuple[str, ...], query: _Query, kept: int | None) -> Insert:
     return Insert(
         name=name,
         overwrite=not table.key_columns,
@@ -295,4 +296,5 @@ def _insert(table: StoredTable, name: tuple[str, ...], query: _Query) -> Insert:
         partition=tuple((c.name, None) for c in table.schema.partition_columns if not c.generated),
         has_operations=bool(table.key_columns),
         rewrites=not table.key_columns,
+        kept=kept,
     )

@@ -59,6 +59,8 @@ def convert(query: Any, types: Types, *, exact_values: bool = False) -> None:
             _cast(node, types)
         elif isinstance(node, (exp.Ceil, exp.Floor)):
             _round(node, types)
+        elif isinstance(node, exp.Round):
+            _round_double(node, types)
         elif isinstance(node, exp.Literal):
             _number(node, types, exact_values=exact_values)
         elif isinstance(node, _COMPARED):
@@ -108,6 +110,14 @@ def _round(node: Any, types: Types) -> None:
         wrap(node.this, lambda text: cast(text, "DOUBLE"))
     if node.args.get("decimals") is None:
         wrap(node, lambda one: cast(one, "BIGINT"))
+
+
+def _round_double(node: Any, types: Types) -> None:
+    """Round the digits of a DOUBLE as they are written: 1.005 to two places is 1.01."""
+    places = node.args.get("decimals") or exp.Literal.number(0)
+    is_constant = isinstance(places.this if isinstance(places, exp.Neg) else places, exp.Literal)
+    if is_constant and types.name(node.this) in (*_WHOLE, "DOUBLE", "FLOAT", *_TEXTS):
+        wrap(node, lambda one: call("mc_round", one.this, places))
 
 
 def _average(node: Any, types: Types) -> None:

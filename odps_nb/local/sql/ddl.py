@@ -29,6 +29,7 @@ from odps_nb.local.store.tables import (
     StoredTable,
     TableKind,
     check_decimals,
+    check_properties,
 )
 from odps_nb.schema import Column, LengthType, OdpsType, TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec, TableName
@@ -128,6 +129,7 @@ class Definitions:
             case AlterTable():
                 kind = "view" if statement.view else "table"
                 table = changed_table(self._catalog, place, statement.name, kind)
+                check_properties(dict(statement.properties))
                 self._catalog.alter_table(
                     table,
                     name=statement.new_name,

@@ -1,85 +1,300 @@
-"""Parses MaxCompute's functions, and rewrites those that differ in DuckDB.
-
-sqlglot supports Hive's functions. Calls to functions that only MaxCompute has (date units,
-``wm_concat``, ``to_char`` …) are replaced with calls to the ``mc_…`` macros in `macros`.
-"""
+"""Parses calls of MaxCompute's functions, and rewrites them for DuckDB (see `function_table`)."""
 
 from __future__ import annotations
 
 import re
-from functools import cache
-from typing import Any
+from collections.abc import Callable, Collection
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
 from odps_nb import sql_parser
 from odps_nb.local import faults
-from odps_nb.local.sql.macros import MACROS
-from odps_nb.local.sql.trees import call
+from odps_nb.local.sql.function_table import FUNCTIONS, MISSING
+from odps_nb.local.sql.refusals import did_you_mean
+from odps_nb.local.sql.trees import CALLED, call, cast, place_of, wrap
+
+if TYPE_CHECKING:  # `types_of_query` uses the dialect
+    from odps_nb.local.sql.types_of_query import Types
 
 _STRFTIME = {
     **{"yyyy": "%Y", "mm": "%m", "dd": "%d", "hh24": "%H", "hh": "%H", "mi": "%M"},
     **{"ss": "%S", "ff3": "%g", "%": "%%"},
 }
 _FORMAT = re.compile("|".join(_STRFTIME), re.IGNORECASE)
-_NAMES = frozenset(macro.split("(")[0] for macro in MACROS)
-# Functions that have fewer arguments or a different result in sqlglot's Hive dialect.
-_OWN = ("DATEDIFF", "DATE_ADD", "DATE_SUB", "ADD_MONTHS", "TRUNC", "TO_CHAR", "UNIX_TIMESTAMP")
+_CASTS = {
+    **{name: name for name in ("INT", "BIGINT", "DOUBLE", "DATE")},
+    **{"DATETIME": "TIMESTAMP_MS"},
+}
+_PLACES = 18
+_INTERNAL = ("mc_once",)  # part of the text that `changes` generates for MERGE
 
 
 @cache
 def maxcompute_dialect() -> Any:
-    """Return the sqlglot dialect for MaxCompute SQL."""
-    hive = sql_parser.hive()
-    known = {key: make for key, make in hive.Parser.FUNCTIONS.items() if key not in _OWN}
-    plain, formatted = known["TO_DATE"], known["FROM_UNIXTIME"]
+    """Return the sqlglot dialect for MaxCompute SQL, which knows only the functions listed."""
+    hive = sql_parser.hive().Parser
+    by_parser = {name.upper() for name, function in FUNCTIONS.items() if function.how == "parser"}
+    builders = {key: make for key, make in hive.FUNCTIONS.items() if key in by_parser}
+    builders |= _rules(hive.FUNCTIONS)
+    attributes = {
+        "FUNCTIONS": {key: partial(_build, key.lower(), make) for key, make in builders.items()},
+        **{key: _only(getattr(hive, key), by_parser) for key in _SYNTAX},
+    }
+    parser = type("Parser", (hive,), attributes)
+    return type("MaxCompute", (sql_parser.hive(),), {"Parser": parser})
+
+
+_SYNTAX = (
+    *("FUNCTION_PARSERS", "NO_PAREN_FUNCTIONS", "NO_PAREN_FUNCTION_PARSERS"),
+    "SUBQUERY_PREDICATES",
+)
+
+
+def _only(known: dict[Any, Any], names: set[str]) -> dict[Any, Any]:
+    """Return the parser's functions with a special syntax, without those not listed."""
+    return {
+        key: found
+        for key, found in known.items()
+        if (key if isinstance(key, str) else key.name) in {*names, "CASE"}
+    }
+
+
+def _build(name: str, make: Callable[..., Any], arguments: list[Any], dialect: Any) -> Any:
+    """Return the node of a call, marked with the name of the function."""
+    try:
+        found = make(arguments)
+    except TypeError:  # as in sqlglot: some builders need the dialect
+        found = make(arguments, dialect=dialect)
+    found.meta[CALLED] = name
+    return found
+
+
+def _rules(hive: dict[str, Any]) -> dict[str, Any]:
+    """Return the builders of functions that sqlglot's Hive dialect defines differently."""
 
     def to_date(arguments: list[Any], dialect: Any) -> Any:
         if len(arguments) == 2:  # this form returns a DATETIME; mm is a month, unlike in Hive
-            return call("TO_DATE", *arguments)
-        return plain(arguments, dialect)
+            return call("to_date", *arguments)
+        return hive["TO_DATE"](arguments, dialect)
 
     def from_unixtime(arguments: list[Any], dialect: Any) -> Any:
         if len(arguments) == 1:  # this form returns a DATETIME; in Hive, it returns text
-            return call("FROM_UNIXTIME", *arguments)
-        return formatted(arguments, dialect)
+            return call("from_unixtime", *arguments)
+        return hive["FROM_UNIXTIME"](arguments, dialect)
 
-    known["TO_DATE"], known["FROM_UNIXTIME"] = to_date, from_unixtime
-    known["VECTOR"] = known["ARRAY"]
-    parser = type("Parser", (hive.Parser,), {"FUNCTIONS": known})
-    return type("MaxCompute", (hive,), {"Parser": parser})
+    def sequence(arguments: list[Any]) -> Any:
+        whole = len(arguments) == 2
+        return call("sequence", *arguments) if whole else hive["SEQUENCE"](arguments)
+
+    def extreme(kind: Any, arguments: list[Any]) -> Any:
+        value, result = arguments  # MaxCompute's order; MAX_BY has the other one
+        return kind(this=result, expression=value)
+
+    return {
+        "ARG_MAX": partial(extreme, exp.ArgMax),
+        "ARG_MIN": partial(extreme, exp.ArgMin),
+        "FROM_UNIXTIME": from_unixtime,
+        "REVERSE": hive["REVERSE"],
+        "SEQUENCE": sequence,
+        "STDDEV": exp.StddevPop.from_arg_list,
+        "STDDEV_SAMP": exp.StddevSamp.from_arg_list,
+        "TO_DATE": to_date,
+        "VARIANCE": exp.VariancePop.from_arg_list,
+    }
 
 
-@cache
-def function_names() -> frozenset[str]:
-    """Return the names of the functions known to the parser or defined here."""
-    own = (name.removeprefix("mc_") for name in _NAMES)
-    return frozenset({*own, *(name.lower() for name in maxcompute_dialect().Parser.FUNCTIONS)})
+def check_functions(query: Any) -> None:
+    """Raise 400 for a function that is not listed; mark the calls that the parser does not know."""
+    for node in query.find_all(exp.Anonymous):
+        name = node.name.lower()
+        if name in _INTERNAL or node.find_ancestor(exp.Hint) is not None:
+            continue
+        if name not in FUNCTIONS:
+            raise faults.lacks_function(
+                name,
+                is_sure=name in MISSING,
+                at=place_of(node),
+                advice="" if name in MISSING else did_you_mean(name, FUNCTIONS, cutoff=0.85),
+            )
+        node.meta[CALLED] = name
+    if (unnest := query.find(exp.Unnest)) is not None:
+        raise faults.lacks_function("unnest", is_sure=False, at=place_of(unnest))
 
 
-def translate_functions(query: Any) -> None:
-    """Replace calls to MaxCompute-specific functions with macro calls, in place."""
+def translate_functions(query: Any, types: Types, blobs: Collection[str] = ()) -> None:
+    """Replace calls with what DuckDB runs, and cast results to MaxCompute's types, in place.
+
+    ``blobs`` are the lower-case names of BLOB columns, of which DuckDB sees only the references.
+    """
     _respell(query)
-    for node in list(query.find_all(exp.Anonymous)):
-        name, given = f"mc_{node.name.lower()}", node.expressions
-        if name not in _NAMES:
-            continue
-        if name == "mc_wm_concat" and given and isinstance(given[0], exp.Distinct):
-            if len(given) != 1 or len(given[0].expressions) != 2:
-                raise faults.semantic("WM_CONCAT requires a separator and a value")
-            separator, value = given[0].expressions
-            node.replace(call("string_agg", exp.Distinct(expressions=[value]), separator))
-            continue
-        if name in ("mc_to_char", "mc_to_date") and len(given) == 2:
-            _check_format(given[1], node.name.upper())
-        node.set("this", name)
+    for node in reversed(list(query.walk(bfs=False))):  # inner nodes first
+        if isinstance(node, exp.Bracket) and types.name(node.this) == "MAP":
+            # DuckDB's generator takes a number for an index, which begins at 1
+            wrap(node, lambda one: call("map_extract_value", one.this, *one.expressions))
+        name = "extract" if isinstance(node, exp.Extract) else node.meta.get(CALLED, "")
+        if blobs and name and FUNCTIONS[name].returns and name != "isnull":
+            _refuse_blobs(node, name, blobs)
+        if name in _REWRITES:
+            node = _REWRITES[name](node, types)
+        elif isinstance(node, exp.Anonymous) and name:
+            _name_macro(node, name)
+        function = FUNCTIONS.get(name)
+        if function and function.how != "rule" and (kind := _CASTS.get(function.returns)):
+            wrap(node, partial(cast, name=kind))
+
+
+def _refuse_blobs(node: Any, name: str, blobs: Collection[str]) -> None:
+    for value in node.iter_expressions():
+        if isinstance(value, exp.Column) and value.name.casefold() in blobs:
+            raise faults.lacks(
+                f"{name.upper()} of a BLOB",
+                is_sure=name == "lengthb",
+                at=place_of(value.this),
+                advice="read the blob in Python: table.read() returns its reference",
+            )
+
+
+def _name_macro(node: Any, name: str) -> None:
+    given = node.expressions
+    if name == "wm_concat" and given and isinstance(given[0], exp.Distinct):
+        if len(given) != 1 or len(given[0].expressions) != 2:
+            raise faults.semantic("WM_CONCAT requires a separator and a value")
+        separator, value = given[0].expressions
+        node.replace(call("string_agg", exp.Distinct(expressions=[value]), separator))
+        return
+    if name in ("to_char", "to_date", "isdate") and len(given) == 2:
+        _check_format(given[1], name.upper())
+    node.set("this", f"mc_{name}")
+
+
+# -- functions whose translation depends on types or on syntax ------------------------------------
+
+
+def _matched(node: Any, _types: Types, *, all_of: bool) -> Any:
+    """Rewrite ALL_MATCH and ANY_MATCH, which are true and false for an empty array."""
+    if len(node.expressions) != 2 or not isinstance(node.expressions[1], exp.Lambda):
+        raise faults.semantic(f"{node.name.upper()} requires an ARRAY and a function")
+    array, function = node.expressions
+    folded = call(
+        "list_bool_and" if all_of else "list_bool_or",
+        call(
+            "list_prepend",
+            exp.convert(all_of),
+            exp.Transform(this=array, expression=function),
+        ),
+    )
+    node.replace(folded)
+    return folded
+
+
+def _sampled(node: Any, _types: Types) -> Any:
+    """Rewrite STDDEV_SAMP, which is 0 for one value."""
+    whole = node
+    while isinstance(whole.parent, (exp.Window, exp.Filter)) and whole.arg_key == "this":
+        whole = whole.parent
+    counted = whole.copy()
+    inner = next(one for one in counted.walk() if isinstance(one, exp.StddevSamp))
+    count = exp.Count(this=inner.this.copy())
+    if inner is counted:
+        counted = count
+    else:
+        inner.replace(count)
+    zero = exp.Mul(
+        this=exp.Nullif(this=counted, expression=exp.Literal.number(0)),
+        expression=exp.cast(exp.Literal.number(0), "double"),
+    )
+    wrap(whole, lambda one: exp.Coalesce(this=one, expressions=[zero]))
+    return node
+
+
+def _reversed(node: Any, types: Types) -> Any:
+    if types.name(node.this) in ("ARRAY", "LIST"):
+        node.replace(reversed_ := call("list_reverse", node.this))
+        return reversed_
+    return node
+
+
+def _sized(node: Any, types: Types) -> Any:
+    if types.name(node.this) == "MAP":
+        node.replace(size := call("cardinality", node.this))
+        return size
+    return node
+
+
+def _truncated(node: Any, types: Types) -> Any:
+    """Rewrite TRUNC of a number, or of a date with a unit (the Hive-compatible form)."""
+    value, *rest = node.expressions or [None]
+    places = rest[0] if rest else exp.Literal.number(0)
+    number = places.this if isinstance(places, exp.Neg) else places
+    if value is None or len(rest) > 1 or not isinstance(number, exp.Literal):
+        raise faults.semantic(
+            "TRUNC requires a number and a constant number of decimal places",
+            at=place_of(node),
+        )
+    if number.is_string:
+        node.set("this", "mc_trunc_date")
+        return node
+    digits = max(-_PLACES, min(_PLACES, int(number.this) * (-1 if number is not places else 1)))
+    unit: Any = exp.Literal.number(10**-digits)
+    if digits > 0:
+        spelled = exp.Literal.string(f"1e-{digits}")
+        unit = exp.cast(spelled, f"DECIMAL({digits + 1}, {digits})")
+    if types.name(value) == "DECIMAL":
+        rest_of = exp.Mod(this=value.copy(), expression=unit)
+        made: Any = exp.paren(exp.Sub(this=value, expression=rest_of))
+    else:
+        made = call("mc_trunc", value, unit)
+    node.replace(made)
+    return made
+
+
+def _lengthb(node: Any, types: Types) -> Any:
+    is_binary = len(node.expressions) == 1 and types.name(node.expressions[0]) == "BINARY"
+    node.set("this", "octet_length" if is_binary else "mc_lengthb")
+    return node
+
+
+def _extracted(node: Any, _types: Types) -> Any:
+    pattern, group = node.expression, node.args.get("group")
+    is_whole = isinstance(group, exp.Literal) and group.this == "0"
+    if isinstance(pattern, exp.Literal) and "(" not in pattern.this and not is_whole:
+        raise faults.semantic(
+            "the pattern of REGEXP_EXTRACT has no group",
+            at=place_of(pattern),
+            advice="put parentheses around what to extract, or pass 0 for the whole match",
+        )
+    return node
+
+
+def _replaced(node: Any, _types: Types) -> Any:
+    if node.args.get("position") is not None or node.args.get("occurrence") is not None:
+        raise faults.lacks("REGEXP_REPLACE of one occurrence", is_sure=True)
+    return node
+
+
+_REWRITES: dict[str, Callable[[Any, Any], Any]] = {
+    "all_match": partial(_matched, all_of=True),
+    "any_match": partial(_matched, all_of=False),
+    "lengthb": _lengthb,
+    "regexp_extract": _extracted,
+    "regexp_replace": _replaced,
+    "reverse": _reversed,
+    "size": _sized,
+    "stddev_samp": _sampled,
+    "trunc": _truncated,
+}
 
 
 def _respell(query: Any) -> None:
-    """Replace calls to functions that the parser knows but that DuckDB defines differently."""
+    """Replace nodes whose SQL sqlglot generates differently from MaxCompute's meaning."""
     for node in list(query.find_all(exp.Quantile)):  # PERCENTILE, which interpolates
         value = node.this
-        for one in value.expressions if isinstance(value, exp.Distinct) else [value]:
+        values = value.expressions if isinstance(value, exp.Distinct) else [value]
+        if None in values or node.args.get("quantile") is None:
+            raise faults.semantic("PERCENTILE requires a column and a fraction")
+        for one in values:
             one.replace(exp.cast(one.copy(), "double"))
         node.replace(call("quantile_cont", node.this, node.args["quantile"]))
     for node in query.find_all(exp.ArraySort):
@@ -87,8 +302,6 @@ def _respell(query: Any) -> None:
             raise faults.lacks("ARRAY_SORT with a comparator", is_sure=True)
     for node in list(query.find_all(exp.WithinGroup)):
         _order_texts(node)
-    for node in list(query.find_all(exp.MonthsBetween)):
-        node.replace(call("mc_months_between", node.this, node.expression))
     for node in query.find_all(exp.TimeToStr):
         if isinstance(form := node.args["format"], exp.Literal):
             form.set("this", form.this.replace("SSS", "%g"))  # the Hive dialect lacks milliseconds

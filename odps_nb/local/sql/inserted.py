@@ -15,7 +15,7 @@ from odps_nb.local.sql.duck_types import CLOCKS, duck_type, result_array
 from odps_nb.local.sql.queries import Described
 from odps_nb.local.sql.statements import Insert
 from odps_nb.local.store.arrow_types import arrow_type
-from odps_nb.local.store.tables import OPERATION, StoredTable
+from odps_nb.local.store.tables import OPERATION, PASSTHROUGH_PROPERTY, StoredTable
 from odps_nb.schema import Column, TypeCode, has_timestamp
 from odps_nb.terms import PartitionSpec
 
@@ -55,6 +55,17 @@ class InsertTarget:
             if place is not None
         }
         return tuple(fed[place] for place in sorted(fed))
+
+
+def check_insert(table: StoredTable, statement: Insert) -> None:
+    """Raise 400 for INSERT INTO a table that records changes, unless a property permits it."""
+    is_plain = not (statement.overwrite or statement.rewrites or statement.has_operations)
+    permitted = table.lower_property(PASSTHROUGH_PROPERTY) == "true"
+    if is_plain and table.records_changes and not permitted:
+        raise faults.semantic(
+            f"{table.name} records changes, so it does not support INSERT INTO",
+            advice="use MERGE INTO",
+        )
 
 
 def insert_target(table: StoredTable, statement: Insert) -> InsertTarget:
@@ -133,6 +144,12 @@ def chosen_rows(
         back = pc.sort_indices(pa.concat_arrays(order))
         return [pa.concat_batches(found).take(back)]
     return found
+
+
+def changed_rows(batch: pa.RecordBatch, kept: int | None) -> int:
+    """Return the number of rows of a query's batch whose index is not ``kept``."""
+    rewritten = 0 if kept is None else pc.sum(pc.equal(batch.columns[-1], kept)).as_py() or 0
+    return int(batch.num_rows - rewritten)
 
 
 def converted(

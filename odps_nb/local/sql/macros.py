@@ -21,6 +21,10 @@ mc_part(part) AS CASE lower(part)
     WHEN 'isoweek' THEN 'week' WHEN 'hh' THEN 'hour' WHEN 'hour' THEN 'hour'
     WHEN 'mi' THEN 'minute' WHEN 'ss' THEN 'second' WHEN 'ff3' THEN 'millisecond'
     WHEN 'ff6' THEN 'microsecond' ELSE error('unknown unit ' || part) END;
+-- text that is not a time becomes null; a time of day is one of 1970-01-01
+mc_moment(d) AS coalesce(TRY_CAST(d AS TIMESTAMP), TRY_CAST('1970-01-01 ' || CAST(d AS VARCHAR) AS
+    TIMESTAMP));
+mc_day_of(d) AS CAST(TRY_CAST(d AS TIMESTAMP) AS DATE);
 -- a date becomes its midnight
 mc_time(x) AS x + INTERVAL 0 SECOND;
 -- a week that starts on another day than Monday
@@ -47,13 +51,16 @@ mc_dateadd(d, n, part) AS mc_time(d) + (mc_moved(CAST(d AS TIMESTAMP), n, part) 
     TIMESTAMP));
 mc_date_add(d, n) AS CAST(d AS DATE) + CAST(n AS INTEGER);
 mc_date_sub(d, n) AS CAST(d AS DATE) - CAST(n AS INTEGER);
-mc_add_months(d, n) AS CAST(CAST(d AS DATE) + to_months(CAST(n AS INTEGER)) AS DATE);
+mc_add_months(d, n) AS CAST(mc_day_of(d) + to_months(CAST(n AS INTEGER)) AS DATE)::VARCHAR;
+mc_last_day(d) AS CAST(last_day(mc_day_of(d)) AS VARCHAR);
+mc_next_day(d, day) AS CAST(mc_day_of(d) + CAST((list_position(['MO', 'TU', 'WE', 'TH', 'FR', 'SA',
+    'SU'], upper(left(day, 2))) - isodow(mc_day_of(d)) + 6) % 7 + 1 AS INTEGER) AS VARCHAR);
 -- date_part of a computed part fails in DuckDB 2.0, which expects a DOUBLE and gets a BIGINT
 mc_datepart(d, part) AS CASE mc_part(part) WHEN 'year' THEN year(CAST(d AS TIMESTAMP))
     WHEN 'month' THEN month(CAST(d AS TIMESTAMP)) WHEN 'day' THEN day(CAST(d AS TIMESTAMP))
     WHEN 'hour' THEN hour(CAST(d AS TIMESTAMP)) WHEN 'minute' THEN minute(CAST(d AS TIMESTAMP))
     WHEN 'second' THEN second(CAST(d AS TIMESTAMP)) END;
-mc_trunc(d, part) AS CAST(date_trunc(mc_part(part), CAST(d AS DATE)) AS DATE);
+mc_trunc_date(d, part) AS CAST(date_trunc(mc_part(part), CAST(d AS DATE)) AS DATE);
 mc_trunc_time(d, part) AS left(strftime(CAST(d AS TIMESTAMP), '%Y-%m-%d %H:00:00'), CASE
     lower(part) WHEN 'year' THEN 4 WHEN 'month' THEN 7 WHEN 'day' THEN 10 WHEN 'hour' THEN 19
     ELSE error('unknown unit ' || part) END);
@@ -66,11 +73,24 @@ mc_months(x, y) AS (year(x) - year(y)) * 12 + month(x) - month(y) + CASE WHEN da
     mc_into_month(y)) / 2678400 END;
 mc_months_between(x, y) AS mc_months(CAST(x AS TIMESTAMP), CAST(y AS TIMESTAMP));
 mc_weekday(d) AS isodow(CAST(d AS DATE)) - 1;
+mc_weekofyear(d) AS weekofyear(mc_moment(d));
+mc_year(d) AS year(mc_moment(d));
+mc_quarter(d) AS quarter(mc_moment(d));
+mc_month(d) AS month(mc_moment(d));
+mc_day(d) AS day(mc_moment(d));
+mc_dayofmonth(d) AS day(mc_moment(d));
+mc_dayofweek(d) AS dayofweek(mc_moment(d)) + 1;
+mc_dayofyear(d) AS dayofyear(mc_moment(d));
+mc_hour(d) AS hour(mc_moment(d));
+mc_minute(d) AS minute(mc_moment(d));
+mc_second(d) AS second(mc_moment(d));
+mc_isdate(x, form) AS try_strptime(x, form) IS NOT NULL;
 mc_unix_timestamp() AS CAST(epoch(get_current_timestamp()) AS BIGINT), (d) AS CAST(epoch(CAST(d
     AS TIMESTAMP)) AS BIGINT);
 mc_to_millis(d) AS epoch_ms(CAST(d AS TIMESTAMP));
 mc_to_date(x, form) AS CAST(strptime(CAST(x AS VARCHAR), form) AS TIMESTAMP_MS);
-mc_to_char(x) AS CAST(x AS VARCHAR), (x, form) AS strftime(CAST(x AS TIMESTAMP), form);
+mc_to_char(x) AS CASE WHEN typeof(x) = 'BOOLEAN' THEN upper(CAST(x AS VARCHAR)) ELSE CAST(x AS
+    VARCHAR) END, (x, form) AS strftime(CAST(x AS TIMESTAMP), form);
 -- Conversions between UTC instants (TIMESTAMP) and the clock of a zone. In a repeated hour, the
 -- first occurrence is used, as in Python. mc_instant and mc_local keep nanoseconds.
 mc_clock(t, zone) AS timezone(zone, CAST(t AS TIMESTAMPTZ));
@@ -134,7 +154,77 @@ mc_toupper(x) AS upper(x);
 mc_lengthb(x) AS octet_length(encode(x));
 mc_isnull(x) AS x IS NULL;
 mc_wm_concat(separator, x) AS string_agg(CAST(x AS VARCHAR), separator);
-mc_char_matchcount(a, b) AS length(b) - length(translate(b, a, ''));
+mc_char_matchcount(a, b) AS length(a) - length(translate(a, b, ''));
+mc_find_in_set(x, list) AS CASE WHEN x IS NOT NULL AND list IS NOT NULL THEN
+    coalesce(list_position(string_split(list, ','), x), 0) END;
+mc_found(s, x) AS list_filter(range(1, length(s) - length(x) + 2), lambda i: substr(s, i,
+    length(x)) = x);
+mc_nth(s, x, start, n) AS CASE WHEN s IS NULL OR x IS NULL OR start IS NULL OR n IS NULL THEN NULL
+    WHEN start < 0 THEN coalesce(list_reverse(list_filter(mc_found(s, x), lambda i: i <= length(s)
+    + start + 1))[n], 0) ELSE coalesce(list_filter(mc_found(s, x), lambda i: i >= start)[n], 0) END;
+mc_instr(s, x) AS strpos(CAST(s AS VARCHAR), CAST(x AS VARCHAR)), (s, x, start) AS mc_nth(s, x,
+    start, 1), (s, x, start, n) AS mc_nth(s, x, start, n);
+mc_part_of(s, start, n) AS CASE WHEN s IS NULL OR start IS NULL OR n IS NULL THEN NULL WHEN start =
+    0 OR start < -length(s) OR n <= 0 THEN '' ELSE substr(s, start, n) END;
+mc_substr(s, start) AS mc_part_of(CAST(s AS VARCHAR), start, length(CAST(s AS VARCHAR)) + 1),
+    (s, start, n) AS mc_part_of(CAST(s AS VARCHAR), start, n);
+mc_substring(s, start) AS mc_substr(s, start), (s, start, n) AS mc_substr(s, start, n);
+mc_parts(s, sep, n, last) AS CASE WHEN s IS NULL OR sep IS NULL OR n IS NULL OR last IS NULL THEN
+    NULL WHEN n < 1 OR last < n THEN error('SPLIT_PART counts from 1 and not backwards') WHEN sep =
+    '' THEN s ELSE array_to_string(list_slice(string_split(s, sep), n, last), sep) END;
+mc_split_part(s, sep, n) AS mc_parts(CAST(s AS VARCHAR), sep, n, n),
+    (s, sep, n, last) AS mc_parts(CAST(s AS VARCHAR), sep, n, last);
+mc_substring_index(s, sep, n) AS CASE WHEN s IS NULL OR sep IS NULL OR n IS NULL THEN NULL WHEN n
+    = 0 THEN '' WHEN n > 0 THEN array_to_string(list_slice(string_split(s, sep), 1, n), sep) ELSE
+    array_to_string(list_slice(string_split(s, sep), n, length(s)), sep) END;
+mc_regexp_substr(s, form) AS regexp_extract_all(s, form)[1], (s, form, start) AS
+    regexp_extract_all(substr(s, start), form)[1], (s, form, start, n) AS
+    regexp_extract_all(substr(s, start), form)[n];
+mc_url_encode(x) AS replace(replace(replace(url_encode(x), '%20', '+'), '%2A', '*'), '~', '%7E');
+mc_url_decode(x) AS url_decode(replace(x, '+', ' '));
+mc_bin(n) AS bin(n);
+mc_bit_count(n) AS bit_count(n);
+mc_e() AS exp(1);
+mc_uuid() AS CAST(uuid() AS VARCHAR);
+mc_ln(x) AS CASE WHEN x > 0 THEN ln(x) END;
+mc_log(base, x) AS CASE WHEN base > 0 AND base <> 1 AND x > 0 THEN log(base, x) END;
+mc_log2(x) AS CASE WHEN x > 0 THEN log2(x) END;
+mc_log10(x) AS CASE WHEN x > 0 THEN log10(x) END;
+mc_sqrt(x) AS CASE WHEN x >= 0 THEN sqrt(x) END;
+mc_negative(x) AS -x;
+mc_positive(x) AS x;
+mc_shiftleft(n, bits) AS n << bits;
+mc_shiftright(n, bits) AS n >> bits;
+mc_format_number(x, places) AS format('{:,.' || places || 'f}', CAST(x AS DOUBLE));
+mc_width_bucket(x, low, high, n) AS CASE WHEN x < low THEN 0 WHEN x >= high THEN n + 1 ELSE
+    floor((x - low) * n / (high - low)) + 1 END;
+-- DuckDB computes with the binary value of a DOUBLE, which is below 1.005
+mc_exact(x) AS TRY_CAST(CAST(x AS VARCHAR) AS DECIMAL(38, 18));
+mc_round(x, places) AS coalesce(CAST(round(mc_exact(x), places) AS DOUBLE), round(CAST(x AS
+    DOUBLE), places));
+mc_trunc(x, unit) AS coalesce(CAST(mc_exact(x) - mc_exact(x) % unit AS DOUBLE), trunc(CAST(x AS
+    DOUBLE)));
+mc_distinct(x) AS list_filter(x, lambda v, i: list_position(x, v) = i);
+mc_array_union(a, b) AS mc_distinct(list_concat(a, b));
+mc_array_except(a, b) AS list_filter(mc_distinct(a), lambda v: list_position(b, v) IS NULL);
+mc_array_intersect(a, b) AS list_filter(mc_distinct(a), lambda v: list_position(b, v) IS NOT NULL);
+mc_array_remove(x, value) AS list_filter(x, lambda v: v IS DISTINCT FROM value);
+mc_array_position(x, value) AS CASE WHEN x IS NOT NULL AND value IS NOT NULL THEN
+    coalesce(list_position(x, value), 0) END;
+mc_array_repeat(value, n) AS list_transform(range(n), lambda i: value);
+mc_arrays_overlap(a, b) AS list_has_any(a, b);
+mc_slice(x, start, n) AS CASE WHEN start < 0 THEN list_slice(x, len(x) + start + 1, len(x) + start
+    + n) ELSE list_slice(x, start, start + n - 1) END;
+mc_sequence(a, b) AS generate_series(a, b, CASE WHEN a <= b THEN 1 ELSE -1 END);
+mc_map_keys(x) AS map_keys(x);
+mc_map_values(x) AS map_values(x);
+mc_map_concat(a, b) AS map_concat(a, b);
+mc_map_entries(x) AS map_entries(x);
+mc_map_from_arrays(a, b) AS map(a, b);
+mc_pairs(s, one, two) AS map_from_entries(list_transform(string_split_regex(s, one), lambda p:
+    {'k': string_split_regex(p, two)[1], 'v': string_split_regex(p, two)[2]}));
+mc_str_to_map(s) AS mc_pairs(s, ',', '='), (s, one) AS mc_pairs(s, one, '='), (s, one, two) AS
+    mc_pairs(s, one, two);
 mc_keyvalue(x, k) AS split_part(list_filter(string_split(x, ';'), lambda p: starts_with(p, k ||
     ':'))[1], ':', 2), (x, s, t, k) AS split_part(list_filter(string_split(x, s), lambda p:
     starts_with(p, k || t))[1], t, 2)

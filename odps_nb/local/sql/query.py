@@ -16,14 +16,15 @@ from sqlglot.errors import SqlglotError
 from odps_nb import sql_parser
 from odps_nb.errors import NotFoundError
 from odps_nb.local import faults
-from odps_nb.local.duck import looks_outside
 from odps_nb.local.duck_text import compare_bytes, compare_chars, spell
 from odps_nb.local.sql.conversions import convert, convert_rows, fit_constants, has_star
 from odps_nb.local.sql.functions import (
+    check_functions,
     join_lateral_views,
     maxcompute_dialect,
     translate_functions,
 )
+from odps_nb.local.sql.moments import Moment, check_no_range, moment_of
 from odps_nb.local.sql.refusals import QueryNames, unreadable
 from odps_nb.local.sql.session_times import place_times, unite
 from odps_nb.local.sql.times import SessionClock, constants_in_utc, spell_intervals
@@ -38,13 +39,11 @@ Latest = Callable[[StoredTable], str | None]
 """Finds the greatest value of the first partition column among partitions with rows."""
 
 
-_OTHERWISE = ("hash", "from_json")  # DuckDB has different functions with these names
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranslatedQuery:
     """A query translated to DuckDB SQL; ``tables`` maps each generated name to its table.
 
+    ``moments`` maps the names of tables that are read as they were in the past.
     ``names`` are the names in the original text, for errors. ``kinds`` are the types of the result
     columns, if they are known.
     """
@@ -52,6 +51,7 @@ class TranslatedQuery:
     sql: str
     names: QueryNames
     tables: dict[str, StoredTable]
+    moments: dict[str, Moment]
     named: tuple[StoredTable, ...]
     plain_columns: tuple[str | None, ...] | None
     kinds: tuple[str, ...]
@@ -88,11 +88,11 @@ def translate(
         query = exp.select("*").from_(
             exp.alias_(query, "v", table=True) if not query.alias else query
         )
-    names, replacing = _names_of(query), _Replacing(find, latest)
+    names, replacing = _names_of(query), _Replacing(find, latest, timezone)
     named, tables = replacing.run(query, None, inside), replacing.tables
     fit_constants(query, into, exact=exact)
     types, stored = types_of(query, tables), _column_types(named)
-    if unite(query, types):
+    if unite(query, types, into):
         types = types_of(query, tables)
     constants_in_utc(query, timezone, stored)
     compare_bytes(query, stored)
@@ -101,15 +101,17 @@ def translate(
     place_times(query, types, clock)
     convert(query, types, exact_values=bool(into))
     convert_rows(query, into, types, clock)
-    translate_functions(query)
+    blobs = {name for name, codes in stored.items() if TypeCode.BLOB in codes}
+    translate_functions(query, types, blobs)
     join_lateral_views(query)
     spell_intervals(query)
     _plain_grouping(query)
     _name_columns(query)
     return TranslatedQuery(
-        sql=_spell(query, names),
+        sql=_spell(query),
         names=names,
         tables=tables,
+        moments=replacing.moments,
         named=named,
         plain_columns=_plain_columns(query),
         kinds=types.results,
@@ -141,20 +143,15 @@ def _column_types(tables: tuple[StoredTable, ...]) -> dict[str, set[TypeCode]]:
     return found
 
 
-def _spell(query: Any, names: QueryNames) -> str:
+def _spell(query: Any) -> str:
     try:
-        text, called = spell(query)
+        return spell(query)[0]
     except SqlglotError as error:
         said = str(error).splitlines()[0].replace("in DuckDB", "in the embedded service")
         advice = "rewrite the query, or run it in MaxCompute"
         raise faults.parse_failed(said, advice=advice) from None
     except RecursionError:
         raise faults.parse_failed("the query is nested too deeply") from None
-    for name in called:
-        if looks_outside(name) or name in _OTHERWISE:
-            at, is_sure = names.functions.get(name, (1, 1)), name in _OTHERWISE
-            raise faults.lacks_function(name, is_sure=is_sure, at=at)
-    return text
 
 
 def parse_query(text: str) -> Any:
@@ -162,6 +159,7 @@ def parse_query(text: str) -> Any:
     try:
         parsed = sql_parser.parse(text, maxcompute_dialect())
     except SqlglotError as error:
+        check_no_range(text)
         raise unreadable(error) from None
     except RecursionError:
         raise faults.parse_failed("the query is nested too deeply") from None
@@ -169,6 +167,7 @@ def parse_query(text: str) -> Any:
         raise faults.parse_failed("expected one query")
     found = parsed[0]
     _check_signs(found, text)
+    check_functions(found)
     for table in found.find_all(exp.Table):
         if text[table.this.meta.get("start", len(text)) :][:1] in ("'", '"'):
             raise faults.parse_failed(
@@ -214,9 +213,10 @@ def tables_of(query: Any) -> Iterator[tuple[Any, tuple[str, ...]]]:
 class _Replacing:
     """Replaces table names with generated names, and views with their queries."""
 
-    def __init__(self, find: FindTable, latest: Latest) -> None:
-        self._find, self._latest = find, latest
+    def __init__(self, find: FindTable, latest: Latest, timezone: str) -> None:
+        self._find, self._latest, self._timezone = find, latest, timezone
         self.tables: dict[str, StoredTable] = {}
+        self.moments: dict[str, Moment] = {}
 
     def run(
         self, query: Any, view: StoredTable | None, inside: tuple[int, ...]
@@ -233,11 +233,15 @@ class _Replacing:
             named.append(table)
             _unqualify(node, name)
             alias = node.args.get("alias") or _alias(node.name)
+            moment = moment_of(node, self._timezone)
             if table.view is None:
                 node.set("alias", alias)
-                node.set("this", exp.to_identifier(self._own_name(table), quoted=True))
+                node.set("this", exp.to_identifier(self._own_name(table, moment), quoted=True))
+                node.set("version", None)
                 node.set("db", None)
                 node.set("catalog", None)
+            elif moment is not None:
+                raise faults.lacks("AS OF a view", is_sure=False, at=place_of(node.this))
             else:
                 expanded = self._expanded(table, table.view, inside)
                 kept = {
@@ -273,12 +277,14 @@ class _Replacing:
             message = error.message.replace("[1,1]", place, 1)
             raise NotFoundError(message, status=error.status, code=error.code) from None
 
-    def _own_name(self, table: StoredTable) -> str:
+    def _own_name(self, table: StoredTable, moment: Moment | None) -> str:
         for name, known in self.tables.items():
-            if known.table_id == table.table_id:
+            if known.table_id == table.table_id and self.moments.get(name) == moment:
                 return name
         name = f"__table_{len(self.tables)}"
         self.tables[name] = table
+        if moment is not None:
+            self.moments[name] = moment
         return name
 
     def _expanded(self, table: StoredTable, view: View, inside: tuple[int, ...]) -> Any:

@@ -128,13 +128,8 @@ def _no_table(found: re.Match[str], names: QueryNames) -> Exception:
 
 
 def _no_function(found: re.Match[str], names: QueryNames) -> Exception:
-    from odps_nb.local.sql.functions import function_names
-
-    name, known = found[1], function_names()
-    at = names.functions.get(name.casefold(), (1, 1))
-    # suggest nothing if the parser knows the name, otherwise only close matches
-    advice = "" if name.casefold() in known else did_you_mean(name, known, cutoff=0.85)
-    return faults.lacks_function(name, is_sure=False, at=at, advice=advice)
+    at = names.functions.get(found[1].casefold(), (1, 1))
+    return faults.lacks_function(found[1], is_sure=False, at=at)
 
 
 def _arguments(found: re.Match[str], names: QueryNames) -> Exception:

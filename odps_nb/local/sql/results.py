@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from odps_nb.arrow.leaves import with_leaf_types
+from odps_nb.local import faults
 from odps_nb.local.sql.duck_types import StoredRows, duck_type, result_array, result_type
 from odps_nb.local.sql.queries import QueryRun
-from odps_nb.local.store.arrow_types import arrow_schema, arrow_type, constant
+from odps_nb.local.store.arrow_types import arrow_schema, constant
 from odps_nb.local.store.folder import DataFolder
-from odps_nb.local.store.row_files import FAR, FINE
+from odps_nb.local.store.row_files import FAR, FINE, RowFile, RowFileWriter
 from odps_nb.local.store.snapshots import Segment
 from odps_nb.local.store.tables import StoredTable
 from odps_nb.schema import Column, OdpsType, PrimitiveType, TableSchema, TypeCode
@@ -41,7 +43,7 @@ def stored_rows(folder: DataFolder, table: StoredTable, segments: Sequence[Segme
     far = any(segment.name.endswith(FAR) for segment in segments)
     unit = TimeUnit.MICRO if far else TimeUnit.NANO
     schema = arrow_schema(table.schema, timestamp_unit=unit)
-    types = {c.name: arrow_type(c.type) for c in table.schema.partition_columns}
+    types = {c.name: c.type for c in table.schema.partition_columns}
     files = []
     for segment in segments:
         condition: Any = None
@@ -126,3 +128,37 @@ def text_rows(names: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Result
     arrays = [pa.array([row[i] for row in rows], pa.string()) for i in range(len(names))]
     batch = pa.record_batch(arrays, schema=arrow_schema(schema.columns))
     return ResultRows(schema=schema, batches=iter([batch] if rows else []))
+
+
+class FarResult(Exception):
+    """Raised when a time of the result is outside the nanosecond range."""
+
+
+def write_rows(
+    folder: DataFolder, rows: ResultRows, unit: TimeUnit, check: Callable[[], None]
+) -> RowFile:
+    """Write the rows of a result into a row file. ``check`` raises if the job was cancelled."""
+    batches = iter(rows.batches)
+    first = list(islice(batches, 1))
+    schema = arrow_schema(rows.schema.columns, timestamp_unit=unit)
+    if first and first[0].schema != schema:  # choose the unit before writing rows
+        unit = TimeUnit.MICRO
+        schema = arrow_schema(rows.schema.columns, timestamp_unit=unit)
+    with RowFileWriter(folder, schema) as writer:
+        for batch in chain(first, batches):
+            check()
+            if unit is TimeUnit.NANO and batch.schema != schema:
+                raise FarResult
+            writer.write(_in_unit(batch, schema))
+        return writer.finish("" if unit is TimeUnit.NANO else FAR)
+
+
+def _in_unit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return a batch with its times converted to the unit of the result."""
+    try:
+        return batch if batch.schema == schema else batch.cast(schema)
+    except pa.ArrowInvalid as error:
+        raise faults.invalid(
+            "in the result, some TIMESTAMPs are outside the range of nanoseconds and others have "
+            f"digits below a microsecond, so no unit fits both; cast them to DATETIME ({error})"
+        ) from None

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,13 @@ from odps_nb.local.reading.plan import find_column
 from odps_nb.local.rights import Right
 from odps_nb.local.sql.changes import rows_of, rows_of_merge
 from odps_nb.local.sql.ddl import Definitions, Place, changed_table
-from odps_nb.local.sql.inserted import chosen_rows, converted, insert_target
+from odps_nb.local.sql.inserted import (
+    changed_rows,
+    check_insert,
+    chosen_rows,
+    converted,
+    insert_target,
+)
 from odps_nb.local.sql.queries import QueryRun, QueryRunner
 from odps_nb.local.sql.refusals import refusal
 from odps_nb.local.sql.results import ResultRows, explained, stored_rows, typed_rows
@@ -43,9 +49,9 @@ from odps_nb.local.sql.statements import (
     Statement,
 )
 from odps_nb.local.store.blobs import BlobStore
-from odps_nb.local.store.catalog import Catalog
+from odps_nb.local.store.catalog import DEFAULT_SCHEMA, Catalog
 from odps_nb.local.store.folder import DataFolder, new_id
-from odps_nb.local.store.snapshots import Addition, Snapshots
+from odps_nb.local.store.snapshots import Addition, Segment, Snapshots
 from odps_nb.local.store.tables import (
     MATERIALIZED,
     VIEW,
@@ -57,10 +63,11 @@ from odps_nb.local.store.tables import (
 from odps_nb.local.writing.ingest import Ingest, with_generated
 from odps_nb.local.writing.upserts import Publisher
 from odps_nb.schema import Column, TableSchema, TypeCode
-from odps_nb.terms import PartitionSpec
+from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.control import SqlCost
 
 if TYPE_CHECKING:  # `query` imports sqlglot, which only queries need
+    from odps_nb.local.sql.moments import Moment
     from odps_nb.local.sql.query import TranslatedQuery
 
 _PLACE = re.compile(r"\[\d+,\d+\]")
@@ -96,11 +103,20 @@ class Stopper:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run of a statement: its context, its stopper, and resources to close afterwards."""
+    """One run of a statement: its context, its stopper, and resources to close afterwards.
+
+    ``outputs``: the number of changed rows and of written bytes, by table.
+    """
 
     place: Place
     stopper: Stopper
     stack: ExitStack
+    outputs: dict[str, list[int]] = field(default_factory=dict)
+
+    def changed(self, name: TableName, rows: int, additions: Sequence[Addition]) -> None:
+        """Count rows that the statement changed."""
+        shown = replace(name, schema=None) if name.schema == DEFAULT_SCHEMA else name
+        self.outputs[str(shown)] = [rows, sum(one.file.disk_bytes for one in additions)]
 
 
 class SqlRunner:
@@ -209,7 +225,7 @@ class SqlRunner:
         job.stack.callback(self._snapshots.unpin, pin)
         tables = {}
         for ours, table in query.tables.items():
-            segments = self._snapshots.visible(table)
+            segments = self._segments(table, query.moments.get(ours))
             self._snapshots.pin(pin, segments)
             tables[ours] = stored_rows(self._folder, table, segments)
         explain = partial(refusal, names=query.names)
@@ -217,6 +233,15 @@ class SqlRunner:
         job.stopper.watch(run)
         job.stack.callback(job.stopper.release)
         return run, query
+
+    def _segments(self, table: StoredTable, moment: Moment | None) -> tuple[Segment, ...]:
+        """Return the files of a table now, or at a past version or time."""
+        if moment is None:
+            return self._snapshots.visible(table)
+        version = moment.version
+        if version is None:
+            version = self._snapshots.version_at(table, moment.at)
+        return self._snapshots.as_of(table, version)
 
     def _insert(self, statements: Sequence[Insert], job: Job) -> None:
         """Run INSERTs, and publish their rows together."""
@@ -236,6 +261,7 @@ class SqlRunner:
     ) -> tuple[Ingest, Callable[[list[Addition]], None]]:
         """Write the rows of an INSERT; return them, and a function that publishes them."""
         table = changed_table(self._catalog, job.place, statement.name)
+        check_insert(table, statement)
         target = insert_target(table, statement)
         into = tuple(column.type.code for column in target.fed(statement.choices))
         run, query = self._open(statement.query, job, into=into, exact=bool(statement.choices))
@@ -245,8 +271,10 @@ class SqlRunner:
         sql = converted(found, query, fed, job.place, numbered=bool(statement.choices))
         ingest = Ingest(self._folder, table, spec, self._blobs, one_unit=True)
         stack.enter_context(ingest)
+        changed = 0
         for batch in run.batches(sql):
             job.stopper.check()
+            changed += changed_rows(batch, statement.kept)
             for rows in chosen_rows(batch, target.columns, statement.choices):
                 ingest.write(with_generated(rows, table, spec))
 
@@ -264,6 +292,7 @@ class SqlRunner:
             changes = statement.rewrites or statement.has_operations
             since = table.version if changes else None
             self._publisher.publish(table, additions, replace=replaced, since=since, one_unit=True)
+            job.changed(table.name, changed, additions)
 
         return ingest, publish
 
@@ -309,6 +338,7 @@ class SqlRunner:
                     ingest.write(batch)
                 additions = ingest.finish()
                 fill = partial(self._publisher.publish, additions=additions, one_unit=True)
+                job.changed(name, sum(one.file.rows for one in additions), additions)
         if statement.or_replace and self._catalog.find_table(name) is not None:
             self._snapshots.drop_table(changed_table(self._catalog, place, statement.name))
         self._catalog.create_table(

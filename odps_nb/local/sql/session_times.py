@@ -13,14 +13,18 @@ Sources: the vendor's manual, *Data type conversions*, *CASE WHEN* and *GREATEST
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import zip_longest
 from typing import Any
 
 from sqlglot import exp
 
+from odps_nb.local.sql.duck_types import CLOCKS
 from odps_nb.local.sql.times import SessionClock, is_read
 from odps_nb.local.sql.trees import branches, cast, choices, looked_up, operands, type_name, wrap
 from odps_nb.local.sql.types_of_query import KEEPING, Types
+from odps_nb.schema import TypeCode
 
 _INSTANTS = ("DATETIME", "TIMESTAMP")
 _TEXTS = ("TEXT", "VARCHAR", "CHAR")
@@ -43,32 +47,40 @@ _PASSING = (
 )
 _SEEING = (exp.DPipe, exp.Like, exp.ILike, exp.RegexpLike, exp.GroupConcat)
 # Functions that DuckDB does not support for text, nor for all years of a TIMESTAMP_MS.
-_CLOCK_PARTS = (
-    *(exp.Hour, exp.Minute, exp.Second, exp.LastDay, exp.Quarter, exp.DayOfYear, exp.Extract),
-)
+_CLOCK_PARTS = (exp.Extract,)
 # Nodes that convert the elements of an array to text.
 _JOINING = (exp.Cast, exp.ConcatWs, exp.ArrayToString)
 
 
-def unite(query: Any, types: Types) -> bool:
-    """Cast columns of set operations to instants if one of the queries returns an instant.
+def unite(query: Any, types: Types, into: Sequence[TypeCode] = ()) -> bool:
+    """Cast columns of set operations and VALUES to instants if one of the values is an instant.
 
     Return whether any column was cast. If so, the caller must infer the types again. Text that is
-    not a time raises an error when the query runs.
+    not a time raises an error when the query runs. In VALUES for a text column (``into``), each
+    row keeps its type.
     """
     found = False
-    for node in list(query.find_all(exp.SetOperation)):
-        rows = [] if isinstance(node.parent, exp.SetOperation) else list(branches(node))
+    for node in list(query.find_all(exp.SetOperation, exp.Values)):
+        rows = [] if isinstance(node.parent, exp.SetOperation) else list(_rows(node))
         if len({len(row) for row in rows}) != 1:
             continue
-        for column in zip(*rows, strict=True):
+        codes = into if isinstance(node, exp.Values) and len(into) == len(rows[0]) else ()
+        for column, code in zip_longest(zip(*rows, strict=True), codes):
             names = [types.name(one) for one in column]
             wider = max(set(names) & set(_INSTANTS), default=None)
             for value, name in zip(column, names, strict=True):
-                if wider is not None and name in _READ:
+                if wider is not None and name in _READ and code not in CLOCKS:
                     found = True
                     wrap(value, partial(cast, name=wider))
     return found
+
+
+def _rows(node: Any) -> Iterator[list[Any]]:
+    if not isinstance(node, exp.Values):
+        yield from branches(node)
+        return
+    for row in node.expressions:
+        yield list(row.expressions) if isinstance(row, exp.Tuple) else [row.unnest()]
 
 
 def place_times(query: Any, types: Types, clock: SessionClock) -> None:

@@ -146,7 +146,8 @@ class Insert:
     ``rewrites``: the rows replace all rows that the table had when the statement began.
     ``choices``: the last column of the query is an index into ``choices``. A choice lists the
     positions of a row's values among the other columns (``None``: null). Rows with a null index
-    are omitted. Without ``choices``, the rows of the query are inserted unchanged.
+    are omitted. Without ``choices``, the rows of the query are inserted unchanged. Rows with the
+    index ``kept`` rewrite a row as it was; all others, also omitted ones, count as changed.
     """
 
     name: Name
@@ -157,6 +158,7 @@ class Insert:
     has_operations: bool = False
     rewrites: bool = False
     choices: tuple[tuple[int | None, ...], ...] = ()
+    kept: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,7 +45,7 @@ def read_create(cursor: Cursor) -> Statement:
     keys: tuple[str, ...] = ()
     if cursor.peek("("):
         columns, keys = _columns_and_keys(cursor)
-    partitions, properties, facts = _tail(cursor)
+    partitions, properties, facts = _tail(cursor, columns)
     if keys:
         properties.append((PRIMARY_KEY, ",".join(keys)))
     if cursor.accept("as"):
@@ -109,7 +109,9 @@ _CLAUSES = (
 )
 
 
-def _tail(cursor: Cursor) -> tuple[tuple[Column, ...], list[tuple[str, str]], dict[str, Any]]:
+def _tail(
+    cursor: Cursor, columns: tuple[Column, ...]
+) -> tuple[tuple[Column, ...], list[tuple[str, str]], dict[str, Any]]:
     """Parse the clauses after the column list (partitions, properties etc.) in any order."""
     partitions: tuple[Column, ...] = ()
     properties: list[tuple[str, str]] = []
@@ -120,7 +122,7 @@ def _tail(cursor: Cursor) -> tuple[tuple[Column, ...], list[tuple[str, str]], di
         elif cursor.accept("partitioned", "by"):
             partitions = columns_of(cursor)
         elif cursor.accept("auto", "partitioned", "by"):
-            partitions = (_generated(cursor),)
+            partitions = (_generated(cursor, columns),)
         elif cursor.accept("lifecycle"):
             facts["lifecycle"] = integer(cursor)
         elif cursor.accept("tblproperties"):
@@ -141,9 +143,9 @@ def _stored_as(cursor: Cursor) -> None:
         raise faults.lacks(f"STORED AS {word} in CREATE TABLE", is_sure=True, at=at)
 
 
-def _generated(cursor: Cursor) -> Column:
+def _generated(cursor: Cursor, columns: tuple[Column, ...]) -> Column:
     """Parse ``(trunc_time(d, 'day') as pt)``."""
-    column = parse_generated(cursor.parenthesised())
+    column = parse_generated(cursor.parenthesised(), [one.name for one in columns])
     if column is None:
         raise cursor.error(
             "AUTO PARTITIONED BY requires one TRUNC_TIME of a column and a unit",

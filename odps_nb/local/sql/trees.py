@@ -9,6 +9,8 @@ from sqlglot import exp
 
 MARK = "odps_nb"
 """Key in a node's ``meta``; the value is a number that identifies the node's type (-1: unknown)."""
+CALLED = "called"
+"""Key in a node's ``meta``; the value is the lower-case name of the function that it calls."""
 COMPARISONS: Any = (
     *(exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ),
 )

@@ -14,6 +14,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from odps_nb import sql_parser
+from odps_nb.local.sql.function_table import FUNCTIONS
 from odps_nb.local.sql.functions import maxcompute_dialect
 from odps_nb.local.sql.trees import MARK, choices, type_name
 from odps_nb.local.store.tables import StoredTable
@@ -32,17 +33,6 @@ KEEPING = ("DATEADD", "DATETRUNC")
 _TIMES = ("DATE", "DATETIME", "TIMESTAMP", "TIMESTAMPNTZ")
 _WHOLE = {"TINYINT": 3, "SMALLINT": 5, "INT": 10, "BIGINT": 19}
 _KINDS = exp.DataType.Type
-# Result types of MaxCompute functions that the parser does not know.
-_RETURNS = {
-    name: kind
-    for kind, names in {
-        "DATETIME": "GETDATE NOW FROM_UNIXTIME LASTDAY TO_DATE",
-        "DATE": "DATE_ADD DATE_SUB ADD_MONTHS TRUNC",
-        "BIGINT": "DATEDIFF DATEPART WEEKDAY UNIX_TIMESTAMP TO_MILLIS LENGTHB CHAR_MATCHCOUNT",
-        "TEXT": "TO_CHAR TOLOWER TOUPPER WM_CONCAT KEYVALUE MAX_PT",
-    }.items()
-    for name in names.split()
-}
 
 
 class Types:
@@ -161,6 +151,7 @@ def _annotating() -> Any:
         exp.Avg: partial(_aggregated, average_type, _KINDS.DOUBLE),
         exp.Bracket: _item,
         exp.Mul: partial(_computed, product_type),
+        exp.Round: lambda node: None if _is_decimal(node.this) else _KINDS.DOUBLE,
         exp.Div: partial(_computed, quotient_type),
         exp.Sum: partial(_aggregated, lambda of: (_DIGITS, of[1]), None),
         **dict.fromkeys((exp.Add, exp.Sub, exp.Mod), partial(_computed, _sum_type)),
@@ -209,7 +200,14 @@ def _called(node: Any) -> Any:
         return _KINDS[kind if (kind := type_name(of)) in _TIMES else "DATETIME"]
     if name == "DATEDIFF" and len(node.expressions) == 2:
         return _KINDS.INT
-    return _KINDS[_RETURNS.get(name, "UNKNOWN")]
+    if name == "TRUNC" and node.expressions:
+        if _is_decimal(node.expressions[0]):
+            return of
+        return _KINDS.DATE if node.expressions[-1].is_string else _KINDS.DOUBLE
+    function = FUNCTIONS.get(name.lower())
+    if function is None or not function.returns:
+        return _KINDS.UNKNOWN
+    return of if function.returns == "1" else _KINDS[function.returns]
 
 
 def _item(node: Any) -> Any:

@@ -107,10 +107,15 @@ def check_listable(text: str, key: str) -> None:
         )
 
 
-def constant(text: str, target: pa.DataType, key: str) -> pa.Scalar:
-    """Return a partition value as an Arrow scalar, or raise 400 for invalid text."""
+def constant(text: str, odps: OdpsType, key: str) -> pa.Scalar:
+    """Return a partition value as an Arrow scalar, or raise 400 for invalid text.
+
+    A CHAR has no blanks at its end; its partition may (CHANGELOG of the Java SDK, 0.50.4).
+    """
+    target = arrow_type(odps)
     try:
-        return pa.scalar(text, pa.string()).cast(target)
+        trimmed = text.rstrip(" ") if odps.code is TypeCode.CHAR else text
+        return pa.scalar(trimmed, pa.string()).cast(target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise faults.invalid(
             f"{text!r} is not a valid value of the partition key {key!r} ({target})",

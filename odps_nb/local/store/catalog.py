@@ -60,18 +60,18 @@ class Catalog:
             raise faults.no_such_project(name)
         return row["owner"], row["created"]
 
-    def schemas(self, project: str) -> tuple[str, ...]:
-        """Return the schemas of a project."""
+    def schemas(self, project: str) -> dict[str, float]:
+        """Return the schemas of a project with their creation times."""
         self.project(project)
-        found = self._db.rows("SELECT name FROM schemas WHERE project = ? ORDER BY name", project)
-        return tuple(r["name"] for r in found)
+        query = "SELECT name, created FROM schemas WHERE project = ? ORDER BY name"
+        return {r["name"]: r["created"] for r in self._db.rows(query, project)}
 
     def has_schemas(self, project: str) -> bool:
         """Return whether the schema feature is on, or the project has a schema beside ``default``.
 
         ``CREATE SCHEMA`` thus turns the feature on, which the real service requires beforehand.
         """
-        return self.schemas(project) != (DEFAULT_SCHEMA,) or self._schemas
+        return list(self.schemas(project)) != [DEFAULT_SCHEMA] or self._schemas
 
     def add_schema(self, project: str, name: str, *, if_not_exists: bool = False) -> None:
         """Create a schema."""
@@ -95,6 +95,14 @@ class Catalog:
                 raise faults.invalid("the schema 'default' cannot be dropped")
             if self.tables(project, name):
                 raise faults.invalid_state(f"the schema {name!r} still contains tables")
+            others = (
+                "SELECT 1 FROM resources WHERE project = ?1 AND schema = ?2"
+                " UNION ALL SELECT 1 FROM functions WHERE project = ?1 AND schema = ?2"
+            )
+            if db.execute(others, (project, name)).fetchone():
+                raise faults.invalid_state(
+                    f"the schema {name!r} still contains resources or functions"
+                )
             db.execute("DELETE FROM schemas WHERE project = ? AND name = ?", (project, name))
 
     # -- tables -------------------------------------------------------------------------------

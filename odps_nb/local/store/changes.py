@@ -2,11 +2,12 @@
 
 A commit stores one row file of changes for each changed partition. The catalog lists these files
 as removed in the version that added them, so that table reads skip them. The files are pinned until
-the table is dropped.
+the table is dropped, or until a commit after the table's retention period for changes.
 """
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from odps_nb.local import faults
-from odps_nb.local.store.database import RECORDED, REPLACED, Database
+from odps_nb.local.store.database import EXPIRED, RECORDED, REPLACED, Database
 from odps_nb.local.store.folder import DataFolder
 from odps_nb.local.store.ledger import Ledger
 from odps_nb.local.store.snapshots import Addition, list_file
@@ -105,6 +106,24 @@ class ChangeLog:
                 at = None if found is None else int(found[0])
                 number = list_file(db, table, file, partition_id=at, added=version, removed=version)
                 db.execute("INSERT INTO pins VALUES (?, ?)", (table.changes_pin, number))
+            if table.records_changes:
+                self._drop_old(db, table, version)
+
+    def _drop_old(self, db: sqlite3.Connection, table: StoredTable, version: int) -> None:
+        """Forget changes that are older than ``version`` by the retention period or more."""
+        now = "(SELECT at FROM versions WHERE table_id = :table AND version = :version)"
+        old = f"SELECT version FROM versions WHERE table_id = :table AND at < {now} - 3600 * :hours"
+        given = {"table": table.table_id, "version": version, "hours": table.hours_of_changes}
+        db.execute(
+            "DELETE FROM pins WHERE session_id = :pin AND file_id IN"
+            f" (SELECT file_id FROM files WHERE table_id = :table AND added IN ({old}))",
+            given | {"pin": table.changes_pin},
+        )
+        db.execute(
+            "UPDATE version_marks SET mark = :expired WHERE table_id = :table AND mark = :recorded"
+            f" AND version IN ({old})",
+            given | {"recorded": RECORDED, "expired": EXPIRED},
+        )
 
     def records(
         self, table: StoredTable, after: int, upto: int, specs: Sequence[PartitionSpec] = ()
@@ -117,6 +136,7 @@ class ChangeLog:
         upto = min(upto, table.version)
         recorded = set(self._db.marked(table.table_id, after, upto, RECORDED))
         replaced = set(self._db.marked(table.table_id, after, upto, REPLACED))
+        replaced -= set(self._db.marked(table.table_id, after, upto, EXPIRED))
         for version in range(max(after, 0) + 1, upto + 1):
             if version not in recorded and version in replaced:
                 raise faults.not_appended(table.name, version)

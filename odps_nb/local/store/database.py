@@ -11,7 +11,8 @@ from typing import Any
 
 from odps_nb.errors import ConfigError
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
+_EARLIER = 2  # lacks `_ADDED`
 
 # Marks of a table version, stored as long as the table exists.
 # The version removed rows because of an overwrite, a dropped partition or a merge by key.
@@ -20,6 +21,10 @@ REPLACED = "replaced"
 GONE = "gone"
 # The change log contains this version's row changes (primary-key tables only).
 RECORDED = "recorded"
+# The version removed files that have been deleted, so earlier versions cannot be read.
+LOST = "lost"
+# The change log contained this version, and the table's retention period is over.
+EXPIRED = "expired"
 
 _TABLES = """
 CREATE TABLE projects (name TEXT PRIMARY KEY, owner TEXT NOT NULL, created REAL NOT NULL);
@@ -86,6 +91,19 @@ CREATE TABLE version_marks (table_id INTEGER NOT NULL, version INTEGER NOT NULL,
 CREATE TABLE guids (project TEXT NOT NULL, owner TEXT NOT NULL, guid TEXT NOT NULL,
     instance_id TEXT NOT NULL, PRIMARY KEY (project, owner, guid)) WITHOUT ROWID;
 CREATE TABLE runs (run TEXT PRIMARY KEY);
+"""
+_ADDED = """
+CREATE TABLE resources (
+    project TEXT NOT NULL, schema TEXT NOT NULL, name TEXT NOT NULL, kind TEXT NOT NULL,
+    comment TEXT NOT NULL, owner TEXT NOT NULL, updator TEXT NOT NULL, source TEXT NOT NULL,
+    is_temp INTEGER NOT NULL, is_part INTEGER NOT NULL, size INTEGER NOT NULL, md5 TEXT NOT NULL,
+    pack TEXT, created REAL NOT NULL, modified REAL NOT NULL,
+    PRIMARY KEY (project, schema, name));
+CREATE TABLE functions (
+    project TEXT NOT NULL, schema TEXT NOT NULL, name_key TEXT NOT NULL, name TEXT NOT NULL,
+    owner TEXT NOT NULL, created REAL NOT NULL, fields TEXT NOT NULL, resources TEXT NOT NULL,
+    PRIMARY KEY (project, schema, name_key));
+ALTER TABLE instances ADD COLUMN outputs TEXT NOT NULL DEFAULT '{}';
 """
 
 
@@ -197,16 +215,16 @@ class Database:
                 table, column = min(missing)
                 raise _damaged(self._path, f"it has no column {table}.{column}")
             return
-        if found:
+        if found not in (0, _EARLIER):
             raise ConfigError(
                 f"the folder was created by another version of the service (layout {found})",
                 option="root",
                 hint="serve a new folder, or install the version that created this one",
             )
-        if self._connection.execute("SELECT 1 FROM sqlite_master").fetchone():
+        if not found and self._connection.execute("SELECT 1 FROM sqlite_master").fetchone():
             raise _damaged(self._path, "it belongs to another program")
         with self.transaction() as connection:
-            for statement in _TABLES.split(";"):
+            for statement in (_ADDED if found else _TABLES + _ADDED).split(";"):
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
 
@@ -222,7 +240,7 @@ def _columns(connection: sqlite3.Connection) -> set[tuple[str, str]]:
 
 def _expected_columns() -> set[tuple[str, str]]:
     with closing(sqlite3.connect(":memory:")) as connection:
-        connection.executescript(_TABLES)
+        connection.executescript(_TABLES + _ADDED)
         return _columns(connection)
 
 

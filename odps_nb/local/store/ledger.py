@@ -19,6 +19,7 @@ _ROW_FILES = (
     "SELECT name FROM files UNION SELECT name FROM parts"
     " UNION SELECT file AS name FROM instances WHERE file IS NOT NULL"
 )
+_PACKS = "SELECT pack FROM blobs UNION SELECT pack FROM resources WHERE pack IS NOT NULL"
 _SHOWN = 3
 
 
@@ -65,7 +66,7 @@ class Ledger:
 
     def known(self) -> set[str]:
         """Return the names of all data files that the catalog lists."""
-        packs = {f"{row['pack']}{PACK}" for row in self._db.rows("SELECT DISTINCT pack FROM blobs")}
+        packs = {f"{row['pack']}{PACK}" for row in self._db.rows(_PACKS)}
         return packs | {f"{row['name']}{ROWS}" for row in self._db.rows(_ROW_FILES)}
 
 

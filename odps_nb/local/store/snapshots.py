@@ -11,9 +11,10 @@ import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from odps_nb.errors import NotFoundError
 from odps_nb.local import faults
 from odps_nb.local.store.catalog import Catalog
-from odps_nb.local.store.database import GONE, REPLACED, Database
+from odps_nb.local.store.database import GONE, LOST, REPLACED, Database
 from odps_nb.local.store.folder import ROWS, DataFolder
 from odps_nb.local.store.ledger import Ledger
 from odps_nb.local.store.row_files import FAR, FINE, RowFile, unit_of
@@ -74,6 +75,22 @@ class Snapshots:
     ) -> tuple[Segment, ...]:
         """Return the visible files of the partitions that ``specs`` cover, in row order."""
         return self._segments(table, "f.removed IS NULL", (), specs)
+
+    def as_of(self, table: StoredTable, version: int) -> tuple[Segment, ...]:
+        """Return the files that were visible at a version; raise if some may be deleted."""
+        if not table.hours_of_history:
+            raise faults.semantic(
+                f"{table.name} keeps no history",
+                advice="create it as a transactional table with acid.data.retain.hours",
+            )
+        if not 0 <= version <= table.version:
+            raise faults.semantic(f"{table.name} has versions 0 to {table.version}, not {version}")
+        condition = "f.added <= ? AND (f.removed IS NULL OR f.removed > ?)"
+        found = self._segments(table, condition, (version, version), ())
+        is_lost = self._db.marked(table.table_id, version, table.version, LOST)
+        if is_lost or (table.is_partitioned and any(not one.spec.items for one in found)):
+            raise faults.no_such_version(table.name, version)
+        return found
 
     def added_since(
         self,
@@ -190,16 +207,29 @@ class Snapshots:
         self._db.run("DELETE FROM pins WHERE session_id = ?", session_id)
 
     def collect(self) -> None:
-        """Delete removed files that are not pinned."""
+        """Delete removed files that are not pinned, and not part of the history of a table."""
         with self._db.transaction() as db:
-            gone = db.execute(
-                "SELECT file_id, name, table_id, added FROM files WHERE removed IS NOT NULL"
-                " AND file_id NOT IN (SELECT file_id FROM pins)"
+            removed = db.execute(
+                "SELECT f.file_id, f.name, f.table_id, f.added, f.removed, v.at FROM files f"
+                " LEFT JOIN versions v ON v.table_id = f.table_id AND v.version = f.removed"
+                " WHERE removed IS NOT NULL AND file_id NOT IN (SELECT file_id FROM pins)"
             ).fetchall()
-            for table_id, added in {(file["table_id"], file["added"]) for file in gone}:
-                self._db.mark(table_id, added, GONE)
+            since = {one: self._history_since(one) for one in {row["table_id"] for row in removed}}
+            gone = [row for row in removed if (row["at"] or 0) <= since[row["table_id"]]]
+            for row in gone:
+                self._db.mark(row["table_id"], row["added"], GONE)
+                if row["added"] < row["removed"]:  # no file of changes
+                    self._db.mark(row["table_id"], row["removed"], LOST)
             db.executemany("DELETE FROM files WHERE file_id = ?", [(r["file_id"],) for r in gone])
             self._ledger.drop([row["name"] + ROWS for row in gone])
+
+    def _history_since(self, table_id: int) -> float:
+        """Return the time since which a table keeps removed rows."""
+        try:
+            hours = self._catalog.table_by_id(table_id).hours_of_history
+        except NotFoundError:  # the table was dropped
+            hours = 0
+        return self._clock() - 3600 * hours
 
     def _segments(
         self,

@@ -26,6 +26,7 @@ from odps_nb.wire.control.table_limits import (
     decimal_settings,
     definition_problem,
     is_column_name,
+    partition_value_problem,
 )
 from odps_nb.wire.schema_json import assign_column_ids, decode_flat, encode_flat
 
@@ -34,6 +35,10 @@ CLUSTERED_BY = "clustered_by"
 VIEW, MATERIALIZED = "__view", "__materialized_view"
 CDC_PROPERTY = "acid.cdc.mode.enable"
 """The property of tables whose changes can be read (vendor's page *Change data capture*)."""
+PASSTHROUGH_PROPERTY = "cdc.insert.into.passthrough.enable"
+_RETENTION = "cdc.data.retain.hours"
+_HISTORY = "acid.data.retain.hours"
+_DEFAULT_HOURS, _MAX_HOURS = 24, 168
 OPERATION = Column(name="__operation", type=PrimitiveType(TypeCode.TINYINT))
 """The column with each row's operation (upsert or delete) in writes to primary-key tables."""
 TableKind = Literal["table", "view", "materialized view"]
@@ -114,17 +119,32 @@ class StoredTable:
         """Whether the table was created with ``CLUSTERED BY``."""
         return CLUSTERED_BY in self.properties
 
+    def lower_property(self, name: str) -> str:
+        """Return a property in lower case, ``""`` if it is absent; names are case-insensitive."""
+        found = (value for key, value in self.properties.items() if key.lower() == name)
+        return next(found, "").lower()
+
     @property
     def is_append2(self) -> bool:
         """Whether the table is transactional or has the newer append format."""
-        said = {key.lower(): value.lower() for key, value in self.properties.items()}
-        return said.get("transactional") == "true" or said.get("table.format.version") == "2"
+        format_version = self.lower_property("table.format.version")
+        return self.lower_property("transactional") == "true" or format_version == "2"
 
     @property
     def records_changes(self) -> bool:
         """Whether sessions can read the changes of this table."""
-        said = {key.lower(): value.lower() for key, value in self.properties.items()}
-        return said.get(CDC_PROPERTY) == "true"
+        return self.lower_property(CDC_PROPERTY) == "true"
+
+    @property
+    def hours_of_changes(self) -> int:
+        """How many hours the service keeps the changes of this table."""
+        return int(self.lower_property(_RETENTION) or _DEFAULT_HOURS)
+
+    @property
+    def hours_of_history(self) -> int:
+        """How many hours the service keeps replaced rows; 0 for none."""
+        hours = self.lower_property(_HISTORY) if self.is_append2 else ""
+        return int(hours) if hours.isascii() and hours.isdigit() and len(hours) < 6 else 0
 
     @property
     def changes_pin(self) -> str:
@@ -182,10 +202,12 @@ class Partition:
 
 def check_values(table: StoredTable, spec: PartitionSpec) -> PartitionSpec:
     """Check and return a spec, or raise 400 if a value is invalid for its key's type."""
-    types = {column.name: column.type for column in table.schema.partition_columns}
+    columns = {column.name: column for column in table.schema.partition_columns}
     for key, value in spec:
         check_listable(value, key)
-        constant(value, arrow_type(types[key]), key)
+        constant(value, columns[key].type, key)
+        if problem := partition_value_problem(columns[key], value):
+            raise faults.invalid(problem, code="InvalidPartitionSpec")
     return spec
 
 
@@ -208,11 +230,22 @@ def check_columns(schema: TableSchema, comment: str = "") -> None:
         raise faults.invalid(problem)
 
 
+def check_properties(properties: Mapping[str, str]) -> None:
+    """Raise 400 if the retention period for changes is invalid."""
+    for key, value in properties.items():
+        hours = int(value) if value.isascii() and value.isdigit() and len(value) <= 3 else 0
+        if key.lower() == _RETENTION and not 1 <= hours <= _MAX_HOURS:
+            raise faults.semantic(
+                f"the property {key} is {value!r}; it must be a number from 1 to {_MAX_HOURS}"
+            )
+
+
 def check_types(
     schema: TableSchema, properties: Mapping[str, str], settings: Mapping[str, str]
 ) -> None:
     """Raise 400 if a BLOB or wide DECIMAL column lacks the required properties or settings."""
     check_columns(schema)
+    check_properties(properties)
     check_decimals(schema, settings)
     if not any(has_blob(column.type) for column in schema.columns):
         return

@@ -20,7 +20,7 @@ from odps_nb.local.store.database import Database
 from odps_nb.local.store.folder import DataFolder, new_id
 from odps_nb.local.store.ledger import Ledger
 from odps_nb.local.store.snapshots import Addition
-from odps_nb.local.store.tables import StoredTable
+from odps_nb.local.store.tables import StoredTable, check_values
 from odps_nb.local.writing.ingest import Ingest
 from odps_nb.local.writing.streams import (
     StoredWriteSession,
@@ -62,7 +62,7 @@ class WriteSessions:
     ) -> StoredWriteSession:
         """Create a session on a table, or on the partitions that ``spec`` covers."""
         table = self._catalog.stored_table(name, writes=True)
-        spec = table.spec(spec)
+        spec = check_values(table, table.spec(spec))
         session_id = new_id()
         self._insert(session_id, table, spec, overwrite=overwrite, mode=mode)
         return self.get(name, session_id)
@@ -151,9 +151,19 @@ class WriteSessions:
     # -- streams ------------------------------------------------------------------------------
 
     def open_stream(
-        self, session: StoredWriteSession, stream_id: str, version: int, *, exactly_once: bool
+        self,
+        session: StoredWriteSession,
+        stream_id: str,
+        version: int,
+        *,
+        exactly_once: bool = False,
+        appends: bool = False,
     ) -> Stream:
-        """Open a stream. A newer version replaces an older one; an older version raises 409."""
+        """Open a stream. A newer version replaces an older one; an older version raises 409.
+
+        If the version exists, its rows are dropped, because a client repeats a failed write this
+        way. With ``exactly_once`` or ``appends``, and if the rows are already visible, they stay.
+        """
         with self._db.transaction() as db:
             self._require_open(session)
             newest = self.streams.newest(session, stream_id)
@@ -169,6 +179,8 @@ class WriteSessions:
                 )
             elif exactly_once:
                 self.streams.set_token(session, newest, token)
+            elif not (appends or session.is_streaming):
+                self.streams.restart(session, newest)
             return self.streams.stream(session, stream_id, version)
 
     def renewed_stream(self, session: StoredWriteSession, stream_id: str, version: int) -> Stream:
@@ -199,7 +211,7 @@ class WriteSessions:
         with self._db.transaction():
             newest = self.streams.newest(session, stream_id)
             version = 1 if newest is None else newest.version + 1
-            stream = self.open_stream(session, stream_id, version, exactly_once=False)
+            stream = self.open_stream(session, stream_id, version)
         self.write(session, stream, batches)
         self.close_stream(session, stream_id, version)
         return version

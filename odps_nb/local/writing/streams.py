@@ -99,6 +99,20 @@ class Streams:
             stream.version,
         )
 
+    def restart(self, session: StoredWriteSession, stream: Stream) -> None:
+        """Reopen a stream without rows and token; delete its files."""
+        place = session.session_id, stream.stream_id, stream.version
+        where = "session_id = ? AND stream_id = ? AND version = ?"
+        with self._db.transaction() as db:
+            names = [part.file.file_name for part in self.parts(session, stream)]
+            db.execute(f"DELETE FROM parts WHERE {where}", place)
+            db.execute(
+                "UPDATE streams SET state = 'open', token = '', next_row = 0, rows = 0, bytes = 0"
+                f" WHERE {where}",
+                place,
+            )
+            self._ledger.drop(names)
+
     def add_parts(
         self, session: StoredWriteSession, stream: Stream, additions: Sequence[Addition]
     ) -> int:

@@ -129,6 +129,11 @@ _QUOTA = re.compile(
     r"required|does ?n.t exist)|(?:no ?such|unknown|invalid|missing|no) ?quota",
     re.IGNORECASE | re.DOTALL,
 )
+_OTHER_QUOTA = (
+    "pass the name of a quota that this project may use as quota=; the Storage API needs a data "
+    "transmission quota, or open storage switched on (then quota='pay-as-you-go'); ask the "
+    "tenant's administrator"
+)
 _EXTERNAL = re.compile(r"external[ _]table", re.IGNORECASE)
 _HINT_OF_SCHEMA = (
     (_HAS_NO_SCHEMA, "connect without schema=: this project has no schemas"),
@@ -136,11 +141,7 @@ _HINT_OF_SCHEMA = (
 )
 _HINT_OF_TEXT = (
     *_HINT_OF_SCHEMA,
-    (
-        _QUOTA,
-        "pass the name of a quota that this project may use as quota=; the tenant's administrator "
-        "knows the names",
-    ),
+    (_QUOTA, _OTHER_QUOTA),
     (_EXTERNAL, "use odps.sql(…): only queries read and write external tables"),
 )
 _HINT_IN_SQL = {
@@ -162,6 +163,8 @@ def hint_for(kind: type[ServiceError], code: str | None, message: str) -> str | 
             return _HINT_OF_REFUSAL[refusal[1]]
         if _OF_TOKEN.search(text):
             return _TOKEN
+        if _QUOTA.search(text):
+            return _OTHER_QUOTA
         if code not in _HINT_OF_CODE:
             code = next((like for pattern, like in _DENIED if pattern.search(text)), code)
     of_text = (hint for pattern, hint in _HINT_OF_TEXT if pattern.search(text))

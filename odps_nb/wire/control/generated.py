@@ -7,15 +7,16 @@ and calls whose arguments are the preceding items (``GenerateExpression`` in the
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from odps_nb.schema import Column, Generated, PrimitiveType, TypeCode
 from odps_nb.wire.control.table_limits import TIME_UNITS
 from odps_nb.wire.json_fields import dump
 
-_DEFAULT_NAME = "_pt_col_0_"
 _ARGUMENTS = {"trunc_time": 2, "current_timestamp_ntz": 0}
 _TRUNC_TIME = re.compile(
     r"""\s* trunc_time \s* \( \s* (?: `(?P<quoted>(?:[^`]|``)+)` | (?P<source>[^\W\d]\w*) ) \s*
@@ -32,16 +33,21 @@ def truncated(source: str, unit: str) -> Generated:
     return Generated(text=text, source=source if known else "", unit=known)
 
 
-def parse_generated(text: str) -> Column | None:
+def parse_generated(text: str, taken: Iterable[str] = ()) -> Column | None:
     """Parse ``trunc_time(d, 'day') as pt`` in AUTO PARTITIONED BY; ``None`` for anything else.
 
-    The column's type is STRING; without ``as``, the name is ``_pt_col_0_``.
+    The column's type is STRING; without ``as``, the name is ``_pt_col_0_``, or the next number
+    whose name is not ``taken`` by another column.
     """
     found = _TRUNC_TIME.fullmatch(text)
     if found is None:
         return None
     source = found["source"] or found["quoted"].replace("``", "`")
-    name = found["plain"] or (found["name"] or _DEFAULT_NAME).replace("``", "`")
+    name = found["plain"] or (found["name"] or "").replace("``", "`")
+    if not name:
+        known = {one.casefold() for one in taken}
+        free = (f"_pt_col_{number}_" for number in itertools.count())
+        name = next(one for one in free if one not in known)
     made = truncated(source, found["unit"] or found["other"])
     return Column(name=name, type=PrimitiveType(TypeCode.STRING), generated=made)
 

@@ -52,12 +52,14 @@ class TaskResult:
     """Outcome of one task: ``status``, such as ``Success`` or ``Failed``, and result ``text``.
 
     In a text to encode, surrogates represent invalid UTF-8 bytes (Python's ``surrogateescape``).
+    ``descriptor``: JSON about the result of a MaxQA job.
     """
 
     name: str = SQL_TASK
     status: str = ""
     text: str = ""
     format: str = "csv"
+    descriptor: str = ""
 
     @property
     def failed(self) -> bool:
@@ -82,6 +84,7 @@ class InstanceResult:
                     element("Name", task.name),
                     *((element("Status", task.status),) if task.status else ()),
                     _result(task),
+                    *((element("ResultDescriptor", task.descriptor),) if task.descriptor else ()),
                 ),
                 Type="SQL",
             )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from odps_nb.schema import Column, DecimalType, TableSchema, types_in
+from odps_nb.schema import Column, DecimalType, TableSchema, TypeCode, types_in
 from odps_nb.type_facts import TYPE_FACTS
 
 MAX_COLUMNS = 1200
@@ -19,6 +19,7 @@ PARTITION_TYPES = tuple(code for code, facts in TYPE_FACTS.items() if facts.part
 TIME_UNITS = ("year", "month", "day", "hour")
 
 _CHINESE = "\u3400-\u4dbf\u4e00-\u9fff"
+_HAN = re.compile(f"[{_CHINESE}\uf900-\ufaff\U00020000-\U0003ffff]")
 _COLUMN = re.compile(f"[A-Za-z0-9_'{_CHINESE}]+")
 _TABLE = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _PLAIN_PRECISION, _PLAIN_SCALE = 38, 18
@@ -59,6 +60,16 @@ def definition_problem(schema: TableSchema, comment: str = "") -> str | None:
                 "key='value', where quotes are delimiters"
             )
     return _comment_problem(schema.all_columns, comment)
+
+
+def partition_value_problem(column: Column, value: str) -> str | None:
+    """Return a message if no new partition may have this value, else ``None``."""
+    if column.type.code is TypeCode.STRING and _HAN.search(value):
+        return (
+            f"a value of the partition column {column.name!r} contains Chinese characters, which "
+            f"STRING partitions do not support: {value!r}"
+        )
+    return None
 
 
 def _generated_problem(schema: TableSchema) -> str | None:

@@ -23,7 +23,7 @@ from odps_nb.wire.control.core import (
 from odps_nb.wire.control.generated import decode_generated, encode_generated
 from odps_nb.wire.json_fields import Fields, dump, parse_object
 from odps_nb.wire.type_text import format_type, read_type
-from odps_nb.wire.xml_text import Element, child_text, element, parse_answer
+from odps_nb.wire.xml_text import DECLARATION, Element, child_text, element, parse_answer
 
 # pyodps's live tests create BLOB tables with these properties (test_e2e_blob.py,
 # conftest.py).
@@ -33,6 +33,11 @@ BLOB_TABLE_SETTINGS: Mapping[str, str] = {
     "odps.table.append2.enable": "true",
 }
 _XML_HEADERS = {"Content-Type": XML_TYPE}
+_TYPES = {
+    "a view": "VIRTUAL_VIEW",
+    "an external table": "EXTERNAL_TABLE",
+    "an object table": "OBJECT_TABLE",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -61,8 +66,18 @@ class TableInfo:
     is_materialized: bool = False
     rewrites: bool = False
     is_external: bool = False
+    is_object: bool = False
     properties: Mapping[str, str] = field(default_factory=dict)
     primary_key: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """The kind, such as ``a view``, if only SQL reads the rows; ``""`` for other tables."""
+        if self.is_view:
+            return "a view"
+        if self.is_object:
+            return "an object table"
+        return "an external table" if self.is_external else ""
 
     def __repr__(self) -> str:
         facts = [str(self.name), f"{len(tuple(self.schema))} columns"]
@@ -72,7 +87,7 @@ class TableInfo:
 
     def encode(self) -> tuple[bytes, dict[str, str]]:
         """Encode the response to ``GET …/tables/<name>`` as body and headers."""
-        return self._encode(self._members())
+        return _document(self.element())
 
     def encode_extended(self) -> tuple[bytes, dict[str, str]]:
         """Encode the response to ``GET …/tables/<name>?extended`` as body and headers."""
@@ -85,9 +100,13 @@ class TableInfo:
             "FileNum": 1,
             "Reserved": dump(reserved).decode(),
         }
-        return self._encode(self._members() | members)
+        return _document(self._element(self._members() | members))
 
-    def _encode(self, members: Mapping[str, object]) -> tuple[bytes, dict[str, str]]:
+    def element(self) -> str:
+        """Return the XML element of the table, which is also part of ``POST …/tables?query``."""
+        return self._element(self._members())
+
+    def _element(self, members: Mapping[str, object]) -> str:
         parts = (
             element("Name", self.name.table),
             element("TableId", self.table_id),
@@ -96,13 +115,13 @@ class TableInfo:
             element("Type", self._type),
             element("Schema", dump(members).decode(), format="Json"),
         )
-        return xml_body("Table", parts), dict(_XML_HEADERS)
+        return element("Table", parts)
 
     @property
     def _type(self) -> str:
         if self.is_materialized:
             return "MATERIALIZED_VIEW"
-        return "VIRTUAL_VIEW" if self.is_view else "MANAGED_TABLE"
+        return _TYPES.get(self.kind, "MANAGED_TABLE")
 
     def _members(self) -> dict[str, object]:
         created = self.created_at or 0
@@ -126,8 +145,8 @@ class TableInfo:
         if self.is_materialized:
             members["isMaterializedView"] = True
             members["isMaterializedViewRewriteEnabled"] = self.rewrites
-        if self.is_external:
-            members["isExternal"] = True
+        members |= {"isExternal": True} if self.is_external else {}
+        members |= {"isObjectTable": True} if self.is_object else {}
         if self.record_count is not None:
             members["recordNum"] = self.record_count
         return members
@@ -159,11 +178,16 @@ class TableInfo:
             is_materialized=fields.boolean("isMaterializedView", default=False),
             rewrites=fields.boolean("isMaterializedViewRewriteEnabled", default=False),
             is_external=fields.boolean("isExternal", default=False),
+            is_object=fields.boolean("isObjectTable", default=False),
             properties={  # strings, numbers and booleans only
                 key: value for key in reserved if (value := reserved.simple(key)) is not None
             },
             primary_key=reserved.texts("PrimaryKey"),
         )
+
+
+def _document(root: str) -> tuple[bytes, dict[str, str]]:
+    return (DECLARATION + root).encode(), dict(_XML_HEADERS)
 
 
 def _encode_column(column: Column, schema: TableSchema) -> dict[str, object]:

@@ -11,7 +11,6 @@ import pytest
 from pyarrow.compute import field
 
 from odps_nb.access.engines.expression import (
-    ARROW,
     ArrowCall,
     Field,
     build,
@@ -57,7 +56,7 @@ NOT_UNDERSTOOD = [
 def test_what_is_read_builds_the_same_expression(expression):
     tree = read(expression)
     assert tree is not None
-    again = build(tree, ARROW)
+    again = build(tree)
     assert again.equals(expression) or str(again) == str(expression)  # NaN does not equal NaN
 
 
@@ -85,7 +84,7 @@ def test_a_pickled_form_that_says_something_else_is_not_trusted(monkeypatch):
 
     other = module._pickled(field("x") > 4)
     monkeypatch.setattr(module, "_pickled", lambda _: other)
-    assert build(module._Reader(field("x") > 3).tree(), ARROW).equals(field("x") > 4)
+    assert build(module._Reader(field("x") > 3).tree()).equals(field("x") > 4)
     monkeypatch.setattr(module, "_pickled", lambda one: pa.py_buffer(b"ARROW1\0\0 something else"))
     assert read(field("x") > 3) is None
 

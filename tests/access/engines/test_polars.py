@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import polars as pl
 import pytest
 
-from odps_nb.errors import ArgumentError, MissingDependencyError
+from odps_nb.errors import MissingDependencyError
 from tests.access.engines.test_dataset import asked
 
 DAY = pl.col("ds") == "2024-01-02"
@@ -99,12 +99,23 @@ def test_joins_and_selections_are_polars_own(odps, here):
     assert both.select(pl.len()).collect().item() == here.height
 
 
-def test_a_filter_that_polars_hands_on_in_a_form_of_its_own_is_not_guessed(odps, monkeypatch):
-    from odps_nb.access.engines import polars_frame
+def test_a_filter_that_arrow_cannot_express_still_applies_to_every_row(odps, here):
+    condition = pl.col("status").str.len_chars() == pl.col("quantity")
+    found = odps.table("orders").scan_polars().filter(DAY, condition).select("id").collect()
+    assert found["id"].sort().equals(here.filter(condition)["id"].sort())
 
-    monkeypatch.setattr(polars_frame, "read", lambda _: None)
-    with pytest.raises((ArgumentError, pl.exceptions.ComputeError), match="cannot be parsed"):
-        odps.table("orders").scan_polars().filter(DAY).collect()
+
+@pytest.mark.parametrize("nulls_equal", [True, False])
+@pytest.mark.parametrize("values", [[1, None], [1, 2], [None]], ids=str)
+@pytest.mark.parametrize("negated", [True, False])
+def test_is_in_finds_nulls_only_if_asked(odps, new_name, values, nulls_equal, negated):
+    name = new_name("found_nulls")
+    table = odps.create_table(name, "a bigint")
+    table.write({"a": [1, 2, 3, None]})
+    condition = pl.col("a").is_in(values, nulls_equal=nulls_equal)
+    condition = ~condition if negated else condition
+    rows = pl.DataFrame(table.read().to_arrow())
+    assert table.scan_polars().filter(condition).collect().equals(rows.filter(condition))
 
 
 def test_without_polars_it_says_what_to_install(odps, monkeypatch):

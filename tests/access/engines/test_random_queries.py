@@ -72,7 +72,7 @@ COLUMNS = (
     "i bigint, t tinyint, f double, m decimal(12,3), s string, b boolean, d date, dt datetime, "
     "ts timestamp, st struct<n:bigint,w:string>, l array<bigint>"
 )
-PARTS = [("a", 1), ("a", 2), ("a%_ b", 1), ("世", 3)]
+PARTS = [("a", 1), ("a", 2), ("a%_ b", 1), ("é", 3)]
 TYPES = pa.schema(
     [
         ("i", pa.int64()),

@@ -13,6 +13,7 @@ from odps_nb.client.read.splits import iter_split
 from odps_nb.client.reading import open_read_session
 from odps_nb.errors import (
     ArgumentError,
+    RequestTimeoutError,
     ServerFaultError,
     ServiceError,
     SessionExpiredError,
@@ -153,6 +154,18 @@ def test_a_session_that_is_being_prepared_is_waited_for():
     assert session.row_count == 1
     assert session.route_token == "rt0"
     assert len(service.slept) == 3
+
+
+def test_a_session_that_is_never_ready_is_given_up_after_an_hour():
+    """evidence 211: Java's withSessionReadyTimeout is 3600 s by default (storage-api/read.md)."""
+    init = ReadSessionAnswer(session_id="s", status=SessionStatus.INIT)
+    with (
+        Service(CreateReadSession=[give(init)], GetReadSession=[give(init)]) as service,
+        service.client() as storage,
+        pytest.raises(RequestTimeoutError, match="not ready after 36"),
+    ):
+        open_read_session(storage, ReadPlan(table=TABLE))
+    assert 3600 <= sum(service.slept) < 3610
 
 
 @pytest.mark.parametrize(

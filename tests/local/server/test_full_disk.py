@@ -122,7 +122,7 @@ def test_a_query_that_ends_on_a_full_disk_has_ended(disk: SmallDisk) -> None:
 
         def fill() -> None:
             for number in range(9):
-                peer.sql(f"CREATE TABLE c{number} AS SELECT a * {number} + random() a FROM s;")
+                peer.sql(f"CREATE TABLE c{number} AS SELECT a * {number} + rand() a FROM s;")
 
         with pytest.raises(OdpsNbError, match=FULL):
             fill()

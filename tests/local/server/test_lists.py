@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
+import requests
 
 from odps_nb.local.server.launch import LocalService, start
 from odps_nb.wire.calls import WireRequest
+from odps_nb.wire.http_date import parse_date
 from tests.support.service.peer import Peer
 
 NewTable = Callable[[str], str]
@@ -73,6 +76,33 @@ def test_partitions_are_paged_in_both_orders(peer: Peer, new_table: NewTable) ->
     assert pages(peer, path, partitions="", reverse="", maxitems="2") == [["3", "2"], ["1"]]
 
 
+def test_names_of_partitions_alone(peer: Peer, new_table: NewTable) -> None:
+    """The Java and Go SDKs request them (`getPartitionSpecs`, `GetPartitionValues`)."""
+    name = new_table("(a bigint) PARTITIONED BY (ds string, h bigint)")
+    peer.sql(f"ALTER TABLE {name} ADD PARTITION (ds='a', h=1) PARTITION (ds='b', h=2);")
+    path = f"{TABLES}/{name}"
+    assert names(peer, path, partitions="", name="") == ["ds=a/h=1", "ds=b/h=2"]
+    answer = peer.send(request(peer, path, ("partitions", ""), ("name", "x")))
+    assert (answer.status_code, "parameter 'name'" in answer.text) == (400, True)
+
+
+def test_several_tables_are_described_in_one_request(peer: Peer, new_table: NewTable) -> None:
+    """The Java and Go SDKs send it (`reloadTables`, `BatchLoadTables`)."""
+    tables = [new_table("(a bigint)"), new_table("(b string)")]
+
+    def query(*tables: str) -> requests.Response:
+        found = "".join(f"<Table><Project/><Name>{name}</Name><Schema/></Table>" for name in tables)
+        wire = request(peer, TABLES, ("query", ""), method="POST")
+        return peer.send(replace(wire, body=f"<Tables>{found}</Tables>".encode()))
+
+    root = ElementTree.fromstring(query(*tables).content)
+    for name, found in zip(tables, root, strict=True):
+        alone = ElementTree.fromstring(peer.ok(request(peer, f"{TABLES}/{name}")).content)
+        assert ElementTree.tostring(found) == ElementTree.tostring(alone)
+    assert query(tables[0], "missing").status_code == 404
+    assert "the maximum is 100" in query(*["missing"] * 101).text
+
+
 def test_projects_are_filtered(peer: Peer) -> None:
     own, owner = peer.service.project, peer.service.access_id
     assert own in names(peer, PROJECTS, owner=owner)
@@ -98,6 +128,27 @@ def test_schemas_are_filtered_and_paged(schemas: LocalService) -> None:
     peer.session.close()
 
 
+def test_a_schema_is_created_once_and_described(schemas: LocalService) -> None:
+    peer = Peer(schemas)
+
+    def create(lenient: str) -> int:
+        body = f"<Schema><Name>once</Name>{lenient}</Schema>".encode()
+        wire = replace(request(peer, SCHEMAS, method="POST"), body=body)
+        return peer.send(wire).status_code
+
+    assert (create(""), create("")) == (201, 400)
+    assert create("<IfNotExists>true</IfNotExists>") == 201
+    assert create("<IfNotExists>false</IfNotExists>") == 400
+    assert create("<IfNotExists>true</IfNotExists><Comment>lost</Comment>") == 400
+    answer = peer.ok(request(peer, f"{SCHEMAS}/once"))
+    facts = {one.tag: one.text for one in ElementTree.fromstring(answer.content)}
+    assert facts == {"Name": "once", "Project": schemas.project, "Owner": schemas.access_id}
+    created = parse_date(answer.headers["x-odps-creation-time"])
+    assert created is not None
+    assert abs(created - time.time()) < 600
+    peer.session.close()
+
+
 @pytest.mark.parametrize(
     ("path", "key"),
     [
@@ -107,7 +158,7 @@ def test_schemas_are_filtered_and_paged(schemas: LocalService) -> None:
         (SCHEMAS, "type"),
         ("/projects/{}/instances", "jobname"),
         ("/projects/{}/instances", "quotaindex"),
-        ("/projects/{}/tables/t?partitions", "name"),
+        ("/projects/{}/tables/t?partitions", "owner"),
     ],
 )
 @pytest.mark.parametrize("value", ["x", ""])
@@ -127,11 +178,10 @@ def test_a_list_refuses_filters_that_it_would_ignore(
         ("GET", "/projects/{}", "policy"),
         ("GET", "/projects/{}/tables/{table}", "tagging"),
         ("GET", "/projects/{}/tables/{table}", "columnlabels"),
-        ("GET", "/projects/{}/instances/{instance}", "instancedetail"),
-        ("GET", "/projects/{}/instances/{instance}", "cached"),
+        ("GET", "/projects/{}/instances/{instance}", "joblog"),
         ("PUT", "/projects/{}/instances/{instance}", "info"),
         ("GET", "/projects/{}/tunnel", "quotas"),
-        ("GET", "/projects/{}/resources", "meta"),
+        ("GET", "/projects/{}/volumes", "meta"),
         ("GET", "/tenants", "users"),
     ],
 )

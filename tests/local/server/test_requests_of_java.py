@@ -77,3 +77,13 @@ def test_the_document_of_a_table_in_a_schema_names_it() -> None:
     outside = control.TableInfo(name=TableName(project="p", table="t"))
     assert b"<SchemaName>s</SchemaName>" in inside.encode()[0]
     assert b"SchemaName" not in outside.encode()[0]
+
+
+def test_headers_are_utf8(peer: Peer) -> None:
+    """The SDK sends the comment of a resource in a header, and signs it."""
+    service, comment = peer.service, "中文哈哈哈123"
+    sent = WireRequest(method="GET", path=f"/projects/{service.project}/tables")
+    signed = peer.signature(sent, service.endpoint, {"x-odps-comment": comment})
+    headers = {**signed, "x-odps-comment": comment.encode()}
+    response = peer.session.get(sent.url(service.endpoint), headers=headers, timeout=60)
+    assert response.status_code == 200

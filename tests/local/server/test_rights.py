@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pyarrow as pa
 import pytest
+import requests
 from odps import ODPS
 from odps.errors import NoPermission
 
@@ -21,8 +23,15 @@ from odps_nb.wire.calls import v1
 from tests.support.service.commands import refused_in_words, serve_each
 from tests.support.service.peer import Peer
 
-KEYS = {"admin": "a-secret", "reader": "r-secret", "writer": "w-secret", "nobody": "n-secret"}
+KEYS = {
+    "admin": "a-secret",
+    "asker": "q-secret",
+    "reader": "r-secret",
+    "writer": "w-secret",
+    "nobody": "n-secret",
+}
 RIGHTS = {
+    "asker": {"ours": "query"},
     "reader": {"ours": "read"},
     "writer": {"ours": "write", "theirs": "read"},
     "nobody": {},
@@ -47,6 +56,17 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalService]:
 
 def as_key(service: LocalService, key: str, project: str = "ours") -> Peer:
     return Peer(replace(service, access_id=key, access_key=KEYS[key], project=project))
+
+
+def stock(service: LocalService, key: str) -> ODPS:
+    return ODPS(
+        key,
+        KEYS[key],
+        project="ours",
+        endpoint=service.endpoint,
+        tunnel_endpoint=service.tunnel_endpoint,
+        overwrite_global=False,  # otherwise pyodps uses this tunnel for every later entry
+    )
 
 
 def denied(peer: Peer, text: str) -> None:
@@ -113,6 +133,10 @@ def test_a_project_without_a_right_is_closed_on_every_surface(
         assert caught.value.code == "NoPermission"
     if key == "reader":
         own = as_key(guarded, key)
+        body = b"<Tables><Table><Project>theirs</Project><Name>hidden</Name></Table></Tables>"
+        path, params = "/projects/ours/tables", (("query", ""),)
+        wire = calls.WireRequest(method="POST", path=path, params=params, body=body)
+        assert own.send(wire).status_code == 403
         denied(own, "SELECT * FROM theirs.hidden")
         denied(own, "CREATE TABLE copied LIKE theirs.hidden")
         denied(own, "SHOW TABLES IN theirs")
@@ -149,15 +173,61 @@ def test_version_1_and_tunnel_sessions_need_a_right(
     assert caught.value.code == "NoPermission"
 
 
+RESOURCE, FUNCTION = "projects/ours/resources", "projects/ours/registration/functions"
+
+
+@pytest.mark.parametrize(
+    ("right", "method", "path"),
+    [
+        ("query", "GET", RESOURCE),
+        ("query", "GET", f"{RESOURCE}/r?meta"),
+        ("query", "HEAD", f"{RESOURCE}/r"),
+        ("read", "GET", f"{RESOURCE}/r"),
+        ("write", "POST", RESOURCE),
+        ("write", "PUT", f"{RESOURCE}/r"),
+        ("write", "PUT", f"{RESOURCE}/r?updateowner"),
+        ("write", "DELETE", f"{RESOURCE}/r"),
+        ("query", "GET", FUNCTION),
+        ("query", "GET", f"{FUNCTION}/r"),
+        ("write", "POST", FUNCTION),
+        ("write", "PUT", f"{FUNCTION}/r"),
+        ("write", "PUT", f"{FUNCTION}/r?updateowner"),
+        ("write", "DELETE", f"{FUNCTION}/r"),
+        ("query", "GET", "connection/mcqa?project=ours"),
+        ("query", "GET", "quotas/q?project=ours"),
+        ("query", "POST", "mcqa/projects/ours/sessions"),
+        ("query", "GET", "mcqa/projects/ours/instances"),
+    ],
+)
+def test_resources_functions_and_connections_need_a_right(
+    guarded: LocalService, right: str, method: str, path: str
+) -> None:
+    path, _, query = path.partition("?")
+    admin = as_key(guarded, "admin")
+
+    def sent(peer: Peer, method: str, path: str, name: str, query: str = "") -> requests.Response:
+        return peer.send(
+            calls.WireRequest(
+                method=method,
+                path=f"/{path}",
+                params=tuple(parse_qsl(query, keep_blank_values=True)),
+                headers=(("x-odps-resource-type", "file"), ("x-odps-resource-name", name)),
+                body=f"<Function><Alias>{name}</Alias></Function>".encode(),
+            )
+        )
+
+    for of in (RESOURCE, FUNCTION):
+        sent(admin, "POST", of, "r")
+    for key, grade in {"nobody": 0, "asker": 1, "reader": 2, "writer": 3}.items():
+        allowed = grade > ("query", "read", "write").index(right)
+        answer = sent(as_key(guarded, key), method, path, "new" if method == "POST" else "r", query)
+        assert (answer.status_code < 300, answer.status_code == 403) == (allowed, not allowed), key
+    for of in (RESOURCE, FUNCTION):
+        sent(admin, "DELETE", f"{of}/new", "")
+
+
 def test_the_stock_client_is_refused_with_its_own_error(guarded: LocalService) -> None:
-    entry = ODPS(
-        "reader",
-        KEYS["reader"],
-        project="ours",
-        endpoint=guarded.endpoint,
-        tunnel_endpoint=guarded.tunnel_endpoint,
-        overwrite_global=False,  # otherwise pyodps uses this tunnel for every later entry
-    )
+    entry = stock(guarded, "reader")
     with entry.get_table("t").open_reader() as rows:
         assert rows.count == 1
     with pytest.raises(NoPermission), entry.get_table("t").open_writer() as writer:
@@ -207,3 +277,19 @@ def test_rights_that_make_no_sense_are_refused_at_once(tmp_path: Path) -> None:
     for expected, ended in zip(wrong, serve_each(*options), strict=True):
         refused_in_words(ended, expected)
         assert "my-secret" not in str(ended)
+
+
+def test_clients_see_the_limits_of_a_key(guarded: LocalService) -> None:
+    """Grants, permissions and the Catalog API show the same rights as refusals do."""
+    reader, project = stock(guarded, "reader").get_project(), "projects/ours"
+    (grants,) = reader.run_security_query("SHOW GRANTS;")["ACL"].values()
+    assert [one["Action"][-1] for one in grants] == ["CreateInstance", "Download"]
+    for action, result in (("Select", "ALLOW"), ("Drop", "DENY")):
+        body = json.dumps([{"Action": action, "Resource": f"{project}/tables/t"}])
+        answer = reader.odps.rest.post(f"{reader.resource()}/auth/", data=body)
+        assert f"<Result>{result}</Result>" in answer.text
+    catalog = reader.odps.catalog_rest
+    listed = catalog.get(f"{catalog.endpoint}/api/catalog/v1alpha/projects").json()["projects"]
+    assert [one["projectId"] for one in listed] == ["ours"]
+    with pytest.raises(NoPermission, match=DENIED):
+        catalog.get(f"{catalog.endpoint}/api/catalog/v1alpha/projects/theirs")

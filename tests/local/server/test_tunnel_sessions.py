@@ -116,11 +116,18 @@ def test_a_number_of_slots_is_at_least_one(upserts: Tunnel) -> None:
     assert "it must be a number of at least 1" in upserts.refusal("POST", slotnum=0)[2]
 
 
+@pytest.mark.parametrize("header", ["odps-slot-num", "odps-tunnel-slot-num"])
+def test_a_stream_session_has_the_requested_slots(streams: Tunnel, header: str) -> None:
+    """The first header is that of pyodps; the Java and Go SDKs send the second."""
+    assert len(streams.ask("POST", header=f"{header}: 2").json()["slots"]) == 2
+
+
 def test_a_stream_session_names_slots_and_the_schema_version(streams: Tunnel) -> None:
     made = streams.ask("POST", quotaName="q").json()
     server = streams.peer.service.tunnel_endpoint.removeprefix("http://")
-    assert made["slots"] == [["0", server]]
-    assert (made["status"], made["schema_version"], made["QuotaName"]) == ("normal", "0", "q")
+    # the Go SDK requires numbers; pyodps reads "QuotaName", Java and Go read "quota_name"
+    assert (made["slots"], made["schema_version"]) == ([[0, server]], 0)
+    assert (made["status"], made["QuotaName"], made["quota_name"]) == ("normal", "q", "q")
     put = streams.ask("PUT", plain(), uploadid=made["session_name"], slotid=0, record_count=2)
     assert put.status_code == 200
     assert put.headers["odps-tunnel-slot-num"] == "1"

@@ -21,7 +21,7 @@ KINDS = {
     "partitioned": "(id bigint, a string, b double) partitioned by (ds string)",
     "append": "(id bigint, a string, b double) tblproperties ('transactional'='true')",
     "key": "(id bigint not null, a string, b double, primary key (id))"
-    " tblproperties ('transactional'='true', 'acid.cdc.mode.enable'='true')",
+    " tblproperties ('transactional'='true')",
 }
 
 

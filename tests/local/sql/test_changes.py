@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from odps_nb.errors import ServiceError
+from odps_nb.wire.calls import WireRequest
 from tests.support.service.peer import Peer
 
 COLUMNS = (
@@ -215,3 +217,45 @@ def test_a_constant_time_is_looked_for_in_a_list(
     name = new_table("(d date)")
     peer.sql(f"insert into {name} values (date'2024-01-01')")
     assert peer.query(f"select {query} as found from {name}").to_pylist() == [{"found": True}]
+
+
+@pytest.mark.parametrize(
+    ("statement", "changed"),
+    [
+        ("insert into {} (id) values (3), (4), (5)", 3),
+        ("insert into {0} select * from {0} where id > 9", 0),
+        ("update {} set v = 'new'", 2),
+        ("update {} set v = 'new' where id = 2", 1),
+        ("delete from {} where id = 2", 1),
+        ("delete from {} where n is null", 0),
+        ("delete from {}", 2),
+        (
+            "merge into {} t using (select 2 as id union all select 7 as id) s on t.id = s.id"
+            " when matched then update set v = 'new'"
+            " when not matched then insert (id) values (s.id)",
+            2,
+        ),
+        (
+            "merge into {} t using (select 1 as id union all select 7 as id) s on t.id = s.id"
+            " when matched then delete",
+            1,
+        ),
+        (
+            "merge into {} t using (select 1 as id union all select 2 as id) s on t.id = s.id"
+            " when matched and t.id = 1 then delete when matched and t.id = 3 then delete",
+            1,
+        ),
+        ("create table {0}_copy lifecycle 1 as select id from {0}", 2),
+        ("select * from {}", None),
+    ],
+)
+def test_a_summary_has_the_number_of_changed_rows(
+    peer: Peer, name: str, statement: str, changed: int | None
+) -> None:
+    peer.sql(statement.format(name), UTC)
+    path = f"/projects/{peer.service.project}/instances/{peer.last_instance}"
+    request = WireRequest(method="GET", path=path, params=(("instancesummary", ""),))
+    summary = json.loads(peer.ok(request).json()["Instance"]["JsonSummary"])
+    assert [rows for rows, _bytes in summary["Outputs"].values()] == (
+        [] if changed is None else [changed]
+    )

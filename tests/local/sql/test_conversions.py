@@ -244,7 +244,7 @@ NESTED = (
     "v FROM T LATERAL VIEW posexplode(a) t AS p, v",
     "v FROM T LATERAL VIEW posexplode(array(dt)) t AS p, v",
     "collect_set(dt)[0] FROM T",
-    "arg_max(dt, k) FROM T",
+    "arg_max(k, dt) FROM T",
 )
 
 

@@ -93,7 +93,6 @@ SHOWN: dict[str, Expected] = {
     "concat_ws('|', dt, s)": lambda r: f"{r.text}|{r.text}",
     "cast(dt as string)": lambda r: r.text,
     "substr(dt, 12, 5)": lambda r: r.text[11:16],
-    "left(dt, 10)": lambda r: r.text[:10],
     "length(dt)": lambda r: 19,
     "upper(dt)": lambda r: r.text,
     "replace(dt, '-', '/')": lambda r: r.text.replace("-", "/"),
@@ -398,11 +397,35 @@ def test_the_current_time_is_that_of_the_session(peer: Peer, zone: str) -> None:
     assert pa.types.is_timestamp(peer.query("SELECT current_timestamp() AS t;").schema.types[0])
 
 
+@pytest.mark.parametrize("zone", ZONES)
+def test_rows_of_values_with_an_instant_give_instants(
+    peer: Peer, zone: str, new_table: Callable[[str], str]
+) -> None:
+    """A text beside an instant is read by the session's clock, once, in either order."""
+    clock = datetime(2024, 7, 1, 20, 30, 5)
+    stored = Row(clock, zone).read(clock)
+    texts = [f"'{clock}'", f"cast('{clock}' as datetime)", f"nvl(datetime '{clock}', '')"]
+    for rows in (texts, texts[::-1]):
+        values = ", ".join(f"({text})" for text in rows)
+        assert query(peer, zone, f"SELECT v FROM VALUES {values} t(v);") == [stored] * 3
+        name = new_table("(v datetime, s string)")
+        values = ", ".join(f"({text}, {text})" for text in rows)
+        peer.sql(f"INSERT INTO {name} VALUES {values};", {"odps.sql.timezone": zone})
+        assert query(peer, zone, f"SELECT v FROM {name};") == [stored] * 3
+        assert query(peer, zone, f"SELECT s FROM {name};") == [str(clock)] * 3
+
+
 @pytest.mark.parametrize(
     ("interval", "said"),
-    [("'1 02:03:04.0000005' day to second", "does not support intervals of nanoseconds")],
+    [
+        ("(interval '1' day) day", "INTERVAL cannot be cast"),
+        ("(interval '1 02:03:04' day to second) day to second", "intervals of nanoseconds"),
+        ("'1 02:03:04.0000005' day to second", "does not support intervals of nanoseconds"),
+    ],
 )
-def test_an_interval_below_microseconds_is_refused(peer: Peer, interval: str, said: str) -> None:
+def test_an_interval_that_the_service_does_not_support_is_refused(
+    peer: Peer, interval: str, said: str
+) -> None:
     with pytest.raises(QueryError, match=said):
         peer.query(f"SELECT getdate() + interval {interval} AS v;")
 

@@ -22,6 +22,7 @@ from odps_nb.errors import ConfigError
 from odps_nb.local.samples.tables import install_samples
 from odps_nb.local.server.launch import start
 from odps_nb.local.service import Service, Settings
+from odps_nb.local.store.resources import Resource
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import PartitionSpec, RowRangeSplit, SplitMode, TableName, WriteMode
 from odps_nb.wire.calls import CreateReadSession
@@ -387,3 +388,32 @@ def test_any_damage_to_the_catalogue_is_harmless_or_refused_in_words(
             Service(root, Settings(durable=False)).close()
         assert data(root) == before, (number, kind)
         shutil.rmtree(root)
+
+
+def test_a_folder_of_the_earlier_layout_is_served_and_keeps_new_objects(
+    sound: Path, tmp_path: Path
+) -> None:
+    """Layout 2 lacks resources, functions and the outputs of instances."""
+    root = tmp_path / "root"
+    shutil.copytree(sound, root)
+    before = values(root)
+    sql(
+        *("DROP TABLE resources", "DROP TABLE functions"),
+        *("ALTER TABLE instances DROP COLUMN outputs", "PRAGMA user_version=2"),
+    )(root, sound)
+    content = b"content"
+    with Service(root, Settings(durable=False)) as service:
+        named = service.resources.named("local", None, "r")
+        body = service.folder.work_file(".body")
+        body.write_bytes(content)
+        facts = dict.fromkeys(("comment", "owner", "updator", "source", "md5"), "")
+        numbers = dict.fromkeys(("size", "created", "modified"), 0)
+        flags = dict.fromkeys(("is_temp", "is_part"), False)
+        given = Resource(**named._asdict(), kind="file", pack=None, **facts, **numbers, **flags)
+        service.resources.put(given, body, is_new=True)
+    with Service(root, Settings(durable=False)) as service:
+        found, file = service.resources.open(named)
+        with file:
+            assert (file.read(), found.size) == (content, len(content))
+        service.resources.delete(named)
+    assert values(root) == before

@@ -125,13 +125,13 @@ def test_a_key_must_be_a_column(peer: Peer) -> None:
 KEYED = TableName(project="local", table="keyed")
 
 
-def keyed(service: Service) -> None:
+def keyed(service: Service, **properties: str) -> None:
     columns = tuple(Column(name=n, type=parse_type("bigint")) for n in ("id", "v"))
     service.catalog.create_table(
         KEYED,
         TableSchema(columns=columns),
         owner="me",
-        properties={"primary_key": "id", "acid.cdc.mode.enable": "true"},
+        properties={"primary_key": "id", "acid.cdc.mode.enable": "true"} | properties,
     )
 
 
@@ -142,12 +142,12 @@ def upsert(service: Service, **columns: list[int]) -> None:
         service.publisher.publish(table, ingest.finish())
 
 
-def changes(service: Service) -> str:
+def changes(service: Service, after: int = 1) -> str:
     request = calls.CreateReadSession(
         table=KEYED,
         split_mode=SplitMode.BUCKET,
         incremental_read=True,
-        incremental_options={"Mode": "cdc", "StartVersion": 1},
+        incremental_options={"Mode": "cdc", "StartVersion": after},
     )
     return service.read_sessions.create(request).session_id
 
@@ -203,6 +203,52 @@ def test_a_folder_of_an_earlier_build_has_no_changes_to_tell(root: Path) -> None
         service.database.run("DELETE FROM version_marks WHERE mark = 'recorded'")
         with pytest.raises(NotFoundError, match="version 2 of"):
             changes(service)
+
+
+@pytest.mark.parametrize(("properties", "hours"), [({}, 24), ({"cdc.data.retain.hours": "1"}, 1)])
+def test_changes_are_kept_for_the_hours_that_the_table_names(
+    root: Path, properties: dict[str, str], hours: int
+) -> None:
+    """evidence 199: 1 to 168 hours, 24 by default. The next commit drops older changes."""
+    now = [1e9]
+    with Service(root, Settings(durable=False), clock=lambda: now[0]) as service:
+        keyed(service, **properties)
+        upsert(service, id=[1], v=[10])
+        now[0] += 3600 * hours
+        upsert(service, id=[1], v=[11])
+        assert read(service, changes(service)) == [(10, 2), (10, 16), (11, 32)]
+        now[0] += 1
+        upsert(service, id=[1], v=[12])
+        with pytest.raises(NotFoundError, match=r"version 2 of .* no longer stored"):
+            changes(service)
+        assert read(service, changes(service, after=2)) == [(10, 16), (11, 32), (11, 16), (12, 32)]
+        now[0] += 3600 * hours
+        upsert(service, id=[1], v=[13])
+        with pytest.raises(NotFoundError, match=r"version 3 of .* no longer stored"):
+            changes(service, after=2)
+
+
+@pytest.mark.parametrize("hours", [1, 24])
+def test_history_is_kept_for_the_hours_that_the_table_names(root: Path, hours: int) -> None:
+    """evidence 204: `acid.data.retain.hours`."""
+    now = [1e9]
+    with Service(root, Settings(durable=False), clock=lambda: now[0]) as service:
+        properties = {"transactional": "true", "acid.data.retain.hours": str(hours)}
+        keyed(service, **properties)
+        upsert(service, id=[1], v=[10])
+        upsert(service, id=[1], v=[11])
+        now[0] += 3600 * hours - 1
+        upsert(service, id=[1], v=[12])
+        for version in (2, 3, 4):
+            service.tidy()
+            (segment,) = service.snapshots.as_of(service.catalog.table(KEYED), version)
+            assert segment.rows == 1
+        now[0] += 1
+        service.tidy()
+        table = service.catalog.table(KEYED)
+        with pytest.raises(NotFoundError, match=r"version 2 of .* is no longer stored"):
+            service.snapshots.as_of(table, 2)
+        assert [len(service.snapshots.as_of(table, version)) for version in (3, 4)] == [1, 1]
 
 
 NO_ROW = [

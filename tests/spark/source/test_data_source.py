@@ -13,6 +13,7 @@ from pyspark.sql.datasource import DataSourceReader
 
 import odps_nb.spark
 from odps_nb import ClientOptions
+from odps_nb.access.partition_bounds import Bound
 from odps_nb.access.partitions import PartitionRange
 from odps_nb.client.write.session import commit_write
 from odps_nb.client.write.stream import WriteStream
@@ -231,7 +232,7 @@ def test_options_are_read_in_any_case(profile: Profile) -> None:
     assert settings.options.columns == ("id", "amount")
     assert settings.options.partitions == (
         PartitionSpec.of("ds=2024-01-01,hour=1"),
-        PartitionRange(exact=PartitionSpec(), bounds=(("ds", ">=", "2024-01-02"),)),
+        PartitionRange(exact=PartitionSpec(), bounds=(Bound("ds", ">=", "2024-01-02"),)),
         "latest",
     )
     assert (settings.options.limit, settings.options.split_bytes) == (5, 1000)

@@ -18,11 +18,17 @@ class Tunnel:
         self.path = f"/projects/{peer.service.project}/tables/{table}/{kind}"
         self.key = {"upserts": "upsertid", "streams": "uploadid"}[kind]
 
-    def ask(self, method: str, body: bytes = b"", **params: Any) -> requests.Response:
+    def ask(
+        self, method: str, body: bytes = b"", *, header: str = "", **params: Any
+    ) -> requests.Response:
+        """Send a request; ``header`` is "name: value" of a header that is not signed."""
         texts = tuple((name, str(value)) for name, value in params.items())
         wire = WireRequest(method=method, path=self.path, params=texts)
         endpoint = self.peer.service.tunnel_endpoint
         headers = self.peer.signature(wire, endpoint)
+        if header:
+            name, _, value = header.partition(": ")
+            headers[name] = value
         url = wire.url(endpoint)
         return self.peer.session.request(method, url, headers=headers, data=body, timeout=60)
 

@@ -131,17 +131,19 @@ def typed_array(draw: DrawFn, values: list[Any]) -> Any:
         letter = "m8" if family == "span" else "M8"
         numbers = [NEAR[0] - 1 if one is None else _nanos(one) // UNITS[unit] for one in values]
         return np.array(numbers, "int64").view(f"{letter}[{unit}]")
-    if not whole:
-        return None
+    filled = [present[0] if one is None else one for one in values]
     if family == "int":
         dtypes = integers_of(present)
-        return np.array(values, draw(st.sampled_from(dtypes))) if dtypes else None
-    if family == "single":
-        return np.array([one.value for one in values], "float32")
-    if family == "text":
-        fits = all(one.isprintable() for one in values)
-        return np.array(values, "U") if fits else None
-    return np.array(values) if family in ("float", "bool") else None
+        made = np.array(filled, draw(st.sampled_from(dtypes))) if dtypes else None
+    elif family == "single":
+        made = np.array([one.value for one in filled], "float32")
+    elif family == "text":
+        made = np.array(filled, "U") if all(one.isprintable() for one in filled) else None
+    else:
+        made = np.array(filled) if family in ("float", "bool") else None
+    if whole or made is None:
+        return made
+    return np.ma.masked_array(made, [one is None for one in values])
 
 
 def _nanos(value: Day | Moment | Span) -> int:

@@ -18,7 +18,13 @@ from hypothesis.strategies import DrawFn
 
 from tests.support.values.arrow_forms import arrow_array
 from tests.support.values.families import one_family
-from tests.support.values.python_forms import integers_of, objects, python_cell, units_of
+from tests.support.values.python_forms import (
+    integers_of,
+    objects,
+    python_cell,
+    typed_array,
+    units_of,
+)
 from tests.support.values.rules import NESTED, SECOND, Kind
 
 #: A column of a source, and its values.
@@ -89,6 +95,18 @@ def _times(draw: DrawFn, family: str, values: list[Any]) -> Any:
     return pd.Series(pd.array(counts, dtype=pd.DatetimeTZDtype(unit, zone)))  # type: ignore[call-overload]
 
 
+def mapping_column(draw: DrawFn, kind: Kind, values: list[Any]) -> Column:
+    """A column of a mapping: a masked or typed NumPy array, a polars Series, or a list."""
+    form = draw(st.sampled_from(["array", "polars", "list"]))
+    if form == "polars" and takes("polars", kind):
+        made, kept = plain_column(draw, kind, values)
+        return pl.from_arrow(made), kept
+    if form == "array" and (array := typed_array(draw, values)) is not None:
+        return array, values
+    series, kept = object_series(draw, kind, values)
+    return list(series), kept
+
+
 def arrow_backed(draw: DrawFn, kind: Kind, values: list[Any]) -> Column:
     """A pandas column backed by Arrow."""
     made, kept = arrow_array(draw, kind, values)
@@ -129,6 +147,7 @@ def _as_duckdb(columns: dict[str, Any]) -> Any:
 SOURCES: dict[str, tuple[Callable[[DrawFn, Kind, list[Any]], Column], Callable[[Any], Any]]] = {
     "objects": (object_series, pd.DataFrame),
     "pandas": (numpy_series, pd.DataFrame),
+    "mapping": (mapping_column, dict),
     "arrow-backed": (arrow_backed, pd.DataFrame),
     "arrow": (arrow_column, pa.table),
     "reader": (arrow_column, _as_reader),

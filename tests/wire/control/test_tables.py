@@ -285,6 +285,16 @@ def test_a_table_document_tells_keys_views_and_external_tables() -> None:
     assert found == info
 
 
+def test_object_tables_are_told_and_listed() -> None:
+    """evidence 209: `isObjectTable` of `Table.java` (Java SDK), type OBJECT_TABLE."""
+    info = replace(INFO, is_object=True)
+    body, headers = info.encode()
+    assert b"<Type>OBJECT_TABLE</Type>" in body
+    assert TableInfo.decode(body, headers, asked=TABLE) == info
+    page = TablePage(names=("a", "b"), types={"a": "OBJECT_TABLE", "b": "A_NEW_KIND"})
+    assert TablePage.decode(*page.encode()).types == page.types
+
+
 def test_a_table_is_shown_by_its_facts() -> None:
     assert repr(INFO) == f"TableInfo({TABLE}, 3 columns, 3 rows, 10 B, owner='ALIYUN$x')"
     assert repr(TableInfo(name=TABLE)) == f"TableInfo({TABLE}, 0 columns)"

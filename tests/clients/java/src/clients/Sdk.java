@@ -148,6 +148,10 @@ final class Sdk {
     jobs.put("read", sdk::read);
     jobs.put("write_blobs", sdk::writeBlobs);
     jobs.put("read_blobs", sdk::readBlobs);
+    Objects objects = new Objects(sdk.odps);
+    jobs.put("resources", objects::resources);
+    jobs.put("functions", objects::functions);
+    jobs.put("interactive", objects::interactive);
     Worker.serve(jobs);
   }
 

@@ -1,0 +1,237 @@
+"""Prepares data of other libraries, and Arrow extension types, whose plain storage would mislead.
+
+polars exports the addresses of Python objects as bytes, DuckDB exports large UHUGEINT values as
+negative decimals, and the storage of some Arrow extension types is not their value.
+``docs/types-and-times.md`` lists how each extension type is stored.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from odps_nb.convert.loaded import loaded
+from odps_nb.errors import ConversionError
+from odps_nb.schema import OdpsType, TypeCode
+
+
+def is_from(data: Any, package: str) -> bool:
+    """Whether a class of the object, or one of its base classes, is from the package."""
+    return any(one.__module__.split(".")[0] == package for one in type(data).__mro__)
+
+
+# -- frames ---------------------------------------------------------------------------------------
+
+
+def exported(data: Any) -> Any:
+    """Return data of polars, narwhals and DuckDB in a form whose Arrow export has its values.
+
+    128-bit integers of polars become ``Decimal(38, 0)``. Other data is returned unchanged. Raises
+    `ConversionError` for Python objects in polars, and for UHUGEINT of DuckDB.
+    """
+    if is_from(data, "narwhals") and hasattr(data, "to_native"):
+        data = data.to_native()
+    if is_from(data, "polars") and hasattr(data, "collect_schema"):
+        return _polars_frame(data)
+    if type(data).__name__ == "DuckDBPyRelation":
+        for name, kind in zip(data.columns, data.types, strict=True):
+            if "UHUGEINT" in str(kind):
+                raise ConversionError(
+                    f"the column {name!r} is UHUGEINT, which DuckDB exports as another number",
+                    column=name,
+                    source_type=str(kind),
+                    hint=f"cast it in the query, e.g. {name}::decimal(38,0) or {name}::varchar",
+                )
+    return data
+
+
+def _polars_frame(data: Any) -> Any:
+    polars = loaded("polars")
+    assert polars is not None
+    changed = {}
+    for name, dtype in data.collect_schema().items():
+        _refuse_object(dtype, f"the polars column {name!r}", name)
+        narrow = _without_int128(dtype)
+        if narrow != dtype:
+            changed[name] = polars.col(name).cast(narrow)
+    if not changed or isinstance(data, polars.LazyFrame):  # a LazyFrame becomes DataFrames later
+        return data
+    try:
+        return data.with_columns(**changed)
+    except polars.exceptions.InvalidOperationError as error:
+        raise _too_long(str(error), next(iter(changed))) from None
+
+
+def polars_column(series: Any, name: str = "") -> pa.Array:
+    """Return a polars Series as an Arrow array; see `exported`."""
+    _refuse_object(series.dtype, f"the polars column {name!r}" if name else "a Series", name)
+    narrow = _without_int128(series.dtype)
+    if narrow != series.dtype:
+        try:
+            series = series.cast(narrow)
+        except loaded("polars").exceptions.InvalidOperationError as error:  # type: ignore[union-attr]
+            raise _too_long(str(error), name) from None
+    return series.to_arrow()
+
+
+def _refuse_object(dtype: Any, what: str, name: str) -> None:
+    if str(dtype) == "Object":
+        raise ConversionError(
+            f"{what} holds Python objects",
+            column=name or None,
+            source_type="Object",
+            hint="convert it to a polars dtype, or pass df.to_dicts() or series.to_list()",
+        )
+
+
+def _without_int128(dtype: Any) -> Any:
+    """Return a polars dtype with Decimal(38, 0) in place of 128-bit integers, at any depth."""
+    polars: Any = loaded("polars")
+    if dtype in (polars.Int128, polars.UInt128):
+        return polars.Decimal(38, 0)
+    if isinstance(dtype, polars.List):
+        return polars.List(_without_int128(dtype.inner))
+    if isinstance(dtype, polars.Array):
+        return polars.Array(_without_int128(dtype.inner), dtype.size)
+    if isinstance(dtype, polars.Struct):
+        return polars.Struct({one.name: _without_int128(one.dtype) for one in dtype.fields})
+    return dtype
+
+
+def _too_long(text: str, name: str) -> ConversionError:
+    return ConversionError(
+        f"a 128-bit integer has more than 38 digits: {text.splitlines()[0]}",
+        column=name or None,
+        source_type="Int128",
+        hint="convert the column to text, e.g. pl.col(name).cast(pl.String)",
+    )
+
+
+def refuse_addresses(schema: pa.Schema, kind: str) -> None:
+    """Raise for columns that may be addresses of Python objects in a stream of another library.
+
+    polars exports a column of Python objects as 8 bytes for each value, without any mark.
+    """
+    for field in schema:
+        if field.type == pa.binary(8):
+            raise ConversionError(
+                f"the column {field.name!r} of this {kind} is fixed_size_binary[8], the form in "
+                "which polars exports addresses of Python objects",
+                column=field.name,
+                source_type=str(field.type),
+                hint="pass pyarrow.table(data) if these are bytes, or convert the Python objects",
+            )
+
+
+# -- Arrow extension types ------------------------------------------------------------------------
+
+_NOT_STORED = {
+    "arrow.opaque": "cast it where it comes from, e.g. to text",
+    "arrow.parquet.variant": "cast it where it comes from, e.g. to JSON text",
+    "pandas.period": "convert it, e.g. with .dt.to_timestamp() or .astype(str)",
+    "pandas.interval": "convert it, e.g. with .astype(str), or write its two ends as columns",
+}
+"""Extension types whose storage does not tell their values, and a hint for each."""
+_DEGREES = ("OGC:CRS84", "EPSG:4326", "EPSG:4979", "OGC:CRS84H")
+"""Coordinate reference systems of GEOGRAPHY: longitude and latitude in degrees (WGS 84)."""
+
+
+def check_field(field: pa.Field, target: OdpsType | None = None) -> None:
+    """Raise `ConversionError` if the storage of an extension type, at any depth, would mislead.
+
+    ``target``: the column's type, if the table exists.
+    """
+    _check(field, field.name, target)
+
+
+def _check(field: pa.Field, column: str, target: OdpsType | None) -> None:
+    kind, metadata = field.type, field.metadata or {}
+    name = getattr(kind, "extension_name", None)
+    name = name or metadata.get(b"ARROW:extension:name", b"").decode()
+    if name in _NOT_STORED:
+        raise _refusal(column, name, "has no MaxCompute type", _NOT_STORED[name])
+    if name == "arrow.fixed_shape_tensor" and _is_permuted(kind, metadata):
+        hint = "pass it in row-major order, e.g. tensor.to_numpy_ndarray().copy()"
+        raise _refusal(column, name, "is not in row-major order", hint)
+    if name.startswith("geoarrow.") and target and target.code is TypeCode.GEOGRAPHY:
+        check_crs(json.loads(metadata.get(b"ARROW:extension:metadata") or "{}").get("crs"), column)
+    for inner in _fields_in(kind):
+        _check(inner, f"{column}.{inner.name}", None)
+
+
+def _refusal(column: str, kind: str, reason: str, hint: str) -> ConversionError:
+    return ConversionError(
+        f"the column {column!r} of type {kind} {reason}",
+        column=column,
+        source_type=kind,
+        hint=hint,
+    )
+
+
+def _is_permuted(kind: pa.DataType, metadata: dict[bytes, bytes]) -> bool:
+    raw = json.loads(metadata.get(b"ARROW:extension:metadata") or "{}")
+    order = getattr(kind, "permutation", None) or raw.get("permutation") or []
+    return list(order) != sorted(order)
+
+
+def _fields_in(kind: pa.DataType) -> Iterable[pa.Field]:
+    if isinstance(kind, pa.BaseExtensionType):
+        return _fields_in(kind.storage_type)
+    if pt.is_dictionary(kind) or pt.is_run_end_encoded(kind):
+        return [pa.field("value", kind.value_type)]
+    if pt.is_nested(kind):
+        return [kind.field(place) for place in range(kind.num_fields)]
+    return []
+
+
+def check_crs(crs: Any, column: str) -> None:
+    """Raise unless a coordinate reference system, in any form, is that of GEOGRAPHY or absent."""
+    if crs is None:
+        return
+    known = crs.get("id") if isinstance(crs, dict) else None
+    name = f"{known['authority']}:{known['code']}" if known else str(crs)
+    if name.upper() not in _DEGREES:
+        what = str(crs.get("name", "unknown")) if isinstance(crs, dict) else name
+        raise ConversionError(
+            f"the coordinates of column {column!r} are in {what}, but GEOGRAPHY has degrees of "
+            "longitude and latitude",
+            column=column,
+            source_type=what,
+            hint="convert them first, e.g. with gdf.to_crs('OGC:CRS84'), or use a BINARY column",
+        )
+
+
+def value_type(kind: pa.BaseExtensionType) -> pa.DataType:
+    """Return the plain type of an extension type's values."""
+    return pa.bool_() if kind.extension_name == "arrow.bool8" else kind.storage_type
+
+
+def plain_values(array: pa.Array) -> pa.Array:
+    """Return the values of an array of an extension type as an array of `value_type`."""
+    storage = array.storage
+    return pc.not_equal(storage, 0) if array.type.extension_name == "arrow.bool8" else storage
+
+
+def plain_scalar(value: pa.Scalar) -> pa.Scalar | None:
+    """Return the value of a scalar of an extension type; ``None`` if its storage would mislead."""
+    try:
+        check_field(pa.field("", value.type))
+    except ConversionError:
+        return None
+    storage = value.value
+    if value.type.extension_name == "arrow.bool8":
+        return pa.scalar(None if storage is None else storage.as_py() != 0, pa.bool_())
+    return storage
+
+
+def from_geometry(series: Any, column: str, target: OdpsType | None) -> Any:
+    """Return a GeoPandas column as WKB bytes; raise if GEOGRAPHY has other coordinates."""
+    if target is not None and target.code is TypeCode.GEOGRAPHY and series.array.crs is not None:
+        check_crs(":".join(series.array.crs.to_authority() or (series.array.crs.name,)), column)
+    geopandas: Any = loaded("geopandas")
+    return geopandas.array.to_wkb(series.array)

@@ -1,0 +1,350 @@
+"""Routes of the Catalog API: projects, schemas, tables and partitions as JSON, and search.
+
+Paths and members are those of the vendor's client ``pyodps_catalog`` 0.4.0. Lists have the views
+that need no ``view`` parameter; other views, and other objects of the API, do not exist here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from odps_nb.local import faults
+from odps_nb.local.rights import Right
+from odps_nb.local.routes.lists import page_of
+from odps_nb.local.routes.surface import Surface
+from odps_nb.local.routes.table import ALL, Asked, At
+from odps_nb.local.service import Service
+from odps_nb.local.store.tables import Partition, StoredTable
+from odps_nb.schema import (
+    ArrayType,
+    Column,
+    DecimalType,
+    LengthType,
+    MapType,
+    OdpsType,
+    StructType,
+    TableSchema,
+)
+from odps_nb.terms import TableName
+from odps_nb.wire._frame_parts import parse_json_object
+from odps_nb.wire.type_text import format_type, parse_type
+
+PREFIX = "/api/catalog/v1alpha"
+PAGE = 100  # the largest page of a search; clients also use it for lists
+_PROJECT = "/projects/{project}"
+_SCHEMAS = f"{_PROJECT}/schemas"
+_SCHEMA = f"{_SCHEMAS}/{{schema}}"
+_TABLES = f"{_SCHEMA}/tables"
+_TABLE = f"{_TABLES}/{{table}}"
+_CHANGEABLE = {"mode", "description"}  # of a column
+_ORDERS: Mapping[str, Callable[[StoredTable], float]] = {
+    "create_time": lambda table: table.created,
+    "last_modified_time": lambda table: table.modified,
+}
+
+
+def catalog_routes(service: Service) -> Iterator[Route]:
+    """Yield the routes of the Catalog API."""
+    surface = _CatalogSurface(service, xml=False, strict=True)
+    yield from surface.routes(CatalogRoutes(service).rows(), prefix=PREFIX)
+
+
+class _CatalogSurface(Surface):
+    """Writes errors in the form that pyodps (``errors.py``) and ``pyodps_catalog`` read."""
+
+    def document(self, status: int, code: str, message: str, request_id: str) -> Response:
+        reason = "NotFound" if status == 404 else code  # pyodps knows this reason by name
+        told = {"code": code, "message": message, "reason": reason}
+        return JSONResponse(told, status_code=status)
+
+
+class CatalogRoutes:
+    """Handles requests to the Catalog API."""
+
+    def __init__(self, service: Service) -> None:
+        self._service, self._catalog = service, service.catalog
+
+    def rows(self) -> Iterator[At]:
+        """Yield the routes."""
+        pages = "pageSize pageToken"
+        yield At(["/projects"], None, self._projects, accepts=pages, is_list=True)
+        yield At([_PROJECT], Right.QUERY, self._project, accepts="view")
+        yield At([_SCHEMAS], Right.QUERY, self._schemas, accepts=pages, is_list=True)
+        yield At([_SCHEMA], Right.QUERY, self._schema)
+        yield At([_TABLES], Right.QUERY, self._tables, accepts=f"{pages} view", is_list=True)
+        yield At([_TABLE], Right.QUERY, self._table)
+        yield At([_TABLE], Right.WRITE, self._update, methods=["PUT"])
+        partitions = [f"{_TABLE}/partitions"]
+        yield At(partitions, Right.QUERY, self._partitions, accepts=f"{pages} view", is_list=True)
+        filters = f"{pages} query orderBy"
+        search = ["/namespaces/{namespace}:search"]
+        yield At(search, None, self._search, methods=["POST"], accepts=filters, is_list=True)
+        yield At(["/{path:path}"], None, self._unknown, methods=ALL)
+
+    def _unknown(self, asked: Asked) -> Response:
+        raise faults.no_such(
+            f"the embedded service has no {asked.wire.method} {PREFIX}/{asked.path['path']}"
+        )
+
+    # -- projects and schemas -----------------------------------------------------------------
+
+    def _visible(self, asked: Asked) -> list[str]:
+        rights = self._service.rights
+        return [
+            name
+            for name in self._catalog.projects()
+            if rights.allows(asked.access_id, name, Right.QUERY)
+        ]
+
+    def _projects(self, asked: Asked) -> Response:
+        return _page("projects", self._visible(asked), self._project_facts, asked)
+
+    def _project(self, asked: Asked) -> Response:
+        _check_view(asked)
+        return JSONResponse(self._project_facts(asked.path["project"]))
+
+    def _project_facts(self, name: str) -> dict[str, Any]:
+        owner, created = self._catalog.project(name)
+        return {
+            "name": f"projects/{name}",
+            "projectId": name,
+            "owner": owner,
+            "createTime": _millis(created),
+            "schemaEnabled": self._catalog.has_schemas(name),
+        }
+
+    def _schemas(self, asked: Asked) -> Response:
+        project = asked.path["project"]
+        names = list(self._catalog.schemas(project))
+        return _page("schemas", names, lambda name: self._schema_facts(project, name), asked)
+
+    def _schema(self, asked: Asked) -> Response:
+        project, name = asked.path["project"], asked.path["schema"]
+        if name not in self._catalog.schemas(project):
+            raise faults.no_such_schema(name)
+        return JSONResponse(self._schema_facts(project, name))
+
+    def _schema_facts(self, project: str, name: str) -> dict[str, Any]:
+        path = f"projects/{project}/schemas/{name}"
+        return {"name": path, "schemaName": name, "owner": self._service.owner}
+
+    # -- tables -------------------------------------------------------------------------------
+
+    def _tables(self, asked: Asked) -> Response:
+        _check_view(asked)
+        found = self._catalog.tables(asked.path["project"], asked.path["schema"])
+        return _page("tables", found, _table_head, asked)
+
+    def _named(self, asked: Asked) -> StoredTable:
+        project, schema, table = (asked.path[key] for key in ("project", "schema", "table"))
+        return self._catalog.table(TableName(project=project, schema=schema, table=table))
+
+    def _table(self, asked: Asked) -> Response:
+        return JSONResponse(self._table_facts(self._named(asked)))
+
+    def _table_facts(self, table: StoredTable) -> dict[str, Any]:
+        fields = [_field(column) for column in table.schema.all_columns]
+        facts = _table_head(table) | {
+            "etag": _etag(table),
+            "description": table.comment,
+            "tableSchema": {"fields": fields},
+            "createTime": _millis(table.created),
+            "lastModifiedTime": _millis(table.modified),
+            "labels": {},
+        }
+        if keys := [column.name for column in table.schema.partition_columns]:
+            facts["partitionDefinition"] = {"partitionedColumns": [{"field": k} for k in keys]}
+        if table.key_columns:
+            facts["tableConstraints"] = {"primaryKey": {"fields": list(table.key_columns)}}
+        if table.lifecycle > 0:
+            key = "partitionExpirationDays" if keys else "expirationDays"
+            facts["expirationOptions"] = {key: table.lifecycle}
+        if table.view is None:
+            size = sum(one.raw_bytes for one in self._service.snapshots.visible(table))
+            facts["numCurrentStorageBytes"] = str(size)
+        return facts
+
+    def _update(self, asked: Asked) -> Response:
+        """Set comments and lifecycle, append columns, and drop NOT NULL, as the body says."""
+        table, body = self._named(asked), parse_json_object(asked.wire.body or b"", "table")
+        if table.view is not None:
+            raise faults.invalid(f"{table.name} is a view, not a table")
+        if body.get("etag", _etag(table)) != _etag(table):
+            message = f"the table {table.name} has changed since it was read"
+            raise faults.conflict(message, "EtagMismatch")
+        now = self._table_facts(table)
+        for key in body.keys() - {"etag", "description", "tableSchema", "expirationOptions"}:
+            # clients return what they have read; times and sizes change meanwhile
+            if not key.endswith(("Time", "Bytes")) and (body[key] or None) != (
+                now.get(key) or None
+            ):
+                raise faults.invalid(f"the embedded service cannot change {key!r} of a table")
+        schema = _changed(table.schema, (body.get("tableSchema") or {}).get("fields") or [])
+        days = list((body.get("expirationOptions") or {}).values())
+        lifecycle = (int(days[0]) or -1) if days else None
+        if schema != table.schema:
+            table = self._catalog.change_schema(table, schema)
+        self._catalog.alter_table(table, comment=body.get("description"), lifecycle=lifecycle)
+        return JSONResponse(self._table_facts(self._named(asked)))
+
+    def _partitions(self, asked: Asked) -> Response:
+        _check_view(asked)
+        return _page("partitions", self._catalog.partitions(self._named(asked)), _partition, asked)
+
+    # -- search -------------------------------------------------------------------------------
+
+    def _search(self, asked: Asked) -> Response:
+        """Return the tables (``type=TABLE``) or schemas that satisfy all terms of the query."""
+        terms = [term.strip() for term in asked.params.get("query", "").split(",")]
+        parsed = [re.fullmatch(r"(name|description):(.*)|(type|project)=(.+)", t) for t in terms]
+        if unknown := [term for term, match in zip(terms, parsed, strict=True) if match is None]:
+            raise faults.invalid(f"the embedded service does not support the term {unknown[0]!r}")
+        matches = [match for match in parsed if match is not None]
+        wanted = {match[1] or match[3]: match[2] if match[1] else match[4] for match in matches}
+        kind = wanted.get("type")
+        if kind != "TABLE":
+            raise faults.invalid(f"the embedded service searches type=TABLE, not type={kind}")
+        among = wanted.get("project", "").strip("()").split("|") if "project" in wanted else None
+        found = [
+            table
+            for project in self._visible(asked)
+            if among is None or project in among
+            for schema in self._catalog.schemas(project)
+            for table in self._catalog.tables(project, schema)
+            if wanted.get("name", "").casefold() in table.name.table.casefold()
+            and wanted.get("description", "").casefold() in table.comment.casefold()
+        ]
+        order = asked.params.get("orderBy") or "default"
+        key, _, direction = order.partition(" ")
+        if order != "default":
+            if key not in _ORDERS or direction not in ("", "asc", "desc"):
+                raise faults.invalid(f"orderBy {order!r} is none of {', '.join(_ORDERS)} asc|desc")
+            found.sort(key=_ORDERS[key], reverse=direction == "desc")
+        return _page("entries", found, _entry, asked)
+
+
+def _page(
+    kind: str, items: Sequence[Any], facts: Callable[[Any], dict[str, Any]], asked: Asked
+) -> Response:
+    """Return the page that ``pageSize`` and ``pageToken`` select."""
+    found = page_of(items, asked, start="pageToken", most="pageSize", page=PAGE)
+    told: dict[str, Any] = {kind: [facts(item) for item in found.items]}
+    return JSONResponse(told | ({"nextPageToken": found.marker} if found.marker else {}))
+
+
+def _check_view(asked: Asked) -> None:
+    if (view := asked.params.get("view", "BASIC")) != "BASIC":
+        raise faults.invalid(f"the embedded service has the view BASIC, not {view!r}")
+
+
+def _millis(seconds: float) -> str:
+    return str(int(seconds * 1000))
+
+
+def _etag(table: StoredTable) -> str:
+    text = json.dumps([table.table_id, table.schema_version, table.altered, table.comment])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _table_head(table: StoredTable) -> dict[str, Any]:
+    name = table.name
+    return {
+        "name": f"projects/{name.project}/schemas/{name.schema or 'default'}/tables/{name.table}",
+        "projectId": name.project,
+        "schemaName": name.schema or "default",
+        "tableName": name.table,
+        "type": "MANAGED_TABLE" if table.view is None else "VIEW",
+    }
+
+
+def _entry(table: StoredTable) -> dict[str, Any]:
+    return {
+        "name": _table_head(table)["name"],
+        "displayName": table.name.table,
+        "type": "TABLE",
+        "description": table.comment,
+        "createTime": _millis(table.created),
+        "lastModifiedTime": _millis(table.modified),
+    }
+
+
+def _partition(found: Partition) -> dict[str, Any]:
+    return {
+        "spec": str(found.spec),
+        "createTime": _millis(found.created),
+        "lastModifiedTime": _millis(found.modified),
+        "numStorageBytes": str(found.raw_bytes),
+    }
+
+
+def _field(column: Column) -> dict[str, Any]:
+    mode = "NULLABLE" if column.nullable else "REQUIRED"
+    return _typed(column.name, column.type) | {"mode": mode, "description": column.comment}
+
+
+def _typed(name: str, type_: OdpsType) -> dict[str, Any]:
+    """Return name and type of a field; members of nested types are fields, too."""
+    told: dict[str, Any] = {
+        "fieldName": name,
+        "sqlTypeDefinition": format_type(type_),
+        "typeCategory": type_.code.name,
+    }
+    match type_:
+        case DecimalType(precision=int()):
+            told |= {"precision": str(type_.precision), "scale": str(type_.scale or 0)}
+        case LengthType():
+            told["maxLength"] = str(type_.length)
+        case ArrayType():
+            told["fields"] = [_typed("element", type_.element)]
+        case MapType():
+            told["fields"] = [_typed("key", type_.key), _typed("value", type_.value)]
+        case StructType():
+            told["fields"] = [_typed(one.name, one.type) for one in type_.fields]
+    return told
+
+
+def _without_empty(field: dict[str, Any]) -> dict[str, Any]:
+    """Return a field without empty members, such as a list ``fields`` that clients add."""
+    told = {key: value for key, value in field.items() if value not in (None, "", [], {})}
+    if "fields" in told:
+        told["fields"] = [_without_empty(one) for one in told["fields"]]
+    return told
+
+
+def _changed(schema: TableSchema, wanted: Sequence[dict[str, Any]]) -> TableSchema:
+    """Return a schema with the comments, modes and appended columns of a table's document."""
+    columns = list(schema.all_columns)
+    kept, added = wanted[: len(columns)], wanted[len(columns) :]
+    if [one.get("fieldName") for one in kept] != [column.name for column in columns]:
+        raise faults.invalid("columns can only be appended, not removed, renamed or moved")
+    for place, (column, field) in enumerate(zip(columns, kept, strict=True)):
+        given = {k: v for k, v in _without_empty(field).items() if k not in _CHANGEABLE}
+        if given != _typed(column.name, column.type):
+            raise faults.invalid(f"only comment and mode of {column.name!r} can be changed")
+        nullable = field.get("mode") != "REQUIRED"
+        if column.nullable and not nullable:
+            raise faults.invalid(f"the column {column.name!r} cannot become NOT NULL")
+        comment = field.get("description") or ""
+        columns[place] = replace(column, nullable=nullable, comment=comment)
+    if any(field.get("mode") == "REQUIRED" for field in added):
+        raise faults.invalid("an appended column cannot be NOT NULL")
+    appended = [
+        Column(
+            name=str(field.get("fieldName")),
+            type=parse_type(str(field.get("sqlTypeDefinition"))),
+            comment=field.get("description") or "",
+        )
+        for field in added
+    ]
+    data = len(schema.columns)
+    return replace(
+        schema, columns=(*columns[:data], *appended), partition_columns=tuple(columns[data:])
+    )

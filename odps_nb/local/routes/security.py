@@ -1,0 +1,158 @@
+"""Routes of users, roles, grants and permissions, as far as the service has them.
+
+The service's rights come from its credentials file (``odps_nb.local.rights``), so no request
+changes them. Users are the access keys; there are no roles.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from starlette.responses import Response
+
+from odps_nb.local import faults
+from odps_nb.local.rights import Right
+from odps_nb.local.routes.lists import page_of
+from odps_nb.local.routes.table import ALL, XML, Asked, At, listing, page
+from odps_nb.local.service import Service
+from odps_nb.wire.xml_text import DECLARATION, child_text, element, parse_xml
+
+_PROJECT = "/projects/{project}"
+#: Actions on a project and on its tables that each right permits, besides those of lower rights
+#: (names: odps-sdk-core, ``CheckPermissionConstants.ActionType``).
+ACTIONS: dict[Right, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    Right.QUERY: (("Read", "List", "CreateInstance"), ("Describe", "Select")),
+    Right.READ: ((), ("Download",)),
+    Right.WRITE: (("Write", "CreateTable"), ("Alter", "Update", "Drop")),
+}
+_RESOURCE = re.compile(r"/?projects/([^/]+)(?:/(schemas|tables)/([^/]+))?")
+
+
+class SecurityRoutes:
+    """Handles requests about users, roles and permissions."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def rows(self) -> Iterator[At]:
+        """Yield the routes."""
+        keys = frozenset({"sign_bearer_token"})
+        authorization = [f"{_PROJECT}/authorization"]
+        yield At(authorization, Right.QUERY, self._token, methods=ALL, keys=keys)
+        yield At(authorization, Right.QUERY, self._statement, methods=["POST"])
+        # the vendor's clients send the path with and without a slash at its end
+        checked = [f"{_PROJECT}/auth", f"{_PROJECT}/auth/"]
+        yield At(checked, None, self._check, methods=["POST"])
+        yield At([f"{_PROJECT}/users"], Right.QUERY, self._users, is_list=True)
+        yield At([f"{_PROJECT}/roles"], Right.QUERY, self._roles, is_list=True)
+        user = [f"{_PROJECT}/users/{{user}}"]
+        yield At(user, Right.QUERY, self._roles, keys=frozenset({"roles"}), accepts="type")
+        yield At(user, Right.QUERY, self._user, accepts="type")
+
+    def _token(self, asked: Asked) -> Response:
+        # clients use this token in links to web pages, which this service does not provide
+        return _result(base64.b64encode(asked.path["project"].encode()).decode())
+
+    def _statement(self, asked: Asked) -> Response:
+        """Handle a security statement: WHOAMI or SHOW GRANTS [FOR [USER] key]."""
+        query = child_text(parse_xml(asked.wire.body or b"", "security statement"), "Query")
+        words = query.strip(" ;\n\t").split()
+        match [word.lower() for word in words]:
+            case ["whoami"]:  # members: pyodps, ``current_user``
+                names = dict.fromkeys(("ID", "DisplayName"), asked.access_id)
+                return _result(json.dumps(names))
+            case ["show", "grants"]:
+                return self._grants(asked, asked.access_id)
+            case ["show", "grants", "for", _] | ["show", "grants", "for", "user", _]:
+                return self._grants(asked, words[-1])
+        raise faults.invalid(
+            f"the embedded service does not support {query[:80]!r}; it takes rights from its "
+            "credentials file, and answers only WHOAMI and SHOW GRANTS"
+        )
+
+    def _grants(self, asked: Asked, user: str) -> Response:
+        """Return grants as the service does: an empty ``Effect`` allows (MCP server of vendor)."""
+        self._require_user(asked, user)
+        project = asked.path["project"]
+        found = []
+        for place, resource in enumerate((f"projects/{project}", f"projects/{project}/tables/*")):
+            actions = [
+                one for right in self._rights(user, project) for one in ACTIONS[right][place]
+            ]
+            if actions:
+                entry = {"Effect": "", "Action": actions, "Resource": f"acs:odps:*:{resource}"}
+                found.append(entry)
+        return _result(json.dumps({"ACL": {user: found}, "Roles": []}))
+
+    def _rights(self, user: str, project: str) -> list[Right]:
+        return [right for right in Right if self._service.rights.allows(user, project, right)]
+
+    def _check(self, asked: Asked) -> Response:
+        """Handle ``checkPermission``: whether the key may do all of the listed actions."""
+        try:
+            items = [(one["Action"], one["Resource"]) for one in json.loads(asked.wire.body or b"")]
+        except (ValueError, TypeError, KeyError):
+            raise faults.invalid(
+                "the body must be a JSON array of objects with Action and Resource"
+            ) from None
+        for action, resource in items:
+            match = _RESOURCE.fullmatch(str(resource))
+            place = {None: 0, "tables": 1}.get(match[2]) if match else None
+            if match is None or place is None:
+                raise faults.invalid(f"the embedded service checks no rights of {resource!r}")
+            project = match[1]
+            self._service.catalog.project(project)
+            needed = [right for right in Right if action in ACTIONS[right][place]]
+            if not needed:
+                raise faults.invalid(
+                    f"the embedded service has no action {action!r} on {resource!r}"
+                )
+            if needed[0] not in self._rights(asked.access_id, project):
+                message = f"You have NO privilege 'odps:{action}' on {{acs:odps:*:{resource}}}"
+                return _auth("DENY", message)
+        return _auth("ALLOW", "")
+
+    # -- users and roles ----------------------------------------------------------------------
+
+    def _names(self, asked: Asked) -> list[str]:
+        project = asked.path["project"]
+        self._service.catalog.project(project)
+        return [name for name in self._service.keys if self._rights(name, project)]
+
+    def _require_user(self, asked: Asked, name: str) -> None:
+        if name not in self._names(asked):
+            raise faults.no_such(f"the project has no user {name[:80]!r}")
+
+    def _users(self, asked: Asked) -> Response:
+        found = page_of(self._names(asked), asked)
+        items = [_user(name) for name in found.items]
+        return page("Users", items, marker=found.marker, most=found.most)
+
+    def _user(self, asked: Asked) -> Response:
+        self._require_user(asked, asked.path["user"])
+        return Response(DECLARATION + _user(asked.path["user"]), media_type=XML)
+
+    def _roles(self, asked: Asked) -> Response:
+        if "user" in asked.path:
+            self._require_user(asked, asked.path["user"])
+        self._service.catalog.project(asked.path["project"])
+        return listing("Roles", "Role", ())
+
+
+def _result(text: str) -> Response:
+    body = DECLARATION + element("Authorization", (element("Result", text),))
+    return Response(body, media_type=XML)
+
+
+def _auth(result: str, message: str) -> Response:
+    told: dict[str, Any] = {"message": message}
+    members = (element("Result", result), element("Message", json.dumps(told)))
+    return Response(DECLARATION + element("Auth", members), media_type=XML)
+
+
+def _user(name: str) -> str:
+    return element("User", (element("ID", name), element("DisplayName", name)))

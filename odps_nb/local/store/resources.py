@@ -1,0 +1,308 @@
+"""Stores resources (files, and names of tables) and the registrations of functions.
+
+The content of a resource is one pack file. A client uploads a large file in parts, which are
+resources of their own until a request merges them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass, fields, replace
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from odps_nb.local import faults
+from odps_nb.local.store.catalog import DEFAULT_SCHEMA, Catalog
+from odps_nb.local.store.database import Database
+from odps_nb.local.store.folder import PACK, DataFolder
+from odps_nb.local.store.ledger import Ledger
+
+CHUNK = 1 << 20
+# The manual's limit.
+MAX_SIZE = 2048 << 20
+# Parts that no request has merged by then are deleted.
+PART_AGE = 48 * 3600.0
+_NAME = re.compile(r"[^\s/]{1,255}")
+_PLACE = " project = ? AND schema = ? AND "
+
+
+class Named(NamedTuple):
+    """The name of a resource or function."""
+
+    project: str
+    schema: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """A resource; ``source`` is the table of a TABLE resource. The fields are those of the table.
+
+    Times are epoch seconds. ``pack`` is ``None`` if the resource is not a file.
+    """
+
+    project: str
+    schema: str
+    name: str
+    kind: str
+    comment: str
+    owner: str
+    updator: str
+    source: str
+    is_temp: bool
+    is_part: bool
+    size: int
+    md5: str
+    pack: str | None
+    created: float
+    modified: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Function:
+    """A registered function: ``fields`` by their XML names, and the names of its resources."""
+
+    project: str
+    schema: str
+    name: str
+    owner: str
+    created: float
+    fields: Mapping[str, str]
+    resources: Sequence[str]
+
+
+class Resources:
+    """Stores resources and functions. Names of functions are case-insensitive."""
+
+    def __init__(
+        self,
+        database: Database,
+        catalog: Catalog,
+        folder: DataFolder,
+        clock: Callable[[], float],
+    ) -> None:
+        self._db, self._catalog, self._folder, self._clock = database, catalog, folder, clock
+        self._ledger = Ledger(database, folder)
+
+    def named(self, project: str, schema: str | None, name: str = "") -> Named:
+        """Return the name of an object, or raise 404 if its schema does not exist."""
+        schema = schema or DEFAULT_SCHEMA
+        if schema not in self._catalog.schemas(project):
+            raise faults.no_such_schema(schema)
+        return Named(project, schema, name)
+
+    # -- resources ----------------------------------------------------------------------------
+
+    def get(self, named: Named) -> Resource:
+        """Return a resource, or raise 404."""
+        row = self._db.row(f"SELECT * FROM resources WHERE {_PLACE} name = ?", *named)
+        if row is None:
+            raise faults.no_such(f"the resource {named.name!r} does not exist")
+        return _resource(row)
+
+    def listed(
+        self, named: Named, *, part: str, owner: str | None, skip: int, limit: int
+    ) -> list[Resource]:
+        """Return the resources whose name contains ``part``, by name."""
+        rows = self._db.rows(
+            f"SELECT * FROM resources WHERE {_PLACE} NOT is_part AND instr(name, ?) > 0"
+            " AND (?4 IS NULL OR owner = ?4) ORDER BY name LIMIT ? OFFSET ?",
+            *(*named[:2], part, owner, limit, skip),
+        )
+        return [_resource(row) for row in rows]
+
+    def open(self, named: Named) -> tuple[Resource, BinaryIO]:
+        """Return a resource and its opened content."""
+        with self._db.transaction():  # its file is deleted only after a later commit
+            found = self.get(named)
+            if found.pack is None:
+                raise faults.invalid(f"the resource {named.name!r} is a table; read the table")
+            return found, self._folder.blob_pack(found.pack).open("rb")
+
+    def put(self, given: Resource, body: Path | None, *, is_new: bool) -> None:
+        """Store a resource, taking ownership of its content. ``is_new``: it must not exist.
+
+        A part replaces an earlier part of its name (aliyun-odps-java-sdk, ``Params``).
+        """
+        _check_name(given.name)
+        given = replace(given, created=self._clock(), modified=self._clock())
+        if body is not None:
+            md5, size = _md5_of(body), body.stat().st_size
+            if size > MAX_SIZE:
+                raise faults.invalid(f"a resource has at most {MAX_SIZE} bytes, not {size}")
+            pack = self._folder.publish_data(body, self._folder.blob_pack)
+            given = replace(given, size=size, md5=md5, pack=pack)
+        self._keep(given, is_new=is_new and not given.is_part)
+
+    def merge(
+        self, given: Resource, names: Sequence[str], *, md5: str, size: str, is_new: bool
+    ) -> None:
+        """Store the parts of these names as one resource, and delete them."""
+        parts = [Named(given.project, given.schema, name) for name in names]
+        work = self._folder.work_file(".merged")
+        try:
+            with work.open("xb") as merged:
+                for part in parts:
+                    stored, file = self.open(part)
+                    with file:
+                        if not stored.is_part:
+                            raise faults.invalid(f"the resource {part.name!r} is not a part")
+                        while chunk := file.read(CHUNK):
+                            merged.write(chunk)
+            if str(work.stat().st_size) != size or _md5_of(work) != md5.lower():
+                raise faults.invalid("the parts differ from the announced size or MD5")
+            self.put(given, work, is_new=is_new)
+        finally:
+            work.unlink(missing_ok=True)
+        self._drop(parts)
+
+    def set_owner(self, named: Named, owner: str) -> None:
+        """Change the owner of a resource."""
+        self.get(named)
+        self._db.run(f"UPDATE resources SET owner = ? WHERE {_PLACE} name = ?", owner, *named)
+
+    def delete(self, named: Named) -> None:
+        """Delete a resource, or raise 404."""
+        self.get(named)
+        self._drop([named])
+
+    def collect(self) -> None:
+        """Delete old parts."""
+        oldest = self._clock() - PART_AGE
+        rows = self._db.rows("SELECT * FROM resources WHERE is_part AND modified < ?", oldest)
+        self._drop([Named(row["project"], row["schema"], row["name"]) for row in rows])
+
+    def _keep(self, given: Resource, *, is_new: bool) -> None:
+        named = Named(given.project, given.schema, given.name)
+        try:
+            with self._db.transaction() as db:
+                if not given.is_part:
+                    given = self._succeeding(given, is_new=is_new)
+                self._drop([named])
+                marks = ", ".join("?" * len(fields(Resource)))
+                db.execute(f"INSERT INTO resources VALUES ({marks})", astuple(given))
+        except BaseException:
+            if given.pack is not None:
+                self._ledger.give_up([given.pack + PACK])
+            raise
+
+    def _succeeding(self, given: Resource, *, is_new: bool) -> Resource:
+        """Return a resource with the owner of the one that it replaces."""
+        named = Named(given.project, given.schema, given.name)
+        if not is_new:
+            old = self.get(named)
+            if old.kind != given.kind:
+                raise faults.invalid(
+                    f"the resource {given.name!r} has the type {old.kind}, not {given.kind}"
+                )
+            return replace(given, owner=old.owner, created=old.created)
+        if self._db.row(f"SELECT 1 FROM resources WHERE {_PLACE} name = ?", *named):
+            raise _exists("resource", given.name)
+        return given
+
+    def _drop(self, names: Iterable[Named]) -> None:
+        with self._db.transaction() as db:
+            for named in names:
+                found = db.execute(
+                    f"DELETE FROM resources WHERE {_PLACE} name = ? RETURNING pack", named
+                ).fetchall()
+                self._ledger.drop([row["pack"] + PACK for row in found if row["pack"]])
+
+    # -- functions ----------------------------------------------------------------------------
+
+    def function(self, named: Named) -> Function:
+        """Return a function, or raise 404."""
+        row = self._function_row(named)
+        if row is None:
+            raise faults.no_such(f"the function {named.name!r} does not exist")
+        return _function(row)
+
+    def has_function(self, named: Named) -> bool:
+        """Return whether a function is registered."""
+        return self._function_row(named) is not None
+
+    def functions(
+        self, named: Named, *, prefix: str, owner: str | None, skip: int, limit: int
+    ) -> list[Function]:
+        """Return the functions whose name starts with ``prefix``, by name."""
+        rows = self._db.rows(
+            f"SELECT * FROM functions WHERE {_PLACE} instr(name_key, ?) = 1"
+            " AND (?4 IS NULL OR owner = ?4) ORDER BY name_key LIMIT ? OFFSET ?",
+            *(*named[:2], prefix.casefold(), owner, limit, skip),
+        )
+        return [_function(row) for row in rows]
+
+    def put_function(self, given: Function, *, is_new: bool) -> None:
+        """Store a function. ``is_new``: it must not exist; otherwise, it must."""
+        _check_name(given.name)
+        named = Named(given.project, given.schema, given.name)
+        for resource in given.resources:
+            self.get(self._resource_of(named, resource))
+        with self._db.transaction() as db:
+            if is_new and self.has_function(named):
+                raise _exists("function", given.name)
+            old = None if is_new else self.function(named)
+            db.execute(
+                "INSERT OR REPLACE INTO functions VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    *(given.project, given.schema, given.name.casefold(), given.name),
+                    *((old.owner, old.created) if old else (given.owner, self._clock())),
+                    *(json.dumps(dict(given.fields)), json.dumps(list(given.resources))),
+                ),
+            )
+
+    def set_function_owner(self, named: Named, owner: str) -> None:
+        """Change the owner of a function."""
+        self.function(named)
+        where = (*named[:2], named.name.casefold())
+        self._db.run(f"UPDATE functions SET owner = ? WHERE {_PLACE} name_key = ?", owner, *where)
+
+    def delete_function(self, named: Named) -> None:
+        """Delete a function, or raise 404."""
+        self.function(named)
+        where = (*named[:2], named.name.casefold())
+        self._db.run(f"DELETE FROM functions WHERE {_PLACE} name_key = ?", *where)
+
+    def _function_row(self, named: Named) -> sqlite3.Row | None:
+        where = (*named[:2], named.name.casefold())
+        return self._db.row(f"SELECT * FROM functions WHERE {_PLACE} name_key = ?", *where)
+
+    def _resource_of(self, function: Named, text: str) -> Named:
+        """Return the name of a resource: such as ``n`` or ``p/schemas/s/resources/n``."""
+        match text.split("/"):
+            case [name]:
+                return function._replace(name=name)
+            case [project, "resources", name]:
+                return self.named(project, None, name)
+            case [project, "schemas", schema, "resources", name]:
+                return self.named(project, schema, name)
+        raise faults.invalid(f"{text!r} is not the name of a resource")
+
+
+def _resource(row: sqlite3.Row) -> Resource:
+    return Resource(**dict(row))
+
+
+def _function(row: sqlite3.Row) -> Function:
+    found = dict(row)
+    del found["name_key"]
+    found |= {key: json.loads(found[key]) for key in ("fields", "resources")}
+    return Function(**found)
+
+
+def _exists(kind: str, name: str) -> Exception:
+    return faults.invalid(f"the {kind} {name!r} already exists", code="ObjectAlreadyExists")
+
+
+def _check_name(name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise faults.invalid(f"{name[:300]!r} is not a valid name")
+
+
+def _md5_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()

@@ -1,0 +1,93 @@
+"""SQL of the embedded service runs the functions of one table as the manual says, and no others."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import date
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from odps_nb.errors import InvalidRequestError, NotFoundError, QueryError
+from odps_nb.local.sql.function_table import FUNCTIONS, MISSING
+from odps_nb.local.sql.functions import maxcompute_dialect
+from odps_nb.local.sql.query import translate
+from tests.local.sql.function_examples import EXAMPLES
+from tests.support.service.peer import Peer
+
+ARROW = {
+    **{"INT": pa.int32(), "BIGINT": pa.int64(), "DOUBLE": pa.float64(), "BOOLEAN": pa.bool_()},
+    **{"TEXT": pa.string(), "DATE": pa.date32()},
+}
+OF_TABLES = {"max_pt"}
+"""Functions that need a table; `test_daily_statements` has their examples."""
+
+
+def plain(value: Any) -> Any:
+    """A value with its times as text."""
+    if isinstance(value, list):
+        return [plain(one) for one in value]
+    return str(value) if isinstance(value, date) else value
+
+
+def equal(found: Any, wanted: Any) -> bool:
+    if isinstance(found, list) and isinstance(wanted, list):
+        return len(found) == len(wanted) and all(map(equal, found, wanted))
+    if isinstance(found, float) and isinstance(wanted, float):
+        return math.isclose(found, wanted, rel_tol=1e-12, abs_tol=1e-12)
+    return type(found) is type(wanted) and bool(found == wanted)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_a_function_returns_what_its_manual_says(peer: Peer, name: str) -> None:
+    for text, wanted in EXAMPLES[name]:
+        read = peer.query(f"{text if text.startswith('select') else f'select {text}'};")
+        values = plain(read.column(0).to_pylist())
+        found = values[0] if len(values) == 1 else values
+        assert equal(found, wanted), f"{text} is {found!r}, not {wanted!r}"
+        kind = ARROW.get(FUNCTIONS[name].returns)
+        if kind is not None and re.fullmatch(rf"{name}\(.*\)", text):
+            assert read.schema.field(0).type == kind, text
+
+
+def test_every_function_has_examples() -> None:
+    assert EXAMPLES.keys() == FUNCTIONS.keys() - OF_TABLES
+    assert [name for name, examples in EXAMPLES.items() if len(examples) < 2] == []
+    assert MISSING & FUNCTIONS.keys() == set()
+    parser = maxcompute_dialect().Parser
+    known = {
+        *(*parser.FUNCTIONS, *parser.FUNCTION_PARSERS, *parser.NO_PAREN_FUNCTION_PARSERS),
+        *(token.name for token in (*parser.NO_PAREN_FUNCTIONS, *parser.SUBQUERY_PREDICATES)),
+    }
+    by_parser = {name.upper() for name, one in FUNCTIONS.items() if one.how == "parser"}
+    assert by_parser - known == set()
+
+
+@pytest.mark.parametrize("form", ["select {}", "select `{}`", "select 1 from {}"])
+@pytest.mark.parametrize("arguments", ["()", "(1)", "('a', 'b')"])
+def test_no_function_of_the_engine_runs_that_is_not_listed(form: str, arguments: str) -> None:
+    listed = duckdb.sql("select distinct function_name from duckdb_functions()").fetchall()
+    names = {name for (name,) in listed if re.fullmatch(r"[a-z_]\w*", name)} - FUNCTIONS.keys()
+    assert len(names) > 400
+    passed = []
+    for name in sorted(names | MISSING):
+        query = form.format(name) + arguments
+        try:
+            passed.append(translate(query, find=no_table, latest=no_table).sql)
+        except (InvalidRequestError, NotFoundError):
+            continue
+    assert passed == []
+
+
+def no_table(*_: Any) -> Any:
+    raise NotFoundError("there are no tables", status=404, code="NoSuchObject")
+
+
+@pytest.mark.parametrize("name", ["hash", "LEFT", "read_text", "list_sum", "no_such", "mc_whole"])
+def test_a_function_that_is_not_listed_is_refused_by_name(peer: Peer, name: str) -> None:
+    refusal = rf"ODPS-0130071:\[1,8\].* does not support function {name.lower()}; MaxCompute"
+    with pytest.raises(QueryError, match=refusal):
+        peer.query(f"select {name}(1);")

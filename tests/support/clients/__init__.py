@@ -1,0 +1,1 @@
+"""Requests of real clients, recorded for fast tests."""
