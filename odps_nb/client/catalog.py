@@ -125,10 +125,13 @@ def table_exists(
         else:
             storage.control(GetPartition(table=table, partition=partition))
     except NotFoundError as error:
-        if error.code == "NoSuchProject":
+        if error.code not in _ABSENT:  # the project is missing, or a proxy answered
             raise
         return False
     return True
+
+
+_ABSENT = ("NoSuchTable", "NoSuchObject", "NoSuchPartition", "NoSuchSchema")
 
 
 def fetch_table(storage: StorageClient, table: TableName) -> TableInfo:

@@ -7,10 +7,17 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pytest
 
-from odps_nb import Connection, Table
-from odps_nb.errors import ArgumentError, ConflictError, InvalidRequestError, NotFoundError
+from odps_nb import Connection, Table, connect
+from odps_nb.errors import (
+    ArgumentError,
+    ConflictError,
+    InvalidRequestError,
+    NotFoundError,
+    OdpsNbError,
+)
 from odps_nb.local.server.launch import start
 from tests.support.service.connecting import connected
+from tests.support.sockets.peers import Line, Peer
 
 Names = Callable[[str], str]
 
@@ -42,6 +49,30 @@ def test_a_table_exists_until_it_is_dropped(odps: Connection, days: Table) -> No
 def test_a_project_that_is_not_there_is_no_answer(odps: Connection) -> None:
     with pytest.raises(NotFoundError, match="no_such_project"):
         odps.table("no_such_project.orders").exists()
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type"),
+    [
+        (b"<html><body>Not found</body></html>", "text/html"),
+        (b'{"message": "no route"}', "application/json"),
+        (b"", "text/plain"),
+        (b"<Error><Code>NoSuchUpstream</Code><Message>none</Message></Error>", "application/xml"),
+    ],
+    ids=["page", "json", "empty", "another code"],
+)
+def test_a_404_of_a_proxy_does_not_mean_that_a_table_is_missing(
+    body: bytes, content_type: str
+) -> None:
+    def reply(line: Line) -> None:
+        while line.request() is not None:
+            line.answer(body, 404, Content_Type=content_type)
+
+    with Peer(*[reply] * 9) as peer, connect(
+        endpoint=f"{peer.url}/api", tunnel_endpoint=peer.url, project="p",
+        access_id="accessid", access_key="k" * 20,
+    ) as there, pytest.raises(OdpsNbError) as caught:  # fmt: skip
+        there.table("orders").exists()
 
 
 def test_a_partition_exists_as_a_whole_only(days: Table) -> None:

@@ -65,6 +65,15 @@ class Increment:
         """The split mode that the service requires; ``None`` if any mode is allowed."""
         return SplitMode.BUCKET if self.keyed else None
 
+    def check_start(self, latest: int) -> None:
+        """Raise if the start is after the table's latest version (0 if unknown)."""
+        if isinstance(self.start, int) and 0 < latest < self.start:
+            raise ArgumentError(
+                f"since is {self.start}, but the latest version of the table is {latest}",
+                argument="since",
+                hint="check whether the table was dropped and created again; if so, read all rows",
+            )
+
     def shown(self, schema: TableSchema) -> TableSchema:
         """Return the batches' schema, with `CHANGE` in place of the operation column."""
         if not self.changes:

@@ -272,6 +272,8 @@ def require_ready(answer: ReadSessionAnswer, table: TableName) -> ReadSessionAns
 def _session(
     plan: ReadPlan, answer: ReadSessionAnswer, columns: Columns, *, old: bool = False
 ) -> ReadSession:
+    if plan.increment is not None:
+        plan.increment.check_start(answer.latest_version)
     rows, size, found = answer.record_count, answer.estimated_size, columns.filter
     by_rows = answer.split_mode is SplitMode.ROW_OFFSET and rows is not None
     if by_rows and rows and plan.limit is not None and not found:

@@ -236,3 +236,10 @@ def test_an_unknown_operation_is_an_error() -> None:
     with pytest.raises(FramingError, match="unknown operation code 64"):
         in_words(batch)
     assert in_words(batch.slice(0, 1)).column("_change").to_pylist() == ["insert"]
+
+
+def test_a_start_after_the_latest_version_is_refused(keyed: Table) -> None:
+    assert rows(keyed.read(since=5)) == []
+    with pytest.raises(ArgumentError, match="since is 6, but the latest version") as caught:
+        keyed.read(since=6).to_arrow()
+    assert "dropped and created again" in (caught.value.hint or "")
