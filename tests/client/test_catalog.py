@@ -119,7 +119,7 @@ def test_what_a_table_may_just_have_is_not_refused():
     assert "长ab` int" in sql
 
 
-@pytest.mark.parametrize("name", ["größe", "_t"])
+@pytest.mark.parametrize("name", ["größe", "1t"])
 def test_a_name_that_no_table_can_have_is_refused(name):
     with pytest.raises(ArgumentError, match=f"'{name}' is not a valid table name"):
         create_table_sql(TableName(project="p", table=name), schema("id bigint"), PLAIN)

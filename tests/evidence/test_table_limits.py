@@ -25,7 +25,7 @@ LEVELS = "a string, b varchar(5), c char(2), d tinyint, e smallint, f int"
     ("statement", "problem"),
     [
         ("create table {}_größe (id bigint)", "not a valid table name"),
-        ("create table _{} (id bigint)", "not a valid table name"),
+        ("create table 1{} (id bigint)", "not a valid table name"),
         ("create table {} (größe bigint)", "'größe' is not a valid column name"),
         ("create table {} (id bigint, `" + "长" * 43 + "` int)", "not a valid column name"),
         ("create table {} (" + MANY + ", one int)", "at most 1,200 columns; this one has 1,201"),

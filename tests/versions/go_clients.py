@@ -373,12 +373,15 @@ CALLS: list[tuple[list[Any], Any]] = [
 
 
 SCHEMA_CALLS: list[tuple[list[Any], Any]] = [
-    ([["Schemas"], ["Create", "s1", False, ""]], ...),
+    ([["Schemas"], ["Create", "s1", False, "a <comment>"]], ...),
     ([["Schemas"], ["Create", "s1", True, ""]], ...),
     ([["Schemas"], ["ListWithFilter", [], ["Schemas.NamePrefix", "s1"]]], ["s1"]),
     ([["Schema", "s1"], ["Exists"]], True),
     ([["Schema", "none"], ["Exists"]], False),
-    ([["Schema", "s1"], ["Load"]], {"Name": "s1", "ProjectName": "local"}),
+    (
+        [["Schema", "s1"], ["Load"]],
+        {"Name": "s1", "ProjectName": "local", "Comment": "a <comment>", "Type": "MANAGED"},
+    ),
     ([["Schemas"], ["Delete", "s1"]], ...),
     ([["Schema", "s1"], ["Exists"]], False),
 ]
@@ -410,11 +413,6 @@ LEFT_OUT: list[tuple[str, str, list[Any]]] = [
             [["Table", "keyed"], ["ChangeOwner", "x"]],
             [["Tables"], ["CreateExternal", EXTERNAL, True, {}, [], {}, {}]],
         ],
-    ),
-    (
-        "the embedded service stores no comments of schemas",
-        NO_DDL,
-        [[["Schemas"], ["Create", "s1", False, "a comment"]]],
     ),
     (
         "the embedded service has constant properties of projects, and no queue",

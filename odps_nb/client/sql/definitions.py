@@ -231,7 +231,7 @@ def _check_names(table: TableName, columns: tuple[Column, ...]) -> None:
     if not is_table_name(table.table):
         raise ArgumentError(
             f"{table.table!r} is not a valid table name",
-            hint="use letters from a to z, digits and underscores; start with a letter, "
+            hint="use letters from a to z, digits and underscores; do not start with a digit, "
             f"and use at most {MAX_NAME_BYTES} bytes",
         )
     seen: set[str] = set()

@@ -134,7 +134,9 @@ class CatalogRoutes:
 
     def _schema_facts(self, project: str, name: str) -> dict[str, Any]:
         path = f"projects/{project}/schemas/{name}"
-        return {"name": path, "schemaName": name, "owner": self._service.owner}
+        comment = self._catalog.schemas(project)[name].comment
+        facts = {"name": path, "schemaName": name, "owner": self._service.owner}
+        return {**facts, "description": comment, "type": "DEFAULT"}
 
     # -- tables -------------------------------------------------------------------------------
 

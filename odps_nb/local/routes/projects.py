@@ -13,6 +13,7 @@ from odps_nb.local.routes.table import ALL, XML, Asked, At, To, listing, reply
 from odps_nb.local.service import Service
 from odps_nb.terms import TableName
 from odps_nb.wire import control
+from odps_nb.wire.control.core import date_text
 from odps_nb.wire.xml_text import DECLARATION, child_text, element, parse_xml
 
 PROPERTIES = {"odps.sql.type.system.odps2": "true", "odps.sql.decimal.odps2": "true"}
@@ -111,11 +112,14 @@ class ProjectRoutes:
 
     def _add_schema(self, asked: Asked) -> Response:
         root = parse_xml(asked.wire.body or b"", "schema")
-        name, lenient = child_text(root, "Name"), child_text(root, "IfNotExists") == "true"
-        if child_text(root, "Comment"):
-            raise faults.invalid("the embedded service does not support comments of schemas")
+        name, comment = child_text(root, "Name"), child_text(root, "Comment")
         valid = TableName(project=name, table=name).project  # an invalid name raises 400
-        self._service.catalog.add_schema(asked.path["project"], valid, if_not_exists=lenient)
+        self._service.catalog.add_schema(
+            asked.path["project"],
+            valid,
+            comment=comment,
+            if_not_exists=child_text(root, "IfNotExists") == "true",
+        )
         return Response(status_code=201)
 
     def _check_schema(self, project: str, name: str) -> None:
@@ -129,9 +133,17 @@ class ProjectRoutes:
     def _schema(self, asked: Asked) -> Response:
         project, name = asked.path["project"], asked.path["schema"]
         self._check_schema(project, name)
-        created, owner = self._service.catalog.schemas(project)[name], self._service.owner
-        info = control.ProjectInfo(name=name, owner=owner, created_at=created)
-        facts = {"Name": name, "Project": project, "Owner": owner}
+        found, owner = self._service.catalog.schemas(project)[name], self._service.owner
+        info = control.ProjectInfo(name=name, owner=owner, created_at=found.created)
+        facts = {
+            "Name": name,
+            "Project": project,
+            "Owner": owner,
+            "Comment": found.comment,
+            "Type": "MANAGED",  # pyodps, ``SchemaType``; the Go and Java SDKs read it as text
+            "CreateTime": date_text(found.created),
+            "ModifiedTime": date_text(found.created),
+        }
         body = DECLARATION + element("Schema", [element(*fact) for fact in facts.items()])
         return Response(body, headers=info.encode()[1], media_type=XML)
 

@@ -14,7 +14,7 @@ from odps_nb.local.routes.csv_text import csv_text
 from odps_nb.local.routes.lists import page_of
 from odps_nb.local.routes.table import XML, Asked, At, To, listing, reply
 from odps_nb.local.service import Service
-from odps_nb.local.store.tables import MATERIALIZED, VIEW, Partition, StoredTable
+from odps_nb.local.store.tables import MATERIALIZED, TABLE_TYPES, VIEW, Partition, StoredTable
 from odps_nb.terms import TableName
 from odps_nb.wire import control
 from odps_nb.wire.calls import Preview, decode_partition
@@ -22,12 +22,7 @@ from odps_nb.wire.xml_text import DECLARATION, child_text, element, parse_xml
 
 HEAD_ROWS = 10_000
 MOST_NAMES = 100  # of one request (Go and Java SDK)
-_TYPES = {
-    "table": "MANAGED_TABLE",
-    "view": "VIRTUAL_VIEW",
-    "materialized view": "MATERIALIZED_VIEW",
-}
-TABLE_TYPES = (*_TYPES.values(), "EXTERNAL_TABLE", "OBJECT_TABLE")  # pyodps, ``Table.Type``
+_KNOWN_TYPES = (*TABLE_TYPES.values(), "EXTERNAL_TABLE", "OBJECT_TABLE")  # pyodps, ``Table.Type``
 
 
 class TableRoutes:
@@ -53,18 +48,19 @@ class TableRoutes:
 
     def _tables(self, call: control.ListTables, asked: Asked) -> Response:
         owner, kind = asked.params.get("owner"), asked.params.get("type")
-        if kind and kind not in TABLE_TYPES:
-            raise faults.invalid(f"{kind!r} is not a type of tables: {', '.join(TABLE_TYPES)}")
+        if kind and kind not in _KNOWN_TYPES:
+            raise faults.invalid(f"{kind!r} is not a type of tables: {', '.join(_KNOWN_TYPES)}")
         tables = [
             one
             for one in self._service.catalog.tables(call.project, call.schema, prefix=call.prefix)
-            if owner in (None, "", one.owner) and kind in (None, "", _TYPES[one.kind])
+            if owner in (None, "", one.owner) and kind in (None, "", TABLE_TYPES[one.kind])
         ]
         found = page_of(tables, asked)
         page = control.TablePage(
             names=tuple(t.name.table for t in found.items),
             owners={t.name.table: t.owner for t in found.items},
-            types={t.name.table: _TYPES[t.kind] for t in found.items},
+            types={t.name.table: TABLE_TYPES[t.kind] for t in found.items},
+            comments={t.name.table: t.comment for t in found.items if "extended" in asked.params},
             marker=found.marker,
         )
         return reply(page.encode(found.most))

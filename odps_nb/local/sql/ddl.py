@@ -82,6 +82,9 @@ class Place:
             raise NotFoundError(message, status=error.status, code=error.code) from None
 
     def _advice(self, catalog: Catalog, name: Name, code: str | None) -> str:
+        if name[0].casefold() == "information_schema" and len(name) == 2:
+            whole = f"SYSTEM_CATALOG.{'.'.join(name)}".upper()
+            return f"write {whole}, and set odps.namespace.schema=true"
         if code == "NoSuchProject" and len(name) == 2:
             whole = f"{self.project}.{'.'.join(name)}"
             if name[0] in catalog.schemas(self.project):
@@ -193,7 +196,8 @@ class Definitions:
         project = statement.name[0] if len(statement.name) == 2 else place.project
         place.rights.require(place.owner, project, Right.WRITE)
         if not statement.drops:
-            self._catalog.add_schema(project, name, if_not_exists=statement.lenient)
+            given = {"comment": statement.comment, "if_not_exists": statement.lenient}
+            self._catalog.add_schema(project, name, **given)
         elif not statement.lenient or name in self._catalog.schemas(project):
             if statement.cascade and name in self._catalog.schemas(project):
                 for table in self._catalog.tables(project, name):

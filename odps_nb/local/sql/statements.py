@@ -212,12 +212,13 @@ class Show:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeSchema:
-    """CREATE SCHEMA [IF NOT EXISTS], or DROP SCHEMA [IF EXISTS] … [CASCADE]."""
+    """CREATE SCHEMA [IF NOT EXISTS] … [COMMENT], or DROP SCHEMA [IF EXISTS] … [CASCADE]."""
 
     name: Name
     drops: bool
     lenient: bool
     cascade: bool = False
+    comment: str = ""
 
 
 Statement = (

@@ -25,7 +25,9 @@ def read_create(cursor: Cursor) -> Statement:
     """Parse the text after CREATE."""
     if cursor.accept("schema"):
         exists = cursor.accept("if", "not", "exists")
-        return ChangeSchema(name=cursor.dotted(), drops=False, lenient=exists)
+        name = cursor.dotted()
+        comment = cursor.text() if cursor.accept("comment") else ""
+        return ChangeSchema(name=name, drops=False, lenient=exists, comment=comment)
     replaces = cursor.accept("or", "replace")
     if not replaces and cursor.accept("materialized", "view"):
         return _create_materialized(cursor)

@@ -1,4 +1,7 @@
-"""The catalog of projects, schemas, tables and partitions. Table names are case-insensitive."""
+"""The catalog of projects, schemas, tables and partitions.
+
+Table names are case-insensitive, and stored in lower case (``TablesTest`` of the Java SDK).
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import json
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from typing import NamedTuple
 
 from odps_nb.errors import InvalidRequestError
 from odps_nb.local import faults
@@ -30,6 +34,13 @@ from odps_nb.wire.control.table_limits import is_table_name
 DEFAULT_SCHEMA = "default"
 
 
+class SchemaFacts(NamedTuple):
+    """The creation time of a schema in epoch seconds, and its comment."""
+
+    created: float
+    comment: str
+
+
 class Catalog:
     """Reads and changes projects, schemas, tables and partitions."""
 
@@ -46,7 +57,7 @@ class Catalog:
         with self._db.transaction() as db:
             db.execute("INSERT OR IGNORE INTO projects VALUES (?, ?, ?)", (name, owner, now))
             db.execute(
-                "INSERT OR IGNORE INTO schemas VALUES (?, ?, ?)", (name, DEFAULT_SCHEMA, now)
+                "INSERT OR IGNORE INTO schemas VALUES (?, ?, ?, '')", (name, DEFAULT_SCHEMA, now)
             )
 
     def projects(self) -> tuple[str, ...]:
@@ -60,11 +71,11 @@ class Catalog:
             raise faults.no_such_project(name)
         return row["owner"], row["created"]
 
-    def schemas(self, project: str) -> dict[str, float]:
-        """Return the schemas of a project with their creation times."""
+    def schemas(self, project: str) -> dict[str, SchemaFacts]:
+        """Return the schemas of a project by name."""
         self.project(project)
-        query = "SELECT name, created FROM schemas WHERE project = ? ORDER BY name"
-        return {r["name"]: r["created"] for r in self._db.rows(query, project)}
+        query = "SELECT name, created, comment FROM schemas WHERE project = ? ORDER BY name"
+        return {r["name"]: SchemaFacts(*tuple(r)[1:]) for r in self._db.rows(query, project)}
 
     def has_schemas(self, project: str) -> bool:
         """Return whether the schema feature is on, or the project has a schema beside ``default``.
@@ -73,7 +84,9 @@ class Catalog:
         """
         return list(self.schemas(project)) != [DEFAULT_SCHEMA] or self._schemas
 
-    def add_schema(self, project: str, name: str, *, if_not_exists: bool = False) -> None:
+    def add_schema(
+        self, project: str, name: str, *, comment: str = "", if_not_exists: bool = False
+    ) -> None:
         """Create a schema."""
         with self._db.transaction() as db:
             if name in self.schemas(project):
@@ -84,7 +97,8 @@ class Catalog:
                     f"the schema {name!r} already exists)",
                     code="ObjectAlreadyExists",
                 )
-            db.execute("INSERT INTO schemas VALUES (?, ?, ?)", (project, name, self._clock()))
+            facts = (project, name, self._clock(), comment)
+            db.execute("INSERT INTO schemas VALUES (?, ?, ?, ?)", facts)
 
     def drop_schema(self, project: str, name: str) -> None:
         """Drop an empty schema."""
@@ -121,6 +135,7 @@ class Catalog:
     ) -> StoredTable:
         """Create a table, filled by ``fill``; raise 400 ``ObjectAlreadyExists`` if it exists."""
         _check_table_name(name.table)
+        name = replace(name, table=name.table.lower())
         check_columns(schema, comment)
         now = self._clock()
         # an empty primary-key table has version 1 (live tests of the C++ client: TestIncremental…)
@@ -260,7 +275,7 @@ class Catalog:
         """Change a table's name, comment, lifecycle or properties. ``None`` keeps a value."""
         if name is not None:
             _check_table_name(name)
-        named = replace(table.name, table=name or table.name.table)
+        named = replace(table.name, table=(name or table.name.table).lower())
         try:
             self._db.run(
                 "UPDATE tables SET name = ?, name_key = ?, comment = ?, lifecycle = ?,"

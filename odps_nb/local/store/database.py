@@ -11,8 +11,7 @@ from typing import Any
 
 from odps_nb.errors import ConfigError
 
-SCHEMA_VERSION = 3
-_EARLIER = 2  # lacks `_ADDED`
+SCHEMA_VERSION = 4
 
 # Marks of a table version, stored as long as the table exists.
 # The version removed rows because of an overwrite, a dropped partition or a merge by key.
@@ -92,7 +91,9 @@ CREATE TABLE guids (project TEXT NOT NULL, owner TEXT NOT NULL, guid TEXT NOT NU
     instance_id TEXT NOT NULL, PRIMARY KEY (project, owner, guid)) WITHOUT ROWID;
 CREATE TABLE runs (run TEXT PRIMARY KEY);
 """
-_ADDED = """
+# Additions of later layouts, by the earlier layout that lacks them.
+_ADDED = {
+    2: """
 CREATE TABLE resources (
     project TEXT NOT NULL, schema TEXT NOT NULL, name TEXT NOT NULL, kind TEXT NOT NULL,
     comment TEXT NOT NULL, owner TEXT NOT NULL, updator TEXT NOT NULL, source TEXT NOT NULL,
@@ -104,7 +105,9 @@ CREATE TABLE functions (
     owner TEXT NOT NULL, created REAL NOT NULL, fields TEXT NOT NULL, resources TEXT NOT NULL,
     PRIMARY KEY (project, schema, name_key));
 ALTER TABLE instances ADD COLUMN outputs TEXT NOT NULL DEFAULT '{}';
-"""
+""",
+    3: "ALTER TABLE schemas ADD COLUMN comment TEXT NOT NULL DEFAULT '';",
+}
 
 
 class Database:
@@ -215,7 +218,7 @@ class Database:
                 table, column = min(missing)
                 raise _damaged(self._path, f"it has no column {table}.{column}")
             return
-        if found not in (0, _EARLIER):
+        if found not in (0, *_ADDED):
             raise ConfigError(
                 f"the folder was created by another version of the service (layout {found})",
                 option="root",
@@ -224,9 +227,14 @@ class Database:
         if not found and self._connection.execute("SELECT 1 FROM sqlite_master").fetchone():
             raise _damaged(self._path, "it belongs to another program")
         with self.transaction() as connection:
-            for statement in (_ADDED if found else _TABLES + _ADDED).split(";"):
+            for statement in _statements(found).split(";"):
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+
+
+def _statements(found: int) -> str:
+    """Return the statements that complete a catalog of an earlier layout (0: an empty one)."""
+    return "".join([*([] if found else [_TABLES]), *(s for n, s in _ADDED.items() if n >= found)])
 
 
 def _columns(connection: sqlite3.Connection) -> set[tuple[str, str]]:
@@ -240,7 +248,7 @@ def _columns(connection: sqlite3.Connection) -> set[tuple[str, str]]:
 
 def _expected_columns() -> set[tuple[str, str]]:
     with closing(sqlite3.connect(":memory:")) as connection:
-        connection.executescript(_TABLES + _ADDED)
+        connection.executescript(_statements(0))
         return _columns(connection)
 
 

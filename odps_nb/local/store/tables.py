@@ -42,6 +42,11 @@ _DEFAULT_HOURS, _MAX_HOURS = 24, 168
 OPERATION = Column(name="__operation", type=PrimitiveType(TypeCode.TINYINT))
 """The column with each row's operation (upsert or delete) in writes to primary-key tables."""
 TableKind = Literal["table", "view", "materialized view"]
+TABLE_TYPES: dict[TableKind, str] = {
+    "table": "MANAGED_TABLE",
+    "view": "VIRTUAL_VIEW",
+    "materialized view": "MATERIALIZED_VIEW",
+}
 _TABLE_FIELDS = (
     *("table_id", "comment", "owner", "lifecycle", "schema_version", "version"),
     *("created", "altered", "modified"),

@@ -21,12 +21,16 @@ TIME_UNITS = ("year", "month", "day", "hour")
 _CHINESE = "\u3400-\u4dbf\u4e00-\u9fff"
 _HAN = re.compile(f"[{_CHINESE}\uf900-\ufaff\U00020000-\U0003ffff]")
 _COLUMN = re.compile(f"[A-Za-z0-9_'{_CHINESE}]+")
-_TABLE = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_TABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PLAIN_PRECISION, _PLAIN_SCALE = 38, 18
 
 
 def is_table_name(name: str) -> bool:
-    """Whether a new table may have this name."""
+    """Whether a new table may have this name.
+
+    The manual requires a letter at its beginning, but pyodps' ``test_session`` creates tables whose
+    names begin with an underscore.
+    """
     return bool(_TABLE.fullmatch(name)) and len(name) <= MAX_NAME_BYTES
 
 

@@ -251,6 +251,7 @@ class TablePage:
     marker: str = ""
     owners: Mapping[str, str] = field(default_factory=dict)
     types: Mapping[str, str] = field(default_factory=dict)
+    comments: Mapping[str, str] = field(default_factory=dict)
 
     def encode(self, most: int = DEFAULT_PAGE) -> tuple[bytes, dict[str, str]]:
         """Encode the response as body and headers; ``most`` is the maximum length of a page."""
@@ -258,6 +259,7 @@ class TablePage:
         for name in self.names:
             parts = [element("Name", name), element("Owner", self.owners.get(name, ""))]
             parts += [element("Type", self.types[name])] if name in self.types else []
+            parts += [element("Comment", self.comments[name])] if name in self.comments else []
             tables.append(element("Table", parts))
         return _encode_page("Tables", tables, self.marker, most)
 
@@ -266,13 +268,20 @@ class TablePage:
         """Decode a page."""
         root = parse_answer(body, "list of tables", root="Tables")
         tables = root.findall("Table")
+
+        def named(tag: str) -> dict[str, str]:
+            return {
+                child_text(one, "Name"): child_text(one, tag)
+                for one in tables
+                if one.find(tag) is not None
+            }
+
         return cls(
             names=tuple(child_text(one, "Name") for one in tables),
             marker=child_text(root, "Marker"),
             owners={child_text(one, "Name"): child_text(one, "Owner") for one in tables},
-            types={
-                child_text(t, "Name"): found for t in tables if (found := child_text(t, "Type"))
-            },
+            types={name: kind for name, kind in named("Type").items() if kind},
+            comments=named("Comment"),
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -47,7 +48,7 @@ TABLES, SCHEMAS, PROJECTS = "/projects/{}/tables", "/projects/{}/schemas", "/pro
 def test_tables_are_filtered_and_paged(peer: Peer) -> None:
     prefix = f"l{time.time_ns()}"
     for number in range(3):
-        peer.sql(f"CREATE TABLE {prefix}_{number} (a bigint);")
+        peer.sql(f"CREATE TABLE {prefix.upper()}_{number} (a bigint) COMMENT 'c{number}';")
     peer.sql(f"CREATE VIEW {prefix}_v AS SELECT 1 AS a;")
     tables, view = [f"{prefix}_{number}" for number in range(3)], f"{prefix}_v"
     for params, wanted in (
@@ -60,6 +61,8 @@ def test_tables_are_filtered_and_paged(peer: Peer) -> None:
         ({"extended": "", "curr_project": peer.service.project}, [*tables, view]),
     ):
         assert names(peer, TABLES, name=prefix, expectmarker="true", **params) == wanted, params
+    listed = peer.ok(request(peer, TABLES, ("name", prefix), ("extended", ""))).text
+    assert re.findall("<Comment>(.*?)</Comment>", listed) == ["c0", "c1", "c2", ""]
     two = pages(peer, TABLES, name=prefix, maxitems="3")
     assert two == [tables, [view]]
     for invalid in ({"type": "TABLE"}, {"maxitems": "x"}, {"marker": "-1"}):
@@ -139,12 +142,18 @@ def test_a_schema_is_created_once_and_described(schemas: LocalService) -> None:
     assert (create(""), create("")) == (201, 400)
     assert create("<IfNotExists>true</IfNotExists>") == 201
     assert create("<IfNotExists>false</IfNotExists>") == 400
-    assert create("<IfNotExists>true</IfNotExists><Comment>lost</Comment>") == 400
+    assert create("<IfNotExists>true</IfNotExists><Comment>late</Comment>") == 201
+    peer.sql("create schema if not exists told comment 'a <comment>';")
     answer = peer.ok(request(peer, f"{SCHEMAS}/once"))
     facts = {one.tag: one.text for one in ElementTree.fromstring(answer.content)}
-    assert facts == {"Name": "once", "Project": schemas.project, "Owner": schemas.access_id}
+    times = [parse_date(facts.pop(one)) for one in ("CreateTime", "ModifiedTime")]
+    told = {"Owner": schemas.access_id, "Comment": None, "Type": "MANAGED"}
+    assert facts == {"Name": "once", "Project": schemas.project, **told}
+    document = peer.ok(request(peer, f"{SCHEMAS}/told")).content
+    assert b"<Comment>a &lt;comment&gt;</Comment>" in document
     created = parse_date(answer.headers["x-odps-creation-time"])
     assert created is not None
+    assert times == [created, created]
     assert abs(created - time.time()) < 600
     peer.session.close()
 

@@ -390,16 +390,17 @@ def test_any_damage_to_the_catalogue_is_harmless_or_refused_in_words(
         shutil.rmtree(root)
 
 
-def test_a_folder_of_the_earlier_layout_is_served_and_keeps_new_objects(
+def test_a_folder_of_an_earlier_layout_is_served_and_keeps_new_objects(
     sound: Path, tmp_path: Path
 ) -> None:
-    """Layout 2 lacks resources, functions and the outputs of instances."""
+    """Layout 2 lacks resources, functions, outputs of instances and comments of schemas."""
     root = tmp_path / "root"
     shutil.copytree(sound, root)
     before = values(root)
     sql(
         *("DROP TABLE resources", "DROP TABLE functions"),
-        *("ALTER TABLE instances DROP COLUMN outputs", "PRAGMA user_version=2"),
+        *("ALTER TABLE instances DROP COLUMN outputs", "ALTER TABLE schemas DROP COLUMN comment"),
+        "PRAGMA user_version=2",
     )(root, sound)
     content = b"content"
     with Service(root, Settings(durable=False)) as service:
@@ -411,9 +412,12 @@ def test_a_folder_of_the_earlier_layout_is_served_and_keeps_new_objects(
         flags = dict.fromkeys(("is_temp", "is_part"), False)
         given = Resource(**named._asdict(), kind="file", pack=None, **facts, **numbers, **flags)
         service.resources.put(given, body, is_new=True)
+        service.catalog.add_schema("local", "s", comment="told")
     with Service(root, Settings(durable=False)) as service:
         found, file = service.resources.open(named)
         with file:
             assert (file.read(), found.size) == (content, len(content))
         service.resources.delete(named)
+        assert service.catalog.schemas("local")["s"].comment == "told"
+        service.catalog.drop_schema("local", "s")
     assert values(root) == before

@@ -38,7 +38,7 @@ def schema_of(columns: str, partitions: str = "", made: Generated | None = None)
     ("name", "of_table", "of_column"),
     [
         ("orders_2024", True, True),
-        ("_x", False, True),
+        ("_x", True, True),
         ("44", False, True),
         ("5列", False, True),
         ("'列七'", False, True),
