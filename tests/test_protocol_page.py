@@ -186,7 +186,7 @@ DOCUMENTS = {
         md5="5eb63bbbe01eeed093cb22bb8f5acdc3",
     ).encode()[0],
     "error": encode_error_json("InvalidArgument", "there is no column 'x'", "0AF1"),
-    "error, REST": encode_error_xml("NoSuchTable", "ODPS-0130131:[1,1] Table not found", "0AF1"),
+    "error, REST": encode_error_xml("NoSuchObject", "ODPS-0130131:[1,1] Table not found", "0AF1"),
     "tenant": control.TenantInfo(
         name="local", tenant_id="1", parameters={"odps.namespace.schema": "false"}
     ).encode()[0],

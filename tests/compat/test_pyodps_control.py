@@ -154,6 +154,13 @@ def test_a_query_is_estimated_and_not_run(entry: ODPS, name: str) -> None:
     assert cost.input_size > 0
 
 
+def test_a_missing_table_is_an_object_that_is_missing(entry: ODPS) -> None:
+    """The code is from ``OdpsExceptionTest`` of the Java SDK."""
+    with pytest.raises(errors.NoSuchObject, match=r"ODPS-0130131.*missing_table") as caught:
+        entry.get_table("missing_table").reload()
+    assert caught.value.code == "NoSuchObject"
+
+
 def test_a_missing_table_in_a_query_is_named(entry: ODPS) -> None:
     with pytest.raises(errors.NoSuchTable, match="missing_table"):
         entry.execute_sql("select * from missing_table")

@@ -149,7 +149,10 @@ def test_code_counts_more_than_the_status() -> None:
         ("ODPS-0130131", "", "NoSuchTable"),
         ("Whatever", "ODPS-0130013:Authorization failed", "NoPermission"),
         ("Whatever", "ODPS-9999999:new", "Whatever"),
-        ("NoSuchObject", "ODPS-0130131:Table not found", "NoSuchObject"),
+        ("NoSuchObject", "ODPS-0130131:Table not found", "NoSuchTable"),
+        ("NoSuchObject", "ODPS-0422111:Table not found - Table t does not exist", "NoSuchTable"),
+        ("NoSuchObject", "Unknown http request location: /", "NoSuchObject"),
+        ("NoSuchSchema", "ODPS-0130131:Table not found", "NoSuchSchema"),
     ],
 )
 def test_number_in_the_text_gives_the_code(code: str, message: str, expected: str) -> None:

@@ -173,6 +173,8 @@ class Surface:
 
 def error_document(status: int, code: str, message: str, request_id: str, *, xml: bool) -> Response:
     """Return an error as an XML or JSON document."""
+    if xml and code == "NoSuchTable":  # `OdpsExceptionTest` of the Java SDK; the text has a number
+        code = "NoSuchObject"
     content = (encode_error_xml if xml else encode_error_json)(code, message, request_id)
     media = "application/xml" if xml else "application/json"
     return Response(content, status_code=status, media_type=media)

@@ -77,6 +77,7 @@ _CODE_OF_NUMBER = {
     "0420111": "NoSuchProject",
     "0420153": "InternalServerError",
     "0420411": "InvalidArgument",
+    "0422111": "NoSuchTable",  # aliyun/aliyun-odps-jdbc, issue 141
     "0430055": "InternalConnectionError",
 }
 _NUMBER = re.compile(r"ODPS-(\d{7})")
@@ -191,7 +192,7 @@ def _error(
     status: int, headers: Mapping[str, str] | Pairs, parts: _Parts, sender: str
 ) -> ServiceError:
     code = parts.code
-    if _is_vague(code):
+    if _is_vague(code) or code == "NoSuchObject":  # of REST requests, for a missing table
         code = code_of_text(f"{code} {parts.message}") or code
     kind = _class_of(status, code, parts.message)
     message, advice = split_advice(parts.message)
