@@ -43,6 +43,7 @@ macro TEXT: add_months bin format_number keyvalue last_day next_day regexp_subst
 macro TEXT: substring substring_index to_char tolower toupper trunc_time url_decode url_encode uuid
 macro DATE: date_add date_sub
 macro DATETIME: getdate lastday now
+macro TIMESTAMPNTZ: current_timestamp_ntz
 rule -: arg_max arg_min reverse sequence stddev stddev_samp trunc variance
 rule BOOLEAN: all_match any_match
 rule DATETIME: from_unixtime to_date

@@ -35,6 +35,12 @@ mc_datetrunc(d, part) AS CASE WHEN mc_week_start(part) IS NULL THEN date_trunc(m
     mc_week_start(part) AS INTEGER))) - to_days(CAST(mc_week_start(part) AS INTEGER)) END;
 mc_getdate() AS CAST(get_current_timestamp() AS TIMESTAMP_MS);
 mc_now() AS mc_getdate();
+-- a zone is a name, or an offset such as UTC+08:00 and +8
+mc_offset(zone) AS TRY_CAST(regexp_replace(replace(regexp_extract(zone,
+    '^(UTC|GMT)?([+-]\d\d?(:\d\d)?)$', 2), '+', ''), '^(-?\d\d?)$', '\1:00') || ':00' AS INTERVAL);
+mc_current_timestamp_ntz() AS date_trunc('millisecond', timezone('UTC', get_current_timestamp())),
+    (zone) AS date_trunc('millisecond', timezone(CASE WHEN mc_offset(zone) IS NULL THEN zone ELSE
+    'UTC' END, get_current_timestamp())) + coalesce(mc_offset(zone), INTERVAL 0 SECOND);
 mc_from_unixtime(n) AS CAST(make_timestamp(CAST(n AS BIGINT) * 1000000) AS TIMESTAMP_MS);
 mc_datediff(a, b) AS date_diff('day', CAST(b AS DATE), CAST(a AS DATE)), (a, b, part) AS
     CASE WHEN lower(part) = 'isoweek' OR starts_with(lower(part), 'week') THEN date_diff('day',

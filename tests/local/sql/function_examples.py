@@ -96,6 +96,13 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
         ("current_date() > date '2020-01-01'", True),
         ("current_date() is null", False),
     ),
+    "current_timestamp_ntz": (
+        ("current_timestamp_ntz(null)", None),
+        ("hour(current_timestamp_ntz('UTC+06:00')) = hour(current_timestamp_ntz('+6'))", True),
+        ("hour(current_timestamp_ntz('Asia/Dhaka')) = hour(current_timestamp_ntz('+6'))", True),
+        ("datediff(current_timestamp_ntz('+6'), current_timestamp_ntz(), 'hh')", 6),
+        ("datediff(current_timestamp_ntz('UTC-03:30'), current_timestamp_ntz('-3'), 'mi')", -30),
+    ),
     "current_timestamp": (
         ("current_timestamp() > timestamp '2020-01-01 00:00:00'", True),
         ("current_timestamp() is null", False),

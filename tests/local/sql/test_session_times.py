@@ -395,6 +395,9 @@ def test_the_current_time_is_that_of_the_session(peer: Peer, zone: str) -> None:
     kinds = peer.query("SELECT getdate() AS a, now() AS b, from_unixtime(1) AS c;").schema.types
     assert set(kinds) == {pa.timestamp("ms")}
     assert pa.types.is_timestamp(peer.query("SELECT current_timestamp() AS t;").schema.types[0])
+    text = "SELECT abs(datediff(current_timestamp_ntz('{}'), {}, 'ss')) < 5 AS v;"
+    assert query(peer, zone, text.format(zone, "current_timestamp()")) == [True]
+    assert query(peer, zone, text.format("UTC", "current_timestamp_ntz()")) == [True]
 
 
 @pytest.mark.parametrize("zone", ZONES)
