@@ -154,6 +154,14 @@ def test_a_query_is_estimated_and_not_run(entry: ODPS, name: str) -> None:
     assert cost.input_size > 0
 
 
+def test_a_partition_has_the_lifecycle_of_its_table(entry: ODPS, name: str) -> None:
+    table = entry.create_table(name, ("a bigint", "ds string"))
+    table.create_partition("ds=1")
+    for days in (-1, 10):
+        assert entry.get_table(name).get_partition("ds=1").lifecycle == days
+        entry.execute_sql(f"alter table {name} set lifecycle 10")
+
+
 def test_a_missing_table_is_an_object_that_is_missing(entry: ODPS) -> None:
     """The code is from ``OdpsExceptionTest`` of the Java SDK."""
     with pytest.raises(errors.NoSuchObject, match=r"ODPS-0130131.*missing_table") as caught:

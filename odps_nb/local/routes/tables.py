@@ -130,7 +130,12 @@ class TableRoutes:
     def _partition(self, call: control.GetPartition, asked: Asked) -> Response:
         table = self._service.catalog.table(call.table)
         found = self._service.catalog.partition(table, call.partition)
-        info = control.PartitionInfo(**_facts(found), ddl_at=int(found.altered), files=found.files)
+        info = control.PartitionInfo(
+            **_facts(found),
+            ddl_at=int(found.altered),
+            files=found.files,
+            lifecycle=table.lifecycle,  # of the table (`PartitionTest` of the Java SDK)
+        )
         return reply(info.encode_extended() if "extended" in asked.params else info.encode())
 
     def _head(self, asked: Asked) -> Response:

@@ -321,6 +321,7 @@ class PartitionInfo:
     size: int | None = None
     ddl_at: int | None = None
     files: int = 1
+    lifecycle: int = -1
 
     def encode(self) -> tuple[bytes, dict[str, str]]:
         """Encode the response to ``GET …?partition=…`` as body and headers."""
@@ -338,7 +339,7 @@ class PartitionInfo:
         return self._encode(
             IsArchived=False,
             IsExstore=False,
-            LifeCycle=-1,
+            LifeCycle=self.lifecycle,
             PhysicalSize=self.size or 0,
             FileNum=self.files,
         )
