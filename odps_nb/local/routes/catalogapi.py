@@ -22,7 +22,7 @@ from odps_nb.local.routes.lists import page_of
 from odps_nb.local.routes.surface import Surface
 from odps_nb.local.routes.table import ALL, Asked, At
 from odps_nb.local.service import Service
-from odps_nb.local.store.tables import Partition, StoredTable
+from odps_nb.local.store.tables import TABLE_TYPES, Partition, StoredTable
 from odps_nb.schema import (
     ArrayType,
     Column,
@@ -263,7 +263,7 @@ def _table_head(table: StoredTable) -> dict[str, Any]:
         "projectId": name.project,
         "schemaName": name.schema or "default",
         "tableName": name.table,
-        "type": "MANAGED_TABLE" if table.view is None else "VIEW",
+        "type": "VIEW" if table.kind == "view" else TABLE_TYPES[table.kind],
     }
 
 

@@ -79,7 +79,8 @@ class TableRoutes:
             project = child_text(item, "Project") or asked.path["project"]
             self._service.rights.require(asked.access_id, project, Right.QUERY)
             schema = child_text(item, "Schema") or asked.params.get("curr_schema")
-            name = TableName(project=project, schema=schema or None, table=child_text(item, "Name"))
+            table = child_text(item, "Name").lower()  # `TablesTest` of the Java SDK
+            name = TableName(project=project, schema=schema or None, table=table)
             found.append(self._info(name).element())
         return Response(DECLARATION + element("Tables", found), media_type=XML)
 
