@@ -196,8 +196,9 @@ class Definitions:
         project = statement.name[0] if len(statement.name) == 2 else place.project
         place.rights.require(place.owner, project, Right.WRITE)
         if not statement.drops:
-            given = {"comment": statement.comment, "if_not_exists": statement.lenient}
-            self._catalog.add_schema(project, name, **given)
+            self._catalog.add_schema(
+                project, name, comment=statement.comment, if_not_exists=statement.lenient
+            )
         elif not statement.lenient or name in self._catalog.schemas(project):
             if statement.cascade and name in self._catalog.schemas(project):
                 for table in self._catalog.tables(project, name):
