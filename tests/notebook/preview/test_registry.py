@@ -19,7 +19,7 @@ NOT_TEXT = b"\x00\x01\xfe\xff" * 100
 def test_kinds_are_asked_in_this_order():
     """First formats that may be readable but are not text, then text, then the rest."""
     assert [kind.name for kind in kinds()] == [
-        *("dicom", "empty", "fits", "mesh", "message", "pdf", "raw"),
+        *("dicom", "empty", "message", "pdf", "raw"),
         *("svg", "markup", "notebook", "map", "json", "table", "code", "text"),
         *(
             "array",
@@ -29,11 +29,8 @@ def test_kinds_are_asked_in_this_order():
             "database",
             "dataset",
             "document",
-            "font",
             "image",
             "parquet",
-            "pickle",
-            "scene",
             "video",
         ),
         *("workbook", "orc", "weights", "archive"),
@@ -86,7 +83,7 @@ def test_what_is_text_as_a_whole_is_of_no_binary_kind_whatever_it_begins_with():
 def test_limits_are_whole_numbers_of_bytes_within_what_a_kernel_may_hold():
     for kind in kinds():
         assert HEAD <= kind.head <= kind.limit <= 16 * MIB
-        assert kind.head == HEAD or kind.name in ("dataset", "raw", "video")
+        assert kind.head == HEAD or kind.name in ("dataset", "video")
         assert kind.alone == 0 or kind.limit < kind.alone <= 64 * MIB
 
 
