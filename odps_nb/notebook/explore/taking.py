@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import pyarrow as pa
 import pyarrow.types as pt
 
+from odps_nb.access.looking.ordering import Order
 from odps_nb.access.row_forms import RowForms
 from odps_nb.access.saving import safe_name
 from odps_nb.client.calls.cancel import CancelToken
@@ -98,7 +99,7 @@ def cell_code(view: RowView, used: set[str]) -> str:
     names = {} if shell is None else shell.user_ns
     name = next(
         one
-        for one in ("df", *(f"df_{n}" for n in range(2, len(names) + len(used) + 3)))
+        for one in ("df", *(f"df{n}" for n in range(2, len(names) + len(used) + 3)))
         if one not in names and one not in used
     )
     used.add(name)
@@ -106,10 +107,26 @@ def cell_code(view: RowView, used: set[str]) -> str:
     connection = next((one for one in holders if not one.startswith("_")), None)
     magics = loaded_magics()
     opening = magics.context.opening(view.connection) if magics and connection is None else ""
-    code, missing = view.code_parts
-    comment = f"  # {missing}" if missing else ""
-    code = f"{connection or 'odps'}{code.removeprefix('odps')}.to_pandas(){comment}"
+    code = f"{connection or 'odps'}{view.frame_code.removeprefix('odps')}"
     return f"{opening}{name} = {code}\n{name}"
+
+
+def sort_code(order: Order) -> str:
+    """Return pandas method calls that sort a data frame as `Rows.ordered` does, or ``""``.
+
+    A null sorts below every value. pandas has one place for the nulls of all keys, so keys of both
+    directions are sorted one by one, the most significant last.
+    """
+    ways = {descending for _, descending in order}
+    if len(ways) > 1:
+        return "".join(_sort_call([one], ", kind='stable'") for one in reversed(order))
+    return _sort_call(order, "") if order else ""
+
+
+def _sort_call(order: Sequence[tuple[str, bool]], options: str) -> str:
+    names = [name for name, _ in order]
+    way = "ascending=False" if order[0][1] else "na_position='first'"
+    return f".sort_values({(names[0] if len(names) == 1 else names)!r}, {way}, ignore_index=True{options})"
 
 
 def write_file(
