@@ -126,7 +126,8 @@ def sort_code(order: Order) -> str:
 def _sort_call(order: Sequence[tuple[str, bool]], options: str) -> str:
     names = [name for name, _ in order]
     way = "ascending=False" if order[0][1] else "na_position='first'"
-    return f".sort_values({(names[0] if len(names) == 1 else names)!r}, {way}, ignore_index=True{options})"
+    keys = names[0] if len(names) == 1 else names
+    return f".sort_values({keys!r}, {way}, ignore_index=True{options})"
 
 
 def write_file(
