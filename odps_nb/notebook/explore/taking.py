@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 MAX_FILE = 100_000_000
 """Size in bytes of a downloaded file at which no more rows are added to it."""
 CHUNK = 256 * 1024
+BOM = b"\xef\xbb\xbf"  # spreadsheets need it to read UTF-8
 PIECE = 4 * 1024 * 1024  # bytes of Arrow data to write at a time
 
 FileKind = Literal["csv", "parquet"]
@@ -141,7 +142,8 @@ def write_file(
 ) -> WrittenFile:
     """Write rows as a file and pass its bytes to ``send``, in chunks of at most `CHUNK` bytes.
 
-    Once the file has ``limit`` bytes, no more rows are added. A CSV file is UTF-8 with a header.
+    Once the file has ``limit`` bytes, no more rows are added. A CSV file is UTF-8 with a byte order
+    mark and a header.
     Text is quoted and otherwise unchanged, even if a spreadsheet would interpret it as a formula.
     Nulls are written as empty fields, binary data as hexadecimal, nested values as JSON, and BLOBs
     as their references.
@@ -153,6 +155,8 @@ def write_file(
             first = pa.RecordBatch.from_pylist([], schema=rows.arrow_schema)
         columns = [found for name in first.schema.names if (found := rows.schema.find(name))]
         shown = _for_csv(first, columns) if kind == "csv" else first
+        if kind == "csv":
+            chunks.write(BOM)
         with _writer(kind, chunks, shown.schema) as writer:
             for piece in _pieces(first, batches):
                 token.check()

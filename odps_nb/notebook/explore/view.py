@@ -510,7 +510,7 @@ class RowView(TakesRows):
         self, where: str | None, found: Profiler, *, rows: int, total: int | None, is_random: bool
     ) -> TableProfile:
         """Create and store the profile of rows that match a condition."""
-        columns = found.result()
+        columns = found.result(is_sample=total is None or rows < total)
         if where is not None and self._whole is not None:
             columns = with_whole(columns, self._whole.columns)
         label = sample_label(rows, total, random=is_random)
