@@ -37,7 +37,7 @@ function percent(n, of) {
 // A share of a sample, as `about_percent` in progress/words.py.
 function aboutPercent(n, of) {
   const share = of ? (100 * n) / of : 0;
-  if (share <= 0 || share >= 100) return share ? "all" : "none";
+  if (share <= 0 || share >= 100) return share ? "all" : "none seen";
   if (share < 1) return "under 1 %";
   return share > 99 ? "over 99 %" : `about ${Math.round(share)} %`;
 }

@@ -41,7 +41,7 @@ def format_percent(share: float) -> str:
 def about_percent(share: float) -> str:
     """Return a share of a sample in words, rounded to whole percent: ``about 8 %``."""
     if share <= 0 or share >= 1:
-        return "all" if share > 0 else "none"
+        return "all" if share > 0 else "none seen"
     if share < 0.01:
         return "under 1 %"
     return "over 99 %" if share > 0.99 else f"about {math.floor(100 * share + 0.5)} %"

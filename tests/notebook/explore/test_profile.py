@@ -425,7 +425,7 @@ def test_a_sample_invents_no_steps_in_values_in_the_order_of_storage(odps, new_n
 
 @pytest.mark.parametrize(
     ("share", "text"),
-    [(0, "none"), (0.004, "under 1 %"), (0.084, "about 8 %"), (0.996, "over 99 %"), (1, "all")],
+    [(0, "none seen"), (0.004, "under 1 %"), (0.084, "about 8 %"), (0.996, "over 99 %"), (1, "all")],
 )
 def test_a_share_of_a_sample_is_in_whole_percent(share, text):
     assert about_percent(share) == text

@@ -20,7 +20,7 @@ from odps_nb.errors import CancelledError
 SAMPLE_RANGES, LEAST_RANGE = 256, 125
 """Maximum number of ranges, and minimum rows of each: one request per range. Rows that are stored
 next to each other are alike, so the error of a share is up to two ranges."""
-FILTERED_RANGES = 64
+FILTERED_RANGES = 128
 """Maximum number of ranges with a filter, which needs several rounds of requests."""
 SAMPLE_BYTES = 16 * 2**20
 SAMPLE_SECONDS = 5.0
