@@ -20,7 +20,7 @@ from odps_nb.terms import format_bytes
 
 MAX_SORTED_BYTES = 256 * 2**20
 """Maximum bytes of matching rows to hold in memory while sorting them."""
-MAX_EXPORTED_BYTES = 2**30
+MAX_EXPORTED_BYTES = 2_000_000_000
 """Maximum bytes of exported rows to sort, as Arrow data; sorting needs twice this memory."""
 
 _DIGITS = "0123456789-+."

@@ -250,7 +250,7 @@ class _Described:
 
     def _facts(self, made: ColumnProfile) -> Iterator[tuple[str, str]]:
         statistics = made.statistics
-        of_sample = " of the sample" if made.is_sample else ""
+        in_sample = " in the sample" if made.is_sample else ""
         yield "nulls", _part(made, made.nulls)
         yield "distinct", made.distinct_text
         for name in ("zeros", "blank"):
@@ -259,19 +259,21 @@ class _Described:
         for name in ("mean", "std", "min length", "mean length", "max length"):
             if (found := statistics.get(name)) is None:
                 continue
-            if made.is_sample and name in ("mean", "std", "mean length"):
-                yield name, f"about {number_text(float(f'{found:.3g}'))}"
+            if not made.is_sample:
+                yield name, number_text(float(found))
+            elif name.startswith(("min", "max")):
+                yield name, number_text(float(found)) + in_sample
             else:
-                label = name if name in ("mean", "std", "mean length") else name + of_sample
-                yield label, number_text(float(found))
-        is_text = "max length" in statistics
-        yield "min" + of_sample, made.min or ("(empty)" if is_text else "")
+                yield name, f"about {number_text(float(f'{found:.3g}'))}"
+        empty = "(empty)" if "max length" in statistics else ""
+        low, high = (one and one + in_sample for one in (made.min or empty, made.max or empty))
+        yield "min", low
         is_estimated = self._measures is not None and self._measures.is_estimated
         about = "about " if is_estimated or made.is_sample else ""
         for name in QUARTILES:
             if name in statistics and self._scale is not None:
                 yield name, about + self._scale.text(statistics[name])
-        yield "max" + of_sample, made.max or ("(empty)" if is_text else "")
+        yield "max", high
 
     def _top(self, top: pa.Table, total: int) -> tuple[Bar, ...]:
         """Return bars for the most frequent values, and one group for all others."""
