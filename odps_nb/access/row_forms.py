@@ -354,8 +354,8 @@ class RowForms(ABC):
         bins, step, top
             How ``x`` is grouped. ``bins``: number of ranges of a numeric column. ``step``:
             ``"hour"``, ``"day"``, ``"week"``, ``"month"`` or ``"year"`` (default: the shortest one
-            with few enough groups). ``top``: number of largest groups to keep (default: 20); the
-            others are combined.
+            with few enough groups). ``top``: number of largest groups to keep; the others are
+            combined (default: 20, or 21 if there are no more).
 
         Raises
         ------

@@ -122,7 +122,7 @@ def test_one_file_is_all_that_a_new_kind_needs(new_kind):
     assert made.text == "cat.dwg  DWG · 1234 promised · 200.0 kB  verified"
     assert "<b>&lt;cat.dwg&gt;</b>" in made.html
     assert "declared" not in made.html
-    assert "declared image/vnd.dwg" in tile(Value(b"<p>hi</p>", blob.mime_type)).html
+    assert "uploaded as image/vnd.dwg" in tile(Value(b"<p>hi</p>", blob.mime_type)).html
     large = Value(data + bytes(MIB))
     assert "the first 65.5 kB" in tile(large).html
     assert large.was_read == HEAD + 1
