@@ -25,7 +25,11 @@ if TYPE_CHECKING:
     from odps_nb.client.calls.snapshot import Phase, ProgressSnapshot
     from odps_nb.client.read.increments import Bound
     from odps_nb.client.write.operations import StreamReceipt, WriteSessionRef
-    from odps_nb.convert.fitting.conversions import DecimalConversion, TextConversion
+    from odps_nb.convert.fitting.conversions import (
+        DecimalConversion,
+        TextConversion,
+        TimeConversion,
+    )
     from odps_nb.convert.frame_options import Decimals, DtypeBackend
     from odps_nb.notebook.explore.charts.chart import Chart
     from odps_nb.notebook.explore.charts.choice import ChartAggregate, ChartKind, ChartStep
@@ -88,6 +92,7 @@ __all__ = [
     "TableName",
     "TableSchema",
     "TextConversion",
+    "TimeConversion",
     "Transfer",
     "Uploader",
     "WriteSessionRef",
@@ -109,7 +114,7 @@ _MODULES = {
     "client.calls.snapshot": ["Phase", "ProgressSnapshot"],
     "client.read.increments": ["Bound"],
     "client.write.operations": ["StreamReceipt", "WriteSessionRef"],
-    "convert.fitting.conversions": ["DecimalConversion", "TextConversion"],
+    "convert.fitting.conversions": ["DecimalConversion", "TextConversion", "TimeConversion"],
     "convert.frame_options": ["Decimals", "DtypeBackend"],
     "notebook.explore.charts.chart": ["Chart"],
     "notebook.explore.charts.choice": ["ChartAggregate", "ChartKind", "ChartStep"],

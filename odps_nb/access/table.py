@@ -42,7 +42,12 @@ from odps_nb.client.calls.progress import Progress, ProgressTracker
 from odps_nb.client.catalog import fetch_primary_key, fetch_table, iter_partitions, table_exists
 from odps_nb.client.read.increments import Bound
 from odps_nb.client.sql.definitions import add_partition, drop_partition, truncate_table
-from odps_nb.convert.fitting.conversions import Conversions, DecimalConversion, TextConversion
+from odps_nb.convert.fitting.conversions import (
+    Conversions,
+    DecimalConversion,
+    TextConversion,
+    TimeConversion,
+)
 from odps_nb.convert.frame_options import Decimals, DtypeBackend, FrameOptions
 from odps_nb.errors import ArgumentError, OdpsNbError, explain, visible
 from odps_nb.lifetime import renew_after_fork
@@ -445,6 +450,7 @@ class Table(ForEngines):
         image_format: str = "png",
         decimals: DecimalConversion = "exact",
         text: TextConversion = "exact",
+        times: TimeConversion = "exact",
         create: bool = False,
         partitioned_by: str | Sequence[str] | None = None,
         index: bool | None = None,
@@ -487,6 +493,9 @@ class Table(ForEngines):
         text
             ``"exact"``: accept text only for text and binary columns. ``"parse"``: parse text for
             numeric, time and boolean columns as well (``12.5``, ``2024-01-31 10:00:00``, ``true``).
+        times
+            Handling of times that are more precise than their column, such as microseconds for
+            DATETIME: ``"exact"`` raises an error, ``"round"`` rounds half to even.
         create
             Create a missing table, with types as in ``docs/types-and-times.md``, and drop it if the
             write fails. To set a comment or lifecycle, use `Connection.create_table`.
@@ -529,7 +538,7 @@ class Table(ForEngines):
             compression=Compression.of(compression),
             image_format=ImageFormat.of(image_format),
             index=index,
-            conversions=Conversions(decimals=decimals, text=text),
+            conversions=Conversions(decimals=decimals, text=text, times=times),
             progress=progress,
         )
         receipt = write_table(self, data, options, create=create, partitioned_by=partitioned_by)
@@ -671,12 +680,13 @@ class Table(ForEngines):
         compression: str | Compression | None = None,
         decimals: DecimalConversion = "exact",
         text: TextConversion = "exact",
+        times: TimeConversion = "exact",
     ) -> OpenWrite:
         """Open a write session in which several processes can write rows for one commit.
 
         Parameters
         ----------
-        partition, overwrite, compression, decimals, text
+        partition, overwrite, compression, decimals, text, times
             As for `write`, except that ``overwrite="all"`` is not available.
         session_id
             The session to join: its ``handle``, or its id together with ``partition``.
@@ -716,7 +726,7 @@ class Table(ForEngines):
             overwrite=check_overwrite(overwrite, spec, self.schema, self._name, takes_all=False),
             session=session_id,
             compression=Compression.of(compression),
-            conversions=Conversions(decimals=decimals, text=text),
+            conversions=Conversions(decimals=decimals, text=text, times=times),
         )
 
     def upsert(
@@ -729,6 +739,7 @@ class Table(ForEngines):
         compression: str | Compression | None = None,
         decimals: DecimalConversion = "exact",
         text: TextConversion = "exact",
+        times: TimeConversion = "exact",
         progress: Progress = None,
     ) -> Receipt:
         """Insert rows, or replace the rows with the same key, in one atomic commit.
@@ -738,7 +749,7 @@ class Table(ForEngines):
 
         Parameters
         ----------
-        data, partition, index, compression, decimals, text, progress
+        data, partition, index, compression, decimals, text, times, progress
             As for `write`. Columns missing from the data become null, even in existing rows.
         deleted
             Name of a boolean column that is in the data, but not in the table. Rows where it is
@@ -770,7 +781,7 @@ class Table(ForEngines):
             partition=PartitionSpec.of(partition),
             compression=Compression.of(compression),
             index=index,
-            conversions=Conversions(decimals=decimals, text=text),
+            conversions=Conversions(decimals=decimals, text=text, times=times),
             progress=progress,
         )
         return change_rows(self, data, options, delete=False, deleted=deleted)

@@ -28,6 +28,7 @@ from odps_nb.convert.fitting.conversions import (
     Conversions,
     DecimalConversion,
     TextConversion,
+    TimeConversion,
 )
 from odps_nb.errors import ArgumentError, NotFoundError, OdpsNbError
 from odps_nb.spark.launch._quiet import without_pandas_notice
@@ -73,6 +74,7 @@ def write(
     compression: str | Compression | None = None,
     decimals: DecimalConversion = "exact",
     text: TextConversion = "exact",
+    times: TimeConversion = "exact",
     create: bool = False,
     partitioned_by: str | Sequence[str] | None = None,
     progress: Progress = None,
@@ -101,7 +103,7 @@ def write(
         Maximum number of table partitions that the rows may belong to.
     compression
         Codec inside the Arrow streams: ``"zstd"`` or ``"lz4"``.
-    decimals, text
+    decimals, text, times
         Allowed conversions for values that do not fit unchanged, as for `Table.write`.
     create, partitioned_by
         Create the table if it is missing, as for `Table.write`.
@@ -146,7 +148,7 @@ def write(
             overwrite=overwrite,
             max_partitions=max_partitions,
             compression=Compression.of(compression),
-            conversions=Conversions(decimals=decimals, text=text),
+            conversions=Conversions(decimals=decimals, text=text, times=times),
             progress=progress,
             before_commit=None if made is None else made.keep,
         )
