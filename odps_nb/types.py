@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from odps_nb.access.engines.dataset import TableDataset
     from odps_nb.access.partitions import PartitionDetails
     from odps_nb.access.queries import Queries, Query
+    from odps_nb.access.writing.columns import ColumnsLike
     from odps_nb.access.writing.open_write import OpenStream, OpenWrite
     from odps_nb.client.auth.accounts import CredentialFunction, CredentialsLike
     from odps_nb.client.blob.file import BlobFile
@@ -60,6 +61,7 @@ __all__ = [
     "ChartStep",
     "ChecksumKind",
     "Column",
+    "ColumnsLike",
     "CredentialFunction",
     "Credentials",
     "CredentialsLike",
@@ -103,6 +105,7 @@ _MODULES = {
     "access.engines.dataset": ["TableDataset"],
     "access.partitions": ["PartitionDetails"],
     "access.queries": ["Queries", "Query"],
+    "access.writing.columns": ["ColumnsLike"],
     "access.writing.open_write": ["OpenStream", "OpenWrite"],
     "client.auth.accounts": ["CredentialFunction", "CredentialsLike"],
     "client.blob.file": ["BlobFile"],

@@ -37,9 +37,15 @@ if TYPE_CHECKING:
     from odps_nb.access.queries import Queries, Query
     from odps_nb.access.sql import Result
     from odps_nb.access.table import Table
+    from odps_nb.access.writing.columns import ColumnsLike
     from odps_nb.client.blob_cache import BlobCache
     from odps_nb.client.calls.storage import StorageClient
     from odps_nb.client.transfer import TransferChoice
+    from odps_nb.convert.fitting.conversions import (
+        DecimalConversion,
+        TextConversion,
+        TimeConversion,
+    )
     from odps_nb.local.server.launch import LocalService
     from odps_nb.schema import TableSchema
     from odps_nb.wire.control import SqlCost
@@ -195,6 +201,10 @@ class Connection:
         cluster_by: str | Sequence[str] = (),
         buckets: int | None = None,
         if_not_exists: bool = False,
+        types: ColumnsLike | None = None,
+        decimals: DecimalConversion = "exact",
+        text: TextConversion = "exact",
+        times: TimeConversion = "exact",
         index: bool | None = None,
         progress: Progress = None,
     ) -> Table:
@@ -226,6 +236,11 @@ class Connection:
         if_not_exists
             Leave an existing table unchanged. Cannot be combined with data: use ``create`` of
             `Table.write` instead.
+        types
+            With data: types of some columns, e.g. ``{"price": "decimal(10,2)", "ds": "date"}``, in
+            any form that describes ``columns``. The values must fit them.
+        decimals, text, times
+            With data: allowed conversions, as for `Table.write`.
         index, progress
             As for `Table.write`, but ``index=None`` raises an error if the pandas index has a name.
 
@@ -256,8 +271,10 @@ class Connection:
         from odps_nb.access.writing.creating import create_and_write
         from odps_nb.access.writing.rows import WriteOptions
         from odps_nb.client.sql.definitions import TableOptions
+        from odps_nb.convert.fitting.conversions import Conversions
 
         table = self.table(name)
+        conversions = Conversions(decimals=decimals, text=text, times=times)
         options = TableOptions(
             primary_key=names_of(primary_key),
             properties=properties_of(properties),
@@ -268,9 +285,14 @@ class Connection:
             if_not_exists=if_not_exists,
         )
         if has_rows(columns):
-            rows = WriteOptions(index=index, progress=progress)
-            create_and_write(table, columns, partitioned_by, options, rows)
+            rows = WriteOptions(index=index, conversions=conversions, progress=progress)
+            create_and_write(table, columns, partitioned_by, options, rows, types)
             return table
+        if types is not None or conversions != Conversions():
+            raise ArgumentError(
+                "types=, decimals=, text= and times= require data",
+                hint="write the types in the description of the columns",
+            )
         create_table(self._storage, table.name, schema_of(columns, partitioned_by), options)
         return table
 

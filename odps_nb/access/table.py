@@ -33,6 +33,7 @@ from odps_nb.access.progress import listener_of
 from odps_nb.access.reading.first_rows import preview_rows
 from odps_nb.access.reading.planning import ReadOptions, plan_read
 from odps_nb.access.scan import Scan
+from odps_nb.access.writing.columns import ColumnsLike
 from odps_nb.access.writing.creating import write_table
 from odps_nb.access.writing.open_write import OpenWrite, open_write
 from odps_nb.access.writing.pictures import ImageFormat
@@ -41,7 +42,12 @@ from odps_nb.access.writing.upserting import change_rows
 from odps_nb.client.calls.progress import Progress, ProgressTracker
 from odps_nb.client.catalog import fetch_primary_key, fetch_table, iter_partitions, table_exists
 from odps_nb.client.read.increments import Bound
-from odps_nb.client.sql.definitions import add_partition, drop_partition, truncate_table
+from odps_nb.client.sql.definitions import (
+    add_columns,
+    add_partition,
+    drop_partition,
+    truncate_table,
+)
 from odps_nb.convert.fitting.conversions import (
     Conversions,
     DecimalConversion,
@@ -453,6 +459,7 @@ class Table(ForEngines):
         times: TimeConversion = "exact",
         create: bool = False,
         partitioned_by: str | Sequence[str] | None = None,
+        types: ColumnsLike | None = None,
         index: bool | None = None,
         progress: Progress = None,
     ) -> Receipt:
@@ -502,6 +509,9 @@ class Table(ForEngines):
         partitioned_by
             With ``create``: a column of the data, ``"ds string"``, or a list of both. Default:
             ``partition``.
+        types
+            With ``create``: types of some columns, e.g. ``{"price": "decimal(10,2)"}``, in any form
+            that describes columns in `Connection.create_table`. The values must fit them.
         index
             ``True``: write the named levels of a pandas index as columns. ``False``: ignore the
             index. Default: ignore it, with an `OdpsNbWarning` if it has names or labels, but raise
@@ -541,7 +551,9 @@ class Table(ForEngines):
             conversions=Conversions(decimals=decimals, text=text, times=times),
             progress=progress,
         )
-        receipt = write_table(self, data, options, create=create, partitioned_by=partitioned_by)
+        receipt = write_table(
+            self, data, options, create=create, partitioned_by=partitioned_by, types=types
+        )
         self.reload()
         return receipt
 
@@ -839,6 +851,44 @@ class Table(ForEngines):
         """Delete all rows of the table or of one partition, and keep the empty partition."""
         spec = PartitionSpec() if partition is None else self._one_partition(partition)
         truncate_table(self._connection._storage, self._name, spec)
+        self.reload()
+
+    def add_columns(
+        self,
+        columns: ColumnsLike,
+        *,
+        if_not_exists: bool = False,
+    ) -> None:
+        """Add columns after the table's last data column; existing rows have null in them.
+
+        Parameters
+        ----------
+        columns
+            A description as for `Connection.create_table`, such as
+            ``"price decimal(10,2), note string comment 'free text'"``.
+        if_not_exists
+            Skip columns that the table already has, whatever their types.
+
+        Raises
+        ------
+        ArgumentError
+            A name or type is invalid; nothing was sent.
+        ConflictError
+            The table has such a column, and ``if_not_exists`` is not set; nothing was sent.
+
+        Examples
+        --------
+        >>> table = odps.create_table("doc_add_columns", "id bigint")
+        >>> table.add_columns("price decimal(10,2), note string comment 'free text'")
+        >>> [f"{column.name} {column.type}" for column in table.schema]
+        ['id bigint', 'price decimal(10,2)', 'note string']
+        >>> odps.drop_table("doc_add_columns")
+        """
+        from odps_nb.access.writing.columns import schema_of
+
+        storage, added = self._connection._storage, schema_of(columns)
+        schema = self.reload().schema
+        add_columns(storage, self._name, added, schema, if_not_exists=if_not_exists)
         self.reload()
 
     def add_partition(self, partition: PartitionLike, *, if_not_exists: bool = False) -> None:

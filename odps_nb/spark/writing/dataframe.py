@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 from odps_nb.access.checks import Overwrite, PartitionLike, check_overwrite, check_partition
 from odps_nb.access.progress import listener_of
 from odps_nb.access.receipt import Receipt
-from odps_nb.access.writing.creating import NewTable, name_the_way
+from odps_nb.access.writing.columns import ColumnsLike
+from odps_nb.access.writing.creating import NewTable, name_the_way, require_create
 from odps_nb.access.writing.replacing import Remainder
 from odps_nb.access.writing.sources import Target
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker, silent
@@ -30,7 +31,7 @@ from odps_nb.convert.fitting.conversions import (
     TextConversion,
     TimeConversion,
 )
-from odps_nb.errors import ArgumentError, NotFoundError, OdpsNbError
+from odps_nb.errors import NotFoundError, OdpsNbError
 from odps_nb.spark.launch._quiet import without_pandas_notice
 from odps_nb.spark.launch.connect import check_dataframe
 from odps_nb.spark.progress.actions import token_of, watched
@@ -77,6 +78,7 @@ def write(
     times: TimeConversion = "exact",
     create: bool = False,
     partitioned_by: str | Sequence[str] | None = None,
+    types: ColumnsLike | None = None,
     progress: Progress = None,
 ) -> Receipt:
     """Write a DataFrame in one commit; if the commit fails, nothing is written.
@@ -105,7 +107,7 @@ def write(
         Codec inside the Arrow streams: ``"zstd"`` or ``"lz4"``.
     decimals, text, times
         Allowed conversions for values that do not fit unchanged, as for `Table.write`.
-    create, partitioned_by
+    create, partitioned_by, types
         Create the table if it is missing, as for `Table.write`.
     progress
         Progress display. By default a card in a notebook and a line in a terminal; ``False``
@@ -130,15 +132,14 @@ def write(
     >>> odps.drop_table("doc_spark_write")
     """
     check_dataframe(df)
-    if partitioned_by is not None and not create:
-        raise ArgumentError("partitioned_by= requires create=True", argument="partitioned_by")
+    require_create(create, partitioned_by=partitioned_by, types=types)
     made: NewTable | None = None
     spec = PartitionSpec.of(partition)
     with contextlib.ExitStack() as stack:
         if create:
             storage = stack.enter_context(StorageClient(profile_of(odps)))
             name = storage.profile.table(table)
-            if create_if_missing(storage, name, df.schema, spec, partitioned_by):
+            if create_if_missing(storage, name, df.schema, spec, partitioned_by, types):
                 made = stack.enter_context(NewTable(storage, name))
         return write_rows(
             df,
