@@ -747,6 +747,7 @@ class Table(ForEngines):
         *,
         partition: PartitionLike | None = None,
         deleted: str | None = None,
+        partial: bool = False,
         index: bool | None = None,
         compression: str | Compression | None = None,
         decimals: DecimalConversion = "exact",
@@ -763,6 +764,10 @@ class Table(ForEngines):
         ----------
         data, partition, index, compression, decimals, text, times, progress
             As for `write`. Columns missing from the data become null, even in existing rows.
+        partial
+            Keep the values of columns missing from the data in existing rows; in new rows, they are
+            null. All rows must have the same columns. The rows are merged by a SQL statement, which
+            is billed, and need the tunnel on every account.
         deleted
             Name of a boolean column that is in the data, but not in the table. Rows where it is
             true are deleted by their key in the same commit.
@@ -796,7 +801,7 @@ class Table(ForEngines):
             conversions=Conversions(decimals=decimals, text=text, times=times),
             progress=progress,
         )
-        return change_rows(self, data, options, delete=False, deleted=deleted)
+        return change_rows(self, data, options, delete=False, deleted=deleted, keeps=partial)
 
     def delete(
         self,

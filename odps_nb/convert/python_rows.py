@@ -147,6 +147,8 @@ def _named_columns(
         if shape not in seen:
             _learn(row, spelled, keys, names, first_row + number)
             seen.add(shape)
+            if names.same:
+                _require_same(rows[0], row, first_row + number)
     if not keys:
         raise ConversionError(
             f"row {first_row} has no values",
@@ -161,6 +163,19 @@ def _named_columns(
         else:
             found[column] = [next((row[k] for k in ways if k in row), None) for row in rows]
     return found
+
+
+def _require_same(first: Mapping[Any, Any], row: Mapping[Any, Any], number: int) -> None:
+    a, b = ({str(key).casefold(): key for key in one} for one in (first, row))
+    if differing := sorted(a.keys() ^ b.keys()):
+        name = (a | b)[differing[0]]
+        raise ConversionError(
+            f"row {number} {'has' if differing[0] in b else 'lacks'} the column {name!r}, unlike "
+            "the rows before it",
+            column=name,
+            row=number,
+            hint="pass rows with the same columns, in one call for each set of columns",
+        )
 
 
 def _learn(

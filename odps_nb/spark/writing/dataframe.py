@@ -194,6 +194,7 @@ def write_rows(
             overwrite=replaces,
             shared=True,
             keyed=change is not None,
+            only=None if change is None else change.only,
             tracker=tracker,
         )
         task = WriteTask(
