@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -115,6 +116,15 @@ def explained(run: QueryRun, query: TranslatedQuery) -> ResultRows:
     shown = [f"table: {name}" for name in tables]
     shown += [f"column: {column.name} {format_type(column.type)}" for column in columns]
     return text_rows(("plan",), [(line,) for line in shown])
+
+
+def output_of(run: QueryRun, query: TranslatedQuery) -> ResultRows:
+    """Return the columns of a valid query as JSON (the vendor's ODBC driver, ``client.cpp``)."""
+    columns = [
+        {"name": one.name, "type": format_type(one.type)}
+        for one in typed_rows(run, query).schema.columns
+    ]
+    return text_rows(("output",), [(json.dumps({"columns": columns}, ensure_ascii=False),)])
 
 
 def _plain_spelling(spelled: str) -> str:

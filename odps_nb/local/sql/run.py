@@ -30,7 +30,14 @@ from odps_nb.local.sql.inserted import (
 )
 from odps_nb.local.sql.queries import QueryRun, QueryRunner
 from odps_nb.local.sql.refusals import refusal
-from odps_nb.local.sql.results import ResultRows, explained, stored_rows, typed_rows
+from odps_nb.local.sql.results import (
+    ResultRows,
+    explained,
+    output_of,
+    stored_rows,
+    text_rows,
+    typed_rows,
+)
 from odps_nb.local.sql.shown import ShowRunner
 from odps_nb.local.sql.statements import (
     ChangeRows,
@@ -145,8 +152,11 @@ class SqlRunner:
         match statement:
             case SelectStatement():
                 return typed_rows(*self._open(statement.text, job))
+            case Explain(text="", output=True):
+                return text_rows(("output",), [("nothing to explain",)])
             case Explain():
-                return explained(*self._open(statement.text, job))
+                opened = self._open(statement.text, job)
+                return output_of(*opened) if statement.output else explained(*opened)
             case Show():
                 return self._shown.rows(statement, job.place)
             case _:

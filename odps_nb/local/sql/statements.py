@@ -21,9 +21,10 @@ class SelectStatement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explain:
-    """EXPLAIN of a query."""
+    """EXPLAIN of a query; with ``output``, EXPLAIN OUTPUT of any statement (no text: no query)."""
 
     text: str
+    output: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

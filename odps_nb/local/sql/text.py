@@ -129,10 +129,14 @@ def _query(cursor: Cursor) -> Statement:
 
 
 def _explain(cursor: Cursor) -> Statement:
+    output = cursor.accept("output")
+    if output and not any(cursor.peek(word) for word in _QUERIES):
+        cursor.take(cursor.placed)
+        return Explain(text="", output=True)
     if not any(cursor.peek(word) for word in _QUERIES):
         what = " ".join(("EXPLAIN", *cursor.words))
         raise faults.lacks(what, is_sure=True, at=cursor.line_and_column)
-    return Explain(text=cursor.take(cursor.placed))
+    return Explain(text=cursor.take(cursor.placed), output=output)
 
 
 def _inserts(cursor: Cursor, source: str) -> Statement:

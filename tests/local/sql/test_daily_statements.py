@@ -235,7 +235,6 @@ def test_a_plain_table_takes_no_changes_and_the_error_says_which_do(
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("EXPLAIN OUTPUT SELECT 1", "EXPLAIN OUTPUT"),
         ("EXPLAIN INSERT INTO t SELECT 1", "EXPLAIN INSERT"),
         ("@a := SELECT 1", "variables of script mode"),
         ("ANALYZE TABLE t COMPUTE STATISTICS", "ANALYZE TABLE"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from datetime import date, datetime, timedelta
@@ -583,6 +584,22 @@ def test_explain_checks_a_query_and_shows_its_tables_and_columns(
     assert [line.lower() for line in found[1:]] == ["column: a bigint", "column: b string"]
     with pytest.raises(ServiceError, match="no_such"):
         peer.query(f"EXPLAIN SELECT no_such FROM {name}")
+
+
+def test_explain_output_returns_the_columns_as_json(
+    peer: Peer, new_table: Callable[[str], str]
+) -> None:
+    """Fact 191: the vendor's ODBC driver sends it before each statement."""
+    name = new_table("(a bigint, d decimal(10,2))")
+    for query in (f"SELECT a, d FROM {name}", f"WITH w AS (SELECT * FROM {name}) SELECT * FROM w"):
+        (found,) = peer.query(f"EXPLAIN OUTPUT {query}").column(0).to_pylist()
+        columns = json.loads(found)["columns"]
+        assert columns == [{"name": "a", "type": "bigint"}, {"name": "d", "type": "decimal(10,2)"}]
+    for other in (f"DROP TABLE {name}", f"INSERT INTO {name} VALUES (1, 2)"):
+        assert peer.query(f"EXPLAIN OUTPUT {other}").column(0).to_pylist() == ["nothing to explain"]
+    assert peer.read(name).num_rows == 0
+    with pytest.raises(ServiceError, match="no_such"):
+        peer.query(f"EXPLAIN OUTPUT SELECT no_such FROM {name}")
 
 
 def test_a_column_of_a_view_gets_a_comment(peer: Peer, new_table: Callable[[str], str]) -> None:
