@@ -81,6 +81,7 @@ class Connection:
         self._client: StorageClient | None = None
         self._closed = False
         self._queries: deque[Query] = deque(maxlen=MAX_QUERIES)
+        self._jobs: deque[Query] = deque(maxlen=MAX_QUERIES)  # of explorers and charts
         if address is None:  # for pickles: the settings without credentials
             settings = tuple(self.profile.as_settings().items())
             root = None if service is None else service.root
@@ -429,16 +430,14 @@ class Connection:
         from odps_nb.access.binding.text import bind_query
         from odps_nb.access.queries import Query
         from odps_nb.access.sql import Result
-        from odps_nb.client.sql.query import run_sql, submit_sql
+        from odps_nb.client.sql.query import run_sql
 
         shown = TextOptions.of(text, char_padding=char_padding)
         query = bind_query(query, params, settings, timezone=self.profile.timezone)
+        if not wait:
+            return self._start(query, shown, settings, mine=True)
         storage, ran = self._storage, Query(sql=query, settings=settings, connection=self)
         self._queries.append(ran)
-        if not wait:
-            with ran._watched(ends=False):
-                instance = submit_sql(storage, query, settings=settings)
-            return Result(self, instance, text=shown, query=ran)
         listener = listener_of(progress)
         with (
             ran._watched(cancels=True),
@@ -455,11 +454,27 @@ class Connection:
             )
         return Result(self, instance, text=shown, query=ran)
 
-    def queries(self) -> Queries:
+    def _start(
+        self, query: str, shown: TextOptions, settings: Mapping[str, str] | None, *, mine: bool
+    ) -> Result:
+        """Submit a statement; ``mine``: whether the user wrote it, not an explorer or a chart."""
+        from odps_nb.access.queries import Query
+        from odps_nb.access.sql import Result
+        from odps_nb.client.sql.query import submit_sql
+
+        storage = self._storage
+        ran = Query(sql=query, settings=settings, connection=self, mine=mine)
+        (self._queries if mine else self._jobs).append(ran)
+        with ran._watched(ends=False):
+            instance = submit_sql(storage, query, settings=settings)
+        return Result(self, instance, text=shown, query=ran)
+
+    def queries(self, *, mine: bool = False) -> Queries:
         """Return the last 100 statements that `sql` sent in this process, newest first.
 
         The list is displayed as a table with the time, state, seconds and rows of each statement.
-        It includes the SQL jobs of explorers and charts, and is kept in memory only.
+        It also includes the last 100 SQL jobs of explorers and charts, unless ``mine`` is set, and
+        is kept in memory only.
 
         Examples
         --------
@@ -470,7 +485,8 @@ class Connection:
         """
         from odps_nb.access.queries import Queries
 
-        return Queries(reversed(self._queries.copy()))
+        found = [*self._queries.copy(), *(() if mine else self._jobs.copy())]
+        return Queries(sorted(found, key=lambda query: query._began, reverse=True))
 
     def result(
         self, instance_id: str, *, text: str = "strict", char_padding: bool = False
