@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import pyarrow as pa
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-ColumnsLike = str | Sequence[str] | Mapping[str, str] | pa.Schema | TableSchema
+ColumnsLike: TypeAlias = str | Sequence[str] | Mapping[str, str] | pa.Schema | TableSchema
 """Columns with their types, as in `Connection.create_table`."""
 _NO_TYPES: Mapping[str, Column] = MappingProxyType({})
 

@@ -117,7 +117,8 @@ def _rounded(numbers: Numbers, factor: int) -> Numbers:
     """Divide by the factor, rounding half to even like ``Series.dt.round`` of pandas."""
     below, rest = numbers // factor, numbers % factor
     up = (2 * rest > factor) | ((2 * rest == factor) & (below % 2 == 1))
-    return below + up
+    rounded: Numbers = below + up
+    return rounded
 
 
 def fit_day_time(array: pa.Array, target: OdpsType) -> pa.Array:
