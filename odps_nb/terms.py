@@ -9,7 +9,7 @@ import datetime
 import operator
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -35,13 +35,16 @@ __all__ = [
     "check_choice",
     "check_partition_value",
     "count_of",
+    "did_you_mean",
     "format_bytes",
     "is_name",
+    "parse_bytes",
     "shorten",
 ]
 
 # Names are validated here, before they are used in a URL or in SQL.
 _NAME = re.compile(r"[^\W\d]\w{0,127}", re.UNICODE)
+_SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,3})?)\s*([kmgt]?)(i?)b?", re.IGNORECASE | re.ASCII)
 _KEY = re.compile(r"\w{1,128}", re.UNICODE)  # column names may begin with a digit
 
 
@@ -495,6 +498,18 @@ def no_item(noun: str, position: int, count: int) -> PositionError:
     return PositionError(f"there is no {noun} {position}: the sequence has {there}", hint=hint)
 
 
+def did_you_mean(
+    name: str, known: Iterable[str], form: str = "{!r}", *, most: int = 3, cutoff: float = 0.6
+) -> str:
+    """Return ``did you mean 'x' or 'y'? `` with similar names, or ``""``; the case is ignored."""
+    from difflib import get_close_matches
+
+    by_key = {one.casefold(): one for one in known}
+    near = get_close_matches(name.casefold(), by_key, n=most, cutoff=cutoff)
+    shown = (form.format(by_key[one]) for one in near)
+    return f"did you mean {' or '.join(shown)}? " if near else ""
+
+
 def shorten(text: str, limit: int) -> str:
     """Truncate ``text`` to ``limit`` characters; a truncated text ends with an ellipsis."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
@@ -525,3 +540,12 @@ def format_bytes(count: float) -> str:
         if count < 999.95:
             return f"{count:.1f} {unit}"
     return f"{count / 1000:.1f} PB"
+
+
+def parse_bytes(text: str) -> int | None:
+    """Parse ``512 MiB``, ``1.5GB`` or a plain number of bytes; return ``None`` for other text."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        return None
+    base = 1024 if match[3] else 1000
+    return int(float(match[1]) * base ** " kmgt".index(match[2].lower() or " "))

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import datetime
-import difflib
 import importlib
 import operator
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, SupportsIndex
 
 from odps_nb.errors import ArgumentError, MissingDependencyError, NotFoundError
 from odps_nb.schema import Column, TableSchema, TypeCode
-from odps_nb.terms import PartitionSpec, TableName, check_partition_value
+from odps_nb.terms import PartitionSpec, TableName, check_partition_value, did_you_mean
 from odps_nb.type_facts import TYPE_FACTS
 
 PartitionLike = str | Mapping[str, object] | PartitionSpec
@@ -36,12 +35,6 @@ def check_text(argument: str, value: object) -> None:
         raise ArgumentError(
             f"{argument} is a {type(value).__name__}; it must be a string", argument=argument
         )
-
-
-def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Return ``did you mean 'x'? `` with up to three similar names, or an empty string."""
-    close = difflib.get_close_matches(name, list(names), n=3)
-    return f"did you mean {' or '.join(repr(one) for one in close)}? " if close else ""
 
 
 def check_columns(columns: Sequence[str], schema: TableSchema, table: TableName) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ error for all values that do not fit.
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -25,6 +24,7 @@ from odps_nb.convert.foreign import check_field
 from odps_nb.convert.times import zoned_type
 from odps_nb.errors import ConversionError
 from odps_nb.schema import Column, OdpsType, TableSchema, is_readable, quote_name
+from odps_nb.terms import did_you_mean
 from odps_nb.wire.control.table_limits import is_column_name
 from odps_nb.wire.type_text import format_type
 
@@ -205,8 +205,8 @@ def refuse_unknown(
         return
     known, parts = target.names, []
     for stranger in strangers[:MAX_LISTED]:
-        close = difflib.get_close_matches(stranger, known, n=1)
-        parts.append(repr(stranger) + (f" (did you mean {close[0]!r}?)" if close else ""))
+        meant = did_you_mean(stranger, known).rstrip()
+        parts.append(repr(stranger) + (meant and f" ({meant})"))
     raise ConversionError(
         f"the table has no column {', '.join(parts)}",
         column=strangers[0],

@@ -7,7 +7,6 @@ The objects are later converted to the target types like any object column
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,6 +21,7 @@ from odps_nb.convert.frame_schema import object_type
 from odps_nb.convert.row_names import Names
 from odps_nb.convert.warning import warn
 from odps_nb.errors import ConversionError
+from odps_nb.terms import did_you_mean
 
 _NAMED, _PLACED, _VALUE = "a row with names", "a row without names", "a plain value"
 
@@ -212,11 +212,11 @@ def _learn(
 
 
 def _unknown_key(key: str, known: Sequence[str], row: int, value: object) -> ConversionError:
-    close = difflib.get_close_matches(key, known, n=1)
-    meant = f" (did you mean {close[0]!r}?)" if close else ""
+    meant = did_you_mean(key, known).rstrip()
     listed = ", ".join(known[:20]) + (", …" if len(known) > 20 else "")
     return ConversionError(
-        f"row {row} has the key {key!r}, which is not a column of the table{meant}",
+        f"row {row} has the key {key!r}, which is not a column of the table"
+        + (meant and f" ({meant})"),
         column=key,
         row=row,
         hint="exclude the index: df.itertuples(index=False)"

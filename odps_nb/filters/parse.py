@@ -37,7 +37,7 @@ from odps_nb.filters.tree import (
     ValueKind,
 )
 from odps_nb.schema import Column, OdpsType, TableSchema, UnknownType
-from odps_nb.terms import shorten
+from odps_nb.terms import did_you_mean, shorten
 from odps_nb.type_facts import TYPE_FACTS
 
 MAX_LENGTH = 256 * 1024
@@ -194,10 +194,7 @@ class _Reader:
             )
         column = self.schema.find(parts[0])
         if column is None:
-            import difflib
-
-            near = difflib.get_close_matches(parts[0], self.schema.names, n=3)
-            said = f"did you mean {' or '.join(near)}? " if near else ""
+            said = did_you_mean(parts[0], self.schema.names, "{}")
             shown = ", ".join(self.schema.names[:20]) + (", …" if len(self.schema) > 20 else "")
             raise ArgumentError(
                 f"where= contains {parts[0]!r}, which is not a column of the table",

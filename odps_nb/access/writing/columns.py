@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 import pyarrow as pa
 
 from odps_nb.access.blob import Blob, NewBlob
-from odps_nb.access.checks import did_you_mean
 from odps_nb.access.writing.pictures import is_array, is_picture
 from odps_nb.access.writing.tabular import Chunks, as_tables, is_pandas, is_spark
 from odps_nb.convert.arrow_schema import refuse_twins, table_schema
 from odps_nb.convert.row_names import Names
 from odps_nb.errors import ArgumentError, ConversionError
 from odps_nb.schema import Column, OdpsType, PrimitiveType, TableSchema, TypeCode
-from odps_nb.terms import BlobReference, PartitionSpec, TableName
+from odps_nb.terms import BlobReference, PartitionSpec, TableName, did_you_mean
 from odps_nb.wire.control.generated import parse_generated
 from odps_nb.wire.type_text import parse_columns, parse_type
 

@@ -6,7 +6,6 @@ statements*), so the client looks up the tables that the query names.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from odps_nb.client.catalog import suggest_tables
 from odps_nb.errors import NotFoundError, OdpsNbError, ServiceError
-from odps_nb.terms import shorten
+from odps_nb.terms import did_you_mean, shorten
 from odps_nb.wire.control import GetTable
 
 if TYPE_CHECKING:
@@ -55,10 +54,9 @@ def _columns(storage: StorageClient, sql: str) -> Iterator[str]:
 
 
 def _hint(name: str, known: Sequence[str]) -> str:
-    by_key = {one.casefold(): one for one in known}
-    if name.casefold() in by_key:
+    if name.casefold() in map(str.casefold, known):
         return "check that the subquery or table in FROM has a column of this name"
-    if near := difflib.get_close_matches(name.casefold(), by_key, n=1):
-        return f"did you mean {by_key[near[0]]}?"
+    if meant := did_you_mean(name, known, "{}", most=1):
+        return meant.rstrip()
     listed = shorten(", ".join(dict.fromkeys(known)), _SHOWN)
     return f"check the name: the columns are {listed}" if listed else ""

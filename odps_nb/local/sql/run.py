@@ -74,7 +74,7 @@ from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.control import SqlCost
 
 if TYPE_CHECKING:  # `query` imports sqlglot, which only queries need
-    from odps_nb.local.sql.moments import Moment
+    from odps_nb.local.sql.moments import PastVersion
     from odps_nb.local.sql.query import TranslatedQuery
 
 _PLACE = re.compile(r"\[\d+,\d+\]")
@@ -244,7 +244,7 @@ class SqlRunner:
         job.stack.callback(job.stopper.release)
         return run, query
 
-    def _segments(self, table: StoredTable, moment: Moment | None) -> tuple[Segment, ...]:
+    def _segments(self, table: StoredTable, moment: PastVersion | None) -> tuple[Segment, ...]:
         """Return the files of a table now, or at a past version or time."""
         if moment is None:
             return self._snapshots.visible(table)
