@@ -1,17 +1,20 @@
 """MaxCompute's types, columns and table schemas as immutable values.
 
-``odps_nb.wire.type_text`` and ``odps_nb.wire.schema_json`` convert them to text and JSON;
-``odps_nb.convert`` converts them to Arrow. Type codes are those in ``docs/protocol.md`` section
-3.11.
+``str(type)`` is the type in SQL as the service writes it, e.g. ``decimal(10,2)``.
+``odps_nb.wire.type_text`` parses that text, ``odps_nb.wire.schema_json`` converts schemas to JSON,
+and ``odps_nb.convert`` converts types to Arrow. Type codes are those in ``docs/protocol.md``
+section 3.11.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 __all__ = [
+    "PLAIN_NAME",
     "TEXT",
     "ArrayType",
     "Column",
@@ -33,6 +36,7 @@ __all__ = [
     "has_blob",
     "has_timestamp",
     "is_readable",
+    "quote_name",
     "text_as_binary",
     "types_in",
 ]
@@ -77,6 +81,15 @@ class TypeCode(IntEnum):
 _TIMES = (TypeCode.DATE, TypeCode.DATETIME, TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ)
 TEXT = (TypeCode.STRING, TypeCode.CHAR, TypeCode.VARCHAR, TypeCode.JSON)
 """Types whose values are returned as text; a STRING may contain any bytes."""
+PLAIN_NAME = re.compile(r"[^\W\d]\w*")
+"""A name that types may contain without back-quotes."""
+
+
+def quote_name(name: str, *, always: bool = False) -> str:
+    """Return a name for SQL, in back-quotes if it needs them."""
+    if not always and PLAIN_NAME.fullmatch(name):
+        return name
+    return "`" + name.replace("`", "``") + "`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +97,9 @@ class PrimitiveType:
     """A type without parameters, e.g. ``PrimitiveType(TypeCode.BIGINT)``."""
 
     code: TypeCode
+
+    def __str__(self) -> str:
+        return self.code.name.lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +110,11 @@ class DecimalType:
     scale: int | None = None
     code: TypeCode = field(default=TypeCode.DECIMAL, init=False)
 
+    def __str__(self) -> str:
+        return (
+            "decimal" if self.precision is None else f"decimal({self.precision},{self.scale or 0})"
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class LengthType:
@@ -102,6 +123,9 @@ class LengthType:
     code: TypeCode
     length: int
 
+    def __str__(self) -> str:
+        return f"{self.code.name.lower()}({self.length})"
+
 
 @dataclass(frozen=True, slots=True)
 class ArrayType:
@@ -109,6 +133,9 @@ class ArrayType:
 
     element: OdpsType
     code: TypeCode = field(default=TypeCode.ARRAY, init=False)
+
+    def __str__(self) -> str:
+        return f"array<{self.element}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +146,9 @@ class MapType:
     value: OdpsType
     code: TypeCode = field(default=TypeCode.MAP, init=False)
 
+    def __str__(self) -> str:
+        return f"map<{self.key},{self.value}>"
+
 
 @dataclass(frozen=True, slots=True)
 class StructField:
@@ -127,6 +157,9 @@ class StructField:
     name: str
     type: OdpsType
 
+    def __str__(self) -> str:
+        return f"{quote_name(self.name)}:{self.type}"
+
 
 @dataclass(frozen=True, slots=True)
 class StructType:
@@ -134,6 +167,9 @@ class StructType:
 
     fields: tuple[StructField, ...]
     code: TypeCode = field(default=TypeCode.STRUCT, init=False)
+
+    def __str__(self) -> str:
+        return f"struct<{','.join(map(str, self.fields))}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +180,9 @@ class VectorType:
     length: int
     code: TypeCode = field(default=TypeCode.VECTOR, init=False)
 
+    def __str__(self) -> str:
+        return f"vector({self.element},{self.length})"
+
 
 @dataclass(frozen=True, slots=True)
 class UnknownType:
@@ -151,6 +190,9 @@ class UnknownType:
 
     text: str
     code: TypeCode = field(default=TypeCode.UNKNOWN, init=False)
+
+    def __str__(self) -> str:
+        return self.text
 
 
 OdpsType = (

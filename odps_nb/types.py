@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from odps_nb.access.engines.dataset import TableDataset
     from odps_nb.access.partitions import PartitionDetails
     from odps_nb.access.queries import Queries, Query
+    from odps_nb.access.writing.columns import ColumnsLike
     from odps_nb.access.writing.open_write import OpenStream, OpenWrite
     from odps_nb.client.auth.accounts import CredentialFunction, CredentialsLike
     from odps_nb.client.blob.file import BlobFile
@@ -25,7 +26,11 @@ if TYPE_CHECKING:
     from odps_nb.client.calls.snapshot import Phase, ProgressSnapshot
     from odps_nb.client.read.increments import Bound
     from odps_nb.client.write.operations import StreamReceipt, WriteSessionRef
-    from odps_nb.convert.fitting.conversions import DecimalConversion, TextConversion
+    from odps_nb.convert.fitting.conversions import (
+        DecimalConversion,
+        TextConversion,
+        TimeConversion,
+    )
     from odps_nb.convert.frame_options import Decimals, DtypeBackend
     from odps_nb.notebook.explore.charts.chart import Chart
     from odps_nb.notebook.explore.charts.choice import ChartAggregate, ChartKind, ChartStep
@@ -56,6 +61,7 @@ __all__ = [
     "ChartStep",
     "ChecksumKind",
     "Column",
+    "ColumnsLike",
     "CredentialFunction",
     "Credentials",
     "CredentialsLike",
@@ -88,6 +94,7 @@ __all__ = [
     "TableName",
     "TableSchema",
     "TextConversion",
+    "TimeConversion",
     "Transfer",
     "Uploader",
     "WriteSessionRef",
@@ -98,6 +105,7 @@ _MODULES = {
     "access.engines.dataset": ["TableDataset"],
     "access.partitions": ["PartitionDetails"],
     "access.queries": ["Queries", "Query"],
+    "access.writing.columns": ["ColumnsLike"],
     "access.writing.open_write": ["OpenStream", "OpenWrite"],
     "client.auth.accounts": ["CredentialFunction", "CredentialsLike"],
     "client.blob.file": ["BlobFile"],
@@ -109,7 +117,7 @@ _MODULES = {
     "client.calls.snapshot": ["Phase", "ProgressSnapshot"],
     "client.read.increments": ["Bound"],
     "client.write.operations": ["StreamReceipt", "WriteSessionRef"],
-    "convert.fitting.conversions": ["DecimalConversion", "TextConversion"],
+    "convert.fitting.conversions": ["DecimalConversion", "TextConversion", "TimeConversion"],
     "convert.frame_options": ["Decimals", "DtypeBackend"],
     "notebook.explore.charts.chart": ["Chart"],
     "notebook.explore.charts.choice": ["ChartAggregate", "ChartKind", "ChartStep"],

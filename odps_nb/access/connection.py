@@ -37,9 +37,15 @@ if TYPE_CHECKING:
     from odps_nb.access.queries import Queries, Query
     from odps_nb.access.sql import Result
     from odps_nb.access.table import Table
+    from odps_nb.access.writing.columns import ColumnsLike
     from odps_nb.client.blob_cache import BlobCache
     from odps_nb.client.calls.storage import StorageClient
     from odps_nb.client.transfer import TransferChoice
+    from odps_nb.convert.fitting.conversions import (
+        DecimalConversion,
+        TextConversion,
+        TimeConversion,
+    )
     from odps_nb.local.server.launch import LocalService
     from odps_nb.schema import TableSchema
     from odps_nb.wire.control import SqlCost
@@ -75,6 +81,7 @@ class Connection:
         self._client: StorageClient | None = None
         self._closed = False
         self._queries: deque[Query] = deque(maxlen=MAX_QUERIES)
+        self._jobs: deque[Query] = deque(maxlen=MAX_QUERIES)  # of explorers and charts
         if address is None:  # for pickles: the settings without credentials
             settings = tuple(self.profile.as_settings().items())
             root = None if service is None else service.root
@@ -195,6 +202,10 @@ class Connection:
         cluster_by: str | Sequence[str] = (),
         buckets: int | None = None,
         if_not_exists: bool = False,
+        types: ColumnsLike | None = None,
+        decimals: DecimalConversion = "exact",
+        text: TextConversion = "exact",
+        times: TimeConversion = "exact",
         index: bool | None = None,
         progress: Progress = None,
     ) -> Table:
@@ -226,6 +237,11 @@ class Connection:
         if_not_exists
             Leave an existing table unchanged. Cannot be combined with data: use ``create`` of
             `Table.write` instead.
+        types
+            With data: types of some columns, e.g. ``{"price": "decimal(10,2)", "ds": "date"}``, in
+            any form that describes ``columns``. The values must fit them.
+        decimals, text, times
+            With data: allowed conversions, as for `Table.write`.
         index, progress
             As for `Table.write`, but ``index=None`` raises an error if the pandas index has a name.
 
@@ -256,8 +272,10 @@ class Connection:
         from odps_nb.access.writing.creating import create_and_write
         from odps_nb.access.writing.rows import WriteOptions
         from odps_nb.client.sql.definitions import TableOptions
+        from odps_nb.convert.fitting.conversions import Conversions
 
         table = self.table(name)
+        conversions = Conversions(decimals=decimals, text=text, times=times)
         options = TableOptions(
             primary_key=names_of(primary_key),
             properties=properties_of(properties),
@@ -268,9 +286,14 @@ class Connection:
             if_not_exists=if_not_exists,
         )
         if has_rows(columns):
-            rows = WriteOptions(index=index, progress=progress)
-            create_and_write(table, columns, partitioned_by, options, rows)
+            rows = WriteOptions(index=index, conversions=conversions, progress=progress)
+            create_and_write(table, columns, partitioned_by, options, rows, types)
             return table
+        if types is not None or conversions != Conversions():
+            raise ArgumentError(
+                "types=, decimals=, text= and times= require data",
+                hint="write the types in the description of the columns",
+            )
         create_table(self._storage, table.name, schema_of(columns, partitioned_by), options)
         return table
 
@@ -407,16 +430,14 @@ class Connection:
         from odps_nb.access.binding.text import bind_query
         from odps_nb.access.queries import Query
         from odps_nb.access.sql import Result
-        from odps_nb.client.sql.query import run_sql, submit_sql
+        from odps_nb.client.sql.query import run_sql
 
         shown = TextOptions.of(text, char_padding=char_padding)
         query = bind_query(query, params, settings, timezone=self.profile.timezone)
+        if not wait:
+            return self._start(query, shown, settings, mine=True)
         storage, ran = self._storage, Query(sql=query, settings=settings, connection=self)
         self._queries.append(ran)
-        if not wait:
-            with ran._watched(ends=False):
-                instance = submit_sql(storage, query, settings=settings)
-            return Result(self, instance, text=shown, query=ran)
         listener = listener_of(progress)
         with (
             ran._watched(cancels=True),
@@ -433,11 +454,27 @@ class Connection:
             )
         return Result(self, instance, text=shown, query=ran)
 
-    def queries(self) -> Queries:
+    def _start(
+        self, query: str, shown: TextOptions, settings: Mapping[str, str] | None, *, mine: bool
+    ) -> Result:
+        """Submit a statement; ``mine``: whether the user wrote it, not an explorer or a chart."""
+        from odps_nb.access.queries import Query
+        from odps_nb.access.sql import Result
+        from odps_nb.client.sql.query import submit_sql
+
+        storage = self._storage
+        ran = Query(sql=query, settings=settings, connection=self, mine=mine)
+        (self._queries if mine else self._jobs).append(ran)
+        with ran._watched(ends=False):
+            instance = submit_sql(storage, query, settings=settings)
+        return Result(self, instance, text=shown, query=ran)
+
+    def queries(self, *, mine: bool = False) -> Queries:
         """Return the last 100 statements that `sql` sent in this process, newest first.
 
         The list is displayed as a table with the time, state, seconds and rows of each statement.
-        It includes the SQL jobs of explorers and charts, and is kept in memory only.
+        It also includes the last 100 SQL jobs of explorers and charts, unless ``mine`` is set, and
+        is kept in memory only.
 
         Examples
         --------
@@ -448,7 +485,8 @@ class Connection:
         """
         from odps_nb.access.queries import Queries
 
-        return Queries(reversed(self._queries.copy()))
+        found = [*self._queries.copy(), *(() if mine else self._jobs.copy())]
+        return Queries(sorted(found, key=lambda query: query._began, reverse=True))
 
     def result(
         self, instance_id: str, *, text: str = "strict", char_padding: bool = False

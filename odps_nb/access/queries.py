@@ -26,7 +26,7 @@ class Query:
 
     ``state`` is ``sent`` until this process knows the outcome, then ``success``, ``failed`` or
     ``cancelled``. ``rows`` is set when the result is opened; ``received`` is the number of bytes
-    received by reads of the whole result.
+    received by reads of the whole result. ``mine`` is false for a job of an explorer or a chart.
     """
 
     sql: str
@@ -37,6 +37,7 @@ class Query:
     seconds: float | None = None
     rows: int | None = None
     received: int = 0
+    mine: bool = True
     _began: float = field(default_factory=time.monotonic, repr=False)
 
     def run(self) -> Result:
@@ -84,10 +85,11 @@ class Queries(tuple[Query, ...]):
     def _listing(self) -> Listing:
         from odps_nb.notebook.display.listing import Listing
 
+        chosen = "mine=True" if all(query.mine for query in self) else ""
         return Listing(
             headers=("", "time", "sql", "state", "seconds", "rows", "received"),
             rows=tuple((n, *_facts(query)) for n, query in enumerate(self)),
-            caption="odps.queries()[N].run() runs statement N again" if self else "",
+            caption=f"odps.queries({chosen})[N].run() runs statement N again" if self else "",
             empty="no queries yet",
         )
 

@@ -33,6 +33,7 @@ from odps_nb.access.progress import listener_of
 from odps_nb.access.reading.first_rows import preview_rows
 from odps_nb.access.reading.planning import ReadOptions, plan_read
 from odps_nb.access.scan import Scan
+from odps_nb.access.writing.columns import ColumnsLike
 from odps_nb.access.writing.creating import write_table
 from odps_nb.access.writing.open_write import OpenWrite, open_write
 from odps_nb.access.writing.pictures import ImageFormat
@@ -41,8 +42,18 @@ from odps_nb.access.writing.upserting import change_rows
 from odps_nb.client.calls.progress import Progress, ProgressTracker
 from odps_nb.client.catalog import fetch_primary_key, fetch_table, iter_partitions, table_exists
 from odps_nb.client.read.increments import Bound
-from odps_nb.client.sql.definitions import add_partition, drop_partition, truncate_table
-from odps_nb.convert.fitting.conversions import Conversions, DecimalConversion, TextConversion
+from odps_nb.client.sql.definitions import (
+    add_columns,
+    add_partition,
+    drop_partition,
+    truncate_table,
+)
+from odps_nb.convert.fitting.conversions import (
+    Conversions,
+    DecimalConversion,
+    TextConversion,
+    TimeConversion,
+)
 from odps_nb.convert.frame_options import Decimals, DtypeBackend, FrameOptions
 from odps_nb.errors import ArgumentError, OdpsNbError, explain, visible
 from odps_nb.lifetime import renew_after_fork
@@ -445,8 +456,10 @@ class Table(ForEngines):
         image_format: str = "png",
         decimals: DecimalConversion = "exact",
         text: TextConversion = "exact",
+        times: TimeConversion = "exact",
         create: bool = False,
         partitioned_by: str | Sequence[str] | None = None,
+        types: ColumnsLike | None = None,
         index: bool | None = None,
         progress: Progress = None,
     ) -> Receipt:
@@ -487,12 +500,18 @@ class Table(ForEngines):
         text
             ``"exact"``: accept text only for text and binary columns. ``"parse"``: parse text for
             numeric, time and boolean columns as well (``12.5``, ``2024-01-31 10:00:00``, ``true``).
+        times
+            Handling of times that are more precise than their column, such as microseconds for
+            DATETIME: ``"exact"`` raises an error, ``"round"`` rounds half to even.
         create
             Create a missing table, with types as in ``docs/types-and-times.md``, and drop it if the
             write fails. To set a comment or lifecycle, use `Connection.create_table`.
         partitioned_by
             With ``create``: a column of the data, ``"ds string"``, or a list of both. Default:
             ``partition``.
+        types
+            With ``create``: types of some columns, e.g. ``{"price": "decimal(10,2)"}``, in any form
+            that describes columns in `Connection.create_table`. The values must fit them.
         index
             ``True``: write the named levels of a pandas index as columns. ``False``: ignore the
             index. Default: ignore it, with an `OdpsNbWarning` if it has names or labels, but raise
@@ -529,10 +548,12 @@ class Table(ForEngines):
             compression=Compression.of(compression),
             image_format=ImageFormat.of(image_format),
             index=index,
-            conversions=Conversions(decimals=decimals, text=text),
+            conversions=Conversions(decimals=decimals, text=text, times=times),
             progress=progress,
         )
-        receipt = write_table(self, data, options, create=create, partitioned_by=partitioned_by)
+        receipt = write_table(
+            self, data, options, create=create, partitioned_by=partitioned_by, types=types
+        )
         self.reload()
         return receipt
 
@@ -671,12 +692,13 @@ class Table(ForEngines):
         compression: str | Compression | None = None,
         decimals: DecimalConversion = "exact",
         text: TextConversion = "exact",
+        times: TimeConversion = "exact",
     ) -> OpenWrite:
         """Open a write session in which several processes can write rows for one commit.
 
         Parameters
         ----------
-        partition, overwrite, compression, decimals, text
+        partition, overwrite, compression, decimals, text, times
             As for `write`, except that ``overwrite="all"`` is not available.
         session_id
             The session to join: its ``handle``, or its id together with ``partition``.
@@ -716,7 +738,7 @@ class Table(ForEngines):
             overwrite=check_overwrite(overwrite, spec, self.schema, self._name, takes_all=False),
             session=session_id,
             compression=Compression.of(compression),
-            conversions=Conversions(decimals=decimals, text=text),
+            conversions=Conversions(decimals=decimals, text=text, times=times),
         )
 
     def upsert(
@@ -725,10 +747,12 @@ class Table(ForEngines):
         *,
         partition: PartitionLike | None = None,
         deleted: str | None = None,
+        partial: bool = False,
         index: bool | None = None,
         compression: str | Compression | None = None,
         decimals: DecimalConversion = "exact",
         text: TextConversion = "exact",
+        times: TimeConversion = "exact",
         progress: Progress = None,
     ) -> Receipt:
         """Insert rows, or replace the rows with the same key, in one atomic commit.
@@ -738,8 +762,12 @@ class Table(ForEngines):
 
         Parameters
         ----------
-        data, partition, index, compression, decimals, text, progress
+        data, partition, index, compression, decimals, text, times, progress
             As for `write`. Columns missing from the data become null, even in existing rows.
+        partial
+            Keep the values of columns missing from the data in existing rows; in new rows, they are
+            null. All rows must have the same columns. The rows are merged by a SQL statement, which
+            is billed, and need the tunnel on every account.
         deleted
             Name of a boolean column that is in the data, but not in the table. Rows where it is
             true are deleted by their key in the same commit.
@@ -770,10 +798,10 @@ class Table(ForEngines):
             partition=PartitionSpec.of(partition),
             compression=Compression.of(compression),
             index=index,
-            conversions=Conversions(decimals=decimals, text=text),
+            conversions=Conversions(decimals=decimals, text=text, times=times),
             progress=progress,
         )
-        return change_rows(self, data, options, delete=False, deleted=deleted)
+        return change_rows(self, data, options, delete=False, deleted=deleted, keeps=partial)
 
     def delete(
         self,
@@ -828,6 +856,44 @@ class Table(ForEngines):
         """Delete all rows of the table or of one partition, and keep the empty partition."""
         spec = PartitionSpec() if partition is None else self._one_partition(partition)
         truncate_table(self._connection._storage, self._name, spec)
+        self.reload()
+
+    def add_columns(
+        self,
+        columns: ColumnsLike,
+        *,
+        if_not_exists: bool = False,
+    ) -> None:
+        """Add columns after the table's last data column; existing rows have null in them.
+
+        Parameters
+        ----------
+        columns
+            A description as for `Connection.create_table`, such as
+            ``"price decimal(10,2), note string comment 'free text'"``.
+        if_not_exists
+            Skip columns that the table already has, whatever their types.
+
+        Raises
+        ------
+        ArgumentError
+            A name or type is invalid; nothing was sent.
+        ConflictError
+            The table has such a column, and ``if_not_exists`` is not set; nothing was sent.
+
+        Examples
+        --------
+        >>> table = odps.create_table("doc_add_columns", "id bigint")
+        >>> table.add_columns("price decimal(10,2), note string comment 'free text'")
+        >>> [f"{column.name} {column.type}" for column in table.schema]
+        ['id bigint', 'price decimal(10,2)', 'note string']
+        >>> odps.drop_table("doc_add_columns")
+        """
+        from odps_nb.access.writing.columns import schema_of
+
+        storage, added = self._connection._storage, schema_of(columns)
+        schema = self.reload().schema
+        add_columns(storage, self._name, added, schema, if_not_exists=if_not_exists)
         self.reload()
 
     def add_partition(self, partition: PartitionLike, *, if_not_exists: bool = False) -> None:

@@ -23,8 +23,9 @@ from odps_nb.convert.fitting.objects import fit_objects
 from odps_nb.convert.foreign import check_field
 from odps_nb.convert.times import zoned_type
 from odps_nb.errors import ConversionError
-from odps_nb.schema import Column, OdpsType, TableSchema, is_readable
+from odps_nb.schema import Column, OdpsType, TableSchema, is_readable, quote_name
 from odps_nb.terms import did_you_mean
+from odps_nb.wire.control.table_limits import is_column_name
 from odps_nb.wire.type_text import format_type
 
 MAX_LISTED = 8
@@ -129,11 +130,8 @@ def misfit_error(found: Sequence[Misfit], *, whole: bool = True) -> ConversionEr
 def match_names(names: Sequence[str], target: TableSchema) -> tuple[int | None, ...]:
     """Return the position of each column in ``names``, ignoring case; ``None`` if absent."""
     refuse_twins(names)
+    refuse_unknown(names, target)
     places = {name.casefold(): index for index, name in enumerate(names)}
-    columns = list(target.names)
-    known = {name.casefold() for name in columns}
-    if strangers := [name for name in names if name.casefold() not in known]:
-        raise _unknown_columns(strangers, columns)
     matched = tuple(places.get(column.name.casefold()) for column in target)
     absent = [
         Misfit(
@@ -158,6 +156,7 @@ def match_columns(
     Use this function for data whose rows do not exist yet, as in Spark. If rows exist, check their
     values instead, because a column of nulls fits regardless of its type.
     """
+    refuse_unknown(source.names, target, lambda name: odps_type(source.field(name).type))
     matched = match_names(source.names, target)
     found: list[Misfit] = []
     for column, place in zip(target, matched, strict=True):
@@ -192,16 +191,40 @@ def refuse_twins(names: Sequence[str]) -> None:
         )
 
 
-def _unknown_columns(strangers: Sequence[str], names: Sequence[str]) -> ConversionError:
-    parts = []
+def refuse_unknown(
+    names: Sequence[str],
+    target: TableSchema,
+    type_of: Callable[[str], OdpsType] | None = None,
+) -> None:
+    """Raise `ConversionError` for columns that the table lacks.
+
+    ``type_of`` returns the type of a column of the data, so that the hint can name it.
+    """
+    strangers = [name for name in names if target.find(name) is None]
+    if not strangers:
+        return
+    known, parts = target.names, []
     for stranger in strangers[:MAX_LISTED]:
-        meant = did_you_mean(stranger, names).rstrip()
+        meant = did_you_mean(stranger, known).rstrip()
         parts.append(repr(stranger) + (meant and f" ({meant})"))
-    return ConversionError(
+    raise ConversionError(
         f"the table has no column {', '.join(parts)}",
         column=strangers[0],
-        hint=f"use its columns: {', '.join(names[:20])}{', …' if len(names) > 20 else ''}",
+        hint=f"use its columns: {', '.join(known[:20])}{', …' if len(known) > 20 else ''}"
+        + way_to_add(strangers[:MAX_LISTED], type_of),
     )
+
+
+def way_to_add(names: Sequence[str], type_of: Callable[[str], OdpsType] | None) -> str:
+    """Return the end of a hint that says how to add columns; empty if that is not possible."""
+    if type_of is None or not all(map(is_column_name, names)):
+        return ""
+    try:
+        text = ", ".join(f"{quote_name(name)} {type_of(name)}" for name in names)
+    except ConversionError:
+        return ""
+    one = "it" if len(names) == 1 else "them"
+    return f"; or add {one} with table.add_columns({text!r})"
 
 
 Source = Callable[[int, Column], "list[pa.Array]"]

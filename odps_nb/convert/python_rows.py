@@ -14,8 +14,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from odps_nb.convert.arrow_schema import way_to_add
 from odps_nb.convert.fitting.misfit import shorten
 from odps_nb.convert.foreign import is_from, polars_column
+from odps_nb.convert.frame_schema import object_type
 from odps_nb.convert.row_names import Names
 from odps_nb.convert.warning import warn
 from odps_nb.errors import ConversionError
@@ -143,8 +145,10 @@ def _named_columns(
     for number, row in enumerate(rows):
         shape = tuple(row)
         if shape not in seen:
-            _learn(shape, spelled, keys, names, first_row + number)
+            _learn(row, spelled, keys, names, first_row + number)
             seen.add(shape)
+            if names.same:
+                _require_same(rows[0], row, first_row + number)
     if not keys:
         raise ConversionError(
             f"row {first_row} has no values",
@@ -161,8 +165,21 @@ def _named_columns(
     return found
 
 
+def _require_same(first: Mapping[Any, Any], row: Mapping[Any, Any], number: int) -> None:
+    a, b = ({str(key).casefold(): key for key in one} for one in (first, row))
+    if differing := sorted(a.keys() ^ b.keys()):
+        name = (a | b)[differing[0]]
+        raise ConversionError(
+            f"row {number} {'has' if differing[0] in b else 'lacks'} the column {name!r}, unlike "
+            "the rows before it",
+            column=name,
+            row=number,
+            hint="pass rows with the same columns, in one call for each set of columns",
+        )
+
+
 def _learn(
-    shape: tuple[Any, ...],
+    values: Mapping[Any, Any],
     spelled: dict[str, str],
     keys: dict[str, dict[str, None]],
     names: Names,
@@ -170,7 +187,7 @@ def _learn(
 ) -> None:
     """Record a row's keys; raise for unknown and repeated keys."""
     here: set[str] = set()
-    for key in shape:
+    for key in values:
         if not isinstance(key, str):
             raise ConversionError(
                 f"row {row} has the key {key!r} of type {type(key).__name__}",
@@ -181,7 +198,7 @@ def _learn(
         folded = key.casefold()
         if folded not in spelled:
             if names.known is not None:
-                raise _unknown_key(key, names.known, row)
+                raise _unknown_key(key, names.known, row, values[key])
             spelled[folded] = key
         if folded in here:
             raise ConversionError(
@@ -194,7 +211,7 @@ def _learn(
         keys.setdefault(spelled[folded], {})[key] = None
 
 
-def _unknown_key(key: str, known: Sequence[str], row: int) -> ConversionError:
+def _unknown_key(key: str, known: Sequence[str], row: int, value: object) -> ConversionError:
     meant = did_you_mean(key, known).rstrip()
     listed = ", ".join(known[:20]) + (", …" if len(known) > 20 else "")
     return ConversionError(
@@ -204,7 +221,8 @@ def _unknown_key(key: str, known: Sequence[str], row: int) -> ConversionError:
         row=row,
         hint="exclude the index: df.itertuples(index=False)"
         if key == "Index"
-        else f"use its columns: {listed}",
+        else f"use its columns: {listed}"
+        + way_to_add([key], lambda name: object_type([value], name)),
     )
 
 

@@ -46,6 +46,16 @@ def compare(operator: str, left: Node, right: Node, zone: ZoneInfo) -> Node:
 def is_among(value: Node, among: tuple[Node, ...], zone: ZoneInfo) -> Node:
     """Return ``value in (among)``, as one lookup if all items are constants of the value's kind."""
     with_null = any(one.kind is ValueKind.NULL for one in among)
+    if value.kind in _ALIKE and not isinstance(value, Constant):
+        items = [one.value for one in among if isinstance(one, Constant) and one.kind is value.kind]
+        if len(items) == len(among):
+            return IsIn(value, tuple(dict.fromkeys(items)))
+    if len(among) > MAX_COMPARED and value.kind not in _LOOKED_UP:
+        raise refuse(
+            f"{_name(value)} cannot be looked up in {len(among):,} values; the maximum is "
+            f"{MAX_COMPARED:,}",
+            "read without this condition, and join the rows with the values",
+        )
     parts = [compare("=", value, one, zone) for one in among if one.kind is not ValueKind.NULL]
     same = [
         part.right.value
@@ -61,7 +71,10 @@ def is_among(value: Node, among: tuple[Node, ...], zone: ZoneInfo) -> Node:
     return AnyOf((*parts, *nulls))
 
 
+MAX_COMPARED = 10_000
+"""Maximum number of values that are compared one by one."""
 _K = ValueKind
+_ALIKE = (_K.INTEGER, _K.TEXT)  # constants of these kinds are compared as they are
 _LOOKED_UP = {*_K} - {_K.BOOLEAN, _K.FLOAT, _K.DOUBLE, _K.CHAR, _K.NULL, _K.OTHER}
 
 

@@ -195,8 +195,16 @@ def _as_decimal(values: Values, wide: pa.DataType) -> Values:
 
 def _is_in(node: IsIn, columns: Columns) -> Values:
     values = _value(node.value, columns)
-    among = _storable(node, values.type)
-    found = pc.is_in(_bare(values) if _is_time(values.type) else values, value_set=among)
+    if values.type not in node.sets:
+        among = _storable(node, values.type)
+        node.sets[values.type] = among, frozenset(among.to_pylist() if len(among) > 1000 else ())
+    among, chosen = node.sets[values.type]
+    bare = _bare(values) if _is_time(values.type) else values
+    if isinstance(bare, pa.Array) and len(chosen) > len(bare):
+        # Arrow would build a hash table of all constants for each batch
+        found = pa.array([one in chosen for one in bare.to_pylist()], pa.bool_())
+    else:
+        found = pc.is_in(bare, value_set=among)
     if not node.with_null:
         return pc.if_else(pc.is_valid(values), found, pa.scalar(None, pa.bool_()))
     return pc.if_else(found, True, pa.scalar(None, pa.bool_()))

@@ -5,7 +5,8 @@ Raises an error for syntax outside the documented grammar, even if sqlglot accep
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -16,6 +17,7 @@ from odps_nb.filters.functions import call, cast
 from odps_nb.filters.literals import (
     EXACT,
     check_escapes,
+    date_of,
     duration_of,
     number_of,
     refuse,
@@ -60,14 +62,42 @@ def parse_condition(text: str, schema: TableSchema, *, timezone: str = "UTC") ->
     Raises `ArgumentError` if the text cannot be parsed, or if MaxCompute does not document its
     meaning.
     """
+    text, lists = _without_lists(text)
     if len(text) > MAX_LENGTH:
         raise refuse(f"the condition is longer than {MAX_LENGTH:,} characters")
     check_escapes(text)
-    reader = _Reader(schema, zone_of(timezone))
+    reader = _Reader(schema, zone_of(timezone), lists)
     try:
         return reader.condition(_parsed(text))
     except RecursionError:
         raise refuse("the condition is nested too deeply") from None
+
+
+_ITEM = r"(?:-?\d{1,19}|\(-\d{1,19}\)|'[^'\\]*+'|[a-z]++\((?:'[^'\\]*+'|[\w\s,]|\([\d,]*+\))*+\))"
+_ITEMS = re.compile(_ITEM, re.IGNORECASE)
+_LIST = re.compile(
+    rf"""'(?:[^'\\]|\\.)*+' | "(?:[^"\\]|\\.)*+" | `[^`]*+` | --[^\n]*+ | /\*.*?\*/
+    | \bin\s*\(\s*(?P<items>{_ITEM}(?:\s*,\s*{_ITEM})*+)\s*\)""",
+    re.VERBOSE | re.DOTALL | re.IGNORECASE,
+)
+_LONG_LIST = 4096
+"""Number of characters above which a list of literals is not parsed with the condition."""
+_PIECE = 2000
+_DATE = ("CAST('", "' AS DATE)")
+
+
+def _without_lists(text: str) -> tuple[str, dict[str, list[str]]]:
+    """Replace long lists of literals by placeholders; return the literals of each placeholder."""
+    lists: dict[str, list[str]] = {}
+
+    def shortened(match: re.Match[str]) -> str:
+        if len(match["items"] or "") < _LONG_LIST:
+            return match[0]
+        name = f"odps_nb_list_{len(lists)}"
+        lists[name] = _ITEMS.findall(match["items"])
+        return f"in (:{name})"
+
+    return (_LIST.sub(shortened, text) if len(text) > _LONG_LIST else text), lists
 
 
 def _parsed(text: str) -> Any:
@@ -96,8 +126,10 @@ def _place(error: Any) -> str:
 class _Reader:
     """Converter of sqlglot trees for one table's columns."""
 
-    def __init__(self, schema: TableSchema, zone: ZoneInfo) -> None:
-        self.schema, self.zone = schema, zone
+    def __init__(
+        self, schema: TableSchema, zone: ZoneInfo, lists: Mapping[str, Sequence[str]]
+    ) -> None:
+        self.schema, self.zone, self.lists = schema, zone, lists
         self._readers: dict[str, Callable[[Any], Node]] = {
             "column": self._column,
             "literal": self._literal,
@@ -191,8 +223,28 @@ class _Reader:
             raise refuse(f"{_text(tree)} is not supported in where=", "write 'is null', or use =")
         return IsNull(value)
 
+    def _items(self, tree: Any) -> Iterator[Node]:
+        """Convert the items of a list; see `_without_lists`."""
+        name = str(tree.expressions[0].this) if len(tree.expressions) == 1 else ""
+        if name not in self.lists:
+            yield from map(self.read, tree.expressions)
+            return
+        others: list[str] = []
+        for item in self.lists[name]:
+            if item[0] == "'":
+                yield Constant(ValueKind.TEXT, item[1:-1])
+            elif item[0] in "(-0123456789" and abs(number := int(item.strip("()"))) < _LONG:
+                yield Constant(ValueKind.INTEGER, number)
+            elif item.startswith(_DATE[0]) and item.endswith(_DATE[1]):  # as `bind` writes it
+                yield Constant(ValueKind.DATE, date_of(item[len(_DATE[0]) : -len(_DATE[1])]))
+            else:
+                others.append(item)
+        for start in range(0, len(others), _PIECE):
+            piece = ", ".join(others[start : start + _PIECE])
+            yield from map(self.read, _parsed(f"x in ({piece})").expressions)
+
     def _in(self, tree: Any) -> Node:
-        among = tuple(self.read(one) for one in tree.expressions)
+        among = tuple(self._items(tree))
         if not among:
             raise refuse(f"{_text(tree)} has no list of values", "list them: column in (1, 2)")
         value = self.read(tree.this)

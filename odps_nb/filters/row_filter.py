@@ -224,6 +224,8 @@ def _time(instant: int) -> str:
 def _membership(node: IsIn, words: str) -> str | None:
     if not isinstance(node.value, ColumnValue) or node.value.code is TypeCode.DATETIME:
         return None
+    if len(node.among) > MAX_LENGTH // 3:  # the text would be too long
+        return None
     column = node.value
     texts = [_literal(column, value) for value in node.among]
     if not texts or any(text is None for text in texts):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import Enum
 from typing import Any, cast
@@ -91,6 +91,8 @@ class IsIn:
     among: tuple[PyValue, ...]
     with_null: bool = False
     kind: ValueKind = ValueKind.BOOLEAN
+    sets: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """The constants prepared for each Arrow type; see ``odps_nb.filters.evaluate``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from odps_nb.errors import ArgumentError
 from odps_nb.schema import (
+    PLAIN_NAME,
     ArrayType,
     Column,
     DecimalType,
@@ -24,6 +25,7 @@ from odps_nb.schema import (
     TypeCode,
     UnknownType,
     VectorType,
+    quote_name,
 )
 from odps_nb.terms import did_you_mean, shorten
 
@@ -36,10 +38,9 @@ _T = TypeCode
 _COMPOSITE = {_T.DECIMAL, _T.CHAR, _T.VARCHAR, _T.ARRAY, _T.MAP, _T.STRUCT, _T.VECTOR, _T.UNKNOWN}
 _PRIMITIVES = {code.name.lower(): code for code in TypeCode if code not in _COMPOSITE}
 _TYPE_NAMES = [code.name.lower() for code in TypeCode if code is not TypeCode.UNKNOWN]
-_PLAIN_NAME = re.compile(r"[^\W\d]\w*")
 # Hive and MaxCompute also read names such as 2id without back-quotes, but 2, 10L, 1e5 are numbers.
 _BARE_NAME = re.compile(
-    rf"{_PLAIN_NAME.pattern}|(?![0-9]+(?:l|s|y|d|bd|e[0-9]+)?\Z)[0-9a-z_]+", re.IGNORECASE
+    rf"{PLAIN_NAME.pattern}|(?![0-9]+(?:l|s|y|d|bd|e[0-9]+)?\Z)[0-9a-z_]+", re.IGNORECASE
 )
 _TOKEN = re.compile(
     r"""(?:\s|--[^\n]*|/\*.*?\*/)*+(?:
@@ -100,25 +101,8 @@ def parse_columns(text: str) -> tuple[Column, ...]:
 
 
 def format_type(type_: OdpsType) -> str:
-    """Format a type as the service does: lower case, no spaces, names quoted if needed."""
-    if isinstance(type_, DecimalType):
-        if type_.precision is None:
-            return "decimal"
-        return f"decimal({type_.precision},{type_.scale or 0})"
-    if isinstance(type_, LengthType):
-        return f"{type_.code.name.lower()}({type_.length})"
-    if isinstance(type_, ArrayType):
-        return f"array<{format_type(type_.element)}>"
-    if isinstance(type_, MapType):
-        return f"map<{format_type(type_.key)},{format_type(type_.value)}>"
-    if isinstance(type_, StructType):
-        inner = ",".join(f"{_quote(f.name)}:{format_type(f.type)}" for f in type_.fields)
-        return f"struct<{inner}>"
-    if isinstance(type_, VectorType):
-        return f"vector({format_type(type_.element)},{type_.length})"
-    if isinstance(type_, UnknownType):
-        return type_.text
-    return type_.code.name.lower()
+    """Return ``str(type_)``: lower case, no spaces, names quoted if needed."""
+    return str(type_)
 
 
 def format_columns(columns: Iterable[Column]) -> str:
@@ -135,18 +119,12 @@ def format_text(text: str) -> str:
 
 
 def _format_column(column: Column) -> str:
-    parts = [_quote(column.name, always=True), format_type(column.type)]
+    parts = [quote_name(column.name, always=True), str(column.type)]
     if not column.nullable:
         parts.append("not null")
     if column.comment:
         parts.append(f"comment {format_text(column.comment)}")
     return " ".join(parts)
-
-
-def _quote(name: str, *, always: bool = False) -> str:
-    if not always and _PLAIN_NAME.fullmatch(name):
-        return name
-    return "`" + name.replace("`", "``") + "`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +263,7 @@ class _Parser:
             if not self.skip_sign(","):
                 return StructType(tuple(fields))
 
-    def _name(self, what: str, bare: re.Pattern[str] = _PLAIN_NAME) -> str:
+    def _name(self, what: str, bare: re.Pattern[str] = PLAIN_NAME) -> str:
         if self._token.kind == "quoted":
             return self._take("quoted", what)
         name = self._take("word", what)

@@ -6,7 +6,9 @@ import pickle
 import pytest
 
 from odps_nb.access.connection import MAX_QUERIES
+from odps_nb.access.looking.sql_job import SqlJob
 from odps_nb.errors import CancelledError, NotFoundError, RequestTimeoutError
+from odps_nb.terms import TextOptions
 from tests.support.service.connecting import connected
 
 SLOW = "select count(*) as n from orders a join orders b on a.status = b.status"
@@ -57,6 +59,17 @@ def test_the_end_of_a_statement_is_noted_by_whoever_waits(fresh):
     assert fresh.queries()[0].state == "cancelled"
 
 
+def test_jobs_of_an_explorer_can_be_left_out_and_push_no_statement_out(fresh):
+    fresh.sql(DAYS)
+    for _ in range(2):
+        SqlJob().run(fresh, "select 1 as x", shown=TextOptions())
+    assert [one.mine for one in fresh.queries()] == [False, False, True]
+    (mine,) = fresh.queries(mine=True)
+    assert mine.sql == DAYS
+    assert "odps.queries()[N]" in repr(fresh.queries())
+    assert "odps.queries(mine=True)[N]" in repr(fresh.queries(mine=True))
+
+
 @pytest.mark.nightly
 def test_only_the_last_statements_are_kept(fresh):
     for n in range(MAX_QUERIES + 3):
@@ -73,7 +86,7 @@ def test_the_table_shows_text_and_no_key(fresh):
     for text in (*shown.values(), repr(fresh.queries()), repr(fresh.queries()[0])):
         assert "\u202e" not in text
         assert str(fresh.profile.access_key) not in text
-    assert "odps.queries()[N].run() runs statement N again" in shown["text/plain"]
+    assert "odps.queries(mine=True)[N].run() runs statement N again" in shown["text/plain"]
 
 
 def test_a_history_stays_in_its_process(fresh):

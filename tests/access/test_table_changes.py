@@ -11,11 +11,14 @@ from odps_nb import Connection, Table, connect
 from odps_nb.errors import (
     ArgumentError,
     ConflictError,
+    ConversionError,
     InvalidRequestError,
     NotFoundError,
     OdpsNbError,
 )
 from odps_nb.local.server.launch import start
+from odps_nb.schema import TableSchema
+from odps_nb.wire.type_text import parse_columns
 from tests.support.service.connecting import connected
 from tests.support.sockets.peers import Line, Peer
 
@@ -128,6 +131,56 @@ def test_a_truncated_table_is_empty(odps: Connection, new_name: Names, days: Tab
     odps.drop_table(table.name)
     with pytest.raises(NotFoundError):
         table.truncate()
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        "price decimal(10,2), note string comment 'it''s'".replace("''", "\\'"),
+        ["price decimal(10,2)", "note string"],
+        {"price": "decimal(10,2)", "note": "string"},
+        pa.schema({"price": pa.decimal128(10, 2), "note": pa.string()}),
+        TableSchema(columns=parse_columns("price decimal(10,2), note string")),
+    ],
+)
+def test_added_columns_are_null_in_old_rows_and_written_to_by_new_ones(
+    days: Table, columns: object
+) -> None:
+    with pytest.raises(ConversionError) as unknown:
+        days.write({"id": [9], "note": ["n"]}, partition="ds=a,h=1")
+    assert "table.add_columns('note string')" in unknown.value.hint
+    days.add_columns(columns)
+    assert [str(one.type) for one in days.schema] == [
+        *("bigint", "decimal(10,2)", "string", "string", "bigint")
+    ]
+    days.write({"id": [9], "note": ["n"]}, partition="ds=a,h=1")
+    rows = days.read(["id", "note"], where="ds = 'a' and h = 1").to_arrow().to_pylist()
+    assert sorted(rows, key=lambda row: row["id"]) == [
+        {"id": 1, "note": None},
+        {"id": 9, "note": "n"},
+    ]
+    with pytest.raises(ConflictError, match="has the column 'price', 'note'"):
+        days.add_columns(columns)
+    days.add_columns(columns, if_not_exists=True)
+    assert len(days.schema) == 5
+
+
+@pytest.mark.parametrize(
+    ("columns", "problem"),
+    [
+        ("x double, X double", "occurs twice"),
+        ("`a b` double", "not a valid column name"),
+        ("x double not null", "cannot be NOT NULL"),
+        ("x blob", "without BLOB columns"),
+        ("x dubble", "'dubble' is not a type"),
+        (TableSchema(partition_columns=parse_columns("x string")), "only data columns"),
+        (5, "columns is a int"),
+    ],
+)
+def test_what_cannot_be_added_changes_nothing(days: Table, columns: object, problem: str) -> None:
+    with pytest.raises(ArgumentError, match=problem):
+        days.add_columns(columns)
+    assert days.reload().schema.names == ("id", "ds", "h")
 
 
 def test_values_are_written_as_values(odps: Connection, new_name: Names) -> None:

@@ -155,7 +155,7 @@ def test_any_type_text_of_a_service_is_a_type(text: str) -> None:
     ],
 )
 def test_type_is_written_as(type_: OdpsType, text: str) -> None:
-    assert format_type(type_) == text
+    assert str(type_) == format_type(type_) == text
 
 
 @pytest.mark.parametrize(

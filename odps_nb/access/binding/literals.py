@@ -17,6 +17,14 @@ from odps_nb.errors import ArgumentError
 Target = Literal["sql", "where", "spark"]
 """The language of a literal: the service's SQL, a ``where=`` condition, or Spark SQL."""
 
+MAX_VALUES = 10_000
+"""Maximum length of an IN list in SQL, whose text the service limits to 2 MB."""
+_JOIN = {
+    "sql": "odps.create_table('wanted', {'id': values}, lifecycle=1), and write "
+    "… where id in (select id from wanted)",
+    "spark": "spark.createDataFrame([(v,) for v in values], 'id bigint')"
+    ".createOrReplaceTempView('wanted'), and write … where id in (select id from wanted)",
+}
 _LONG = 2**63
 # Maximum DECIMAL digits for each target; more than 38 require a SQL setting.
 _DIGITS: dict[Target, int] = {"sql": 38, "spark": 38, "where": 76}
@@ -60,6 +68,11 @@ class Writer:
                 "an empty list cannot be bound",
                 # SQL has no empty list: "in (null)" and "not in (null)" both match no row.
                 hint="check for an empty list first: in () is not valid SQL",
+            )
+        if len(values) > MAX_VALUES and self.target != "where":
+            raise ArgumentError(
+                f"{len(values):,} values cannot be bound in SQL; the maximum is {MAX_VALUES:,}",
+                hint="join them instead: " + _JOIN[self.target],
             )
         return "(" + ", ".join(map(self.literal, values)) + ")"
 

@@ -18,9 +18,6 @@ from typing import Any
 from odps_nb.convert.loaded import loaded
 from odps_nb.errors import ArgumentError
 
-# Maximum length of an IN list; users can write a longer list to a table and join it.
-MAX_VALUES = 10_000
-
 _DAY = 86_400 * 10**9
 _EPOCH = datetime.datetime(1970, 1, 1)
 _TICK = datetime.timedelta(microseconds=1)
@@ -78,15 +75,22 @@ def _hint(value: object) -> str:
     )
 
 
-def _listed(values: Any) -> list[PlainValue]:
-    count = len(values)
-    if count > MAX_VALUES:
+MAX_VALUES = 10_000_000
+"""Maximum length of a list; a longer one is refused before it is converted."""
+
+
+def _counted(values: Any) -> Any:
+    if len(values) > MAX_VALUES:
         raise ArgumentError(
-            f"{count:,} values cannot be bound; the maximum is {MAX_VALUES:,}",
+            f"{len(values):,} values cannot be bound; the maximum is {MAX_VALUES:,}",
             hint="write the values to a table, and join that table",
         )
+    return values
+
+
+def _listed(values: Any) -> list[PlainValue]:
     found: list[PlainValue] = []
-    for one in values:
+    for one in _counted(values):
         value = plain(one)
         if isinstance(value, list):
             raise ArgumentError("a nested list cannot be bound", hint="bind a flat list")
@@ -122,6 +126,8 @@ def _of_numpy(value: object) -> object:
     if isinstance(value, numpy.ma.MaskedArray) and value.ndim == 0:
         return None if value.mask else plain(value.data[()])
     if isinstance(value, numpy.ndarray):
+        if value.ndim == 1 and value.dtype.kind in "iub" and type(value) is numpy.ndarray:
+            return _counted(value).tolist()
         return _listed(value) if value.ndim else plain(value[()])
     if isinstance(value, (numpy.datetime64, numpy.timedelta64)):
         return _of_numpy_time(value)

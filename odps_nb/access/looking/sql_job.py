@@ -34,9 +34,7 @@ class SqlJob:
         """Run a query with `JOB_SETTINGS` and other ``settings``, and wait for it."""
         chosen = {**(settings or {}), **JOB_SETTINGS}
         self._check()
-        self._result = result = connection.sql(
-            text, settings=chosen, text=shown.mode, char_padding=shown.char_padding, wait=False
-        )
+        self._result = result = connection._start(text, shown, chosen, mine=False)
         try:
             if self._stopped:  # stopped since the check above
                 result.cancel()

@@ -5,23 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import pyarrow as pa
 
 from odps_nb.access.blob import Blob, NewBlob
 from odps_nb.access.writing.pictures import is_array, is_picture
 from odps_nb.access.writing.tabular import Chunks, as_tables, is_pandas, is_spark
-from odps_nb.convert.arrow_schema import table_schema
+from odps_nb.convert.arrow_schema import refuse_twins, table_schema
 from odps_nb.convert.row_names import Names
 from odps_nb.errors import ArgumentError, ConversionError
-from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
+from odps_nb.schema import Column, OdpsType, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import BlobReference, PartitionSpec, TableName, did_you_mean
 from odps_nb.wire.control.generated import parse_generated
 from odps_nb.wire.type_text import parse_columns, parse_type
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
+
+
+ColumnsLike: TypeAlias = str | Sequence[str] | Mapping[str, str] | pa.Schema | TableSchema
+"""Columns with their types, as in `Connection.create_table`."""
+_NO_TYPES: Mapping[str, Column] = MappingProxyType({})
 
 
 def schema_of(
@@ -136,7 +142,7 @@ def _data_columns(
         return table_columns(columns)
     raise ArgumentError(
         f"columns is a {type(columns).__name__}",
-        hint="pass a string such as 'id bigint, note string', an Arrow schema, or rows to write",
+        hint="pass a string such as 'id bigint, note string', or an Arrow schema",
     )
 
 
@@ -154,16 +160,26 @@ def is_spark_type(data: Any) -> TypeGuard[StructType]:
     return kind.__name__ == "StructType" and kind.__module__.split(".")[0] == "pyspark"
 
 
-def columns_of(data: Any, *, index: bool | None = None) -> tuple[TableSchema, Any]:
+def typed_columns(types: ColumnsLike | None) -> dict[str, Column]:
+    """Return the columns of ``types=`` by their names in lower case."""
+    if types is None:
+        return {}
+    return {column.name.casefold(): column for column in schema_of(types)}
+
+
+def columns_of(
+    data: Any, *, index: bool | None = None, types: Mapping[str, Column] = _NO_TYPES
+) -> tuple[TableSchema, Any]:
     """Return the data's columns, and the data converted by `as_tables` without consuming rows.
 
-    The columns of an iterator come from its first `CHUNK_ROWS` rows or its first table.
+    The columns of an iterator come from its first `CHUNK_ROWS` rows or its first table. Columns in
+    ``types`` are taken from there.
     """
     data = as_tables(data, Names(), index=index)
     if is_spark(data):
         from odps_nb.spark.writing.checks import table_columns
 
-        return table_columns(data.schema), data
+        return table_columns(data.schema, types), data
     sample = data.peek() if isinstance(data, Chunks) else data
     if sample is None or (is_pandas(sample) and not len(sample.columns)):
         raise ConversionError(
@@ -173,10 +189,49 @@ def columns_of(data: Any, *, index: bool | None = None) -> tuple[TableSchema, An
     if is_pandas(sample):
         from odps_nb.convert.frame_schema import frame_schema
 
-        return frame_schema(sample, _is_blob), data
+        free = [str(name).casefold() not in types for name in sample.columns]
+        found = frame_schema(sample.loc[:, free], _is_blob)
+        return with_types(found, list(sample.columns), types), data
+    fields = [field for field in sample.schema if field.name.casefold() not in types]
     # Make all columns nullable, because later writes may contain nulls.
-    found = tuple(replace(column, nullable=True) for column in table_schema(sample.schema).columns)
-    return TableSchema(columns=found), data
+    inferred = table_schema(pa.schema(fields)).columns
+    found = TableSchema(columns=tuple(replace(column, nullable=True) for column in inferred))
+    return with_types(found, sample.schema.names, types), data
+
+
+def with_types(
+    found: TableSchema, names: Sequence[str], types: Mapping[str, Column]
+) -> TableSchema:
+    """Return columns with these names: from ``types``, or otherwise from ``found``."""
+    refuse_twins([str(name) for name in names])
+    chosen = (found.find(name) or replace(types[name.casefold()], name=name) for name in names)
+    return TableSchema(columns=tuple(chosen))
+
+
+def check_types(types: Mapping[str, Column], schema: TableSchema, table: TableName) -> None:
+    """Raise if a table lacks a column of ``types=``, or has another type for it."""
+    for wanted in types.values():
+        column = schema.find(wanted.name)
+        if column is None:
+            raise ArgumentError(
+                f"types names {wanted.name!r}, which is not a column of the data",
+                argument="types",
+                hint=f"{did_you_mean(wanted.name, schema.names)}the columns are: "
+                + ", ".join(schema.names[:20]),
+            )
+        if column.type != wanted.type:
+            raise ArgumentError(
+                f"the column {column.name!r} of {table} is {column.type}, but types says "
+                f"{wanted.type}",
+                argument="types",
+                hint=f"omit {wanted.name!r} from types, or use a table with another name",
+            )
+
+
+def type_of_column(data: Any, name: str) -> OdpsType:
+    """Return the type of a new column for one column of a DataFrame or of Arrow data."""
+    part = data[[name]] if is_pandas(data) else pa.schema([data.schema.field(name)]).empty_table()
+    return columns_of(part)[0].columns[0].type
 
 
 def _is_blob(value: Any) -> bool:
@@ -193,16 +248,17 @@ def partitioned(
     columns: TableSchema,
     partitioned_by: str | Sequence[str] | None,
     partition: PartitionSpec = PartitionSpec(),  # noqa: B008  a frozen value
+    types: Mapping[str, Column] = _NO_TYPES,
 ) -> TableSchema:
     """Return the schema with some columns turned into partition columns.
 
-    Keys of ``partition`` that the data lacks become STRING columns. ``partitioned_by`` defaults to
-    the keys of ``partition``.
+    Keys of ``partition`` that the data lacks become columns of ``types``, or STRING columns.
+    ``partitioned_by`` defaults to the keys of ``partition``.
     """
     known = {column.name.casefold() for column in columns.columns}
     keys = [key for key, _ in partition]
     made = tuple(
-        Column(name=key, type=PrimitiveType(TypeCode.STRING))
+        types.get(key.casefold(), Column(name=key, type=PrimitiveType(TypeCode.STRING)))
         for key in keys
         if key.casefold() not in known
     )

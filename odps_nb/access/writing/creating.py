@@ -7,7 +7,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.checks import check_overwrite, check_partition
-from odps_nb.access.writing.columns import check_same_partitions, columns_of, partitioned
+from odps_nb.access.writing.columns import (
+    ColumnsLike,
+    check_same_partitions,
+    check_types,
+    columns_of,
+    partitioned,
+    typed_columns,
+)
 from odps_nb.access.writing.rows import WriteOptions, write_data
 from odps_nb.client.catalog import table_exists
 from odps_nb.client.sql.definitions import TableOptions, create_table, drop_table
@@ -79,6 +86,7 @@ def create_and_write(
     partitioned_by: str | Sequence[str] | None,
     table_options: TableOptions,
     options: WriteOptions,
+    types: ColumnsLike | None = None,
 ) -> Receipt:
     """Create a table with the data's columns, and write the data; see `Connection.create_table`."""
     if table_options.if_not_exists:
@@ -88,8 +96,10 @@ def create_and_write(
             hint=f"use odps.table({table.name.table!r}).write(data, create=True)",
         )
     storage = table.connection._storage
-    columns, rows = columns_of(data, index=options.index)
-    schema = partitioned(columns, partitioned_by, options.partition)
+    typed = typed_columns(types)
+    columns, rows = columns_of(data, index=options.index, types=typed)
+    schema = partitioned(columns, partitioned_by, options.partition, typed)
+    check_types(typed, schema, table.name)
     options = replace(options, partition=check_partition(options.partition, schema, table.name))
     check_overwrite(options.overwrite, options.partition, schema, table.name)
     create_table(storage, table.name, schema, table_options)
@@ -101,6 +111,13 @@ def create_and_write(
     return receipt
 
 
+def require_create(create: bool, **arguments: object) -> None:  # noqa: FBT001  two callers
+    """Raise if an argument that describes a new table is passed without ``create``."""
+    for name, value in arguments.items():
+        if value is not None and not create:
+            raise ArgumentError(f"{name}= requires create=True", argument=name)
+
+
 def write_table(
     table: Table,
     data: Any,
@@ -108,14 +125,15 @@ def write_table(
     *,
     create: bool,
     partitioned_by: str | Sequence[str] | None,
+    types: ColumnsLike | None = None,
 ) -> Receipt:
     """Write to a table; with ``create``, create a missing table first; see `Table.write`."""
-    if partitioned_by is not None and not create:
-        raise ArgumentError("partitioned_by= requires create=True", argument="partitioned_by")
+    require_create(create, partitioned_by=partitioned_by, types=types)
     if create and not table_exists(table.connection._storage, table.name):
-        return create_and_write(table, data, partitioned_by, TableOptions(), options)
+        return create_and_write(table, data, partitioned_by, TableOptions(), options, types)
     schema = schema_of_target(table)
     check_same_partitions(partitioned_by, schema, table.name)
+    check_types(typed_columns(types), schema, table.name)
     spec = check_partition(options.partition, schema, table.name)
     check_overwrite(options.overwrite, spec, schema, table.name)
     return write_data(table, data, replace(options, partition=spec))

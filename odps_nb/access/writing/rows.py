@@ -139,6 +139,7 @@ class _Write:
             partition=self.options.partition,
             overwrite=bool(self.options.overwrite),
             keyed=self.options.change is not None,
+            only=None if self.options.change is None else self.options.change.only,
             part_bytes=min(DEFAULT_PART_BYTES, PARTS_BYTES // max(1, len(given.lanes))),
             tracker=self.tracker,
             cancel=token,

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from odps_nb.access.blobs.paths import map_blobs
 from odps_nb.access.writing.blob_cells import cells_of, check_cells, check_leaf_types, sizes_of
+from odps_nb.access.writing.columns import type_of_column
 from odps_nb.access.writing.pictures import PNG, ImageFormat
 from odps_nb.access.writing.tabular import Chunks, as_tables, is_pandas
 from odps_nb.convert.arrow_schema import (
@@ -24,6 +25,7 @@ from odps_nb.convert.arrow_schema import (
     fit_table,
     match_names,
     refuse_twins,
+    refuse_unknown,
 )
 from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
 from odps_nb.convert.generated import Rows, check_source, fill_generated
@@ -144,10 +146,14 @@ def open_input(
 
 
 def _require_columns(table: Any, target: Target) -> None:
-    names = [str(name) for name in (table.columns if is_pandas(table) else table.schema.names)]
+    given = list(table.columns if is_pandas(table) else table.schema.names)
+    names = [str(name) for name in given]
     refuse_twins(names)
     present = {name.casefold() for name in names}
-    if not present - {key.casefold() for key, _ in target.fixed}:
+    fixed = {key.casefold() for key, _ in target.fixed}
+    free = [one for one in given if isinstance(one, str) and one.casefold() not in fixed]
+    refuse_unknown(free, target.columns, lambda name: type_of_column(table, name))
+    if not present - fixed:
         raise ConversionError(
             "the data has no columns to write",
             hint=f"add columns of the table: {', '.join(target.columns.names[:20])}",

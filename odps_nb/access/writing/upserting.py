@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from odps_nb.access.checks import check_partition
+from odps_nb.access.writing.columns import type_of_column
 from odps_nb.access.writing.sources import Target
 from odps_nb.access.writing.tabular import Chunks, as_tables, is_pandas, is_spark
 from odps_nb.client.write.operations import DELETE, UPSERT, Stamp, takes_operation
+from odps_nb.convert.arrow_schema import refuse_unknown
 from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
 from odps_nb.convert.row_names import Names
-from odps_nb.errors import ArgumentError
+from odps_nb.errors import ArgumentError, ConversionError
 from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec, TableName
 
@@ -31,11 +33,20 @@ _FLAG = PrimitiveType(TypeCode.BOOLEAN)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """An upsert or, with ``only_keys``, a delete, which uses only key and partition columns."""
+    """An upsert or, with ``only_keys``, a delete, which uses only key and partition columns.
+
+    ``only``: the data's columns in lower case, if the upsert keeps the values of all others.
+    """
 
     keys: tuple[str, ...]
     stamp: Stamp
     only_keys: bool = False
+    only: frozenset[str] | None = None
+
+    @property
+    def key_names(self) -> frozenset[str]:
+        """The names of the key columns, in lower case."""
+        return frozenset(name.casefold() for name in self.keys)
 
     @property
     def verb(self) -> str:
@@ -53,12 +64,14 @@ class Change:
         conversions: Conversions = AS_THEY_ARE,
     ) -> Target:
         """Return the target, with the columns that the data must or may contain."""
-        keys = {name.casefold() for name in self.keys}
+        keys = self.key_names
         columns = tuple(
             replace(column, nullable=column.name.casefold() not in keys)
             if self.only_keys or column.name.casefold() in keys
             else column
             for column in schema.columns
+            # a partial upsert may add rows, so it needs the columns that cannot be null
+            if self.only is None or column.name.casefold() in self.only or not column.nullable
         )
         if self.stamp.flag is not None:
             columns = (*columns, Column(name=self.stamp.flag, type=_FLAG))
@@ -115,8 +128,52 @@ def _select(data: Any, names: Iterable[str]) -> Any:
     return pa.RecordBatchReader.from_batches(schema, batches)
 
 
+def _same_columns(data: Any, target: Target, *, index: bool | None) -> tuple[Any, frozenset[str]]:
+    """Return the data as tables, and its column names in lower case; all rows must have them.
+
+    A row without a column that other rows have would set this column to null.
+    """
+    data = as_tables(data, replace(target.names, same=True), index=index)
+    sample = data.peek() if isinstance(data, Chunks) else data
+    names = () if sample is None else _names_of(sample)
+    fixed = {key.casefold() for key, _ in target.fixed}
+    free = [name for name in names if name.casefold() not in fixed]
+    refuse_unknown(
+        free, target.columns, None if is_spark(data) else lambda n: type_of_column(sample, n)
+    )
+    only = frozenset(name.casefold() for name in names)
+    if sent := [column.name for column in target.blobs if column.name.casefold() in only]:
+        raise ArgumentError(
+            f"a partial upsert cannot write the BLOB column {sent[0]!r}",
+            argument="partial",
+            hint="upsert whole rows, without partial=True",
+        )
+
+    def checked(part: Any) -> Any:
+        if differing := only ^ {name.casefold() for name in _names_of(part)}:
+            raise ConversionError(
+                f"some parts of the data have the column {min(differing)!r}, and others do not",
+                column=min(differing),
+                hint="pass parts with the same columns, in one call for each set of columns",
+            )
+        return part
+
+    return data.mapped(checked) if isinstance(data, Chunks) else data, only
+
+
+def _names_of(data: Any) -> tuple[str, ...]:
+    columns = data.columns if is_spark(data) or is_pandas(data) else data.schema.names
+    return tuple(map(str, columns))
+
+
 def change_rows(
-    table: Table, data: Any, options: WriteOptions, *, delete: bool, deleted: str | None = None
+    table: Table,
+    data: Any,
+    options: WriteOptions,
+    *,
+    delete: bool,
+    deleted: str | None = None,
+    keeps: bool = False,
 ) -> Receipt:
     """Upsert or delete rows; see `Table.upsert` and `Table.delete`."""
     from odps_nb.access.writing.rows import write_data
@@ -129,6 +186,13 @@ def change_rows(
         )
     stamp = Stamp(operation=DELETE if delete else UPSERT, flag=deleted)
     change = Change(keys=keys, stamp=stamp, only_keys=delete)
+    if keeps:
+        whole = change.target(table.schema, table.name, spec)
+        data, only = _same_columns(data, whole, index=options.index)
+        change, options = (
+            replace(change, only=only | change.key_names),
+            replace(options, index=None),
+        )
     receipt = write_data(table, data, replace(options, partition=spec, change=change))
     table.reload()
     return receipt

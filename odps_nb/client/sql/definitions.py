@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from odps_nb.client.sql.query import run_sql
 from odps_nb.client.sql.settings import schema_settings
-from odps_nb.errors import ArgumentError
+from odps_nb.errors import ArgumentError, ConflictError
 from odps_nb.schema import (
     ArrayType,
     Column,
@@ -269,6 +269,45 @@ def truncate_table(storage: StorageClient, table: TableName, partition: Partitio
     """Delete all rows of a table, or of one partition if the spec is not empty."""
     where = f" {_partition(partition)}" if partition.items else ""
     _run(storage, table, f"truncate table {quoted(table)}{where};", "SQLTruncateTableTask")
+
+
+def add_columns(
+    storage: StorageClient,
+    table: TableName,
+    added: TableSchema,
+    schema: TableSchema,
+    *,
+    if_not_exists: bool,
+) -> None:
+    """Add columns to the end of the table's data columns; ``schema`` is its present schema."""
+    if added.partition_columns or not added.columns:
+        raise ArgumentError("only data columns can be added", hint="pass e.g. 'price double'")
+    _check_names(table, added.columns)
+    _check_types(added)
+    new = [one for one in added.columns if schema.find(one.name) is None]
+    if len(new) < len(added) and not if_not_exists:
+        there = [one.name for one in added.columns if schema.find(one.name) is not None]
+        raise ConflictError(
+            f"{table} already has the column {', '.join(map(repr, there))}",
+            code="ObjectAlreadyExists",
+            hint="leave it out, or pass if_not_exists=True",
+        )
+    if problem := definition_problem(replace(schema, columns=(*schema.columns, *new))):
+        raise ArgumentError(problem)
+    for column in added.columns:
+        if not column.nullable:
+            raise ArgumentError(
+                f"the new column {column.name!r} cannot be NOT NULL: existing rows have no value",
+                hint="leave out NOT NULL",
+            )
+        if has_blob(column.type) and not _has_blobs(schema):
+            raise ArgumentError(
+                f"{table} was created without BLOB columns, so {column.name!r} cannot be one",
+                hint="create another table with a BLOB column, and copy the rows",
+            )
+    unless = "if not exists " if if_not_exists else ""
+    sql = f"alter table {quoted(table)} add columns {unless}({format_columns(added.columns)});"
+    _run(storage, table, sql, "SQLAddColumnsTask", settings_of(added))
 
 
 def add_partition(

@@ -87,7 +87,7 @@ def open_upload(
     info = fetch_table(storage, table)
     check_target(table, info.schema)
     keys = info.schema.partition_columns
-    if asked.shared or asked.keyed or len(asked.partition) < len(keys):
+    if asked.shared or len(asked.partition) < len(keys):
         return None
     if fetch_primary_key(storage, table):  # only a statement merges rows with the same key
         return None

@@ -66,7 +66,8 @@ class SessionKind(str, Enum):
 
     ``STORAGE``: a session of the Storage API. ``BLOCKS``: a session of its version 1. ``UPLOAD``:
     an upload session of the tunnel. The others are staging tables (`odps_nb.client.write.staging`),
-    whose rows the commit inserts, inserts as a replacement, or merges by key.
+    whose rows the commit inserts, inserts as a replacement, or merges by key. ``PARTIAL``: the
+    staging table has only some columns, and the merge keeps the others.
     """
 
     STORAGE = "storage"
@@ -75,11 +76,17 @@ class SessionKind(str, Enum):
     INSERT = "staging"
     REPLACE = "staging-overwrite"
     MERGE = "staging-merge"
+    PARTIAL = "staging-partial"
 
     @property
     def is_staged(self) -> bool:
         """Whether the rows are in a staging table."""
-        return self in (SessionKind.INSERT, SessionKind.REPLACE, SessionKind.MERGE)
+        return self.value.startswith("staging")
+
+    @property
+    def merges(self) -> bool:
+        """Whether the commit merges the rows by key."""
+        return self in (SessionKind.MERGE, SessionKind.PARTIAL)
 
 
 _KINDS = frozenset(kind.value for kind in SessionKind if kind is not SessionKind.STORAGE)
@@ -109,12 +116,16 @@ class NewSession:
         Whether other processes write to the session, or streams are named in the commit by id.
     keyed
         Whether rows are upserted or deleted by primary key.
+    only
+        For a partial upsert: the columns of the rows, in lower case. The commit keeps the values of
+        the others.
     """
 
     partition: PartitionSpec = PartitionSpec()  # noqa: RUF009  a frozen value
     overwrite: bool = False
     shared: bool = False
     keyed: bool = False
+    only: frozenset[str] | None = None
 
 
 OPERATION = "__operation"

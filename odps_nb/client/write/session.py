@@ -62,6 +62,7 @@ def open_write_session(
     overwrite: bool = False,
     shared: bool = False,
     keyed: bool = False,
+    only: frozenset[str] | None = None,
     part_bytes: int = DEFAULT_PART_BYTES,
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
@@ -71,28 +72,27 @@ def open_write_session(
     Partition keys that are not in ``partition`` must be columns of the rows. With ``overwrite``,
     the commit replaces the rows of the table, of the partitions under ``partition``, or of the
     partitions that received rows. ``part_bytes`` is the size of one upload; each stream keeps one
-    upload in memory. See `NewSession` for ``shared`` and ``keyed``. The first transfer service
-    that the account has opens the session (`TransferChoice`).
+    upload in memory. See `NewSession` for ``shared``, ``keyed`` and ``only``. The first transfer
+    service that the account has opens the session (`TransferChoice`).
     """
     from odps_nb.client.write.direct import open_blocks, open_upload
     from odps_nb.client.write.staging import open_staging
 
     if tracker is not None:
         tracker.phase(Phase.CREATING)
-    asked = NewSession(partition, overwrite, shared, keyed)
+    asked = NewSession(partition, overwrite, shared, keyed, only)
     more: dict[str, Any] = {"part_bytes": part_bytes, "tracker": tracker, "cancel": cancel}
 
     def by_tunnel() -> WriteSession:
-        direct = open_upload(storage, table, asked, **more)
+        direct = None if keyed else open_upload(storage, table, asked, **more)
         return direct or open_staging(storage, table, asked, **more)
 
-    ways: dict[Transfer, Callable[[], WriteSession]] = {
-        Transfer.STORAGE: lambda: _open_storage(storage, table, asked, **more),
-        Transfer.TUNNEL: by_tunnel,
-    }
+    ways: dict[Transfer, Callable[[], WriteSession]] = {Transfer.TUNNEL: by_tunnel}
+    if only is None:  # the Storage API replaces whole rows
+        ways[Transfer.STORAGE] = lambda: _open_storage(storage, table, asked, **more)
     if not (shared or keyed):
         ways[Transfer.STORAGE_V1] = lambda: open_blocks(storage, table, asked, **more)
-    what = f"writing to {table}"
+    what = f"writing to {table}" if only is None else f"a partial upsert into {table}"
     session = storage.transfer.run(ways, what=what, table=table, tracker=tracker)
     if tracker is not None:
         tracker.plan(session_id=session.session_id)

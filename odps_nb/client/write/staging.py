@@ -85,25 +85,30 @@ def open_staging(
     storage: StorageClient, table: TableName, asked: NewSession, **more: Any
 ) -> WriteSession:
     """Create a staging table for a write; the service drops it after `LIFECYCLE_DAYS` days."""
-    info = fetch_table(storage, table)
-    check_target(table, info.schema)
+    schema = fetch_table(storage, table).schema
+    if asked.only is not None:
+        sent = (column for column in schema.columns if column.name.casefold() in asked.only)
+        schema = replace(schema, columns=tuple(sent))
+    check_target(table, schema)
     key = {name.casefold() for name in fetch_primary_key(storage, table)}
     kind = SessionKind.INSERT
     if asked.overwrite:
         kind = SessionKind.REPLACE
+    elif asked.only is not None:
+        kind = SessionKind.PARTIAL
     elif key or asked.keyed:
         kind = SessionKind.MERGE
     name = STEM + uuid.uuid4().hex[:16]
     ref = WriteSessionRef(table=table, session_id=f"{kind.value}:{name}", partition=asked.partition)
-    columns = _columns(info.schema, ref)
-    if kind is SessionKind.MERGE:
+    columns = _columns(schema, ref)
+    if kind.merges:
         # a delete sends only the key, so other columns must accept nulls
         columns = tuple(
             replace(column, nullable=column.name.casefold() not in key) for column in columns
         )
         columns += (_of("__operation", TypeCode.TINYINT), _of(ORDER, TypeCode.BIGINT))
-    schema = TableSchema(columns=columns, partition_columns=(_of(STREAM, TypeCode.STRING),))
-    create_table(storage, _staging(ref), schema, TableOptions(lifecycle=LIFECYCLE_DAYS))
+    staged = TableSchema(columns=columns, partition_columns=(_of(STREAM, TypeCode.STRING),))
+    create_table(storage, _staging(ref), staged, TableOptions(lifecycle=LIFECYCLE_DAYS))
     return StagedWriteSession(storage, ref, **more)
 
 
@@ -262,7 +267,8 @@ def commit_staged(
     """
     if cancel is not None:
         cancel.check()
-    sql = _statement(storage, ref, streams)
+    with _explained(ref):
+        sql = _statement(storage, ref, streams)
     named = ",".join(sorted(f"{version}:{name}" for name, version in streams))
     unique = str(uuid.uuid5(_NAMESPACE, f"{_staging(ref)} {named}"))
     attempts = storage.attempts(f"commit of {ref.table}, session {ref.session_id}", tracker=tracker)
@@ -316,7 +322,7 @@ def _statement(
     names = ", ".join(format_text(partition_of(*one)) for one in streams)
     chosen = f"{quoted_column(STREAM)} in ({names})" if names else "1 = 0"
     source = f"{quoted(_staging(ref))} where {chosen}"
-    if ref.kind is SessionKind.MERGE:
+    if ref.kind.merges:
         return _merge(storage, ref, schema, source)
     verb = "overwrite" if ref.kind is SessionKind.REPLACE else "into"
     columns = [c.name for c in _columns(schema, ref)]
@@ -348,6 +354,9 @@ def _merge(storage: StorageClient, ref: WriteSessionRef, schema: TableSchema, so
     dynamic = [c.name for c in schema.partition_columns if c.name.casefold() not in fixed]
     by = ", ".join(map(quoted_column, [*keys, *dynamic]))
     columns = [c.name for c in _columns(schema, ref)]
+    if ref.kind is SessionKind.PARTIAL:
+        staged = fetch_table(storage, _staging(ref)).schema
+        columns = [name for name in columns if staged.find(name) is not None]
     listed = ", ".join(map(quoted_column, [*columns, OPERATION]))
     newest = (
         f"select {listed} from (select *, row_number() over (partition by {by} order by "
@@ -359,7 +368,7 @@ def _merge(storage: StorageClient, ref: WriteSessionRef, schema: TableSchema, so
     known = {name.casefold() for name in (*keys, *dynamic)}
     others = [name for name in columns if name.casefold() not in known]
     changes = [f"{quoted_column(name)} = s.{quoted_column(name)}" for name in others]
-    values = [f"s.{quoted_column(name)}" for name in columns if name not in dynamic]
+    values = [f"s.{quoted_column(c.name)}" if c.name in columns else "null" for c in schema.columns]
     parts = [
         format_text(fixed[c.name.casefold()])
         if c.name.casefold() in fixed

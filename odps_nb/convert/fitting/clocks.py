@@ -44,10 +44,13 @@ def fit_date(array: pa.Array, target: OdpsType) -> pa.Array:
     return array_from(days.astype(np.int32), pa.date32(), valid)
 
 
-def fit_time(array: pa.Array, target: OdpsType, unit: str, timezone: str | None) -> pa.Array:
+def fit_time(
+    array: pa.Array, target: OdpsType, unit: str, timezone: str | None, *, rounds: bool = False
+) -> pa.Array:
     """Convert dates and timestamps to time zone-naive timestamps of one unit.
 
     ``timezone``: time zone for converting naive values to instants; ``None`` means UTC.
+    ``rounds``: round half to even to the unit; otherwise raise for values that are more precise.
     """
     zone = timezone if getattr(array.type, "tz", None) is None else None
     if array.type.equals(pa.timestamp("ns")) and unit == "ns" and zone is None:
@@ -58,6 +61,9 @@ def fit_time(array: pa.Array, target: OdpsType, unit: str, timezone: str | None)
     else:
         given = "ms" if pt.is_date64(array.type) else array.type.unit
     _check_years(array, numbers, valid, given, target)
+    if rounds and PER_SECOND[unit] < PER_SECOND[given]:
+        numbers, given = _rounded(numbers, PER_SECOND[given] // PER_SECOND[unit]), unit
+        _check_years(array, numbers, valid, unit, target)
     numbers = _in_unit(array, numbers, valid, given, unit, target)
     if zone is not None:
         numbers, missing = from_clock(numbers, valid, unit, zone)
@@ -102,9 +108,17 @@ def _in_unit(
         target,
         f"it is more precise than a {_NAMES[unit]}"
         + (", and another value is outside the years 1677 to 2262" if unit == "us" else ""),
-        f'round it, with .dt.floor("{unit}") or value.floor("{unit}")',
+        f'round it, with .dt.floor("{unit}") or value.floor("{unit}"), or pass times="round"',
     )
     return numbers // factor
+
+
+def _rounded(numbers: Numbers, factor: int) -> Numbers:
+    """Divide by the factor, rounding half to even like ``Series.dt.round`` of pandas."""
+    below, rest = numbers // factor, numbers % factor
+    up = (2 * rest > factor) | ((2 * rest == factor) & (below % 2 == 1))
+    rounded: Numbers = below + up
+    return rounded
 
 
 def fit_day_time(array: pa.Array, target: OdpsType) -> pa.Array:

@@ -166,7 +166,8 @@ def fit_leaf(array: pa.Array, target: OdpsType, context: FitContext) -> pa.Array
         return fit_date(array, target)
     if pt.is_timestamp(wanted):
         zone = conversions.timezone if target.code in INSTANTS else None
-        return fit_time(array, target, wanted.unit, zone)
+        rounds = conversions.times == "round"
+        return fit_time(array, target, wanted.unit, zone, rounds=rounds)
     if target.code is TypeCode.INTERVAL_DAY_TIME:
         fitted = fit_day_time(array, target)
         return fitted if context.for_write else array.cast(wanted)

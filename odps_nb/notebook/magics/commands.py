@@ -191,6 +191,9 @@ def _of_type(mime: str | None) -> Callable[[Blob], bool] | None:
 @argument("-p", "--partition", metavar="KEY=VALUE", help="The partition to write to.")
 @argument("--create", action="store_true", help="Create the table if it does not exist.")
 @argument("--partitioned-by", metavar="A,B", help="With --create: the partition columns.")
+@argument(
+    "--types", metavar="'A TYPE, …'", help="With --create: types of some columns of a variable."
+)
 @argument("--index", action="store_true", help="Also write a pandas index as columns.")
 @argument("--pattern", metavar="GLOB", action="append", help="For a folder: e.g. only *.jpg.")
 @argument("--resume", action="store_true", help="For a folder: resume an interrupted upload.")
@@ -216,10 +219,12 @@ def write(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
             overwrite=overwrite,
             create=args.create,
             partitioned_by=args.partitioned_by,
+            types=args.types,
             index=args.index or None,
             progress=context.listener(quiet=args.quiet),
         )
     reading.refuse(args, "partitioned_by", why="use -p KEY=VALUE for a folder")
+    reading.refuse(args, "types", why="the columns of a folder's table are fixed")
     reading.refuse(args, "index", why="it only applies to pandas objects")
     return context.connection.table(args.table).write_files(
         folder,
@@ -267,9 +272,10 @@ def status(context: Context, args: argparse.Namespace, cell: str | None) -> List
 def queries(context: Context, args: argparse.Namespace, cell: str | None) -> Queries:
     """List the last 100 SQL statements of this connection, also the failed ones, newest first.
 
+    The SQL jobs of explorers and charts are left out; odps.queries() lists them too.
     q = %odps queries returns the list; q[0].run() runs the newest statement again.
     """
-    return context.connection.queries()
+    return context.connection.queries(mine=True)
 
 
 @parsed_as("odps cancel")

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from pyspark.sql import types as spark
 
 from odps_nb.access.checks import check_partition
-from odps_nb.access.writing.columns import check_same_partitions, partitioned
+from odps_nb.access.writing.columns import (
+    ColumnsLike,
+    check_same_partitions,
+    check_types,
+    partitioned,
+    typed_columns,
+    with_types,
+)
 from odps_nb.access.writing.sources import Target, require_partition_columns
 from odps_nb.client.catalog import fetch_table, table_exists
 from odps_nb.client.sql.definitions import create_table
-from odps_nb.convert.arrow_schema import match_columns, refuse_twins
+from odps_nb.convert.arrow_schema import match_columns
 from odps_nb.errors import ConversionError
 from odps_nb.schema import (
     ArrayType,
@@ -158,14 +166,17 @@ def _months(column: SparkColumn, kind: spark.DataType) -> SparkColumn:
     return years * 12 + months
 
 
-def table_columns(frame: spark.StructType) -> TableSchema:
+def table_columns(
+    frame: spark.StructType, types: Mapping[str, Column] = MappingProxyType({})
+) -> TableSchema:
     """Return the columns of a table that can store every value of a DataFrame.
 
-    Metadata ``odps.type`` overrides the type; a struct of `NEW_BLOB_FIELDS` becomes a BLOB.
+    Metadata ``odps.type`` overrides the type; a struct of `NEW_BLOB_FIELDS` becomes a BLOB. Columns
+    in ``types`` (by name in lower case) are taken from there.
     """
-    columns = tuple(Column(name=f.name, type=_type(f)) for f in frame.fields)
-    refuse_twins([column.name for column in columns])
-    return TableSchema(columns=columns)
+    free = (f for f in frame.fields if f.name.casefold() not in types)
+    columns = tuple(Column(name=f.name, type=_type(f)) for f in free)
+    return with_types(TableSchema(columns=columns), frame.names, types)
 
 
 def _type(field: spark.StructField) -> OdpsType:
@@ -186,13 +197,18 @@ def create_if_missing(
     frame: spark.StructType,
     partition: PartitionSpec,
     partitioned_by: str | Sequence[str] | None,
+    types: ColumnsLike | None = None,
 ) -> bool:
     """Create the table unless it exists; return whether it was created."""
+    typed = typed_columns(types)
     if table_exists(storage, table):
-        if partitioned_by is not None:
-            check_same_partitions(partitioned_by, fetch_table(storage, table).schema, table)
+        if partitioned_by is not None or typed:
+            schema = fetch_table(storage, table).schema
+            check_same_partitions(partitioned_by, schema, table)
+            check_types(typed, schema, table)
         return False
-    schema = partitioned(table_columns(frame), partitioned_by, partition)
+    schema = partitioned(table_columns(frame, typed), partitioned_by, partition, typed)
+    check_types(typed, schema, table)
     check_partition(partition, schema, table)
     create_table(storage, table, schema)
     return True

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 from odps_nb.access.checks import Overwrite, PartitionLike, check_overwrite, check_partition
 from odps_nb.access.progress import listener_of
 from odps_nb.access.receipt import Receipt
-from odps_nb.access.writing.creating import NewTable, name_the_way
+from odps_nb.access.writing.columns import ColumnsLike
+from odps_nb.access.writing.creating import NewTable, name_the_way, require_create
 from odps_nb.access.writing.replacing import Remainder
 from odps_nb.access.writing.sources import Target
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker, silent
@@ -28,8 +29,9 @@ from odps_nb.convert.fitting.conversions import (
     Conversions,
     DecimalConversion,
     TextConversion,
+    TimeConversion,
 )
-from odps_nb.errors import ArgumentError, NotFoundError, OdpsNbError
+from odps_nb.errors import NotFoundError, OdpsNbError
 from odps_nb.spark.launch._quiet import without_pandas_notice
 from odps_nb.spark.launch.connect import check_dataframe
 from odps_nb.spark.progress.actions import token_of, watched
@@ -73,8 +75,10 @@ def write(
     compression: str | Compression | None = None,
     decimals: DecimalConversion = "exact",
     text: TextConversion = "exact",
+    times: TimeConversion = "exact",
     create: bool = False,
     partitioned_by: str | Sequence[str] | None = None,
+    types: ColumnsLike | None = None,
     progress: Progress = None,
 ) -> Receipt:
     """Write a DataFrame in one commit; if the commit fails, nothing is written.
@@ -101,9 +105,9 @@ def write(
         Maximum number of table partitions that the rows may belong to.
     compression
         Codec inside the Arrow streams: ``"zstd"`` or ``"lz4"``.
-    decimals, text
+    decimals, text, times
         Allowed conversions for values that do not fit unchanged, as for `Table.write`.
-    create, partitioned_by
+    create, partitioned_by, types
         Create the table if it is missing, as for `Table.write`.
     progress
         Progress display. By default a card in a notebook and a line in a terminal; ``False``
@@ -128,15 +132,14 @@ def write(
     >>> odps.drop_table("doc_spark_write")
     """
     check_dataframe(df)
-    if partitioned_by is not None and not create:
-        raise ArgumentError("partitioned_by= requires create=True", argument="partitioned_by")
+    require_create(create, partitioned_by=partitioned_by, types=types)
     made: NewTable | None = None
     spec = PartitionSpec.of(partition)
     with contextlib.ExitStack() as stack:
         if create:
             storage = stack.enter_context(StorageClient(profile_of(odps)))
             name = storage.profile.table(table)
-            if create_if_missing(storage, name, df.schema, spec, partitioned_by):
+            if create_if_missing(storage, name, df.schema, spec, partitioned_by, types):
                 made = stack.enter_context(NewTable(storage, name))
         return write_rows(
             df,
@@ -146,7 +149,7 @@ def write(
             overwrite=overwrite,
             max_partitions=max_partitions,
             compression=Compression.of(compression),
-            conversions=Conversions(decimals=decimals, text=text),
+            conversions=Conversions(decimals=decimals, text=text, times=times),
             progress=progress,
             before_commit=None if made is None else made.keep,
         )
@@ -191,6 +194,7 @@ def write_rows(
             overwrite=replaces,
             shared=True,
             keyed=change is not None,
+            only=None if change is None else change.only,
             tracker=tracker,
         )
         task = WriteTask(

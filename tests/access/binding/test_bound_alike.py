@@ -92,6 +92,43 @@ def test_a_list_finds_its_rows_and_all_others(ask, column, values):
     assert ask(f"{column} not in (:x)", x=values) == sorted(set(range(6)) - set(found))
 
 
+PADDING = {
+    "k": lambda n: n + 100,
+    "s": lambda n: f"o'n {n}",
+    "d": lambda n: dt.date(1600, 1, 1) + dt.timedelta(days=n),
+    "ts": lambda n: pd.Timestamp(NS + 1000 + n),
+    "dc": lambda n: Decimal(n + 100) / 8,
+    "b": lambda n: b"\x01%d" % n,
+}
+
+
+@pytest.mark.parametrize(
+    ("column", "count"),
+    [("k", 100_000), ("s", 12_000), ("d", 12_000), *((one, 300) for one in ("ts", "dc", "b"))],
+)
+def test_a_long_list_finds_the_rows_of_its_values(table, column, count):
+    values = table.read([column]).to_arrow()[column].to_pylist()[:3]
+    if column == "ts":
+        values = [pd.Timestamp(one) for one in values]
+    padded = [*values, *map(PADDING[column], range(count))]
+    for sign in ("in", "not in"):
+        found = [
+            sorted(
+                table.read(["id"], where=f"{column} {sign} (:x)", params={"x": some})
+                .to_arrow()["id"]
+                .to_pylist()
+            )
+            for some in (values, padded)
+        ]
+        assert found[0] == found[1]
+
+
+def test_a_list_longer_than_sql_allows_is_refused_with_a_recipe(odps):
+    with pytest.raises(ArgumentError, match="10,001 values cannot be bound in SQL") as caught:
+        odps.sql("select 1 where 1 in (:x)", params={"x": range(10_001)})
+    assert "odps.create_table(" in caught.value.hint
+
+
 NULLS = [None, pd.NaT, pd.NA, np.datetime64("NaT"), pa.scalar(None, pa.timestamp("ns"))]
 
 

@@ -11,9 +11,8 @@ import sqlglot
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odps_nb.access.binding.literals import literal
+from odps_nb.access.binding.literals import MAX_VALUES, literal
 from odps_nb.access.binding.text import bind
-from odps_nb.access.binding.values import MAX_VALUES
 from odps_nb.errors import ArgumentError
 
 

@@ -118,6 +118,9 @@ def test_the_advice_of_a_refused_write_works(
     assert table.read().to_arrow()["c"].to_pylist() == stored
 
 
+HALVES = pd.DatetimeIndex(
+    ["2024-01-31 10:00:00.0005", "2024-01-31 10:00:00.0015", "2024-01-31 10:00:00.000501"]
+)
 ON_REQUEST: list[tuple[str, pd.Series, dict[str, Any], list[Any]]] = [
     (
         "decimal(10,2)",
@@ -154,6 +157,22 @@ ON_REQUEST: list[tuple[str, pd.Series, dict[str, Any], list[Any]]] = [
         [pd.Timestamp("2024-01-31 10:00:00.123456789"), pd.Timestamp("2024-01-31 10:00")],
     ),
     ("struct<n:bigint>", objects({"n": "7"}), {"text": "parse"}, [{"n": 7}]),
+    *(
+        ("datetime", pd.Series(moments), {"times": "round"}, moments.round("ms").to_pydatetime())
+        for moments in (HALVES, HALVES.as_unit("us"), HALVES - pd.Timedelta("50000D"))
+    ),
+    (
+        "datetime",
+        pd.Series(["2024-01-31 10:00:00.0006"]),
+        {"text": "parse", "times": "round"},
+        [dt.datetime(2024, 1, 31, 10, 0, 0, 1000)],
+    ),
+    (
+        "array<datetime>",
+        objects([pd.Timestamp("2024-01-31 10:00:00.0006"), None]),
+        {"times": "round"},
+        [[dt.datetime(2024, 1, 31, 10, 0, 0, 1000), None]],
+    ),
 ]
 
 
@@ -171,11 +190,11 @@ def test_conversions_are_made_on_request_only(
     with pytest.raises(ConversionError):
         table.write(frame)
     table.write(frame, **asked)
-    assert table.read().to_arrow()["c"].to_pylist() == stored
+    assert table.read().to_arrow()["c"].to_pylist() == list(stored)
     with table.open_write(overwrite=True, **asked) as session:
         session.write(frame)
         session.commit()
-    assert table.read().to_arrow()["c"].to_pylist() == stored
+    assert table.read().to_arrow()["c"].to_pylist() == list(stored)
 
 
 NO_SUCH = [

@@ -117,6 +117,72 @@ def test_a_write_creates_what_is_missing_and_adds_to_what_is_there(
         odps.table(name).write(frame, partitioned_by="ds")
 
 
+PRICES = pa.table({"id": [1], "price": ["2.675"], "day": ["2024-01-31"], "note": pa.nulls(1)})
+CHOSEN = {"PRICE": "decimal(10,2)", "day": "date", "note": "bigint"}
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda: PRICES,
+        lambda: PRICES.to_reader(),
+        lambda: PRICES.to_pandas(),
+        lambda: pl.DataFrame(PRICES),
+        lambda: PRICES.to_pylist(),
+        lambda: iter(PRICES.to_pylist()),
+        lambda: PRICES.to_pydict(),
+    ],
+)
+@pytest.mark.parametrize("chosen", [CHOSEN, "price decimal(10,2), day date, note bigint"])
+def test_types_of_some_columns_are_chosen_and_the_values_fitted_to_them(
+    odps: Connection, new_name: Name, form: Callable[[], object], chosen: object
+) -> None:
+    asked = {"types": chosen, "text": "parse", "decimals": "round"}
+    names = [new_name("typed"), new_name("typed")]
+    odps.create_table(names[0], form(), **asked)
+    odps.table(names[1]).write(form(), create=True, **asked)
+    for name in names:
+        found = types(odps, name)
+        assert found == {"id": "bigint", "price": "decimal(10,2)", "day": "date", "note": "bigint"}
+        assert odps.table(name).read().to_arrow().to_pylist() == [
+            {
+                "id": 1,
+                "price": decimal.Decimal("2.68"),
+                "day": datetime.date(2024, 1, 31),
+                "note": None,
+            }
+        ]
+    with pytest.raises(ConversionError, match="text does not fit"):
+        odps.create_table(new_name("typed"), form(), types=chosen)
+
+
+def test_chosen_types_must_be_those_of_columns(odps: Connection, new_name: Name) -> None:
+    name, frame = new_name("typed"), pd.DataFrame({"id": [1], "price": [1.0]})
+    for wrong, more, message in (
+        ({"prise": "double"}, {}, "did you mean 'price'"),
+        ({"price": "dubble"}, {}, "did you mean double"),
+        ({"price": float}, {}, "type"),
+        (
+            {"ds": "bigint"},
+            {"partitioned_by": "ds string", "partition": "ds=1"},
+            "types says bigint",
+        ),
+    ):
+        with pytest.raises(ArgumentError) as refused:
+            odps.table(name).write(frame, create=True, types=wrong, **more)
+        assert message in f"{refused.value} {refused.value.hint}"
+        assert not odps.table(name).exists()
+    table = odps.table(name)
+    table.write(frame, create=True, types={"ds": "bigint"}, partition="ds=1")
+    assert types(odps, name)["ds"] == "bigint"
+    with pytest.raises(ArgumentError, match=r"price.* is double, but types says float"):
+        table.write(frame, create=True, types={"price": "float"}, partition="ds=1")
+    with pytest.raises(ArgumentError, match="requires create=True"):
+        table.write(frame, types={"price": "double"}, partition="ds=1")
+    with pytest.raises(ArgumentError, match="require data"):
+        odps.create_table(new_name("typed"), "id bigint", types={"id": "int"})
+
+
 def test_partition_columns_are_taken_from_the_partition(odps: Connection, new_name: Name) -> None:
     name, other = new_name("into"), new_name("typed")
     frame = pd.DataFrame({"id": [1]})

@@ -134,6 +134,68 @@ def test_absent_columns_and_nulls_become_null(make: Make) -> None:
         table.delete(pa.table({"v": ["x"]}))
 
 
+STOCK = "id BIGINT NOT NULL, v STRING, n BIGINT, w DOUBLE"
+CHANGED = pa.table({"N": pa.array([7, None, 9]), "id": [1, 2, 3]})
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda: CHANGED,
+        lambda: CHANGED.to_reader(),
+        lambda: CHANGED.to_pandas(),
+        lambda: CHANGED.to_pylist(),
+        lambda: iter(CHANGED.to_pylist()),
+        lambda: (CHANGED.slice(at, 1) for at in range(3)),
+        lambda: CHANGED.to_pandas().set_index("id"),
+    ],
+)
+def test_a_partial_upsert_keeps_the_columns_that_the_data_lacks(
+    make: Make, form: Callable[[], Any]
+) -> None:
+    table = make(STOCK)
+    table.upsert([(1, "a", 1, 0.5), (2, "b", 2, 1.5)])
+    data = form()
+    index = True if isinstance(data, pd.DataFrame) and data.index.name else None
+    receipt = table.upsert(data, partial=True, index=index)
+    assert (receipt.rows, receipt.transfer.name) == (3, "TUNNEL")
+    found = table.read().to_arrow().sort_by("id").to_pylist()
+    assert [tuple(row.values()) for row in found] == [
+        (1, "a", 7, 0.5),
+        (2, "b", None, 1.5),
+        (3, None, 9, None),
+    ]
+
+
+def test_a_partial_upsert_of_partitions_takes_the_last_row_and_deletes(make: Make) -> None:
+    table = make(STOCK, by="ds STRING, h BIGINT")
+    table.upsert([(1, "a", 1, 0.5, "x", 1), (1, "b", 2, 1.5, "y", 1), (2, "c", 3, 2.5, "x", 1)])
+    frame = pd.DataFrame({"id": [1, 1, 2], "n": [8, 9, 0], "gone": [False, False, True], "h": 1})
+    table.upsert(frame, partition="ds=x", deleted="gone", partial=True)
+    assert rows(table) == [(1, "a", 9, 0.5, "x", 1), (1, "b", 2, 1.5, "y", 1)]
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        ([{"id": 1, "v": "a"}, {"id": 2, "n": 1}], "row 1 lacks the column 'v'|has the column 'n'"),
+        ([{"id": 1, "v": "a"}, {"id": 2}], "row 1 lacks the column 'v'"),
+        ([pa.table({"id": [1], "v": ["a"]}), pa.table({"id": [2]})], "parts of the data"),
+        ({"id": [1], "x": [1.5]}, "the table has no column 'x'"),
+        ({"v": ["a"]}, "id .*absent"),
+    ],
+)
+def test_a_partial_upsert_needs_the_same_known_columns_in_every_row(
+    make: Make, data: Any, problem: str
+) -> None:
+    table = make(STOCK)
+    table.upsert([(1, "a", 1, 0.5)])
+    with pytest.raises(ConversionError, match=problem) as refused:
+        table.upsert(data, partial=True)
+    assert refused.value.hint
+    assert rows(table) == [(1, "a", 1, 0.5)]
+
+
 def test_keys_of_several_columns_and_partitions(make: Make) -> None:
     table = make("a BIGINT NOT NULL, v STRING, b STRING NOT NULL", key="b, a", by="ds STRING")
     data = pa.table(
@@ -158,6 +220,17 @@ def test_blobs_are_upserted(make: Make) -> None:
     table.upsert(pd.DataFrame({"id": [2, 3], "picture": [b"2", None]}))
     table.delete([1])
     assert [blob.bytes() for blob in table.blobs("picture")] == [b"2"]
+
+
+@pytest.mark.storage_api("blobs")
+def test_a_partial_upsert_keeps_blobs_and_refuses_new_ones(make: Make) -> None:
+    table = make("id BIGINT NOT NULL, n BIGINT, picture BLOB")
+    table.upsert({"id": [1], "n": [1], "picture": [b"one"]})
+    table.upsert({"id": [1, 2], "n": [5, 6]}, partial=True)
+    assert sorted(table.read(["n"]).to_arrow()["n"].to_pylist()) == [5, 6]
+    assert [blob.bytes() for blob in table.blobs("picture")] == [b"one"]
+    with pytest.raises(ArgumentError, match="cannot write the BLOB column 'picture'"):
+        table.upsert({"id": [1], "picture": [b"two"]}, partial=True)
 
 
 def test_a_failure_on_the_way_leaves_the_table_as_it_was(make: Make) -> None:

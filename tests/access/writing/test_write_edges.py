@@ -43,6 +43,19 @@ def test_what_has_a_value_is_written_by_it(
     assert table.read().to_arrow()["c"].to_pylist() == stored
 
 
+def test_nanoseconds_beside_far_years_are_rounded_on_request(
+    odps: Connection, new_name: Name
+) -> None:
+    table = odps.create_table(new_name("edge"), "c timestamp")
+    data = [{"c": dt.datetime(9000, 1, 1)}, {"c": pd.Timestamp("2024-01-31 10:00:00.000000501")}]
+    with pytest.raises(ConversionError, match="more precise than a microsecond") as caught:
+        table.write(data)
+    assert 'times="round"' in caught.value.hint
+    table.write(data, times="round")
+    stored = table.read(timestamp_unit="us").to_arrow()["c"].to_pylist()
+    assert stored == [dt.datetime(9000, 1, 1), dt.datetime(2024, 1, 31, 10, 0, 0, 1)]
+
+
 REFUSED: list[tuple[str, Any, dict[str, Any], str]] = [
     ("date", [{"c": "2024-01-31T16:00:00-08:00"}], {"text": "parse"}, "not midnight"),
     ("double", [{"c": "1e-400"}], {"text": "parse"}, "the text is not a valid DOUBLE"),
@@ -57,6 +70,8 @@ REFUSED: list[tuple[str, Any, dict[str, Any], str]] = [
     ),
     ("string", pd.DataFrame({"c": pd.cut([1, 2], [0, 1, 2])}), {}, "no MaxCompute type"),
     ("interval_year_month", [{"c": "3"}], {"text": "parse"}, "text does not fit"),
+    ("date", [{"c": dt.datetime(2024, 1, 31, 10)}], {"times": "round"}, "not midnight"),
+    ("datetime", [{"c": dt.datetime.max}], {"times": "round"}, "its year is not between"),
 ]
 
 

@@ -38,7 +38,8 @@ def test_a_variable_makes_its_table(ip, new_name):
     with pytest.raises(NotFoundError) as missing:
         run(ip, f"%odps write rows {name}")
     assert "--create" in missing.value.hint
-    run(ip, f"%odps write rows {name} --create --partitioned-by ds -q")
+    run(ip, f"%odps write rows {name} --create --partitioned-by ds --types 'id int' -q")
+    assert str(run(ip, f"%odps schema {name}").schema.columns[0].type) == "int"
     assert [str(one) for one in run(ip, f"%odps schema {name}").partitions()] == ["ds=a", "ds=b"]
     assert "--pattern cannot be used here" in usage_error(
         ip, f"%odps write rows {name} --pattern *.a"

@@ -49,6 +49,18 @@ def test_a_frame_makes_its_table(spark: SparkSession, odps: Connection, new_name
     assert rows == [10, 10, 0]
     with pytest.raises(ArgumentError, match="partitioned by ds"):
         odps_nb.spark.write(frame, odps, names[0], create=True, partitioned_by="id")
+    with pytest.raises(ArgumentError, match="is bigint, but types says int"):
+        odps_nb.spark.write(frame, odps, names[0], create=True, types={"id": "int"})
+    with pytest.raises(ConversionError, match="no column 'note'") as unknown:
+        odps_nb.spark.write(frame.withColumn("note", F.lit(1.5)), odps, names[0])
+    assert "table.add_columns('note double')" in unknown.value.hint
+    for write in (
+        lambda name: odps_nb.spark.write(frame, odps, name, create=True, types={"id": "int"}),
+        lambda name: odps.table(name).write(frame, create=True, types={"ID": "int"}),
+    ):
+        typed = new_name("spark")
+        write(typed)
+        assert types(odps, typed) == [("id", "int"), ("ds", "string")]
 
 
 @pytest.mark.spark

@@ -62,6 +62,9 @@ def test_rows_of_one_key_are_written_by_one_task(spark: SparkSession, table: Tab
     found = rows(table)
     assert [row[0] for row in found] == [0, 1, 2, 3, 4]
     assert all(int(str(row[1])) % 5 == row[0] for row in found)
+    table.upsert(spark.sql("select id, 'kept' w from range(3)"), partition="ds=x", partial=True)
+    assert [row[:2] for row in rows(table)] == [row[:2] for row in found]
+    assert [row[2] for row in rows(table)][:3] == ["kept"] * 3
 
 
 @pytest.mark.nightly
@@ -95,6 +98,8 @@ def test_what_does_not_fit_leaves_the_table_as_it_was(
 ) -> None:
     with pytest.raises(ConversionError, match="nope"):
         table.upsert(spark.sql("select 1L id, 'w' w, 1 nope, 'x' ds"))
+    with pytest.raises(ConversionError, match="nope"):
+        table.upsert(spark.sql("select 1L id, 1 nope, 'x' ds"), partial=True)
     with pytest.raises(ConversionError):
         table.upsert(spark.sql("select if(id = 7, null, id) id, 'w' w, 'x' ds from range(9)"))
     assert rows(table) == []
