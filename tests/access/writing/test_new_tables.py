@@ -43,7 +43,9 @@ class Account:
         )
         self.rules: list[dict[str, object]] = []
 
-    def hide(self, action: str, message: str = "ODPS-0130131:Table not found", **more: object) -> None:
+    def hide(
+        self, action: str, message: str = "ODPS-0130131:Table not found", **more: object
+    ) -> None:
         rule = {"action": action, "fault": "status", "code": "NoSuchTable", "message": message}
         self.send("PUT", json.dumps({"rules": [rule | more]}).encode())
 
