@@ -9,11 +9,11 @@ import datetime
 import operator
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from odps_nb.errors import ArgumentError, PositionError, visible
+from odps_nb.errors import ArgumentError, MissingKeyError, PositionError, shown, visible
 
 __all__ = [
     "STRICT_TEXT",
@@ -37,6 +37,8 @@ __all__ = [
     "count_of",
     "format_bytes",
     "is_name",
+    "listed_columns",
+    "nearest",
     "shorten",
 ]
 
@@ -331,6 +333,17 @@ class PartitionSpec:
     def __len__(self) -> int:
         return len(self.items)
 
+    def __getitem__(self, key: str) -> str:
+        """Return the value of a partition column, ignoring case: ``spec["ds"]``."""
+        for name, value in self.items:
+            if isinstance(key, str) and name.casefold() == key.casefold():
+                return value
+        raise MissingKeyError(
+            f"the partition {str(self)!r} has no key {shown(key)}",
+            argument="key",
+            hint=f"use one of its keys: {', '.join(name for name, _ in self.items)}",
+        )
+
     def covers(self, other: PartitionSpec) -> bool:
         """Whether ``other`` has the same value for each key of this (partial) spec."""
         theirs = dict(other.items)
@@ -386,7 +399,7 @@ def _value_text(key: str, value: object) -> str:
     if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
         return value.isoformat()
     raise ArgumentError(
-        f"the partition key {key!r} has a value of type {type(value).__name__}: {value!r:.80}",
+        f"the partition key {key!r} has a value of type {type(value).__name__}: {shown(value)}",
         code=_INVALID,
         hint="pass text, an integer or a date, e.g. {'ds': '2024-01-01', 'hour': 3}",
     )
@@ -493,6 +506,25 @@ def no_item(noun: str, position: int, count: int) -> PositionError:
     hint = f"pass a position from 0 to {count - 1}" if count else "select other rows"
     there = count_of(count, noun) if count else f"no {noun}s"
     return PositionError(f"there is no {noun} {position}: the sequence has {there}", hint=hint)
+
+
+def nearest(name: object, names: Iterable[str], count: int = 1) -> list[str]:
+    """Return up to ``count`` of ``names`` that are similar to ``name``, ignoring case.
+
+    >>> nearest("quantiti", ["id", "quantity"]), nearest("paid", ["id", "quantity"])
+    (['quantity'], [])
+    """
+    import difflib
+
+    spelled = {one.casefold(): one for one in names}
+    near = difflib.get_close_matches(str(name).casefold(), spelled, n=count, cutoff=0.7)
+    return [spelled[one] for one in near]
+
+
+def listed_columns(names: Sequence[str]) -> str:
+    """Return a table's first column names for a hint, and how to fetch newer ones."""
+    more = ", …" if len(names) > 20 else ""
+    return f"{', '.join(names[:20])}{more} (if it was added later, call table.reload() first)"
 
 
 def shorten(text: str, limit: int) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, overload
 
 from odps_nb.access.checks import is_missing
+from odps_nb.access.explained import explained
 from odps_nb.access.saving import Folder, file_name_for, save_stream
 from odps_nb.errors import ArgumentError, ConversionError, OdpsNbError, explain
 from odps_nb.terms import BlobReference, format_bytes, shorten
@@ -58,6 +59,7 @@ def reference_of(value: str | bytes | BlobReference | Blob) -> BlobReference:
     return BlobReference.from_text(value)
 
 
+@explained
 class Blob:
     """A handle to one blob; created by ``odps.blob(reference)``.
 

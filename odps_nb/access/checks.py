@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import difflib
 import importlib
 import operator
 import re
@@ -12,7 +11,7 @@ from typing import Any, Literal, SupportsIndex
 
 from odps_nb.errors import ArgumentError, MissingDependencyError, NotFoundError
 from odps_nb.schema import Column, TableSchema, TypeCode
-from odps_nb.terms import PartitionSpec, TableName, check_partition_value
+from odps_nb.terms import PartitionSpec, TableName, check_partition_value, listed_columns, nearest
 from odps_nb.type_facts import TYPE_FACTS
 
 PartitionLike = str | Mapping[str, object] | PartitionSpec
@@ -40,8 +39,8 @@ def check_text(argument: str, value: object) -> None:
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
     """Return ``did you mean 'x'? `` with up to three similar names, or an empty string."""
-    close = difflib.get_close_matches(name, list(names), n=3)
-    return f"did you mean {' or '.join(repr(one) for one in close)}? " if close else ""
+    close = nearest(name, names, 3)
+    return f"did you mean {' or '.join(map(repr, close))}? " if close else ""
 
 
 def check_columns(columns: Sequence[str], schema: TableSchema, table: TableName) -> tuple[str, ...]:
@@ -54,11 +53,11 @@ def check_columns(columns: Sequence[str], schema: TableSchema, table: TableName)
     for name in columns:
         column = schema.find(name)
         if column is None:
-            names = ", ".join(schema.names[:20]) + (", …" if len(schema) > 20 else "")
             raise NotFoundError(
                 f"{table} has no column {name!r}",
                 code="NoSuchColumn",
-                hint=f"{did_you_mean(name, schema.names)}its columns are: {names}",
+                hint=f"{did_you_mean(name, schema.names)}"
+                f"its columns are: {listed_columns(schema.names)}",
             )
         spelled.append(column.name)
     for name in spelled:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.checks import check_count
 from odps_nb.access.elsewhere import Address, connect_again, remember
+from odps_nb.access.explained import explained
 from odps_nb.access.progress import listener_of
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker
@@ -48,6 +49,7 @@ MAX_QUERIES = 100
 """Number of statements that `Connection.queries` remembers."""
 
 
+@explained
 class Connection:
     """Tables, blobs and SQL of one project; created by ``odps_nb.connect(…)``.
 
@@ -358,7 +360,7 @@ class Connection:
         query: str,
         *,
         params: Mapping[str, object] | None = None,
-        settings: Mapping[str, str] | None = None,
+        settings: Mapping[str, object] | None = None,
         wait: bool = True,
         timeout: float | None = None,
         text: str = "strict",
@@ -379,7 +381,7 @@ class Connection:
             connection with a time zone; the query then runs in that zone. Without ``params``, the
             query is sent unchanged.
         settings
-            Job settings, e.g. ``{"odps.sql.type.system.odps2": "true"}``; they override the
+            Job settings, e.g. ``{"odps.sql.type.system.odps2": True}``; they override the
             settings in ``query``.
         wait
             Wait until the query has succeeded. ``False``: return immediately; see `Result.wait`.
@@ -408,14 +410,16 @@ class Connection:
         from odps_nb.access.queries import Query
         from odps_nb.access.sql import Result
         from odps_nb.client.sql.query import run_sql, submit_sql
+        from odps_nb.client.sql.settings import texts_of
 
         shown = TextOptions.of(text, char_padding=char_padding)
-        query = bind_query(query, params, settings, timezone=self.profile.timezone)
-        storage, ran = self._storage, Query(sql=query, settings=settings, connection=self)
+        chosen = None if settings is None else texts_of(settings)
+        query = bind_query(query, params, chosen, timezone=self.profile.timezone)
+        storage, ran = self._storage, Query(sql=query, settings=chosen, connection=self)
         self._queries.append(ran)
         if not wait:
             with ran._watched(ends=False):
-                instance = submit_sql(storage, query, settings=settings)
+                instance = submit_sql(storage, query, settings=chosen)
             return Result(self, instance, text=shown, query=ran)
         listener = listener_of(progress)
         with (
@@ -426,7 +430,7 @@ class Connection:
             instance = run_sql(
                 storage,
                 query,
-                settings=settings,
+                settings=chosen,
                 timeout=timeout,
                 tracker=tracker,
                 cancel=storage.operation(),
@@ -482,14 +486,16 @@ class Connection:
         query: str,
         *,
         params: Mapping[str, object] | None = None,
-        settings: Mapping[str, str] | None = None,
+        settings: Mapping[str, object] | None = None,
     ) -> SqlCost:
         """Return the service's cost estimate for a query; arguments are as for `sql`."""
         from odps_nb.access.binding.text import bind_query
         from odps_nb.client.sql.query import estimate_sql
+        from odps_nb.client.sql.settings import texts_of
 
-        text = bind_query(query, params, settings, timezone=self.profile.timezone)
-        return estimate_sql(self._storage, text, settings=settings)
+        chosen = None if settings is None else texts_of(settings)
+        text = bind_query(query, params, chosen, timezone=self.profile.timezone)
+        return estimate_sql(self._storage, text, settings=chosen)
 
     # -- lifecycle ----------------------------------------------------------------------------
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import logging
 import re
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from odps_nb.errors import InvalidRequestError, NotFoundError, OdpsNbError
 from odps_nb.schema import TableSchema, TypeCode
-from odps_nb.terms import PartitionSpec, TableName, is_name
+from odps_nb.terms import PartitionSpec, TableName, is_name, nearest
 from odps_nb.wire.control import (
     GetPartition,
     GetTable,
@@ -159,7 +158,7 @@ def suggest_tables(storage: StorageClient, table: TableName, error: NotFoundErro
             f"try again in a minute: the project lists {table.table}, but this service does not "
             "find it"
         )
-    elif close := difflib.get_close_matches(table.table, listed, n=3):
+    elif close := nearest(table.table, listed, 3):
         error.hint = f"did you mean {' or '.join(close)}?"
 
 

@@ -7,7 +7,6 @@ error for all values that do not fit.
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -25,6 +24,7 @@ from odps_nb.convert.foreign import check_field
 from odps_nb.convert.times import zoned_type
 from odps_nb.errors import ConversionError
 from odps_nb.schema import Column, OdpsType, TableSchema, is_readable
+from odps_nb.terms import listed_columns, nearest
 from odps_nb.wire.type_text import format_type
 
 MAX_LISTED = 8
@@ -195,12 +195,12 @@ def refuse_twins(names: Sequence[str]) -> None:
 def _unknown_columns(strangers: Sequence[str], names: Sequence[str]) -> ConversionError:
     parts = []
     for stranger in strangers[:MAX_LISTED]:
-        close = difflib.get_close_matches(stranger, names, n=1)
+        close = nearest(stranger, names)
         parts.append(repr(stranger) + (f" (did you mean {close[0]!r}?)" if close else ""))
     return ConversionError(
         f"the table has no column {', '.join(parts)}",
         column=strangers[0],
-        hint=f"use its columns: {', '.join(names[:20])}{', …' if len(names) > 20 else ''}",
+        hint=f"use its columns: {listed_columns(names)}",
     )
 
 

@@ -7,7 +7,6 @@ The objects are later converted to the target types like any object column
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from odps_nb.convert.foreign import is_from, polars_column
 from odps_nb.convert.row_names import Names
 from odps_nb.convert.warning import warn
 from odps_nb.errors import ConversionError
+from odps_nb.terms import listed_columns, nearest
 
 _NAMED, _PLACED, _VALUE = "a row with names", "a row without names", "a plain value"
 
@@ -195,16 +195,15 @@ def _learn(
 
 
 def _unknown_key(key: str, known: Sequence[str], row: int) -> ConversionError:
-    close = difflib.get_close_matches(key, known, n=1)
+    close = nearest(key, known)
     meant = f" (did you mean {close[0]!r}?)" if close else ""
-    listed = ", ".join(known[:20]) + (", …" if len(known) > 20 else "")
     return ConversionError(
         f"row {row} has the key {key!r}, which is not a column of the table{meant}",
         column=key,
         row=row,
         hint="exclude the index: df.itertuples(index=False)"
         if key == "Index"
-        else f"use its columns: {listed}",
+        else f"use its columns: {listed_columns(known)}",
     )
 
 

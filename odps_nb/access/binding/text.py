@@ -15,7 +15,7 @@ from odps_nb.access.binding.literals import Target, Writer
 from odps_nb.access.binding.values import PlainValue, plain
 from odps_nb.access.checks import check_text
 from odps_nb.errors import ArgumentError
-from odps_nb.terms import TableName, shorten
+from odps_nb.terms import TableName, nearest, shorten
 
 _TOKEN = re.compile(
     r"""
@@ -209,10 +209,8 @@ def _no_name(name: str, what: str) -> ArgumentError:
 
 
 def _nearest(name: str, written: str, namespace: Mapping[str, object], source: str) -> str:
-    from difflib import get_close_matches
-
     shown = [key for key in namespace if not key.startswith("_")]
-    near = get_close_matches(name, shown, n=1)
+    near = nearest(name, shown)
     if near:
         return f"did you mean {written.replace(name, near[0])}?"
     if "params" in source:

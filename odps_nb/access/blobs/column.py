@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from odps_nb.access.blob import Blob, iter_glances, shown_or_error
 from odps_nb.access.blobs.many import Fetch, References, iter_records, save_blobs, stream_blobs
+from odps_nb.access.explained import explained
 from odps_nb.access.saving import Folder
 from odps_nb.terms import Compression, count_of, no_item
 
@@ -28,6 +29,7 @@ def _nothing() -> Generator[Any, None, None]:
     yield from ()
 
 
+@explained
 class BlobColumn(Sequence[Blob]):
     """Blobs of one column in row order, without nulls; shown as a gallery in a notebook.
 

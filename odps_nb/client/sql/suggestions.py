@@ -6,15 +6,15 @@ statements*), so the client looks up the tables that the query names.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from odps_nb.client.catalog import suggest_tables
-from odps_nb.errors import NotFoundError, OdpsNbError, ServiceError
-from odps_nb.terms import shorten
+from odps_nb.errors import NotFoundError, OdpsNbError, QueryError, ServiceError
+from odps_nb.filters.literals import bare_date
+from odps_nb.terms import nearest, shorten
 from odps_nb.wire.control import GetTable
 
 if TYPE_CHECKING:
@@ -40,7 +40,18 @@ def suggest_names(storage: StorageClient, sql: str, error: ServiceError) -> None
     elif column is not None:
         columns = list(_columns(storage, sql))
         name = _plain(column[1]).rpartition(".")[2]
-        error.hint = _hint(name, [*columns, *_ALIASES.findall(sql)]) or error.hint
+        known = [*columns, *_ALIASES.findall(sql)]
+        error.hint = _hint(name, known, is_value=_is_value(name, sql)) or error.hint
+    elif isinstance(error, QueryError) and (date := bare_date(sql)):
+        error.hint = f"write dates and times in quotes: '{date}'"
+
+
+def _is_value(name: str, sql: str) -> bool:
+    """Whether a name is compared with something, as text without quotes would be."""
+    before = r"(?:[=<>]|\blike\b|\bbetween\b|\bin\s*\([^()]*)\s*"
+    value = rf"\b{re.escape(name)}\b"
+    compared = rf"{before}{value}(?!\s*[.(])|(?<!\.){value}\s*[=<>]"
+    return re.search(compared, sql, re.IGNORECASE) is not None
 
 
 def _plain(name: str) -> str:
@@ -54,11 +65,12 @@ def _columns(storage: StorageClient, sql: str) -> Iterator[str]:
             yield from storage.control(GetTable(table=storage.profile.table(name))).schema.names
 
 
-def _hint(name: str, known: Sequence[str]) -> str:
-    by_key = {one.casefold(): one for one in known}
-    if name.casefold() in by_key:
+def _hint(name: str, known: Sequence[str], *, is_value: bool) -> str:
+    if name.casefold() in map(str.casefold, known):
         return "check that the subquery or table in FROM has a column of this name"
-    if near := difflib.get_close_matches(name.casefold(), by_key, n=1):
-        return f"did you mean {by_key[near[0]]}?"
+    if near := nearest(name, known):
+        return f"did you mean {near[0]}?"
     listed = shorten(", ".join(dict.fromkeys(known)), _SHOWN)
+    if is_value:
+        return f"write text in quotes: '{name}'; the columns are {listed}"
     return f"check the name: the columns are {listed}" if listed else ""

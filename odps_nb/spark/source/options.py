@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -20,7 +19,7 @@ from odps_nb.secret import hidden
 from odps_nb.spark.reading.plan import plan_of
 from odps_nb.spark.tasks.credentials import TaskProfile, profile_of
 from odps_nb.spark.writing.task import MAX_PARTITIONS
-from odps_nb.terms import Compression, PartitionSpec, TableName, TextMode
+from odps_nb.terms import Compression, PartitionSpec, TableName, TextMode, nearest
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -84,7 +83,7 @@ def _checked(options: Mapping[str, str], known: frozenset[str], verb: str) -> di
         )
     for key in given:
         if key not in known | _PROFILE:
-            close = difflib.get_close_matches(key, known, n=1)
+            close = nearest(key, known)
             raise ConfigError(
                 f"the odps format has no {verb} option {key!r}"
                 + (f" (did you mean {close[0]!r}?)" if close else ""),
