@@ -71,7 +71,7 @@ class Compression(str, Enum):
         known = _COMPRESSIONS.get(name.lower()) if isinstance(name, str) else None
         if known is None:
             raise ArgumentError(
-                f"unknown compression {value!r}",
+                f"unknown compression {shown(value)}",
                 argument="compression",
                 hint="use 'none', 'zstd' or 'lz4'",
             )
@@ -264,7 +264,7 @@ class TableName:
             case [project, schema, table]:
                 return cls(project=project, schema=schema, table=table)
         raise ArgumentError(
-            f"{text!r} is not a table name",
+            f"{shown(text)} is not a table name",
             hint="write table, project.table or project.schema.table",
         )
 

@@ -6,6 +6,7 @@ returned. ``odps_nb.client.blob.many`` fetches blobs, and ``odps_nb.notebook`` d
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -195,7 +196,7 @@ class Blob:
         """
         target = Path(path).expanduser()
         name = ""
-        if target.is_dir():
+        if os.path.isdir(target):  # noqa: PTH112  does not raise for a long name
             name = file_name_for(self.file_name, self.mime_type, self._reference.token)
         with self.open() as stream:
             chunks = iter(lambda: stream.read(_CHUNK), b"")

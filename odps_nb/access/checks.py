@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, SupportsIndex
 
-from odps_nb.errors import ArgumentError, MissingDependencyError, NotFoundError
+from odps_nb.errors import ArgumentError, MissingDependencyError, NotFoundError, shown
 from odps_nb.schema import Column, TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec, TableName, check_partition_value, listed_columns, nearest
 from odps_nb.type_facts import TYPE_FACTS
@@ -72,11 +72,15 @@ def check_count(name: str, value: SupportsIndex | None, *, at_least: int = 1) ->
         return None
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise ArgumentError(
-            f"{name} is {value!r}; it must be a whole number", hint=f"pass e.g. {name}=5"
+            f"{name} is {shown(value)}; it must be a whole number", hint=f"pass e.g. {name}=5"
         )
     count = operator.index(value)
     if count < at_least:
-        raise ArgumentError(f"{name} is {count}; it must be at least {at_least}")
+        raise ArgumentError(
+            f"{name} is {count}; it must be at least {at_least}",
+            argument=name,
+            hint=f"pass e.g. {name}=5, or omit it",
+        )
     return count
 
 
@@ -161,7 +165,7 @@ def check_overwrite(
     if not isinstance(overwrite, bool):
         words = "False, True, 'partitions' or 'all'" if takes_all else "False, True or 'partitions'"
         raise ArgumentError(
-            f"overwrite is {overwrite!r}", argument="overwrite", hint=f"pass {words}"
+            f"overwrite is {shown(overwrite)}", argument="overwrite", hint=f"pass {words}"
         )
     if overwrite and len(partition) < len(keys):
         raise ArgumentError(

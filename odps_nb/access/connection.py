@@ -264,9 +264,9 @@ class Connection:
             primary_key=names_of(primary_key),
             properties=properties_of(properties),
             comment=comment,
-            lifecycle=lifecycle,
+            lifecycle=check_count("lifecycle", lifecycle),
             cluster_by=names_of(cluster_by),
-            buckets=buckets,
+            buckets=check_count("buckets", buckets),
             if_not_exists=if_not_exists,
         )
         if has_rows(columns):

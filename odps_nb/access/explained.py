@@ -8,33 +8,69 @@ import numbers
 import operator
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
+from functools import partial
 from typing import Any, TypeVar
 
 from odps_nb.errors import ArgumentError, shown
 from odps_nb.terms import nearest
 
 T = TypeVar("T")
+_LONG = 2**63
 
 
 def _is_count(value: object) -> bool:
     try:
-        operator.index(value)  # type: ignore[arg-type]  # arrays have the method, and raise
+        number = operator.index(value)  # type: ignore[arg-type]  # arrays may raise
     except (TypeError, ValueError):
         return False
-    return not _is_flag(value)
+    return not _is_flag(value) and -_LONG <= number < _LONG
 
 
 def _is_flag(value: object) -> bool:
     return isinstance(value, bool) or type(value).__name__ in ("bool_", "bool")
 
 
+def _is_flag_or_text(value: object) -> bool:
+    return _is_flag(value) or isinstance(value, str)
+
+
 def _is_number(value: object) -> bool:
-    return isinstance(value, numbers.Real) and value == value and not _is_flag(value)
+    if not isinstance(value, numbers.Real) or _is_flag(value):
+        return False
+    try:
+        return float(value) == value
+    except OverflowError:
+        return False
+
+
+def _are_names(value: Any) -> bool:
+    """Whether an object is a list, a Series or another sized collection of strings."""
+    return _are(lambda one: isinstance(one, str), value)
+
+
+def _are(fits: Callable[[Any], bool], value: Any) -> bool:
+    if isinstance(value, (str, bytes)) or not isinstance(value, Sized):
+        return False
+    try:
+        return all(map(fits, value))  # type: ignore[call-overload]
+    except TypeError:  # no collection, such as an array without dimensions
+        return False
+
+
+def _named(name: str) -> Callable[[object], bool]:
+    return lambda value: any(kind.__name__ == name for kind in type(value).__mro__)
+
+
+def _is_path(value: object) -> bool:
+    try:
+        return b"\0" not in os.fsencode(value)  # type: ignore[arg-type]
+    except (TypeError, UnicodeEncodeError):
+        return False
 
 
 _TEXT = (lambda value: isinstance(value, str), "a string")
-_PATH = (lambda value: isinstance(value, os.PathLike), "a path")
+_PATH = (lambda value: isinstance(value, (str, os.PathLike)) and _is_path(value), "a path")
 # The check of a value and its name in errors, for each part of an annotation. A parameter with
 # any other part, such as `Any`, is checked where it is used.
 _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
@@ -44,12 +80,27 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "float": (_is_number, "a number"),
     "Mapping": (lambda value: isinstance(value, Mapping), "a dict"),
     "Callable": (callable, "a function"),
+    "Sequence[str]": (_are_names, "a list of names"),
+    "Sequence[int]": (partial(_are, _is_count), "a list of positions"),
+    "Overwrite": (_is_flag_or_text, "True, False, 'partitions' or 'all'"),
+    "Compression": (_named("Enum"), ""),
+    "TableName": (_named("TableName"), "a table's .name"),
+    "WriteSessionRef": (_named("WriteSessionRef"), "the handle of a session"),
     "Path": _PATH,
     "os.PathLike": _PATH,
     **dict.fromkeys(("str", "Decimals", "DtypeBackend", "TextConversion"), _TEXT),
     **dict.fromkeys(("DecimalConversion", "ChartKind", "ChartAggregate", "ChartStep"), _TEXT),
 }
-_EXAMPLES = {"a whole number": "5", "a number": "1.5", "a string": "'…'", "a dict": "{'name': …}"}
+# Values such as NumPy's are passed on as Python's.
+_PLAIN: dict[str, Callable[[Any], object]] = {"int": operator.index, "bool": bool}
+_EXAMPLES = {
+    "a list of positions": "[0, 1]",
+    "a list of names": "['name', …]",
+    "a whole number": "5",
+    "a number": "1.5",
+    "a string": "'…'",
+    "a dict": "{'name': …}",
+}
 
 
 def explained(public: T) -> T:
@@ -75,13 +126,19 @@ def _explaining(function: Callable[..., Any]) -> Callable[..., Any]:
         if (found := _kinds_of(str(parameter.annotation)))
     }
 
+    def check(name: str, value: Any) -> Any:
+        for kind in (kinds := checks.get(name, ())):
+            if _KINDS[kind][0](value):
+                return _PLAIN[kind](value) if kind in _PLAIN else value
+        if kinds:
+            raise _misfit(name, value, [said for kind in kinds if (said := _KINDS[kind][1])])
+        return value
+
     @functools.wraps(function)
     def checked(*args: Any, **given: Any) -> Any:
-        if checks:
-            for name, value in (*zip(names, args, strict=False), *given.items()):
-                kinds = checks.get(name)
-                if kinds and not any(fits(value) for fits, _ in kinds):
-                    raise _misfit(name, value, [said for _, said in kinds if said])
+        checked_ones = (check(name, value) for name, value in zip(names, args, strict=False))
+        args = (*checked_ones, *args[len(names) :])
+        given = {name: check(name, value) for name, value in given.items()}
         try:
             return function(*args, **given)
         except TypeError as error:
@@ -92,19 +149,27 @@ def _explaining(function: Callable[..., Any]) -> Callable[..., Any]:
     return checked
 
 
-def _kinds_of(annotation: str) -> list[tuple[Callable[[Any], bool], str]]:
-    parts = re.sub(r"\[.*\]", "", annotation).split(" | ")
-    return [_KINDS[part] for part in parts] if all(part in _KINDS for part in parts) else []
+def _kinds_of(annotation: str) -> list[str]:
+    """Return the parts of an annotation if all can be checked."""
+    lists = re.sub(r"Sequence\[(str|int)\]", r"Sequence{\1}", annotation)
+    plain = re.sub(r"\[.*\]", "", lists).replace("{", "[").replace("}", "]")
+    parts = plain.split(" | ")
+    if "Path" in parts or "os.PathLike" in parts:
+        parts.remove("str")  # checked as a path
+    return parts if all(part in _KINDS for part in parts) else []
 
 
 def _misfit(name: str, value: object, said: list[str]) -> ArgumentError:
     wanted = " or ".join(said)
+    if isinstance(value, int) and abs(value) >= _LONG:
+        wanted += " below 2**63"
     is_scalar = isinstance(value, (bool, int, float, str)) and said[0] != "a string"
+    example = f"[{shown(value)}]" if isinstance(value, str) else _EXAMPLES.get(said[0])
     what = shown(value) if is_scalar else f"a {type(value).__name__}"
     return ArgumentError(
         f"{name} is {what}; it must be {wanted}",
         argument=name,
-        hint=f"pass e.g. {name}={_EXAMPLES[said[0]]}" if said[0] in _EXAMPLES else f"pass {wanted}",
+        hint=f"pass e.g. {name}={example}" if example else f"pass {wanted}",
     )
 
 

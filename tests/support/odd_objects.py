@@ -71,6 +71,7 @@ _DAY = datetime.datetime(2024, 1, 31, 10)
 #: A function for each object, because generators are used up.
 ODD: dict[str, Callable[[], Any]] = {
     "generator that raises": broken_generator,
+    "nothing": lambda: None,
     "structured array": lambda: np.array([(1, "a")], dtype=[("id", "i8"), ("note", "U1")]),
     "structured value": lambda: np.array([(1, "a")], dtype=[("id", "i8"), ("note", "U1")])[0],
     "0-d array": lambda: np.array(5),

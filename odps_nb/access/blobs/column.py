@@ -70,7 +70,9 @@ class BlobColumn(Sequence[Blob]):
 
     def caption(self, index: int) -> str:
         """Return the caption of a blob's tile: values of its row, or its position in the column."""
-        return f"blob {index}" if self._captions is None else self._captions[index]
+        if self._captions is None:
+            return f"blob {index}"
+        return self._captions[self._place(index)]
 
     @property
     def summary(self) -> str:
@@ -227,6 +229,7 @@ class BlobColumn(Sequence[Blob]):
         """Return the blobs at these positions, in this order, with captions and labels."""
         known = range(len(self._blobs)) if self._labels is None else self._labels
         captions = self._captions
+        places = [self._place(place) for place in places]
         return BlobColumn(
             [self._blobs[place] for place in places],
             title=self._title,
@@ -243,10 +246,12 @@ class BlobColumn(Sequence[Blob]):
     def __getitem__(self, index: int | slice) -> Blob | BlobColumn:
         if isinstance(index, slice):
             return self.pick(range(len(self._blobs))[index])
-        try:
-            return self._blobs[index]
-        except IndexError:
-            raise no_item("blob", index, len(self)) from None
+        return self._blobs[self._place(index)]
+
+    def _place(self, index: int) -> int:
+        if not -len(self) <= index < len(self):
+            raise no_item("blob", index, len(self))
+        return index
 
     def __len__(self) -> int:
         return len(self._blobs)

@@ -212,6 +212,12 @@ def column_of_values(
     connection: Connection, values: Iterable[Any], limit: int | None
 ) -> BlobColumn:
     """Return the blobs for a list or a column of references; see `Connection.blobs`."""
+    if not isinstance(values, Iterable) or getattr(values, "ndim", 1) == 0:
+        raise ArgumentError(
+            f"references is a {type(values).__name__}; it must be a list of blob references",
+            argument="references",
+            hint="pass a list or a BLOB column of a DataFrame; for one reference, odps.blob(…)",
+        )
     source = _source_of(values, connection)
     found = list(plain_values(values))
     index = getattr(values, "index", None)

@@ -111,7 +111,11 @@ def write_table(
 ) -> Receipt:
     """Write to a table; with ``create``, create a missing table first; see `Table.write`."""
     if partitioned_by is not None and not create:
-        raise ArgumentError("partitioned_by= requires create=True", argument="partitioned_by")
+        raise ArgumentError(
+            "partitioned_by= requires create=True",
+            argument="partitioned_by",
+            hint="pass create=True, or omit partitioned_by=",
+        )
     if create and not table_exists(table.connection._storage, table.name):
         return create_and_write(table, data, partitioned_by, TableOptions(), options)
     schema = schema_of_target(table)
