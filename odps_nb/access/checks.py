@@ -62,7 +62,9 @@ def check_columns(columns: Sequence[str], schema: TableSchema, table: TableName)
         spelled.append(column.name)
     for name in spelled:
         if spelled.count(name) > 1:
-            raise ArgumentError(f"the column {name!r} is listed twice")
+            raise ArgumentError(
+                f"the column {name!r} is listed twice", hint="name each column once"
+            )
     return tuple(spelled)
 
 

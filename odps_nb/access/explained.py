@@ -93,6 +93,7 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
 }
 # Values such as NumPy's are passed on as Python's.
 _PLAIN: dict[str, Callable[[Any], object]] = {"int": operator.index, "bool": bool}
+_SCALARS = ("True or False", "a whole number", "a number")
 _EXAMPLES = {
     "a list of positions": "[0, 1]",
     "a list of names": "['name', …]",
@@ -163,7 +164,7 @@ def _misfit(name: str, value: object, said: list[str]) -> ArgumentError:
     wanted = " or ".join(said)
     if isinstance(value, int) and abs(value) >= _LONG:
         wanted += " below 2**63"
-    is_scalar = isinstance(value, (bool, int, float, str)) and said[0] != "a string"
+    is_scalar = isinstance(value, (bool, int, float, str)) and said[0] in _SCALARS
     example = f"[{shown(value)}]" if isinstance(value, str) else _EXAMPLES.get(said[0])
     what = shown(value) if is_scalar else f"a {type(value).__name__}"
     return ArgumentError(

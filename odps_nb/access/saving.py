@@ -80,6 +80,7 @@ def file_name_for(stated: str, mime_type: str, token: str) -> str:
 def save_stream(chunks: Iterable[bytes], target: Path, *, overwrite: bool) -> Path:
     """Write chunks to a file, completely or not at all, and return its path."""
     _check_folder(target.parent)
+    _check_length(target)
     if target.exists() and not overwrite:
         raise _taken(target)
     return _save(chunks, iter([target]), target.parent, overwrite=overwrite)
@@ -156,7 +157,6 @@ def _made(temporary: Path) -> BinaryIO:
 def _claim(temporary: Path, names: Iterator[Path], *, overwrite: bool) -> Path:
     """Rename the file atomically to the first free name."""
     for name in names:
-        _check_length(name)
         if overwrite and not name.is_dir():
             temporary.replace(name)
             return name

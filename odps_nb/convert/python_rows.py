@@ -285,6 +285,12 @@ def _column(values: Any, name: str) -> Any:
         values = pa.chunked_array([values])
     if isinstance(values, pa.ChunkedArray):
         return pd.Series(pd.arrays.ArrowExtensionArray(values))
+    if isinstance(values, np.ndarray) and values.dtype.names is not None:
+        raise ConversionError(
+            f"the column {name!r} is an array with fields",
+            column=name,
+            hint="pass a list of dicts for a STRUCT, or one array per column",
+        )
     if isinstance(values, (pd.Index, pd.api.extensions.ExtensionArray)) or _is_plain(values):
         return pd.Series(values, dtype=object if values.dtype == object else None)
     return _objects(list(values))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from odps_nb.access.blob import Blob, iter_glances, shown_or_error
 from odps_nb.access.blobs.many import Fetch, References, iter_records, save_blobs, stream_blobs
 from odps_nb.access.explained import explained
 from odps_nb.access.saving import Folder
+from odps_nb.errors import ArgumentError
 from odps_nb.terms import Compression, count_of, no_item
 
 if TYPE_CHECKING:
@@ -249,9 +251,16 @@ class BlobColumn(Sequence[Blob]):
         return self._blobs[self._place(index)]
 
     def _place(self, index: int) -> int:
-        if not -len(self) <= index < len(self):
-            raise no_item("blob", index, len(self))
-        return index
+        try:
+            place = operator.index(index)
+        except TypeError:
+            raise ArgumentError(
+                f"a {type(index).__name__} is not the position of a blob",
+                hint="pass a number or a slice, e.g. blobs[0] or blobs[:10]",
+            ) from None
+        if not -len(self) <= place < len(self):
+            raise no_item("blob", place, len(self))
+        return place
 
     def __len__(self) -> int:
         return len(self._blobs)

@@ -17,6 +17,7 @@ from odps_nb.errors import ArgumentError, shown
 
 _BETWEEN = r"(?:\s|--[^\n]*\n|/\*.*?\*/)*+"
 _SET = re.compile(rf"{_BETWEEN}set\s+([\w.]+)\s*=([^;]*)(?:;|$)", re.IGNORECASE | re.DOTALL)
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _LATER = re.compile(
     r"""'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+"|`[^`]*+`|--[^\n]*|/\*.*?\*/"""
     rf"|;{_BETWEEN}set\s+(?P<name>[\w.]+)\s*=",
@@ -79,13 +80,15 @@ def texts_of(given: object, what: str = "setting") -> dict[str, str]:
 
 def _text_of(value: object) -> str | None:
     if isinstance(value, str):
-        return str.__str__(value)
+        return None if _SURROGATE.search(value) else str.__str__(value)
     if isinstance(value, bool) or type(value).__name__ == "bool":  # also of NumPy 2
         return str(bool(value)).lower()
     if isinstance(value, numbers.Integral):
         return str(int(value))
-    if isinstance(value, (numbers.Real, Decimal)) and math.isfinite(value):
-        return str(value) if isinstance(value, Decimal) else repr(float(value))
+    if isinstance(value, Decimal):
+        return str(value) if value.is_finite() else None
+    if isinstance(value, numbers.Real) and math.isfinite(value):
+        return repr(float(value))
     return None
 
 
