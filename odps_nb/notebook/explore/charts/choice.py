@@ -174,7 +174,7 @@ def _one_of(name: str, value: str | None, known: tuple[str, ...]) -> Any:
     if value is None or value in known:
         return value
     raise ArgumentError(
-        f"{name}={shown(value)} is not supported", hint=f"pass one of {', '.join(known)}"
+        f"{name}={shown(value)} is not one of {', '.join(known)}", hint=f"pass {name}={known[0]!r}"
     )
 
 
