@@ -45,12 +45,25 @@ ROWS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
         ("cython", "mock", "pandas<3", "sqlalchemy<2.1"),
         ("tests/versions/pyodps_live.py",),
     ),
+    # dbt's adapter with its own tests. dbt-core 1.12 installs a parser from GitHub, and the seeds
+    # of dbt-tests-adapter 1.11 have a row that these tests do not expect.
+    "dbt": (
+        LIBRARY,
+        ("dbt-maxcompute==1.12.0", "dbt-core<1.12", "dbt-tests-adapter==1.10.4"),
+        ("tests/versions/dbt_live.py",),
+    ),
     # the vendor's Java clients, built by Maven
     "java": (LIBRARY, (), ("tests/versions/java_clients.py",)),
     # the vendor's Go SDK; skipped, with the reason, where the module proxy lacks it
     "go": (LIBRARY, (), ("tests/versions/go_clients.py", "-rs")),
     # tools of other authors, each with an environment of its own below build/tools
     "tools": (LIBRARY, ("jupyter-client>=8",), ("tests/versions/python_tools.py", "-rs")),
+    # the vendor's Spark connector, built for Spark 4.0; skipped without its jar
+    "connector": (
+        f"{LIBRARY},spark",
+        ("pyspark>=4.0,<4.1", "pandas<3"),
+        ("tests/versions/spark_connector.py", "-rs"),
+    ),
     # torchdata beside our own loader, av for the frames of a video, and Spark, which starts ranks
     "torch": (
         f"{LIBRARY},torch,spark",

@@ -1,9 +1,11 @@
 """Spark: the same rows with odps_nb, Parquet and createDataFrame, in one run.
 
-``python -m benchmarks.bench_spark [rows]``. Every case ends in Spark's ``noop`` sink, the session
-has two cores, and all cases are warm. There are two services: the embedded one, and a minimal one
-that only sends prepared bytes or discards received ones, to show the cost of the path itself.
-Service and Spark share the machine's cores, so the figures are ratios of medians.
+``python -m benchmarks.bench_spark [rows]``. With ``ODPS_NB_SPARK_CONNECTOR`` (see
+``tests/versions/spark_connector.py``), the vendor's Spark connector is a peer, too. Every case ends
+in Spark's ``noop`` sink, the session has two cores, and all cases are warm. There are two services:
+the embedded one, and a minimal one that only sends prepared bytes or discards received ones, to
+show the cost of the path itself. Service and Spark share the machine's cores, so the figures are
+ratios of medians.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from odps_nb.client.blob.many import iter_blobs
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.spark.tasks.credentials import TaskProfile
 from odps_nb.terms import BlobReference
+from tests.support.spark import connector
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -114,6 +117,42 @@ def same(expected: DataFrame, *others: DataFrame) -> None:
         raise SystemExit("bench: two cases returned different rows")
 
 
+PEER = "the vendor's Spark connector"
+
+
+def peer_catalog(spark: SparkSession, odps: Connection, table: str, **options: object) -> str:
+    """Return the name of a table for the connector, which uses version 1 of the Storage API."""
+    connector.catalog(spark, odps, f"vendor_{table}", "v1", **options)
+    return f"vendor_{table}.{odps.profile.project}.{table}"
+
+
+def peer_read(
+    spark: SparkSession, odps: Connection, table: str, expected: DataFrame, **options: object
+) -> list[Case]:
+    """Return the connector's case, or none without its jar."""
+    if connector.missing():
+        return []
+    options.setdefault("splitParallelism", SPLITS)
+    frame = spark.table(peer_catalog(spark, odps, table, **options))
+    same(expected, frame)
+    return [Case(PEER, lambda: drain(frame))]
+
+
+def peer_write(spark: SparkSession, odps: Connection, table: str, frame: DataFrame) -> list[Case]:
+    """Return the connector's case, or none without its jar."""
+    if connector.missing():
+        return []
+    writer = frame.writeTo(peer_catalog(spark, odps, table))
+    writer.overwritePartitions()
+    same(frame, odps_nb.spark.read(spark, odps, table))
+    return [Case(PEER, writer.overwritePartitions)]
+
+
+def peer_goal(peer: list[Case]) -> list[Goal]:
+    """Return the goal beside the connector, if it runs."""
+    return [Goal(PEER, 1)] if peer else []
+
+
 def bench_read(spark: SparkSession, odps: Connection, ready: Profile, folder: Path) -> None:
     """Measure reads into Spark."""
     parquet = spark.read.parquet(str(folder))
@@ -127,6 +166,7 @@ def bench_read(spark: SparkSession, odps: Connection, ready: Profile, folder: Pa
     )
     by_hand = handed_over(parquet, folder.parent / "batches")
     same(parquet, service, bytes_only, by_format, by_hand)
+    peer = peer_read(spark, odps, "bench", parquet)
     compare(
         f"read {rows:,} rows × 6, from a service that sends ready bytes",
         Case("odps_nb.spark.read", lambda: drain(bytes_only)),
@@ -142,9 +182,10 @@ def bench_read(spark: SparkSession, odps: Connection, ready: Profile, folder: Pa
         Case("odps_nb.spark.read", lambda: drain(service)),
         Case("spark.read.parquet", lambda: drain(parquet)),
         Case('format("odps")', lambda: drain(by_format)),
+        *peer,
         rounds=ROUNDS,
         count=rows,
-        goals=[Goal("spark.read.parquet", 0.5)],
+        goals=[Goal("spark.read.parquet", 0.5), *peer_goal(peer)],
     )
     table = odps.table("bench").read().to_arrow()
     few = table.slice(0, rows // 10)  # a tenth of the rows: the driver holds and copies all of them
@@ -175,6 +216,7 @@ def bench_write(spark: SparkSession, odps: Connection, sink: Profile, folder: Pa
 
     into_service()
     same(frame, odps_nb.spark.read(spark, odps, "bench_out"))
+    peer = peer_write(spark, odps, "bench_out", frame)
     if odps_nb.spark.write(frame, sink, "bench").rows != rows:
         raise SystemExit("bench: the sink did not get all rows")
     parquet = Case("df.write.parquet", lambda: frame.write.mode("overwrite").parquet(str(out)))
@@ -192,9 +234,10 @@ def bench_write(spark: SparkSession, odps: Connection, sink: Profile, folder: Pa
         Case("odps_nb.spark.write", into_service),
         parquet,
         Case('df.write.format("odps")', by_format),
+        *peer,
         rounds=ROUNDS,
         count=rows,
-        goals=[Goal("df.write.parquet", 1 / 3)],
+        goals=[Goal("df.write.parquet", 1 / 3), *peer_goal(peer)],
     )
 
 
@@ -208,14 +251,16 @@ def bench_tasks(spark: SparkSession, odps: Connection, folder: Path) -> None:
     ours = odps_nb.spark.read(spark, odps, "bench_few", splits=TASKS, progress=False)
     nothing = spark.range(0, TASKS, 1, TASKS).mapInArrow(lambda batches: batches, "id bigint")
     same(parquet, ours)
+    peer = peer_read(spark, odps, "bench_few", parquet, splitParallelism=TASKS)
     compare(
         f"read {TASKS} tasks of 10 rows, from the embedded service",
         Case("odps_nb.spark.read", lambda: drain(ours)),
         Case("mapInArrow that does nothing", lambda: drain(nothing)),
         Case("spark.read.parquet", lambda: drain(parquet)),
+        *peer,
         rounds=ROUNDS,
         count=TASKS,
-        goals=[Goal("mapInArrow that does nothing", 0.35)],
+        goals=[Goal("mapInArrow that does nothing", 0.35), *peer_goal(peer)],
     )
 
 
@@ -282,7 +327,9 @@ def main() -> None:
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
     header(f"Spark, two cores: {rows:,} rows × 6 columns over loopback HTTP")
     folder = Path(tempfile.mkdtemp(prefix="odps-nb-bench-"))
-    spark = odps_nb.spark.session("local[2]")
+    if missing := connector.missing():
+        print(f"note: {missing}")
+    spark = odps_nb.spark.session("local[2]", **connector.session_settings())
     try:
         odps_nb.spark.register(spark)
         parquet = folder / "rows.parquet"

@@ -9,7 +9,7 @@ import zlib
 
 import numpy as np
 
-__all__ = ["compound", "dicom", "files", "fits", "ods", "pdf", "xls", "xlsx"]
+__all__ = ["compound", "dicom", "files", "ods", "pdf", "xls", "xlsx"]
 
 _OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 _PACKAGE = "http://schemas.openxmlformats.org/package/2006"
@@ -29,7 +29,6 @@ def files() -> dict[str, bytes]:
         "book.ods": ods(),
         "book.xls": xls(),
         "page.pdf": pdf(),
-        "sky.fits": fits(),
         "scan.dcm": dicom(),
         "notes.md": b"# Notes\n\nSome **bold** words and `code`.\n\n## List\n\n- [tea](x)\n",
         "tool.py": b'"""A tool."""\n\nimport os\n\n\ndef main(name):\n    print("<b>", name, 4)\n',
@@ -185,27 +184,6 @@ def pdf(
     out += b"".join(b"%010d 00000 n \n" % place for place in places)
     out += b"trailer << /Size %d /Root 1 0 R >>\nstartxref\n" % (len(objects) + 1)
     return bytes(out + b"%d\n%%%%EOF\n" % begins)
-
-
-def fits(
-    bits: int = 16, extents: tuple[int, ...] = (60, 40), *, data: bytes | None = None
-) -> bytes:
-    """Return a FITS image of a slope; the header states ``extents``, fastest-varying axis first."""
-    cards = [
-        "SIMPLE  =                    T / a standard file",
-        f"BITPIX  = {bits:20d}",
-        f"NAXIS   = {len(extents):20d}",
-        *(f"NAXIS{n:<3}= {extent:20d}" for n, extent in enumerate(extents, 1)),
-        "OBJECT  = 'M 31''s  '           / name of <b>it",
-        "COMMENT some words",
-        "END",
-    ]
-    header = "".join(card.ljust(80) for card in cards).encode()
-    if data is None:
-        slope = np.add.outer(np.arange(extents[1]) * 3, np.arange(extents[0]))
-        types = {8: ">u1", 16: ">i2", 32: ">i4", 64: ">i8", -32: ">f4", -64: ">f8"}
-        data = slope.astype(types[bits]).tobytes()
-    return b"".join(part + bytes(-len(part) % 2880) for part in (header.ljust(2880), data))
 
 
 def dicom(

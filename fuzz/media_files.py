@@ -1,4 +1,4 @@
-"""Generates small video and audio files with PyAV, and a few pictures and meshes."""
+"""Generates small video and audio files with PyAV, and a few pictures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import av
 import numpy as np
 from PIL import Image
 
-__all__ = ["files", "film", "psd", "sound", "stl"]
+__all__ = ["files", "film", "psd", "sound"]
 
 
 @functools.cache
@@ -42,10 +42,6 @@ def files() -> dict[str, bytes]:
         "photo.ppm": _picture("PPM"),
         "photo.dds": _picture("DDS"),
         "photo.psd": psd(64, 48),
-        "cube.ply": b"ply\nformat ascii 1.0\nelement vertex 3\nproperty float x\n"
-        b"element face 1\nproperty list uchar int vertex_indices\nend_header\n0\n1\n2\n3 0 1 2\n",
-        "cube.stl": stl(120),
-        "cube.obj": b"# made by <b>\no tea\n" + b"v 0 1 2\n" * 200 + b"f 1 2 3\n" * 200,
     }
 
 
@@ -61,13 +57,6 @@ def psd(width: int, height: int, *, channels: int = 3, layers: bytes = b"") -> b
     lists = struct.pack(">III", 0, 0, len(layers)) + layers + bytes(2)
     plane = bytes(at * 255 // (width * height) for at in range(width * height))
     return head + lists + plane * channels
-
-
-def stl(triangles: int, *, stated: int | None = None) -> bytes:
-    """Return a binary mesh of equal triangles."""
-    triangle = struct.pack("<12fH", 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0)
-    count = triangles if stated is None else stated
-    return b"binary".ljust(80, b" ") + struct.pack("<I", count) + triangle * triangles
 
 
 def film(

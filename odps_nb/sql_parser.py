@@ -14,13 +14,22 @@ from typing import Any
 
 @cache
 def hive() -> Any:
-    """Return the Hive dialect, changed so that casts keep the length in CHAR(n) and VARCHAR(n)."""
+    """Return the Hive dialect, changed so that casts keep the length in CHAR(n) and VARCHAR(n).
+
+    Also, ``vector(1, 2)`` is a call, not a type.
+    """
     from sqlglot.dialects.hive import Hive
 
     def _parse_types(self: Any, *arguments: Any, **options: Any) -> Any:
         return super(Hive.Parser, self)._parse_types(*arguments, **options)
 
-    parser = type("Parser", (Hive.Parser,), {"_parse_types": _parse_types})
+    def _parse_vector_expressions(self: Any, expressions: list[Any]) -> list[Any]:
+        if not expressions[0].name.isidentifier():  # two numbers, which are no type
+            return expressions
+        return super(Hive.Parser, self)._parse_vector_expressions(expressions)  # type: ignore[no-any-return]
+
+    own = (_parse_types, _parse_vector_expressions)
+    parser = type("Parser", (Hive.Parser,), {method.__name__: method for method in own})
     return type("ExactHive", (Hive,), {"Parser": parser})
 
 

@@ -35,15 +35,17 @@ __all__ = [
     "check_choice",
     "check_partition_value",
     "count_of",
+    "did_you_mean",
     "format_bytes",
     "is_name",
     "listed_columns",
-    "nearest",
+    "parse_bytes",
     "shorten",
 ]
 
 # Names are validated here, before they are used in a URL or in SQL.
 _NAME = re.compile(r"[^\W\d]\w{0,127}", re.UNICODE)
+_SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,3})?)\s*([kmgt]?)(i?)b?", re.IGNORECASE | re.ASCII)
 _KEY = re.compile(r"\w{1,128}", re.UNICODE)  # column names may begin with a digit
 
 
@@ -508,17 +510,16 @@ def no_item(noun: str, position: int, count: int) -> PositionError:
     return PositionError(f"there is no {noun} {position}: the sequence has {there}", hint=hint)
 
 
-def nearest(name: object, names: Iterable[str], count: int = 1) -> list[str]:
-    """Return up to ``count`` of ``names`` that are similar to ``name``, ignoring case.
+def did_you_mean(
+    name: str, known: Iterable[str], form: str = "{!r}", *, most: int = 3, cutoff: float = 0.7
+) -> str:
+    """Return ``did you mean 'x' or 'y'? `` with similar names, or ``""``; the case is ignored."""
+    from difflib import get_close_matches
 
-    >>> nearest("quantiti", ["id", "quantity"]), nearest("paid", ["id", "quantity"])
-    (['quantity'], [])
-    """
-    import difflib
-
-    spelled = {one.casefold(): one for one in names}
-    near = difflib.get_close_matches(str(name).casefold(), spelled, n=count, cutoff=0.7)
-    return [spelled[one] for one in near]
+    by_key = {one.casefold(): one for one in known}
+    near = get_close_matches(name.casefold(), by_key, n=most, cutoff=cutoff)
+    shown = (form.format(by_key[one]) for one in near)
+    return f"did you mean {' or '.join(shown)}? " if near else ""
 
 
 def listed_columns(names: Sequence[str]) -> str:
@@ -557,3 +558,12 @@ def format_bytes(count: float) -> str:
         if count < 999.95:
             return f"{count:.1f} {unit}"
     return f"{count / 1000:.1f} PB"
+
+
+def parse_bytes(text: str) -> int | None:
+    """Parse ``512 MiB``, ``1.5GB`` or a plain number of bytes; return ``None`` for other text."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        return None
+    base = 1024 if match[3] else 1000
+    return int(float(match[1]) * base ** " kmgt".index(match[2].lower() or " "))

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
+import duckdb
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 from PIL import Image
@@ -92,6 +94,7 @@ def tables(odps: Connection, zoned: Connection, new_name: Callable[[str], str]) 
         "writes": writes_table(),
         "rules": rules_table(),
         "new": new_table(odps, new_name),
+        "extensions": extension_table(odps, new_name),
         "times read": times_read(odps, zoned, new_name),
         "times written": times_written(odps, zoned, new_name),
         "conditions": conditions(odps, zoned, new_name),
@@ -272,6 +275,64 @@ def new_table(odps: Connection, new_name: Callable[[str], str]) -> str:
     def rows() -> Iterator[tuple[str, ...]]:
         for what, columns in NEW:
             yield what, ", ".join(dict.fromkeys(made(one) for one in columns))
+
+    return markdown(("data in the column", "column type"), rows())
+
+
+def extended(kind: Any, *values: Any) -> pa.Table:
+    storage = pa.array(values, kind.storage_type)
+    return pa.table({"c": pa.ExtensionArray.from_storage(kind, storage)})
+
+
+def marked(name: str, storage: pa.DataType, value: Any, details: str = "") -> pa.Table:
+    """A column with the metadata of an extension type that pyarrow does not register."""
+    metadata = {"ARROW:extension:name": name, "ARROW:extension:metadata": details}
+    return pa.table([[value]], pa.schema([pa.field("c", storage, metadata=metadata)]))
+
+
+TENSOR = ([2, 3], [1, 2, 3, 4, 5, 6])
+# All canonical extension types of Arrow, and the extension dtypes of pandas.
+EXTENSIONS: list[tuple[str, Any]] = [
+    ("`arrow.bool8`", extended(pa.bool8(), 0, 1, 5)),
+    ("`arrow.uuid`", extended(pa.uuid(), b"u" * 16)),
+    ("`arrow.json`", extended(pa.json_(), "[1]")),
+    ("`arrow.fixed_shape_tensor`, in row-major order",
+     extended(pa.fixed_shape_tensor(pa.int32(), TENSOR[0]), TENSOR[1])),
+    ("`arrow.fixed_shape_tensor`, permuted",
+     extended(pa.fixed_shape_tensor(pa.int32(), TENSOR[0], permutation=[1, 0]), TENSOR[1])),
+    ("`arrow.variable_shape_tensor`",
+     marked("arrow.variable_shape_tensor",
+            pa.struct([("data", pa.list_(pa.int32())), ("shape", pa.list_(pa.int32(), 1))]),
+            {"data": [1, 2], "shape": [2]})),
+    ("`arrow.timestamp_with_offset`",
+     marked("arrow.timestamp_with_offset",
+            pa.struct([("timestamp", pa.timestamp("us", "UTC")), ("offset_minutes", pa.int16())]),
+            {"timestamp": CLOCK, "offset_minutes": 60})),
+    ("`arrow.opaque`", extended(pa.opaque(pa.binary(), "bignum", "DuckDB"), b"1")),
+    ("`arrow.parquet.variant`", marked("arrow.parquet.variant", pa.binary(), b"1")),
+    ("`geoarrow.wkb`", marked("geoarrow.wkb", pa.binary(), b"1", "{}")),
+    ("other extension types: like their storage", marked("a.type", pa.int64(), 1)),
+    ("pandas `period`", pd.DataFrame({"c": pd.period_range("2024", periods=1)})),
+    ("pandas `interval`", pd.DataFrame({"c": pd.interval_range(0, 1)})),
+    ("pandas `Sparse[int64]`", pd.DataFrame({"c": pd.arrays.SparseArray([0, 1])})),
+    ("pandas `ArrowDtype`: like the Arrow type",
+     pd.DataFrame({"c": pd.array([1], pd.ArrowDtype(pa.int16()))})),
+    ("polars `Int128`, `UInt128`", pl.DataFrame({"c": pl.Series([2**100], dtype=pl.Int128)})),
+    ("polars `Enum`, `Categorical`", pl.DataFrame({"c": pl.Series(["a"], dtype=pl.Enum(["a"]))})),
+    ("polars `Object`", pl.DataFrame({"c": pl.Series([b"a"], dtype=pl.Object)})),
+    ("DuckDB `UHUGEINT`", duckdb.sql("select 1::uhugeint as c")),
+]  # fmt: skip
+
+
+def extension_table(odps: Connection, new_name: Callable[[str], str]) -> str:
+    def rows() -> Iterator[tuple[str, ...]]:
+        for what, data in EXTENSIONS:
+            try:
+                table = odps.create_table(new_name("extended"), data)
+            except ConversionError as error:
+                yield what, f"refused: {error.hint}"
+            else:
+                yield what, format_type(table.schema.columns[0].type).upper().replace("`", "")
 
     return markdown(("data in the column", "column type"), rows())
 

@@ -6,12 +6,18 @@ import datetime
 import importlib
 import operator
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, SupportsIndex
 
 from odps_nb.errors import ArgumentError, MissingDependencyError, NotFoundError, shown
 from odps_nb.schema import Column, TableSchema, TypeCode
-from odps_nb.terms import PartitionSpec, TableName, check_partition_value, listed_columns, nearest
+from odps_nb.terms import (
+    PartitionSpec,
+    TableName,
+    check_partition_value,
+    did_you_mean,
+    listed_columns,
+)
 from odps_nb.type_facts import TYPE_FACTS
 
 PartitionLike = str | Mapping[str, object] | PartitionSpec
@@ -35,12 +41,6 @@ def check_text(argument: str, value: object) -> None:
         raise ArgumentError(
             f"{argument} is a {type(value).__name__}; it must be a string", argument=argument
         )
-
-
-def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Return ``did you mean 'x'? `` with up to three similar names, or an empty string."""
-    close = nearest(name, names, 3)
-    return f"did you mean {' or '.join(map(repr, close))}? " if close else ""
 
 
 def check_columns(columns: Sequence[str], schema: TableSchema, table: TableName) -> tuple[str, ...]:

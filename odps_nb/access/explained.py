@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from odps_nb.errors import ArgumentError, shown
-from odps_nb.terms import nearest
+from odps_nb.terms import did_you_mean
 
 T = TypeVar("T")
 _LONG = 2**63
@@ -181,11 +181,11 @@ def _no_call(
     known = [name for name in signature.parameters if name != "self"]
     listed = f"its arguments are: {', '.join(known)}" if known else "it has no arguments"
     for name in given.keys() - signature.parameters.keys():
-        near = nearest(name, known)
+        meant = did_you_mean(name, known, "{}=", most=1).rstrip()
         return ArgumentError(
             f"{call} has no argument {name}=",
             argument=name,
-            hint=f"did you mean {near[0]}=?" if near else listed,
+            hint=meant or listed,
         )
     try:
         signature.bind(*args, **given)

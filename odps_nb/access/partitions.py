@@ -20,7 +20,6 @@ from odps_nb.access.checks import (
     PartitionLike,
     char_keys,
     check_partition,
-    did_you_mean,
     named_partition,
 )
 from odps_nb.access.partition_bounds import (
@@ -31,7 +30,7 @@ from odps_nb.access.partition_bounds import (
 )
 from odps_nb.errors import ArgumentError, NotFoundError
 from odps_nb.schema import Column, TableSchema, TypeCode
-from odps_nb.terms import PartitionSpec, TableName
+from odps_nb.terms import PartitionSpec, TableName, did_you_mean
 from odps_nb.type_facts import TYPE_FACTS
 
 if TYPE_CHECKING:

@@ -174,22 +174,13 @@ class RowForms(ABC):
     ) -> T:
         """Return ``collect(tracker, batches)``, reading again in microseconds if necessary."""
         with self._reading(progress) as (tracker, token):
-            fall_back = self._fall_back(tracker, token)
 
-            def collected() -> T:
+            def collected() -> Generator[T, None, None]:
                 # close explicitly: after an interrupt, the traceback would keep the read alive
                 with closing(self._arriving(tracker, token, read_ahead=read_ahead)) as batches:
-                    return collect(tracker, batches)
+                    yield collect(tracker, batches)
 
-            try:
-                return collected()
-            except OdpsNbError as error:
-                if not asks_for_micro(error):
-                    raise
-                told = fall_back(error)
-            found = collected()
-            if told is not None:
-                warn(told)
+            (found,) = self._in_reach(collected, tracker, token)
             return found
 
     def to_arrow(self, *, progress: Progress = None) -> pa.Table:
@@ -365,8 +356,8 @@ class RowForms(ABC):
         bins, step, top
             How ``x`` is grouped. ``bins``: number of ranges of a numeric column. ``step``:
             ``"hour"``, ``"day"``, ``"week"``, ``"month"`` or ``"year"`` (default: the shortest one
-            with few enough groups). ``top``: number of largest groups to keep (default: 20); the
-            others are combined.
+            with few enough groups). ``top``: number of largest groups to keep; the others are
+            combined (default: 20, or 21 if there are no more).
 
         Raises
         ------

@@ -16,7 +16,6 @@ import hashlib
 import io
 import logging
 import os
-import re
 import secrets
 import shutil
 import stat
@@ -27,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from odps_nb.errors import ConfigError
-from odps_nb.terms import BlobReference, format_bytes
+from odps_nb.terms import BlobReference, format_bytes, parse_bytes
 from odps_nb.wire.crc32c import crc32c
 
 if TYPE_CHECKING:
@@ -264,7 +263,6 @@ def _remove(path: Path) -> bool:
 
 DEFAULT_LIMIT = 4 << 30
 """Default maximum bytes in the cache."""
-_SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,3})?)\s*([kmgt]?)(i?)b?", re.IGNORECASE | re.ASCII)
 
 
 def cache_limit(stated: str | None) -> int:
@@ -280,15 +278,14 @@ def cache_limit(stated: str | None) -> int:
     text = str(stated).strip()
     if text.lower() == "off":
         return 0
-    match = _SIZE.fullmatch(text)
-    if match is None:
+    limit = parse_bytes(text)
+    if limit is None:
         raise ConfigError(
             f"blob_cache is {text!r}; it must be a size or 'off'",
             option="blob_cache",
             hint='write e.g. "20 GB", or "off" to keep no blobs on disk',
         )
-    base = 1024 if match[3] else 1000
-    return int(float(match[1]) * base ** " kmgt".index(match[2].lower() or " "))
+    return limit
 
 
 def open_cache(profile: Profile) -> BlobCache | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from odps_nb.errors import InvalidRequestError, NotFoundError, OdpsNbError
 from odps_nb.schema import TableSchema, TypeCode
-from odps_nb.terms import PartitionSpec, TableName, is_name, nearest
+from odps_nb.terms import PartitionSpec, TableName, did_you_mean, is_name
 from odps_nb.wire.control import (
     GetPartition,
     GetTable,
@@ -158,8 +158,8 @@ def suggest_tables(storage: StorageClient, table: TableName, error: NotFoundErro
             f"try again in a minute: the project lists {table.table}, but this service does not "
             "find it"
         )
-    elif close := nearest(table.table, listed, 3):
-        error.hint = f"did you mean {' or '.join(close)}?"
+    elif meant := did_you_mean(table.table, listed, "{}"):
+        error.hint = meant.rstrip()
 
 
 def suggest_partitions(

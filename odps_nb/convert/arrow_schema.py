@@ -24,7 +24,7 @@ from odps_nb.convert.foreign import check_field
 from odps_nb.convert.times import zoned_type
 from odps_nb.errors import ConversionError
 from odps_nb.schema import Column, OdpsType, TableSchema, is_readable
-from odps_nb.terms import listed_columns, nearest
+from odps_nb.terms import did_you_mean, listed_columns
 from odps_nb.wire.type_text import format_type
 
 MAX_LISTED = 8
@@ -195,8 +195,8 @@ def refuse_twins(names: Sequence[str]) -> None:
 def _unknown_columns(strangers: Sequence[str], names: Sequence[str]) -> ConversionError:
     parts = []
     for stranger in strangers[:MAX_LISTED]:
-        close = nearest(stranger, names)
-        parts.append(repr(stranger) + (f" (did you mean {close[0]!r}?)" if close else ""))
+        meant = did_you_mean(stranger, names).rstrip()
+        parts.append(repr(stranger) + (meant and f" ({meant})"))
     return ConversionError(
         f"the table has no column {', '.join(parts)}",
         column=strangers[0],

@@ -19,7 +19,7 @@ from odps_nb.convert.foreign import is_from, polars_column
 from odps_nb.convert.row_names import Names
 from odps_nb.convert.warning import warn
 from odps_nb.errors import ConversionError
-from odps_nb.terms import listed_columns, nearest
+from odps_nb.terms import did_you_mean, listed_columns
 
 _NAMED, _PLACED, _VALUE = "a row with names", "a row without names", "a plain value"
 
@@ -195,10 +195,10 @@ def _learn(
 
 
 def _unknown_key(key: str, known: Sequence[str], row: int) -> ConversionError:
-    close = nearest(key, known)
-    meant = f" (did you mean {close[0]!r}?)" if close else ""
+    meant = did_you_mean(key, known).rstrip()
     return ConversionError(
-        f"row {row} has the key {key!r}, which is not a column of the table{meant}",
+        f"row {row} has the key {key!r}, which is not a column of the table"
+        + (meant and f" ({meant})"),
         column=key,
         row=row,
         hint="exclude the index: df.itertuples(index=False)"

@@ -36,7 +36,7 @@ from odps_nb.filters.tree import (
     ValueKind,
 )
 from odps_nb.schema import Column, OdpsType, TableSchema, UnknownType
-from odps_nb.terms import listed_columns, nearest, shorten
+from odps_nb.terms import did_you_mean, listed_columns, shorten
 from odps_nb.type_facts import TYPE_FACTS
 
 MAX_LENGTH = 256 * 1024
@@ -169,9 +169,8 @@ class _Reader:
             )
         column = self.schema.find(parts[0])
         if column is None:
-            near = nearest(parts[0], self.schema.names, 3)
-            said = f"did you mean {' or '.join(near)}? " if near else ""
-            if not near and type(tree.parent).__name__.casefold() in _TAKE_VALUES:
+            said = did_you_mean(parts[0], self.schema.names, "{}")
+            if not said and type(tree.parent).__name__.casefold() in _TAKE_VALUES:
                 said = f"write text in quotes: '{parts[0]}'; "
             raise ArgumentError(
                 f"where= contains {parts[0]!r}, which is not a column of the table",

@@ -52,7 +52,7 @@ class RetryPolicy:
 
     max_attempts: int = 7
     connect_attempts: int = 4
-    deadline: float = 120.0
+    deadline: float = 300.0
     base: float = 0.2
     cap: float = 20.0
     spread: float = 0.5

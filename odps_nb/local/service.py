@@ -122,6 +122,7 @@ class Service:
             self.blobs,
             self.folder,
             self.queries,
+            self.duck,
             strict=settings.strict_sql,
         )
         self.instances = Instances(self.database, self.folder, runner, clock, settings.forms)

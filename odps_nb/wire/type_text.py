@@ -6,7 +6,6 @@ becomes an `UnknownType`.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from odps_nb.schema import (
     UnknownType,
     VectorType,
 )
-from odps_nb.terms import shorten
+from odps_nb.terms import did_you_mean, shorten
 
 MAX_DEPTH = 32  # the service allows 20 levels
 MAX_TEXT = 2**20
@@ -208,8 +207,7 @@ class _Parser:
             return self._vector()
         if self._keeps_unknown:
             return self._unknown(start)
-        close = difflib.get_close_matches(word, _TYPE_NAMES, n=1)
-        hint = f"did you mean {close[0]}?" if close else None
+        hint = did_you_mean(word, _TYPE_NAMES, "{}", most=1).rstrip() or None
         raise self.error(f"{word!r} is not a type", hint=hint)
 
     def skip_sign(self, sign: str) -> bool:

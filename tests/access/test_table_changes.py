@@ -71,7 +71,7 @@ def test_a_404_of_a_proxy_does_not_mean_that_a_table_is_missing(
     with Peer(*[reply] * 9) as peer, connect(
         endpoint=f"{peer.url}/api", tunnel_endpoint=peer.url, project="p",
         access_id="accessid", access_key="k" * 20,
-    ) as there, pytest.raises(OdpsNbError) as caught:  # fmt: skip
+    ) as there, pytest.raises(OdpsNbError):  # fmt: skip
         there.table("orders").exists()
 
 

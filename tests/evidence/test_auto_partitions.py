@@ -224,7 +224,7 @@ def test_without_a_name_the_partition_column_has_the_first_free_number(
         odps.create_table(table, columns, partitioned_by=expression)
     schema = odps.table(table).schema
     assert [column.name for column in schema.partition_columns] == [name]
-    with pytest.raises(OdpsNbError, match="used twice"):
+    with pytest.raises(OdpsNbError, match="defined twice"):
         odps.create_table(f"{table}_2", f"{columns}, x int", partitioned_by=f"{expression} as x")
 
 

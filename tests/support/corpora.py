@@ -33,8 +33,6 @@ PYPI = {
     "pypdf": "7.1.1",
     "imageio": "2.38.1",
     "tifffile": "2026.3.3",
-    "trimesh": "5.2.0",
-    "fonttools": "4.68.0",
     "scikit-image": "0.26.0",
     "mutagen": "1.48.1",
     "tinytag": "2.3.2",
@@ -43,8 +41,7 @@ PYPI = {
 }
 NPM = {"vega-datasets": "3.2.1"}
 #: Similar files: for each of these extensions, the first ones of a corpus are enough.
-_SOURCES = """.GDEF .GPOS .GSUB .build .c .cpp .css .designspace .fea .glif .h .js .md .otf
-    .plist .py .pyi .pyx .rst .ttf .ttx .typed .xml"""
+_SOURCES = ".build .c .cpp .css .h .js .md .otf .plist .py .pyi .pyx .rst .ttf .typed .xml"
 SOURCES = frozenset(_SOURCES.split())
 ENOUGH = 25
 _NO_NETWORK = re.compile(

@@ -24,12 +24,12 @@ from odps_nb.access.blobs.many import (
     stream_blobs,
 )
 from odps_nb.access.blobs.paths import BlobPath, find_blob_path, walk_blobs
-from odps_nb.access.checks import check_count, did_you_mean, is_missing
+from odps_nb.access.checks import check_count, is_missing
 from odps_nb.access.progress import listener_of
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker
 from odps_nb.errors import ArgumentError, NotFoundError, OdpsNbError, visible
 from odps_nb.schema import Column, TypeCode
-from odps_nb.terms import BlobReference, Compression, count_of, format_bytes, shorten
+from odps_nb.terms import BlobReference, Compression, count_of, did_you_mean, format_bytes, shorten
 from odps_nb.type_facts import TYPE_FACTS
 
 if TYPE_CHECKING:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from odps_nb.access.checks import did_you_mean
 from odps_nb.errors import ArgumentError, NotFoundError
 from odps_nb.schema import ArrayType, MapType, OdpsType, StructType, TableSchema, TypeCode
-from odps_nb.terms import TableName, listed_columns
+from odps_nb.terms import TableName, did_you_mean, listed_columns
 
 BlobPath = tuple[str, ...]
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import pyarrow as pa
 
 from odps_nb.access.blob import Blob, NewBlob
-from odps_nb.access.checks import did_you_mean
 from odps_nb.access.writing.pictures import is_array, is_picture
 from odps_nb.access.writing.tabular import Chunks, as_tables, is_pandas, is_spark
 from odps_nb.client.sql.settings import texts_of
@@ -18,7 +17,7 @@ from odps_nb.convert.arrow_schema import table_schema
 from odps_nb.convert.row_names import Names
 from odps_nb.errors import ArgumentError, ConversionError
 from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
-from odps_nb.terms import BlobReference, PartitionSpec, TableName
+from odps_nb.terms import BlobReference, PartitionSpec, TableName, did_you_mean
 from odps_nb.wire.control.generated import parse_generated
 from odps_nb.wire.type_text import parse_columns, parse_type
 

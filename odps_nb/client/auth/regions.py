@@ -7,13 +7,13 @@ virtual private cloud (vendor's page *Endpoints*, March and June 2026).
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 from odps_nb.errors import ConfigError
+from odps_nb.terms import did_you_mean
 
 REGIONS = (
     *("cn-hangzhou", "cn-shanghai", "cn-beijing", "cn-zhangjiakou", "cn-wulanchabu"),
@@ -60,9 +60,8 @@ def derived(region: str, network: str) -> str:
     numbers = re.compile(r"[0-9]+")
     known = {numbers.sub("", one) for one in REGIONS}
     if region not in REGIONS and numbers.sub("", region) not in known:
-        close = difflib.get_close_matches(region.lower(), REGIONS, n=1, cutoff=0.8)
-        if close or not _REGION.fullmatch(region):
-            near = f"did you mean {close[0]!r}? " if close else ""
+        near = did_you_mean(region, REGIONS, most=1, cutoff=0.8)
+        if near or not _REGION.fullmatch(region):
             raise ConfigError(
                 f"there is no region {region!r}", option="region", hint=near + _FINDING
             )

@@ -5,7 +5,6 @@ Errors show no secret.
 
 from __future__ import annotations
 
-import difflib
 import os
 import stat
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ from odps_nb.client.auth.fields import BLANKS, FIELDS, NUMBERS
 from odps_nb.client.auth.offers import Offer
 from odps_nb.errors import ConfigError
 from odps_nb.secret import SECRET_NAMES, Hidden, Secret, forget_locals, hidden
+from odps_nb.terms import did_you_mean
 
 KEYRING_SERVICE = "odps_nb"
 
@@ -97,7 +97,7 @@ def from_file(name: str | None, environ: Mapping[str, str]) -> tuple[str | None,
         raise ConfigError(
             f"there is no profile {name!r} in {path}",
             option="profile",
-            hint=_did_you_mean(name, names) + f"the file contains these profiles: {known}",
+            hint=did_you_mean(name, names) + f"the file contains these profiles: {known}",
         )
     settings = _checked(name, hidden(document[name]), path)
     return name, Offer(f"profile {name!r} in {path}", settings)
@@ -134,7 +134,7 @@ def _checked(name: str, table: dict[str, Any], path: Path) -> Hidden:
             raise ConfigError(
                 f"profile {name!r} in {path} has an unknown setting {key!r}",
                 option=key,
-                hint=_did_you_mean(key, FIELDS) + f"settings are: {', '.join(FIELDS)}",
+                hint=did_you_mean(key, FIELDS) + f"settings are: {', '.join(FIELDS)}",
             )
         if not isinstance(table[key], NUMBERS.get(key, (str,))):
             raise ConfigError(
@@ -186,11 +186,6 @@ def _is_foreign(path: Path) -> str | None:
         if found.st_mode & others and not sticky:
             return f"other users can write to {place}"
     return None
-
-
-def _did_you_mean(name: str, names: tuple[str, ...] | list[str]) -> str:
-    close = difflib.get_close_matches(name, names, n=1)
-    return f"did you mean {close[0]!r}? " if close else ""
 
 
 def from_keyring(name: str | None, access_id: str | None) -> Offer:

@@ -7,7 +7,6 @@ text is escaped, and types are formatted from the type tree.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -26,7 +25,7 @@ from odps_nb.schema import (
     has_any,
     has_blob,
 )
-from odps_nb.terms import PartitionSpec, TableName
+from odps_nb.terms import PartitionSpec, TableName, did_you_mean
 from odps_nb.type_facts import TYPE_FACTS
 from odps_nb.wire.control import BLOB_TABLE_PROPERTIES, BLOB_TABLE_SETTINGS
 from odps_nb.wire.control.table_limits import (
@@ -181,8 +180,7 @@ def _spelled(names: Sequence[str], schema: TableSchema, what: str) -> tuple[str,
     for name in names:
         column = known.get(name.casefold())
         if column is None:
-            close = difflib.get_close_matches(name, [c.name for c in schema.columns], n=3)
-            near = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
+            near = did_you_mean(name, (column.name for column in schema.columns))
             raise ArgumentError(
                 f"{what} names {name!r}, which is not a column of the table",
                 hint=f"{near}its columns are: {', '.join(c.name for c in schema.columns[:20])}",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from odps_nb.client.catalog import suggest_tables
 from odps_nb.errors import NotFoundError, OdpsNbError, QueryError, ServiceError
 from odps_nb.filters.literals import bare_date
-from odps_nb.terms import nearest, shorten
+from odps_nb.terms import did_you_mean, shorten
 from odps_nb.wire.control import GetTable
 
 if TYPE_CHECKING:
@@ -68,8 +68,8 @@ def _columns(storage: StorageClient, sql: str) -> Iterator[str]:
 def _hint(name: str, known: Sequence[str], *, is_value: bool) -> str:
     if name.casefold() in map(str.casefold, known):
         return "check that the subquery or table in FROM has a column of this name"
-    if near := nearest(name, known):
-        return f"did you mean {near[0]}?"
+    if meant := did_you_mean(name, known, "{}", most=1):
+        return meant.rstrip()
     listed = shorten(", ".join(dict.fromkeys(known)), _SHOWN)
     if is_value:
         return f"write text in quotes: '{name}'; the columns are {listed}"

@@ -21,7 +21,13 @@ from odps_nb.local import faults
 from odps_nb.local.store.arrow_types import arrow_schema
 from odps_nb.local.store.changes import DELETE, OPERATION_TYPE, UPDATE_AFTER, ChangeLog, Record
 from odps_nb.local.store.folder import DataFolder
-from odps_nb.local.store.row_files import RowFile, RowFileWriter, read_file, unit_of
+from odps_nb.local.store.row_files import (
+    RowFile,
+    RowFileWriter,
+    read_file,
+    stored_names,
+    unit_of,
+)
 from odps_nb.local.store.snapshots import Segment
 from odps_nb.local.store.tables import StoredTable
 from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
@@ -145,6 +151,7 @@ def changed_rows(
             rows, buckets = _last_state(rows, buckets, table.key_columns)
         file = None
         if rows.num_rows:
+            rows = rows.rename_columns(stored_names(rows.column_names, table.stored))
             with RowFileWriter(folder, rows.schema) as writer:
                 order = np.argsort(buckets, kind="stable")
                 for batch in rows.take(pa.array(order)).to_batches(BATCH_ROWS):
@@ -158,7 +165,7 @@ def _rows(folder: DataFolder, table: StoredTable, record: Record, unit: TimeUnit
     """Read the changes of one version, with all current columns of the table."""
     columns = arrow_schema([*table.schema.columns, *SYSTEM_COLUMNS], timestamp_unit=unit)
     nullable = pa.schema([field.with_nullable(True) for field in columns])
-    rows = read_file(folder, record.name, nullable)
+    rows = read_file(folder, record.name, nullable, table.stored)
     place = nullable.get_field_index(CHANGED_AT.name)
     at = pa.scalar(int(record.at * 1000), nullable.field(place).type)
     return rows.set_column(place, nullable.field(place), pa.repeat(at, rows.num_rows))

@@ -220,6 +220,7 @@ def scan_plan(
         columns=columns,
         table_columns=table.schema.all_columns,
         partition_keys=frozenset(table.partition_keys),
+        stored=table.stored,
     )
 
 
@@ -258,6 +259,7 @@ def session_text(session: OpenReadSession) -> str:
             "output": encode_flat(session.schema),
             "columns": encode_flat(TableSchema(columns=plan.table_columns)),
             "keys": sorted(plan.partition_keys),
+            "stored": dict(plan.stored),
             "files": [[f.name, f.rows, f.values, f.kept] for f in plan.files],
             "units": [plan.timestamp_unit.value, plan.datetime_unit.value],
             "mode": session.mode.value,
@@ -282,6 +284,7 @@ def session_of_text(session_id: str, text: str, expires: float, duck: Duck) -> O
         columns=output.all_columns,
         table_columns=stored.columns,
         partition_keys=frozenset(saved["keys"]),
+        stored=saved.get("stored", {}),
         timestamp_unit=TimeUnit(saved["units"][0]),
         datetime_unit=TimeUnit(saved["units"][1]),
         predicate=parse_filter(saved["facts"]["predicate_text"], stored, duck),

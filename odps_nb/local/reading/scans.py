@@ -7,15 +7,15 @@ row group at a time.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from odps_nb.local.store.arrow_types import arrow_schema, arrow_type, constant, in_units
 from odps_nb.local.store.folder import DataFolder
-from odps_nb.local.store.row_files import read_rows
+from odps_nb.local.store.row_files import read_rows, stored_names
 from odps_nb.schema import Column
 from odps_nb.terms import TimeUnit
 
@@ -37,12 +37,16 @@ class ScanFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanPlan:
-    """What a stream reads; ``predicate`` is evaluated for each block of ``block_rows`` rows."""
+    """What a stream reads; ``predicate`` is evaluated for each block of ``block_rows`` rows.
+
+    ``stored`` maps columns to their names in the files, where these differ.
+    """
 
     files: tuple[ScanFile, ...]
     columns: tuple[Column, ...]
     table_columns: tuple[Column, ...]
     partition_keys: frozenset[str]
+    stored: Mapping[str, str] = field(default_factory=dict)
     timestamp_unit: TimeUnit = TimeUnit.NANO
     datetime_unit: TimeUnit = TimeUnit.MILLI
     predicate: Predicate | None = None
@@ -176,7 +180,14 @@ class _Reader:
         self, file: ScanFile, columns: Iterable[str], low: int, high: int
     ) -> Iterator[pa.RecordBatch]:
         names = [name for name in columns if name not in self._plan.partition_keys]
-        return read_rows(self._folder, file.name, names, low, high)
+        stored = stored_names(names, self._plan.stored)
+        if stored == names:
+            yield from read_rows(self._folder, file.name, names, low, high)
+            return
+        shown = dict(zip(stored, names, strict=True))
+        for batch in read_rows(self._folder, file.name, stored, low, high):
+            # without columns, a batch has one unnamed column with its row count
+            yield batch.rename_columns([shown.get(name, name) for name in batch.schema.names])
 
 
 def gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -16,7 +16,7 @@ from odps_nb.local.routes.lists import number, page_range
 from odps_nb.local.routes.table import XML, Asked, At, StreamAnswer, page
 from odps_nb.local.service import Service
 from odps_nb.local.store.catalog import DEFAULT_SCHEMA
-from odps_nb.local.store.resources import CHUNK, Function, Named, Resource
+from odps_nb.local.store.resources import CHUNK, Named, RegisteredFunction, Resource
 from odps_nb.wire.calls import find_header
 from odps_nb.wire.control.core import date_text
 from odps_nb.wire.xml_text import DECLARATION, child_text, element, parse_xml
@@ -167,7 +167,7 @@ class ResourceRoutes:
         fields = {name: child_text(root, name) for name in _FIELDS}
         named = self._named(asked, child_text(root, "Alias"))
         is_new = asked.wire.method == "POST"
-        given = Function(
+        given = RegisteredFunction(
             **named._asdict(),
             owner=asked.access_id,
             created=0.0,
@@ -224,7 +224,7 @@ def _facts(found: Resource) -> dict[str, str]:
     return facts | {name: text for name, text in optional.items() if text}
 
 
-def _function(found: Function) -> str:
+def _function(found: RegisteredFunction) -> str:
     facts = {
         "SchemaName": found.schema,
         "Alias": found.name,

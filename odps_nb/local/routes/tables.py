@@ -14,7 +14,7 @@ from odps_nb.local.routes.csv_text import csv_text
 from odps_nb.local.routes.lists import page_of
 from odps_nb.local.routes.table import XML, Asked, At, To, listing, reply
 from odps_nb.local.service import Service
-from odps_nb.local.store.tables import VIEW, Partition, StoredTable
+from odps_nb.local.store.tables import MATERIALIZED, VIEW, Partition, StoredTable
 from odps_nb.terms import TableName
 from odps_nb.wire import control
 from odps_nb.wire.calls import Preview, decode_partition
@@ -22,11 +22,12 @@ from odps_nb.wire.xml_text import DECLARATION, child_text, element, parse_xml
 
 HEAD_ROWS = 10_000
 MOST_NAMES = 100  # of one request (Go and Java SDK)
-# pyodps, ``Table.Type``; this service has only the first two
-TABLE_TYPES = (
-    *("MANAGED_TABLE", "VIRTUAL_VIEW", "EXTERNAL_TABLE"),
-    *("MATERIALIZED_VIEW", "OBJECT_TABLE"),
-)
+_TYPES = {
+    "table": "MANAGED_TABLE",
+    "view": "VIRTUAL_VIEW",
+    "materialized view": "MATERIALIZED_VIEW",
+}
+TABLE_TYPES = (*_TYPES.values(), "EXTERNAL_TABLE", "OBJECT_TABLE")  # pyodps, ``Table.Type``
 
 
 class TableRoutes:
@@ -57,13 +58,13 @@ class TableRoutes:
         tables = [
             one
             for one in self._service.catalog.tables(call.project, call.schema, prefix=call.prefix)
-            if owner in (None, "", one.owner) and kind in (None, "", _type(one))
+            if owner in (None, "", one.owner) and kind in (None, "", _TYPES[one.kind])
         ]
         found = page_of(tables, asked)
         page = control.TablePage(
             names=tuple(t.name.table for t in found.items),
             owners={t.name.table: t.owner for t in found.items},
-            types={t.name.table: _type(t) for t in found.items},
+            types={t.name.table: _TYPES[t.kind] for t in found.items},
             marker=found.marker,
         )
         return reply(page.encode(found.most))
@@ -88,7 +89,8 @@ class TableRoutes:
 
     def _info(self, asked: TableName) -> control.TableInfo:
         table = self._service.catalog.table(asked)
-        segments, view = self._service.snapshots.visible(table), table.view
+        segments = self._service.snapshots.visible(table)
+        view, kept = table.view, table.materialized
         name = replace(table.name, table=asked.table)  # as requested, since pyodps adopts it
         if not self._service.catalog.has_schemas(table.name.project):
             name = replace(name, schema=None)
@@ -105,7 +107,9 @@ class TableRoutes:
             size=sum(s.raw_bytes for s in segments),
             record_count=sum(s.rows for s in segments) if view is None else None,
             is_view=view is not None,
-            view_text="" if view is None else view.text,
+            view_text=definition.text if (definition := view or kept) is not None else "",
+            is_materialized=kept is not None,
+            rewrites=kept is not None and kept.rewrites,
             properties=_reserved(table),
             primary_key=table.key_columns,
         )
@@ -151,10 +155,6 @@ class TableRoutes:
         return Response(text, media_type="text/csv")
 
 
-def _type(table: StoredTable) -> str:
-    return "MANAGED_TABLE" if table.view is None else "VIRTUAL_VIEW"
-
-
 def _facts(found: Partition) -> dict[str, Any]:
     return {
         "spec": found.spec,
@@ -167,7 +167,7 @@ def _facts(found: Partition) -> dict[str, Any]:
 
 def _reserved(table: StoredTable) -> dict[str, str]:
     """Return the properties that clients read, under their names in the extended document."""
-    known = {k: v for k, v in table.properties.items() if k != VIEW}
+    known = {k: v for k, v in table.properties.items() if k not in (VIEW, MATERIALIZED)}
     known["schema_version"] = str(table.schema_version)
     if "transactional" in known or table.key_columns:
         known["Transactional"] = known.get("transactional", "true")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from odps_nb.errors import NotFoundError
 from odps_nb.local import faults
+from odps_nb.local.duck import Duck
 from odps_nb.local.rights import Right, Rights
 from odps_nb.local.sql.statements import (
     AlterTable,
@@ -21,8 +23,15 @@ from odps_nb.local.sql.statements import (
 )
 from odps_nb.local.store.catalog import Catalog
 from odps_nb.local.store.snapshots import Snapshots
-from odps_nb.local.store.tables import Partition, StoredTable, check_decimals, check_properties
-from odps_nb.schema import Column, TableSchema
+from odps_nb.local.store.tables import (
+    CLUSTERED_BY,
+    Partition,
+    StoredTable,
+    TableKind,
+    check_decimals,
+    check_properties,
+)
+from odps_nb.schema import Column, LengthType, OdpsType, TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec, TableName
 
 ZONE = "odps.sql.timezone"
@@ -81,22 +90,20 @@ class Place:
         return ""
 
 
-def changed_table(
-    catalog: Catalog, place: Place, written: Name, *, view: bool = False
-) -> StoredTable:
-    """Return the table (with ``view``, the view) to change; raise 400 for any other object."""
+def changed_table(catalog: Catalog, place: Place, written: Name, *kinds: TableKind) -> StoredTable:
+    """Return the object to change; raise 400 if it is none of ``kinds`` (by default, a table)."""
     found = place.named(catalog, written, Right.WRITE)
-    if (found.view is not None) != view:
-        kinds = "a table, not a view" if view else "a view, not a table"
-        raise faults.semantic(f"{found.name} is {kinds}")
+    if found.kind not in (kinds or ("table",)):
+        wanted = kinds[0] if kinds else "table"
+        raise faults.semantic(f"{found.name} is a {found.kind}, not a {wanted}")
     return found
 
 
 class Definitions:
     """Runs DDL statements."""
 
-    def __init__(self, catalog: Catalog, snapshots: Snapshots) -> None:
-        self._catalog, self._snapshots = catalog, snapshots
+    def __init__(self, catalog: Catalog, snapshots: Snapshots, duck: Duck) -> None:
+        self._catalog, self._snapshots, self._duck = catalog, snapshots, duck
 
     def change(self, statement: Any, place: Place) -> None:
         """Run a DDL statement."""
@@ -110,13 +117,18 @@ class Definitions:
                     statement, changed_table(self._catalog, place, statement.name)
                 )
             case ChangeColumn():
+                kind: TableKind = "view" if statement.view else "table"
+                table = changed_table(self._catalog, place, statement.name, kind)
+                self._catalog.change_schema(table, *_changed_column(table, statement))
+            case AlterTable(dropped=dropped) if dropped:
                 table = changed_table(self._catalog, place, statement.name)
-                self._catalog.change_schema(table, _changed_column(table, statement))
+                self._catalog.change_schema(table, *_without(table, dropped))
             case AlterTable(added=added) if added:
                 table = changed_table(self._catalog, place, statement.name)
                 self._add_columns(statement, table, place.settings)
             case AlterTable():
-                table = changed_table(self._catalog, place, statement.name, view=statement.view)
+                kind = "view" if statement.view else "table"
+                table = changed_table(self._catalog, place, statement.name, kind)
                 check_properties(dict(statement.properties))
                 self._catalog.alter_table(
                     table,
@@ -140,14 +152,29 @@ class Definitions:
             if not covered and not statement.lenient:
                 raise faults.no_such_partition(spec, table.name)
             found += covered
+        for condition in statement.conditions:
+            found += [one for one in self._matching(table, condition) if one not in found]
         if statement.action == "touch":
             self._catalog.touch(table, found)
         elif statement.action == "drop":
             for partition in found:
                 self._snapshots.drop_partition(table, partition)
         else:
-            specs = [table.spec(spec) for spec in statement.specs] or [PartitionSpec()]
+            is_whole = not statement.specs and not statement.conditions
+            specs = [PartitionSpec()] if is_whole else [one.spec for one in found]
             self._snapshots.publish(table, (), replace=specs)
+
+    def _matching(self, table: StoredTable, condition: str) -> list[Partition]:
+        """Return the partitions for which a condition on partition columns is true."""
+        from odps_nb.local.reading.predicates import Predicate  # imports sqlglot
+
+        keys = TableSchema(partition_columns=table.schema.partition_columns)
+        predicate = Predicate.parse(condition, keys, self._duck)
+        if not predicate.columns:
+            raise faults.semantic("the condition in PARTITION (…) names no partition column")
+        known = self._catalog.partitions(table)
+        kept = predicate.keeps([one.spec for one in known], keys)
+        return [one for one, is_kept in zip(known, kept, strict=True) if is_kept]
 
     def _add_columns(
         self, statement: AlterTable, table: StoredTable, settings: Mapping[str, str]
@@ -157,7 +184,9 @@ class Definitions:
         check_decimals(TableSchema(columns=added), settings)
         if added:
             schema = replace(table.schema, columns=(*table.schema.columns, *added))
-            self._catalog.change_schema(table, schema)
+            # a name that is new to the files, which may have columns that were dropped or renamed
+            names = {c.name: f"{c.name}:{table.schema_version + 1}" for c in added}
+            self._catalog.change_schema(table, schema, {**table.stored, **names})
 
     def _change_schema(self, statement: ChangeSchema, place: Place) -> None:
         name = statement.name[-1]
@@ -166,6 +195,9 @@ class Definitions:
         if not statement.drops:
             self._catalog.add_schema(project, name, if_not_exists=statement.lenient)
         elif not statement.lenient or name in self._catalog.schemas(project):
+            if statement.cascade and name in self._catalog.schemas(project):
+                for table in self._catalog.tables(project, name):
+                    self._snapshots.drop_table(table)
             self._catalog.drop_schema(project, name)
 
     def _drop(self, statement: DropTable, place: Place) -> None:
@@ -173,7 +205,10 @@ class Definitions:
         table = self._catalog.find_table(name)
         if table is None and statement.if_exists:
             return
-        found = changed_table(self._catalog, place, statement.name, view=statement.view)
+        kinds: tuple[TableKind, ...] = (statement.kind,)
+        if statement.kind == "view":  # so dbt-maxcompute and pyodps drop materialized views, too
+            kinds += ("materialized view",)
+        found = changed_table(self._catalog, place, statement.name, *kinds)
         self._snapshots.drop_table(found)
 
     def _add_partitions(self, statement: ChangePartitions, table: StoredTable) -> None:
@@ -188,21 +223,68 @@ class Definitions:
                 )
 
 
-def _changed_column(table: StoredTable, change: ChangeColumn) -> TableSchema:
-    """Return the schema with a changed column comment, or with the column made nullable."""
-    column = table.schema.find(change.column)
-    if column is None:
-        raise faults.semantic(f"{table.name} has no column {change.column!r}")
+def _changed_column(
+    table: StoredTable, change: ChangeColumn
+) -> tuple[TableSchema, Mapping[str, str]]:
+    """Return the schema with a changed column, and the names in row files."""
+    column = _found_column(table, change.column)
     said = change.said or column
-    if said.type != column.type:
+    if said.type != column.type and not _is_wider(said.type, column.type):
         raise faults.lacks("changing the type of a column with CHANGE COLUMN", is_sure=True)
+    name, stored = change.new_name or column.name, dict(table.stored)
+    if name != column.name:
+        _check_free(table, column, "renamed")
+        stored[name] = stored.pop(column.name, column.name)
     comment = column.comment if change.comment is None else change.comment
-    new = replace(column, comment=comment, nullable=column.nullable or change.nullable)
+    nullable = column.nullable or change.nullable
+    new = replace(column, name=name, type=said.type, comment=comment, nullable=nullable)
 
     def swap(columns: tuple[Column, ...]) -> tuple[Column, ...]:
         return tuple(new if one is column else one for one in columns)
 
     schema = table.schema
-    return TableSchema(
+    changed = TableSchema(
         columns=swap(schema.columns), partition_columns=swap(schema.partition_columns)
     )
+    return changed, stored
+
+
+def _is_wider(new: OdpsType, old: OdpsType) -> bool:
+    """Return whether the stored texts of a column remain valid with the new type."""
+    if not isinstance(old, LengthType) or old.code is not TypeCode.VARCHAR:
+        return False
+    if isinstance(new, LengthType):
+        return new.code is TypeCode.VARCHAR and new.length >= old.length
+    return new.code is TypeCode.STRING
+
+
+def _without(table: StoredTable, names: Sequence[str]) -> tuple[TableSchema, Mapping[str, str]]:
+    """Return the schema without some columns, and the names in row files."""
+    gone = [_found_column(table, name) for name in names]
+    for column in gone:
+        _check_free(table, column, "dropped")
+    schema = replace(
+        table.schema, columns=tuple(one for one in table.schema.columns if one not in gone)
+    )
+    dropped = {one.name for one in gone}
+    return schema, {name: file for name, file in table.stored.items() if name not in dropped}
+
+
+def _found_column(table: StoredTable, name: str) -> Column:
+    column = table.schema.find(name)
+    if column is None:
+        raise faults.semantic(f"{table.name} has no column {name!r}")
+    return column
+
+
+def _check_free(table: StoredTable, column: Column, what: str) -> None:
+    """Raise 400 if a key or the clustering of the table uses the column."""
+    clustered = re.findall(r"[\w$]+", table.properties.get(CLUSTERED_BY, ""))
+    used = [*table.key_columns, *table.partition_keys, *clustered]
+    sources = map(table.schema.source_of, table.schema.partition_columns)
+    used += [source.name for source in sources if source is not None]
+    if column.name.casefold() in map(str.casefold, used):
+        raise faults.semantic(
+            f"the column {column.name!r} of {table.name} cannot be {what}: a primary key, the "
+            "partitions or the clustering use it"
+        )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -129,12 +129,14 @@ class StoredRows:
     """Visible rows of a table: Parquet files, each with a condition that all its rows satisfy.
 
     A condition is a `pyarrow.compute.Expression` on partition columns, or ``None``. ``mixed``
-    means that some TIMESTAMPs need nanoseconds and others microseconds.
+    means that some TIMESTAMPs need nanoseconds and others microseconds. ``stored`` maps columns to
+    their names in the files, where these differ.
     """
 
     schema: pa.Schema
     files: tuple[tuple[str, Any], ...]
     mixed: bool = False
+    stored: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def unread(self) -> dict[str, str]:
@@ -145,12 +147,19 @@ class StoredRows:
         return found
 
     def open(self) -> Any:
-        """Return a dataset (or an empty table) for DuckDB, without the columns in `unread`."""
+        """Return a dataset (or an empty table) for DuckDB, without the columns in `unread`.
+
+        Columns have the names that they have in the files.
+        """
         # imported here because it imports pandas, which the service avoids
         import pyarrow.dataset as ds
         from pyarrow import fs
 
-        schema = pa.schema([field for field in self.schema if field.name not in self.unread])
+        schema = pa.schema(
+            one.with_name(self.stored.get(one.name, one.name))
+            for one in self.schema
+            if one.name not in self.unread
+        )
         if not self.files:
             return schema.empty_table()
         parquet, here = ds.ParquetFileFormat(), fs.LocalFileSystem()

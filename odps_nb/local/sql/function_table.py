@@ -43,7 +43,7 @@ macro TEXT: add_months bin format_number keyvalue last_day next_day regexp_subst
 macro TEXT: substring substring_index to_char tolower toupper trunc_time url_decode url_encode uuid
 macro DATE: date_add date_sub
 macro DATETIME: getdate lastday now
-rule -: arg_max arg_min reverse sequence stddev stddev_samp trunc variance
+rule -: arg_max arg_min reverse sequence stddev stddev_samp trunc variance vector
 rule BOOLEAN: all_match any_match
 rule DATETIME: from_unixtime to_date
 rule TEXT: max_pt
@@ -51,7 +51,8 @@ rule TEXT: max_pt
 
 _MISSING = """
 array_normalize array_reduce arrays_zip combinations compress conv crc32 cluster_sample decompress
-field from_charset from_json from_utc_timestamp get_blob_metadata get_idcard_age get_user_id hash
+field from_charset from_json from_utc_timestamp get_blob_metadata get_idcard_age
+get_latest_timestamp get_latest_version get_user_id hash
 histogram index inline is_encoding json_array json_exists json_explode json_extract json_format
 json_object json_parse json_pretty json_tuple json_type json_valid keyvalue_tuple map_agg map_filter
 map_union map_union_sum map_zip_with mask_hash multimap_agg multimap_from_entries ngrams

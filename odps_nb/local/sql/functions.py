@@ -102,6 +102,7 @@ def _rules(hive: dict[str, Any]) -> dict[str, Any]:
         "STDDEV_SAMP": exp.StddevSamp.from_arg_list,
         "TO_DATE": to_date,
         "VARIANCE": exp.VariancePop.from_arg_list,
+        "VECTOR": hive["ARRAY"],
     }
 
 

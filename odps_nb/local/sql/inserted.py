@@ -1,20 +1,26 @@
-"""Matches the columns of an INSERT's query with the columns of its table."""
+"""Matches the columns of an INSERT's query with the columns of its table, and casts them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from odps_nb.local import faults
-from odps_nb.local.sql.duck_types import result_array
+from odps_nb.local.sql.ddl import Place, zone_of
+from odps_nb.local.sql.duck_types import CLOCKS, duck_type, result_array
+from odps_nb.local.sql.queries import Described
 from odps_nb.local.sql.statements import Insert
 from odps_nb.local.store.arrow_types import arrow_type
 from odps_nb.local.store.tables import OPERATION, PASSTHROUGH_PROPERTY, StoredTable
-from odps_nb.schema import Column
+from odps_nb.schema import Column, TypeCode, has_timestamp
 from odps_nb.terms import PartitionSpec
+
+if TYPE_CHECKING:  # `query` imports sqlglot, which only queries need
+    from odps_nb.local.sql.query import TranslatedQuery
 
 Choices = tuple[tuple[int | None, ...], ...]
 """See `Insert.choices`."""
@@ -144,3 +150,67 @@ def changed_rows(batch: pa.RecordBatch, kept: int | None) -> int:
     """Return the number of rows of a query's batch whose index is not ``kept``."""
     rewritten = 0 if kept is None else pc.sum(pc.equal(batch.columns[-1], kept)).as_py() or 0
     return int(batch.num_rows - rewritten)
+
+
+def converted(
+    found: Described,
+    query: TranslatedQuery,
+    fed: tuple[Column, ...],
+    place: Place,
+    *,
+    numbered: bool,
+) -> str:
+    """Return the query with each column cast to the type of its target column in the table."""
+    number = ["number"] if numbered else []
+    if len(found.columns) != len(fed) + len(number):
+        count = len(found.columns) - len(number)
+        raise faults.semantic(
+            f"wrong columns count {count} in data source, requires {len(fed)} columns "
+            "(includes dynamic partitions if any)"
+        )
+    count = len(fed) if query.has_star else 0  # without a star, `convert_rows` converts the values
+    names = [f"c{i}" for i in range(len(fed))]
+    casts = [
+        f"{_cast(name, column, spelled, place, query.kind(i, count))} AS {name}"
+        for i, (name, column, spelled) in enumerate(zip(names, fed, found.types, strict=False))
+    ]
+    shown, columns = ", ".join([*casts, *number]), ", ".join([*names, *number])
+    return f"SELECT {shown} FROM ({query.sql}) AS q({columns})"
+
+
+def _cast(name: str, column: Column, spelled: str, place: Place, kind: str) -> str:
+    """Return the SQL that casts a value to a column's type; TIMESTAMPs keep their unit.
+
+    Text, DATE and TIMESTAMP_NTZ values are converted to instants in the session's time zone, and
+    casts to integers truncate fractions. ``kind`` is the type of the value, or ``""`` if unknown.
+    """
+    code, zone = column.type.code, zone_of(place.timezone).key.replace("'", "''")
+    is_instant = code in (TypeCode.DATETIME, TypeCode.TIMESTAMP)
+    if kind in ("DATETIME", "TIMESTAMP") and code in CLOCKS and zone != "UTC":
+        name = f"mc_local({name}, '{zone}')"
+    elif is_instant and kind == "TIMESTAMPNTZ" and zone != "UTC":
+        name = f"mc_instant({name}, '{zone}')"
+    is_timestamp = code in (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ)
+    if is_timestamp and spelled.startswith("TIMESTAMP"):
+        return name
+    if spelled == "VARCHAR" and (is_instant or is_timestamp):
+        unit = "TIMESTAMP" if place.far or not is_timestamp else "TIMESTAMP_NS"
+        text = f"{'mc_near' if unit == 'TIMESTAMP_NS' else 'mc_micro'}({name})"
+        text = text if is_timestamp else name
+        clock = f"CAST({text} AS {unit})"
+        moved = f"mc_text({clock}, {name}, '{zone}')" if is_instant else clock
+        if is_instant and unit == "TIMESTAMP":
+            moved = f"mc_within({moved})"
+        return f"CAST({moved} AS {unit if is_timestamp else 'TIMESTAMP_MS'})"
+    if is_instant and spelled == "DATE":
+        clock = f"CAST({name} AS TIMESTAMP)"
+        return clock if zone == "UTC" else f"mc_instant({clock}, '{zone}')"
+    if code in _WHOLE and spelled.startswith(("DOUBLE", "FLOAT", "DECIMAL")):
+        return f"CAST(trunc({name}) AS {duck_type(column.type)})"
+    wanted = "TIMESTAMP" if is_timestamp and spelled == "DATE" else duck_type(column.type)
+    if has_timestamp(column.type) and "TIMESTAMP" in spelled and "TIMESTAMP_NS" not in spelled:
+        wanted = wanted.replace("TIMESTAMP_NS", "TIMESTAMP")  # keep the microsecond range
+    return f"CAST({name} AS {wanted})"
+
+
+_WHOLE = (TypeCode.TINYINT, TypeCode.SMALLINT, TypeCode.INT, TypeCode.BIGINT)

@@ -17,14 +17,14 @@ _BETWEEN = re.compile(r"\b(timestamp|version)\s+between\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class PastVersion:
     """A version of a table, or a time in epoch seconds."""
 
     version: int | None
     at: float = 0.0
 
 
-def moment_of(table: Any, timezone: str) -> Moment | None:
+def moment_of(table: Any, timezone: str) -> PastVersion | None:
     """Return the moment after a table's name, or ``None``; raise 400 unless it is a constant."""
     given = table.args.get("version")
     if given is None:
@@ -33,7 +33,7 @@ def moment_of(table: Any, timezone: str) -> Moment | None:
     if isinstance(value, exp.Cast):  # timestamp '2024-01-31 00:00:00'
         value = value.this
     if kind == "VERSION AS OF" and isinstance(value, exp.Literal) and value.is_int:
-        return Moment(int(value.this))
+        return PastVersion(int(value.this))
     if kind != "TIMESTAMP AS OF" or not (isinstance(value, exp.Literal) and value.is_string):
         raise faults.lacks(f"{kind} an expression", is_sure=True, at=place_of(table.this))
     try:
@@ -42,7 +42,7 @@ def moment_of(table: Any, timezone: str) -> Moment | None:
         raise faults.semantic(
             f"{value.this!r} is not a time", at=place_of(table.this), advice="write a constant time"
         ) from None
-    return Moment(
+    return PastVersion(
         None, (local if local.tzinfo else local.replace(tzinfo=ZoneInfo(timezone))).timestamp()
     )
 

@@ -24,7 +24,7 @@ from odps_nb.local.sql.functions import (
     maxcompute_dialect,
     translate_functions,
 )
-from odps_nb.local.sql.moments import Moment, check_no_range, moment_of
+from odps_nb.local.sql.moments import PastVersion, check_no_range, moment_of
 from odps_nb.local.sql.refusals import QueryNames, unreadable
 from odps_nb.local.sql.session_times import place_times, unite
 from odps_nb.local.sql.times import SessionClock, constants_in_utc, spell_intervals
@@ -51,7 +51,7 @@ class TranslatedQuery:
     sql: str
     names: QueryNames
     tables: dict[str, StoredTable]
-    moments: dict[str, Moment]
+    moments: dict[str, PastVersion]
     named: tuple[StoredTable, ...]
     plain_columns: tuple[str | None, ...] | None
     kinds: tuple[str, ...]
@@ -216,7 +216,7 @@ class _Replacing:
     def __init__(self, find: FindTable, latest: Latest, timezone: str) -> None:
         self._find, self._latest, self._timezone = find, latest, timezone
         self.tables: dict[str, StoredTable] = {}
-        self.moments: dict[str, Moment] = {}
+        self.moments: dict[str, PastVersion] = {}
 
     def run(
         self, query: Any, view: StoredTable | None, inside: tuple[int, ...]
@@ -277,7 +277,7 @@ class _Replacing:
             message = error.message.replace("[1,1]", place, 1)
             raise NotFoundError(message, status=error.status, code=error.code) from None
 
-    def _own_name(self, table: StoredTable, moment: Moment | None) -> str:
+    def _own_name(self, table: StoredTable, moment: PastVersion | None) -> str:
         for name, known in self.tables.items():
             if known.table_id == table.table_id and self.moments.get(name) == moment:
                 return name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -21,6 +22,7 @@ from odps_nb.local.store.snapshots import Segment
 from odps_nb.local.store.tables import StoredTable
 from odps_nb.schema import Column, OdpsType, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import TimeUnit
+from odps_nb.wire.type_text import format_type
 
 if TYPE_CHECKING:  # `query` imports sqlglot, which only queries need
     from odps_nb.local.sql.query import TranslatedQuery
@@ -52,7 +54,9 @@ def stored_rows(folder: DataFolder, table: StoredTable, segments: Sequence[Segme
         files.append((str(folder.row_file(segment.name)), condition))
     fields = [pa.field(one.name, with_leaf_types(one.type, None, _narrow)) for one in schema]
     mixed = far and any(segment.name.endswith(FINE) for segment in segments)
-    return StoredRows(schema=pa.schema(fields), files=tuple(files), mixed=mixed)
+    return StoredRows(
+        schema=pa.schema(fields), files=tuple(files), mixed=mixed, stored=table.stored
+    )
 
 
 def _narrow(kind: pa.DataType, _odps: OdpsType | None) -> pa.DataType:
@@ -103,6 +107,24 @@ def typed_rows(run: QueryRun, query: TranslatedQuery) -> ResultRows:
             yield pa.record_batch(arrays, schema=pa.schema(fields))
 
     return ResultRows(schema=TableSchema(columns=tuple(columns)), batches=typed())
+
+
+def explained(run: QueryRun, query: TranslatedQuery) -> ResultRows:
+    """Return what EXPLAIN shows of a valid query: the tables that it reads, and its columns."""
+    tables = sorted({str(table.name) for table in query.named})
+    columns = typed_rows(run, query).schema.columns
+    shown = [f"table: {name}" for name in tables]
+    shown += [f"column: {column.name} {format_type(column.type)}" for column in columns]
+    return text_rows(("plan",), [(line,) for line in shown])
+
+
+def output_of(run: QueryRun, query: TranslatedQuery) -> ResultRows:
+    """Return the columns of a valid query as JSON (the vendor's ODBC driver, ``client.cpp``)."""
+    columns = [
+        {"name": one.name, "type": format_type(one.type)}
+        for one in typed_rows(run, query).schema.columns
+    ]
+    return text_rows(("output",), [(json.dumps({"columns": columns}, ensure_ascii=False),)])
 
 
 def _plain_spelling(spelled: str) -> str:

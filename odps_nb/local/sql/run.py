@@ -6,31 +6,51 @@ statement writes become visible atomically.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from odps_nb.errors import CancelledError, InvalidRequestError, NotFoundError
 from odps_nb.local import faults
+from odps_nb.local.duck import Duck
+from odps_nb.local.reading.plan import find_column
 from odps_nb.local.rights import Right
 from odps_nb.local.sql.changes import rows_of, rows_of_merge
-from odps_nb.local.sql.ddl import Definitions, Place, changed_table, zone_of
-from odps_nb.local.sql.duck_types import CLOCKS, duck_type
-from odps_nb.local.sql.inserted import changed_rows, check_insert, chosen_rows, insert_target
-from odps_nb.local.sql.queries import Described, QueryRun, QueryRunner
+from odps_nb.local.sql.ddl import Definitions, Place, changed_table
+from odps_nb.local.sql.inserted import (
+    changed_rows,
+    check_insert,
+    chosen_rows,
+    converted,
+    insert_target,
+)
+from odps_nb.local.sql.queries import QueryRun, QueryRunner
 from odps_nb.local.sql.refusals import refusal
-from odps_nb.local.sql.results import ResultRows, stored_rows, typed_rows
+from odps_nb.local.sql.results import (
+    ResultRows,
+    explained,
+    output_of,
+    stored_rows,
+    text_rows,
+    typed_rows,
+)
 from odps_nb.local.sql.shown import ShowRunner
 from odps_nb.local.sql.statements import (
     ChangeRows,
+    CloneTable,
+    CreateMaterialized,
     CreateTable,
     CreateView,
+    Explain,
     Insert,
+    Inserts,
     Merge,
     Name,
+    Rebuild,
     SelectStatement,
     Show,
     Statement,
@@ -39,15 +59,22 @@ from odps_nb.local.store.blobs import BlobStore
 from odps_nb.local.store.catalog import DEFAULT_SCHEMA, Catalog
 from odps_nb.local.store.folder import DataFolder, new_id
 from odps_nb.local.store.snapshots import Addition, Segment, Snapshots
-from odps_nb.local.store.tables import VIEW, StoredTable, View, check_types
+from odps_nb.local.store.tables import (
+    MATERIALIZED,
+    VIEW,
+    StoredTable,
+    TableKind,
+    View,
+    check_types,
+)
 from odps_nb.local.writing.ingest import Ingest, with_generated
 from odps_nb.local.writing.upserts import Publisher
-from odps_nb.schema import Column, TableSchema, TypeCode, has_timestamp
+from odps_nb.schema import Column, TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.control import SqlCost
 
 if TYPE_CHECKING:  # `query` imports sqlglot, which only queries need
-    from odps_nb.local.sql.moments import Moment
+    from odps_nb.local.sql.moments import PastVersion
     from odps_nb.local.sql.query import TranslatedQuery
 
 _PLACE = re.compile(r"\[\d+,\d+\]")
@@ -110,12 +137,13 @@ class SqlRunner:
         blobs: BlobStore,
         folder: DataFolder,
         queries: QueryRunner,
+        duck: Duck,
         *,
         strict: bool = False,
     ) -> None:
         self._catalog, self._snapshots, self._publisher = catalog, snapshots, publisher
         self._blobs, self._folder, self._queries = blobs, folder, queries
-        self._definitions = Definitions(catalog, snapshots)
+        self._definitions = Definitions(catalog, snapshots, duck)
         self._shown = ShowRunner(catalog, snapshots)
         self._strict = strict
 
@@ -124,19 +152,37 @@ class SqlRunner:
         match statement:
             case SelectStatement():
                 return typed_rows(*self._open(statement.text, job))
+            case Explain(text="", output=True):
+                return text_rows(("output",), [("nothing to explain",)])
+            case Explain():
+                opened = self._open(statement.text, job)
+                return output_of(*opened) if statement.output else explained(*opened)
             case Show():
                 return self._shown.rows(statement, job.place)
-            case Insert():
-                self._insert(statement, job)
-            case ChangeRows() | Merge():
+            case _:
                 self._change(statement, job)
+        return None
+
+    def _change(self, statement: Statement, job: Job) -> None:
+        match statement:
+            case Insert():
+                self._insert((statement,), job)
+            case Inserts():
+                self._insert(statement.inserts, job)
+            case ChangeRows() | Merge():
+                self._change_rows(statement, job)
             case CreateTable():
                 self._create(statement, job)
             case CreateView():
                 self._create_view(statement, job)
+            case CreateMaterialized():
+                self._create_materialized(statement, job)
+            case Rebuild():
+                self._rebuild(statement, job)
+            case CloneTable():
+                self._clone(statement, job.place)
             case _:
                 self._definitions.change(statement, job.place)
-        return None
 
     def cost(self, statements: Sequence[Statement], place: Place) -> SqlCost:
         """Return the cost of a job without running it."""
@@ -198,7 +244,7 @@ class SqlRunner:
         job.stack.callback(job.stopper.release)
         return run, query
 
-    def _segments(self, table: StoredTable, moment: Moment | None) -> tuple[Segment, ...]:
+    def _segments(self, table: StoredTable, moment: PastVersion | None) -> tuple[Segment, ...]:
         """Return the files of a table now, or at a past version or time."""
         if moment is None:
             return self._snapshots.visible(table)
@@ -207,7 +253,23 @@ class SqlRunner:
             version = self._snapshots.version_at(table, moment.at)
         return self._snapshots.as_of(table, version)
 
-    def _insert(self, statement: Insert, job: Job) -> None:
+    def _insert(self, statements: Sequence[Insert], job: Job) -> None:
+        """Run INSERTs, and publish their rows together."""
+        with ExitStack() as stack:
+            ready = []
+            for statement in statements:
+                with ExitStack() as own:  # ends the query, which uses a process
+                    ready.append(self._inserted(statement, replace(job, stack=own), stack))
+            job.stopper.check()
+            finished = [(publish, ingest.finish()) for ingest, publish in ready]
+            with self._publisher.together():
+                for publish, additions in finished:
+                    publish(additions)
+
+    def _inserted(
+        self, statement: Insert, job: Job, stack: ExitStack
+    ) -> tuple[Ingest, Callable[[list[Addition]], None]]:
+        """Write the rows of an INSERT; return them, and a function that publishes them."""
         table = changed_table(self._catalog, job.place, statement.name)
         check_insert(table, statement)
         target = insert_target(table, statement)
@@ -216,39 +278,42 @@ class SqlRunner:
         found = run.describe(query.sql)
         target, spec = target.matching(len(found.columns)), target.spec
         fed = target.fed(statement.choices)
-        sql = _converted(found, query, fed, job.place, numbered=bool(statement.choices))
+        sql = converted(found, query, fed, job.place, numbered=bool(statement.choices))
+        ingest = Ingest(self._folder, table, spec, self._blobs, one_unit=True)
+        stack.enter_context(ingest)
         changed = 0
-        with Ingest(self._folder, table, spec, self._blobs, one_unit=True) as ingest:
-            for batch in run.batches(sql):
-                job.stopper.check()
-                changed += changed_rows(batch, statement.kept)
-                for rows in chosen_rows(batch, target.columns, statement.choices):
-                    ingest.write(with_generated(rows, table, spec))
-            additions = ingest.finish()
-        job.stopper.check()
-        is_static = table.is_partitioned and len(spec) == len(table.partition_keys)
-        replaced: list[PartitionSpec] | None = None
-        if statement.rewrites:
-            replaced = [PartitionSpec()]
-        elif statement.overwrite:
-            is_dynamic = table.is_partitioned and not is_static
-            replaced = [a.spec for a in additions] if is_dynamic else [spec]
-        if is_static:
-            self._catalog.ensure_partition(table, spec)
-        # a statement that changes rows must fail if the table has changed since it was read
-        changes = statement.rewrites or statement.has_operations
-        since = table.version if changes else None
-        self._publisher.publish(table, additions, replace=replaced, since=since, one_unit=True)
-        job.changed(table.name, changed, additions)
+        for batch in run.batches(sql):
+            job.stopper.check()
+            changed += changed_rows(batch, statement.kept)
+            for rows in chosen_rows(batch, target.columns, statement.choices):
+                ingest.write(with_generated(rows, table, spec))
 
-    def _change(self, statement: ChangeRows | Merge, job: Job) -> None:
+        def publish(additions: list[Addition]) -> None:
+            is_static = table.is_partitioned and len(spec) == len(table.partition_keys)
+            replaced: list[PartitionSpec] | None = None
+            if statement.rewrites:
+                replaced = [PartitionSpec()]
+            elif statement.overwrite:
+                is_dynamic = table.is_partitioned and not is_static
+                replaced = [a.spec for a in additions] if is_dynamic else [spec]
+            if is_static:
+                self._catalog.ensure_partition(table, spec)
+            # a statement that changes rows must fail if the table has changed since it was read
+            changes = statement.rewrites or statement.has_operations
+            since = table.version if changes else None
+            self._publisher.publish(table, additions, replace=replaced, since=since, one_unit=True)
+            job.changed(table.name, changed, additions)
+
+        return ingest, publish
+
+    def _change_rows(self, statement: ChangeRows | Merge, job: Job) -> None:
         table = changed_table(self._catalog, job.place, statement.name)
         if isinstance(statement, Merge):
             insert = rows_of_merge(statement, table)
         else:
             insert = rows_of(statement, table)
         try:
-            self._insert(insert, job)
+            self._insert((insert,), job)
         except (InvalidRequestError, NotFoundError) as error:
             # the error's position refers to the generated query, not to the statement
             message = _PLACE.sub("[1,1]", error.message, count=1)
@@ -264,7 +329,7 @@ class SqlRunner:
         if statement.like is not None:
             like = place.named(self._catalog, statement.like)
             schema = like.schema
-            properties = {k: v for k, v in like.properties.items() if k != VIEW}
+            properties = _own_properties(like)
         elif statement.query is not None:
             if not statement.or_replace:
                 self._catalog.require_free(name)  # fail before any rows are written
@@ -304,17 +369,7 @@ class SqlRunner:
             return
         inside = () if known is None else (known.table_id,)
         run, query = self._open(statement.query, job, inside=inside)
-        columns = typed_rows(run, query).schema.columns
-        if statement.columns:
-            if len(columns) != len(statement.columns):
-                raise faults.semantic(
-                    f"the query returns {len(columns)} columns, "
-                    f"but the view lists {len(statement.columns)}"
-                )
-            columns = tuple(
-                replace(column, name=given, comment=comment)
-                for column, (given, comment) in zip(columns, statement.columns, strict=True)
-            )
+        columns = _columns_of_view(statement, typed_rows(run, query).schema.columns)
         view = View(
             text=statement.query,
             names=run.describe(query.sql).columns,
@@ -331,66 +386,99 @@ class SqlRunner:
             replaces=statement.or_replace,
         )
 
-
-def _converted(
-    found: Described,
-    query: TranslatedQuery,
-    fed: tuple[Column, ...],
-    place: Place,
-    *,
-    numbered: bool,
-) -> str:
-    """Return the query with each column cast to the type of its target column in the table."""
-    number = ["number"] if numbered else []
-    if len(found.columns) != len(fed) + len(number):
-        count = len(found.columns) - len(number)
-        raise faults.semantic(
-            f"wrong columns count {count} in data source, requires {len(fed)} columns "
-            "(includes dynamic partitions if any)"
+    def _create_materialized(self, statement: CreateMaterialized, job: Job) -> None:
+        place, view = job.place, statement.view
+        name = place.table(view.name, Right.WRITE)
+        if view.if_not_exists and self._catalog.find_table(name) is not None:
+            return
+        run, query = self._open(view.query, job)
+        columns = _columns_of_view(view, typed_rows(run, query).schema.columns)
+        schema = TableSchema(columns=columns)
+        keys = tuple(find_column(schema, key) for key in statement.partitions)
+        schema = TableSchema(
+            columns=tuple(c for c in columns if c not in keys), partition_columns=keys
         )
-    count = len(fed) if query.has_star else 0  # without a star, `convert_rows` converts the values
-    names = [f"c{i}" for i in range(len(fed))]
-    casts = [
-        f"{_cast(name, column, spelled, place, query.kind(i, count))} AS {name}"
-        for i, (name, column, spelled) in enumerate(zip(names, fed, found.types, strict=False))
-    ]
-    shown, columns = ", ".join([*casts, *number]), ", ".join([*names, *number])
-    return f"SELECT {shown} FROM ({query.sql}) AS q({columns})"
+        definition = View(
+            text=view.query,
+            names=tuple(column.name for column in columns),
+            project=place.project,
+            schema=place.schema,
+            three_parts=place.three_parts,
+            rewrites=statement.rewrites,
+        )
+        table = self._catalog.create_table(
+            name,
+            schema,
+            owner=place.owner,
+            comment=view.comment,
+            lifecycle=statement.lifecycle,
+            properties=dict(statement.properties) | {MATERIALIZED: json.dumps(asdict(definition))},
+        )
+        if not statement.deferred:
+            try:
+                self._fill(table, typed_rows(run, query), definition, job)
+            except BaseException:
+                self._snapshots.drop_table(table)
+                raise
+
+    def _rebuild(self, statement: Rebuild, job: Job) -> None:
+        kind: TableKind = "materialized view"
+        table = changed_table(self._catalog, job.place, statement.name, kind)
+        view = table.materialized
+        assert view is not None
+        place = replace(
+            job.place, project=view.project, schema=view.schema, three_parts=view.three_parts
+        )
+        rows = typed_rows(*self._open(view.text, replace(job, place=place)))
+        self._fill(table, rows, view, job)
+
+    def _fill(self, table: StoredTable, rows: ResultRows, view: View, job: Job) -> None:
+        """Replace the rows of a materialized view."""
+        with Ingest(self._folder, table, PartitionSpec(), self._blobs, one_unit=True) as ingest:
+            for batch in rows.batches:
+                job.stopper.check()
+                ingest.write(batch.rename_columns(list(view.names)))
+            additions = ingest.finish()
+        self._publisher.publish(table, additions, replace=[PartitionSpec()], one_unit=True)
+
+    def _clone(self, statement: CloneTable, place: Place) -> None:
+        source = place.named(self._catalog, statement.source)
+        if source.kind != "table":
+            raise faults.semantic(f"{source.name} is a {source.kind}, not a table")
+        specs = [source.spec(spec) for spec in statement.specs]
+
+        def fill(table: StoredTable) -> None:
+            for one in self._catalog.partitions(source):
+                if not specs or any(spec.covers(one.spec) for spec in specs):
+                    self._catalog.ensure_partition(table, one.spec)
+            self._publisher.copy(source, table, specs)
+
+        self._catalog.create_table(
+            place.table(statement.name, Right.WRITE),
+            source.schema,
+            owner=place.owner,
+            comment=source.comment,
+            lifecycle=source.lifecycle,
+            properties=source.properties,
+            stored=source.stored,
+            fill=fill,
+        )
 
 
-def _cast(name: str, column: Column, spelled: str, place: Place, kind: str) -> str:
-    """Return the SQL that casts a value to a column's type; TIMESTAMPs keep their unit.
-
-    Text, DATE and TIMESTAMP_NTZ values are converted to instants in the session's time zone, and
-    casts to integers truncate fractions. ``kind`` is the type of the value, or ``""`` if unknown.
-    """
-    code, zone = column.type.code, zone_of(place.timezone).key.replace("'", "''")
-    is_instant = code in (TypeCode.DATETIME, TypeCode.TIMESTAMP)
-    if kind in ("DATETIME", "TIMESTAMP") and code in CLOCKS and zone != "UTC":
-        name = f"mc_local({name}, '{zone}')"
-    elif is_instant and kind == "TIMESTAMPNTZ" and zone != "UTC":
-        name = f"mc_instant({name}, '{zone}')"
-    is_timestamp = code in (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ)
-    if is_timestamp and spelled.startswith("TIMESTAMP"):
-        return name
-    if spelled == "VARCHAR" and (is_instant or is_timestamp):
-        unit = "TIMESTAMP" if place.far or not is_timestamp else "TIMESTAMP_NS"
-        text = f"{'mc_near' if unit == 'TIMESTAMP_NS' else 'mc_micro'}({name})"
-        text = text if is_timestamp else name
-        clock = f"CAST({text} AS {unit})"
-        moved = f"mc_text({clock}, {name}, '{zone}')" if is_instant else clock
-        if is_instant and unit == "TIMESTAMP":
-            moved = f"mc_within({moved})"
-        return f"CAST({moved} AS {unit if is_timestamp else 'TIMESTAMP_MS'})"
-    if is_instant and spelled == "DATE":
-        clock = f"CAST({name} AS TIMESTAMP)"
-        return clock if zone == "UTC" else f"mc_instant({clock}, '{zone}')"
-    if code in _WHOLE and spelled.startswith(("DOUBLE", "FLOAT", "DECIMAL")):
-        return f"CAST(trunc({name}) AS {duck_type(column.type)})"
-    wanted = "TIMESTAMP" if is_timestamp and spelled == "DATE" else duck_type(column.type)
-    if has_timestamp(column.type) and "TIMESTAMP" in spelled and "TIMESTAMP_NS" not in spelled:
-        wanted = wanted.replace("TIMESTAMP_NS", "TIMESTAMP")  # keep the microsecond range
-    return f"CAST({name} AS {wanted})"
+def _columns_of_view(statement: CreateView, columns: tuple[Column, ...]) -> tuple[Column, ...]:
+    """Return the columns of a query with the names and comments that a view gives them."""
+    if not statement.columns:
+        return columns
+    if len(columns) != len(statement.columns):
+        raise faults.semantic(
+            f"the query returns {len(columns)} columns, but the view lists {len(statement.columns)}"
+        )
+    return tuple(
+        replace(column, name=given, comment=comment)
+        for column, (given, comment) in zip(columns, statement.columns, strict=True)
+    )
 
 
-_WHOLE = (TypeCode.TINYINT, TypeCode.SMALLINT, TypeCode.INT, TypeCode.BIGINT)
+def _own_properties(table: StoredTable) -> dict[str, str]:
+    """Return the properties that CREATE TABLE … LIKE copies."""
+    return {k: v for k, v in table.properties.items() if k not in (VIEW, MATERIALIZED)}

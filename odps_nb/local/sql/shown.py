@@ -113,10 +113,13 @@ def definition_of(table: StoredTable) -> str:
         quoted(part) for part in (table.name.project, table.name.schema, table.name.table) if part
     )
     comment = f"COMMENT {format_text(table.comment)}" if table.comment else ""
-    if table.view is not None:
-        shown = ", ".join(quoted(column.name) for column in table.schema.columns)
-        head = f"CREATE VIEW IF NOT EXISTS {name} ({shown})"
-        return "\n".join(filter(None, (head, comment, f"AS {table.view.text.strip()};")))
+    if (view := table.view or table.materialized) is not None:
+        names = view.names if table.materialized else [c.name for c in table.schema.columns]
+        head = f"CREATE {table.kind.upper()} IF NOT EXISTS {name} ({', '.join(map(quoted, names))})"
+        keys = ", ".join(map(quoted, table.partition_keys))
+        lines = [head, comment, f"PARTITIONED ON ({keys})" if keys else ""]
+        lines += ["" if view.rewrites else "DISABLE REWRITE", f"AS {view.text.strip()};"]
+        return "\n".join(filter(None, lines))
     keys = ", ".join(map(quoted, table.key_columns))
     columns = [*map(_column, table.schema.columns), *([f"PRIMARY KEY ({keys})"] if keys else [])]
     lines = [f"CREATE TABLE IF NOT EXISTS {name} (", ",\n".join(f"  {one}" for one in columns), ")"]

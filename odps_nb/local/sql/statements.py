@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from odps_nb.local.store.tables import TableKind
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import PartitionSpec
 
@@ -16,6 +17,14 @@ class SelectStatement:
     """A SELECT (or VALUES, or WITH …)."""
 
     text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explain:
+    """EXPLAIN of a query; with ``output``, EXPLAIN OUTPUT of any statement (no text: no query)."""
+
+    text: str
+    output: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,27 +55,65 @@ class CreateView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DropTable:
-    """DROP TABLE, or DROP VIEW."""
+class CreateMaterialized:
+    """CREATE MATERIALIZED VIEW … AS; ``partitions`` are columns of the query.
+
+    ``deferred``: the query does not run before the first REBUILD.
+    """
+
+    view: CreateView
+    partitions: tuple[str, ...] = ()
+    lifecycle: int = -1
+    properties: tuple[tuple[str, str], ...] = ()
+    deferred: bool = False
+    rewrites: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rebuild:
+    """ALTER MATERIALIZED VIEW … REBUILD."""
 
     name: Name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloneTable:
+    """CLONE TABLE … [PARTITION (…)] TO …; without ``specs``, all rows are copied."""
+
+    source: Name
+    specs: tuple[PartitionSpec, ...]
+    name: Name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropTable:
+    """DROP TABLE, DROP VIEW or DROP MATERIALIZED VIEW, according to ``kind``."""
+
+    name: Name
+    kind: TableKind
     if_exists: bool = False
-    view: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangePartitions:
-    """TRUNCATE TABLE, or ALTER TABLE … ADD, DROP, TOUCH, PARTITION … RENAME TO PARTITION …."""
+    """TRUNCATE TABLE, or ALTER TABLE … ADD, DROP, TOUCH, PARTITION … RENAME TO PARTITION ….
+
+    ``conditions`` select further partitions to truncate or drop.
+    """
 
     action: Literal["truncate", "add", "drop", "touch", "rename"]
     name: Name
-    specs: tuple[PartitionSpec, ...]
+    specs: tuple[PartitionSpec, ...] = ()
+    conditions: tuple[str, ...] = ()
     lenient: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterTable:
-    """ALTER TABLE … RENAME TO, SET … or ADD COLUMNS; a field that is ``None`` changes nothing."""
+    """ALTER TABLE … RENAME TO, SET …, ADD COLUMNS or DROP COLUMNS.
+
+    A field that is ``None`` changes nothing.
+    """
 
     name: Name
     new_name: str | None = None
@@ -74,19 +121,22 @@ class AlterTable:
     lifecycle: int | None = None
     properties: tuple[tuple[str, str], ...] = ()
     added: tuple[Column, ...] = ()
+    dropped: tuple[str, ...] = ()
     lenient: bool = False
     view: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeColumn:
-    """ALTER TABLE … CHANGE [COLUMN] …; ``said`` is the repeated column definition."""
+    """ALTER TABLE (or VIEW) … CHANGE [COLUMN] …; ``said`` is the new column definition."""
 
     name: Name
     column: str
+    new_name: str | None = None
     said: Column | None = None
     comment: str | None = None
     nullable: bool = False
+    view: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +160,13 @@ class Insert:
     rewrites: bool = False
     choices: tuple[tuple[int | None, ...], ...] = ()
     kept: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inserts:
+    """FROM … INSERT … INSERT …: all inserts see the same rows, and are published together."""
+
+    inserts: tuple[Insert, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,22 +213,28 @@ class Show:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeSchema:
-    """CREATE SCHEMA [IF NOT EXISTS], or DROP SCHEMA [IF EXISTS]."""
+    """CREATE SCHEMA [IF NOT EXISTS], or DROP SCHEMA [IF EXISTS] … [CASCADE]."""
 
     name: Name
     drops: bool
     lenient: bool
+    cascade: bool = False
 
 
 Statement = (
     SelectStatement
+    | Explain
     | CreateTable
     | CreateView
+    | CreateMaterialized
+    | Rebuild
+    | CloneTable
     | DropTable
     | ChangePartitions
     | AlterTable
     | ChangeColumn
     | Insert
+    | Inserts
     | ChangeRows
     | Merge
     | Show

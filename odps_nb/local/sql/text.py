@@ -7,9 +7,8 @@ whether MaxCompute supports it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from odps_nb.local import faults
 from odps_nb.local.sql.changes import read_delete, read_merge, read_update
@@ -18,15 +17,18 @@ from odps_nb.local.sql.statements import (
     ChangeColumn,
     ChangePartitions,
     ChangeSchema,
-    CreateTable,
-    CreateView,
+    CloneTable,
     DropTable,
+    Explain,
     Insert,
+    Inserts,
     Name,
+    Rebuild,
     SelectStatement,
     Show,
     Statement,
 )
+from odps_nb.local.sql.text_create import read_create, read_properties
 from odps_nb.local.sql.text_words import (
     columns_of,
     integer,
@@ -36,12 +38,11 @@ from odps_nb.local.sql.text_words import (
     read_describe,
     read_show,
     specs,
+    specs_or_conditions,
 )
 from odps_nb.local.sql.tokenizer import Cursor, statements
-from odps_nb.local.store.tables import CLUSTERED_BY, PRIMARY_KEY
-from odps_nb.schema import Column, TableSchema
+from odps_nb.local.store.tables import TableKind
 from odps_nb.terms import PartitionSpec
-from odps_nb.wire.control.generated import parse_generated
 
 _READ_ONLY = "odps.sql.read.only"
 _MODE = "odps.sql.submit.mode"
@@ -81,8 +82,8 @@ def parse_job(source: str, settings: Mapping[str, str]) -> tuple[Statement, ...]
 
 
 def returns_rows(statement: Statement) -> bool:
-    """Return whether a statement is a query, SHOW or DESC."""
-    return isinstance(statement, (SelectStatement, Show))
+    """Return whether a statement is a query, EXPLAIN, SHOW or DESC."""
+    return isinstance(statement, (SelectStatement, Explain, Show))
 
 
 def _is_setting(cursor: Cursor) -> bool:
@@ -115,7 +116,7 @@ def _query(cursor: Cursor) -> Statement:
     if cursor.accept("from"):
         cursor.until("select", "insert")
         if cursor.peek("insert"):
-            raise faults.lacks("INSERT after FROM", is_sure=True)
+            return _inserts(cursor, text[: len(text) - len(cursor.rest)])
     if cursor.accept("with"):
         cursor.until("select", "insert", "from", "values", "merge")
         before = text[: len(text) - len(cursor.rest)]
@@ -127,183 +128,79 @@ def _query(cursor: Cursor) -> Statement:
     return SelectStatement(text=cursor.take(placed))
 
 
-def _create(cursor: Cursor) -> Statement:
-    if cursor.accept("schema"):
-        exists = cursor.accept("if", "not", "exists")
-        return ChangeSchema(name=cursor.dotted(), drops=False, lenient=exists)
-    replaces = cursor.accept("or", "replace")
-    if cursor.accept("view"):
-        return _create_view(cursor, replaces=replaces)
-    cursor.one_of("table", *(["view"] if replaces else []))
-    made = CreateTable(
-        if_not_exists=cursor.accept("if", "not", "exists"),
-        name=cursor.dotted(),
-        or_replace=replaces,
-    )
-    if cursor.accept("like"):
-        like = cursor.dotted()
-        days = integer(cursor) if cursor.accept("lifecycle") else -1
-        return replace(made, like=like, lifecycle=days)
-    columns: tuple[Column, ...] = ()
-    keys: tuple[str, ...] = ()
-    if cursor.peek("("):
-        columns, keys = _columns_and_keys(cursor)
-    partitions, properties, facts = _tail(cursor, columns)
-    if keys:
-        properties.append((PRIMARY_KEY, ",".join(keys)))
-    if cursor.accept("as"):
-        facts["query"] = cursor.take(cursor.placed)
-    else:
-        facts["schema"] = TableSchema(columns=columns, partition_columns=partitions)
-    return replace(made, properties=tuple(properties), **facts)
+def _explain(cursor: Cursor) -> Statement:
+    output = cursor.accept("output")
+    if output and not any(cursor.peek(word) for word in _QUERIES):
+        cursor.take(cursor.placed)
+        return Explain(text="", output=True)
+    if not any(cursor.peek(word) for word in _QUERIES):
+        what = " ".join(("EXPLAIN", *cursor.words))
+        raise faults.lacks(what, is_sure=True, at=cursor.line_and_column)
+    return Explain(text=cursor.take(cursor.placed), output=output)
 
 
-def _create_view(cursor: Cursor, *, replaces: bool) -> Statement:
-    exists = cursor.accept("if", "not", "exists")
-    name = cursor.dotted()
-    columns: tuple[tuple[str, str], ...] = ()
-    if cursor.peek("("):
-        inner = cursor.inner()
-        columns = inner.listed(
-            lambda: (inner.name(), inner.text() if inner.accept("comment") else "")
-        )
-        inner.end()
-    comment = cursor.text() if cursor.accept("comment") else ""
-    cursor.expect("as")
-    return CreateView(
-        name=name,
-        query=cursor.take(cursor.rest),
-        columns=columns,
-        comment=comment,
-        or_replace=replaces,
-        if_not_exists=exists,
-    )
-
-
-_CLAUSES = (
-    *("comment", "partitioned", "lifecycle", "tblproperties", "clustered", "range", "auto", "as"),
-    "stored",
-)
-
-
-def _tail(
-    cursor: Cursor, columns: tuple[Column, ...]
-) -> tuple[tuple[Column, ...], list[tuple[str, str]], dict[str, Any]]:
-    """Parse the clauses after the column list (partitions, properties etc.) in any order."""
-    partitions: tuple[Column, ...] = ()
-    properties: list[tuple[str, str]] = []
-    facts: dict[str, Any] = {}
-    while not cursor.at_end and not cursor.peek("as"):
-        if cursor.accept("comment"):
-            facts["comment"] = cursor.text()
-        elif cursor.accept("partitioned", "by"):
-            partitions = columns_of(cursor)
-        elif cursor.accept("auto", "partitioned", "by"):
-            partitions = (_generated(cursor, columns),)
-        elif cursor.accept("lifecycle"):
-            facts["lifecycle"] = integer(cursor)
-        elif cursor.accept("tblproperties"):
-            properties += _properties(cursor)
-        elif cursor.accept("stored", "as"):
-            _stored_as(cursor)
-        elif cursor.accept("clustered", "by") or cursor.accept("range", "clustered", "by"):
-            properties += _clustering(cursor)
-        else:
-            raise cursor.unexpected("a clause of CREATE TABLE", _CLAUSES)
-    return partitions, properties, facts
-
-
-def _stored_as(cursor: Cursor) -> None:
-    """Parse a file format. Only the format of internal tables is accepted."""
-    at, word = cursor.line_and_column, cursor.name().upper()
-    if word != "ALIORC":
-        raise faults.lacks(f"STORED AS {word} in CREATE TABLE", is_sure=True, at=at)
-
-
-def _generated(cursor: Cursor, columns: tuple[Column, ...]) -> Column:
-    """Parse ``(trunc_time(d, 'day') as pt)``."""
-    column = parse_generated(cursor.parenthesised(), [one.name for one in columns])
-    if column is None:
-        raise cursor.error(
-            "AUTO PARTITIONED BY requires one TRUNC_TIME of a column and a unit",
-            back=1,
-            advice="write (trunc_time(d, 'day') as pt)",
-        )
-    return column
-
-
-def _clustering(cursor: Cursor) -> Iterator[tuple[str, str]]:
-    """Parse the text after ``[RANGE] CLUSTERED BY``, which does not affect how rows are stored."""
-    yield CLUSTERED_BY, cursor.parenthesised()
-    if cursor.accept("sorted", "by"):
-        cursor.parenthesised()
-    if cursor.accept("into"):
-        yield "buckets", cursor.value()
-        cursor.expect("buckets")
-
-
-def _columns_and_keys(cursor: Cursor) -> tuple[tuple[Column, ...], tuple[str, ...]]:
-    """Parse a column list with ``PRIMARY KEY (a, b)`` at its end or after a column's type."""
-    at = cursor.line_and_column
-    text = cursor.parenthesised()
-    inner, kept, keys = Cursor(text), "", list[str]()
-    start = depth = 0
-    column = inner.name()
-    while not inner.at_end:
-        place = inner.place
-        if inner.accept(",", "primary", "key"):
-            kept += text[start:place]
-            keys += names(inner)
-            inner.end()
-            start = len(text)
-        elif inner.accept("primary", "key"):
-            kept += text[start:place]
-            start = inner.place
-            keys.append(column)
-        elif not depth and inner.accept(","):
-            column = inner.name()
-        else:
-            depth += inner.nesting()
-    columns = read_columns(kept + text[start:], at)
-    known = {c.name.casefold(): c.name for c in columns}
-    if missing := [key for key in keys if key.casefold() not in known]:
-        raise faults.semantic(f"the key column {missing[0]!r} is not in the column list")
-    return columns, tuple(known[key.casefold()] for key in keys)
-
-
-def _properties(cursor: Cursor) -> list[tuple[str, str]]:
-    inner = cursor.inner()
+def _inserts(cursor: Cursor, source: str) -> Statement:
+    """Parse the INSERTs after ``FROM …``; ``source`` is the text before them."""
     found = []
-    while not inner.at_end:
-        key = inner.text()
-        inner.expect("=")
-        found.append((key, inner.value()))
-        if not inner.accept(","):
-            break
-    inner.end()
-    return found
+    while cursor.accept("insert"):
+        head = _insert_head(cursor)
+        cursor.expect("select")
+        query = f"{source} SELECT {cursor.until('insert')}"
+        found.append(replace(head, query=query))
+    return Inserts(inserts=tuple(found))
+
+
+def _clone(cursor: Cursor) -> Statement:
+    source, chosen = cursor.dotted(), specs(cursor)
+    cursor.expect("to")
+    name, at = cursor.dotted(), cursor.line_and_column
+    if cursor.peek("if", "exists"):
+        raise faults.lacks("IF EXISTS in CLONE TABLE", is_sure=True, at=at)
+    return CloneTable(source=source, specs=chosen, name=name)
 
 
 def _drop(cursor: Cursor) -> Statement:
+    if cursor.accept("materialized"):
+        cursor.expect("view")
+        return _dropped(cursor, "materialized view")
     kind = cursor.one_of("table", "view", "schema")
+    if kind != "schema":
+        return _dropped(cursor, "table" if kind == "table" else "view")
     exists = cursor.accept("if", "exists")
     name = cursor.dotted()
+    cascade = cursor.accept("cascade")
+    return ChangeSchema(name=name, drops=True, lenient=exists, cascade=cascade)
+
+
+def _dropped(cursor: Cursor, kind: TableKind) -> DropTable:
+    exists = cursor.accept("if", "exists")
+    found = DropTable(name=cursor.dotted(), if_exists=exists, kind=kind)
     cursor.accept("purge")
-    if kind == "schema":
-        return ChangeSchema(name=name, drops=True, lenient=exists)
-    return DropTable(name=name, if_exists=exists, view=kind == "view")
+    return found
 
 
 def _truncate(cursor: Cursor) -> Statement:
     cursor.one_of("table")
-    return ChangePartitions(action="truncate", name=cursor.dotted(), specs=specs(cursor))
+    name = cursor.dotted()
+    chosen, conditions = specs_or_conditions(cursor)
+    return ChangePartitions(action="truncate", name=name, specs=chosen, conditions=conditions)
 
 
 def _alter_view(cursor: Cursor) -> Statement:
     name = cursor.dotted()
+    if cursor.accept("change", "column"):
+        column = cursor.name()
+        cursor.one_of("comment")
+        return ChangeColumn(name=name, column=column, comment=cursor.text(), view=True)
     cursor.one_of("rename")
     cursor.expect("to")
     return AlterTable(name=name, new_name=cursor.dotted()[-1], view=True)
+
+
+def _alter_materialized(cursor: Cursor) -> Statement:
+    name = cursor.dotted()
+    cursor.one_of("rebuild")
+    return Rebuild(name=name)
 
 
 def _alter(cursor: Cursor) -> Statement:
@@ -312,15 +209,30 @@ def _alter(cursor: Cursor) -> Statement:
         if cursor.accept("columns") or cursor.accept("column"):
             return _add_columns(name, cursor)
         lenient = cursor.accept("if", "not", "exists")
-        found = _one_or_more(cursor, "ADD")
+        found = specs(cursor)
+        _require_parts(found, cursor, "ADD")
         return ChangePartitions(action="add", name=name, specs=found, lenient=lenient)
     if cursor.accept("drop"):
-        lenient = cursor.accept("if", "exists")
-        found = _one_or_more(cursor, "DROP")
-        return ChangePartitions(action="drop", name=name, specs=found, lenient=lenient)
+        return _drop_parts(name, cursor)
+    if cursor.accept("rename", "column"):
+        column = cursor.name()
+        cursor.expect("to")
+        return ChangeColumn(name=name, column=column, new_name=cursor.name())
     if cursor.accept("change"):
         return _change_column(name, cursor)
     return _alter_settings(name, cursor)
+
+
+def _drop_parts(name: Name, cursor: Cursor) -> Statement:
+    """Parse the text after ``ALTER TABLE … DROP``: columns or partitions."""
+    if cursor.accept("columns") or cursor.accept("column"):
+        return AlterTable(name=name, dropped=cursor.listed(cursor.name))
+    lenient = cursor.accept("if", "exists")
+    chosen, conditions = specs_or_conditions(cursor)
+    _require_parts((*chosen, *conditions), cursor, "DROP")
+    return ChangePartitions(
+        action="drop", name=name, specs=chosen, conditions=conditions, lenient=lenient
+    )
 
 
 def _alter_settings(name: Name, cursor: Cursor) -> Statement:
@@ -338,7 +250,7 @@ def _alter_settings(name: Name, cursor: Cursor) -> Statement:
     if cursor.accept("set", "lifecycle"):
         return AlterTable(name=name, lifecycle=integer(cursor))
     if cursor.accept("set", "tblproperties"):
-        return AlterTable(name=name, properties=tuple(_properties(cursor)))
+        return AlterTable(name=name, properties=tuple(read_properties(cursor)))
     raise cursor.unexpected("what to alter", ("add", "drop", "rename", "touch", "set"))
 
 
@@ -353,32 +265,31 @@ def _add_columns(name: Name, cursor: Cursor) -> Statement:
 
 
 def _change_column(name: Name, cursor: Cursor) -> Statement:
-    """Parse ``CHANGE [COLUMN] a a string COMMENT '…'``, ``a COMMENT '…'`` or ``a NULL``."""
-    start = cursor.line_and_column
+    """Parse ``CHANGE [COLUMN] a b string COMMENT '…'``, ``a RENAME TO b`` or ``a NULL``."""
     cursor.accept("column")
     column = cursor.name()
     if cursor.accept("null"):
         return ChangeColumn(name=name, column=column, nullable=True)
     if cursor.accept("comment"):
         return ChangeColumn(name=name, column=column, comment=cursor.text())
-    renames = cursor.accept("rename", "to")
+    if cursor.accept("rename", "to"):
+        return ChangeColumn(name=name, column=column, new_name=cursor.name())
     at, text = cursor.line_and_column, cursor.until("after", "first")
     if not cursor.at_end:
         raise cursor.lacks(cursor.words)
-    said = read_columns(f"{text} string" if renames else text, at)[0]
-    if said.name.casefold() != column.casefold():
-        raise faults.lacks("renaming a column with CHANGE COLUMN", is_sure=True, at=start)
-    return ChangeColumn(name=name, column=column, said=said, comment=said.comment or None)
+    said = read_columns(text, at)[0]
+    new_name = None if said.name.casefold() == column.casefold() else said.name
+    return ChangeColumn(
+        name=name, column=column, new_name=new_name, said=said, comment=said.comment or None
+    )
 
 
-def _one_or_more(cursor: Cursor, before: str) -> tuple[PartitionSpec, ...]:
-    """Parse the partitions of ``ALTER TABLE … ADD`` or ``DROP``."""
-    found = specs(cursor)
+def _require_parts(found: Sequence[object], cursor: Cursor, before: str) -> None:
+    """Check the partitions after ``ALTER TABLE … ADD`` or ``DROP``."""
     if not found:
         words = cursor.words
         raise cursor.lacks((before, *words)) if words else cursor.error("expected PARTITION")
     cursor.accept("purge")
-    return found
 
 
 def _one_spec(cursor: Cursor) -> PartitionSpec:
@@ -389,6 +300,14 @@ def _one_spec(cursor: Cursor) -> PartitionSpec:
 
 
 def _insert(cursor: Cursor) -> Insert:
+    head = _insert_head(cursor)
+    if not any(cursor.peek(word) for word in _QUERIES):
+        raise cursor.error("expected a query")
+    return replace(head, query=cursor.take(cursor.placed))
+
+
+def _insert_head(cursor: Cursor) -> Insert:
+    """Parse the text after INSERT, up to its query."""
     overwrite = cursor.accept("overwrite")
     if not overwrite:
         cursor.expect("into")
@@ -398,22 +317,22 @@ def _insert(cursor: Cursor) -> Insert:
     columns: tuple[str, ...] = ()
     if cursor.peek("(") and not cursor.peek("(", "select") and not cursor.peek("(", "with"):
         columns = names(cursor)
-    if not any(cursor.peek(word) for word in _QUERIES):
-        raise cursor.error("expected a query")
-    query = cursor.take(cursor.placed)
-    return Insert(name=name, overwrite=overwrite, query=query, partition=partition, columns=columns)
+    return Insert(name=name, overwrite=overwrite, query="", partition=partition, columns=columns)
 
 
 _READERS: dict[str, Callable[[Cursor], Statement]] = {
-    "create": _create,
+    "create": read_create,
     "drop": _drop,
     "insert": _insert,
     "alter table": _alter,
     "alter view": _alter_view,
+    "alter materialized view": _alter_materialized,
+    "clone table": _clone,
     "truncate": _truncate,
     "update": read_update,
     "delete": read_delete,
     "merge": read_merge,
+    "explain": _explain,
     "show": read_show,
     "desc": read_describe,
     "describe": read_describe,

@@ -49,13 +49,32 @@ def read_columns(text: str, at: tuple[int, int]) -> tuple[Column, ...]:
 def specs(cursor: Cursor) -> tuple[PartitionSpec, ...]:
     """Parse any number of ``PARTITION (a='x', b=1)``, in which each key needs a value."""
     found = []
-    while cursor.accept("partition"):
-        given = items(cursor)
-        if any(value is None for _, value in given):
-            raise cursor.error("a partition key needs a value here")
-        found.append(PartitionSpec(tuple((k, v) for k, v in given if v is not None)))
-        cursor.accept(",")
+    while cursor.peek("partition"):
+        found.append(_spec(cursor))
     return tuple(found)
+
+
+def _spec(cursor: Cursor) -> PartitionSpec:
+    cursor.expect("partition")
+    given = items(cursor)
+    if any(value is None for _, value in given):
+        raise cursor.error("a partition key needs a value here")
+    cursor.accept(",")
+    return PartitionSpec(tuple((k, v) for k, v in given if v is not None))
+
+
+def specs_or_conditions(cursor: Cursor) -> tuple[tuple[PartitionSpec, ...], tuple[str, ...]]:
+    """Parse any number of ``PARTITION (a='x')`` and ``PARTITION (a > 'x')``."""
+    found: list[PartitionSpec] = []
+    conditions: list[str] = []
+    while cursor.peek("partition"):
+        if cursor.encloses(*_CONDITIONS, "and", "or", "not", "("):
+            cursor.expect("partition")
+            conditions.append(cursor.parenthesised())
+            cursor.accept(",")
+        else:
+            found.append(_spec(cursor))
+    return tuple(found), tuple(conditions)
 
 
 def items(cursor: Cursor) -> tuple[tuple[str, str | None], ...]:

@@ -220,6 +220,17 @@ class Cursor:
         last = self._at - 1
         return Cursor(self._text, self._tokens[first:last], self._tokens[last].start)
 
+    def encloses(self, *words: str) -> bool:
+        """Return whether the ``( … )`` after the next token contains one of these words."""
+        depth = 1
+        for token in self._tokens[self._at + 2 :]:
+            depth += self._paren(token)
+            if not depth:
+                break
+            if token.token_type.name not in _VALUES and token.text.lower() in words:
+                return True
+        return False
+
     def until(self, *words: str) -> str:
         """Consume and return text up to any of ``words`` outside ``( … )`` and ``CASE … END``."""
         start, depth, end = self.place, 0, self.place

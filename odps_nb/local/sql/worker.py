@@ -88,15 +88,15 @@ def _query(
 
 def _register(connection: Any, name: str, rows: StoredRows) -> None:
     """Register a table; queries that use a column in `unread` raise an error."""
-    unread = rows.unread
-    if not unread:
+    unread, stored = rows.unread, rows.stored
+    if not unread and not stored:
         connection.register(name, rows.open())
         return
     connection.register(f"{name}_narrow", rows.open())
     columns = [
         f"CAST(error('{unread[column]}') AS VARCHAR) AS {duck_quoted(column)}"
         if column in unread
-        else duck_quoted(column)
+        else f"{duck_quoted(stored.get(column, column))} AS {duck_quoted(column)}"
         for column in rows.schema.names
     ]
     connection.execute(

@@ -79,8 +79,10 @@ class Catalog:
             if name in self.schemas(project):
                 if if_not_exists:
                     return
-                raise faults.invalid(
-                    f"the schema {name!r} already exists", code="ObjectAlreadyExists"
+                raise faults.invalid(  # the number that aliyun/dbt-maxcompute looks for
+                    "ODPS-0110061: Failed to run ddltask - AlreadyExistsException(message:"
+                    f"the schema {name!r} already exists)",
+                    code="ObjectAlreadyExists",
                 )
             db.execute("INSERT INTO schemas VALUES (?, ?, ?)", (project, name, self._clock()))
 
@@ -114,6 +116,7 @@ class Catalog:
         comment: str = "",
         lifecycle: int = -1,
         properties: Mapping[str, str] | None = None,
+        stored: Mapping[str, str] | None = None,
         fill: Callable[[StoredTable], object] | None = None,
     ) -> StoredTable:
         """Create a table, filled by ``fill``; raise 400 ``ObjectAlreadyExists`` if it exists."""
@@ -132,7 +135,7 @@ class Catalog:
                 (
                     *(name.project, name.schema or DEFAULT_SCHEMA),
                     *(name.table, name.table.casefold(), comment, owner, lifecycle),
-                    *(definition_text(schema), json.dumps(dict(properties or {}))),
+                    *(definition_text(schema, stored or {}), json.dumps(dict(properties or {}))),
                     *(first, now, now, now),
                 ),
             )
@@ -171,11 +174,18 @@ class Catalog:
             raise faults.no_such_table(name)
         return found
 
-    def stored_table(self, name: TableName) -> StoredTable:
-        """Return a table that stores rows, or raise 405 for a view (``docs/protocol.md`` 8.6)."""
+    def stored_table(self, name: TableName, *, writes: bool = False) -> StoredTable:
+        """Return a table that stores rows, or raise 405 for a view (``docs/protocol.md`` 8.6).
+
+        With ``writes``, also raise 405 for a materialized view.
+        """
         found = self.table(name)
-        if found.view is not None:
+        message = ""
+        if found.kind == "view":
             message = f"{name} is a view, which stores no rows; read it with SQL"
+        elif writes and found.kind != "table":
+            message = f"{name} is a {found.kind}, which only REBUILD changes"
+        if message:
             raise InvalidRequestError(message, status=405, code="MethodNotAllowed")
         return found
 
@@ -222,14 +232,19 @@ class Catalog:
             for kind in ("partitions", "versions", "version_marks", "tables"):
                 db.execute(f"DELETE FROM {kind} WHERE table_id = ?", (table.table_id,))
 
-    def change_schema(self, table: StoredTable, schema: TableSchema) -> StoredTable:
-        """Set a table's schema, e.g. to add trailing columns; increment the schema version."""
+    def change_schema(
+        self, table: StoredTable, schema: TableSchema, stored: Mapping[str, str] | None = None
+    ) -> StoredTable:
+        """Set a table's schema and the names in its row files; increment the schema version."""
         check_columns(schema)
         with self._db.transaction() as db:
             db.execute(
                 "UPDATE tables SET definition = ?, schema_version = schema_version + 1, altered = ?"
                 " WHERE table_id = ?",
-                (definition_text(schema), self._clock(), table.table_id),
+                (
+                    definition_text(schema, table.stored if stored is None else stored),
+                    *(self._clock(), table.table_id),
+                ),
             )
             return self.table_by_id(table.table_id)
 

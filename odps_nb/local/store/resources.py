@@ -63,7 +63,7 @@ class Resource:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Function:
+class RegisteredFunction:
     """A registered function: ``fields`` by their XML names, and the names of its resources."""
 
     project: str
@@ -214,7 +214,7 @@ class Resources:
 
     # -- functions ----------------------------------------------------------------------------
 
-    def function(self, named: Named) -> Function:
+    def function(self, named: Named) -> RegisteredFunction:
         """Return a function, or raise 404."""
         row = self._function_row(named)
         if row is None:
@@ -227,7 +227,7 @@ class Resources:
 
     def functions(
         self, named: Named, *, prefix: str, owner: str | None, skip: int, limit: int
-    ) -> list[Function]:
+    ) -> list[RegisteredFunction]:
         """Return the functions whose name starts with ``prefix``, by name."""
         rows = self._db.rows(
             f"SELECT * FROM functions WHERE {_PLACE} instr(name_key, ?) = 1"
@@ -236,7 +236,7 @@ class Resources:
         )
         return [_function(row) for row in rows]
 
-    def put_function(self, given: Function, *, is_new: bool) -> None:
+    def put_function(self, given: RegisteredFunction, *, is_new: bool) -> None:
         """Store a function. ``is_new``: it must not exist; otherwise, it must."""
         _check_name(given.name)
         named = Named(given.project, given.schema, given.name)
@@ -287,11 +287,11 @@ def _resource(row: sqlite3.Row) -> Resource:
     return Resource(**dict(row))
 
 
-def _function(row: sqlite3.Row) -> Function:
+def _function(row: sqlite3.Row) -> RegisteredFunction:
     found = dict(row)
     del found["name_key"]
     found |= {key: json.loads(found[key]) for key in ("fields", "resources")}
-    return Function(**found)
+    return RegisteredFunction(**found)
 
 
 def _exists(kind: str, name: str) -> Exception:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,6 +141,11 @@ def _repeats(column: pa.ChunkedArray) -> bool:
     return bool(pc.count_distinct(some).as_py() * REPEATS < len(some))
 
 
+def stored_names(names: Iterable[str], stored: Mapping[str, str]) -> list[str]:
+    """Return the names of columns in row files."""
+    return [stored.get(name, name) for name in names]
+
+
 def read_rows(
     folder: DataFolder, name: str, columns: Sequence[str], start: int, stop: int
 ) -> Iterator[pa.RecordBatch]:
@@ -171,15 +176,21 @@ def read_rows(
             yield from group.slice(low, high - low).to_batches()
 
 
-def read_file(folder: DataFolder, name: str, schema: pa.Schema) -> pa.Table:
-    """Read all rows of a file with a schema's columns. Columns that the file lacks are null."""
+def read_file(
+    folder: DataFolder, name: str, schema: pa.Schema, stored: Mapping[str, str]
+) -> pa.Table:
+    """Read all rows of a file with a schema's columns. Columns that the file lacks are null.
+
+    ``stored`` maps columns to their names in the file, where these differ.
+    """
+    names = stored_names(schema.names, stored)
 
     def filled() -> Iterator[pa.RecordBatch]:
-        for batch in read_rows(folder, name, schema.names, 0, 1 << 62):
+        for batch in read_rows(folder, name, names, 0, 1 << 62):
             have, rows = batch.schema.names, batch.num_rows
             arrays = [
-                batch.column(f.name).cast(f.type) if f.name in have else pa.nulls(rows, f.type)
-                for f in schema
+                batch.column(n).cast(f.type) if n in have else pa.nulls(rows, f.type)
+                for n, f in zip(names, schema, strict=True)
             ]
             yield pa.record_batch(arrays, schema=schema)
 

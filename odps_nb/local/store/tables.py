@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
 
 from odps_nb.local import faults
 from odps_nb.local.store.arrow_types import arrow_type, check_listable, constant
@@ -31,7 +32,7 @@ from odps_nb.wire.schema_json import assign_column_ids, decode_flat, encode_flat
 
 PRIMARY_KEY = "primary_key"
 CLUSTERED_BY = "clustered_by"
-VIEW = "__view"
+VIEW, MATERIALIZED = "__view", "__materialized_view"
 CDC_PROPERTY = "acid.cdc.mode.enable"
 """The property of tables whose changes can be read (vendor's page *Change data capture*)."""
 PASSTHROUGH_PROPERTY = "cdc.insert.into.passthrough.enable"
@@ -40,6 +41,7 @@ _HISTORY = "acid.data.retain.hours"
 _DEFAULT_HOURS, _MAX_HOURS = 24, 168
 OPERATION = Column(name="__operation", type=PrimitiveType(TypeCode.TINYINT))
 """The column with each row's operation (upsert or delete) in writes to primary-key tables."""
+TableKind = Literal["table", "view", "materialized view"]
 _TABLE_FIELDS = (
     *("table_id", "comment", "owner", "lifecycle", "schema_version", "version"),
     *("created", "altered", "modified"),
@@ -49,18 +51,26 @@ _PARTITION_FIELDS = ("partition_id", "created", "altered", "modified", "rows", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """A view's query and column names, and the project and schema of unqualified table names."""
+    """A view's query and column names, and the project and schema of unqualified table names.
+
+    ``rewrites``: whether the materialized view was created without ``DISABLE REWRITE``.
+    """
 
     text: str
     names: tuple[str, ...]
     project: str
     schema: str | None
     three_parts: bool
+    rewrites: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTable:
-    """A table or view in the catalog. Times are epoch seconds."""
+    """A table or view in the catalog. Times are epoch seconds.
+
+    ``stored`` maps columns to their names in row files, where these differ: a file keeps the names
+    that it was written with, and no name is used for two columns.
+    """
 
     table_id: int
     name: TableName
@@ -69,6 +79,7 @@ class StoredTable:
     owner: str = ""
     lifecycle: int = -1
     properties: Mapping[str, str] = field(default_factory=dict)
+    stored: Mapping[str, str] = field(default_factory=dict)
     schema_version: int = 0
     version: int = 0
     created: float = 0.0
@@ -85,6 +96,23 @@ class StoredTable:
         """The definition of a view; ``None`` for a table."""
         text = self.properties.get(VIEW)
         return None if text is None else View(**json.loads(text))
+
+    @property
+    def materialized(self) -> View | None:
+        """The definition of a materialized view, whose rows are stored; ``None`` for others."""
+        text = self.properties.get(MATERIALIZED)
+        return None if text is None else View(**json.loads(text))
+
+    @property
+    def kind(self) -> TableKind:
+        """Whether this is a table, a view or a materialized view."""
+        if self.view is not None:
+            return "view"
+        return "table" if self.materialized is None else "materialized view"
+
+    def stored_name(self, column: str) -> str:
+        """Return the name of a column in row files."""
+        return self.stored.get(column, column)
 
     @property
     def is_clustered(self) -> bool:
@@ -245,14 +273,14 @@ def _lacking(wanted: Mapping[str, str], settings: Mapping[str, str]) -> list[str
     return [f"SET {k}={v}" for k, v in wanted.items() if settings.get(k, "").lower() != v]
 
 
-def definition_text(schema: TableSchema) -> str:
-    """Serialise the columns for the catalog."""
+def definition_text(schema: TableSchema, stored: Mapping[str, str]) -> str:
+    """Serialise the columns, and their names in row files, for the catalog."""
     generated = {c.name: asdict(c.generated) for c in schema.partition_columns if c.generated}
-    return json.dumps(encode_flat(schema) | {"Generated": generated}, ensure_ascii=False)
+    members = encode_flat(schema) | {"Generated": generated, "Stored": dict(stored)}
+    return json.dumps(members, ensure_ascii=False)
 
 
-def _schema_of(text: str) -> TableSchema:
-    members = json.loads(text)
+def _schema_of(members: Mapping[str, Any]) -> TableSchema:
     found, made = decode_flat(members), members.get("Generated", {})
     keys = tuple(
         replace(key, generated=Generated(**made[key.name])) if key.name in made else key
@@ -263,9 +291,11 @@ def _schema_of(text: str) -> TableSchema:
 
 def table_of_row(row: sqlite3.Row) -> StoredTable:
     """Return a table from its row in the catalog."""
+    definition = json.loads(row["definition"])
     return StoredTable(
         name=TableName(project=row["project"], schema=row["schema"], table=row["name"]),
-        schema=_schema_of(row["definition"]),
+        schema=_schema_of(definition),
+        stored=definition.get("Stored", {}),
         properties=json.loads(row["properties"]),
         **{key: row[key] for key in _TABLE_FIELDS},
     )

@@ -18,7 +18,7 @@ from odps_nb.local import faults
 from odps_nb.local.store.arrow_types import arrow_schema, arrow_type, spelled
 from odps_nb.local.store.blobs import BlobStore
 from odps_nb.local.store.folder import DataFolder
-from odps_nb.local.store.row_files import FAR, FINE, RowFileWriter, unit_of
+from odps_nb.local.store.row_files import FAR, FINE, RowFileWriter, stored_names, unit_of
 from odps_nb.local.store.snapshots import Addition
 from odps_nb.local.store.tables import OPERATION, StoredTable
 from odps_nb.local.writing.buffers import check_buffers
@@ -70,7 +70,11 @@ class Ingest:
             data = tuple(c if c.name in keys else replace(c, nullable=True) for c in data)
         self._columns: tuple[Column, ...] = (*data, *self._operation, *self._dynamic)
         self._matches: tuple[int | None, ...] | None = None
-        self._stored = arrow_schema([*data, *self._operation])
+        columns = (*data, *self._operation)
+        names = stored_names((c.name for c in columns), table.stored)
+        self._stored = arrow_schema(
+            [replace(c, name=name) for c, name in zip(columns, names, strict=True)]
+        )
         self._timed = [n for n, c in enumerate(table.schema.columns) if has_timestamp(c.type)]
         # A file has one time unit, so a partition that needs both units is stored in two files.
         self._targets: dict[tuple[PartitionSpec, pa.Schema], _Target] = {}

@@ -61,7 +61,7 @@ class WriteSessions:
         self, name: TableName, spec: PartitionSpec, *, overwrite: bool, mode: WriteMode
     ) -> StoredWriteSession:
         """Create a session on a table, or on the partitions that ``spec`` covers."""
-        table = self._catalog.stored_table(name)
+        table = self._catalog.stored_table(name, writes=True)
         spec = check_values(table, table.spec(spec))
         session_id = new_id()
         self._insert(session_id, table, spec, overwrite=overwrite, mode=mode)
@@ -72,7 +72,7 @@ class WriteSessions:
 
         The session ``default`` always exists, for streaming writers that create no session.
         """
-        table = self._catalog.stored_table(name)
+        table = self._catalog.stored_table(name, writes=True)
         key = session_id
         if session_id == DEFAULT_ID:
             key = f"{DEFAULT_ID}-{table.table_id}"

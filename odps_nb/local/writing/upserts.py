@@ -10,6 +10,7 @@ it changes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +20,15 @@ from odps_nb.local.store.changes import OPERATION_TYPE, ChangeLog, merge
 from odps_nb.local.store.database import Database
 from odps_nb.local.store.folder import DataFolder
 from odps_nb.local.store.ledger import Ledger
-from odps_nb.local.store.row_files import RowFile, RowFileWriter, read_file, unit_of
+from odps_nb.local.store.row_files import (
+    FAR,
+    FINE,
+    RowFile,
+    RowFileWriter,
+    read_file,
+    stored_names,
+    unit_of,
+)
 from odps_nb.local.store.snapshots import Addition, Snapshots
 from odps_nb.local.store.tables import OPERATION, StoredTable
 from odps_nb.local.writing.partial import UPDATED, completed, is_partial
@@ -69,6 +78,24 @@ class Publisher:
             self._changes.keep(table, version, changes)
             return version
 
+    def together(self) -> AbstractContextManager[object]:
+        """Open a transaction, in which several calls of `publish` become one commit."""
+        return self._db.transaction()
+
+    def copy(self, source: StoredTable, table: StoredTable, specs: Sequence[PartitionSpec]) -> None:
+        """Add the rows of another table with the same columns; its files are linked, not copied."""
+        additions: list[Addition] = []
+        for segment in self._snapshots.visible(source, specs):
+            path, work = self._folder.row_file(segment.name), self._folder.work_file(".parquet")
+            work.hardlink_to(path)
+            mark = segment.name[-1] if segment.name.endswith((FAR, FINE)) else ""
+            name = self._folder.publish_data(work, self._folder.row_file, mark)
+            sizes = {"rows": segment.rows, "raw_bytes": segment.raw_bytes}
+            file = RowFile(name=name, disk_bytes=path.stat().st_size, **sizes)
+            self._same_blobs(name, [segment.name])
+            additions.append(Addition(spec=segment.spec, file=file))
+        self._snapshots.publish(table, additions)
+
     def _merge(
         self, table: StoredTable, spec: PartitionSpec, parts: Sequence[str], *, stay: bool
     ) -> tuple[Addition, Addition]:
@@ -89,7 +116,12 @@ class Publisher:
         changed = data.take(pa.array(found.changed)).append_column(
             pa.field(OPERATION_TYPE.name, pa.int8()), pa.array(found.operations, pa.int8())
         )
-        files = [self._file(one, mark, names) for one in (data.take(pa.array(found.kept)), changed)]
+        files = [
+            self._file(
+                one.rename_columns(stored_names(one.column_names, table.stored)), mark, names
+            )
+            for one in (data.take(pa.array(found.kept)), changed)
+        ]
         return Addition(spec=spec, file=files[0]), Addition(spec=spec, file=files[1])
 
     def _file(self, rows: pa.Table, mark: str, made_of: Sequence[str]) -> RowFile:
@@ -98,15 +130,19 @@ class Publisher:
             for batch in rows.to_batches(BATCH_ROWS):
                 writer.write(batch)
             file = writer.finish(mark)
+        self._same_blobs(file.name, made_of)
+        return file
+
+    def _same_blobs(self, name: str, made_of: Sequence[str]) -> None:
+        """Note that a file references the blobs of other files."""
         self._db.run(
             "INSERT OR IGNORE INTO blob_uses SELECT ?, blob_id FROM blob_uses WHERE file IN"
             f" ({','.join('?' * len(made_of))})",
-            file.name,
+            name,
             *made_of,
         )
-        return file
 
     def _rows(self, table: StoredTable, name: str, unit: TimeUnit) -> pa.Table:
         """Read a file with the table's columns and how to apply them; absent columns are null."""
         columns = arrow_schema([*table.schema.columns, OPERATION, UPDATED], timestamp_unit=unit)
-        return read_file(self._folder, name, columns)
+        return read_file(self._folder, name, columns, table.stored)

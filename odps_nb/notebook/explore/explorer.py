@@ -347,7 +347,7 @@ class Explorer(TakesRows, LiveView):
                 self._send({"kind": "chunk", "number": number}, data)
 
             told = Told(self._send, self.view.stop_taking, task="download")
-            code, rows = self.code, self.selected()
+            code, rows = self.view.frame_code, self.selected()
             made = write_file(rows, kind, send, progress=told, cancel=token)
             about = {"number": number, "type": MEDIA_TYPES[kind], "code": visible(code)}
             about |= {"name": file_name(self.view.title, kind), "text": words_of(made)}

@@ -115,6 +115,7 @@ def profile_message(view: RowView) -> dict[str, Any]:
     columns = [
         {
             "rows": one.rows,
+            "sample": one.is_sample,
             "nulls": one.nulls,
             "words": one.words,
             "ends": list(map(visible, one.ends)),

@@ -109,11 +109,13 @@ def first_found(view: RowView) -> tuple[Page, str]:
     """Return the first rows that a filtered read finds within `SECONDS`, and a note to display."""
     until = time.monotonic() + SECONDS
     found = list(view.first_rows(ROWS, seconds=SECONDS))
+    is_late = time.monotonic() >= until
     page = drawn_page(0, found, view.columns)
     if page.count >= ROWS:
         return page, "there may be more rows; use explore()"
-    if time.monotonic() >= until:
+    if is_late:
         return page, f"found within {SECONDS:.0f} s; explore() continues the search"
+    view._know(page.count)
     return page, ""
 
 
@@ -233,9 +235,15 @@ def _bars(profile: ColumnProfile) -> Html:
         if whole > height:  # rows that the filter excludes, in grey
             style += f";background:linear-gradient(#8886 {whole - height}px,{_BLUE} 0)"
         drawn.append(
-            element("span", attributes={"title": f"{bar.label}: {bar.count:,}"}, style=style)
+            element(
+                "span",
+                attributes={"title": f"{bar.label}: {profile.amount(bar.count)}"},
+                style=style,
+            )
         )
-    label = "; ".join(f"{bar.label}: {bar.count:,}" for bar in (*shown[:BARS], *beside))
+    label = "; ".join(
+        f"{bar.label}: {profile.amount(bar.count)}" for bar in (*shown[:BARS], *beside)
+    )
     return element(
         "div",
         *drawn,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import pyarrow as pa
 import pyarrow.types as pt
 
+from odps_nb.access.looking.ordering import Order
 from odps_nb.access.row_forms import RowForms
 from odps_nb.access.saving import safe_name
 from odps_nb.client.calls.cancel import CancelToken
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 MAX_FILE = 100_000_000
 """Size in bytes of a downloaded file at which no more rows are added to it."""
 CHUNK = 256 * 1024
+BOM = b"\xef\xbb\xbf"  # spreadsheets need it to read UTF-8
 PIECE = 4 * 1024 * 1024  # bytes of Arrow data to write at a time
 
 FileKind = Literal["csv", "parquet"]
@@ -98,7 +100,7 @@ def cell_code(view: RowView, used: set[str]) -> str:
     names = {} if shell is None else shell.user_ns
     name = next(
         one
-        for one in ("df", *(f"df_{n}" for n in range(2, len(names) + len(used) + 3)))
+        for one in ("df", *(f"df{n}" for n in range(2, len(names) + len(used) + 3)))
         if one not in names and one not in used
     )
     used.add(name)
@@ -106,10 +108,27 @@ def cell_code(view: RowView, used: set[str]) -> str:
     connection = next((one for one in holders if not one.startswith("_")), None)
     magics = loaded_magics()
     opening = magics.context.opening(view.connection) if magics and connection is None else ""
-    code, missing = view.code_parts
-    comment = f"  # {missing}" if missing else ""
-    code = f"{connection or 'odps'}{code.removeprefix('odps')}.to_pandas(){comment}"
+    code = f"{connection or 'odps'}{view.frame_code.removeprefix('odps')}"
     return f"{opening}{name} = {code}\n{name}"
+
+
+def sort_code(order: Order) -> str:
+    """Return pandas method calls that sort a data frame as `Rows.ordered` does, or ``""``.
+
+    A null sorts below every value. pandas has one place for the nulls of all keys, so keys of both
+    directions are sorted one by one, the most significant last.
+    """
+    ways = {descending for _, descending in order}
+    if len(ways) > 1:
+        return "".join(_sort_call([one], ", kind='stable'") for one in reversed(order))
+    return _sort_call(order, "") if order else ""
+
+
+def _sort_call(order: Sequence[tuple[str, bool]], options: str) -> str:
+    names = [name for name, _ in order]
+    way = "ascending=False" if order[0][1] else "na_position='first'"
+    keys = names[0] if len(names) == 1 else names
+    return f".sort_values({keys!r}, {way}, ignore_index=True{options})"
 
 
 def write_file(
@@ -123,7 +142,8 @@ def write_file(
 ) -> WrittenFile:
     """Write rows as a file and pass its bytes to ``send``, in chunks of at most `CHUNK` bytes.
 
-    Once the file has ``limit`` bytes, no more rows are added. A CSV file is UTF-8 with a header.
+    Once the file has ``limit`` bytes, no more rows are added. A CSV file is UTF-8 with a byte order
+    mark and a header.
     Text is quoted and otherwise unchanged, even if a spreadsheet would interpret it as a formula.
     Nulls are written as empty fields, binary data as hexadecimal, nested values as JSON, and BLOBs
     as their references.
@@ -135,6 +155,8 @@ def write_file(
             first = pa.RecordBatch.from_pylist([], schema=rows.arrow_schema)
         columns = [found for name in first.schema.names if (found := rows.schema.find(name))]
         shown = _for_csv(first, columns) if kind == "csv" else first
+        if kind == "csv":
+            chunks.write(BOM)
         with _writer(kind, chunks, shown.schema) as writer:
             for piece in _pieces(first, batches):
                 token.check()

@@ -28,12 +28,17 @@ from odps_nb.notebook.explore.choosing.conditions import (
     make_condition,
     value_condition,
 )
-from odps_nb.notebook.explore.choosing.search import KnownRows, TextSearch, first_in_order
+from odps_nb.notebook.explore.choosing.search import (
+    KnownRows,
+    TextSearch,
+    all_in_order,
+    first_in_order,
+)
 from odps_nb.notebook.explore.pages import Cell, Mark, Page, RangePager, StreamPager, TellTested
 from odps_nb.notebook.explore.profiles.behind import with_whole
 from odps_nb.notebook.explore.profiles.profile import Profiler, TableProfile, sample_label
 from odps_nb.notebook.explore.profiles.sampling import SAMPLE_BYTES, bounded, draw_sample
-from odps_nb.notebook.explore.taking import TakesRows
+from odps_nb.notebook.explore.taking import TakesRows, sort_code
 from odps_nb.notebook.explore.values.cells import cell_texts, nested_text
 from odps_nb.schema import Column, TypeCode
 
@@ -123,10 +128,17 @@ class RowView(TakesRows):
     @property
     def matching(self) -> int | None:
         """Number of rows that match the filter, even if fewer are shown; ``None`` if unknown."""
-        is_cut = self.choice.order and (self.total or 0) >= MAX_SORTED
-        if not is_cut and not self.choice.search:
+        if not self.is_sorted_part and not self.choice.search:
             return self.total
         return self.all_rows if self.where is None else self._counted
+
+    @property
+    def is_sorted_part(self) -> bool:
+        """Whether there may be more rows than the first `MAX_SORTED` in the order of the view."""
+        if not self.choice.order or (self.total or 0) < MAX_SORTED:
+            return False
+        known = self.all_rows if self.where is None else self._counted
+        return bool(self.choice.search) or known != self.total
 
     @property
     def at_least(self) -> int:
@@ -260,16 +272,24 @@ class RowView(TakesRows):
 
     @property
     def code(self) -> str:
-        """Python code that reads the displayed rows; a comment names an omitted search or order."""
+        """Python code that reads all selected rows; a comment names an omitted search or order."""
         return "  # ".join(filter(None, self.code_parts))
 
     @property
     def code_parts(self) -> tuple[str, str]:
-        """Python code that reads the displayed rows, and a note of what it omits (or ``""``)."""
-        if not isinstance(self._shown, KnownRows) and not self.choice.search:
-            return self._shown.code(None if self.choice.order else self.where), ""
-        order = " and the order" if self.choice.order else ""
-        return self._rows.code(self.where), f"without the search{order}"
+        """Python code that reads all selected rows, and a note of what it omits (or ``""``)."""
+        search, order = self.choice.search, self.choice.order
+        if order and not search and not self.is_sorted_part:
+            return self._shown.code(None), ""  # type: ignore[union-attr]  # no search
+        omitted = [f"the {one}" for one, is_set in (("search", search), ("order", order)) if is_set]
+        note = f"without {' and '.join(omitted)}" if omitted else ""
+        return self._rows.code(self.where), note
+
+    @property
+    def frame_code(self) -> str:
+        """Python code for a data frame of all selected rows, in order; a comment names a search."""
+        read = f"{self._rows.code(self.where)}.to_pandas(){sort_code(self.choice.order)}"
+        return f"{read}  # without the search" if self.choice.search else read
 
     def choose(self, choice: Choice, cancel: CancelToken | None = None) -> None:
         """Show the rows that a choice selects, starting with the first page.
@@ -413,7 +433,7 @@ class RowView(TakesRows):
         """Notes about the displayed rows, or ``""``."""
         notes = []
         job = "" if isinstance(self._shown, KnownRows) else " by a SQL job"
-        if self.choice.order and (self.total or 0) >= MAX_SORTED:
+        if self.is_sorted_part:
             notes.append(f"the first {MAX_SORTED:,} rows in this order, sorted{job}")
         elif self.choice.order:
             notes.append(f"sorted{job}")
@@ -496,7 +516,7 @@ class RowView(TakesRows):
         self, where: str | None, found: Profiler, *, rows: int, total: int | None, is_random: bool
     ) -> TableProfile:
         """Create and store the profile of rows that match a condition."""
-        columns = found.result()
+        columns = found.result(is_sample=total is None or rows < total)
         if where is not None and self._whole is not None:
             columns = with_whole(columns, self._whole.columns)
         label = sample_label(rows, total, random=is_random)
@@ -572,20 +592,28 @@ class RowView(TakesRows):
     # -- all rows -------------------------------------------------------------------------------
 
     def selected(self) -> RowForms:
-        """Return a new read of the selected rows; `stop_taking` cancels it.
+        """Return a new read of all selected rows, in order; `stop_taking` cancels it.
 
-        With a search and an order, the read contains the first `MAX_SORTED` rows, like the view.
+        If the view shows only the first `MAX_SORTED` rows of an order, the read sorts all rows in
+        memory.
         """
-        if not self.choice.search:
+        choice = self.choice
+        if not choice.search and not self.is_sorted_part:
             assert not isinstance(self._shown, KnownRows)  # only a search creates `KnownRows`
             self._taken = taken = self._shown.twin()
-            return taken.selected(None if self.choice.order else self.where, self._text)
+            return taken.selected(None if choice.order else self.where, self._text)
+        if self._rows.is_cut and choice.order:
+            raise ArgumentError(
+                "not all rows can be exported in this order: the access key may read only the "
+                "first rows of a result",
+                hint="remove the order, or write it into the query with a limit",
+            )
         self._taken = taken = self._rows.twin()
-        search, order = TextSearch(self.columns, self.choice.search), self.choice.order
+        search = TextSearch(self.columns, choice.search) if choice.search else None
 
         def matching(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            kept = map(search.apply, batches)
-            return first_in_order(kept, order).batches() if order else kept
+            kept = batches if search is None else map(search.apply, batches)
+            return all_in_order(kept, choice.order) if choice.order else kept
 
         return SelectedRows(taken.selected(self.where, self._text), matching, CancelToken())
 

@@ -287,7 +287,7 @@ function render({ model, el }) {
 
   function marks(tile) {
     const made = tile.notes.map((note) => h("div", { class: "odps-g-line odps-g-note", title: note }, note));
-    if (tile.declared) made.unshift(h("div", { class: "odps-g-line", title: tile.declared }, h("span", { class: "odps-g-badge" }, `declared ${tile.declared}`)));
+    if (tile.declared) made.unshift(h("div", { class: "odps-g-line", title: tile.declared }, h("span", { class: "odps-g-badge" }, `uploaded as ${tile.declared}`)));
     return made;
   }
 
@@ -472,7 +472,7 @@ function render({ model, el }) {
       stage.replaceChildren(h(tag, { controls: true, src: tile.player, "aria-label": tile.name }));
     } else stage.replaceChildren(shot(tile));
     fit();
-    const rows = [tile.words, tile.verified ? "✓ verified" : "", tile.row, tile.declared ? `declared ${tile.declared}` : "", ...tile.notes];
+    const rows = [tile.words, tile.verified ? "✓ verified" : "", tile.row, tile.declared ? `uploaded as ${tile.declared}` : "", ...tile.notes];
     about.replaceChildren(...rows.filter(Boolean).map((text) => h("div", {}, h("bdi", {}, text))));
   }
 
@@ -575,7 +575,7 @@ function render({ model, el }) {
   const sizes = new ResizeObserver(() => draw());
   sizes.observe(box);
   model.on("msg:custom", receive);
-  const stopSaying = sayUntilHeard(() => send({ do: "ready" }));
+  const stopSaying = sayUntilHeard(model, () => send({ do: "ready" }));
   return () => {
     stopSaying();
     model.off("msg:custom", receive);

@@ -34,6 +34,14 @@ function percent(n, of) {
   return `${share.toFixed(share < 10 || share > 99 ? 1 : 0).replace(/\.0$/, "")} %`;
 }
 
+// A share of a sample, as `about_percent` in progress/words.py.
+function aboutPercent(n, of) {
+  const share = of ? (100 * n) / of : 0;
+  if (share <= 0 || share >= 100) return share ? "all" : "none seen";
+  if (share < 1) return "under 1 %";
+  return share > 99 ? "over 99 %" : `about ${Math.round(share)} %`;
+}
+
 // While this style is in the page, it hides the static view that is saved in the notebook.
 function hidesTwin(model) {
   const id = String(model.get("static_id")).replace(/[^0-9a-f]/g, "");
@@ -159,15 +167,30 @@ function kernelWatch(model, problem, ended) {
   return { ask, heard, end };
 }
 
+// Adds a live view without showing it, and returns a function that shows it in place of the static
+// view. Call that function when the live view has something to show. Until then it keeps its width.
+function inPlaceOfTwin(model, el, root) {
+  root.classList.add("odps-x-waiting");
+  el.append(root);
+  return () => {
+    if (!root.classList.contains("odps-x-waiting")) return;
+    root.classList.remove("odps-x-waiting");
+    el.prepend(hidesTwin(model));
+  };
+}
+
 // Sends "ready" until the kernel responds, and returns a function that stops sending. Without a
 // response, the view stays hidden. A kernel with ipykernel 7.0 to 7.3 may leave a message unread
-// until the next one arrives (ipykernel issue 1554).
-function sayUntilHeard(say) {
+// until the next one arrives (ipykernel issue 1554). A busy kernel answers each message later, so it
+// gets fewer of them.
+function sayUntilHeard(model, say) {
+  const kernel = model.widget_manager?.kernel;
   let timer = 0;
-  const again = (wait) => {
+  const again = (left) => {
     say();
-    if (wait < 100000) timer = setTimeout(again, wait, 2 * wait);
+    const wait = kernel && kernel.status !== "busy" ? 1000 : 5000;
+    if (left) timer = setTimeout(again, wait, left - 1);
   };
-  again(1000);
+  again(60);
   return () => clearTimeout(timer);
 }

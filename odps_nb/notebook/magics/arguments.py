@@ -7,7 +7,6 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from IPython.core import magic_arguments
@@ -15,7 +14,7 @@ from IPython.core.error import UsageError
 
 from odps_nb.access.partitions import parse_choices
 from odps_nb.errors import ArgumentError
-from odps_nb.terms import PartitionSpec
+from odps_nb.terms import PartitionSpec, did_you_mean, parse_bytes
 
 if TYPE_CHECKING:
     from odps_nb.notebook.magics.context import Context
@@ -29,7 +28,6 @@ _PIECE = re.compile(
 _OPTION = re.compile(r"\s*(--?[A-Za-z][\w-]*)")
 _WORD = re.compile(r"""\s*(=?(?:"[^"]*"|'[^']*'|\S+))""")
 _LATE_OPTION = re.compile(r"\s(--?[A-Za-z][\w-]*)(?:[\s=]+[^\s'\"]+)?$")
-_SIZE = re.compile(r"(?P<number>\d+(\.\d+)?)\s*(?P<unit>[kmgt]?)(?P<binary>i?)b?", re.IGNORECASE)
 
 #: Attaches an argument parser, built from the `argument` decorators, to a function.
 parsed_as: Callable[[str], Callable[[_Function], _Function]] = magic_arguments.magic_arguments
@@ -206,9 +204,8 @@ def refuse_keys(words: Iterable[str]) -> None:
 
 def suggest(word: str, known: Iterable[str]) -> str:
     """Return ``; did you mean …?`` if one of ``known`` is similar, otherwise ``""``."""
-    folded = {name.casefold(): name for name in known}
-    near = get_close_matches(word.casefold(), folded, n=1, cutoff=0.6)
-    return f"; did you mean {folded[near[0]]}?" if near else ""
+    meant = did_you_mean(word, known, "{}", most=1).rstrip()
+    return meant and f"; {meant}"
 
 
 def parse_columns(text: str | None) -> list[str] | None:
@@ -240,11 +237,10 @@ def parse_partitions(texts: list[str] | None) -> list[str] | None:
 
 def parse_size(text: str) -> int:
     """Parse ``512MiB``, ``1.5 GB`` or a plain number of bytes."""
-    match = _SIZE.fullmatch(text.strip())
-    if match is None:
+    size = parse_bytes(text)
+    if size is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 512MB or 1GiB")
-    base = 1024 if match["binary"] else 1000
-    return int(float(match["number"]) * base ** " kmgt".index(match["unit"].lower() or " "))
+    return size
 
 
 def positive(text: str) -> int:

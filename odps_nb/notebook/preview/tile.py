@@ -126,7 +126,7 @@ class Tile:
         if self.verified:
             badges.append(_badge("✓ verified", "rgba(34,160,80,0.22)", None))
         if differs(self.declared, self.format):
-            words, title = f"declared {self.declared}", shorten(self.declared, 400)
+            words, title = f"uploaded as {self.declared}", shorten(self.declared, 400)
             badges.append(_badge(words, "rgba(235,140,20,0.30)", title))
         if badges:
             yield element("div", *badges)

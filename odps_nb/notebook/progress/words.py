@@ -38,6 +38,15 @@ def format_percent(share: float) -> str:
     return f"{math.floor(percent / step + 0.5) * step:.1f}".removesuffix(".0") + " %"
 
 
+def about_percent(share: float) -> str:
+    """Return a share of a sample in words, rounded to whole percent: ``about 8 %``."""
+    if share <= 0 or share >= 1:
+        return "all" if share > 0 else "none seen"
+    if share < 0.01:
+        return "under 1 %"
+    return "over 99 %" if share > 0.99 else f"about {math.floor(100 * share + 0.5)} %"
+
+
 def ending(snapshot: ProgressSnapshot) -> str:
     """Return the state or the outcome: ``done in 3.2 s``, ``cancelled at 41 %``."""
     if snapshot.phase is Phase.DONE:

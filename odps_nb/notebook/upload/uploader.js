@@ -181,7 +181,7 @@ function render({ model, el }) {
   };
   model.on("msg:custom", listen);
   // no kernel responds if the notebook was reopened without one
-  const stopSaying = sayUntilHeard(() => send({ do: "ready" }));
+  const stopSaying = sayUntilHeard(model, () => send({ do: "ready" }));
   return () => {
     stopSaying();
     watch.end();

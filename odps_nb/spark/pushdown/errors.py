@@ -7,10 +7,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from odps_nb.access.checks import did_you_mean
 from odps_nb.errors import NotFoundError, OdpsNbError, QueryError
 from odps_nb.spark.tasks.errors import from_spark
-from odps_nb.terms import shorten
+from odps_nb.terms import did_you_mean, shorten
 
 if TYPE_CHECKING:
     from pyspark.errors import PySparkException

@@ -19,7 +19,7 @@ from odps_nb.secret import hidden
 from odps_nb.spark.reading.plan import plan_of
 from odps_nb.spark.tasks.credentials import TaskProfile, profile_of
 from odps_nb.spark.writing.task import MAX_PARTITIONS
-from odps_nb.terms import Compression, PartitionSpec, TableName, TextMode, nearest
+from odps_nb.terms import Compression, PartitionSpec, TableName, TextMode, did_you_mean
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -83,10 +83,9 @@ def _checked(options: Mapping[str, str], known: frozenset[str], verb: str) -> di
         )
     for key in given:
         if key not in known | _PROFILE:
-            close = nearest(key, known)
+            meant = did_you_mean(key, known).rstrip()
             raise ConfigError(
-                f"the odps format has no {verb} option {key!r}"
-                + (f" (did you mean {close[0]!r}?)" if close else ""),
+                f"the odps format has no {verb} option {key!r}" + (meant and f" ({meant})"),
                 option=key,
                 hint=INSTEAD.get(key)
                 or f"use one of: {', '.join(sorted(known))}, or an option of a profile",

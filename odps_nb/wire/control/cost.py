@@ -8,12 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from odps_nb.errors import FramingError
+from odps_nb.terms import format_bytes
 from odps_nb.wire.json_fields import dump, parse_object
 
 COST_TASK = "AnonymousSQLCostTask"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class SqlCost:
     """The estimated cost of a query: input bytes, complexity, and number of UDF calls.
 
@@ -23,6 +24,11 @@ class SqlCost:
     input_bytes: int | None = None
     complexity: float | None = None
     udfs: int | None = None
+
+    def __repr__(self) -> str:
+        size = self.input_bytes
+        read = "None" if size is None else f"{size:,} ({format_bytes(size)})"
+        return f"SqlCost(input_bytes={read}, complexity={self.complexity}, udfs={self.udfs})"
 
     def encode(self) -> str:
         """Encode the result text."""

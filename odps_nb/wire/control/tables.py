@@ -44,8 +44,10 @@ _TYPES = {
 class TableInfo:
     """Metadata of a table. Times are in epoch seconds, sizes in bytes; ``None`` means unknown.
 
-    ``lifecycle`` is in days; -1 means forever. ``view_text`` is the query of a view.
-    ``primary_key`` and ``properties`` are only in the extended document.
+    ``lifecycle`` is in days; -1 means forever. ``view_text`` is the query of a view, also of a
+    materialized view, for which ``is_view`` is false. ``rewrites``: MaxCompute may use the
+    materialized view for other queries. ``primary_key`` and ``properties`` are only in the extended
+    document.
     """
 
     name: TableName
@@ -61,6 +63,8 @@ class TableInfo:
     record_count: int | None = None
     is_view: bool = False
     view_text: str = ""
+    is_materialized: bool = False
+    rewrites: bool = False
     is_external: bool = False
     is_object: bool = False
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -108,10 +112,16 @@ class TableInfo:
             element("TableId", self.table_id),
             element("Project", self.name.project),
             *([element("SchemaName", self.name.schema)] if self.name.schema else []),
-            element("Type", _TYPES.get(self.kind, "MANAGED_TABLE")),
+            element("Type", self._type),
             element("Schema", dump(members).decode(), format="Json"),
         )
         return element("Table", parts)
+
+    @property
+    def _type(self) -> str:
+        if self.is_materialized:
+            return "MATERIALIZED_VIEW"
+        return _TYPES.get(self.kind, "MANAGED_TABLE")
 
     def _members(self) -> dict[str, object]:
         created = self.created_at or 0
@@ -132,6 +142,9 @@ class TableInfo:
         }
         if self.view_text:
             members["viewText"] = self.view_text
+        if self.is_materialized:
+            members["isMaterializedView"] = True
+            members["isMaterializedViewRewriteEnabled"] = self.rewrites
         members |= {"isExternal": True} if self.is_external else {}
         members |= {"isObjectTable": True} if self.is_object else {}
         if self.record_count is not None:
@@ -162,6 +175,8 @@ class TableInfo:
             record_count=fields.optional_integer("recordNum"),
             is_view=fields.boolean("isVirtualView", default=False),
             view_text=fields.text("viewText"),
+            is_materialized=fields.boolean("isMaterializedView", default=False),
+            rewrites=fields.boolean("isMaterializedViewRewriteEnabled", default=False),
             is_external=fields.boolean("isExternal", default=False),
             is_object=fields.boolean("isObjectTable", default=False),
             properties={  # strings, numbers and booleans only

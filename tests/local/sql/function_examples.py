@@ -668,4 +668,5 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
         ("transform(array(1, 2, 3), x -> x + 1)", [2, 3, 4]),
         ("transform(array('a'), x -> upper(x))", ["A"]),
     ),
+    "vector": (("vector(1.0F, 2.0F)", [1.0, 2.0]), ("vector(0.5F)[0]", 0.5)),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from datetime import date, datetime, timedelta
@@ -500,3 +501,125 @@ def test_all_columns_of_an_auto_partitioned_table_can_be_inserted(
     old = [{"a": 1, "pt": "2024-01"}, {"a": 2, "pt": "2024-02"}]
     times = 2 if into == "INTO" else 1
     assert rows == [row for row in old for _ in range(times)] + [{"a": 3, "pt": "2024-03"}]
+
+
+def test_inserts_after_one_from_see_the_same_rows(
+    peer: Peer, new_table: Callable[[str], str]
+) -> None:
+    name = new_table("(a bigint)")
+    parts = new_table("(a bigint) partitioned by (ds string)")
+    peer.sql(f"INSERT INTO {name} VALUES (1), (2)")
+    peer.sql(
+        f"FROM (SELECT a FROM {name}) s INSERT OVERWRITE TABLE {name} SELECT a + 10 WHERE a > 1"
+        f" INSERT INTO TABLE {parts} PARTITION (ds='x') SELECT CASE WHEN a = 1 THEN 7 END;"
+    )
+    assert peer.read(name).to_pylist() == [{"a": 12}]
+    assert peer.query(f"SELECT a, ds FROM {parts} ORDER BY a LIMIT 9").to_pylist() == [
+        *({"a": None, "ds": "x"}, {"a": 7, "ds": "x"}),
+    ]
+
+
+def test_inserts_after_one_from_are_all_done_or_none(
+    peer: Peer, new_table: Callable[[str], str]
+) -> None:
+    name, other = new_table("(a bigint)"), new_table("(a bigint, b bigint)")
+    with pytest.raises(ServiceError, match="columns count"):
+        peer.sql(f"FROM VALUES (1) t(a) INSERT INTO {name} SELECT a INSERT INTO {other} SELECT a;")
+    assert peer.read(name).num_rows == 0
+
+
+def test_a_materialized_view_keeps_its_rows_until_it_is_rebuilt(
+    peer: Peer, new_table: Callable[[str], str]
+) -> None:
+    name = new_table("(a bigint, b string)")
+    peer.sql(f"INSERT INTO {name} VALUES (1, 'x')")
+    peer.sql(
+        f"CREATE MATERIALIZED VIEW IF NOT EXISTS {name}_m LIFECYCLE 7 (n COMMENT 'c', pt)"
+        f" DISABLE REWRITE COMMENT 'kept' PARTITIONED ON (pt) AS SELECT a * 2, b FROM {name};"
+    )
+    shown = peer.query(f"SHOW CREATE TABLE {name}_m").to_pylist()[0]["statement"]
+    peer.sql(f"INSERT INTO {name} VALUES (5, 'y')")
+    assert peer.read(f"{name}_m").to_pylist() == [{"n": 2, "pt": "x"}]
+    peer.sql(f"ALTER MATERIALIZED VIEW {name}_m REBUILD")
+    both = [{"n": 2, "pt": "x"}, {"n": 10, "pt": "y"}]
+    assert peer.query(f"SELECT * FROM {name}_m ORDER BY n LIMIT 9").to_pylist() == both
+    request = control.GetTable(table=peer.table(f"{name}_m"))
+    body = peer.ok(request.encode()).content
+    info = request.decode_answer(body, {})
+    assert b"<Type>MATERIALIZED_VIEW</Type>" in body
+    assert (info.is_view, info.is_materialized, info.rewrites) == (False, True, False)
+    assert (info.lifecycle, info.comment, info.record_count) == (7, "kept", 2)
+    for refused in ("INSERT INTO {}_m VALUES (1, 'z')", "DROP TABLE {}_m", "TRUNCATE TABLE {}_m"):
+        with pytest.raises(ServiceError, match="is a materialized view, not a table"):
+            peer.sql(refused.format(name))
+    with pytest.raises(ServiceError, match="only REBUILD changes"):
+        peer.open_write(f"{name}_m")
+    peer.sql(f"DROP MATERIALIZED VIEW {name}_m")
+    peer.sql(shown)  # of the definition, so it has the rows of today
+    assert peer.query(f"SELECT * FROM {name}_m ORDER BY n LIMIT 9").to_pylist() == both
+    peer.sql(f"DROP VIEW IF EXISTS {name}_m")
+    peer.sql(f"DROP MATERIALIZED VIEW IF EXISTS {name}_m")
+
+
+def test_a_deferred_materialized_view_is_empty_until_it_is_rebuilt(peer: Peer) -> None:
+    name = f"mv{time.time_ns()}"
+    peer.sql(f"CREATE MATERIALIZED VIEW {name} BUILD DEFERRED AS SELECT 1 AS a;")
+    assert peer.read(name).num_rows == 0
+    peer.sql(f"ALTER MATERIALIZED VIEW {name} REBUILD;")
+    assert peer.read(name).to_pylist() == [{"a": 1}]
+    with pytest.raises(ServiceError, match="already"):
+        peer.sql(f"CREATE MATERIALIZED VIEW {name} AS SELECT 2 AS a;")
+    peer.sql(f"CREATE MATERIALIZED VIEW IF NOT EXISTS {name} AS SELECT 2 AS a;")
+    with pytest.raises(ServiceError, match="zero"):
+        peer.sql(f"CREATE MATERIALIZED VIEW {name}_2 AS SELECT 1 DIV 0 AS a;")
+    peer.sql(f"CREATE TABLE {name}_2 (a bigint);")  # the view that failed is not there
+
+
+def test_explain_checks_a_query_and_shows_its_tables_and_columns(
+    peer: Peer, new_table: Callable[[str], str]
+) -> None:
+    name = new_table("(a bigint)")
+    found = peer.query(f"EXPLAIN SELECT a, upper('x') AS b FROM {name}").column("plan").to_pylist()
+    assert found[0].endswith(name)
+    assert [line.lower() for line in found[1:]] == ["column: a bigint", "column: b string"]
+    with pytest.raises(ServiceError, match="no_such"):
+        peer.query(f"EXPLAIN SELECT no_such FROM {name}")
+
+
+def test_explain_output_returns_the_columns_as_json(
+    peer: Peer, new_table: Callable[[str], str]
+) -> None:
+    """Fact 191: the vendor's ODBC driver sends it before each statement."""
+    name = new_table("(a bigint, d decimal(10,2))")
+    for query in (f"SELECT a, d FROM {name}", f"WITH w AS (SELECT * FROM {name}) SELECT * FROM w"):
+        (found,) = peer.query(f"EXPLAIN OUTPUT {query}").column(0).to_pylist()
+        columns = json.loads(found)["columns"]
+        assert columns == [{"name": "a", "type": "bigint"}, {"name": "d", "type": "decimal(10,2)"}]
+    for other in (f"DROP TABLE {name}", f"INSERT INTO {name} VALUES (1, 2)"):
+        assert peer.query(f"EXPLAIN OUTPUT {other}").column(0).to_pylist() == ["nothing to explain"]
+    assert peer.read(name).num_rows == 0
+    with pytest.raises(ServiceError, match="no_such"):
+        peer.query(f"EXPLAIN OUTPUT SELECT no_such FROM {name}")
+
+
+def test_a_column_of_a_view_gets_a_comment(peer: Peer, new_table: Callable[[str], str]) -> None:
+    name = new_table("(a bigint)")
+    peer.sql(f"CREATE VIEW {name}_v AS SELECT a FROM {name}")
+    peer.sql(f"ALTER VIEW {name}_v CHANGE COLUMN a COMMENT 'c'")
+    assert peer.query(f"DESC {name}_v").to_pylist()[0]["comment"] == "c"
+    with pytest.raises(ServiceError, match="is a table, not a view"):
+        peer.sql(f"ALTER VIEW {name} CHANGE COLUMN a COMMENT 'c'")
+
+
+def test_a_schema_is_dropped_with_its_tables_only_by_cascade(peer: Peer) -> None:
+    name = f"s{time.time_ns()}"
+    peer.sql(f"CREATE SCHEMA {name};")
+    with pytest.raises(ServiceError, match=f"ODPS-0110061.*'{name}' already exists"):
+        peer.sql(f"CREATE SCHEMA {name};")
+    peer.sql(f"CREATE TABLE {peer.service.project}.{name}.t AS SELECT 1 AS a;")
+    with pytest.raises(ServiceError, match="still contains tables"):
+        peer.sql(f"DROP SCHEMA {name};")
+    peer.sql(f"DROP SCHEMA {name} CASCADE;")
+    with pytest.raises(ServiceError, match="Schema not found"):
+        peer.sql(f"DROP SCHEMA {name} CASCADE;")
+    peer.sql(f"DROP SCHEMA IF EXISTS {name} CASCADE;")

@@ -171,3 +171,24 @@ def test_the_saved_notebook_keeps_the_pictures(page, jupyter):
         expect(pictures.nth(n)).to_be_visible()
         assert pictures.nth(n).evaluate("(one) => one.naturalWidth") > 0
     close_notebook(page, kernel=True)
+
+
+LOSING = """
+from odps_nb.notebook.live.twin import LiveView
+
+receive, lost = LiveView.receive, [1, 2, 3, 4]
+LiveView.receive = lambda *given: lost.pop() if lost else receive(*given)
+"""
+
+
+def test_the_static_picture_stays_until_the_live_one_is_drawn(page, jupyter):
+    jupyter.write("late.ipynb", notebook(CELLS[0], LOSING, CELLS[CHART + 1]))
+    open_notebook(page, jupyter, "late.ipynb")
+    run_all(page)
+    static = page.locator(".jp-OutputArea-child img[alt^='sum of amount']")
+    expect(page.locator(".odps-x-waiting")).to_have_count(1, timeout=60_000)
+    expect(static).to_be_visible()
+    expect(page.locator(".odps-x-chart svg")).to_be_visible(timeout=10_000)
+    expect(page.locator(".odps-x-waiting")).to_have_count(0)
+    expect(static).to_be_hidden()
+    close_notebook(page, kernel=True)

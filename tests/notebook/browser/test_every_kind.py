@@ -32,7 +32,6 @@ KINDS = {
     "book.xlsx": "application/vnd.ms-excel",
     "book.xls": "application/vnd.ms-excel",
     "book.ods": "application/vnd.oasis.opendocument.spreadsheet",
-    "sky.fits": "image/fits",
     "scan.dcm": "application/dicom",
     "notes.md": "text/markdown",
     "tool.py": "text/x-python",
@@ -57,7 +56,6 @@ def hostile(url):
     )
     link = b"<< /S /URI /URI (" + url.encode() + b") >>"
     script = b"<< /S /JavaScript /JS (app.launchURL\\('" + url.encode() + b"'\\)) >>"
-    card = "'<script>odpsNbProbe=1</script>'"
     return {
         "clip.mp4": media_files.film("mp4", "libx264", title=nasty),
         "clip.webm": media_files.film("webm", "libvpx", title=nasty),
@@ -70,9 +68,6 @@ def hostile(url):
             catalog=b"/OpenAction 5 0 R /AA << /WC 6 0 R >>", more=(link, script)
         ),
         "book.xlsx": document_files.xlsx(strings=f"<si><t>{cell}</t></si>", more=outside),
-        "sky.fits": document_files.fits().replace(
-            b"'M 31''s  '           / name of <b>it", f"{card:<37}".encode()
-        ),
         "scan.dcm": document_files.dicom(rows=60_000, columns=60_000, pixels=bytes(64)),
         "notes.md": f"# A\n\n![x]({url})\n\n{nasty}\n".encode(),
         "tool.py": f'"""{nasty}"""\n\nimport os\n\n\ndef main():\n    print("{url}")\n'.encode(),

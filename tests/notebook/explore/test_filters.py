@@ -16,6 +16,8 @@ from odps_nb.notebook.explore.choosing.conditions import operations, typed_condi
 from odps_nb.notebook.explore.messages import profile_message
 from odps_nb.notebook.explore.profiles.sampling import RandomParts
 from odps_nb.notebook.explore.view import RowView
+from odps_nb.schema import Column
+from odps_nb.wire.type_text import parse_type
 from tests.support.messages import Browser
 from tests.support.service.connecting import connected
 
@@ -563,3 +565,32 @@ def test_requests_for_filters_without_sense_are_reported_and_change_nothing(live
         explorer.receive(asked)
         browser.wait("problem", task="page")
     assert explorer.view.choice == Choice()
+
+
+@pytest.mark.parametrize(
+    ("op", "values", "where"),
+    [
+        ("range", ["100", ""], "amount >= 100"),
+        ("range", ["", "-7.00"], "amount <= (-7)"),
+        ("values", ["1e2"], "amount = 100"),
+        ("values", ["100", "7"], "amount in (100, 7)"),
+        ("range", ["100", "100.5"], "amount >= 100 and amount <= CAST('100.5' AS DECIMAL(4,1))"),
+        (
+            "values",
+            ["10000000000000000000"],
+            "amount = CAST('10000000000000000000' AS DECIMAL(20,0))",
+        ),
+    ],
+)
+def test_a_whole_number_is_a_plain_literal_in_a_condition_on_decimals(op, values, where):
+    amount = Column(name="amount", type=parse_type("decimal(38,2)"))
+    assert typed_condition(amount, op, values).where == where
+
+
+def test_the_words_of_a_range_say_whether_its_end_belongs_to_it():
+    amount = Column(name="amount", type=parse_type("bigint"))
+    words = {
+        below: typed_condition(amount, "range", ["1", "2"], below=below).text
+        for below in (True, False)
+    }
+    assert words == {True: "amount ≥ 1 and < 2", False: "amount 1–2"}

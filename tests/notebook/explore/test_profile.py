@@ -15,10 +15,12 @@ from odps_nb.access.looking.browsing import rows_of
 from odps_nb.errors import ArgumentError
 from odps_nb.filters.row_filter import RowFilter
 from odps_nb.notebook.explore.choosing.conditions import bar_condition
+from odps_nb.notebook.explore.messages import profile_message
 from odps_nb.notebook.explore.profiles.profile import MAX_VALUES, Profiler, TableProfile
 from odps_nb.notebook.explore.values.axis import number_text
 from odps_nb.notebook.explore.values.cells import is_number, kind_of
 from odps_nb.notebook.explore.view import RowView
+from odps_nb.notebook.progress.words import about_percent
 from odps_nb.schema import Column, TableSchema
 from odps_nb.wire.type_text import format_type, parse_type
 
@@ -394,3 +396,45 @@ def test_words_of_nulls_never_claim_none_or_all():
     assert words(1, 64_000) == "1 distinct · < 0.1 % null"
     assert words(63_999, 64_000) == "1 distinct · > 99.9 % null"
     assert words(10, 10) == "all null"
+
+
+@pytest.mark.parametrize("sample", [8_000, 64_000])
+def test_a_sample_invents_no_steps_in_values_in_the_order_of_storage(odps, new_name, sample):
+    name, count, months = new_name("stored"), 400_000, 12
+    rows = {
+        "month": [n * months // count for n in range(count)],
+        "few": [n % 3 or None for n in range(count)],
+    }
+    odps.create_table(name, pa.table(rows))
+    view = RowView(rows_of(odps.table(name).read()), seed=1, sample=sample)
+    profile = view.describe()
+    month, few = profile.columns
+    ranges = sample // 125 if sample < 32_000 else 256
+    for bar in month.bars:
+        assert abs(bar.count / month.rows - 1 / months) <= 2 / ranges
+    assert (month.is_sample, few.words) == (True, "at least 2 distinct · about 33 % null")
+    assert dict(few.facts)["nulls"] == "about 33 %"
+    assert (dict(month.facts)["min"], dict(month.facts)["median"]) == (
+        "0 in the sample",
+        "about 5.5",
+    )
+    column = profile_message(view)["columns"][0]
+    assert column["sample"]
+    whole = view.describe_all().columns[1]
+    assert whole.words.startswith("2 distinct · 33 % null")
+    assert dict(whole.facts)["nulls"] == "133,334 (33 %)"
+    odps.drop_table(name)
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [
+        (0, "none seen"),
+        (0.004, "under 1 %"),
+        (0.084, "about 8 %"),
+        (0.996, "over 99 %"),
+        (1, "all"),
+    ],
+)
+def test_a_share_of_a_sample_is_in_whole_percent(share, text):
+    assert about_percent(share) == text

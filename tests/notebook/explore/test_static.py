@@ -229,3 +229,11 @@ def test_a_closed_explorer_does_nothing_more(live):
     explorer.receive({"do": "page", "start": 0})
     assert browser.messages == []
     assert repr(explorer) == "<Explorer of local.orders>"
+
+
+def test_a_filtered_read_that_has_found_all_rows_says_how_many(odps):
+    orders = odps.table("orders")
+    some = orders.read(["id"], partitions="ds=2024-01-01", where="id <= 1000004")
+    text = some._repr_mimebundle_()["text/plain"]
+    assert text.splitlines()[0] == "local.orders · 4 rows · 1 column"
+    assert "first" not in text

@@ -12,7 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from odps_nb.access.looking.browsing import rows_of
-from odps_nb.errors import ArgumentError, CancelledError, ConversionError
+from odps_nb.access.looking.ordering import MAX_SORTED
+from odps_nb.errors import ArgumentError, CancelledError, ConversionError, LimitExceededError
+from odps_nb.notebook.explore.choosing import search
 from odps_nb.notebook.explore.choosing.choice import Choice
 from odps_nb.notebook.explore.explorer import Explorer
 from odps_nb.notebook.explore.taking import CHUNK, cell_code, file_name, write_file
@@ -82,6 +84,77 @@ def test_all_selected_rows_are_those_that_pandas_selects(view, source, odps):
     pd.testing.assert_frame_equal(found_by_code(view, odps), falling)
     view.choose(Choice())
     assert len(view.to_pandas(decimals="exact", progress=False)) == ROWS
+
+
+@pytest.fixture(scope="module")
+def large(odps):
+    """More rows than a sorted view pages through, with ties, nulls and a partition column."""
+    count = 3 * MAX_SORTED
+    rows = {
+        "id": range(count),
+        "word": [WORDS[n * n % 7] for n in range(count)],
+        "size": [None if n % 11 == 0 else n * 7919 % count / 4 for n in range(count)],
+        "part": [f"p{n % 3}" for n in range(count)],
+    }
+    table = odps.create_table(
+        "explore_large", "id bigint, word string, size double", partitioned_by="part string"
+    )
+    table.write(pa.table(rows))
+    yield "explore_large"
+    odps.drop_table("explore_large")
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        (("id", True),),
+        (("size", False), ("id", True)),
+        (("word", True), ("id", False)),
+        (("part", True), ("word", False), ("id", True)),
+    ],
+)
+@pytest.mark.parametrize("form", ["read", "sql"])
+@pytest.mark.parametrize(
+    "choice",
+    [
+        Choice(),
+        Choice(conditions=("id >= 5",)),
+        Choice(search="p1"),
+        Choice(conditions=("id < 50",)),
+    ],
+)
+def test_an_export_of_a_sorted_view_has_all_rows_in_that_order(odps, large, order, form, choice):
+    source = odps.table(large).read() if form == "read" else odps.sql(f"select * from {large}")
+    view = RowView(rows_of(source), seed=1)
+    view.choose(choice)
+    ids = set(view.to_pandas()["id"])
+    view.choose(replace(choice, order=order))
+    found = view.to_arrow()
+    assert len(found) == len(ids)
+    assert set(found["id"].to_pylist()) == ids
+    assert found.slice(0, 100)["id"].to_pylist() == [int(one) for one in view.page(0).columns[0]]
+    assert view.to_pandas()["id"].tolist() == found["id"].to_pylist()
+    for kind, read in (("csv", pd.read_csv), ("parquet", pd.read_parquet)):
+        made, file = written(view.selected(), kind)
+        assert read(file)["id"].tolist() == found["id"].to_pylist()
+        assert not made.is_cut
+    names = {"odps": odps}
+    exec(f"found = {view.frame_code}", names)
+    if not choice.search:
+        assert names["found"]["id"].tolist() == found["id"].to_pylist()
+    exec(f"found = {view.code}", names)
+    assert len(ids) <= len(names["found"].to_arrow())
+    view.close()
+
+
+def test_rows_that_are_too_large_to_sort_are_refused_by_an_export(odps, large, monkeypatch):
+    view = RowView(rows_of(odps.table(large).read()))
+    view.choose(Choice(order=(("size", False),)))
+    monkeypatch.setattr(search, "MAX_EXPORTED_BYTES", 100_000)
+    with pytest.raises(LimitExceededError, match="cannot be sorted in memory") as caught:
+        view.to_pandas()
+    assert "remove the order" in caught.value.hint
+    view.close()
 
 
 def test_a_filter_that_selects_no_row_keeps_the_types(view, source):
@@ -240,7 +313,7 @@ def test_a_download_arrives_in_chunks_with_a_name(browser, source):
     assert set(frame["word"]) == {"red"}
     assert told["name"].endswith(".parquet")
     assert told["text"].startswith("429 rows, ")
-    assert (told["cut"], told["code"]) == (False, browser.explorer.code)
+    assert (told["cut"], told["code"]) == (False, browser.explorer.view.frame_code)
     browser.wait("idle", task="download")
 
 
@@ -255,8 +328,8 @@ def test_code_for_a_cell_takes_a_free_name_and_the_connection_of_the_user(shell,
     view = RowView(rows_of(odps.table(name).read()))
     used = set()
     shell.user_ns.update(df=1, warehouse=odps)
-    assert cell_code(view, used) == f"df_2 = warehouse.table('{name}').read().to_pandas()\ndf_2"
-    assert cell_code(view, used).startswith("df_3 = ")
+    assert cell_code(view, used) == f"df2 = warehouse.table('{name}').read().to_pandas()\ndf2"
+    assert cell_code(view, used).startswith("df3 = ")
     shell.run_cell(cell_code(view, used))
-    pd.testing.assert_frame_equal(shell.user_ns["df_4"], view.to_pandas())
+    pd.testing.assert_frame_equal(shell.user_ns["df4"], view.to_pandas())
     view.close()

@@ -155,6 +155,21 @@ NAMED = {
     "pcap": (b"\xd4\xc3\xb2\xa1\2\0\4\0" + bytes(9), "pcap"),
     "pcapng": (b"\x0a\x0d\x0d\x0a\x1c\0\0\0\x4d\x3c\x2b\x1a" + bytes(9), "pcapng"),
     "HDF4": (b"\x0e\3\x13\1" + bytes(9), "HDF4"),
+    "glTF": (b"glTF\2\0\0\0" + bytes(12), "glTF"),
+    "PLY": (b"ply\r\nformat binary_little_endian 1.0\r\nend_header\r\n\0\xff", "PLY"),
+    "FITS": (
+        b"SIMPLE  =                    T".ljust(80)
+        + b"BITPIX  =                   16".ljust(2800)
+        + bytes(80),
+        "FITS",
+    ),
+    "TrueType": (b"\0\1\0\0\0\x0a\0\x80\0\3\0\x20OS/2" + bytes(60), "TrueType"),
+    "a table of a font": (
+        b"\0\1\0\0\0\1\0\0\x12\x34\xab\xcd\x5f\x0f\x3c\xf5" + bytes(38),
+        "binary",
+    ),
+    "OpenType": (b"OTTO\0" + bytes(60), "OpenType"),
+    "WOFF2": (b"wOF2OTTO" + bytes(60), "WOFF2"),
     "7z": (b"7z\xbc\xaf\x27\x1c" + bytes(9), "7z"),
 }
 

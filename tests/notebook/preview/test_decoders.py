@@ -26,11 +26,11 @@ from odps_nb.notebook.preview.kind import HEAD, MIB
 from odps_nb.notebook.preview.parsers import containers
 from odps_nb.notebook.preview.parsers.workbook import MAX_UNPACKED
 from odps_nb.notebook.preview.registry import kinds, sniff
-from odps_nb.notebook.preview.shared import GRID, LIST, SINGLE
+from odps_nb.notebook.preview.shared import GRID, SINGLE
 from odps_nb.notebook.preview.tile import tile
 from odps_nb.parsing import client
 from odps_nb.parsing.values import Limits, UnshowableError
-from tests.notebook.preview.test_more_kinds import Page, words
+from tests.notebook.preview.test_more_kinds import Page
 from tests.support.previews import Seen, Value
 from tests.support.sockets.peers import own_address
 
@@ -245,27 +245,6 @@ def test_a_paper_that_is_not_drawn_is_a_card_that_says_why():
     assert "not decoded here: the decoder found invalid data in it" in page.text
 
 
-@pytest.mark.parametrize("bits", [8, 16, 32, 64, -32, -64])
-def test_fits_of_every_type_is_drawn_with_its_first_row_below(bits):
-    drawn = picture_in(page_of(document_files.fits(bits)))
-    assert drawn.size == (60, 40)
-    assert sum(drawn.getpixel((2, 38))) < 60
-    assert drawn.getpixel((58, 2))[0] > (180 if bits != 8 else 90)
-
-
-def test_fits_of_an_extension_and_of_a_header_alone():
-    plain = document_files.fits(8, (), data=b"")
-    extension = document_files.fits().replace(
-        b"SIMPLE  =                    T", b"XTENSION= 'IMAGE   '          "
-    )
-    page = page_of(plain + extension)
-    assert "60 × 40 · 2 units" in page.text
-    assert picture_in(page).size == (60, 40)
-    page = page_of(plain, size=LIST)
-    assert "OBJECT M 31's name of <b>it" in words(page)
-    assert "img" not in page.tags
-
-
 def test_dicom_says_nothing_of_a_person():
     for data in (document_files.dicom(), document_files.dicom(pixels=b"12")):
         made = tile(Value(data), size=SINGLE)
@@ -380,12 +359,6 @@ BOMBS = {
     "a deflated DICOM image": (
         lambda: document_files.dicom(syntax=b"1.2.840.10008.1.2.1.99", pixels=bytes(64 << 20)),
         "DICOM · MR",
-    ),
-    "a wide FITS image": (lambda: document_files.fits(8, (10**9, 10**9), data=b""), "megapixels"),
-    "a FITS image with 999 axes": (lambda: document_files.fits(8, (1,) * 999, data=b"1"), ""),
-    "a FITS image with a negative axis": (
-        lambda: document_files.fits(8, (-5, 5), data=b""),
-        "negative",
     ),
     "a wide video": (wide_film, ""),
 }
@@ -551,7 +524,6 @@ def test_without_a_library_the_tile_says_which_one_would_show_more(plain, name, 
 def test_without_libraries_there_is_still_what_needs_none(plain):
     assert "FLAC · 0:02 · 48 kHz · mono" in plain["song.flac"].text
     assert "def main(name):" in plain["tool.py"].text
-    assert "img" in plain["sky.fits"].tags
 
 
 WIDE = {

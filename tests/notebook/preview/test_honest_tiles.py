@@ -295,13 +295,11 @@ def test_a_part_of_a_large_file_is_never_called_damaged():
     """If only the first bytes are read, their end proves nothing."""
     film = media_files.film("webm", "libvpx")
     cut = film[: film.index(b"\x1f\x43\xb6\x75") + 40]  # the first frame ends after it
-    cards = ("SIMPLE  =                    T", "BITPIX  = 8", *["COMMENT"] * 500)
-    for data in (cut, "".join(card.ljust(80) for card in cards).encode()):
-        format = sniff(data, 1 << 30)
-        excerpt = Excerpt(data=data, whole=False, size=1 << 30)
-        with pytest.raises(UnshowableError, match="the part that was read") as caught:
-            kinds()[format.kind].draw(excerpt, format, GRID, name="it")
-        assert "damaged" not in str(caught.value)
+    format = sniff(cut, 1 << 30)
+    excerpt = Excerpt(data=cut, whole=False, size=1 << 30)
+    with pytest.raises(UnshowableError, match="the part that was read") as caught:
+        kinds()[format.kind].draw(excerpt, format, GRID, name="it")
+    assert "damaged" not in str(caught.value)
 
 
 # -- labels ---------------------------------------------------------------------------------------

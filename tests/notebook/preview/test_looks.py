@@ -10,7 +10,6 @@ from PIL import Image
 from fuzz.media_files import files as media
 from odps_nb.notebook.gallery.tiles import TILE
 from odps_nb.notebook.preview.kind import MIB
-from odps_nb.notebook.preview.parsers import font
 from odps_nb.notebook.preview.shared import GRID, SINGLE
 from odps_nb.notebook.preview.tile import row_beside, tile
 from tests.support.previews import Seen, Value
@@ -120,52 +119,6 @@ def test_only_an_array_that_may_be_a_picture_is_read_beyond_its_head():
 def test_an_array_that_is_cut_is_no_picture():
     page = drawn(npy(np.ascontiguousarray(PICTURES["RGB"]))[:-5])
     assert "img" not in page.tags
-
-
-# -- fonts ----------------------------------------------------------------------------------------
-
-
-class Letters:
-    """Replaces FreeType: each letter in the font has a different shape."""
-
-    def __init__(self, letters):
-        self.letters = letters
-
-    def font_variant(self, *, size):
-        return self
-
-    def getmask(self, letter):
-        return Mask(letter if letter in self.letters else "□")
-
-
-class Mask(bytes):
-    size = (1, 1)
-
-    def __new__(cls, letter):
-        return super().__new__(cls, letter.encode())
-
-
-def test_letters_that_a_font_lacks_are_left_out():
-    letters = set("Aa Bb Cc 123HamburgefonstivÄäÉé&?!")
-    assert font._lines(Letters(letters))[:2] == ["Aa Bb Cc 123", "Hamburgefonstiv"]
-    assert font._lines(Letters(letters))[2] == "Ää Éé  & ?!"
-    assert font._lines(Letters(letters - set("ÄäÉé&?!"))) == ["Aa Bb Cc 123", "Hamburgefonstiv"]
-
-
-def test_a_font_of_icons_shows_icons():
-    icons = [chr(0xF000 + number) for number in range(60)]
-    lines = font._lines(Letters(set(icons)))
-    assert [line.split() for line in lines] == [icons[:8], icons[8:16], icons[16:24]]
-
-
-@pytest.mark.parametrize("letters", ["Привет", "明月光", "שלום", "한국"])
-def test_a_font_of_another_script_shows_its_letters(letters):
-    found = "".join(font._lines(Letters(set(letters)))).replace(" ", "")
-    assert set(found) <= set(letters)
-
-
-def test_a_font_without_letters_draws_nothing():
-    assert font._lines(Letters(set())) == []
 
 
 # -- captions -------------------------------------------------------------------------------------

@@ -21,7 +21,6 @@ FILES = files()
 SAYS = {
     "weights.safetensors": ("safetensors · 2 tensors · 49,153 parameters", "encoder.weight F16"),
     "model.onnx": ("ONNX · IR version 9", "producer: pytorch"),
-    "scene.glb": ("glTF · version 2.0", "2 nodes 2 meshes a <b>tool</b>"),
     "area.geojson": ("GeoJSON · 3 features · 3° W to 13° E, 46.02° N to 53.98° N", ""),
     "report.ipynb": ("notebook · python · 2 cells · 1 output", "print('<b>1</b>')"),
     "sound.wav": ("WAV · 0:03 · 8 kHz · stereo", ""),
@@ -30,17 +29,11 @@ SAYS = {
     "rows.avro": ("Avro · 2 columns, deflate", "<b>tea</b> 2 null"),
     "photo.heic": ("HEIC · 256 × 256", ""),
     "icon.ico": ("ICO · 32 × 32", ""),
-    "plain.pkl": ("pickle · protocol 4 · never loaded here", "collections.Counter"),
-    "system.pkl": (
-        "pickle · protocol 5 · never loaded here",
-        "posix.system · can access the system",
-    ),
-    "old.pkl": ("pickle · protocol 2 · never loaded here", "__builtin__.eval · can access the"),
+    "system.pkl": ("pickle", "never loaded here: loading a pickle runs the code that it names"),
     "book.xlsx": ("Excel · 2 sheets · 3 rows × 2 columns", "Prices <b> of Prices <b>, Empty"),
     "book.ods": ("OpenDocument sheet · 1 sheet · 2 rows × 2 columns", "name price tea 3"),
     "book.xls": ("Excel 97 · 1 sheet · 2 rows × 2 columns", "name price <b>tea 3"),
     "page.pdf": ("PDF · version 1.7 · 1 page", ""),
-    "sky.fits": ("FITS · 60 × 40", ""),
     "scan.dcm": ("DICOM · MR · 48 × 32", ""),
     "notes.md": ("Markdown · 7 lines", "# Notes"),
     "tool.py": ("Python · 7 lines", "def main (name):"),
@@ -52,9 +45,6 @@ SAYS = {
     "song.mp3": ("MP3 · 0:02 · 48 kHz · mono", ""),
     "song.ogg": ("Ogg · 0:02 · 48 kHz · mono · Opus", ""),
     "song.flac": ("FLAC · 0:02 · 48 kHz · mono", ""),
-    "cube.ply": ("PLY · 3 points · 1 face", "3-D 3 points 1 face"),
-    "cube.stl": ("STL · 120 triangles", "3-D 120 triangles"),
-    "cube.obj": ("OBJ · 200 points · 200 faces", "3-D 200 points 200 faces"),
     "call.amr": ("AMR · 0:02 · 8 kHz · mono", "browsers cannot play it"),
     "call.wav": ("WAV · 0:02 · 8 kHz · mono · ADPCM", "browsers cannot play it"),
     "call.au": ("AU · 0:02 · 8 kHz · mono", "browsers cannot play it"),
@@ -139,23 +129,13 @@ def test_what_is_cut_or_has_a_hostile_name_is_still_a_tile(name):
         assert NASTY in page.text
 
 
-def test_pickles_that_hide_a_name_are_marked_too():
-    # "os" and "system" are pushed with a number between them, which is popped again
-    hidden = b"\x80\x04\x8c\x02osK\x010\x8c\x06system\x93."
-    page = Page(tile(Value(hidden)).html)
-    assert "(hidden).? · can access the system" in words(page)
-    # the text comes from the memo, as in pickles that repeat a name
-    again = b"\x80\x04\x8c\x02os\x94\x8c\x06system\x94\x93h\x00h\x01\x930."
-    assert words(Page(tile(Value(again)).html)).count("os.system") == 1
-
-
 def test_no_pickle_is_loaded(tmp_path):
     class Trap:
         def __reduce__(self):
             return open, (str(tmp_path / "sprung"), "w")
 
     page = Page(tile(Value(pickle.dumps(Trap()))).html)
-    assert "open · can access the system" in words(page)
+    assert "never loaded here" in words(page)
     assert not (tmp_path / "sprung").exists()
 
 

@@ -258,16 +258,6 @@ def test_a_zip_is_a_workbook_by_what_is_inside():
     assert kind_of(packed("word/document.xml")).label == "Word"
 
 
-def test_fits_is_known_by_its_first_two_cards():
-    def header(*cards: str) -> bytes:
-        return "".join(card.ljust(80) for card in cards).encode()
-
-    first = "SIMPLE  =                    T"
-    assert kind_of(header(first, "BITPIX  =                   16", "END")).label == "FITS"
-    assert kind_of(header(first, "NAXIS   =                    0", "END")).label == "text"
-    assert kind_of(f"{first} is how it begins".encode()).label == "text"
-
-
 def test_a_tar_is_known_by_its_mark_at_257():
     raw = io.BytesIO()
     with tarfile.open(fileobj=raw, mode="w") as archive:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from odps_nb.notebook.explore.charts.choice import ChartChoice
+from odps_nb.notebook.explore.charts.choice import USUAL_TOP, ChartChoice
 
 MAX_COLORS = 7
 NULL, OTHERS, ABOVE, BELOW = -1, -2, -3, -4
@@ -48,7 +48,10 @@ class AllGroups:
         return count
 
     def largest(self, most: int) -> pa.Array | None:
-        """Return at most ``most`` values of x, those with the largest measures, if known."""
+        """Return the ``most`` values of x with the largest measures, if known.
+
+        By default, if there is only one other value, it is returned, too.
+        """
         choice, table = self._choice, self._table
         if self._has_nan:
             return None
@@ -57,7 +60,8 @@ class AllGroups:
                 return None
             table = self._merged(table, ["g"])
         rank = "n" if choice.kind == "box" else "m"
-        return ranked(table.column("g"), table.column(rank), choice, most)
+        found = ranked(table.column("g"), table.column(rank), choice, most + 2)
+        return without_one_other(found, most) if self._is_complete else found[:most]
 
     def colors(self) -> pa.Array | None:
         """Return at most `MAX_COLORS` values of colour, the most frequent ones, if known."""
@@ -97,6 +101,11 @@ def ranked(values: pa.Array, measures: pa.Array, choice: ChartChoice, most: int)
     table = pa.table({"v": values, "m": rank}).filter(pc.field("v").is_valid())
     order = pc.sort_indices(table, sort_keys=[("m", "descending"), ("v", "ascending")])
     return plain(table.take(order[:most]), "v")
+
+
+def without_one_other(values: pa.Array, most: int) -> pa.Array:
+    """Return the first ``most`` values; by default, all if `OTHERS` would have only one."""
+    return values if len(values) <= most + (most == USUAL_TOP) else values[:most]
 
 
 def indexes(array: pa.Array, values: Sequence[Any]) -> pa.Array:

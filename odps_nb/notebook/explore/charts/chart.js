@@ -12,7 +12,7 @@ function render({ model, el }) {
     picture,
     note
   );
-  el.append(hidesTwin(model), root);
+  const show = inPlaceOfTwin(model, el, root);
   let code = "";
 
   function receive(message) {
@@ -23,12 +23,13 @@ function render({ model, el }) {
     note.textContent = message.note;
     code = message.code;
     picture.replaceChildren(svgPicture(message.svg));
+    show();
   }
   model.on("msg:custom", receive);
   const ready = () => model.send({ do: "ready", width: width() });
   const watch = kernelWatch(model, h("div"), () => {}); // a picture needs no kernel, so it says nothing
   const [width, stopWatching] = widthOf(picture, () => watch.ask(ready));
-  const stopSaying = sayUntilHeard(ready);
+  const stopSaying = sayUntilHeard(model, ready);
   return () => {
     stopSaying();
     stopWatching();

@@ -15,7 +15,6 @@ from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.convert.warning import warn
 from odps_nb.errors import visible
 from odps_nb.notebook.display.html import MUTED, Html, bundle, data_url, element
-from odps_nb.notebook.explore.charts.all_groups import ABOVE, BELOW, NULL, OTHERS
 from odps_nb.notebook.explore.charts.choice import ChartChoice, choose
 from odps_nb.notebook.explore.charts.drawing import HEIGHT, WIDTH, group_name, svg, title
 from odps_nb.notebook.explore.charts.figures import FigureQuery, Figures
@@ -81,24 +80,22 @@ def chart_of(
         query = FigureQuery(rows, choice, where, zone)
     else:
         query = ReadFigures(rows, choice, where, zone, cancel)
-    return Chart(rows.title, choice, query.figures(), rows.job_settings)
+    return Chart(rows.title, choice, query.figures(), rows.code(where))
 
 
 class Chart(LiveView):
     """A chart of grouped rows, shown in a notebook as a picture.
 
-    ``sql`` is a query that returns the chart's values; ``code`` is Python code that draws the chart
-    with matplotlib. Both include values that the chart leaves out (see ``note``).
+    ``sql`` is a query that returns the chart's values, including those that the chart leaves out
+    (see ``note``). ``code`` is Python code that draws the chart again.
     """
 
     _script = Path(__file__).with_name("chart.js")
     _task = "chart"
 
-    def __init__(
-        self, source: str, choice: ChartChoice, figures: Figures, settings: Mapping[str, str]
-    ) -> None:
+    def __init__(self, source: str, choice: ChartChoice, figures: Figures, read: str) -> None:
         self._source, self._choice, self._figures = source, choice, figures
-        self._settings = dict(settings)
+        self._read = read  # code for the rows
         self._picture = svg(choice, figures)
         super().__init__()
 
@@ -119,31 +116,8 @@ class Chart(LiveView):
 
     @property
     def code(self) -> str:
-        """Python code that runs the query and draws the chart with pandas and matplotlib."""
-        choice, names = self._choice, dict(enumerate(self._figures.groups))
-        lines = [f"df = odps.sql({self.sql!r}, settings={self._settings!r}).to_pandas()"]
-        if choice.kind == "scatter":
-            return "\n".join([*lines, 'df.plot.scatter("x", "y")'])
-        if choice.kind == "box":
-            lines.append("boxes = [dict(whislo=r.m, q1=r.q[0], med=r.q[1], q3=r.q[2], whishi=r.h)")
-            lines.append("         for r in df.itertuples()]")
-            lines.append("import matplotlib.pyplot as plt")
-            lines.append("plt.gca().bxp(boxes, showfliers=False)")
-            return "\n".join(lines)
-        lines.append("wide = df.pivot(index='g', columns='c', values='m')")
-        if not choice.is_time:  # keep the chart's order of groups
-            names |= {n: group_name(n, ()) for n in (ABOVE, OTHERS, NULL)}
-            names = ({BELOW: "below"} | names) if choice.is_number else names
-            lines.append(f"names = {names!r}")
-            lines.append("wide = wide.reindex([g for g in names if g in wide.index])")
-            lines.append("wide = wide.rename(index=names)")
-        if choice.color is not None:
-            colors = dict(enumerate(self._figures.colors)) | {NULL: "null", OTHERS: "others"}
-            lines.append(f"wide = wide.rename(columns={colors!r})")
-        kind = "bar" if choice.kind == "histogram" else choice.kind
-        stacked = f", stacked={choice.is_stacked}" if kind in ("bar", "area") else ""
-        lines.append(f"wide.plot(kind={kind!r}{stacked})")
-        return "\n".join(lines)
+        """Python code that draws the chart again."""
+        return f"{self._read}.chart({self._choice.arguments})"
 
     def to_pandas(self) -> pd.DataFrame:
         """Return the displayed values, with one row per bar, point or box."""

@@ -20,6 +20,7 @@ KINDS: tuple[ChartKind, ...] = get_args(ChartKind)
 AGGREGATES: tuple[ChartAggregate, ...] = get_args(ChartAggregate)
 STEPS: tuple[ChartStep, ...] = get_args(ChartStep)
 MAX_TOP, MAX_BINS = 200, 200
+USUAL_TOP = 20
 
 TIMES = ("DATE", "INSTANT", "CLOCK")
 _GROUPED = ("TEXT", "CHAR", "BOOLEAN")
@@ -37,7 +38,24 @@ class ChartChoice:
     color: Column | None = None
     bins: int | None = None
     step: ChartStep | None = None
-    top: int = 20
+    top: int = USUAL_TOP
+
+    @property
+    def arguments(self) -> str:
+        """The arguments of ``chart()`` for these settings, as Python code."""
+        has_agg = self.kind not in ("scatter", "box")
+        default = "count" if self.y is None else "sum"
+        given = {
+            "kind": self.kind if self.kind != _usual_kind(self.x, self.y) else None,
+            "agg": self.agg if has_agg and self.agg != default else None,
+            "color": None if self.color is None else self.color.name,
+            "bins": self.bins,
+            "step": self.step,
+            "top": self.top if self.top != USUAL_TOP else None,
+        }
+        names = [one.name for one in (self.x, self.y) if one is not None]
+        options = [f"{name}={value!r}" for name, value in given.items() if value is not None]
+        return ", ".join([*map(repr, names), *options])
 
     @property
     def is_time(self) -> bool:
@@ -114,7 +132,7 @@ def choose(
         color=of_color,
         bins=_at_most("bins", bins, MAX_BINS),
         step=_one_of("step", step, STEPS),
-        top=_at_most("top", top, MAX_TOP) or 20,
+        top=_at_most("top", top, MAX_TOP) or USUAL_TOP,
     )
 
 

@@ -28,6 +28,7 @@ from odps_nb.notebook.explore.charts.all_groups import (
     NULL,
     OTHERS,
     AllGroups,
+    without_one_other,
 )
 from odps_nb.notebook.explore.charts.choice import STEPS, ChartChoice, ChartStep
 from odps_nb.notebook.explore.charts.far import FAR, near_points, near_times
@@ -186,7 +187,7 @@ class FigureQuery:
         x, most = self._choice.x, self._choice.top
         top = None if groups is None else groups.largest(most)
         if top is None:
-            top = self._top(x, self._measure(), most)
+            top = without_one_other(self._top(x, self._measure(), most + 2), most)
         values, labels = self._named(x, top)
         return self._grouped(self._index(x, values), labels, groups=groups, values=values)
 

@@ -6,6 +6,7 @@ import datetime
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from odps_nb.wire.type_text import format_type
 
 _LARGEST = "1.7976931348623157e308"  # also used for FLOAT, which is compared as DOUBLE
 _LISTED = 3
+_LONG = 2**63 - 1  # larger integers are DECIMAL literals
 MAX_LISTED = 100
 """Maximum number of values in a condition of the filter builder."""
 
@@ -93,11 +95,15 @@ def make_condition(
     text = _template(name, op, values, below=below)
     if exclude:
         text = f"{name} is not null" if op == "null" else f"not ({text}) or {name} is null"
-    bound: dict[str, object] = dict(zip(("low", "high"), values, strict=False))
     if op == "values":
-        bound = {"v": list(values) if len(values) > 1 else values[0]}
+        plain = _integers(values)
+        bound: dict[str, object] = {"v": plain if len(plain) > 1 else plain[0]}
+    elif op == "range":
+        bound = dict(zip(("low", "high"), (_integers([one])[0] for one in values), strict=True))
     elif op in ("contains", "starts"):
         bound = {"v": f"{'%' if op == 'contains' else ''}{_literally(values[0])}%"}
+    else:
+        bound = {}
     return Condition(
         where=bind(text, bound, timezone=timezone or "UTC", target="where"),
         text=f"{column.name} {_words(op, values, timezone, exclude=exclude, below=below)}",
@@ -107,6 +113,14 @@ def make_condition(
         exclude=exclude,
         below=below,
     )
+
+
+def _integers(values: Sequence[Any]) -> list[Any]:
+    """Return decimals as integers if all of them are, because their literals are shorter."""
+    if all(isinstance(one, Decimal) and one == one.to_integral_value() for one in values):
+        found = list(map(int, values))
+        return found if all(abs(one) <= _LONG for one in found) else list(values)
+    return list(values)
 
 
 def _single(column: Column, value: Any) -> float:
@@ -223,8 +237,9 @@ def _words(
     if not low:
         return f"{negated}{'<' if below else '≤'} {high}"
     is_plain = low[0].isdigit() and not isinstance(values[0], datetime.date)
-    dash = " to below " if below else "–" if is_plain else " to "
-    return f"{negated}{low}{dash}{high}"
+    if below:
+        return f"not (≥ {low} and < {high})" if exclude else f"≥ {low} and < {high}"
+    return f"{negated}{low}{'–' if is_plain else ' to '}{high}"
 
 
 def bar_condition(

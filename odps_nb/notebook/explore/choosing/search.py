@@ -13,12 +13,15 @@ import pyarrow.types as pt
 
 from odps_nb.access.looking.ordering import MAX_SORTED, Order
 from odps_nb.client.calls.cancel import CancelToken
-from odps_nb.errors import ArgumentError
+from odps_nb.errors import ArgumentError, LimitExceededError
 from odps_nb.notebook.explore.values.cells import cell_texts, is_number, kind_of
 from odps_nb.schema import Column, TypeCode
+from odps_nb.terms import format_bytes
 
 MAX_SORTED_BYTES = 256 * 2**20
 """Maximum bytes of matching rows to hold in memory while sorting them."""
+MAX_EXPORTED_BYTES = 2_000_000_000
+"""Maximum bytes of exported rows to sort, as Arrow data; sorting needs twice this memory."""
 
 _DIGITS = "0123456789-+."
 # characters that displayed values may contain, by kind; a kind not listed may contain any
@@ -216,14 +219,32 @@ def first_in_order(batches: Iterable[pa.RecordBatch], order: Order) -> KnownRows
         parts.append(pa.Table.from_batches([batch]))
         rows, size = rows + batch.num_rows, size + batch.nbytes
         if rows > 2 * MAX_SORTED or size > MAX_SORTED_BYTES:
-            parts = [_sorted(parts, order)]
+            parts = [_sorted(parts, order)[:MAX_SORTED]]
             rows, size = parts[0].num_rows, parts[0].nbytes
         if size > MAX_SORTED_BYTES:
             raise ArgumentError(
                 "the rows that contain this text are too large to sort in memory",
                 hint="add a filter, or sort without the search",
             )
-    return KnownRows(_sorted(parts, order) if parts else pa.table({}))
+    return KnownRows(_sorted(parts, order)[:MAX_SORTED] if parts else pa.table({}))
+
+
+def all_in_order(batches: Iterable[pa.RecordBatch], order: Order) -> Iterator[pa.RecordBatch]:
+    """Yield all rows in the order of ``Rows.ordered``, after reading all of them."""
+    parts: list[pa.Table] = []
+    size = 0
+    for batch in batches:
+        if batch.num_rows:
+            parts.append(pa.Table.from_batches([batch]))
+            size += batch.nbytes
+        if size > MAX_EXPORTED_BYTES:
+            raise LimitExceededError(
+                f"more than {format_bytes(MAX_EXPORTED_BYTES)} of rows cannot be sorted in memory",
+                hint="remove the order before the export and sort the data frame, add a filter, "
+                "or use ORDER BY with LIMIT in SQL",
+            )
+    if parts:
+        yield from _sorted(parts, order).to_batches()
 
 
 def _sorted(parts: Sequence[pa.Table], order: Order) -> pa.Table:
@@ -241,4 +262,4 @@ def _sorted(parts: Sequence[pa.Table], order: Order) -> pa.Table:
         ways += ["descending" if descending else "ascending"] * len(found)
     names = [str(n) for n in range(len(keys))]
     places = pc.sort_indices(pa.table(keys, names), sort_keys=list(zip(names, ways, strict=True)))
-    return table.take(places[:MAX_SORTED])
+    return table.unify_dictionaries().take(places)

@@ -22,7 +22,7 @@ from odps_nb.notebook.explore.profiles.sketches import DistinctSketch
 from odps_nb.notebook.explore.values.axis import number_text
 from odps_nb.notebook.explore.values.cells import cell_texts, is_number
 from odps_nb.notebook.explore.values.scale import Scale, scale_of
-from odps_nb.notebook.progress.words import format_percent
+from odps_nb.notebook.progress.words import about_percent, format_percent
 from odps_nb.schema import Column, TypeCode
 
 MAX_VALUES = 64_000
@@ -49,6 +49,8 @@ class ColumnProfile:
         Number of distinct values, without NaN and infinities; ``None`` if they are not counted.
     is_estimated
         Whether ``distinct`` is an estimate.
+    is_sample
+        Whether there may be other rows. If so, ``distinct`` is a minimum and shares are rounded.
     frequent
         Single-value bars of up to `LISTED_VALUES` values, the most frequent first.
     ends
@@ -63,6 +65,7 @@ class ColumnProfile:
     nulls: int
     distinct: int | None = None
     is_estimated: bool = False
+    is_sample: bool = False
     min: str = ""
     max: str = ""
     ends: tuple[str, str] = ("", "")
@@ -79,15 +82,23 @@ class ColumnProfile:
         said = [] if self.distinct is None else [f"{self.distinct_text} distinct"]
         if self.nulls:
             all_null = self.nulls == self.rows
-            share = "all" if all_null else format_percent(self.nulls / self.rows)
-            said.append(f"{share} null")
+            said.append(f"{'all' if all_null else self.share(self.nulls)} null")
         return " · ".join(said)
 
     @property
     def distinct_text(self) -> str:
         """The number of distinct values as text."""
-        about = "about " if self.is_estimated else ""
+        about = "at least " if self.is_sample else "about " if self.is_estimated else ""
         return "" if self.distinct is None else f"{about}{self.distinct:,}"
+
+    def share(self, count: int) -> str:
+        """Format the share of a number of rows, as precisely as the profiled rows permit."""
+        share = count / max(1, self.rows)
+        return about_percent(share) if self.is_sample else format_percent(share)
+
+    def amount(self, count: int) -> str:
+        """Format a number of rows; for a sample, their share."""
+        return self.share(count) if self.is_sample else f"{count:,}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,9 +124,9 @@ class Profiler:
         for n, one in enumerate(self._columns):
             one.add(batch.column(n))
 
-    def result(self) -> tuple[ColumnProfile, ...]:
-        """Return the profiles of the rows added so far."""
-        return tuple(one.result() for one in self._columns)
+    def result(self, *, is_sample: bool = False) -> tuple[ColumnProfile, ...]:
+        """Return the profiles of the rows added so far, which may be a sample of all rows."""
+        return tuple(one.result(is_sample=is_sample) for one in self._columns)
 
 
 class _Described:
@@ -180,7 +191,7 @@ class _Described:
             )
         self._ends = ends
 
-    def result(self) -> ColumnProfile:
+    def result(self, *, is_sample: bool) -> ColumnProfile:
         values, before, histogram = self._values, self._before, self._histogram
         distinct = None if values is None else values.distinct()
         few = distinct is not None and distinct <= TOP_VALUES
@@ -202,6 +213,7 @@ class _Described:
             nulls=self._nulls,
             distinct=distinct,
             is_estimated=values is not None and values.is_estimated,
+            is_sample=is_sample,
             min=low,
             max=high,
             ends=self._axis_ends(bars, low, high),
@@ -238,21 +250,30 @@ class _Described:
 
     def _facts(self, made: ColumnProfile) -> Iterator[tuple[str, str]]:
         statistics = made.statistics
-        yield "nulls", _part(made.nulls, made.rows)
+        in_sample = " in the sample" if made.is_sample else ""
+        yield "nulls", _part(made, made.nulls)
         yield "distinct", made.distinct_text
         for name in ("zeros", "blank"):
             if name in statistics:
-                yield name, _part(statistics[name], made.rows)
+                yield name, _part(made, statistics[name])
         for name in ("mean", "std", "min length", "mean length", "max length"):
-            if statistics.get(name) is not None:
-                yield name, number_text(float(statistics[name]))
-        is_text = "max length" in statistics
-        yield "min", made.min or ("(empty)" if is_text else "")
-        about = "about " if self._measures is not None and self._measures.is_estimated else ""
+            if (found := statistics.get(name)) is None:
+                continue
+            if not made.is_sample:
+                yield name, number_text(float(found))
+            elif name.startswith(("min", "max")):
+                yield name, number_text(float(found)) + in_sample
+            else:
+                yield name, f"about {number_text(float(f'{found:.3g}'))}"
+        empty = "(empty)" if "max length" in statistics else ""
+        low, high = (one and one + in_sample for one in (made.min or empty, made.max or empty))
+        yield "min", low
+        is_estimated = self._measures is not None and self._measures.is_estimated
+        about = "about " if is_estimated or made.is_sample else ""
         for name in QUARTILES:
             if name in statistics and self._scale is not None:
                 yield name, about + self._scale.text(statistics[name])
-        yield "max", made.max or ("(empty)" if is_text else "")
+        yield "max", high
 
     def _top(self, top: pa.Table, total: int) -> tuple[Bar, ...]:
         """Return bars for the most frequent values, and one group for all others."""
@@ -347,8 +368,10 @@ class _Values:
         return table.take(pc.sort_indices(table, sort_keys=order)[:LISTED_VALUES])
 
 
-def _part(count: int, of: int) -> str:
-    return f"{count:,} ({format_percent(count / of)})" if count else "0"
+def _part(made: ColumnProfile, count: int) -> str:
+    if made.is_sample:
+        return made.share(count)
+    return f"{count:,} ({made.share(count)})" if count else "0"
 
 
 def sample_label(rows: int, total: int | None, *, random: bool) -> str:

@@ -17,7 +17,11 @@ from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.parallel.fan_out import Job, fan_out
 from odps_nb.errors import CancelledError
 
-SAMPLE_RANGES = 64
+SAMPLE_RANGES, LEAST_RANGE = 256, 125
+"""Maximum number of ranges, and minimum rows of each: one request per range. Rows that are stored
+next to each other are alike, so the error of a share is up to two ranges."""
+FILTERED_RANGES = 128
+"""Maximum number of ranges with a filter, which needs several rounds of requests."""
 SAMPLE_BYTES = 16 * 2**20
 SAMPLE_SECONDS = 5.0
 """Maximum seconds to search for matching rows to profile."""
@@ -99,7 +103,8 @@ def draw_sample(
     is_filtered = where is not None or rows.row_count is None
     is_late = True
     with bounded(SAMPLE_SECONDS if is_filtered else None, cancel) as token:
-        sample.is_all = _take_ranges(sample, *numbered, seed, token)
+        parts = FILTERED_RANGES if is_filtered else SAMPLE_RANGES
+        sample.is_all = _take_ranges(sample, *numbered, parts, seed, token)
         is_late = False
     if is_late:
         sample.drop_round()
@@ -110,9 +115,14 @@ def draw_sample(
 
 
 def _take_ranges(
-    sample: SampledRows, total: int, read: ReadRange, seed: int | None, token: CancelToken
+    sample: SampledRows,
+    total: int,
+    read: ReadRange,
+    most: int,
+    seed: int | None,
+    token: CancelToken,
 ) -> bool:
-    parts = RandomParts(total, sample.most, seed)
+    parts = RandomParts(total, sample.most, seed, most=most)
     while ranges := parts.take(sample.rows):
         if sample.is_full:
             return False
@@ -175,9 +185,11 @@ class RandomParts:
     random order.
     """
 
-    def __init__(self, total: int, sample: int, seed: int | None) -> None:
+    def __init__(
+        self, total: int, sample: int, seed: int | None, *, most: int = SAMPLE_RANGES
+    ) -> None:
         self._random, self._sample = random.Random(seed), sample
-        count = min(SAMPLE_RANGES, max(1, min(total, sample) // 500))
+        count = min(most, max(1, min(total, sample) // LEAST_RANGE))
         bounds = [total * n // count for n in range(count + 1)]
         self._step = max(1, -(-total // count) if total <= sample else sample // count)
         self._least = max(1, self._step // 8)

@@ -127,7 +127,7 @@ function render({ model, el }) {
   const builder = filterForm(
     (message) => (wait("filtering"), send(message)),
     () => filterButton.focus(),
-    (n) => [found(n)?.frequent || [], label()]
+    (n) => [found(n)?.frequent || [], label(), (rows) => amount(rows, found(n))]
   );
   const filterButton = h(
     "button",
@@ -188,7 +188,7 @@ function render({ model, el }) {
     panel,
     h("div", { class: "odps-x-bar odps-x-code" }, code, copy, taking.cell)
   );
-  el.append(hidesTwin(model), root);
+  const appear = inPlaceOfTwin(model, el, root);
 
   // -- requests -------------------------------------------------------------------------------
 
@@ -438,9 +438,10 @@ function render({ model, el }) {
     else if (message.kind === "idle") endBusy(message.task);
     else if (message.kind === "problem") showProblem(message);
     else taking.receive(message, buffers);
+    if (["page", "busy", "problem"].includes(message.kind)) appear();
   }
   model.on("msg:custom", receive);
-  const stopSaying = sayUntilHeard(() => send({ do: "ready" }));
+  const stopSaying = sayUntilHeard(model, () => send({ do: "ready" }));
   return () => {
     stopSaying();
     model.off("msg:custom", receive);

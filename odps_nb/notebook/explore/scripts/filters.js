@@ -12,7 +12,8 @@ const CONDITIONS = {
 };
 
 // The form that builds one condition; `send` sends it, `leave` moves the focus away, and `frequent(n)`
-// returns the frequent values of a column (label, rows and text) and what they were counted in.
+// returns the frequent values of a column (label, rows and text), what they were counted in, and a
+// function that formats their rows.
 function filterForm(send, leave, frequent) {
   const column = h("select", { "aria-label": "column" });
   const kind = h("select", { "aria-label": "condition" });
@@ -24,7 +25,7 @@ function filterForm(send, leave, frequent) {
     h("label", {}, "Show rows where ", column),
     kind,
     fields,
-    h("label", { title: "shows all other rows, including those with a null" }, exclude, " exclude them"),
+    h("label", { title: "includes the rows with a null" }, exclude, " all rows except these"),
     h("button", { onclick: () => apply() }, "Apply"),
     h("button", { onclick: () => close() }, "Cancel")
   );
@@ -68,15 +69,15 @@ function filterForm(send, leave, frequent) {
     const op = kind.value;
     if (op === "range") {
       const upper = h("select", { "aria-label": "upper end" });
-      upper.append(h("option", { value: "" }, "to"), h("option", { value: "below" }, "to below"));
+      upper.append(h("option", { value: "" }, "up to"), h("option", { value: "below" }, "less than"));
       upper.value = below ? "below" : "";
       const [low, high] = [field("from", values[0] || ""), field("to", values[1] || "")];
       fields.replaceChildren("from ", low, " ", upper, " ", high);
     } else if (op === "values") {
       const more = h("button", { onclick: () => add("").focus() }, "+ value");
-      const [listed, label] = frequent(Number(column.value));
+      const [listed, ...about] = frequent(Number(column.value));
       const texts = listed.map(([, , text]) => text);
-      fields.replaceChildren(...(listed.length ? [valueList(listed, label, values)] : []), more);
+      fields.replaceChildren(...(listed.length ? [valueList(listed, values, ...about)] : []), more);
       const add = (value) => {
         const made = field("value", value);
         const drop = () => (made.remove(), less.remove(), more.focus());
@@ -145,11 +146,11 @@ function filterForm(send, leave, frequent) {
 }
 
 // The frequent values of a column, to tick; the arrow keys move between them.
-function valueList(listed, label, ticked) {
+function valueList(listed, ticked, label, amount) {
   const rows = listed.map(([name, rows, text]) => {
     const tick = h("input", { type: "checkbox", class: "odps-x-value", value: text });
     tick.checked = ticked.includes(text);
-    return h("label", {}, tick, h("bdi", {}, name || "(empty)"), h("span", {}, count(rows)));
+    return h("label", {}, tick, h("bdi", {}, name || "(empty)"), h("span", {}, amount(rows)));
   });
   const title = `most frequent values, ${label}`;
   return h("div", { class: "odps-x-list", role: "group", "aria-label": title, title }, ...rows);

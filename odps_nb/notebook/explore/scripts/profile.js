@@ -2,6 +2,10 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
+// A number of profiled rows as a share of them, and as a number; a sample has only shares.
+const share = (rows, { rows: all, sample }) => (sample ? aboutPercent(rows, all) : percent(rows, all));
+const amount = (rows, found) => (found.sample ? share(rows, found) : count(rows));
+
 // `filter(column, bar, exclude)` filters by a bar; bar -1 selects the rows with a null.
 function columnProfiles({ filter, open }) {
   const groups = (found) => found.bars.map((bar, n) => [...bar, n]);
@@ -11,14 +15,15 @@ function columnProfiles({ filter, open }) {
   const outliers = (found) => (found.is_line ? beside(found) : []);
 
   // The tooltip of a bar; `whole` is its row count without the filter, scaled to the filtered rows.
-  function tip([label, rows, whole]) {
-    const usual = whole ? ` (without the filter: about ${count(Math.round(whole))})` : "";
-    return `${label}: ${many(rows, "row")}${usual}`;
+  function tip([label, rows, whole], found) {
+    const scaled = whole && Math.round(whole);
+    const usual = whole ? ` (without the filter: ${found.sample ? amount(scaled, found) : `about ${count(scaled)}`})` : "";
+    return `${label}: ${found.sample ? amount(rows, found) : many(rows, "row")}${usual}`;
   }
 
   function spoken(found) {
     const ends = found.ends[0] || found.ends[1] ? found.ends.join(" to ") : "";
-    const named = outliers(found).map(([label, rows]) => `${count(rows)} ${label}`);
+    const named = outliers(found).map(([label, rows]) => `${amount(rows, found)} ${label}`);
     return [found.words, ends, ...named].filter(Boolean).join(", ");
   }
 
@@ -37,7 +42,7 @@ function columnProfiles({ filter, open }) {
       shape("rect", { x: place * width, y: 28 - high, width: width - 1, height: high, class: `odps-x-${kind}` });
     const tall = (rows) => (rows ? Math.max(1, Math.round((26 * rows) / most)) : 0);
     const made = bars.map((bar, place) => {
-      const title = shape("title", {}, tip(bar));
+      const title = shape("title", {}, tip(bar, found));
       const space = rect(place, 28, "space"); // makes the space above the bar clickable
       const parts = [space, rect(place, tall(bar[2]), "whole"), rect(place, tall(bar[1]), "count")];
       const both = shape("g", {}, title, ...parts);
@@ -54,16 +59,16 @@ function columnProfiles({ filter, open }) {
   function ends(found) {
     const top = drawn(found).reduce((one, next) => (next[1] > one[1] ? next : one), ["", 0]);
     if (found.is_line && found.ends[0]) return [found.ends.join(" – ")];
-    if (top[1]) return [h("bdi", {}, top[0] || "(empty)"), ` ${percent(top[1], found.rows)}`];
+    if (top[1]) return [h("bdi", {}, top[0] || "(empty)"), ` ${share(top[1], found)}`];
     return ["\u00a0"];
   }
 
-  function named(n, [label, rows, , bar]) {
+  function named(n, found, [label, rows, , bar]) {
     const click = (event) => {
       event.stopPropagation();
       filter(n, bar, event.shiftKey);
     };
-    return h("span", { class: "odps-x-outlier", title: "show only these rows", onclick: click }, `${count(rows)} ${label}`);
+    return h("span", { class: "odps-x-outlier", title: "show only these rows", onclick: click }, `${amount(rows, found)} ${label}`);
   }
 
   // The cell of a column in the row below the header.
@@ -83,7 +88,7 @@ function columnProfiles({ filter, open }) {
     const words = [found.words, found.is_log && "log axis"].filter(Boolean).join(" · ");
     cell.append(...chart(n, found), h("div", { class: "odps-x-ends" }, ...ends(found)));
     cell.append(h("div", { class: "odps-x-muted" }, words || "\u00a0"));
-    const far = outliers(found).flatMap((one) => [", ", named(n, one)]).slice(1);
+    const far = outliers(found).flatMap((one) => [", ", named(n, found, one)]).slice(1);
     if (far.length) cell.append(h("div", { class: "odps-x-muted odps-x-ends" }, ...far));
     cell.setAttribute("aria-label", `profile of ${column.name}: ${spoken(found)}`);
     cell.title = `${spoken(found)}\n${label}`;
@@ -100,10 +105,10 @@ function columnProfiles({ filter, open }) {
     const click = (event) => filter(n, bar, event.shiftKey);
     return h(
       "button",
-      { class: "odps-x-row", title: `${tip([label, rows, whole])}\nshow only these rows; with Shift, all others`, onclick: click },
+      { class: "odps-x-row", title: `${tip([label, rows, whole], found)}\nshow only these rows; with Shift, all others`, onclick: click },
       ...fills,
       h("bdi", {}, label || "(empty)"),
-      h("span", {}, `${count(rows)} · ${percent(rows, found.rows)}`)
+      h("span", {}, found.sample ? share(rows, found) : `${count(rows)} · ${share(rows, found)}`)
     );
   }
 

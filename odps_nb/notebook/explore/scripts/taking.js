@@ -68,7 +68,7 @@ function takingPanel(send) {
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 60000);
     note.textContent = `${message.name}: ${message.text}`;
-    if (message.cut) note.append("; all rows: ", h("code", {}, `${message.code}.to_pandas()`));
+    if (message.cut) note.append("; all rows: ", h("code", {}, message.code));
   }
 
   // The JupyterLab extension adds the cell and calls preventDefault.

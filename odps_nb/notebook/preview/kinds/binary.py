@@ -1,7 +1,11 @@
-"""Everything else: a hex dump of the first bytes, and the names of formats without a preview."""
+"""Everything else: a hex dump of the first bytes, and the names of formats without a preview.
+
+A pickle is never loaded, because loading can execute arbitrary code.
+"""
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from odps_nb.notebook.preview.drawing import Drawing, Excerpt, text_box
@@ -46,29 +50,71 @@ _FORMATS = (
         aliases=("application/x-pcap",),
         starts=tuple(map(bytes.fromhex, _PCAP)),
     ),
+    Format("model/gltf-binary", "glTF", starts=(b"glTF\x02\x00\x00\x00",)),
+    Format(
+        "font/collection",
+        "TrueType collection",
+        aliases=("application/x-font-ttf", "font/ttf", "font/otf"),
+        starts=(b"ttcf\x00\x01\x00\x00", b"ttcf\x00\x02\x00\x00"),
+    ),
+    Format(
+        "font/otf",
+        "OpenType",
+        aliases=("application/x-font-otf", "application/vnd.ms-opentype", "font/sfnt"),
+        starts=(b"OTTO\x00",),
+    ),
+    Format(
+        "font/woff",
+        "WOFF",
+        aliases=("application/font-woff",),
+        starts=(b"wOFF\x00\x01\x00\x00", b"wOFFOTTO"),
+    ),
+    Format("font/woff2", "WOFF2", starts=(b"wOF2\x00\x01\x00\x00", b"wOF2OTTO")),
 )
-# formats with signatures beyond the start; each format lists alternatives as {offset: bytes}
-_MARKED: Final = (
-    (
-        Format("application/vnd.shp", "shapefile", aliases=("application/x-esri-shape",)),
-        ({0: b"\x00\x00\x27\x0a", 28: b"\xe8\x03\x00\x00"},),
-    ),
-    (
-        Format("application/x-nifti", "NIfTI"),
-        ({344: b"n+1\x00"}, {344: b"ni1\x00"}, {4: b"n+2\x00\r\n\x1a\n"}),
-    ),
-    (Format("application/x-grib", "GRIB"), ({0: b"GRIB", 7: b"\x01"},)),
-    (
-        Format("application/x-grib2", "GRIB2", aliases=("application/x-grib",)),
-        ({0: b"GRIB", 7: b"\x02"},),
-    ),
-    (
-        Format("application/x-pcapng", "pcapng", aliases=("application/vnd.tcpdump.pcap",)),
+_PICKLE = Format(
+    "application/x-pickle",
+    "pickle",
+    aliases=("application/x-python-pickle", "application/python-pickle"),
+)
+# formats that more than their first bytes identify
+_MARKED: Final = tuple(
+    (format, re.compile(pattern, re.DOTALL))
+    for format, pattern in (
         (
-            {0: b"\x0a\x0d\x0d\x0a", 8: b"\x1a\x2b\x3c\x4d"},
-            {0: b"\x0a\x0d\x0d\x0a", 8: b"\x4d\x3c\x2b\x1a"},
+            Format("application/vnd.shp", "shapefile", aliases=("application/x-esri-shape",)),
+            rb"\x00\x00\x27\x0a.{24}\xe8\x03\x00\x00",
         ),
-    ),
+        (Format("application/x-nifti", "NIfTI"), rb".{344}n[+i]1\x00|.{4}n\+2\x00\r\n\x1a\n"),
+        (Format("application/x-grib", "GRIB"), rb"GRIB...\x01"),
+        (
+            Format("application/x-grib2", "GRIB2", aliases=("application/x-grib",)),
+            rb"GRIB...\x02",
+        ),
+        (
+            Format("application/x-pcapng", "pcapng", aliases=("application/vnd.tcpdump.pcap",)),
+            rb"\x0a\x0d\x0d\x0a.{4}(?:\x1a\x2b\x3c\x4d|\x4d\x3c\x2b\x1a)",
+        ),
+        (Format("model/x-ply", "PLY", aliases=("application/ply",)), rb"ply\r?\nformat [ab]"),
+        # the first two cards, of 80 characters each (FITS 4.0, 4.4.1)
+        (
+            Format("image/fits", "FITS", aliases=("application/fits", "image/x-fits")),
+            rb"(?=.{80}BITPIX  = )SIMPLE  = {1,20}[TF] ",
+        ),
+        # version, number of tables and name of the first table
+        (
+            Format(
+                "font/ttf",
+                "TrueType",
+                aliases=("application/x-font-ttf", "font/sfnt", "application/font-sfnt"),
+            ),
+            rb"(?:\x00\x01\x00\x00|true)\x00[\x01-\x7f].{6}[ -~]{4}",
+        ),
+        # a protocol, then a frame or an instruction that creates an object
+        (
+            _PICKLE,
+            rb"\x80(?:[\x04\x05]\x95.{6}\x00\x00|[\x02-\x05][\x80-\x8fcI-NX(\[\]{}()UGKBC])",
+        ),
+    )
 )
 
 
@@ -76,10 +122,9 @@ def _recognise(head: Head) -> Format:
     if head.data.startswith(_COMPOUND):
         named = (name for name in _STREAMS if name.encode("utf-16-le") in head.data)
         return _STREAMS[next(named)]  # always found, because the last name, which is empty, matches
-    for format, sets in _MARKED:
-        for marks in sets:
-            if all(head.data.startswith(mark, place) for place, mark in marks.items()):
-                return format
+    for format, pattern in _MARKED:
+        if pattern.match(head.data):
+            return format
     return _ISO_MEDIA if head.data[4:8] == b"ftyp" else _BINARY
 
 
@@ -103,7 +148,8 @@ def draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
         letters = "".join(chr(byte) if 32 <= byte < 127 else "·" for byte in row)
         lines.append(f"{at:04x}  {row.hex(' '):<{each * 3 - 1}}  {letters}")
     dump = text_box("\n".join(lines), size, label=f"first bytes of {name}", wrap=False)
-    return Drawing(html=dump)
+    note = "never loaded here: loading a pickle runs the code that it names"
+    return Drawing(html=dump, note=note if format.mime == _PICKLE.mime else "")
 
 
 KIND = Kind(

@@ -29,12 +29,8 @@ COLUMNS: Final = 240
 _SHORT: Final = 30  # seconds; shorter files are decoded whole
 _MOST: Final = 6_000_000  # maximum samples, for any rate that the file states
 _MOMENT: Final = 9216  # samples decoded per point of a longer file; an MP3 starts with silent ones
-# frame bytes after the first byte, by mode (RFC 4867, 5.3; 3GPP TS 26.101 and 26.201)
-_AMR: Final = (12, 13, 15, 17, 19, 20, 26, 31, 5, 0, 0, 0, 0, 0, 0, 0)
-_AMR_WIDE: Final = (17, 23, 32, 36, 40, 46, 50, 58, 60, 5, 0, 0, 0, 0, 0, 0)
-_AAC_HERTZ: Final = (
-    *(96000, 88200, 64000, 48000, 44100, 32000, 24000, 22050, 16000, 12000, 11025, 8000, 7350),
-)
+#: Formats that do not state their duration, and for which FFmpeg guesses one.
+_COUNTED: Final = ("audio/amr", "audio/aac")
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
@@ -47,28 +43,6 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     facts = [length, f"{hertz / 1000:g} kHz", named, *(name for name in codec if name != "PCM")]
     numbers = np.clip(np.nan_to_num(levels), -1, 1) * 127 + 128
     return answer(facts, numbers.astype(np.uint8).tobytes())
-
-
-def _amr_seconds(data: bytes) -> float:
-    """Return the duration. A frame lasts 20 ms, and its first byte gives its length in bytes."""
-    wide = data.startswith(b"#!AMR-WB\n")
-    sizes, at, count = _AMR_WIDE if wide else _AMR, 9 if wide else 6, 0
-    while at < len(data):
-        at, count = at + 1 + sizes[data[at] >> 3 & 15], count + 1
-    return count / 50
-
-
-def _aac_seconds(data: bytes) -> float:
-    """Return the duration from the number of frames of 1024 samples (ISO/IEC 14496-3, 1.A.2)."""
-    at = count = 0
-    while data.startswith(b"\xff", at) and at + 7 <= len(data):
-        length = int.from_bytes(data[at + 3 : at + 6], "big") >> 5 & 0x1FFF
-        at, count = at + max(length, 7), count + 1
-    code = data[2] >> 2 & 15
-    return count * 1024 / _AAC_HERTZ[code] if code < len(_AAC_HERTZ) else 0
-
-
-_COUNTED: Final = {"audio/amr": _amr_seconds, "audio/aac": _aac_seconds}
 
 
 # duration, samples per second, channels, levels, codec name
@@ -104,9 +78,11 @@ def _decoded(data: bytes, mime: str) -> _Sound:
             raise UnshowableError(f"{OTHER_CODEC} {name}")
         context.thread_count = 1
         hertz, channels = context.sample_rate, context.layout.nb_channels
-        # count frames if possible, because FFmpeg guesses a duration that the file does not state
-        counted = _COUNTED[mime](data) if mime in _COUNTED else 0
-        seconds = counted or (container.duration or 0) / 1_000_000
+        seconds = (container.duration or 0) / 1_000_000
+        if mime in _COUNTED:
+            with opened(data, mime) as counted:
+                parts = (packet.duration or 0 for packet in counted.demux(audio=0))
+                seconds = float(sum(parts) * (track.time_base or 0))
         if seconds <= _SHORT:
             limit = min((_SHORT + 1) * hertz, _MOST)
             samples = _samples(container, track, limit=limit)
