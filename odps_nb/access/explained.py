@@ -84,7 +84,6 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "Sequence[int]": (partial(_are, _is_count), "a list of positions"),
     "Overwrite": (_is_flag_or_text, "True, False, 'partitions' or 'all'"),
     "Compression": (_named("Enum"), ""),
-    "TableName": (_named("TableName"), "a table's .name"),
     "WriteSessionRef": (_named("WriteSessionRef"), "the handle of a session"),
     "Path": _PATH,
     "os.PathLike": _PATH,
