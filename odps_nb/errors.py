@@ -25,6 +25,7 @@
     │   ├── ServerFaultError     5xx
     │   └── QueryError           a SQL instance failed
     ├── ArgumentError            an argument is wrong; also a ValueError
+    │   ├── MissingKeyError      no item of this name; also a KeyError
     │   └── PositionError        no item at this position; also an IndexError
     ├── ConversionError          a value or type does not fit its target
     ├── ConfigError              invalid profile, credentials or options
@@ -58,6 +59,7 @@ __all__ = [
     "InvalidRequestError",
     "LimitExceededError",
     "MissingDependencyError",
+    "MissingKeyError",
     "NoStorageApiError",
     "NotFoundError",
     "OdpsNbError",
@@ -95,6 +97,15 @@ def visible(value: object, *, keep: str = "") -> str:
     return _UNSEEN.sub(
         lambda match: match[0] if match[0] in keep else _escaped(match[0]), str(value)
     )
+
+
+def shown(value: object, limit: int = 80) -> str:
+    """Return the start of ``repr(value)``, or its type if the repr raises; for error messages."""
+    try:
+        text = visible(repr(value))
+    except Exception:  # noqa: BLE001  of the caller's class
+        return f"a {type(value).__name__}"
+    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def _escaped(sign: str) -> str:
@@ -373,6 +384,12 @@ class ArgumentError(OdpsNbError, ValueError):
 
 class PositionError(ArgumentError, IndexError):
     """The position is out of range for the sequence, for example because the sequence is empty."""
+
+
+class MissingKeyError(ArgumentError, KeyError):
+    """A mapping has no such key."""
+
+    __str__ = Exception.__str__  # that of KeyError quotes the message
 
 
 class ConversionError(OdpsNbError):

@@ -9,11 +9,11 @@ import datetime
 import operator
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from odps_nb.errors import ArgumentError, PositionError, visible
+from odps_nb.errors import ArgumentError, MissingKeyError, PositionError, shown, visible
 
 __all__ = [
     "STRICT_TEXT",
@@ -38,6 +38,7 @@ __all__ = [
     "did_you_mean",
     "format_bytes",
     "is_name",
+    "listed_columns",
     "parse_bytes",
     "shorten",
 ]
@@ -72,7 +73,7 @@ class Compression(str, Enum):
         known = _COMPRESSIONS.get(name.lower()) if isinstance(name, str) else None
         if known is None:
             raise ArgumentError(
-                f"unknown compression {value!r}",
+                f"unknown compression {shown(value)}",
                 argument="compression",
                 hint="use 'none', 'zstd' or 'lz4'",
             )
@@ -265,7 +266,7 @@ class TableName:
             case [project, schema, table]:
                 return cls(project=project, schema=schema, table=table)
         raise ArgumentError(
-            f"{text!r} is not a table name",
+            f"{shown(text)} is not a table name",
             hint="write table, project.table or project.schema.table",
         )
 
@@ -334,6 +335,17 @@ class PartitionSpec:
     def __len__(self) -> int:
         return len(self.items)
 
+    def __getitem__(self, key: str) -> str:
+        """Return the value of a partition column, ignoring case: ``spec["ds"]``."""
+        for name, value in self.items:
+            if isinstance(key, str) and name.casefold() == key.casefold():
+                return value
+        raise MissingKeyError(
+            f"the partition {str(self)!r} has no key {shown(key)}",
+            argument="key",
+            hint=f"use one of its keys: {', '.join(name for name, _ in self.items)}",
+        )
+
     def covers(self, other: PartitionSpec) -> bool:
         """Whether ``other`` has the same value for each key of this (partial) spec."""
         theirs = dict(other.items)
@@ -389,7 +401,7 @@ def _value_text(key: str, value: object) -> str:
     if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
         return value.isoformat()
     raise ArgumentError(
-        f"the partition key {key!r} has a value of type {type(value).__name__}: {value!r:.80}",
+        f"the partition key {key!r} has a value of type {type(value).__name__}: {shown(value)}",
         code=_INVALID,
         hint="pass text, an integer or a date, e.g. {'ds': '2024-01-01', 'hour': 3}",
     )
@@ -499,7 +511,7 @@ def no_item(noun: str, position: int, count: int) -> PositionError:
 
 
 def did_you_mean(
-    name: str, known: Iterable[str], form: str = "{!r}", *, most: int = 3, cutoff: float = 0.6
+    name: str, known: Iterable[str], form: str = "{!r}", *, most: int = 3, cutoff: float = 0.7
 ) -> str:
     """Return ``did you mean 'x' or 'y'? `` with similar names, or ``""``; the case is ignored."""
     from difflib import get_close_matches
@@ -508,6 +520,12 @@ def did_you_mean(
     near = get_close_matches(name.casefold(), by_key, n=most, cutoff=cutoff)
     shown = (form.format(by_key[one]) for one in near)
     return f"did you mean {' or '.join(shown)}? " if near else ""
+
+
+def listed_columns(names: Sequence[str]) -> str:
+    """Return a table's first column names for a hint, and how to fetch newer ones."""
+    more = ", …" if len(names) > 20 else ""
+    return f"{', '.join(names[:20])}{more} (if it was added later, call table.reload() first)"
 
 
 def shorten(text: str, limit: int) -> str:

@@ -66,6 +66,7 @@ TREE = {
     "ServerFaultError": "ServiceError",
     "QueryError": "ServiceError",
     "ArgumentError": "OdpsNbError",
+    "MissingKeyError": "ArgumentError",
     "PositionError": "ArgumentError",
     "ConversionError": "OdpsNbError",
     "ConfigError": "OdpsNbError",

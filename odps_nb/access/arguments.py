@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 import re
@@ -15,6 +14,7 @@ from urllib.parse import urlsplit
 from odps_nb.client.auth.tunnel_host import is_private
 from odps_nb.errors import ConfigError, OdpsNbWarning
 from odps_nb.secret import SECRET_NAMES, Hidden, hidden
+from odps_nb.terms import did_you_mean
 
 if TYPE_CHECKING:
     from odps_nb.client.auth.profile import Profile
@@ -66,8 +66,7 @@ def explains_arguments(function: Callable[P, R]) -> Callable[P, R]:
                 hint=_BY_NAME,
             )
         for name in given.keys() - set(known):
-            close = difflib.get_close_matches(name, known, n=1)
-            hint = _INSTEAD.get(name) or (f"did you mean {close[0]}=? " if close else "")
+            hint = _INSTEAD.get(name) or did_you_mean(name, known, "{}=", most=1)
             raise ConfigError(
                 f"connect has no argument {name}=",
                 option=name,

@@ -6,6 +6,7 @@ returned. ``odps_nb.client.blob.many`` fetches blobs, and ``odps_nb.notebook`` d
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, overload
 
 from odps_nb.access.checks import is_missing
+from odps_nb.access.explained import explained
 from odps_nb.access.saving import Folder, file_name_for, save_stream
 from odps_nb.errors import ArgumentError, ConversionError, OdpsNbError, explain
 from odps_nb.terms import BlobReference, format_bytes, shorten
@@ -58,6 +60,7 @@ def reference_of(value: str | bytes | BlobReference | Blob) -> BlobReference:
     return BlobReference.from_text(value)
 
 
+@explained
 class Blob:
     """A handle to one blob; created by ``odps.blob(reference)``.
 
@@ -193,7 +196,7 @@ class Blob:
         """
         target = Path(path).expanduser()
         name = ""
-        if target.is_dir():
+        if os.path.isdir(target):  # noqa: PTH112  does not raise for a long name
             name = file_name_for(self.file_name, self.mime_type, self._reference.token)
         with self.open() as stream:
             chunks = iter(lambda: stream.read(_CHUNK), b"")

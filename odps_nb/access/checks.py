@@ -9,9 +9,15 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, SupportsIndex
 
-from odps_nb.errors import ArgumentError, MissingDependencyError, NotFoundError
+from odps_nb.errors import ArgumentError, MissingDependencyError, NotFoundError, shown
 from odps_nb.schema import Column, TableSchema, TypeCode
-from odps_nb.terms import PartitionSpec, TableName, check_partition_value, did_you_mean
+from odps_nb.terms import (
+    PartitionSpec,
+    TableName,
+    check_partition_value,
+    did_you_mean,
+    listed_columns,
+)
 from odps_nb.type_facts import TYPE_FACTS
 
 PartitionLike = str | Mapping[str, object] | PartitionSpec
@@ -47,16 +53,18 @@ def check_columns(columns: Sequence[str], schema: TableSchema, table: TableName)
     for name in columns:
         column = schema.find(name)
         if column is None:
-            names = ", ".join(schema.names[:20]) + (", …" if len(schema) > 20 else "")
             raise NotFoundError(
                 f"{table} has no column {name!r}",
                 code="NoSuchColumn",
-                hint=f"{did_you_mean(name, schema.names)}its columns are: {names}",
+                hint=f"{did_you_mean(name, schema.names)}"
+                f"its columns are: {listed_columns(schema.names)}",
             )
         spelled.append(column.name)
     for name in spelled:
         if spelled.count(name) > 1:
-            raise ArgumentError(f"the column {name!r} is listed twice")
+            raise ArgumentError(
+                f"the column {name!r} is listed twice", hint="name each column once"
+            )
     return tuple(spelled)
 
 
@@ -66,11 +74,15 @@ def check_count(name: str, value: SupportsIndex | None, *, at_least: int = 1) ->
         return None
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise ArgumentError(
-            f"{name} is {value!r}; it must be a whole number", hint=f"pass e.g. {name}=5"
+            f"{name} is {shown(value)}; it must be a whole number", hint=f"pass e.g. {name}=5"
         )
     count = operator.index(value)
     if count < at_least:
-        raise ArgumentError(f"{name} is {count}; it must be at least {at_least}")
+        raise ArgumentError(
+            f"{name} is {count}; it must be at least {at_least}",
+            argument=name,
+            hint=f"pass e.g. {name}=5, or omit it",
+        )
     return count
 
 
@@ -155,7 +167,7 @@ def check_overwrite(
     if not isinstance(overwrite, bool):
         words = "False, True, 'partitions' or 'all'" if takes_all else "False, True or 'partitions'"
         raise ArgumentError(
-            f"overwrite is {overwrite!r}", argument="overwrite", hint=f"pass {words}"
+            f"overwrite is {shown(overwrite)}", argument="overwrite", hint=f"pass {words}"
         )
     if overwrite and len(partition) < len(keys):
         raise ArgumentError(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.checks import check_count
 from odps_nb.access.elsewhere import Address, connect_again, remember
+from odps_nb.access.explained import explained
 from odps_nb.access.progress import listener_of
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker
@@ -54,6 +55,7 @@ MAX_QUERIES = 100
 """Number of statements that `Connection.queries` remembers."""
 
 
+@explained
 class Connection:
     """Tables, blobs and SQL of one project; created by ``odps_nb.connect(…)``.
 
@@ -280,9 +282,9 @@ class Connection:
             primary_key=names_of(primary_key),
             properties=properties_of(properties),
             comment=comment,
-            lifecycle=lifecycle,
+            lifecycle=check_count("lifecycle", lifecycle),
             cluster_by=names_of(cluster_by),
-            buckets=buckets,
+            buckets=check_count("buckets", buckets),
             if_not_exists=if_not_exists,
         )
         if has_rows(columns):
@@ -381,7 +383,7 @@ class Connection:
         query: str,
         *,
         params: Mapping[str, object] | None = None,
-        settings: Mapping[str, str] | None = None,
+        settings: Mapping[str, object] | None = None,
         wait: bool = True,
         timeout: float | None = None,
         text: str = "strict",
@@ -402,7 +404,7 @@ class Connection:
             connection with a time zone; the query then runs in that zone. Without ``params``, the
             query is sent unchanged.
         settings
-            Job settings, e.g. ``{"odps.sql.type.system.odps2": "true"}``; they override the
+            Job settings, e.g. ``{"odps.sql.type.system.odps2": True}``; they override the
             settings in ``query``.
         wait
             Wait until the query has succeeded. ``False``: return immediately; see `Result.wait`.
@@ -431,12 +433,14 @@ class Connection:
         from odps_nb.access.queries import Query
         from odps_nb.access.sql import Result
         from odps_nb.client.sql.query import run_sql
+        from odps_nb.client.sql.settings import texts_of
 
         shown = TextOptions.of(text, char_padding=char_padding)
-        query = bind_query(query, params, settings, timezone=self.profile.timezone)
+        chosen = None if settings is None else texts_of(settings)
+        query = bind_query(query, params, chosen, timezone=self.profile.timezone)
         if not wait:
-            return self._start(query, shown, settings, mine=True)
-        storage, ran = self._storage, Query(sql=query, settings=settings, connection=self)
+            return self._start(query, shown, chosen, mine=True)
+        storage, ran = self._storage, Query(sql=query, settings=chosen, connection=self)
         self._queries.append(ran)
         listener = listener_of(progress)
         with (
@@ -447,7 +451,7 @@ class Connection:
             instance = run_sql(
                 storage,
                 query,
-                settings=settings,
+                settings=chosen,
                 timeout=timeout,
                 tracker=tracker,
                 cancel=storage.operation(),
@@ -520,14 +524,16 @@ class Connection:
         query: str,
         *,
         params: Mapping[str, object] | None = None,
-        settings: Mapping[str, str] | None = None,
+        settings: Mapping[str, object] | None = None,
     ) -> SqlCost:
         """Return the service's cost estimate for a query; arguments are as for `sql`."""
         from odps_nb.access.binding.text import bind_query
         from odps_nb.client.sql.query import estimate_sql
+        from odps_nb.client.sql.settings import texts_of
 
-        text = bind_query(query, params, settings, timezone=self.profile.timezone)
-        return estimate_sql(self._storage, text, settings=settings)
+        chosen = None if settings is None else texts_of(settings)
+        text = bind_query(query, params, chosen, timezone=self.profile.timezone)
+        return estimate_sql(self._storage, text, settings=chosen)
 
     # -- lifecycle ----------------------------------------------------------------------------
 

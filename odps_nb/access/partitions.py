@@ -79,7 +79,7 @@ def parse_choices(
         return ()
     single = isinstance(partitions, (str, Mapping, PartitionSpec, PartitionRange))
     many: Iterable[Any] = partitions  # type: ignore[assignment]  # `_parsed` checks each item
-    if single or not isinstance(partitions, Iterable):
+    if single or not isinstance(partitions, Iterable) or getattr(partitions, "ndim", 1) == 0:
         many = (partitions,)
     found = tuple(_parsed(one) for one in many)
     if not found or any(isinstance(one, PartitionSpec) and not one.items for one in found):

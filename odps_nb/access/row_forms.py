@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from odps_nb.access.blobs.frames import blob_dtypes
 from odps_nb.access.checks import check_count, require
+from odps_nb.access.explained import explained
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker
 from odps_nb.client.read.resume import asks_for_micro
@@ -37,6 +38,7 @@ B = TypeVar("B")
 T = TypeVar("T")
 
 
+@explained
 class RowForms(ABC):
     """Base class of `Scan` and `Result`: data frames, Arrow, and notebook display."""
 

@@ -14,6 +14,7 @@ from pathlib import Path, PurePath
 from typing import BinaryIO
 
 from odps_nb.errors import ConfigError
+from odps_nb.terms import shorten
 
 MAX_NAME_BYTES = 150
 _FORBIDDEN = re.compile(r'[\x00-\x1f\x7f-\x9f<>:"|?*\ud800-\udfff]')
@@ -79,6 +80,7 @@ def file_name_for(stated: str, mime_type: str, token: str) -> str:
 def save_stream(chunks: Iterable[bytes], target: Path, *, overwrite: bool) -> Path:
     """Write chunks to a file, completely or not at all, and return its path."""
     _check_folder(target.parent)
+    _check_length(target)
     if target.exists() and not overwrite:
         raise _taken(target)
     return _save(chunks, iter([target]), target.parent, overwrite=overwrite)
@@ -120,9 +122,9 @@ def _as_one(name: str) -> str:
 
 
 def _check_folder(path: Path) -> None:
-    if path.is_dir():
+    if os.path.isdir(path):  # noqa: PTH112  does not raise for a long name
         return
-    if path.exists():
+    if os.path.exists(path):  # noqa: PTH110
         raise ConfigError(f"{path} is not a folder", option="path", hint="pass a folder")
     raise ConfigError(f"the folder {path} does not exist", option="path", hint="create it first")
 
@@ -167,6 +169,17 @@ def _claim(temporary: Path, names: Iterator[Path], *, overwrite: bool) -> Path:
                 continue
         return name
     raise _taken(name)
+
+
+def _check_length(name: Path) -> None:
+    try:
+        name.exists()
+    except OSError as error:
+        raise ConfigError(
+            f"cannot create {shorten(str(name), 80)}: {error.strerror}",
+            option="path",
+            hint="pass a shorter name",
+        ) from error
 
 
 def _claim_empty(temporary: Path, name: Path) -> bool:

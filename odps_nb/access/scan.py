@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from odps_nb.access.blobs.frames import tell_polars
 from odps_nb.access.engines.offered import ForEngines
 from odps_nb.access.engines.split_task import SplitTask, split_tasks
+from odps_nb.access.explained import explained
 from odps_nb.access.learning.source import RowSource, open_source
 from odps_nb.access.progress import listener_of
 from odps_nb.access.row_forms import RowForms
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from odps_nb.client.read.plan import ReadPlan, ReadSession
 
 
+@explained
 class Scan(RowForms, ForEngines):
     """A planned read of a table; created by ``table.read(…)``.
 

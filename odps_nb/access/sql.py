@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.blobs.frames import tell_polars
 from odps_nb.access.checks import check_count
+from odps_nb.access.explained import explained
 from odps_nb.access.progress import listener_of
 from odps_nb.access.row_forms import RowForms, as_table
 from odps_nb.client.calls.cancel import CancelToken
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from odps_nb.schema import TableSchema
 
 
+@explained
 class Result(RowForms):
     """A query on the service and its rows; created by ``odps.sql(…)``.
 

@@ -23,6 +23,7 @@ from odps_nb.access.checks import (
     check_whole_partition,
 )
 from odps_nb.access.engines.offered import ForEngines
+from odps_nb.access.explained import explained
 from odps_nb.access.partitions import (
     PartitionDetails,
     choose_partitions,
@@ -86,6 +87,7 @@ if TYPE_CHECKING:
 _SHOWN_COLUMNS = 60
 
 
+@explained
 class Table(ForEngines):
     """A handle to a table on the service; created by ``odps.table(name)``.
 

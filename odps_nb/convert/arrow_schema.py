@@ -24,7 +24,7 @@ from odps_nb.convert.foreign import check_field
 from odps_nb.convert.times import zoned_type
 from odps_nb.errors import ConversionError
 from odps_nb.schema import Column, OdpsType, TableSchema, is_readable, quote_name
-from odps_nb.terms import did_you_mean
+from odps_nb.terms import did_you_mean, listed_columns
 from odps_nb.wire.control.table_limits import is_column_name
 from odps_nb.wire.type_text import format_type
 
@@ -210,7 +210,7 @@ def refuse_unknown(
     raise ConversionError(
         f"the table has no column {', '.join(parts)}",
         column=strangers[0],
-        hint=f"use its columns: {', '.join(known[:20])}{', …' if len(known) > 20 else ''}"
+        hint=f"use its columns: {listed_columns(known)}"
         + way_to_add(strangers[:MAX_LISTED], type_of),
     )
 

@@ -111,13 +111,13 @@ def as_text(data: bytes, encoding: str | None) -> str:
     stated = encoding or (found.name if found else "utf-8")
     try:
         text = data.decode(stated)
-    except LookupError as error:
+    except (LookupError, ValueError) as error:
+        if isinstance(error, UnicodeError):
+            at = f" from byte {error.start} on" if isinstance(error, UnicodeDecodeError) else ""
+            raise _no_text(f"the blob is not valid {stated}{at}") from None
         raise ConversionError(
             str(error), target_type="text", hint="pass the name of an encoding, e.g. 'gb18030'"
         ) from None
-    except UnicodeError as error:
-        at = f" from byte {error.start} on" if isinstance(error, UnicodeDecodeError) else ""
-        raise _no_text(f"the blob is not valid {stated}{at}") from None
     return text
 
 

@@ -42,7 +42,7 @@ def frame_schema(frame: pd.DataFrame, is_blob: Callable[[Any], bool]) -> TableSc
     columns: list[Column] = []
     for place, name in enumerate(frame.columns):
         series = frame.iloc[:, place]
-        holds_blobs = series.dtype == object and any(map(is_blob, series.dropna()))
+        holds_blobs = series.dtype == object and any(map(is_blob, series))
         odps = PrimitiveType(TypeCode.BLOB) if holds_blobs else _type_of(series, name)
         columns.append(Column(name=name, type=odps))
     refuse_twins([column.name for column in columns])

@@ -25,7 +25,7 @@ from odps_nb.convert.fitting.objects import fit_objects
 from odps_nb.convert.foreign import check_field, from_geometry
 from odps_nb.convert.frame_columns import frame_column
 from odps_nb.convert.frame_options import FrameOptions
-from odps_nb.errors import ArgumentError, ConversionError
+from odps_nb.errors import ArgumentError, ConversionError, shown
 from odps_nb.schema import Column, OdpsType, TableSchema
 from odps_nb.wire.type_text import format_type
 
@@ -161,14 +161,16 @@ def by_column(dtypes: Mapping[str, Any] | None, names: Sequence[str]) -> dict[st
     known = {name.casefold(): name for name in names}
     found: dict[str, Any] = {}
     for name, dtype in (dtypes or {}).items():
-        column = known.get(str(name).casefold())
+        column = known.get(name.casefold()) if isinstance(name, str) else None
         if column is None:
             raise ArgumentError(
-                f"dtypes contains {name!r}, which is not a column of the result",
+                f"dtypes contains {shown(name)}, which is not a column of the result",
                 argument="dtypes",
                 hint=f"choose from {shorten(', '.join(names))}",
             )
         try:
+            if not isinstance(dtype, (str, type, np.dtype, ExtensionDtype)):
+                raise TypeError(f"a {type(dtype).__name__} is not a dtype")
             found[column] = pandas_dtype(dtype)
         except (TypeError, NotImplementedError) as error:
             raise ArgumentError(

@@ -21,7 +21,7 @@ from odps_nb.convert.frame_schema import object_type
 from odps_nb.convert.row_names import Names
 from odps_nb.convert.warning import warn
 from odps_nb.errors import ConversionError
-from odps_nb.terms import did_you_mean
+from odps_nb.terms import did_you_mean, listed_columns
 
 _NAMED, _PLACED, _VALUE = "a row with names", "a row without names", "a plain value"
 
@@ -213,7 +213,6 @@ def _learn(
 
 def _unknown_key(key: str, known: Sequence[str], row: int, value: object) -> ConversionError:
     meant = did_you_mean(key, known).rstrip()
-    listed = ", ".join(known[:20]) + (", …" if len(known) > 20 else "")
     return ConversionError(
         f"row {row} has the key {key!r}, which is not a column of the table"
         + (meant and f" ({meant})"),
@@ -221,7 +220,7 @@ def _unknown_key(key: str, known: Sequence[str], row: int, value: object) -> Con
         row=row,
         hint="exclude the index: df.itertuples(index=False)"
         if key == "Index"
-        else f"use its columns: {listed}"
+        else f"use its columns: {listed_columns(known)}"
         + way_to_add([key], lambda name: object_type([value], name)),
     )
 
@@ -304,6 +303,12 @@ def _column(values: Any, name: str) -> Any:
         values = pa.chunked_array([values])
     if isinstance(values, pa.ChunkedArray):
         return pd.Series(pd.arrays.ArrowExtensionArray(values))
+    if isinstance(values, np.ndarray) and values.dtype.names is not None:
+        raise ConversionError(
+            f"the column {name!r} is an array with fields",
+            column=name,
+            hint="pass a list of dicts for a STRUCT, or one array per column",
+        )
     if isinstance(values, (pd.Index, pd.api.extensions.ExtensionArray)) or _is_plain(values):
         return pd.Series(values, dtype=object if values.dtype == object else None)
     return _objects(list(values))

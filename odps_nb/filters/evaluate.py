@@ -60,7 +60,8 @@ def mask_of(condition: Node, columns: Columns, rows: int) -> pa.BooleanArray:
         found = _value(condition, columns)
     except pa.ArrowInvalid as error:
         raise refuse(
-            f"a value cannot be converted: {error}", "exclude such rows, or use odps.sql(…)"
+            f"a value cannot be converted: {error}",
+            "write text in quotes, exclude such rows, or use odps.sql(…)",
         ) from error
     if isinstance(found, pa.Scalar):
         return pa.array([found.as_py()], pa.bool_()).take(pa.array([0] * rows, pa.int64()))

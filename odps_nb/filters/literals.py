@@ -31,6 +31,20 @@ def refuse(problem: str, hint: str = "") -> ArgumentError:
     )
 
 
+_COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
+_DATE = re.compile(r"(?<![-\w])\d{4}-\d\d?-\d\d?(?![-\w])")
+
+
+def bare_date(text: str) -> str | None:
+    """Return the first date without quotes, which SQL would read as a subtraction, or ``None``.
+
+    >>> bare_date("ds = 2024-01-01"), bare_date("ds = '2024-01-01'")
+    ('2024-01-01', None)
+    """
+    found = _DATE.search(_COMMENT.sub("", _QUOTED.sub("''", text)))
+    return None if found is None else found[0]
+
+
 def check_escapes(text: str) -> None:
     """Raise for backslashes and doubled quotes whose meaning differs between SQL dialects."""
     ended = -1

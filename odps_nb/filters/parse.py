@@ -16,6 +16,7 @@ from odps_nb.filters.compare import as_double, compare, is_among
 from odps_nb.filters.functions import call, cast
 from odps_nb.filters.literals import (
     EXACT,
+    bare_date,
     check_escapes,
     date_of,
     duration_of,
@@ -37,7 +38,7 @@ from odps_nb.filters.tree import (
     ValueKind,
 )
 from odps_nb.schema import Column, OdpsType, TableSchema, UnknownType
-from odps_nb.terms import did_you_mean, shorten
+from odps_nb.terms import did_you_mean, listed_columns, shorten
 from odps_nb.type_facts import TYPE_FACTS
 
 MAX_LENGTH = 256 * 1024
@@ -106,8 +107,12 @@ def _parsed(text: str) -> Any:
     try:
         found = sql_parser.parse(text, sql_parser.hive())
     except SqlglotError as error:
+        date = bare_date(text)
         raise refuse(
-            f"the text cannot be parsed as SQL{_place(error)}", "write it as in SQL after WHERE"
+            f"the text cannot be parsed as SQL{_place(error)}",
+            f"write dates and times in quotes: '{date}…'"
+            if date
+            else "write it as in SQL after WHERE",
         ) from None
     if len(found) != 1 or found[0] is None:
         raise refuse("the text is not a single condition", "write it as in SQL after WHERE")
@@ -172,6 +177,8 @@ class _Reader:
         if name in _COMPARISONS:
             return compare(_COMPARISONS[name], *self._sides(tree), self.zone)
         if name in _ARITHMETIC:
+            if name == "sub" and (date := bare_date(_text(tree).replace(" ", ""))):
+                raise refuse(f"{date} without quotes is a subtraction", f"write '{date}'")
             return arithmetic(_ARITHMETIC[name], *self._sides(tree))
         made = call(tree, self.read)
         if made is None:
@@ -195,11 +202,12 @@ class _Reader:
         column = self.schema.find(parts[0])
         if column is None:
             said = did_you_mean(parts[0], self.schema.names, "{}")
-            shown = ", ".join(self.schema.names[:20]) + (", …" if len(self.schema) > 20 else "")
+            if not said and type(tree.parent).__name__.casefold() in _TAKE_VALUES:
+                said = f"write text in quotes: '{parts[0]}'; "
             raise ArgumentError(
                 f"where= contains {parts[0]!r}, which is not a column of the table",
                 code="NoSuchColumn",
-                hint=f"{said}its columns are: {shown}",
+                hint=f"{said}its columns are: {listed_columns(self.schema.names)}",
             )
         return column_value(column)
 
@@ -291,6 +299,7 @@ class _Reader:
 
 
 _COMPARISONS = {"eq": "=", "neq": "<>", "lt": "<", "lte": "<=", "gt": ">", "gte": ">="}
+_TAKE_VALUES = {*_COMPARISONS, "in", "between", "like"}
 _ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/", "mod": "%"}
 # Allowed arguments of sqlglot nodes; other arguments would change the meaning.
 _ARGUMENTS: dict[str, tuple[str, ...]] = {

@@ -19,6 +19,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from odps_nb.access.explained import explained
+
 if TYPE_CHECKING:
     from odps_nb.access.learning.samples import Samples
     from odps_nb.access.learning.source import RowSource
@@ -31,6 +33,7 @@ __all__ = ["blobs", "loader", "rows"]
 _MIB = 2**20
 
 
+@explained
 def rows(
     source: Table | Scan,
     *,
@@ -94,6 +97,7 @@ def rows(
     return _dataset(samples, **given)
 
 
+@explained
 def blobs(
     source: Table | Scan,
     column: str | None = None,

@@ -3,8 +3,11 @@
 Nothing is partly written.
 """
 
+import inspect
 import io
 import socket
+import types
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +16,8 @@ import pyarrow as pa
 import pytest
 
 import odps_nb
+import odps_nb.spark
+import odps_nb.torch
 from odps_nb.errors import (
     AccessDeniedError,
     ArgumentError,
@@ -27,7 +32,9 @@ from odps_nb.errors import (
     explain,
 )
 from odps_nb.terms import PartitionSpec
+from tests.support.odd_objects import ODD, Mistake
 from tests.support.service.services import by_tunnel
+from tests.support.signatures import MADE, callables
 
 
 @pytest.fixture
@@ -119,6 +126,49 @@ def test_a_number_of_splits_and_their_size_exclude_each_other(odps):
     assert has_three_lines(caught.value)
 
 
+# -- calls --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "said", "hint"),
+    [
+        (lambda t: t.read(partition="ds=x"), "Table.read has no argument", "mean partitions=?"),
+        (lambda t: t.read(["id"], "id > 1"), "too many positional", "by keyword: where="),
+        (lambda t: t.head(n=3), "Table.head has no argument n=", "its arguments are: rows,"),
+        (lambda t: t.write(), "missing a required argument: 'data'", "data, partition"),
+        (lambda t: t.upsert([], delete="x"), "no argument delete=", "did you mean deleted=?"),
+        (lambda t: t.blobs(filter="id > 1"), "no argument filter=", "column, limit, keep"),
+        (lambda t: t.open_write(overwite=True), "no argument overwite=", "overwrite=?"),
+        (lambda t: t.read().to_pandas(dtype={}), "to_pandas has no argument", "dtypes=?"),
+        (lambda t: t.connection.sql("select 1", param={}), "Connection.sql has no", "params=?"),
+        (
+            lambda t: t.connection.create_table("x", "id int", partition_by="d"),
+            "no",
+            "partitioned_",
+        ),
+        (lambda t: t.connection.tables("a", "b"), "tables: too many", "arguments are: pattern"),
+        (lambda t: odps_nb.spark.read(None, t, "x", column=["a"]), "read has no", "columns=?"),
+        (lambda t: odps_nb.torch.rows(t, batch=5), "rows has no argument batch=", "batch_size"),
+    ],
+)
+def test_a_call_with_a_wrong_argument_is_explained(odps, call, said, hint):
+    with pytest.raises(ArgumentError) as caught:
+        call(odps.table("orders"))
+    assert said in str(caught.value)
+    assert hint in caught.value.hint
+
+
+def test_a_type_error_of_the_caller_s_own_function_is_not_changed(odps):
+    with pytest.raises(TypeError, match="takes 0 positional arguments"):
+        odps.table("media").blobs("content", keep=lambda: True)
+
+
+def test_signatures_stay_readable():
+    parameters = list(inspect.signature(odps_nb.Table.head).parameters)
+    assert parameters[:3] == ["self", "rows", "partitions"]
+    assert "def head(" in inspect.getsource(odps_nb.Table.head)
+
+
 # -- names --------------------------------------------------------------------------------------
 
 
@@ -137,6 +187,66 @@ def test_an_unknown_column_is_refused_before_a_session_is_opened(odps):
     with pytest.raises(NotFoundError, match="no column 'quantiti'") as caught:
         odps.table("orders").read(["id", "quantiti"])
     assert "did you mean 'quantity'?" in caught.value.hint
+
+
+STALE = {
+    "write": lambda table: table.write([{"id": 1, "later": 1}]),
+    "write a frame": lambda table: table.write(pd.DataFrame({"id": [1], "later": [1]})),
+    "write a table": lambda table: table.write(pa.table({"id": [1], "later": [1]})),
+    "upsert": lambda table: table.upsert(pa.table({"id": [1], "later": [1]})),
+    "open_write": lambda table: table.open_write().write([{"id": 1, "later": 1}]),
+    "columns": lambda table: table.read(["later"]),
+    "where": lambda table: table.read(where="later > 1"),
+    "head": lambda table: table.head(columns=["later"]),
+    "blobs": lambda table: table.blobs("later"),
+}
+
+
+@pytest.mark.parametrize("way", STALE)
+def test_a_handle_older_than_a_column_names_reload(odps, new_name, way):
+    table = odps.create_table(new_name("older"), "id bigint", primary_key="id")
+    assert table.schema.names == ("id",)
+    odps.sql(f"alter table {table.name} add columns (later bigint)")
+    with pytest.raises(OdpsNbError) as caught:
+        STALE[way](table)
+    assert "table.reload()" in caught.value.hint
+    assert table.reload().schema.names == ("id", "later")
+    odps.drop_table(table.name)
+
+
+@pytest.mark.parametrize(
+    ("where", "hint"),
+    [
+        ("status = paid", "write text in quotes: 'paid'"),
+        ("paid <> status", "write text in quotes: 'paid'"),
+        ("status in ('new', paid)", "write text in quotes: 'paid'"),
+        ("ds = 2024-01-01", "'2024-01-01'"),
+        ("ds >= 2024-01-01 and id > 1", "'2024-01-01'"),
+        ("ds < 2024-01-01 10:00:00", "'2024-01-01"),
+        ("statsu = 'paid'", "did you mean status"),
+    ],
+)
+def test_forgotten_quotes_are_named(odps, where, hint):
+    """In ``where=``, and in SQL that fails."""
+    with pytest.raises(ArgumentError) as caught:
+        odps.table("orders").read(where=where)
+    assert hint in caught.value.hint
+    with pytest.raises(QueryError) as failed:
+        odps.sql(f"select id from orders where {where}").to_arrow()
+    assert hint in failed.value.hint
+
+
+def test_a_partition_has_items_and_is_no_parameter(odps):
+    spec = PartitionSpec.of("ds=x,Hour=3")
+    assert (spec["ds"], spec["hour"]) == ("x", "3")
+    for key in ("day", 0, None):
+        with pytest.raises(KeyError) as missing:
+            spec[key]
+        assert isinstance(missing.value, ArgumentError)
+        assert missing.value.hint == "use one of its keys: ds, Hour"
+    with pytest.raises(ArgumentError, match="a PartitionSpec cannot be bound") as caught:
+        odps.sql("select :p", params={"p": spec})
+    assert "spec['ds']" in caught.value.hint
 
 
 def test_an_unknown_partition_key_is_refused_before_a_session_is_opened(odps):
@@ -577,3 +687,120 @@ def test_a_file_that_cannot_be_saved_says_so(odps, tmp_path):
     with pytest.raises(ConfigError, match="does not exist"):
         blob.save(tmp_path / "no" / "a.bin")
     assert target.read_bytes() == blob.bytes()
+
+
+# -- odd objects --------------------------------------------------------------------------------
+
+METHODS = {
+    (where, name): function
+    for made in MADE
+    for where, function in callables(made.__name__, made)
+    if not isinstance(inspect.getattr_static(made, where.partition(".")[2]), property)
+    for name in list(inspect.signature(function).parameters)[1:]
+}
+
+
+@pytest.fixture(scope="module")
+def owners(odps):
+    """An object of each class, and arguments that are right for it."""
+    columns = "id bigint, note string, content blob"
+    table = odps.create_table("odd", columns, partitioned_by="ds string")
+    keyed = odps.create_table("odd_keyed", "id bigint, note string", primary_key="id")
+    table.write([{"id": 1, "note": "a", "content": b"abc"}], partition="ds=x")
+    result, blob = odps.sql("select 1 as id, 'a' as note"), table.blobs("content")[0]
+    reference = str(blob.reference)
+    right = {"name": "odd_new", "columns": "id bigint", "query": "select 1 as id", "x": "id"}
+    right |= {"reference": reference, "references": [reference], "instance_id": result.instance_id}
+    right |= {"rows": 1, "data": [{"id": 1}], "folder": ".", "partition": "ds=x", "path": "file"}
+    right |= {"index": 0, "places": [0], "spark": None}
+    made = {
+        "Connection": lambda: odps,
+        "Table": lambda: table,
+        "keyed": lambda: keyed,
+        "Scan": lambda: table.read(["id", "note"]),
+        "Result": lambda: result,
+        "Blob": lambda: blob,
+        "BlobColumn": lambda: table.blobs("content"),
+    }
+    yield made, right
+    for one in (table, keyed):
+        odps.drop_table(one.name)
+
+
+@pytest.mark.gate(60)
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("where", "name"), METHODS)
+def test_an_odd_argument_is_accepted_or_explained(odps, owners, tmp_path, monkeypatch, where, name):
+    """Whatever a user passes: a result, or an error of this package that says what to do."""
+    monkeypatch.chdir(tmp_path)
+    made, right = owners
+    owner, _, method = where.partition(".")
+    parameters = list(inspect.signature(METHODS[where, name]).parameters.values())[1:]
+    needed = {one.name for one in parameters if one.default is one.empty}
+    for label, make in ODD.items():
+        if name in ("keep", "file_name") and label in ("class", "enum class"):
+            continue  # the caller's own function raises
+        target = made["keyed" if method in ("upsert", "delete") else owner]()
+        given = {one: right[one] for one in needed} | {name: make()}
+        with explained_or_own(f"{where}({name}={label})"):
+            found = getattr(target, method)(**given)
+            if isinstance(found, types.GeneratorType):
+                list(found)
+            if method == "create_table":
+                odps.drop_table(found.name)
+
+
+@contextmanager
+def explained_or_own(label):
+    try:
+        yield
+    except Mistake:
+        assert "generator" in label
+    except OdpsNbError as error:
+        lines = explain(error)
+        if not lines[-1].startswith("to do: "):
+            pytest.fail(f"{label}: {lines}")
+    except Exception as error:
+        error.add_note(label)
+        raise
+
+
+def new(odps, *given, **options):
+    odps.drop_table(odps.create_table("odd_new", *given, **options).name)
+
+
+VALUES = {
+    "row": lambda odps, t, one: t.write([{"id": one, "note": one}], partition="ds=x"),
+    "column": lambda odps, t, one: t.write({"note": one}, partition="ds=x"),
+    "map": lambda odps, t, one: t.write([{"tags": one}], partition="ds=x"),
+    "item": lambda odps, t, one: t.write([{"tags": {"a": one}}], partition="ds=x"),
+    "iterator": lambda odps, t, one: t.write(iter([{"id": 1}, one]), partition="ds=x"),
+    "blob": lambda odps, t, one: t.write([{"content": odps_nb.NewBlob(one)}], partition="ds=x"),
+    "new table": lambda odps, t, one: new(odps, [{"a": one, "b": [one]}]),
+    "new column": lambda odps, t, one: new(odps, {"a": one}),
+    "key": lambda odps, t, one: new(odps, "id bigint", primary_key=[one]),
+    "property": lambda odps, t, one: new(odps, "id bigint", properties={"k": one}),
+    "partition": lambda odps, t, one: t.read(partitions={"ds": one}),
+    "partitions": lambda odps, t, one: t.read(partitions=[one]),
+    "bound": lambda odps, t, one: t.read(partitions={"ds >=": one}),
+    "columns": lambda odps, t, one: t.read(["id", one]),
+    "dtype": lambda odps, t, one: t.read(["id"], limit=1).to_pandas(dtypes={"id": one}),
+    "params": lambda odps, t, one: t.read(where="note = :x", params={"x": one}),
+    "name": lambda odps, t, one: t.read(where="{x} = 'a'", params={"x": one}),
+    "settings": lambda odps, t, one: odps.sql_cost("select 1 as a", settings={"k": one}),
+    "reference": lambda odps, t, one: odps.blobs([one]),
+    "position": lambda odps, t, one: odps.blobs([])[one],
+    "spec": lambda odps, t, one: PartitionSpec.of("ds=x")[one],
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("way", VALUES)
+def test_an_odd_value_is_accepted_or_explained(odps, new_name, way):
+    columns = "id bigint, note string, tags map<string,bigint>, content blob"
+    table = odps.create_table(new_name("values"), columns, partitioned_by="ds string")
+    table.write([{"id": 1}], partition="ds=x")
+    for label, make in ODD.items():
+        with explained_or_own(f"{way}: {label}"):
+            VALUES[way](odps, table, make())
+    odps.drop_table(table.name)

@@ -15,7 +15,7 @@ from odps_nb.access.binding.literals import Target, Writer
 from odps_nb.access.binding.values import PlainValue, plain
 from odps_nb.access.checks import check_text
 from odps_nb.errors import ArgumentError
-from odps_nb.terms import TableName, shorten
+from odps_nb.terms import TableName, did_you_mean, shorten
 
 _TOKEN = re.compile(
     r"""
@@ -209,12 +209,10 @@ def _no_name(name: str, what: str) -> ArgumentError:
 
 
 def _nearest(name: str, written: str, namespace: Mapping[str, object], source: str) -> str:
-    from difflib import get_close_matches
-
     shown = [key for key in namespace if not key.startswith("_")]
-    near = get_close_matches(name, shown, n=1)
-    if near:
-        return f"did you mean {written.replace(name, near[0])}?"
+    form = written.replace("{", "{{").replace("}", "}}").replace(name, "{}")
+    if meant := did_you_mean(name, shown, form, most=1):
+        return meant.rstrip()
     if "params" in source:
         return f"pass its value: params={{{name!r}: …}}"
     return f"assign it first: {name} = …"

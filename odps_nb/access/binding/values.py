@@ -69,6 +69,8 @@ def _hint(value: object) -> str:
         return "bind it as text: str(value)"
     if name in ("DataFrame", "LazyFrame", "Table", "RecordBatch"):
         return "bind a single value, or a single column after IN"
+    if name == "PartitionSpec":
+        return "bind one of its values, e.g. spec['ds']"
     return (
         "bind None, bool, int, float, Decimal, str, bytes, date, datetime, timedelta, or a list of "
         "these"

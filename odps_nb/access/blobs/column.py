@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -9,7 +10,9 @@ from typing import TYPE_CHECKING, Any, overload
 
 from odps_nb.access.blob import Blob, iter_glances, shown_or_error
 from odps_nb.access.blobs.many import Fetch, References, iter_records, save_blobs, stream_blobs
+from odps_nb.access.explained import explained
 from odps_nb.access.saving import Folder
+from odps_nb.errors import ArgumentError
 from odps_nb.terms import Compression, count_of, no_item
 
 if TYPE_CHECKING:
@@ -28,6 +31,7 @@ def _nothing() -> Generator[Any, None, None]:
     yield from ()
 
 
+@explained
 class BlobColumn(Sequence[Blob]):
     """Blobs of one column in row order, without nulls; shown as a gallery in a notebook.
 
@@ -68,7 +72,9 @@ class BlobColumn(Sequence[Blob]):
 
     def caption(self, index: int) -> str:
         """Return the caption of a blob's tile: values of its row, or its position in the column."""
-        return f"blob {index}" if self._captions is None else self._captions[index]
+        if self._captions is None:
+            return f"blob {index}"
+        return self._captions[self._place(index)]
 
     @property
     def summary(self) -> str:
@@ -225,6 +231,7 @@ class BlobColumn(Sequence[Blob]):
         """Return the blobs at these positions, in this order, with captions and labels."""
         known = range(len(self._blobs)) if self._labels is None else self._labels
         captions = self._captions
+        places = [self._place(place) for place in places]
         return BlobColumn(
             [self._blobs[place] for place in places],
             title=self._title,
@@ -241,10 +248,19 @@ class BlobColumn(Sequence[Blob]):
     def __getitem__(self, index: int | slice) -> Blob | BlobColumn:
         if isinstance(index, slice):
             return self.pick(range(len(self._blobs))[index])
+        return self._blobs[self._place(index)]
+
+    def _place(self, index: int) -> int:
         try:
-            return self._blobs[index]
-        except IndexError:
-            raise no_item("blob", index, len(self)) from None
+            place = operator.index(index)
+        except TypeError:
+            raise ArgumentError(
+                f"a {type(index).__name__} is not the position of a blob",
+                hint="pass a number or a slice, e.g. blobs[0] or blobs[:10]",
+            ) from None
+        if not -len(self) <= place < len(self):
+            raise no_item("blob", place, len(self))
+        return place
 
     def __len__(self) -> int:
         return len(self._blobs)

@@ -208,10 +208,28 @@ def _texts(references: Sequence[Any]) -> list[str | None]:
     return [None if is_missing(one) else reference_of(one).token for one in references]
 
 
+def _keeps(keep: Callable[[Blob], object], blob: Blob) -> bool:
+    kept = keep(blob)
+    try:
+        return bool(kept)
+    except Exception as error:  # of arrays, data frames and nulls
+        raise ArgumentError(
+            f"keep returned a {type(kept).__name__}, which is neither true nor false",
+            argument="keep",
+            hint="return True or False",
+        ) from error
+
+
 def column_of_values(
     connection: Connection, values: Iterable[Any], limit: int | None
 ) -> BlobColumn:
     """Return the blobs for a list or a column of references; see `Connection.blobs`."""
+    if not isinstance(values, Iterable) or getattr(values, "ndim", 1) == 0:
+        raise ArgumentError(
+            f"references is a {type(values).__name__}; it must be a list of blob references",
+            argument="references",
+            hint="pass a list or a BLOB column of a DataFrame; for one reference, odps.blob(…)",
+        )
     source = _source_of(values, connection)
     found = list(plain_values(values))
     index = getattr(values, "index", None)
@@ -310,7 +328,9 @@ def gather_blobs(
                 (Blob(table.connection, BlobReference.from_text(one)), caption)
                 for one, caption in references
             )
-            found = list(islice((one for one in made if keep is None or keep(one[0])), limit))
+            found = list(
+                islice((one for one in made if keep is None or _keeps(keep, one[0])), limit)
+            )
             if len(found) == limit:
                 summary = _summary(limit, references, scan.row_count, searched=keep is not None)
     name = ".".join(path)

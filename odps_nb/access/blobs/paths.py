@@ -7,7 +7,7 @@ from typing import Any
 
 from odps_nb.errors import ArgumentError, NotFoundError
 from odps_nb.schema import ArrayType, MapType, OdpsType, StructType, TableSchema, TypeCode
-from odps_nb.terms import TableName, did_you_mean
+from odps_nb.terms import TableName, did_you_mean, listed_columns
 
 BlobPath = tuple[str, ...]
 
@@ -40,12 +40,20 @@ def find_blob_path(text: str | None, schema: TableSchema, table: TableName) -> B
         return under[0]
     names = [".".join(path) for path in under or known]
     if not names:
-        raise NotFoundError(f"{table} has no BLOB column", code="NoSuchColumn")
+        raise _without_blobs(table)
     problem = "does not identify a single BLOB" if under else "is not a BLOB"
     raise NotFoundError(
         f"{text!r} {problem} of {table}",
         code="NoSuchColumn",
-        hint=f"{did_you_mean(text, names)}its BLOBs are: {', '.join(names)}",
+        hint=f"{did_you_mean(text, names)}its BLOBs are: {listed_columns(names)}",
+    )
+
+
+def _without_blobs(table: TableName) -> NotFoundError:
+    return NotFoundError(
+        f"{table} has no BLOB column",
+        code="NoSuchColumn",
+        hint="name another table (if a BLOB column was added later, call table.reload() first)",
     )
 
 
@@ -53,7 +61,7 @@ def _only(known: list[BlobPath], table: TableName) -> BlobPath:
     if len(known) == 1:
         return known[0]
     if not known:
-        raise NotFoundError(f"{table} has no BLOB column", code="NoSuchColumn")
+        raise _without_blobs(table)
     names = ", ".join(".".join(path) for path in known)
     raise ArgumentError(
         f"{table} has {len(known)} BLOB columns", argument="column", hint=f"pass one of: {names}"

@@ -13,6 +13,7 @@ import pyarrow as pa
 from odps_nb.access.blob import Blob, NewBlob
 from odps_nb.access.writing.pictures import is_array, is_picture
 from odps_nb.access.writing.tabular import Chunks, as_tables, is_pandas, is_spark
+from odps_nb.client.sql.settings import texts_of
 from odps_nb.convert.arrow_schema import refuse_twins, table_schema
 from odps_nb.convert.row_names import Names
 from odps_nb.errors import ArgumentError, ConversionError
@@ -96,15 +97,7 @@ def names_of(columns: str | Sequence[str]) -> tuple[str, ...]:
 
 def properties_of(properties: Mapping[str, object] | None) -> dict[str, str]:
     """Return table properties as strings, such as ``true`` for ``True``."""
-    found = {}
-    for key, value in (properties or {}).items():
-        if not isinstance(value, (str, bool, int, float)):
-            raise ArgumentError(
-                f"the property {key!r} is a {type(value).__name__}",
-                hint="pass a string, a number or a boolean",
-            )
-        found[str(key)] = str(value).lower() if isinstance(value, bool) else str(value)
-    return found
+    return {} if properties is None else texts_of(properties, "property")
 
 
 def is_text(columns: object) -> TypeGuard[str | Sequence[str]]:

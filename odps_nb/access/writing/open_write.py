@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ from odps_nb.client.write.session import (
     resume_write_session,
 )
 from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
-from odps_nb.errors import ArgumentError, ConflictError, StateError
+from odps_nb.errors import ArgumentError, ConflictError, StateError, shown
 from odps_nb.terms import Compression, PartitionSpec, SessionStatus, TableName, count_of
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from odps_nb.client.write.base import RowUploads
 
 BUFFER_BYTES = 64 * 2**20
+_SESSION_ID = re.compile("[!-~]{1,4096}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +69,12 @@ def open_write(
     if overwrite:
         raise ArgumentError("overwrite cannot be changed for an open session", hint="omit it")
     if isinstance(session, str):
+        if not _SESSION_ID.fullmatch(session):
+            raise ArgumentError(
+                f"{shown(session)} is not the id of a write session",
+                argument="session_id",
+                hint="pass the handle of the session that open_write() opened",
+            )
         session = WriteSessionRef(table=table.name, session_id=session, partition=partition)
     elif session.table != table.name:
         raise ArgumentError(f"the session belongs to {session.table}, not {table.name}")

@@ -12,7 +12,7 @@ from odps_nb.filters.parse import parse_condition
 from odps_nb.filters.row_filter import RowFilter
 from odps_nb.filters.tree import AllOf, Node
 from odps_nb.schema import Column, TableSchema
-from odps_nb.terms import SplitMode, TableName, TimeUnit
+from odps_nb.terms import SplitMode, TableName, TimeUnit, listed_columns
 from odps_nb.wire.calls import CreateReadSession, ReadSessionAnswer
 
 Ask = Callable[[CreateReadSession], ReadSessionAnswer]
@@ -111,8 +111,10 @@ def _probed(plan: ReadPlan, ask: Ask | None) -> TableSchema:
 def _find(schema: TableSchema, name: str, table: TableName) -> Column:
     column = schema.find(name)
     if column is None:
-        shown = ", ".join(schema.names[:20]) + (", …" if len(schema) > 20 else "")
-        raise ArgumentError(f"{table} has no column {name!r}", hint=f"use its columns: {shown}")
+        raise ArgumentError(
+            f"{table} has no column {name!r}",
+            hint=f"use its columns: {listed_columns(schema.names)}",
+        )
     return column
 
 

@@ -8,14 +8,16 @@ tables support the modes ``version`` and ``timestamp``, which are documented but
 from __future__ import annotations
 
 import datetime
+import operator
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, SupportsIndex
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from odps_nb.errors import ArgumentError, FramingError
+from odps_nb.errors import ArgumentError, FramingError, shown
 from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import SplitMode
 
@@ -124,20 +126,27 @@ def plan_increment(
     end = None if until is None else _bound("until", until)
     backwards = isinstance(start, type(end)) and end is not None and end < start  # type: ignore[operator]
     if backwards:
-        raise ArgumentError(f"until ({end}) is before since ({start})")
+        raise ArgumentError(
+            f"until ({end}) is before since ({start})", hint="exchange them, or omit until="
+        )
     return Increment(start=start, end=end, changes=changes, keyed=keyed)
 
 
 def _bound(name: str, value: Bound) -> int | str:
     if hasattr(value, "__index__") and not isinstance(value, bool):
-        version = value.__index__()
-        if version < 0:
-            raise ArgumentError(f"{name} is {version}; versions start at 0")
-        return version
+        with suppress(TypeError):  # raised for arrays
+            version = operator.index(value)
+            if version < 0:
+                raise ArgumentError(
+                    f"{name} is {version}; versions start at 0",
+                    argument=name,
+                    hint="pass Scan.latest_version of an earlier read",
+                )
+            return version
     moment = _moment(value)
     if moment is None:
         raise ArgumentError(
-            f"{name} is {value!r}; it must be a version number or a time",
+            f"{name} is {shown(value)}; it must be a version number or a time",
             hint=f"pass e.g. {name}=7, or {name}='2024-01-31 12:00:00'",
         )
     if moment.tzinfo is not None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from odps_nb.client.sql.query import run_sql
 from odps_nb.client.sql.settings import schema_settings
-from odps_nb.errors import ArgumentError, ConflictError
+from odps_nb.errors import ArgumentError, ConflictError, shown
 from odps_nb.schema import (
     ArrayType,
     Column,
@@ -71,11 +71,14 @@ class TableOptions:
 def create_table_sql(table: TableName, schema: TableSchema, options: TableOptions) -> str:
     """Return the ``CREATE TABLE`` statement."""
     if not schema.columns:
-        raise ArgumentError("a table needs at least one column that is not a partition column")
+        raise ArgumentError(
+            "a table needs at least one column that is not a partition column",
+            hint="add a column, or partition by fewer columns",
+        )
     _check_names(table, schema.all_columns)
     _check_types(schema)
     if problem := definition_problem(schema, options.comment):
-        raise ArgumentError(problem)
+        raise ArgumentError(problem, hint="change the columns, their types or the comment")
     keys = _spelled(options.primary_key, schema, "primary key")
     columns = [replace(c, nullable=False) if c.name in keys else c for c in schema.columns]
     inside = format_columns(columns)
@@ -220,8 +223,12 @@ def _key_holds_blob(type_: OdpsType) -> bool:
 
 
 def _number(value: object, name: str, of_what: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ArgumentError(f"{name} is {value!r}; it must be a number {of_what}, at least 1")
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**31:
+        raise ArgumentError(
+            f"{name} is {shown(value)}; it must be a number {of_what}, at least 1",
+            argument=name,
+            hint=f"pass e.g. {name}=7, or omit it",
+        )
     return value
 
 

@@ -7,11 +7,22 @@ statements.
 
 from __future__ import annotations
 
+import math
+import numbers
 import re
+from collections.abc import Mapping
+from decimal import Decimal
 
-from odps_nb.errors import ArgumentError
+from odps_nb.errors import ArgumentError, shown
 
-_SET = re.compile(r"(?:\s|--[^\n]*\n)*+set\s+([\w.]+)\s*=([^;]*)(?:;|$)", re.IGNORECASE)
+_BETWEEN = r"(?:\s|--[^\n]*\n|/\*.*?\*/)*+"
+_SET = re.compile(rf"{_BETWEEN}set\s+([\w.]+)\s*=([^;]*)(?:;|$)", re.IGNORECASE | re.DOTALL)
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_LATER = re.compile(
+    r"""'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+"|`[^`]*+`|--[^\n]*|/\*.*?\*/"""
+    rf"|;{_BETWEEN}set\s+(?P<name>[\w.]+)\s*=",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 def split_settings(sql: str) -> tuple[dict[str, str], str]:
@@ -28,6 +39,12 @@ def split_settings(sql: str) -> tuple[dict[str, str], str]:
     while (found := _SET.match(sql, at)) is not None:
         settings[found[1]] = found[2].strip()
         at = found.end()
+    later = next((name for found in _LATER.finditer(sql, at) if (name := found["name"])), None)
+    if later is not None:
+        raise ArgumentError(
+            f"the query sets {later} after its first statement, where SET has no effect",
+            hint="move it above the first statement, or pass settings={…}",
+        )
     if not settings:
         return {}, sql
     rest = sql[at:].strip()
@@ -37,6 +54,42 @@ def split_settings(sql: str) -> tuple[dict[str, str], str]:
             hint="end each setting with ; and write the query below",
         )
     return settings, rest
+
+
+def texts_of(given: object, what: str = "setting") -> dict[str, str]:
+    """Return settings or properties as text, such as ``true`` for ``True``."""
+    many = "properties" if what == "property" else "settings"
+    hint = f"pass {many}={{'name': value}} with text, numbers, True or False"
+    if not isinstance(given, Mapping):
+        raise ArgumentError(
+            f"{many} is a {type(given).__name__}; it must be a dict", argument=many, hint=hint
+        )
+    found = {}
+    for name, value in given.items():
+        text = _text_of(value)
+        if not isinstance(name, str) or not name.strip():
+            wrong = f"a {what} has the name {shown(name)}"
+        elif text is None:
+            wrong = f"the {what} {name!r} is a {type(value).__name__}: {shown(value)}"
+        else:
+            found[name] = text
+            continue
+        raise ArgumentError(wrong, argument=many, hint=hint)
+    return found
+
+
+def _text_of(value: object) -> str | None:
+    if isinstance(value, str):
+        return None if _SURROGATE.search(value) else str.__str__(value)
+    if isinstance(value, bool) or type(value).__name__ == "bool":  # also of NumPy 2
+        return str(bool(value)).lower()
+    if isinstance(value, numbers.Integral):
+        return str(int(value))
+    if isinstance(value, Decimal):
+        return str(value) if value.is_finite() else None
+    if isinstance(value, numbers.Real) and math.isfinite(value):
+        return repr(float(value))
+    return None
 
 
 def schema_settings(schema: str) -> dict[str, str]:

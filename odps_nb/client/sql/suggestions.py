@@ -12,7 +12,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from odps_nb.client.catalog import suggest_tables
-from odps_nb.errors import NotFoundError, OdpsNbError, ServiceError
+from odps_nb.errors import NotFoundError, OdpsNbError, QueryError, ServiceError
+from odps_nb.filters.literals import bare_date
 from odps_nb.terms import did_you_mean, shorten
 from odps_nb.wire.control import GetTable
 
@@ -39,7 +40,18 @@ def suggest_names(storage: StorageClient, sql: str, error: ServiceError) -> None
     elif column is not None:
         columns = list(_columns(storage, sql))
         name = _plain(column[1]).rpartition(".")[2]
-        error.hint = _hint(name, [*columns, *_ALIASES.findall(sql)]) or error.hint
+        known = [*columns, *_ALIASES.findall(sql)]
+        error.hint = _hint(name, known, is_value=_is_value(name, sql)) or error.hint
+    elif isinstance(error, QueryError) and (date := bare_date(sql)):
+        error.hint = f"write dates and times in quotes: '{date}'"
+
+
+def _is_value(name: str, sql: str) -> bool:
+    """Whether a name is compared with something, as text without quotes would be."""
+    before = r"(?:[=<>]|\blike\b|\bbetween\b|\bin\s*\([^()]*)\s*"
+    value = rf"\b{re.escape(name)}\b"
+    compared = rf"{before}{value}(?!\s*[.(])|(?<!\.){value}\s*[=<>]"
+    return re.search(compared, sql, re.IGNORECASE) is not None
 
 
 def _plain(name: str) -> str:
@@ -53,10 +65,12 @@ def _columns(storage: StorageClient, sql: str) -> Iterator[str]:
             yield from storage.control(GetTable(table=storage.profile.table(name))).schema.names
 
 
-def _hint(name: str, known: Sequence[str]) -> str:
+def _hint(name: str, known: Sequence[str], *, is_value: bool) -> str:
     if name.casefold() in map(str.casefold, known):
         return "check that the subquery or table in FROM has a column of this name"
     if meant := did_you_mean(name, known, "{}", most=1):
         return meant.rstrip()
     listed = shorten(", ".join(dict.fromkeys(known)), _SHOWN)
+    if is_value:
+        return f"write text in quotes: '{name}'; the columns are {listed}"
     return f"check the name: the columns are {listed}" if listed else ""

@@ -45,7 +45,9 @@ def items_of(value: Any) -> Any:
         return items_of(plain_scalar(value))
     if isinstance(value, pa.Scalar):
         inner = getattr(value, "values", None) if pa.types.is_nested(value.type) else None
-        return list(inner) if inner is not None and not pa.types.is_map(value.type) else None
+        if inner is None or callable(inner) or pa.types.is_map(value.type):
+            return None
+        return list(inner)
     if is_from(value, "polars") and hasattr(value, "to_arrow"):  # its items lack nanoseconds
         return value.to_list() if str(value.dtype) == "Object" else list(polars_column(value))
     if hasattr(value, "__array__") and not isinstance(value, (str, bytes, np.generic)):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from odps_nb.errors import shown as start_of
 from odps_nb.schema import OdpsType
 from odps_nb.wire.type_text import format_type
 
@@ -106,5 +107,4 @@ def shorten(value: object) -> str:
     """Format a value for an error message, truncated if long."""
     if isinstance(value, (bytes, bytearray)):
         return f"<{len(value)} bytes>"
-    text = repr(value)
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+    return start_of(value, _SHOWN)

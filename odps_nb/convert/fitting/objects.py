@@ -250,7 +250,7 @@ def _as_pairs(
         value = value.as_py()
     if isinstance(value, Mapping):
         return list(value.items())
-    if isinstance(value, (list, tuple, np.ndarray)):
+    if isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim):
         pairs = []
         for one in value:
             if isinstance(one, Mapping) and set(one) == {"key", "value"}:

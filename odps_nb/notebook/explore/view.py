@@ -79,9 +79,15 @@ class RowView(TakesRows):
         seed: int | None = None,
     ) -> None:
         if not 1 <= page_rows <= MAX_PAGE_ROWS:
-            raise ArgumentError(f"rows is {page_rows}; it must be between 1 and {MAX_PAGE_ROWS}")
+            raise ArgumentError(
+                f"rows is {page_rows}; it must be between 1 and {MAX_PAGE_ROWS}",
+                hint="pass the rows of one page, e.g. rows=100",
+            )
         if sample < 0:
-            raise ArgumentError(f"sample is {sample}; it must not be negative")
+            raise ArgumentError(
+                f"sample is {sample}; it must not be negative",
+                hint="pass a number of rows, e.g. sample=64_000",
+            )
         self.all_columns = len(rows.columns)
         if not self.all_columns:
             raise ArgumentError(f"{rows.title} returned no rows to show")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
+from odps_nb.access.explained import explained
 from odps_nb.client.calls.progress import Phase, Progress
 from odps_nb.errors import ArgumentError, ConversionError
 from odps_nb.spark.blobs.task import LARGEST_VALUE, BlobTask, Row, map_batches
@@ -38,6 +39,7 @@ columns whose values are `odps_nb.NewBlob` objects or bytes.
 """
 
 
+@explained
 def blob_map(
     df: DataFrame,
     odps: Connection | Profile | str | None,
@@ -108,6 +110,7 @@ def blob_map(
     return _mapped(df, odps, ref_column, task, asked, "schema", on_error, progress)
 
 
+@explained
 def with_blobs(
     df: DataFrame,
     odps: Connection | Profile | str | None,

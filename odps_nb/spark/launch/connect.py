@@ -103,9 +103,9 @@ def hide_keys(spark: SparkSession) -> None:
         spark.conf.set(_REDACTION, f"{known}|{_KEYS}" if known else _KEYS)
 
 
-def check_session(spark: object) -> None:
+def check_session(spark: object, hint: str = "") -> None:
     """Raise `ArgumentError` unless this is a classic or Connect session of Spark."""
-    _check("spark", spark, "a Spark session", "createDataFrame")
+    _check("spark", spark, "a Spark session", "createDataFrame", hint)
 
 
 def check_dataframe(df: object) -> None:
@@ -113,12 +113,12 @@ def check_dataframe(df: object) -> None:
     _check("df", df, "a DataFrame of Spark", "sparkSession")
 
 
-def _check(argument: str, value: object, wanted: str, has: str) -> None:
+def _check(argument: str, value: object, wanted: str, has: str, hint: str = "") -> None:
     # Do not import the Spark Connect classes, because their dependencies may be missing.
     of_spark = any(kind.__module__.split(".")[0] == "pyspark" for kind in type(value).__mro__)
     if not (of_spark and hasattr(type(value), has)):
         raise ArgumentError(
             f"{argument} is a {type(value).__name__}, not {wanted}",
             argument=argument,
-            hint=f"pass the arguments in this order: ({argument}, odps, …)",
+            hint=hint or f"pass the arguments in this order: ({argument}, odps, …)",
         )

@@ -17,6 +17,7 @@ from weakref import WeakSet
 
 from odps_nb.access.binding.text import bind
 from odps_nb.access.checks import check_text
+from odps_nb.access.explained import explained
 from odps_nb.access.progress import listener_of
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.calls.cancel import CancelToken
@@ -57,6 +58,7 @@ _A = TypeVar("_A")
 _B = TypeVar("_B")
 
 
+@explained
 def sql(
     spark: SparkSession,
     odps: Connection | Profile | str | None,
@@ -114,6 +116,7 @@ def sql(
     return explain_sql(spark, odps, query, params=params, limit=limit).to_spark()
 
 
+@explained
 def explain_sql(
     spark: SparkSession | None,
     odps: Connection | Profile | str | None,

@@ -9,6 +9,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from odps_nb.access.checks import PartitionLike
+from odps_nb.access.explained import explained
 from odps_nb.client.calls.progress import Progress
 from odps_nb.spark.launch._quiet import without_pandas_notice
 from odps_nb.spark.launch.connect import check_session
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from odps_nb.schema import TableSchema
 
 
+@explained
 def read(
     spark: SparkSession,
     odps: Connection | Profile | str | None,
@@ -140,10 +142,14 @@ def read(
         return with_known_count(frame, session)
 
 
+_SESSION = "pass a session, e.g. odps_nb.spark.session()"
+
+
 def read_scan(spark: SparkSession, scan: Scan, *, progress: Progress = None) -> DataFrame:
     """Return a DataFrame over the snapshot of a `Scan`."""
     from odps_nb.client.calls.storage import StorageClient
 
+    check_session(spark, _SESSION)
     session = cut_session(scan._opened(), scan._plan)
     with StorageClient(scan.connection.profile) as storage:
         frame = session_dataframe(spark, storage, session, scan._plan, progress)
@@ -154,6 +160,7 @@ def local_dataframe(spark: SparkSession, rows: pa.Table, schema: TableSchema) ->
     """Return a DataFrame of local rows, with the same Spark types as a table read."""
     from odps_nb.spark.tasks.types import columns_for_spark, spark_schema
 
+    check_session(spark, _SESSION)
     kept = columns_for_spark(schema)
     rows = rows.select([place for place, one in enumerate(schema) if one in kept])
     found = spark_schema(kept)

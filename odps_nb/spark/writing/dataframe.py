@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from odps_nb.access.checks import Overwrite, PartitionLike, check_overwrite, check_partition
+from odps_nb.access.explained import explained
 from odps_nb.access.progress import listener_of
 from odps_nb.access.receipt import Receipt
 from odps_nb.access.writing.columns import ColumnsLike
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
 _RESULT = "written binary"
 
 
+@explained
 def write(
     df: DataFrame,
     odps: Connection | Profile | str | None,

@@ -94,6 +94,8 @@ def _generated_problem(schema: TableSchema) -> str | None:
 def _comment_problem(columns: tuple[Column, ...], comment: str) -> str | None:
     of_columns = ((f"the column {column.name!r}", column.comment) for column in columns)
     for what, text in (("the table", comment), *of_columns):
+        if any("\ud800" <= sign <= "\udfff" for sign in text):
+            return f"the comment of {what} contains a lone surrogate, which is not text"
         if (size := len(text.encode())) > MAX_COMMENT_BYTES:
             return f"the comment of {what} has {size:,} bytes; the limit is {MAX_COMMENT_BYTES:,}"
     return None

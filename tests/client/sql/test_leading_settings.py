@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+from uuid import uuid4
 
+import numpy as np
 import pytest
 
 from odps_nb.access.connection import Connection
+from odps_nb.client.sql.query import SqlInstance, wait_sql
 from odps_nb.client.sql.settings import split_settings
 from odps_nb.errors import ArgumentError, QueryError
+from odps_nb.wire.control import SubmitSql
 
 
 @pytest.mark.parametrize(
@@ -20,7 +26,9 @@ from odps_nb.errors import ArgumentError, QueryError
         ("set a = x y ; set b=2;set a=3; select 1", {"a": "3", "b": "2"}, "select 1"),
         ("-- first\n\nset a=1;\n-- then\nset b=;\n-- now\nselect 1", {"a": "1", "b": ""}, None),
         ('set s={"t1": 1, "t2": 2};select 1', {"s": '{"t1": 1, "t2": 2}'}, "select 1"),
-        ("select 1; set a=2;", {}, "select 1; set a=2;"),
+        ("/* note */ set a=1; /* then */ select 1", {"a": "1"}, "/* then */ select 1"),
+        ("select 1; -- ; set a=2;", {}, "select 1; -- ; set a=2;"),
+        ("select '; set a=2;' as t;", {}, "select '; set a=2;' as t;"),
         ("update t set a=1; ", {}, "update t set a=1; "),
         ("settle=1; select 1", {}, "settle=1; select 1"),
     ],
@@ -45,6 +53,45 @@ def test_settings_alone_are_no_query(odps: Connection, text: str) -> None:
     assert "end each setting with ;" in str(caught.value.hint)
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["select 1; set a=2;", "set b=1; select 1;\n-- now\nSET a = 2", "select ';';/* */set a=2;"],
+)
+def test_settings_after_a_statement_are_refused(odps: Connection, text: str) -> None:
+    """The service ignores them."""
+    for use in (odps.sql, odps.sql_cost):
+        with pytest.raises(ArgumentError, match="sets a after its first statement") as caught:
+            use(text)
+        assert "move it above" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("value", "sent"),
+    [
+        (True, "true"),
+        (np.bool_(False), "false"),
+        (5, "5"),
+        (np.int64(5), "5"),
+        (1.5, "1.5"),
+        (Decimal("1.50"), "1.50"),
+        ("True", "True"),
+    ],
+)
+def test_a_setting_is_sent_as_text(odps: Connection, value: object, sent: str) -> None:
+    assert odps.sql("select 1", settings={"my.own": value}).settings["my.own"] == sent
+
+
+@pytest.mark.parametrize(
+    "settings",
+    ["a=b", [("a", "b")], {"a": None}, {"a": float("nan")}, {"a": [1]}, {1: "b"}, {" ": "b"}],
+)
+def test_other_settings_are_refused(odps: Connection, settings: Any) -> None:
+    for use in (odps.sql, odps.sql_cost):
+        with pytest.raises(ArgumentError, match="setting") as caught:
+            use("select 1", settings=settings)
+        assert caught.value.hint
+
+
 def test_they_add_to_those_in_the_text_and_those_of_the_call_take_precedence(
     odps: Connection,
 ) -> None:
@@ -57,10 +104,14 @@ def test_they_add_to_those_in_the_text_and_those_of_the_call_take_precedence(
 
 
 def test_the_service_ignores_them_in_the_text(odps: Connection) -> None:
-    """Vendor's manual, *Set an SQL flag*; a comment hides it from this client."""
+    """Vendor's manual, *Set an SQL flag*."""
     wide = "create table never_made (v decimal(40,0))"
+    text = f"set odps.sql.decimal256.enable=true; {wide};"
+    request = SubmitSql(project=odps.profile.project, sql=text, unique_id=str(uuid4()))
+    sent = odps._storage.submit(request)
+    instance = SqlInstance(project=odps.profile.project, instance_id=sent.instance_id)
     with pytest.raises(QueryError, match=r"odps.sql.decimal256.enable"):
-        odps.sql(f"/* */ set odps.sql.decimal256.enable=true; {wide}")
+        wait_sql(odps._storage, instance)
     odps.sql(f"set odps.sql.decimal256.enable=true; {wide}")
     odps.drop_table("never_made")
 

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Any, Literal, get_args
 
 from odps_nb.access.checks import check_count
-from odps_nb.errors import ArgumentError
+from odps_nb.errors import ArgumentError, shown
 from odps_nb.notebook.explore.values.cells import is_number, kind_of
 from odps_nb.schema import ArrayType, Column, MapType, StructType, TypeCode
 
@@ -121,7 +121,9 @@ def choose(
             hint="leave out step=",
         )
     if bins is not None and not is_number(of_x):
-        raise ArgumentError(f"bins= needs a column of numbers; {x!r} has type {of_x.type}")
+        raise ArgumentError(
+            f"bins= needs a column of numbers; {x!r} has type {of_x.type}", hint="leave out bins="
+        )
     return ChartChoice(
         x=of_x,
         y=of_y,
@@ -166,28 +168,38 @@ def _check(
         if given is not None:
             raise ArgumentError(f"kind={kind!r} does not support agg=", hint="leave out agg=")
         if y is None or not is_number(y):
-            raise ArgumentError(f"kind={kind!r} needs a column of numbers as y=")
+            raise ArgumentError(
+                f"kind={kind!r} needs a column of numbers as y=", hint="pass its name as y="
+            )
     if kind == "scatter" and not (is_number(x) or kind_of(x) in TIMES):
-        raise ArgumentError("kind='scatter' needs a column of numbers or times as x=")
+        raise ArgumentError(
+            "kind='scatter' needs a column of numbers or times as x=", hint="pass its name as x="
+        )
     if y is None and agg != "count":
-        raise ArgumentError(f"agg={agg!r} needs a column as y=")
+        raise ArgumentError(f"agg={agg!r} needs a column as y=", hint="pass its name as y=")
     if y is not None and agg not in ("count", "distinct") and not is_number(y):
         raise ArgumentError(
             f"agg={agg!r} needs a column of numbers as y=; {y.name!r} has type {y.type}",
             hint="use agg='count' or agg='distinct'",
         )
     if y is not None and y.type.code in _NO_AXIS and agg == "distinct":
-        raise ArgumentError(f"the distinct values of a {y.type} column cannot be counted")
+        raise ArgumentError(
+            f"the distinct values of a {y.type} column cannot be counted", hint="use agg='count'"
+        )
 
 
 def _one_of(name: str, value: str | None, known: tuple[str, ...]) -> Any:
     if value is None or value in known:
         return value
-    raise ArgumentError(f"{name}={value!r} is not one of {', '.join(known)}")
+    raise ArgumentError(
+        f"{name}={shown(value)} is not one of {', '.join(known)}", hint=f"pass {name}={known[0]!r}"
+    )
 
 
 def _at_most(name: str, value: int | None, most: int) -> int | None:
     count = check_count(name, value)
     if count is not None and count > most:
-        raise ArgumentError(f"{name}={value} is above the maximum of {most}")
+        raise ArgumentError(
+            f"{name}={value} is above the maximum of {most}", hint=f"pass at most {most}"
+        )
     return count

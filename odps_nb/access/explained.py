@@ -1,0 +1,198 @@
+"""Checks the arguments of public functions by their signatures, and raises typed errors."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import numbers
+import operator
+import os
+import re
+from collections.abc import Callable, Mapping, Sized
+from functools import partial
+from typing import Any, TypeVar
+
+from odps_nb.errors import ArgumentError, shown
+from odps_nb.terms import did_you_mean
+
+T = TypeVar("T")
+_LONG = 2**63
+
+
+def _is_count(value: object) -> bool:
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]  # arrays may raise
+    except (TypeError, ValueError):
+        return False
+    return not _is_flag(value) and -_LONG <= number < _LONG
+
+
+def _is_flag(value: object) -> bool:
+    return isinstance(value, bool) or type(value).__name__ in ("bool_", "bool")
+
+
+def _is_flag_or_text(value: object) -> bool:
+    return _is_flag(value) or isinstance(value, str)
+
+
+def _is_number(value: object) -> bool:
+    if not isinstance(value, numbers.Real) or _is_flag(value):
+        return False
+    try:
+        return float(value) == value
+    except OverflowError:
+        return False
+
+
+def _are_names(value: Any) -> bool:
+    """Whether an object is a list, a Series or another sized collection of strings."""
+    return _are(lambda one: isinstance(one, str), value)
+
+
+def _are(fits: Callable[[Any], bool], value: Any) -> bool:
+    if isinstance(value, (str, bytes)) or not isinstance(value, Sized):
+        return False
+    try:
+        return all(map(fits, value))  # type: ignore[call-overload]
+    except TypeError:  # no collection, such as an array without dimensions
+        return False
+
+
+def _named(name: str) -> Callable[[object], bool]:
+    return lambda value: any(kind.__name__ == name for kind in type(value).__mro__)
+
+
+def _is_path(value: object) -> bool:
+    try:
+        return b"\0" not in os.fsencode(value)  # type: ignore[arg-type]
+    except (TypeError, UnicodeEncodeError):
+        return False
+
+
+_TEXT = (lambda value: isinstance(value, str), "a string")
+_PATH = (lambda value: isinstance(value, (str, os.PathLike)) and _is_path(value), "a path")
+# The check of a value and its name in errors, for each part of an annotation. A parameter with
+# any other part, such as `Any`, is checked where it is used.
+_KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "None": (lambda value: value is None, ""),
+    "bool": (_is_flag, "True or False"),
+    "int": (_is_count, "a whole number"),
+    "float": (_is_number, "a number"),
+    "Mapping": (lambda value: isinstance(value, Mapping), "a dict"),
+    "Callable": (callable, "a function"),
+    "Sequence[str]": (_are_names, "a list of names"),
+    "Sequence[int]": (partial(_are, _is_count), "a list of positions"),
+    "Overwrite": (_is_flag_or_text, "True, False, 'partitions' or 'all'"),
+    "Compression": (_named("Enum"), ""),
+    "WriteSessionRef": (_named("WriteSessionRef"), "the handle of a session"),
+    "Path": _PATH,
+    "os.PathLike": _PATH,
+    **dict.fromkeys(("str", "Decimals", "DtypeBackend", "TextConversion"), _TEXT),
+    **dict.fromkeys(("DecimalConversion", "ChartKind", "ChartAggregate", "ChartStep"), _TEXT),
+}
+# Values such as NumPy's are passed on as Python's.
+_PLAIN: dict[str, Callable[[Any], object]] = {"int": operator.index, "bool": bool}
+_SCALARS = ("True or False", "a whole number", "a number")
+_EXAMPLES = {
+    "a list of positions": "[0, 1]",
+    "a list of names": "['name', …]",
+    "a whole number": "5",
+    "a number": "1.5",
+    "a string": "'…'",
+    "a dict": "{'name': …}",
+}
+
+
+def explained(public: T) -> T:
+    """Decorator of a function, or of a class for its public methods: raise `ArgumentError`.
+
+    The function then rejects unknown and missing arguments, and those of a wrong type where the
+    annotation is simple, with a hint instead of a `TypeError`.
+    """
+    if not isinstance(public, type):
+        return _explaining(public)  # type: ignore[arg-type, return-value]
+    for name, member in list(vars(public).items()):
+        if not name.startswith("_") and inspect.isfunction(member):
+            setattr(public, name, _explaining(member))
+    return public
+
+
+def _explaining(function: Callable[..., Any]) -> Callable[..., Any]:
+    signature = inspect.signature(function)
+    names = list(signature.parameters)
+    checks = {
+        name: found
+        for name, parameter in signature.parameters.items()
+        if (found := _kinds_of(str(parameter.annotation)))
+    }
+
+    def check(name: str, value: Any) -> Any:
+        for kind in (kinds := checks.get(name, ())):
+            if _KINDS[kind][0](value):
+                return _PLAIN[kind](value) if kind in _PLAIN else value
+        if kinds:
+            raise _misfit(name, value, [said for kind in kinds if (said := _KINDS[kind][1])])
+        return value
+
+    @functools.wraps(function)
+    def checked(*args: Any, **given: Any) -> Any:
+        checked_ones = (check(name, value) for name, value in zip(names, args, strict=False))
+        args = (*checked_ones, *args[len(names) :])
+        given = {name: check(name, value) for name, value in given.items()}
+        try:
+            return function(*args, **given)
+        except TypeError as error:
+            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                raise  # raised inside the function
+        raise _no_call(function, signature, args, given)
+
+    return checked
+
+
+def _kinds_of(annotation: str) -> list[str]:
+    """Return the parts of an annotation if all can be checked."""
+    lists = re.sub(r"Sequence\[(str|int)\]", r"Sequence{\1}", annotation)
+    plain = re.sub(r"\[.*\]", "", lists).replace("{", "[").replace("}", "]")
+    parts = plain.split(" | ")
+    if "Path" in parts or "os.PathLike" in parts:
+        parts.remove("str")  # checked as a path
+    return parts if all(part in _KINDS for part in parts) else []
+
+
+def _misfit(name: str, value: object, said: list[str]) -> ArgumentError:
+    wanted = " or ".join(said)
+    if isinstance(value, int) and abs(value) >= _LONG:
+        wanted += " below 2**63"
+    is_scalar = isinstance(value, (bool, int, float, str)) and said[0] in _SCALARS
+    example = f"[{shown(value)}]" if isinstance(value, str) else _EXAMPLES.get(said[0])
+    what = shown(value) if is_scalar else f"a {type(value).__name__}"
+    return ArgumentError(
+        f"{name} is {what}; it must be {wanted}",
+        argument=name,
+        hint=f"pass e.g. {name}={example}" if example else f"pass {wanted}",
+    )
+
+
+def _no_call(
+    function: Callable[..., Any], signature: inspect.Signature, args: Any, given: dict[str, Any]
+) -> ArgumentError:
+    call = ".".join(function.__qualname__.split(".")[-2:])
+    known = [name for name in signature.parameters if name != "self"]
+    listed = f"its arguments are: {', '.join(known)}" if known else "it has no arguments"
+    for name in given.keys() - signature.parameters.keys():
+        meant = did_you_mean(name, known, "{}=", most=1).rstrip()
+        return ArgumentError(
+            f"{call} has no argument {name}=",
+            argument=name,
+            hint=meant or listed,
+        )
+    try:
+        signature.bind(*args, **given)
+    except TypeError as error:
+        wrong = str(error)
+    if wrong.startswith("too many"):
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        named = [one.name for one in signature.parameters.values() if one.kind is keyword]
+        if named:
+            listed = f"pass by keyword: {', '.join(f'{name}=…' for name in named)}"
+    return ArgumentError(f"{call}: {wrong}", hint=listed)
