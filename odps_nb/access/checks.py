@@ -39,7 +39,7 @@ def check_text(argument: str, value: object) -> None:
     """Raise `ArgumentError` unless the value is a string."""
     if not isinstance(value, str):
         raise ArgumentError(
-            f"{argument} is a {type(value).__name__}; it must be a string", argument=argument
+            f"{argument} is of type {type(value).__name__}; it must be a string", argument=argument
         )
 
 

@@ -25,7 +25,7 @@ def listener_of(*said: Progress, on_cancel: Callable[[], None] | None = None) ->
             continue
         if not all(callable(getattr(one, name, None)) for name in ("start", "stop")):
             raise ArgumentError(
-                f"progress is a {type(one).__name__}",
+                f"progress is of type {type(one).__name__}",
                 argument="progress",
                 hint="pass False for no display, or an odps_nb.ProgressListener",
             )

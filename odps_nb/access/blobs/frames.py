@@ -226,7 +226,7 @@ def column_of_values(
     """Return the blobs for a list or a column of references; see `Connection.blobs`."""
     if not isinstance(values, Iterable) or getattr(values, "ndim", 1) == 0:
         raise ArgumentError(
-            f"references is a {type(values).__name__}; it must be a list of blob references",
+            f"references is of type {type(values).__name__}; it must be a list of blob references",
             argument="references",
             hint="pass a list or a BLOB column of a DataFrame; for one reference, odps.blob(…)",
         )

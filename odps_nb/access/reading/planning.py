@@ -69,7 +69,7 @@ def plan_read(
         columns = names if columns is None else columns
     if columns is not None and not isinstance(columns, Sized):
         raise ArgumentError(
-            f"columns is a {type(columns).__name__}", hint="pass a list of column names"
+            f"columns is of type {type(columns).__name__}", hint="pass a list of column names"
         )
     if columns is not None and not len(columns):
         raise ArgumentError("columns is empty", hint="pass at least one name, or omit columns=")

@@ -121,7 +121,7 @@ def _data_columns(
         for name, text in columns.items():
             if not isinstance(text, str):
                 raise ArgumentError(
-                    f"the type of {name!r} is a {type(text).__name__}, not a string",
+                    f"the type of {name!r} is of type {type(text).__name__}, not a string",
                     argument="columns",
                     hint="pass types, e.g. {'id': 'bigint'}, or a list of values for each column",
                 )
@@ -134,7 +134,7 @@ def _data_columns(
 
         return table_columns(columns)
     raise ArgumentError(
-        f"columns is a {type(columns).__name__}",
+        f"columns is of type {type(columns).__name__}",
         hint="pass a string such as 'id bigint, note string', or an Arrow schema",
     )
 
