@@ -104,7 +104,7 @@ def test_an_empty_choice_of_partitions_never_selects_all_of_them(odps, what, way
 
 
 def test_a_query_that_is_no_text_is_named(odps):
-    with pytest.raises(ArgumentError, match="query is a int; it must be a string"):
+    with pytest.raises(ArgumentError, match="query is of type int; it must be a string"):
         odps.sql(7)
 
 

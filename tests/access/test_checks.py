@@ -101,7 +101,7 @@ def test_a_partition_column_that_is_not_there_is_named():
 
 
 def test_what_is_no_list_of_columns_is_refused():
-    with pytest.raises(ArgumentError, match="columns is a int"):
+    with pytest.raises(ArgumentError, match="columns is of type int"):
         schema_of(5)
     with pytest.raises(ArgumentError, match="cannot read type text"):
         schema_of("id bigimt")
