@@ -88,7 +88,9 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "Path": _PATH,
     "os.PathLike": _PATH,
     **dict.fromkeys(("str", "Decimals", "DtypeBackend", "TextConversion"), _TEXT),
-    **dict.fromkeys(("DecimalConversion", "ChartKind", "ChartAggregate", "ChartStep"), _TEXT),
+    **dict.fromkeys(
+        ("DecimalConversion", "TimeConversion", "ChartKind", "ChartAggregate", "ChartStep"), _TEXT
+    ),
 }
 # Values such as NumPy's are passed on as Python's.
 _PLAIN: dict[str, Callable[[Any], object]] = {"int": operator.index, "bool": bool}
@@ -165,7 +167,7 @@ def _misfit(name: str, value: object, said: list[str]) -> ArgumentError:
         wanted += " below 2**63"
     is_scalar = isinstance(value, (bool, int, float, str)) and said[0] in _SCALARS
     example = f"[{shown(value)}]" if isinstance(value, str) else _EXAMPLES.get(said[0])
-    what = shown(value) if is_scalar else f"a {type(value).__name__}"
+    what = shown(value) if is_scalar else f"of type {type(value).__name__}"
     return ArgumentError(
         f"{name} is {what}; it must be {wanted}",
         argument=name,

@@ -115,7 +115,8 @@ def require_create(create: bool, **arguments: object) -> None:  # noqa: FBT001  
     """Raise if an argument that describes a new table is passed without ``create``."""
     for name, value in arguments.items():
         if value is not None and not create:
-            raise ArgumentError(f"{name}= requires create=True", argument=name)
+            hint = f"pass create=True, or omit {name}="
+            raise ArgumentError(f"{name}= requires create=True", argument=name, hint=hint)
 
 
 def write_table(
