@@ -62,7 +62,7 @@ def has_three_lines(error: BaseException) -> bool:
 
 @pytest.mark.parametrize("given", [{"columns": 7}, {"columns": (c for c in "ab")}, {"where": 5}])
 def test_columns_and_a_condition_of_a_wrong_kind_are_named(odps, given):
-    with pytest.raises(ArgumentError, match=f"^{next(iter(given))} is a "):
+    with pytest.raises(ArgumentError, match=f"^{next(iter(given))} is of type "):
         odps.table("orders").read(**given)
 
 
