@@ -166,7 +166,8 @@ def _misfit(name: str, value: object, said: list[str]) -> ArgumentError:
     if isinstance(value, int) and abs(value) >= _LONG:
         wanted += " below 2**63"
     is_scalar = isinstance(value, (bool, int, float, str)) and said[0] in _SCALARS
-    example = f"[{shown(value)}]" if isinstance(value, str) else _EXAMPLES.get(said[0])
+    in_list = isinstance(value, str) and said[0] == "a list of names"
+    example = f"[{shown(value)}]" if in_list else _EXAMPLES.get(said[0])
     what = shown(value) if is_scalar else f"of type {type(value).__name__}"
     return ArgumentError(
         f"{name} is {what}; it must be {wanted}",

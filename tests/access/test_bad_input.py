@@ -115,6 +115,21 @@ def test_a_number_that_makes_no_sense_is_named(odps, name, value):
         odps.table("orders").read(**{name: value})
 
 
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        ({"limit": "5"}, "pass e.g. limit=5"),
+        ({"char_padding": "yes"}, "pass True or False"),
+        ({"columns": "id"}, "pass e.g. columns=['id']"),
+        ({"where": 5}, "pass e.g. where='…'"),
+    ],
+)
+def test_a_hint_shows_the_kind_that_is_wanted(odps, given, hint):
+    with pytest.raises(ArgumentError) as caught:
+        odps.table("orders").read(**given)
+    assert caught.value.hint == hint
+
+
 def test_numbers_of_numpy_are_numbers(odps):
     read = odps.table("orders").read(["id"], limit=np.int64(3), splits=np.int8(2))
     assert read.to_arrow().num_rows == 3

@@ -258,5 +258,5 @@ def test_keys_of_type_char_are_equal_without_blanks(odps: Connection) -> None:
 def test_a_read_shows_the_option(table: Table) -> None:
     assert "char_padding=True" in repr(table.read(char_padding=True))
     assert "char_padding" not in repr(table.read())
-    with pytest.raises(ArgumentError, match="char_padding is 'yes', not a boolean"):
+    with pytest.raises(ArgumentError, match="char_padding is 'yes'; it must be True or False"):
         table.read(char_padding="yes")  # type: ignore[arg-type]
