@@ -131,6 +131,6 @@ def test_the_result_has_the_last_word(shown: Connection, told: Told) -> None:
 
 @pytest.mark.parametrize("wrong", ["no", 0, 1.5, print])
 def test_what_is_no_listener_is_refused(shown: Connection, wrong: object) -> None:
-    with pytest.raises(ArgumentError, match="progress is a") as caught:
+    with pytest.raises(ArgumentError, match="progress is of type") as caught:
         shown.table("orders").read(["id"], limit=1).to_arrow(progress=wrong)  # type: ignore[arg-type]
     assert caught.value.argument == "progress"

@@ -174,7 +174,7 @@ def test_added_columns_are_null_in_old_rows_and_written_to_by_new_ones(
         ("x blob", "without BLOB columns"),
         ("x dubble", "'dubble' is not a type"),
         (TableSchema(partition_columns=parse_columns("x string")), "only data columns"),
-        (5, "columns is a int"),
+        (5, "columns is of type int"),
     ],
 )
 def test_what_cannot_be_added_changes_nothing(days: Table, columns: object, problem: str) -> None:

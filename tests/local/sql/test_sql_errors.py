@@ -31,7 +31,7 @@ def refused(odps: Connection, text: str) -> ServiceError:
         ("select id\nfrom orders\nwhere statsu = 'paid'", "statsu", "status"),
         ("select id from orders group by id having max(amout) > 1", "amout", "amount"),
         ("with c as (select id from orders) select idd from c", "idd", "id"),
-        ("select n from (select id as number, 1 as nn from orders) t", "n", "nn"),
+        ("select nums from (select id as number, 1 as nn, 2 as num from orders) t", "nums", "num"),
         ("create table never as select amont from orders", "amont", "amount"),
         ("insert into orders partition (ds='x') select amont from orders", "amont", "amount"),
         (

@@ -1,5 +1,6 @@
 """All selected rows: as data frames, as files of bounded size, and as code in a cell."""
 
+import codecs
 import csv
 import datetime
 import io
@@ -234,7 +235,8 @@ def test_a_parquet_file_has_the_types_and_values_of_the_rows(source):
 def test_a_csv_file_has_the_values_as_they_are(source):
     made, file = written(source, "csv")
     assert (made.rows, made.is_cut) == (ROWS, False)
-    text = file.getvalue().decode()
+    text = file.getvalue().decode("utf-8-sig")
+    assert file.getvalue().startswith(codecs.BOM_UTF8)  # for Excel
     head, *rows = csv.reader(io.StringIO(text, newline=""))
     assert head == ["id", "word", "amount", "day", "seen", "tags", "raw"]
     assert [row[1] for row in rows] == [WORDS[n % 7] or "" for n in range(ROWS)]

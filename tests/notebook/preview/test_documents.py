@@ -79,7 +79,7 @@ def test_an_uploaded_document_has_its_own_media_type_and_no_badge():
     assert media_type(data, len(data), "a.docx") == WORD
     assert media_type(data, len(data), "a") == WORD
     assert "declared" not in Seen(tile(Value(data, WORD, "a.docx")).html).text
-    assert "declared image/png" in Seen(tile(Value(data, "image/png")).html).text
+    assert "uploaded as image/png" in Seen(tile(Value(data, "image/png")).html).text
 
 
 def test_a_document_without_text_or_title_says_so():

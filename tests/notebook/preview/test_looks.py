@@ -127,7 +127,7 @@ def test_an_array_that_is_cut_is_no_picture():
 def test_a_long_declared_type_is_cut_by_the_page_and_whole_in_its_tooltip():
     mime = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
     page = Seen(tile(Value(b"%PDF-1.7 x", mime)).html)
-    assert f"declared {mime}" in page.text
+    assert f"uploaded as {mime}" in page.text
     assert mime in page.values("title")
     (style,) = [one for one in page.values("style") if "235,140,20" in one]
     assert "text-overflow:ellipsis;white-space:nowrap" in style

@@ -45,7 +45,7 @@ def test_the_declared_type_decides_nothing(label):
 
 
 def test_a_label_that_differs_gets_a_badge(samples):
-    assert "declared image/png" in Seen(tile(samples["not_a_picture.png"]).html).text
+    assert "uploaded as image/png" in Seen(tile(samples["not_a_picture.png"]).html).text
     assert "declared" not in Seen(tile(samples["mountains.jpg"]).html).text
 
 

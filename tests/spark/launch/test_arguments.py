@@ -71,6 +71,6 @@ def test_every_way_to_read_takes_the_options_of_a_read() -> None:
 def test_an_argument_of_a_wrong_kind_is_named(
     spark: SparkSession, odps: Connection, argument: str, call: Call
 ) -> None:
-    with pytest.raises(ArgumentError, match=f"^{argument} is a ") as caught:
+    with pytest.raises(ArgumentError, match=f"^{argument} is of type ") as caught:
         call(spark, odps)
     assert caught.value.argument == argument
