@@ -82,7 +82,7 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "Callable": (callable, "a function"),
     "Sequence[str]": (_are_names, "a list of names"),
     "Sequence[int]": (partial(_are, _is_count), "a list of positions"),
-    "Overwrite": (_is_flag_or_text, "True, False, 'partitions' or 'all'"),
+    "Overwrite": (_is_flag_or_text, "False, True, 'partitions' or 'all'"),
     "Compression": (_named("Enum"), ""),
     "WriteSessionRef": (_named("WriteSessionRef"), "the handle of a session"),
     "Path": _PATH,

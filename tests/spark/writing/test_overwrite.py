@@ -168,7 +168,7 @@ def test_another_word_is_refused(odps: Connection, days: Table, wrong: Any) -> N
     rows = pa.table({"id": [9], "ds": ["a"], "hour": [1]})
     with pytest.raises(ArgumentError, match="overwrite is") as caught:
         days.write(rows, overwrite=wrong)
-    assert caught.value.hint == "pass True, False, 'partitions' or 'all'"
+    assert caught.value.hint == "pass False, True, 'partitions' or 'all'"
     for word in (wrong, "all"):
         with pytest.raises(ArgumentError, match="overwrite is"):
             days.open_write(overwrite=word)
