@@ -62,7 +62,7 @@ def texts_of(given: object, what: str = "setting") -> dict[str, str]:
     hint = f"pass {many}={{'name': value}} with text, numbers, True or False"
     if not isinstance(given, Mapping):
         raise ArgumentError(
-            f"{many} is a {type(given).__name__}; it must be a dict", argument=many, hint=hint
+            f"{many} is of type {type(given).__name__}; it must be a dict", argument=many, hint=hint
         )
     found = {}
     for name, value in given.items():
@@ -70,7 +70,7 @@ def texts_of(given: object, what: str = "setting") -> dict[str, str]:
         if not isinstance(name, str) or not name.strip():
             wrong = f"a {what} has the name {shown(name)}"
         elif text is None:
-            wrong = f"the {what} {name!r} is a {type(value).__name__}: {shown(value)}"
+            wrong = f"the {what} {name!r} is of type {type(value).__name__}: {shown(value)}"
         else:
             found[name] = text
             continue

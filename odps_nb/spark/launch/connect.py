@@ -118,7 +118,7 @@ def _check(argument: str, value: object, wanted: str, has: str, hint: str = "") 
     of_spark = any(kind.__module__.split(".")[0] == "pyspark" for kind in type(value).__mro__)
     if not (of_spark and hasattr(type(value), has)):
         raise ArgumentError(
-            f"{argument} is a {type(value).__name__}, not {wanted}",
+            f"{argument} is of type {type(value).__name__}, not {wanted}",
             argument=argument,
             hint=hint or f"pass the arguments in this order: ({argument}, odps, …)",
         )

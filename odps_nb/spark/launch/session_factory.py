@@ -105,7 +105,7 @@ def session(
     """
     if not isinstance(master, str | None):
         raise ArgumentError(
-            f"master is a {type(master).__name__}, not text",
+            f"master is of type {type(master).__name__}, not text",
             argument="master",
             hint="pass text, e.g. session('local[2]'); pass a connection to read, sql or write",
         )

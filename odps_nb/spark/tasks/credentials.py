@@ -42,7 +42,7 @@ def profile_of(odps: Connection | Profile | str | None) -> Profile:
     profile = getattr(odps, "profile", None)  # some Spark objects also have this attribute
     if not isinstance(profile, Profile):
         raise ArgumentError(
-            f"odps is a {type(odps).__name__}, not a connection",
+            f"odps is of type {type(odps).__name__}, not a connection",
             argument="odps",
             hint="pass a connection from odps_nb.connect(), a Profile or a profile's name",
         )
