@@ -146,8 +146,7 @@ class Profile:
         cache_limit(self.blob_cache)
         if not isinstance(self.client_options, ClientOptions):
             raise ConfigError(
-                f"client_options is a {type(self.client_options).__name__}, "
-                "not ClientOptions",
+                f"client_options is a {type(self.client_options).__name__}, not ClientOptions",
                 option="client_options",
                 hint="pass odps_nb.ClientOptions(…)",
             )
