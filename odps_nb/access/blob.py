@@ -7,8 +7,8 @@ returned. ``odps_nb.client.blob.many`` fetches blobs, and ``odps_nb.notebook`` d
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, overload
@@ -234,8 +234,9 @@ class Blob:
         MissingDependencyError
             Pillow is not installed.
         """
-        data = self._content(max_bytes)
-        return _picture(data, self._recognise(data), max_pixels, trusted=trusted)
+        with self._named():
+            data = self._content(max_bytes)
+            return _picture(data, self._recognise(data), max_pixels, trusted=trusted)
 
     def to_numpy(
         self, *, max_pixels: int = MAX_PIXELS, max_bytes: int = MAX_BYTES, trusted: bool = False
@@ -255,11 +256,12 @@ class Blob:
         from odps_nb.convert.blob_content import as_array, pixels_of
         from odps_nb.convert.pictures import PICTURES
 
-        data = self._content(max_bytes)
-        mime = self._recognise(data)
-        if mime in PICTURES:
-            return pixels_of(_picture(data, mime, max_pixels, trusted=trusted))
-        return as_array(data, mime)
+        with self._named():
+            data = self._content(max_bytes)
+            mime = self._recognise(data)
+            if mime in PICTURES:
+                return pixels_of(_picture(data, mime, max_pixels, trusted=trusted))
+            return as_array(data, mime)
 
     def to_text(self, *, encoding: str | None = None, max_bytes: int = MAX_BYTES) -> str:
         """Decode the blob as text, keeping its line endings.
@@ -279,7 +281,8 @@ class Blob:
         """
         from odps_nb.convert.blob_content import as_text
 
-        return as_text(self._content(max_bytes), encoding)
+        with self._named():
+            return as_text(self._content(max_bytes), encoding)
 
     def to_table(
         self,
@@ -325,12 +328,27 @@ class Blob:
         """
         from odps_nb.convert import blob_content, blob_conversion
 
-        data = self._content(max_bytes)
-        convert = blob_content.as_table if trusted else blob_conversion.table
-        mime = self._recognise(data)
-        return convert(
-            data, mime, max_bytes=max_bytes, encoding=encoding, separator=separator, ragged=ragged
-        )
+        with self._named():
+            data = self._content(max_bytes)
+            convert = blob_content.as_table if trusted else blob_conversion.table
+            return convert(
+                data,
+                self._recognise(data),
+                max_bytes=max_bytes,
+                encoding=encoding,
+                separator=separator,
+                ragged=ragged,
+            )
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Add the blob's name, or else its reference, as a note to an error."""
+        try:
+            yield
+        except OdpsNbError as error:
+            name = self._head.file_name if self._head else ""
+            error.add_note(f"the blob is {shorten(name or self._reference.token, 80)!r}")
+            raise
 
     def _content(self, max_bytes: int) -> builtins.bytes:
         from odps_nb.client.blob.seekable import read_whole

@@ -7,11 +7,12 @@ process with limited memory.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import math
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,9 +21,9 @@ import pyarrow as pa
 from odps_nb.arrow.validation import validate
 from odps_nb.convert.pictures import PICTURES, icon_size, open_picture, register, tiff_form
 from odps_nb.convert.unreadable import check_encryption, check_unions
-from odps_nb.errors import ConversionError, LimitExceededError, OdpsNbError
+from odps_nb.errors import ConversionError, LimitExceededError, MissingDependencyError
 from odps_nb.parsing.delimited import HIVE, Form, form_of, lines_of, unevenness
-from odps_nb.parsing.encodings import detect
+from odps_nb.parsing.encodings import detect, detect_after
 from odps_nb.parsing.reasons import DAMAGED, refusal_of
 from odps_nb.terms import format_bytes
 from odps_nb.wire.arrow_stream import DEFAULT_MAX_DECOMPRESSED, EndMarkerCheck
@@ -45,30 +46,47 @@ def as_picture(data: bytes, mime: str, *, max_pixels: int) -> Image.Image:
     check_picture(mime)
     from PIL import Image, UnidentifiedImageError
 
-    try:
-        with warnings.catch_warnings():
-            # Pillow warns about harmless defects; other defects raise an error or are checked here
-            warnings.simplefilter("ignore")
+    with readable(mime, "picture", max_pixels), warnings.catch_warnings():
+        # Pillow warns about harmless defects; other defects raise an error or are checked here
+        warnings.simplefilter("ignore")
+        try:
             if PICTURES[mime] == "ICO":  # check first, because Pillow decodes icons on opening
                 _require_pixels(icon_size(data), max_pixels)
             picture = open_picture(data, mime)
             _require_pixels(picture.size, max_pixels)
             picture.load()
-    except OdpsNbError:
-        raise
-    except Image.DecompressionBombError as error:
-        raise LimitExceededError(
-            f"the picture has too many pixels for Pillow: {error}",
-            limit=max_pixels,
-            hint="if you trust the picture, increase PIL.Image.MAX_IMAGE_PIXELS as well",
-        ) from None
-    except MemoryError:
-        raise _no_memory(max_pixels) from None
-    except Exception as error:  # codecs may raise any exception
-        unknown = isinstance(error, UnidentifiedImageError) and PICTURES[mime] == "TIFF"
-        what = f"Pillow cannot decode {form}" if unknown and (form := tiff_form(data)) else ""
-        raise _not_readable(mime, "picture", error, what) from error
+        except Image.DecompressionBombError as error:
+            raise LimitExceededError(
+                f"the picture has too many pixels for Pillow: {error}",
+                limit=max_pixels,
+                hint="if you trust the picture, increase PIL.Image.MAX_IMAGE_PIXELS as well",
+            ) from None
+        except UnidentifiedImageError as error:
+            form = tiff_form(data) if PICTURES[mime] == "TIFF" else ""
+            what = f"Pillow cannot decode {form}" if form else ""
+            raise _not_readable(mime, "picture", error, what) from error
     return picture
+
+
+@contextlib.contextmanager
+def readable(mime: str, wanted: str, limit: int) -> Iterator[None]:
+    """Turn every exception of a parser into a typed error; third-party parsers may raise any.
+
+    ``limit`` is the caller's ``max_bytes`` or ``max_pixels``.
+    """
+    try:
+        yield
+    except (ConversionError, LimitExceededError, MissingDependencyError):
+        raise
+    except MemoryError:
+        raise LimitExceededError(
+            "there is not enough memory to unpack the blob",
+            limit=limit,
+            hint="pass a larger max_bytes= or max_pixels= if you trust it, or read part of"
+            " blob.open(seek=True)",
+        ) from None
+    except Exception as error:
+        raise _not_readable(mime, wanted, error) from error
 
 
 def check_picture(mime: str) -> None:
@@ -94,12 +112,8 @@ def as_array(data: bytes, mime: str) -> np.ndarray[Any, Any]:
     if mime != _ARRAY:
         hint = "use this method for pictures and .npy; for .npz, numpy.load(blob.open(seek=True))"
         raise _other_kind(mime, "array", hint)
-    try:
+    with readable(mime, "array", len(data)):
         return _npy(data)
-    except OdpsNbError:
-        raise
-    except Exception as error:  # NumPy evaluates the header as Python, which may raise anything
-        raise _not_readable(mime, "array", error) from error
 
 
 def as_text(data: bytes, encoding: str | None) -> str:
@@ -113,7 +127,10 @@ def as_text(data: bytes, encoding: str | None) -> str:
         text = data.decode(stated)
     except (LookupError, ValueError) as error:
         if isinstance(error, UnicodeError):
-            at = f" from byte {error.start} on" if isinstance(error, UnicodeDecodeError) else ""
+            start = error.start if isinstance(error, UnicodeDecodeError) else 0
+            if not encoding and start and (after := detect_after(data, start)):
+                return data.decode(after.name)
+            at = f" from byte {start} on" if start else ""
             raise _no_text(f"the blob is not valid {stated}{at}") from None
         raise ConversionError(
             str(error), target_type="text", hint="pass the name of an encoding, e.g. 'gb18030'"
@@ -139,19 +156,13 @@ def as_table(
             "table",
             hint + "; for other formats, read blob.open(seek=True) with another library",
         )
-    try:
+    with readable(mime, "table", max_bytes):
         if is_text:
             text = as_text(data, encoding)
             return _delimited(text, mime, separator, max_bytes, ragged=ragged)
         if mime == _PARQUET:
             return _parquet(data, max_bytes)
         return _ipc(data, max_bytes)
-    except (ConversionError, LimitExceededError):
-        raise
-    except MemoryError:
-        raise _no_memory(max_bytes) from None
-    except (OdpsNbError, pa.ArrowException, OSError, ValueError, KeyError) as error:
-        raise _not_readable(mime, "table", error) from error  # KeyError: unknown type
 
 
 # -- formats ------------------------------------------------------------------------------------
@@ -314,15 +325,6 @@ def _require_unpacked(size: int, limit: int) -> None:
             actual=max(size, 0),
             hint="pass a larger max_bytes= if you trust it, or read part of blob.open(seek=True)",
         )
-
-
-def _no_memory(limit: int) -> LimitExceededError:
-    return LimitExceededError(
-        "there is not enough memory to unpack the blob",
-        limit=limit,
-        hint="pass a larger max_bytes= or max_pixels= if you trust it, or read part of"
-        " blob.open(seek=True)",
-    )
 
 
 def _other_kind(mime: str, wanted: str, hint: str) -> ConversionError:

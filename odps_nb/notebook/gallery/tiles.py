@@ -14,7 +14,7 @@ from odps_nb.notebook.display.html import BACKDROP
 from odps_nb.notebook.gallery.chosen import Chosen
 from odps_nb.notebook.preview.registry import differs
 from odps_nb.notebook.preview.shared import Size, markup_text
-from odps_nb.notebook.preview.tile import UNREAD, Tile, row_beside, tile, unread_tile
+from odps_nb.notebook.preview.tile import UNREAD, Tile, row_beside, tile, unread_tile, why_unread
 from odps_nb.terms import shorten
 
 #: Maximum bytes of cached messages.
@@ -56,13 +56,15 @@ class Tiles:
         """Iterate over the messages of tiles; the message of a failed blob contains the reason."""
         with closing(self._column._glances(places, cancel)) as blobs:
             for index, blob in zip(places, blobs, strict=True):
+                name = f"blob {index}"
                 try:
-                    made = tile(blob, size=TILE, fallback_name=f"blob {index}", budget=_BUDGET)
-                except OdpsNbError as error:
+                    made = tile(blob, size=TILE, fallback_name=name, budget=_BUDGET)
+                    message = self._message(index, made, _TEXT)
+                except Exception as error:  # noqa: BLE001  # a defect of one blob
                     yield self._failed(index, error)
                     continue
                 self._chosen.learn(index, made)
-                yield self._keep(index, self._message(index, made, _TEXT))
+                yield self._keep(index, message)
 
     def large(self, index: int, cancel: CancelToken) -> Message:
         """Return the message that shows an enlarged blob; it is never cached."""
@@ -70,10 +72,11 @@ class Tiles:
         with closing(self._column._glances([index], cancel)) as blobs:
             try:
                 made = tile(next(blobs), size=_LARGE, fallback_name=name, budget=_LARGE_BUDGET)
-            except OdpsNbError as error:
+                message = self._message(index, made, _LARGE_TEXT)
+            except Exception as error:  # noqa: BLE001  # a defect of one blob
                 return self._failed(index, error)
         self._chosen.learn(index, made)
-        return {**self._message(index, made, _LARGE_TEXT), "player": made.drawing.player}
+        return {**message, "player": made.drawing.player}
 
     # -- caching ------------------------------------------------------------------------------
 
@@ -107,8 +110,9 @@ class Tiles:
             "rows": "<table" in made.drawing.html,
         }
 
-    def _failed(self, index: int, error: OdpsNbError) -> Message:
-        made = unread_tile(str(error), size=TILE, name=f"blob {index}")
+    def _failed(self, index: int, error: Exception) -> Message:
+        reason = str(error) if isinstance(error, OdpsNbError) else why_unread(error)
+        made = unread_tile(reason, size=TILE, name=f"blob {index}")
         return self._message(index, made, _TEXT)
 
 

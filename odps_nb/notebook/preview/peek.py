@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from odps_nb.notebook.preview.drawing import Excerpt
 from odps_nb.notebook.preview.kind import HEAD, MIB, Format
 from odps_nb.notebook.preview.registry import kinds, sniff
-from odps_nb.parsing.encodings import decode
 
 if TYPE_CHECKING:
     from odps_nb.access.blob import Blob
@@ -52,7 +51,7 @@ def glance(blob: Blob | StreamedBlob) -> tuple[Format, str]:
     """Return the format of a blob and, for text, the first characters; reads only the head."""
     with closing(blob.open()) as file:
         format, head, _ = _look(blob, file)
-    text = decode(head[:HEAD], format.encoding, whole=False) if format.encoding else ""
+    text = head[:HEAD].decode(format.encoding, "replace") if format.encoding else ""
     return format, text
 
 

@@ -50,12 +50,19 @@ class Kinds:
     def sniff(self, head: bytes, size: int | None = None) -> Format:
         """Recognise the format of a blob of ``size`` bytes from its first `HEAD` bytes."""
         whole = size is not None and size <= len(head)
-        found = self._match(Head.of(head, whole=whole, brands=self._brands))
+        found = self._match(self._head(head, whole=whole))
         if found.mime != UNKNOWN:
             return found
         # guess an encoding if no format matches
-        guessed = Head.of(head, whole=whole, brands=self._brands, guess=True)
+        guessed = self._head(head, whole=whole, guess=True)
         return self._match(guessed) if guessed.guessed else found
+
+    def _head(self, data: bytes, *, whole: bool, guess: bool = False) -> Head:
+        try:
+            return Head.of(data, whole=whole, brands=self._brands, guess=guess)
+        except Exception as error:  # noqa: BLE001  # codecs and a library's guess may raise anything
+            _log.warning("the encoding of a blob was not detected: %s", error)
+            return Head(data=data, whole=whole)
 
     def _match(self, head: Head) -> Format:
         for kind in self:

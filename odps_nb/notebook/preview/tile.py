@@ -1,7 +1,7 @@
 """Draws one blob as a tile: a preview and a caption.
 
-Defects of a blob (corrupt, truncated, deleted) are shown as a line on its tile; connection errors
-(`TransportError`) and `CancelledError` are raised.
+Whatever goes wrong with one blob (damaged, deleted, a defect of a parser) is a line on its tile.
+Errors that concern all blobs are raised: see `OF_ALL`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from odps_nb.errors import (
+    CancelledError,
     ConfigError,
     LimitExceededError,
     MissingDependencyError,
     NotFoundError,
-    ProtocolError,
+    OdpsNbError,
+    ServiceError,
+    StateError,
+    TransportError,
     visible,
 )
 from odps_nb.notebook.display.html import LINE, MUTED, SMALL, Html, bundle, element, join
@@ -41,6 +45,8 @@ _log = logging.getLogger("odps_nb")
 TILE_BUDGET: Final = 512 * 1024
 #: Format of a blob that was not read.
 UNREAD: Final = Format(mime=UNKNOWN, label="not read", kind="binary")
+#: Errors that concern the connection or the caller, not one blob; except `NotFoundError`.
+OF_ALL: Final = (TransportError, ServiceError, ConfigError, StateError, CancelledError)
 _CAPTION: Final = 4096  # characters
 
 
@@ -181,14 +187,28 @@ def tile(
         Maximum characters of markup; beyond this, the tile shows a hex dump of the head and a note.
     """
     try:
-        # three embedded bytes take four characters; the caption also needs space
-        room = max(0, min(budget, TILE_BUDGET) - _CAPTION) // 4 * 3
-        format, excerpt = peek(blob, embed=room, alone=size.layout == "single")
-        stated, declared = blob.file_name, blob.mime_type
-    except (ProtocolError, NotFoundError) as error:
-        reason = f"{type(error).__name__}: {error}"
-        return unread_tile(reason, size=size, name=fallback_name, row=row)
-    name = " ".join(visible(stated or "").split()) or fallback_name
+        return _tile(blob, size, fallback_name=fallback_name, row=row, render=render, budget=budget)
+    except Exception as error:  # noqa: BLE001  # a defect of one blob must not end a gallery
+        return unread_tile(why_unread(error), size=size, name=fallback_name, row=row)
+
+
+def why_unread(error: Exception) -> str:
+    """Return the reason why one blob is not shown; raise an error that concerns all blobs."""
+    if isinstance(error, OF_ALL) and not isinstance(error, NotFoundError):
+        raise error
+    if isinstance(error, OdpsNbError):
+        return f"{type(error).__name__}: {error}"
+    _log.warning("a blob is not shown: %s", error, exc_info=error)
+    return refusal_of(error)
+
+
+def _tile(
+    blob: StreamedBlob, size: Size, *, fallback_name: str, row: str, render: bool, budget: int
+) -> Tile:
+    # three embedded bytes take four characters; the caption also needs space
+    room = max(0, min(budget, TILE_BUDGET) - _CAPTION) // 4 * 3
+    format, excerpt = peek(blob, embed=room, alone=size.layout == "single")
+    name = " ".join(visible(blob.file_name or "").split()) or fallback_name
     drawing = _draw(excerpt, format, size, name=name, render=render)
     notes = [drawing.note, "" if excerpt.whole else _head_note(excerpt)]
     made = Tile(
@@ -196,7 +216,7 @@ def tile(
         format=format,
         drawing=drawing,
         space=size,
-        declared=declared or "",
+        declared=blob.mime_type or "",
         size=excerpt.size,
         verified=excerpt.verified,
         notes=tuple(filter(None, notes)),
