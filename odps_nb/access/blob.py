@@ -289,11 +289,13 @@ class Blob:
         *,
         encoding: str | None = None,
         separator: str | None = None,
+        header: bool | None = None,
+        names: Sequence[str] | None = None,
         ragged: bool = False,
         max_bytes: int = MAX_BYTES,
         trusted: bool = False,
     ) -> pa.Table:
-        """Parse a Parquet, Arrow (file or stream), CSV or TSV file into an Arrow table.
+        """Parse Parquet, Arrow (file or stream), CSV, TSV or JSON lines into an Arrow table.
 
         The first line of CSV and TSV names the columns, whose types are inferred; blank lines and
         comments (``#``) are skipped. A Hive text file has fields separated by ``\\x01``, no column
@@ -302,9 +304,15 @@ class Blob:
         Parameters
         ----------
         encoding
-            Encoding of CSV and TSV; see `to_text`.
+            Encoding of text; see `to_text`.
         separator
-            Field separator. Default: a tab, ``,``, ``;`` or ``|``, detected from the first lines.
+            Field separator; ``" "`` stands for any number of blanks. Default: a tab, ``,``, ``;``
+            or ``|``, detected from the lines in the first 64 KiB.
+        header
+            Whether the first line names the columns. Default: true, unless ``names`` is given or
+            the text is a Hive text. Columns without names are called ``f0``, ``f1``, ….
+        names
+            Column names, one for each field. With ``header=True``, they replace the first line.
         ragged
             Accept lines with fewer or more fields than the first line. Missing fields are empty;
             extra fields become columns ``f3``, ``f4``, …. By default, such a line raises an error.
@@ -330,14 +338,21 @@ class Blob:
 
         with self._named():
             data = self._content(max_bytes)
+            mime, name = self._recognise(data), ""
+            if mime.startswith("text/") and mime not in blob_content.DELIMITED:
+                name = self.file_name  # it makes a table of text that is nearly one
+                mime = self._recognise(data, name)
             convert = blob_content.as_table if trusted else blob_conversion.table
             return convert(
                 data,
-                self._recognise(data),
+                mime,
                 max_bytes=max_bytes,
                 encoding=encoding,
                 separator=separator,
+                header=header,
+                names=None if names is None else list(names),
                 ragged=ragged,
+                file_name=name,
             )
 
     @contextmanager
@@ -358,10 +373,10 @@ class Blob:
         self._size, self._verified = len(data), True
         return data
 
-    def _recognise(self, data: builtins.bytes) -> str:
-        from odps_nb.notebook.preview.registry import media_type
+    def _recognise(self, data: builtins.bytes, name: str = "") -> str:
+        from odps_nb.notebook.preview.registry import sniff
 
-        return media_type(data[:_HEAD], len(data), "")
+        return sniff(data[:_HEAD], len(data), name).mime
 
     def _ask_size(self) -> int:
         if self._size is not None:

@@ -54,7 +54,9 @@ def picture(data: bytes, mime: str, *, max_pixels: int) -> Image.Image:
     return made
 
 
-def table(data: bytes, mime: str, *, max_bytes: int, **options: str | bool | None) -> pa.Table:
+def table(
+    data: bytes, mime: str, *, max_bytes: int, **options: str | bool | list[str] | None
+) -> pa.Table:
     """Parse a table like `blob_content.as_table`, but in the parser process."""
     found = _parsed(data, mime, "table", max_bytes, max_bytes=max_bytes, **options)
     check = EndMarkerCheck(max_decompressed=max(max_bytes, DEFAULT_MAX_DECOMPRESSED))

@@ -178,7 +178,7 @@ class Chosen:
     def _look(self, index: int, blob: StreamedBlob, choice: GalleryChoice) -> None:
         try:
             if choice.by_format:
-                self._formats[index], text = glance(blob)
+                self._formats[index], text = glance(blob, blob.file_name)
                 self._read(index, text.casefold(), choice)
             if index not in self._heads:  # name and size arrive with the first bytes
                 name = " ".join(visible(blob.file_name or "").split())

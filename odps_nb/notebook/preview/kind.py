@@ -56,10 +56,17 @@ class Head:
     encoding: str = ""  #: The encoding of the text.
     guessed: bool = False  #: Whether the encoding was guessed.
     brand: bytes = b""  #: The first recognised brand of an ISO base media file.
+    name: str = ""  #: The file's name; only decides between formats that the bytes allow.
 
     @classmethod
     def of(
-        cls, data: bytes, *, whole: bool, brands: Set[bytes] = frozenset(), guess: bool = False
+        cls,
+        data: bytes,
+        *,
+        whole: bool,
+        brands: Set[bytes] = frozenset(),
+        guess: bool = False,
+        name: str = "",
     ) -> Head:
         """Create a head: decode the bytes if they are text, and look for one of ``brands``.
 
@@ -73,6 +80,7 @@ class Head:
             encoding=found.name if found else "",
             guessed=found is not None and found.guessed,
             brand=_brand(data, brands),
+            name=name,
         )
 
 

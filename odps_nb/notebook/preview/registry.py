@@ -47,19 +47,22 @@ class Kinds:
     def __getitem__(self, name: str) -> Kind:
         return self._by_name[name]
 
-    def sniff(self, head: bytes, size: int | None = None) -> Format:
-        """Recognise the format of a blob of ``size`` bytes from its first `HEAD` bytes."""
+    def sniff(self, head: bytes, size: int | None = None, name: str = "") -> Format:
+        """Recognise the format of a blob of ``size`` bytes from its first `HEAD` bytes.
+
+        Its ``name`` only decides between formats that the bytes allow.
+        """
         whole = size is not None and size <= len(head)
-        found = self._match(self._head(head, whole=whole))
+        found = self._match(self._head(head, whole=whole, name=name))
         if found.mime != UNKNOWN:
             return found
         # guess an encoding if no format matches
-        guessed = self._head(head, whole=whole, guess=True)
+        guessed = self._head(head, whole=whole, guess=True, name=name)
         return self._match(guessed) if guessed.guessed else found
 
-    def _head(self, data: bytes, *, whole: bool, guess: bool = False) -> Head:
+    def _head(self, data: bytes, *, whole: bool, name: str, guess: bool = False) -> Head:
         try:
-            return Head.of(data, whole=whole, brands=self._brands, guess=guess)
+            return Head.of(data, whole=whole, brands=self._brands, guess=guess, name=name)
         except Exception as error:  # noqa: BLE001  # codecs and a library's guess may raise anything
             _log.warning("the encoding of a blob was not detected: %s", error)
             return Head(data=data, whole=whole)
@@ -91,9 +94,9 @@ def kinds() -> Kinds:
     return found
 
 
-def sniff(head: bytes, size: int | None = None) -> Format:
+def sniff(head: bytes, size: int | None = None, name: str = "") -> Format:
     """Recognise a format with all `kinds`; see `Kinds.sniff`."""
-    return kinds().sniff(head, size)
+    return kinds().sniff(head, size, name)
 
 
 def media_type(head: bytes, size: int, name: str) -> str:
@@ -101,7 +104,7 @@ def media_type(head: bytes, size: int, name: str) -> str:
 
     Return ``application/octet-stream`` if unknown.
     """
-    found = sniff(head, size)
+    found = sniff(head, size, name)
     guess = mimetypes.guess_type(name)[0]
     if guess is None or not size:
         return found.mime
