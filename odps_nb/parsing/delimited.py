@@ -100,9 +100,8 @@ def _detected(body: str, suffix: str, *, whole: bool) -> tuple[Form | None, _Row
                 found.append((_rank(rows, one, share), form, rows))
         if found:
             return max(found, key=lambda one: one[0])[1:]
-    rows = _rows(body, ",", whole=whole)
-    if _is_column(rows):
-        return Form(separator=","), rows
+    if _is_column(body, whole=whole):
+        return Form(separator=","), []
     rows = _rows(body, BLANKS, whole=whole)
     is_table = len(rows) > 2 and _share(rows, BLANKS) == 1 and _quality(rows, BLANKS) >= _NUMBERS
     return (Form(separator=BLANKS) if is_table else None), rows
@@ -178,7 +177,7 @@ def _rows(body: str, separator: str, *, whole: bool) -> _Rows:
 
     Return none if the separator is not in the first line.
     """
-    if separator not in body.lstrip("\r\n ").partition("\n")[0] and separator != ",":
+    if separator not in body.lstrip("\r\n ").partition("\n")[0]:
         return []
     try:
         reader = _reader(_without_tabs(body) if separator == BLANKS else body, separator)
@@ -260,12 +259,14 @@ def _quality(rows: _Rows, separator: str) -> float:
     return good / max(len(cells), 1)
 
 
-def _is_column(rows: _Rows) -> bool:
+def _is_column(body: str, *, whole: bool) -> bool:
     """Whether the lines form one column: a name, then at least two numbers."""
-    if len(rows) < 3 or any(len(row) != 1 for row in rows):
+    name = body.partition("\n")[0].rstrip("\r")
+    if not _NAME.fullmatch(name.strip('"')):
         return False
-    (name,), *values = rows
-    return bool(_NAME.fullmatch(name)) and all(_NUMBER.fullmatch(one.strip()) for (one,) in values)
+    values = [line.strip('" \r') for line in body.split("\n")[1 : None if whole else -1]]
+    values = [value for value in values if value]
+    return len(values) >= 2 and all(map(_NUMBER.fullmatch, values))
 
 
 def _names_at(head: str, start: int, comment: int, rows: _Rows, separator: str) -> int:

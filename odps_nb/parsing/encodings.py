@@ -37,6 +37,8 @@ _WIDER: Final = {
 }  # fmt: skip
 """Supersets to try, because files often use them although they state the narrower encoding."""
 _HIVE_LINES: Final = 20
+_NEVER: Final = bytes((*range(1, 9), *range(14, 27), *range(28, 32), 127))
+"""Bytes of control characters, except NUL and the escape of ISO 2022."""
 _VARIETY: Final = 3  # minimum number of distinct bytes in text
 _PAIRS: Final = re.compile(rb"(?:[\x00-\x7f]|[\xa1-\xa3\xb0-\xd7][\xa1-\xfe])*")
 """ASCII and the common characters of GB 2312: level 1 and punctuation."""
@@ -132,6 +134,9 @@ def _guessed(data: bytes, *, whole: bool) -> Encoding | None:
     """Guess the encoding from the complete lines of ``data``; it fits all of ``data``."""
     from charset_normalizer import from_bytes
 
+    nulls, controls = data.count(0), len(data) - len(data.translate(None, _NEVER))
+    if controls and nulls * 10 < len(data):
+        return None  # in every encoding but UTF-16 and UTF-32, these are control characters
     # a truncated character would count against the right encoding
     sample = data if whole else data[: data.rfind(b"\n") + 1] or data
     if _PAIRS.fullmatch(sample) and _CHINESE.match(sample):
