@@ -37,8 +37,10 @@ _WIDER: Final = {
 }  # fmt: skip
 """Supersets to try, because files often use them although they state the narrower encoding."""
 _HIVE_LINES: Final = 20
-_NEVER: Final = bytes((*range(1, 9), *range(14, 27), *range(28, 32), 127))
-"""Bytes of control characters, except NUL and the escape of ISO 2022."""
+_HIVE_LINE: Final = 4096
+_NEVER: Final = bytes((0, *range(2, 9), *range(14, 27), *range(28, 32), 127))
+"""Bytes of control characters, except those of Hive text and of ISO 2022."""
+_WIDE: Final = ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
 _VARIETY: Final = 3  # minimum number of distinct bytes in text
 _PAIRS: Final = re.compile(rb"(?:[\x00-\x7f]|[\xa1-\xa3\xb0-\xd7][\xa1-\xfe])*")
 """ASCII and the common characters of GB 2312: level 1 and punctuation."""
@@ -124,19 +126,24 @@ def _is_text(sample: bytes, name: str, *, whole: bool) -> bool:
 
 
 def _is_hive(text: str) -> bool:
-    """Whether every line has the same number of ``\\x01`` characters, Hive's field separators."""
+    """Whether every line has the same number of ``\\x01`` characters, Hive's field separators.
+
+    One line is enough only for a short text.
+    """
     lines = text.split("\n")
     whole = [line for line in lines[: _HIVE_LINES + 1] if line][: max(1, len(lines) - 1)]
-    return len({line.count("\x01") for line in whole}) == 1
+    even = len({line.count("\x01") for line in whole}) == 1
+    return even and (len(whole) > 1 or len(text) <= _HIVE_LINE)
 
 
 def _guessed(data: bytes, *, whole: bool) -> Encoding | None:
     """Guess the encoding from the complete lines of ``data``; it fits all of ``data``."""
     from charset_normalizer import from_bytes
 
-    nulls, controls = data.count(0), len(data) - len(data.translate(None, _NEVER))
-    if controls and nulls * 10 < len(data):
-        return None  # in every encoding but UTF-16 and UTF-32, these are control characters
+    if len(data.translate(None, _NEVER)) < len(data) and not any(
+        _is_text(data, name, whole=False) for name in _WIDE
+    ):
+        return None  # in all other encodings, these bytes are control characters
     # a truncated character would count against the right encoding
     sample = data if whole else data[: data.rfind(b"\n") + 1] or data
     if _PAIRS.fullmatch(sample) and _CHINESE.match(sample):

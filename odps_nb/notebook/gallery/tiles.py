@@ -27,6 +27,9 @@ _LARGE_BUDGET: Final = 2 * 1024 * 1024
 _LARGE_TEXT: Final = 40_000
 _AROUND: Final = 1_000  # bytes assumed for a message's names and numbers
 
+#: Kinds whose long lines are wrapped.
+_WRAPPED: Final = frozenset({"document", "json", "message", "notebook", "text"})
+
 Message = dict[str, Any]
 
 
@@ -91,7 +94,7 @@ class Tiles:
         return made
 
     def _message(self, index: int, made: Tile, limit: int) -> Message:
-        row = row_beside(self._column.caption(index), made.name)
+        row = row_beside(self._column.caption(index), made.name, made.size)
         declared = made.declared if differs(made.declared, made.format) else ""
         src = made.drawing.picture
         return {
@@ -102,12 +105,13 @@ class Tiles:
             "kind": made.format.kind,
             "verified": made.verified,
             "declared": shorten(visible(declared), 200),
-            "notes": [shorten(visible(note), 240) for note in made.notes],
+            "notes": [shorten(visible(note), 240) for note in made.lines],
             "failed": made.format is UNREAD,
             "src": src,
             "checked": BACKDROP in made.drawing.html,
             "text": "" if src else visible(markup_text(made.drawing.html)[:limit]),
             "rows": "<table" in made.drawing.html,
+            "wraps": made.drawing.refused or made.format.kind in _WRAPPED,
         }
 
     def _failed(self, index: int, error: Exception) -> Message:

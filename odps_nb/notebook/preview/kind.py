@@ -85,7 +85,7 @@ class Head:
 
 
 #: Draws an excerpt of a blob: ``draw(excerpt, format, size, *, name)``, where ``name`` is the
-#: displayed name of the blob. After an `UnshowableError`, the tile shows the reason and a hex dump.
+#: displayed name of the blob. After an `UnshowableError`, the tile shows the reason.
 Draw = Callable[..., Drawing]
 
 
@@ -97,7 +97,7 @@ class Kind:
     formats: tuple[Format, ...]
     draw: Draw
     draw_rendered: Draw | None = None  #: Used instead of ``draw`` if ``render=True``.
-    fallback: Draw | None = None  #: Used if ``draw`` fails, instead of a hex dump.
+    fallback: Draw | None = None  #: Used if ``draw`` fails, instead of the reason alone.
     #: Returns one of the formats; called if no ``starts`` or ``brands`` match. It may only inspect
     #: bytes and text, because libraries must run in the parser process.
     recognise: Callable[[Head], Format | None] | None = None

@@ -25,7 +25,7 @@ from odps_nb.errors import (
     visible,
 )
 from odps_nb.notebook.display.html import LINE, MUTED, SMALL, Html, bundle, element, join
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, placeholder, reason_to_show
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, placeholder, reason_to_show, refusal
 from odps_nb.notebook.preview.kind import UNKNOWN, Format
 from odps_nb.notebook.preview.kinds import binary
 from odps_nb.notebook.preview.peek import peek
@@ -85,7 +85,13 @@ class Tile:
     @property
     def beside(self) -> str:
         """The caption of the row, without a value that equals the tile's name."""
-        return row_beside(self.row, self.name)
+        return row_beside(self.row, self.name, self.size)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The notes without the reason that is drawn in place of the content."""
+        refused = self.drawing.note if self.drawing.refused else None
+        return tuple(note for note in self.notes if note != refused)
 
     @property
     def text(self) -> str:
@@ -136,7 +142,7 @@ class Tile:
             badges.append(_badge(words, "rgba(235,140,20,0.30)", title))
         if badges:
             yield element("div", *badges)
-        for note in self.notes:
+        for note in self.lines:
             yield element("div", shorten(visible(note), 240), style=small)
 
 
@@ -152,14 +158,15 @@ def _badge(words: str, colour: str, title: str | None) -> Html:
     )
 
 
-def row_beside(row: str, name: str) -> str:
-    """Return a caption such as ``id 12 · name cat.png`` without the value that equals ``name``."""
+def row_beside(row: str, name: str, size: int | None) -> str:
+    """Return a caption such as ``id 12 · size 9`` without the blob's name and its size in bytes."""
 
-    def is_name(part: str) -> bool:
+    def is_known(part: str) -> bool:
         column, _, value = part.partition(" ")
-        return name in (part, value) and column != "row"
+        is_size = column.rstrip(":").lower() in ("size", "bytes", "length") and value == str(size)
+        return is_size or (name in (part, value) and column != "row")
 
-    return " · ".join(part for part in row.split(" · ") if not is_name(part))
+    return " · ".join(part for part in row.split(" · ") if not is_known(part))
 
 
 def tile(
@@ -263,12 +270,12 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str, render: bo
     except Exception as error:  # noqa: BLE001 - decoders may raise anything for malicious bytes
         # show the reason on this tile, so that the other tiles are still drawn
         note = refusal_of(error)
-    try:
-        made = (kind.fallback or binary.draw)(excerpt, format, size, name=name)
-    except Exception:  # noqa: BLE001  # e.g. the bytes are invalid in the text's encoding
-        _log.debug("the fallback of %s failed", format.kind, exc_info=True)
-        made = binary.draw(excerpt, format, size, name=name)
-    return replace(made, note=note)
+    if kind.fallback is not None:
+        try:
+            return replace(kind.fallback(excerpt, format, size, name=name), note=note)
+        except Exception:  # noqa: BLE001  # e.g. the bytes are invalid in the text's encoding
+            _log.debug("the fallback of %s failed", format.kind, exc_info=True)
+    return refusal(note, size)
 
 
 def _head_note(excerpt: Excerpt) -> str:
