@@ -74,7 +74,7 @@ FILES = {
 def test_pictures_inside_a_file_are_shown(name):
     page = Seen(tile(Value(FILES[name])).html)
     (source,) = page.values("src")
-    assert source.startswith("data:image/png;base64,")
+    assert source.startswith("data:image/jpeg;base64,")
 
 
 def test_a_large_view_also_shows_the_names():

@@ -8,12 +8,17 @@ from itertools import islice
 from typing import Final
 
 from odps_nb.convert.pictures import open_picture
-from odps_nb.notebook.preview.parsers.picture import Image, check_pixels
+from odps_nb.notebook.preview.parsers.picture import check_pixels
 from odps_nb.notebook.preview.shared import Size
 
 #: First bytes of the pictures that samples usually are: JPEG, PNG, WebP.
 STARTS: Final = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"RIFF")
 _MIMES: Final = ("image/jpeg", "image/png", "image/webp")
+try:
+    from PIL import Image, ImageOps
+except ImportError:  # then no pictures are shown
+    Image = None  # type: ignore[assignment]
+
 _TRIED: Final = 24
 _COLUMNS, _ROWS = 3, 2
 _GAP: Final = 4  # pixels
@@ -23,7 +28,7 @@ def strip(parts: Iterable[bytes], size: Size) -> bytes:
     """Return the first pictures among ``parts`` side by side; empty if few parts are pictures."""
     if Image is None:
         return b""
-    box = (size.width // _COLUMNS - _GAP, size.height // _ROWS - _GAP)
+    box = (size.width * 2 // _COLUMNS - _GAP, size.height * 2 // _ROWS - _GAP)  # for dense screens
     made: list[Image.Image] = []
     tried = 0
     for data in islice(parts, _TRIED):
@@ -36,14 +41,13 @@ def strip(parts: Iterable[bytes], size: Size) -> bytes:
         return b""
     rows = -(-len(made) // _COLUMNS)
     columns = min(len(made), _COLUMNS)
-    sheet = Image.new("RGBA", ((box[0] + _GAP) * columns, (box[1] + _GAP) * rows))
+    wide, high = box[0] + _GAP, box[1] + _GAP
+    sheet = Image.new("RGB", (wide * columns - _GAP, high * rows - _GAP), (128, 128, 128))
     for place, picture in enumerate(made):
         row, column = divmod(place, _COLUMNS)
-        left = column * (box[0] + _GAP) + (box[0] - picture.width) // 2
-        top = row * (box[1] + _GAP) + (box[1] - picture.height) // 2
-        sheet.paste(picture, (left, top))
+        sheet.paste(picture, (column * wide, row * high))
     out = io.BytesIO()
-    sheet.save(out, "PNG")
+    sheet.save(out, "JPEG", quality=85)
     return out.getvalue()
 
 
@@ -52,7 +56,6 @@ def _small(data: bytes, box: tuple[int, int]) -> Image.Image | None:
         with open_picture(data, *_MIMES) as picture:
             picture.draft("RGB", box)  # a JPEG is then decoded at reduced size
             check_pixels(*picture.size)
-            picture.thumbnail(box)
-            return picture.convert("RGBA")
+            return ImageOps.fit(picture.convert("RGB"), box)
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
         return None  # a damaged sample: the next one may be whole
