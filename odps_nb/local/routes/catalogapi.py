@@ -73,7 +73,6 @@ class CatalogRoutes:
         self._service, self._catalog = service, service.catalog
 
     def rows(self) -> Iterator[At]:
-        """Yield the routes."""
         pages = "pageSize pageToken"
         yield At(["/projects"], None, self._projects, accepts=pages, is_list=True)
         yield At([_PROJECT], Right.QUERY, self._project, accepts="view")

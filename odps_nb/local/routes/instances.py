@@ -35,7 +35,6 @@ class InstanceRoutes:
         self._service = service
 
     def rows(self) -> Iterator[At | To]:
-        """Yield the routes."""
         # the Java SDK asks to wait for a short job with ``tryWait``, which this service always does
         yield To(control.SubmitSql, Right.QUERY, self._submit, accepts="tryWait")
         yield To(control.CancelInstance, Right.QUERY, self._cancel)

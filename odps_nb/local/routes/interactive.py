@@ -31,7 +31,6 @@ class InteractiveRoutes:
         self._service = service
 
     def rows(self) -> Iterator[At]:
-        """Yield the routes."""
         # pyodps and the Go SDK
         yield At(["/connection/mcqa"], None, self._connection)
         # the Java SDK, and pyodps if the request above fails

@@ -32,7 +32,6 @@ class ProjectRoutes:
         self._service = service
 
     def rows(self) -> Iterator[At | To]:
-        """Yield the routes."""
         yield To(control.GetTenant, None, self._tenant)
         yield To(control.GetProject, Right.QUERY, self._project, accepts="extended")
         yield To(control.GetTunnelEndpoint, Right.QUERY, self._tunnel, accepts="service")

@@ -38,7 +38,6 @@ class ResourceRoutes:
         self._service, self._store = service, service.resources
 
     def rows(self) -> Iterator[At]:
-        """Yield the routes."""
         owner = frozenset({"updateowner"})
         of, one = ["/projects/{project}/resources"], ["/projects/{project}/resources/{name}"]
         yield At(of, Right.QUERY, self._listed, accepts="name owner", is_list=True)

@@ -39,7 +39,6 @@ class SecurityRoutes:
         self._service = service
 
     def rows(self) -> Iterator[At]:
-        """Yield the routes."""
         keys = frozenset({"sign_bearer_token"})
         authorization = [f"{_PROJECT}/authorization"]
         yield At(authorization, Right.QUERY, self._token, methods=ALL, keys=keys)

@@ -68,7 +68,6 @@ class StorageActions:
         self._route = service.route_token
 
     def rows(self) -> Iterator[To]:
-        """Yield the actions, each with the right that it requires."""
         yield To(calls.CreateReadSession, Right.READ, self._create_read)
         yield To(calls.GetReadSession, Right.READ, self._get_read)
         yield To(calls.ReadRows, Right.READ, self.read_rows)

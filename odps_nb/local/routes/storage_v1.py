@@ -63,7 +63,6 @@ class V1Actions:
         self._reads, self._writes = service.read_sessions, service.write_sessions
 
     def rows(self) -> Iterator[To]:
-        """Yield the actions, each with the right that it requires."""
         yield To(calls.CreateReadSession, Right.READ, self._create_read)
         yield To(calls.GetReadSession, Right.READ, self._get_read)
         yield To(calls.ReadRows, Right.READ, self._read_rows)

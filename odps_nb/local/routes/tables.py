@@ -32,7 +32,6 @@ class TableRoutes:
         self._service = service
 
     def rows(self) -> Iterator[At | To]:
-        """Yield the routes."""
         filters = "name owner type extended"
         yield To(control.ListTables, Right.QUERY, self._tables, accepts=filters, is_list=True)
         yield To(control.GetTable, Right.QUERY, self._table, accepts="extended partition")

@@ -68,7 +68,6 @@ class Tunnel:
         self._reads, self._writes = service.read_sessions, service.write_sessions
 
     def rows(self) -> Iterator[At]:
-        """Yield the routes, each with the right that it requires."""
         downloads, download = frozenset({"downloads"}), frozenset({"downloadid"})
         uploads, upload = frozenset({"uploads"}), frozenset({"uploadid"})
         read, write = Right.READ, Right.WRITE

@@ -42,7 +42,6 @@ class TunnelStreams:
         self._service, self._writes = service, service.write_sessions
 
     def rows(self) -> Iterator[At]:
-        """Yield the routes, each with the right that it requires."""
         paths, write = [f"{path}/streams" for path in TABLES], Right.WRITE
         existing = frozenset({"uploadid"})
         yield At(paths, write, self._upload, methods=["PUT"], keys=existing, upload=True)

@@ -54,7 +54,6 @@ class TunnelUpserts:
         self._service, self._writes = service, service.write_sessions
 
     def rows(self) -> Iterator[At]:
-        """Yield the routes, each with the right that it requires."""
         paths, write = [f"{path}/upserts" for path in TABLES], Right.WRITE
         existing = frozenset({"upsertid"})
         yield At(paths, write, self._upload, methods=["PUT"], keys=existing, upload=True)
