@@ -8,6 +8,7 @@ import signal
 import pytest
 from playwright.sync_api import expect
 
+from tests.support.contrast import faint
 from tests.support.explored import (
     await_profiles,
     cell,
@@ -134,25 +135,14 @@ def test_a_chart_is_as_wide_as_its_page(page):
 @pytest.mark.parametrize("theme", ["JupyterLab Dark", "JupyterLab Light"])
 def test_labels_are_readable_in_dark_and_light(page, theme):
     change_theme(page, theme)
-    script = """(one) => {
-        const light = (text) => {
-            const [r, g, b] = text.match(/[\\d.]+/g).map(Number).map((v) => v / 255)
-                .map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
-            return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-        };
-        const back = getComputedStyle(document.querySelector('.jp-Notebook')).backgroundColor;
-        const [a, b] = [getComputedStyle(one).fill, back].map(light);
-        return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-    }"""
-    text = explorer(page, CHART).locator(".odps-x-chart text").first
-    assert text.evaluate(script) > 3.5
+    assert faint(explorer(page, CHART)) == []
 
 
 def test_a_kernel_that_is_killed_from_outside_is_noticed(page):
     text = page.locator(".jp-OutputArea-output", has_text="process ").first.inner_text()
     os.kill(int(text.removeprefix("process ")), signal.SIGKILL)
     said = page.get_by_text("the kernel has stopped or was restarted; run the cell again")
-    expect(said).to_have_count(1)
+    expect(said).to_have_count(2)
     page.get_by_role("dialog").get_by_role("button", name="Ok").click()  # of JupyterLab
 
 
