@@ -19,7 +19,15 @@ from tests.support.explored import (
     explorer,
     status,
 )
-from tests.support.lab import close_notebook, load, notebook, open_notebook, run_all, save
+from tests.support.lab import (
+    await_kernel,
+    close_notebook,
+    load,
+    notebook,
+    open_notebook,
+    run_all,
+    save,
+)
 
 pytestmark = pytest.mark.browser
 
@@ -181,4 +189,23 @@ def test_the_static_picture_stays_until_the_live_one_is_drawn(page, jupyter):
     expect(page.locator(".odps-x-chart svg")).to_be_visible(timeout=10_000)
     expect(page.locator(".odps-x-waiting")).to_have_count(0)
     expect(static).to_be_hidden()
+
+
+SAVE_STATE = (
+    "window.jupyterapp.commands.execute('@jupyter-widgets/jupyterlab-manager:saveWidgetState')"
+)
+
+
+def test_reopened_with_the_state_of_its_widgets_it_shows_the_static_picture(page, jupyter):
+    page.evaluate(SAVE_STATE)
+    save(page)
+    assert "widgets" in json.loads((jupyter.folder / "late.ipynb").read_text())["metadata"]
+    page.evaluate(SAVE_STATE)
+    close_notebook(page, kernel=True)
+    load(page, jupyter, "late.ipynb")
+    expect(page.locator(".odps-x-waiting")).to_have_count(1, timeout=60_000)
+    static = page.locator(".jp-OutputArea-child img[alt^='sum of amount']")
+    expect(static).to_be_visible()
+    expect(page.get_by_role("button", name="Copy code")).to_be_hidden()
+    await_kernel(page, "late.ipynb")
     close_notebook(page, kernel=True)

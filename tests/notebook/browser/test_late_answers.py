@@ -93,7 +93,7 @@ def test_a_view_says_when_the_kernel_is_busy_and_when_it_is_gone(page: Page) -> 
     page.evaluate("() => { window.isDisposed = true; window.kernel.change('restarting'); }")
     page.evaluate("() => window.kernel.change('idle')")
     expect(page.locator(".odps-x-note")).to_have_text(re.compile("^the kernel has stopped"))
-    expect(page.locator(".odps-g")).to_be_hidden()
+    expect(page.locator(".odps-g")).to_contain_class("odps-x-waiting")
 
 
 def test_an_answer_to_an_older_question_changes_no_control(shown: Page) -> None:
