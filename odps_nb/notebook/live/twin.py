@@ -1,7 +1,7 @@
 """Shows a static view, and a widget that hides it while the kernel responds.
 
-The view and the widget are separate outputs. A combined output would show "model not found" when a
-trusted notebook is reopened without its kernel, and would show nothing in an export.
+The view and the widget are separate outputs, for reasons that docs/decisions/notebook.md lists for
+each host.
 """
 
 from __future__ import annotations
