@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from IPython.core.error import UsageError
+from IPython.core.error import UsageError as IPythonUsageError
 from IPython.core.inputtransformer2 import MagicAssign
 from IPython.core.magic import (
     Magics,
@@ -21,12 +21,13 @@ from IPython.core.magic import (
 from traitlets import Bool, Enum, Float, Integer
 
 from odps_nb.errors import CancelledError, OdpsNbError
-from odps_nb.notebook.display.failures import FailureHook
+from odps_nb.notebook.display.failures import FailureHook, UsageError
 from odps_nb.notebook.magics import (
     completion,
     sidebar,  # noqa: F401  JupyterLab's sidebar calls it by name
 )
 from odps_nb.notebook.magics.arguments import (
+    expanded,
     parse,
     refuse_keys,
     split_line,
@@ -113,6 +114,14 @@ class OdpsMagics(Magics):
         self, line: str, cell: str | None = None, local_ns: Mapping[str, Any] | None = None
     ) -> Any:
         """Work with MaxCompute tables and blobs; see the overview below."""
+        local = (local_ns or {}) if cell is None else _caller_locals()
+        try:
+            with self.context.inside(local):
+                return self._run(line, cell)
+        except IPythonUsageError as error:
+            raise UsageError(*error.args) from None
+
+    def _run(self, line: str, cell: str | None) -> Any:
         bare, is_silent = without_end(line)
         name, *more = bare.split(None, 1) or [""]
         if not bare and cell is None and (theirs := self._replaced.get("line")) is not None:
@@ -134,19 +143,18 @@ class OdpsMagics(Magics):
             is_silent = False  # here, a semicolon ends the SQL statement
         else:
             rest = split_line(after)
-        refuse_keys(rest)
         if "--help" in rest or "-h" in rest:
             self.context.show_text(command.help())
             return None
+        refuse_keys(rest)  # refuse typed keys; values of variables are not saved in the cell
         if cell is not None and command.cell == "never":
             raise UsageError(f"%%odps {name} takes no cell: write %odps {name} on one line")
         if text and (cell or "").strip():
             raise UsageError("write the query on the line or in the cell, not in both")
-        args = parse(command.run, rest)
+        args = parse(command.run, expanded(rest, self.context.variables))
         try:
-            with self.context.inside((local_ns or {}) if cell is None else _caller_locals()):
-                found = command.run(self.context, args, text or cell)
-                return None if is_silent else found
+            found = command.run(self.context, args, text or cell)
+            return None if is_silent else found
         except KeyboardInterrupt:
             what = f"{name} {getattr(args, 'table', '')}".rstrip()
             raise CancelledError(
