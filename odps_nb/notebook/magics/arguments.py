@@ -114,8 +114,7 @@ class Command:
 
     def option_strings(self) -> tuple[str, ...]:
         """Return the names of the options, long forms first."""
-        shown = [a for a in parser_of(self.run)._actions if a.help is not argparse.SUPPRESS]
-        found = [name for action in shown for name in action.option_strings]
+        found = list(parser_of(self.run)._option_string_actions)
         return tuple(sorted([*found, "--help"], key=lambda name: (not name.startswith("--"), name)))
 
 

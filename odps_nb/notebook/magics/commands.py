@@ -54,7 +54,6 @@ _ROOT = re.compile(r"[^\W\d]\w*")
 @argument("--schema", help="The default schema.")
 @argument("--timezone", metavar="ZONE", help="Time zone of all times, e.g. Asia/Shanghai.")
 @argument("--root", metavar="DIR", help="With local: the folder in which to store the tables.")
-@argument("--give", action="store_true", help=argparse.SUPPRESS)  # added by `magics`
 def connect(context: Context, args: argparse.Namespace, cell: str | None) -> Connection | None:
     """Choose the connection that the %odps magics use, and check the project with one request.
 
