@@ -93,7 +93,7 @@ def test_voila_shows_live_views(
                     try:
                         page.goto(f"http://127.0.0.1:{port}/")
                         break
-                    except Exception as error:  # noqa: BLE001, the server is starting
+                    except Exception as error:
                         if "ERR_CONNECTION_REFUSED" not in str(error):
                             raise
                         page.wait_for_timeout(1000)
