@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LINES = Path(__file__).with_name("colab.txt").read_text("utf-8").splitlines()
 HAS = dict(line.partition(" ")[0].split("==") for line in LINES if not line.startswith("#"))
 PINNED = {line.partition("==")[0] for line in LINES if line.endswith("# pinned")}
-REPLACED = {"sqlglot", "urllib3"}
+REPLACED = {"pillow", "sqlglot", "urllib3"}
 """Packages that pip replaces there: too old for SQL, or with known vulnerabilities."""
 COLAB = os.environ.get("ODPS_NB_COLAB", "")
 KERNEL = (
@@ -56,7 +56,7 @@ def wanted() -> dict[str, Requirement]:
     return {canonicalize_name(one.name): one for one in map(Requirement, lines)}
 
 
-def test_the_install_admits_what_colab_has_except_two_packages_that_it_does_not_pin() -> None:
+def test_the_install_admits_what_colab_has_except_three_packages_that_it_does_not_pin() -> None:
     needs = wanted()
     shared = needs.keys() & HAS.keys()
     assert {name for name in shared if HAS[name] not in needs[name].specifier} == REPLACED
@@ -126,7 +126,7 @@ def run(installed: tuple[Path, dict[str, str]], service: Any) -> Iterator[Run]:
 
 @pytest.mark.nightly
 @pytest.mark.timeout(1200)
-def test_pip_replaces_two_packages_and_none_that_colab_pins(
+def test_pip_replaces_three_packages_and_none_that_colab_pins(
     installed: tuple[Path, dict[str, str]],
 ) -> None:
     assert installed[1].keys() == REPLACED

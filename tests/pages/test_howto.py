@@ -1,4 +1,4 @@
-"""The pages in ``docs/howto``, and that about other hosts: every block runs, and its output is that on the page.
+"""The pages in ``docs/howto`` and one about hosts: every block runs and gives the page's output.
 
 ``python -m tests.support.pages docs/howto/errors.md`` runs one page in an empty home.
 """

@@ -201,6 +201,13 @@ def test_help_of_all(shell):
         ),
         ("%odps read", "the following arguments are required: TABLE"),
         ("%odps read t -o 1x", "-o 1x: not a valid variable name"),
+        *(
+            (
+                f"%odps read t -o {name}",
+                f"-o {name}: this name belongs to Python or IPython; pass another one",
+            )
+            for name in ("print", "__builtins__", "Out", "get_ipython", "__name__", "sum")
+        ),
         ("%odps read t -o for", "-o for: not a valid variable name"),
         ("%odps write frme t", "there is no variable 'frme'; did you mean frame?"),
         ("%odps cancel 7", "no operation has the id 7; see %odps status"),
