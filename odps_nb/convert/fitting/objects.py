@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
 from odps_nb.convert.fitting.fixed_width import Part
-from odps_nb.convert.fitting.kinds import is_missing, items_of, parts_of
+from odps_nb.convert.fitting.kinds import is_missing, is_plain_number, items_of, parts_of
 from odps_nb.convert.fitting.leaf import FitContext, fit_parts, kind_problem
 from odps_nb.convert.fitting.misfit import Misfit, ValueMisfit, shorten
 from odps_nb.convert.fitting.nested import (
@@ -206,7 +206,7 @@ def _fit_packed(given: list[Any], element: OdpsType, context: FitContext) -> pa.
         plain = dtypes.pop() if len(dtypes) == 1 else None
         if (
             plain is not None
-            and plain.kind in "biuf"
+            and is_plain_number(plain)
             and not isinstance(element, (ArrayType, MapType, StructType, VectorType))
         ):
             packed = np.concatenate(given)
@@ -246,6 +246,9 @@ def _fit_maps(values: _Objects, target: MapType, context: FitContext) -> pa.Arra
 def _as_pairs(
     value: Any, target: OdpsType, values: _Objects, place: int
 ) -> list[tuple[Any, Any]] | None:
+    if isinstance(value, pa.MapScalar):
+        entries = value.values  # as_py() would decode text that is not UTF-8
+        return None if entries is None else list(zip(*entries.flatten(), strict=True))
     if isinstance(value, pa.Scalar):
         value = value.as_py()
     if isinstance(value, Mapping):
