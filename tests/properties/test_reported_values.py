@@ -604,6 +604,7 @@ class Point(NamedTuple):
         ),
         (list(pa.array(["1"]).dictionary_encode()), "string"),
         ([Point(1, 2.5)], "struct<x:bigint,y:double>"),
+        (list(pa.array([{"x": 1}, None])), "struct<x:bigint>"),
     ],
 )
 def test_types_of_new_tables_hold_their_values(

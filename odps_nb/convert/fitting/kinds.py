@@ -33,6 +33,13 @@ def is_missing(value: Any) -> bool:
     return pandas is not None and (value is pandas.NA or value is pandas.NaT)
 
 
+def unwrapped(value: Any) -> Any:
+    """Return the value of an Arrow scalar of a dictionary, of runs or of an extension type."""
+    while isinstance(value, (pa.DictionaryScalar, pa.ExtensionScalar, pa.RunEndEncodedScalar)):
+        value = plain_scalar(value) if isinstance(value, pa.ExtensionScalar) else value.value
+    return value
+
+
 def items_of(value: Any) -> Any:
     """Return the items of a list, set, array or Series; ``None`` for any other value."""
     if isinstance(value, np.ndarray):
@@ -41,11 +48,7 @@ def items_of(value: Any) -> Any:
         return value
     if isinstance(value, (pa.Array, pa.ChunkedArray, set, frozenset, range)):
         return list(value)
-    if isinstance(value, pa.ExtensionScalar):
-        return items_of(plain_scalar(value))
-    if isinstance(value, (pa.DictionaryScalar, pa.RunEndEncodedScalar)):
-        return items_of(value.value)
-    if isinstance(value, pa.Scalar):
+    if isinstance(value := unwrapped(value), pa.Scalar):
         inner = getattr(value, "values", None) if pa.types.is_nested(value.type) else None
         if inner is None or callable(inner) or pa.types.is_map(value.type):
             return None
@@ -225,9 +228,7 @@ def _same(converted: Any, value: Any) -> bool:
 
 
 def _scalar(value: pa.Scalar) -> _Sorted:
-    while isinstance(value, (pa.DictionaryScalar, pa.ExtensionScalar, pa.RunEndEncodedScalar)):
-        value = plain_scalar(value) if isinstance(value, pa.ExtensionScalar) else value.value
-    if isinstance(value, pa.Scalar):
+    if isinstance(value := unwrapped(value), pa.Scalar):
         return None if pa.types.is_union(value.type) else (f"arrow {value.type}", value)
     return None if (sort := _sorter(type(value))) is None else sort(value)
 
