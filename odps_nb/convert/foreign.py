@@ -7,9 +7,10 @@ negative decimals, and the storage of some Arrow extension types is not their va
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -56,11 +57,33 @@ _DUCKDB = {"UHUGEINT": "another number", "BIT": "padded bytes"}
 """Types of DuckDB that cannot be recognised in its Arrow export, and what it exports."""
 
 
+@contextlib.contextmanager
+def evaluating() -> Iterator[None]:
+    """Raise `ConversionError` if polars cannot evaluate a LazyFrame."""
+    polars: Any = loaded("polars")
+    try:
+        yield
+    except polars.exceptions.PolarsError as error:
+        raise ConversionError(
+            f"polars cannot evaluate the LazyFrame: {str(error).splitlines()[0]}",
+            source_type="LazyFrame",
+            hint="correct it; data.collect() shows the whole error",
+        ) from error
+
+
+def evaluated(frame: Any) -> Iterator[Any]:
+    """Iterate over the DataFrames of a LazyFrame."""
+    with evaluating():
+        yield from frame.collect_batches()
+
+
 def _polars_frame(data: Any) -> Any:
     polars = loaded("polars")
     assert polars is not None
     changed = {}
-    for name, dtype in data.collect_schema().items():
+    with evaluating():
+        schema = data.collect_schema()
+    for name, dtype in schema.items():
         _refuse_object(dtype, f"the polars column {name!r}", name)
         narrow = _without_int128(dtype)
         if narrow != dtype:

@@ -478,6 +478,13 @@ def test_128_bit_integers_are_exact_or_refused(make: Make, form: Any) -> None:
     assert read(inside).to_pylist() == [{"a": Decimal(2**100)}]
 
 
+@pytest.mark.parametrize(
+    "wrong", [pl.col("nope"), pl.lit("a").cast(pl.Int64).alias("v")], ids=["name", "value"]
+)
+def test_a_plan_that_polars_cannot_evaluate_is_named(make: Make, wrong: pl.Expr) -> None:
+    refuse(make("bigint"), pl.LazyFrame({"v": [1]}).with_columns(wrong), "evaluate the LazyFrame")
+
+
 def test_enums_of_polars_are_text(make: Make) -> None:
     series = pl.Series("v", ["a", None], dtype=pl.Enum(["b", "a"]))
     for data in (series.to_frame(), {"v": series}, Holder(series.to_frame())):
@@ -751,6 +758,14 @@ def test_extension_types_are_stored_by_their_values(
     inside = make(f"array<{kind}>")
     inside.write(cells)
     assert read(inside).to_pylist() == [expected]
+
+
+@pytest.mark.parametrize("text", ["{a: 1}", "", "NaN", "[1] 2", "'a'"])
+def test_text_that_is_not_json_is_refused_before_it_is_sent(make: Make, text: str) -> None:
+    column = pa.array(["1", None, text])
+    for data in (pa.table({"v": column}), {"v": column}, {"v": column.to_pylist()}):
+        assert refuse(make("json"), data, "is not JSON").row == 2
+    refuse(make("array<json>"), {"v": [column]}, "v[0][2]")
 
 
 @pytest.mark.parametrize(

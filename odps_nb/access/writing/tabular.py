@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from odps_nb.convert.foreign import exported, is_from
+from odps_nb.convert.foreign import evaluated, exported, is_from
 from odps_nb.convert.row_names import Names
 from odps_nb.errors import ArgumentError, ConversionError
 
@@ -47,7 +47,7 @@ def as_tables(data: Any, names: Names, *, index: bool | None = None) -> Any:
     if is_spark(data):
         return data
     if _is_lazy(data):
-        return Chunks(data.collect_batches(), names, empty=lambda: data.head(0).collect())
+        return Chunks(evaluated(data), names, empty=lambda: data.head(0).collect())
     if isinstance(data, np.ndarray) and data.ndim:
         from odps_nb.convert.python_rows import array_frame
 
