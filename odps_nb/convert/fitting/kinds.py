@@ -56,7 +56,7 @@ def items_of(value: Any) -> Any:
     if is_from(value, "polars") and hasattr(value, "dtype"):  # its items lack nanoseconds
         return value.to_list() if str(value.dtype) == "Object" else list(polars_column(value))
     is_array = hasattr(value, "__array__") and not isinstance(value, (str, bytes, np.generic))
-    if is_array and getattr(value, "ndim", 1) and not is_table(value):
+    if is_array and getattr(value, "ndim", None) != 0 and not is_table(value):
         return list(value)  # the value is a Series, an Index, or a pandas array
     return None
 
