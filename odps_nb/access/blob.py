@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, overload
 
 from odps_nb.access.checks import is_missing
-from odps_nb.access.explained import explained
 from odps_nb.access.saving import Folder, file_name_for, save_stream
 from odps_nb.errors import ArgumentError, ConversionError, OdpsNbError, explain
+from odps_nb.explained import explained, explained_init
 from odps_nb.terms import BlobReference, format_bytes, shorten
 
 if TYPE_CHECKING:
@@ -452,6 +452,7 @@ def shown_or_error(thing: object, make: Callable[[], Mapping[str, Any]]) -> Mapp
         return {"text/plain": "\n".join([repr(thing), *explain(error)])}
 
 
+@explained_init
 @dataclass(frozen=True, slots=True, repr=False)
 class NewBlob:
     """A blob to write, with its media type and file name.
