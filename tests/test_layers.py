@@ -39,7 +39,7 @@ BELOW: dict[str, set[str]] = {
     "convert": VALUES | {"wire", "arrow", "parsing"},
     "filters": VALUES | {"sql_parser"},
     "client": VALUES_AND_LIFE | {"wire", "arrow", "http", "filters"},
-    "access": VALUES_AND_LIFE | {"wire", "http", "parsing", "convert", "filters", "client"},
+    "access": VALUES_AND_LIFE | {"wire", "http", "convert", "filters", "client"},
     "notebook": VALUES_AND_LIFE | {"wire", "http", "parsing", "convert", "client", "access"},
     "spark": VALUES_AND_LIFE
     | {"wire", "http", "convert", "filters", "client", "access", "sql_parser"},
