@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from odps_nb.access.blobs.frames import blob_dtypes
 from odps_nb.access.checks import check_count, require
-from odps_nb.access.explained import explained
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker
 from odps_nb.client.read.resume import asks_for_micro
 from odps_nb.convert.frame_options import Decimals, DtypeBackend, FrameOptions
 from odps_nb.convert.warning import warn
 from odps_nb.errors import OdpsNbError
+from odps_nb.explained import explained
 from odps_nb.schema import is_readable
 
 if TYPE_CHECKING:

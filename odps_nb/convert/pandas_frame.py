@@ -120,8 +120,11 @@ def check_names(frame: pd.DataFrame) -> None:
 
 
 def _dense(series: pd.Series[Any]) -> pd.Series[Any]:
+    """Return sparse values as an array, and numbers in the byte order of this machine."""
     if isinstance(series.dtype, pd.SparseDtype):
         return pd.Series(np.asarray(series))
+    if isinstance(series.dtype, np.dtype) and not series.dtype.isnative:
+        return series.astype(series.dtype.newbyteorder("="))
     return series
 
 

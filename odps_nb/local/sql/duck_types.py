@@ -121,7 +121,10 @@ def _durations(array: pa.Array) -> pa.Array:
         if value.months:
             raise errors.invalid("an interval of months cannot be converted to days")
         nanos.append(value.days * 86_400_000_000_000 + value.nanoseconds)
-    return pa.array(nanos, pa.int64()).cast(pa.duration("ns"))
+    try:
+        return pa.array(nanos, pa.int64()).cast(pa.duration("ns"))
+    except OverflowError:
+        raise errors.invalid("an interval of the result is longer than 106751 days") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -182,7 +182,6 @@ def read(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
 @argument(
     "--chart", metavar="KIND:X[,Y]", help="Show a chart of the result, e.g. bar:status,amount."
 )
-@argument("--give", action="store_true", help=argparse.SUPPRESS)  # `magics` adds this switch
 def sql(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     """Run the cell as SQL on the service, and show the result in an explorer.
 

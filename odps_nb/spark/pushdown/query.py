@@ -17,12 +17,12 @@ from weakref import WeakSet
 
 from odps_nb.access.binding.text import bind
 from odps_nb.access.checks import check_text
-from odps_nb.access.explained import explained
 from odps_nb.access.progress import listener_of
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker, silent
 from odps_nb.errors import StateError
+from odps_nb.explained import explained
 from odps_nb.filters.tree import AllOf
 from odps_nb.spark.launch._quiet import without_pandas_notice, without_query_log
 from odps_nb.spark.launch.connect import check_session

@@ -76,6 +76,12 @@ def test_connect_gives_the_connection_where_it_is_assigned(ip, odps):
     assert run(ip, "%odps connect odps") is None  # displayed as text, not again as a repr
 
 
+def test_an_assignment_below_load_ext_in_one_cell_gives_the_connection(ip, odps):
+    ip.run_line_magic("unload_ext", "odps_nb")
+    run(ip, "%load_ext odps_nb\nmine = %odps connect odps;")
+    assert ip.user_ns["mine"] is odps
+
+
 @pytest.mark.parametrize("kind", ["profile", "pyodps"])
 def test_connect_takes_what_connect_takes_from_a_variable(ip, service, kind):
     facts = {"endpoint": service.endpoint, "project": service.project}
