@@ -11,11 +11,11 @@ from odps_nb.schema import Column, OdpsType
 from odps_nb.wire.type_text import format_type
 
 
-def warn(message: str, *, through: tuple[str, ...] = ()) -> None:
-    """Issue a warning that points to the first caller outside this package and ``through``."""
-    inside = (__name__.partition(".")[0], *through)
+def warn(message: str) -> None:
+    """Issue a warning that points to the first caller outside this package."""
+    package = __name__.partition(".")[0]
     level, frame = 1, sys._getframe()
-    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in inside:
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == package:
         level, frame = level + 1, frame.f_back
     warnings.warn(message, OdpsNbWarning, stacklevel=level)
 

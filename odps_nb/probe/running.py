@@ -68,7 +68,7 @@ class Prober:
     ) -> None:
         self.redactor = _redactor(profile, table, scratch)
         self._transport = BoundedTransport(RequestsTransport())
-        once = RetryPolicy(max_attempts=1, connect_attempts=1)
+        once = RetryPolicy(max_attempts=1)
         self._storage = StorageClient(profile, transport=self._transport, retry=once)
         self._asker = Asker(self._storage, self._transport, self.redactor, table)
         self._scratch = None if scratch is None else Scratch(self._asker, scratch)

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("odps_nb")
 _BLOBS = "reading blobs"
 _NO_TABLE = "odps_nb_no_such_table"
-_ONCE = RetryPolicy(max_attempts=1, connect_attempts=1)
+_ONCE = RetryPolicy(max_attempts=1)
 _SHOWN = ("SessionId", "Index", "Offset", "Count", "StreamId", "StreamVersion")
 
 HERE_SECONDS = 0.01

@@ -25,7 +25,7 @@ REFRESH_BEFORE = 60.0
 ASK_AGAIN_AFTER = 10.0
 # A refresh must not delay rows, so it has one attempt and is retried later. In the last minute
 # before expiry, there may be no time for that, so it has up to three attempts.
-_ONCE = RetryPolicy(max_attempts=1, connect_attempts=1)
+_ONCE = RetryPolicy(max_attempts=1)
 _IN_THE_LAST_MINUTE = RetryPolicy(max_attempts=3, connect_attempts=3, deadline=20.0)
 _TIMEOUT = 10.0
 

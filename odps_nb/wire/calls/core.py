@@ -243,9 +243,9 @@ class Params:
             raise in_request(f"parameter {key} is {text[:40]!r}, not an integer of at least {low}")
         return int(text)
 
-    def optional_integer(self, key: str, *, low: int = 0) -> int | None:
+    def optional_integer(self, key: str) -> int | None:
         """Return an integer parameter; ``None`` if absent."""
-        return None if self.optional(key) is None else self.integer(key, low=low)
+        return None if self.optional(key) is None else self.integer(key)
 
     def count(self, key: str) -> int:
         """Return an integer parameter; 0 if absent."""
