@@ -277,7 +277,7 @@ function render({ model, el }) {
       const heading = lines.slice(0, first).map((line) => h("div", { class: "odps-g-heading", dir: "auto" }, line));
       return h("div", { class: "odps-g-rows" }, ...heading, h("table", {}, h("tbody", {}, ...rows)));
     }
-    if (tile.text) return h("pre", { dir: "auto" }, tile.text);
+    if (tile.text) return h("pre", { dir: "auto", class: tile.wraps ? "odps-g-wraps" : null }, tile.text);
     return h("span", { class: "odps-x-muted" }, tile.failed ? "not read" : tile.kind);
   }
 
@@ -465,7 +465,9 @@ function render({ model, el }) {
     for (const one of zooms) one.disabled = !is;
     if (tile.player && PLAYER.test(tile.player)) {
       const tag = tile.player.startsWith("data:audio/") ? "audio" : "video";
-      stage.replaceChildren(h(tag, { controls: true, src: tile.player, "aria-label": tile.name }));
+      const refused = () => stage.replaceChildren(shot(tile), h("div", {}, "this browser cannot play it"));
+      const poster = is && tag === "video" ? tile.src : null;
+      stage.replaceChildren(h(tag, { controls: true, src: tile.player, poster, onerror: refused, "aria-label": tile.name }));
     } else stage.replaceChildren(shot(tile));
     fit();
     const rows = [tile.words, tile.verified ? "✓ verified" : "", tile.row, tile.declared ? `uploaded as ${tile.declared}` : "", ...tile.notes];
