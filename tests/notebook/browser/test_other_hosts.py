@@ -30,10 +30,11 @@ GONE = "the kernel has stopped or was restarted; run the cell again for the live
 @pytest.fixture(scope="module")
 def page(browser: Browser) -> Iterator[Page]:
     page = browser.new_page(viewport={"width": 900, "height": 1200})
-    page.errors = []
-    page.on("pageerror", lambda error: page.errors.append(error.stack or str(error)))
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(error.stack or str(error)))
     yield page
     page.close()
+    assert errors == []
 
 
 @pytest.fixture
@@ -55,7 +56,6 @@ def mount(
     yield mounted
     for one in made:
         one.close()
-    assert page.errors == []
 
 
 @pytest.mark.parametrize("host", HOSTS)
