@@ -12,7 +12,7 @@ import html
 from collections.abc import Iterable
 from typing import Final
 
-from odps_nb.errors import visible
+from odps_nb.errors import OdpsNbError, explain, visible
 
 LINE: Final = "1px solid rgba(128,128,128,0.35)"
 TINT: Final = "rgba(128,128,128,0.12)"
@@ -63,6 +63,16 @@ def bundle(html: str, text: str) -> dict[str, str]:
         "text/html": f'<div class="mathjax_ignore tex2jax_ignore">{html}</div>',
         "text/plain": visible(text),
     }
+
+
+def text_page(text: str) -> dict[str, str]:
+    """Return a static page that consists of text."""
+    return bundle(element("pre", visible(text), style="white-space:pre-wrap"), text)
+
+
+def failed_page(thing: object, error: OdpsNbError) -> dict[str, str]:
+    """Return a static page that shows an object's repr and an error."""
+    return text_page("\n".join([repr(thing), *explain(error)]))
 
 
 def element(

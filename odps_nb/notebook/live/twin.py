@@ -11,15 +11,18 @@ import re
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
+from odps_nb.access.displayed import DisplayedLive
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressSnapshot
+from odps_nb.convert.loaded import loaded
 from odps_nb.errors import CancelledError, MissingDependencyError, OdpsNbError, explain, visible
 from odps_nb.lifetime import end_at_exit, start_thread
 from odps_nb.notebook.display import output
+from odps_nb.notebook.display.html import escape
 from odps_nb.notebook.progress import words
 from odps_nb.notebook.progress.operations import Flusher
 
@@ -66,14 +69,14 @@ def widget_class(script: Path, parts: tuple[str, ...], *texts: str) -> Any:
     return type(f"{script.stem.title()}Widget", (anywidget.AnyWidget,), {**state, **code})
 
 
-class LiveView:
+class LiveView(DisplayedLive):
     """A static view and its widget, whose requests are handled in threads.
 
-    A subclass defines ``_script``, the names of the scripts that it uses (``_scripts``), and a
-    method ``_on_NAME(content, buffers)`` for each request NAME of that script. Work runs as named
-    tasks: a new task cancels a running one with the same name.
-    Data from the service is never widget state; it is sent to the browser as messages. A subclass
-    calls this ``__init__`` last, because `end` may be called from then on.
+    A subclass defines ``_static_page``, ``_script``, the names of the scripts that it uses
+    (``_scripts``), and a method ``_on_NAME(content, buffers)`` for each request NAME of that
+    script. Work runs as named tasks: a new task cancels a running one with the same name. Data from
+    the service is never widget state; it is sent to the browser as messages. A subclass calls this
+    ``__init__`` last, because `end` may be called from then on.
     """
 
     _script: ClassVar[Path]
@@ -82,6 +85,8 @@ class LiveView:
     """Name of the task to which the error for a malformed request is attributed."""
     _cancelled: ClassVar[Mapping[str, str]] = {}
     """Text to show for a cancelled task, by name; other tasks show nothing."""
+    _no_widget: ClassVar[str] = ""
+    """Text that untrusted and exported notebooks show instead of the widget; default: the repr."""
 
     def __init__(self) -> None:
         self._id = uuid.uuid4().hex  # display id of the static view
@@ -102,6 +107,46 @@ class LiveView:
             self._widget.on_msg(lambda _, content, buffers: self.receive(content, buffers))
         return self._widget
 
+    def _live_view(self) -> LiveView:
+        return self
+
+    def show(self) -> None:
+        """Display the static page, and in a kernel the widget; raises the errors of the page."""
+        self._is_displayed = False  # display a new output, perhaps in another cell
+        self._show_static(self._static_page())
+        if in_kernel():
+            self._show_widget()
+
+    def show_in_kernel(self) -> None:
+        """Display the view in a kernel; elsewhere, IPython then displays the static page."""
+        if not in_kernel():
+            raise NotImplementedError
+        self.show()
+
+    def in_marimo(self) -> Any:
+        """Return the static page and the widget for marimo, which its user has imported."""
+        marimo: Any = loaded("marimo")
+        parts = (marimo.Html(self._marked(self._repr_html_())), *self._beside(marimo.Html))
+        return marimo.vstack(parts, gap=0)
+
+    def in_panel(self) -> Any:
+        """Return the static page and the widget for Panel, which its user has imported."""
+        panel: Any = loaded("panel")
+        html = partial(panel.pane.HTML, sizing_mode="stretch_width", margin=0)
+        parts = (html(self._marked(self._repr_html_())), *self._beside(html))
+        return panel.Column(*parts, sizing_mode="stretch_width")
+
+    def _beside(self, html: Callable[[str], Any]) -> tuple[Any, ...]:
+        """Return the widget; without anywidget, ``html`` of a line that says what to install."""
+        try:
+            return (self.widget(),)
+        except MissingDependencyError as error:
+            return (html(escape(f"{error}: {error.hint}")),)
+
+    def _marked(self, html: str) -> str:
+        """Return the static page as an element that the widget finds and hides (common.js)."""
+        return f'<div class="odps-nb-{self._id}">{html}</div>'
+
     def _show_static(self, bundle: Mapping[str, str]) -> None:
         """Display the static view, or replace it if it is already displayed."""
         # The live widget hides elements of this class (common.js). When a trusted notebook is
@@ -109,15 +154,15 @@ class LiveView:
         mark = f"odps-nb-{self._id}"
         style = f"<style>{_NO_MODEL.format(mark)}</style>"
         made = dict(bundle)  # `html.bundle` has already wrapped its HTML
-        made["text/html"] = f'<div class="{mark}">{style}{bundle.get("text/html", "")}</div>'
+        made["text/html"] = self._marked(style + bundle.get("text/html", ""))
         if self._is_displayed:
             output.replace(made, display_id=self._id)
         else:
             self._is_displayed = True
             output.show(made, display_id=self._id)
 
-    def _show_widget(self, text: str) -> None:
-        """Display the widget; untrusted and exported notebooks show ``text`` instead.
+    def _show_widget(self) -> None:
+        """Display the widget; untrusted and exported notebooks show ``_no_widget`` instead.
 
         Without anywidget, the static view stays, with a line that says what to install.
         """
@@ -127,7 +172,7 @@ class LiveView:
             output.show({"text/plain": f"{error}: {error.hint}"})
             return
         bundle = bundle[0] if isinstance(bundle, tuple) else bundle
-        output.show({**bundle, "text/plain": text})
+        output.show({**bundle, "text/plain": self._no_widget or repr(self)})
 
     def close(self) -> None:
         """Cancel all work and free memory; the static view stays. Idempotent."""
