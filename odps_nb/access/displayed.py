@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from odps_nb.convert.loaded import loaded
 from odps_nb.errors import OdpsNbError
 
 if TYPE_CHECKING:
@@ -15,9 +16,9 @@ if TYPE_CHECKING:
 class Displayed:
     """Base class of objects that a notebook shows as a static page of HTML and text.
 
-    IPython asks for `_repr_mimebundle_`; Panel, marimo and pages of documentation ask for
-    `_repr_html_`. A page that cannot be made shows the error, because hosts hide exceptions or show
-    a long traceback.
+    IPython asks for `_repr_mimebundle_`, marimo and others for `_repr_html_`, and Panel for
+    `__panel__`. A page that cannot be made shows the error, because hosts hide exceptions or show a
+    long traceback.
     """
 
     __slots__ = ()
@@ -36,6 +37,10 @@ class Displayed:
 
     def _repr_html_(self) -> str:
         return self._repr_mimebundle_()["text/html"]
+
+    def __panel__(self) -> Any:
+        panel: Any = loaded("panel")  # without this method, Panel takes a table for a file
+        return panel.pane.HTML(self._repr_html_(), sizing_mode="stretch_width")
 
 
 class DisplayedLive(Displayed):
