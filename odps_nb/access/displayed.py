@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.convert.loaded import loaded
@@ -11,6 +12,16 @@ from odps_nb.errors import OdpsNbError
 
 if TYPE_CHECKING:
     from odps_nb.notebook.live.twin import LiveView
+
+
+class DisplayedText:
+    """Base class of objects that every host shows as the text of their repr."""
+
+    __slots__ = ()
+
+    def __panel__(self) -> Any:
+        panel: Any = loaded("panel")
+        return panel.pane.HTML(f"<pre>{escape(repr(self))}</pre>")  # Panel would not escape it
 
 
 class Displayed:

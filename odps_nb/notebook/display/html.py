@@ -19,6 +19,9 @@ TINT: Final = "rgba(128,128,128,0.12)"
 MUTED: Final = "opacity:0.75"
 SMALL: Final = "font-size:12px;line-height:1.4"
 MONO: Final = "font-family:ui-monospace,Menlo,Consolas,monospace;font-size:11px;line-height:1.45"
+#: Style of a box around wide content that scrolls: hosts whose boxes grow with their content, such
+#: as Solara's, do not become wider than the page.
+NOT_WIDER: Final = "display:grid;grid-template-columns:minmax(0,1fr)"
 #: Styles of a status card and of its small print. The edge colour ``{}`` shows the state.
 STATUS: Final = (
     "border:1px solid rgba(127,127,127,.35);border-left:4px solid {};border-radius:4px;"

@@ -14,6 +14,7 @@ from odps_nb.errors import OdpsNbError, RequestTimeoutError
 from odps_nb.notebook.display.html import (
     LINE,
     MUTED,
+    NOT_WIDER,
     Html,
     bundle,
     element,
@@ -204,7 +205,10 @@ def _html(shown: Shown, rows: int) -> Html:
     )
     foot = element("div", _foot(shown, rows), style=f"font-size:12px;{MUTED};margin:6px 0 0 0")
     hint = (element("div", shown.hint, style=MUTED),) if shown.hint else ()
-    box = scroller("div", table, label=f"rows of {view.title[:200]}", style="max-height:480px")
+    rows_of_page = scroller(
+        "div", table, label=f"rows of {view.title[:200]}", style="max-height:480px"
+    )
+    box = element("div", rows_of_page, style=NOT_WIDER)
     chart = () if shown.chart is None else (element("div", shown.chart.title), shown.chart.image())
     return element("div", title, *chart, *hint, box, foot, style="padding:4px 0")
 

@@ -11,7 +11,7 @@ import re
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -132,8 +132,10 @@ class LiveView(DisplayedLive):
     def in_panel(self) -> Any:
         """Return the static page and the widget for Panel, which its user has imported."""
         panel: Any = loaded("panel")
-        html = partial(panel.pane.HTML, sizing_mode="stretch_width", margin=0)
-        parts = (html(self._marked(self._repr_html_())), *self._beside(html))
+        page = panel.pane.HTML(self._marked(self._repr_html_()))
+        parts = (page, *map(panel.panel, self._beside(panel.pane.HTML)))
+        for part in parts:
+            part.sizing_mode = "stretch_width"
         return panel.Column(*parts, sizing_mode="stretch_width")
 
     def _beside(self, html: Callable[[str], Any]) -> tuple[Any, ...]:
