@@ -79,7 +79,7 @@ def test_views_are_live_and_everything_else_is_its_static_page(
     browser: Browser, service: Any, tmp_path: Path, mode: str
 ) -> None:
     with opened(browser, service, tmp_path, mode, *VIEWS, *PAGES) as page:
-        expect(page.locator(LIVE)).to_have_count(len(VIEWS), timeout=DRAWN)
+        expect(page.locator(LIVE)).to_have_count(len(VIEWS))
         for one in page.locator(STATIC).all():
             expect(one).to_be_hidden()
         page.get_by_role("button", name="Next").click()
@@ -103,11 +103,11 @@ def test_a_view_that_is_displayed_again_is_live_again(
 ) -> None:
     cells = ('kept = odps.table("orders").explore()', "kept")
     with opened(browser, service, tmp_path, "edit", *cells) as page:
-        expect(page.locator(LIVE)).to_have_count(1, timeout=DRAWN)
+        expect(page.locator(LIVE)).to_have_count(1)
         cell = page.locator("[data-cell-id]").last
         cell.hover()
         cell.get_by_test_id("run-button").click()
         page.wait_for_timeout(3000)
-        expect(page.locator(LIVE)).to_have_count(1, timeout=DRAWN)
+        expect(page.locator(LIVE)).to_have_count(1)
         page.get_by_role("button", name="Next").click()
         expect(page.get_by_text("rows 101–200 of 2,048,000")).to_be_visible()

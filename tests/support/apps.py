@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
 from tests.support.browser import CHROMIUM, FLAGS
 
@@ -31,7 +31,8 @@ def surroundings(service: Any) -> dict[str, str]:
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """Run Debian's Chromium."""
+    """Run Debian's Chromium; expectations wait until a view can have drawn itself."""
+    expect.set_options(timeout=DRAWN)
     with sync_playwright() as running:
         browser = running.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
         yield browser
