@@ -94,7 +94,8 @@ def test_progress_is_a_spinner_and_then_a_card(
 ) -> None:
     with opened(browser, service, tmp_path, "run", READ) as page:
         expect(page.get_by_text("done in")).to_be_visible(timeout=DRAWN)
-        assert any("read local.orders: reading" in one for one in page.evaluate("[...window.told]"))
+        told = page.evaluate("[...window.told]")
+        assert any("read local.orders" in one for one in told), told
         expect(page.locator("marimo-progress")).to_have_count(0)
 
 
@@ -106,7 +107,7 @@ def test_a_view_that_is_displayed_again_is_live_again(
         expect(page.locator(LIVE)).to_have_count(1)
         cell = page.locator("[data-cell-id]").last
         cell.hover()
-        cell.get_by_test_id("run-button").click()
+        cell.get_by_test_id("run-button").first.click()
         page.wait_for_timeout(3000)
         expect(page.locator(LIVE)).to_have_count(1)
         page.get_by_role("button", name="Next").click()

@@ -99,6 +99,10 @@ class LiveView(DisplayedLive):
 
     def widget(self) -> Any:
         """Return the anywidget; raises `MissingDependencyError` if anywidget is not installed."""
+        # marimo closes the connection of a widget when the cell that displays it runs again
+        if getattr(getattr(self._widget, "comm", None), "_closed", False):
+            output.close_widget(self._widget)
+            self._widget = None
         if self._widget is None:
             texts = self._texts()
             self._widget = widget_class(self._script, self._scripts, *texts)(
