@@ -150,7 +150,7 @@ class LiveView(DisplayedLive):
         try:
             return (self.widget(),)
         except MissingDependencyError as error:
-            return (html(escape(f"{error}: {error.hint}")),)
+            return (html(str(escape(f"{error}: {error.hint}"))),)
 
     def _marked(self, html: str) -> str:
         """Return the static page as an element that the widget finds and hides (common.js)."""

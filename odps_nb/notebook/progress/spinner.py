@@ -22,8 +22,9 @@ class SpinnerListener(Flusher):
         return marimo.Thread(**options)  # output of other threads is lost
 
     def _draw(self, snapshot: ProgressSnapshot) -> None:
-        title = escape(f"{snapshot.operation} {snapshot.title}: {words.ending(snapshot)}")
-        details = escape(" · ".join(words.figures(snapshot)))
+        what = f"{snapshot.operation} {snapshot.title}: {words.ending(snapshot)}"
+        # marimo encodes only plain strings
+        title, details = (str(escape(text)) for text in (what, " · ".join(words.figures(snapshot))))
         if self._spinner is None:
             marimo: Any = loaded("marimo")
             self._running = marimo.status.spinner(title=title, subtitle=details)
