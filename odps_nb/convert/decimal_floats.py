@@ -42,7 +42,8 @@ def surviving_floats(values: pa.Array) -> pa.Array | None:
 
 def decimal_note(schema: pa.Schema, frame: pd.DataFrame) -> str:
     """Return a note on the dtypes of DECIMAL columns; empty if there are no such columns."""
-    floats, exact = [], []
+    floats: list[str] = []
+    exact: list[str] = []
     for field, dtype in zip(schema, frame.dtypes, strict=True):
         if pt.is_decimal(field.type):
             (floats if dtype.kind == "f" else exact).append(field.name)

@@ -124,7 +124,7 @@ def _durations(array: pa.Array) -> pa.Array:
     try:
         return pa.array(nanos, pa.int64()).cast(pa.duration("ns"))
     except OverflowError:
-        raise faults.invalid("an interval of the result is longer than 106751 days") from None
+        raise errors.invalid("an interval of the result is longer than 106751 days") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

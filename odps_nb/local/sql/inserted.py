@@ -142,7 +142,7 @@ def chosen_rows(
     found = [rows for rows in found if rows.num_rows]
     if len(found) > 1 and all(rows.schema == found[0].schema for rows in found):
         back = pc.sort_indices(pa.concat_arrays(order))
-        return pa.Table.from_batches(found).take(back).combine_chunks().to_batches()
+        found = pa.Table.from_batches(found).take(back).combine_chunks().to_batches()
     return found
 
 
