@@ -73,6 +73,7 @@ ROWS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
 }
 """Extras, pins and tests of each environment."""
 HOSTS = (
+    "ipywidgets_bokeh",
     "jupyterlab",
     "jupytext",
     "marimo",
@@ -82,7 +83,8 @@ HOSTS = (
     "panel",
     "papermill",
     "playwright",
-    "solara",
+    "solara==1.58.2",  # the version of the assets
+    "solara-assets==1.58.2",
     "voila",
 )
 """Programs that run or publish notebooks."""

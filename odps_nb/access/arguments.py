@@ -94,12 +94,13 @@ def warn_of_exposed_keys(profile: Profile) -> None:
 
 def _warn_of_literal(secrets: Hidden) -> None:
     shell: Any = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    if shell is None or shell.meta.get(_WARNED):
+    meta = getattr(shell, "meta", None)  # Solara's shell has none
+    if meta is None or meta.get(_WARNED):
         return
     cells = [cell for cell in shell.user_ns.get("In", ()) if isinstance(cell, str)]
     for name, secret in secrets.items():
         if secret and len(secret) >= _MIN_LENGTH and any(secret in cell for cell in cells):
-            shell.meta[_WARNED] = True
+            meta[_WARNED] = True
             _warn(
                 f"a cell contains the {name}, and cells are saved: delete the cell, replace the "
                 f"key if others can read the notebook, and connect with {name}=getpass.getpass(), "

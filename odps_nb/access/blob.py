@@ -7,15 +7,16 @@ returned. ``odps_nb.client.blob.many`` fetches blobs, and ``odps_nb.notebook`` d
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, overload
 
 from odps_nb.access.checks import is_missing
+from odps_nb.access.displayed import Displayed
 from odps_nb.access.saving import Folder, file_name_for, save_stream
-from odps_nb.errors import ArgumentError, ConversionError, OdpsNbError, explain
+from odps_nb.errors import ArgumentError, ConversionError, OdpsNbError
 from odps_nb.explained import explained, explained_init
 from odps_nb.terms import BlobReference, format_bytes, shorten
 
@@ -61,7 +62,7 @@ def reference_of(value: str | bytes | BlobReference | Blob) -> BlobReference:
 
 
 @explained
-class Blob:
+class Blob(Displayed):
     """A handle to one blob; created by ``odps.blob(reference)``.
 
     The first use of `size`, `mime_type` or `file_name` fetches all three in one small request.
@@ -411,11 +412,11 @@ class Blob:
         known += [format_bytes(self._size)] if self._size is not None else []
         return f"Blob({', '.join(known)}{', verified' if self._verified else ''})"
 
-    def _repr_mimebundle_(self, **_: object) -> Mapping[str, Any]:
+    def _static_page(self) -> Mapping[str, str]:
         from odps_nb.notebook.preview.tile import mimebundle
 
         with closing(iter_glances([self])) as looked_at:
-            return shown_or_error(self, lambda: mimebundle(next(looked_at)))
+            return mimebundle(next(looked_at))
 
 
 def _picture(data: bytes, mime: str, max_pixels: int, *, trusted: bool) -> Image.Image:
@@ -442,14 +443,6 @@ def iter_glances(
             finally:
                 if glance.known is not None:
                     blob._learn(glance.known)
-
-
-def shown_or_error(thing: object, make: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return an object's notebook output, or a short error in place of a traceback."""
-    try:
-        return make()
-    except OdpsNbError as error:
-        return {"text/plain": "\n".join([repr(thing), *explain(error)])}
 
 
 @explained_init

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.checks import check_count
+from odps_nb.access.displayed import DisplayedText
 from odps_nb.access.elsewhere import Address, connect_again, remember
 from odps_nb.access.progress import listener_of
 from odps_nb.client.auth.profile import Profile
@@ -56,7 +57,7 @@ MAX_QUERIES = 100
 
 
 @explained
-class Connection:
+class Connection(DisplayedText):
     """Tables, blobs and SQL of one project; created by ``odps_nb.connect(…)``.
 
     A context manager that calls `close`. Thread-safe; a forked child opens its own sockets. A

@@ -39,6 +39,11 @@ def default_listener(*, on_cancel: Callable[[], None] | None = None) -> Progress
         from odps_nb.notebook.progress.cards import CardListener
 
         return CardListener(on_cancel=on_cancel)
+    marimo: Any = loaded("marimo")
+    if marimo is not None and marimo.running_in_notebook():
+        from odps_nb.notebook.progress.spinner import SpinnerListener
+
+        return SpinnerListener(on_cancel=on_cancel)
     if sys.stderr is not None and sys.stderr.isatty():
         from odps_nb.notebook.progress.line import LineListener
 

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from odps_nb.access.displayed import Displayed
 from odps_nb.errors import CancelledError, RequestTimeoutError, ServiceError, visible
 from odps_nb.terms import format_bytes, shorten
 
@@ -71,7 +72,7 @@ class Query:
             self.state, self.seconds = state, time.monotonic() - self._began
 
 
-class Queries(tuple[Query, ...]):
+class Queries(Displayed, tuple[Query, ...]):
     """Statements, newest first, displayed as a table; ``queries[0].run()`` repeats the newest."""
 
     __slots__ = ()
@@ -79,8 +80,8 @@ class Queries(tuple[Query, ...]):
     def __repr__(self) -> str:
         return self._listing().text()
 
-    def _repr_mimebundle_(self, **options: Any) -> Mapping[str, str]:
-        return self._listing()._repr_mimebundle_(**options)
+    def _static_page(self) -> Mapping[str, str]:
+        return self._listing()._static_page()
 
     def _listing(self) -> Listing:
         from odps_nb.notebook.display.listing import Listing

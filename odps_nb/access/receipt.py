@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from odps_nb.access.displayed import DisplayedText
 from odps_nb.terms import PartitionSpec, TableName, Transfer, count_of, format_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Receipt:
+class Receipt(DisplayedText):
     """Result of one commit, created only after the service has confirmed it.
 
     ``bytes`` is the size of the rows as Arrow data before compression, ``blob_bytes`` that of the

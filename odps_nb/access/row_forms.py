@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from odps_nb.access.blobs.frames import blob_dtypes
 from odps_nb.access.checks import check_count, require
+from odps_nb.access.displayed import Displayed
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker
 from odps_nb.client.read.resume import asks_for_micro
@@ -39,7 +40,7 @@ T = TypeVar("T")
 
 
 @explained
-class RowForms(ABC):
+class RowForms(Displayed, ABC):
     """Base class of `Scan` and `Result`: data frames, Arrow, and notebook display."""
 
     _connection: Connection
@@ -375,10 +376,10 @@ class RowForms(ABC):
         options = {"kind": kind, "agg": agg, "color": color, "bins": bins, "step": step, "top": top}
         return draw(self, x, y, **options)
 
-    def _repr_mimebundle_(self, **_: object) -> Mapping[str, Any]:
-        from odps_nb.notebook.explore.static import mimebundle
+    def _static_page(self) -> Mapping[str, str]:
+        from odps_nb.notebook.explore.static import static_page
 
-        return mimebundle(self)
+        return static_page(self)
 
 
 def as_table(batches: Iterable[pa.RecordBatch], schema: Callable[[], pa.Schema]) -> pa.Table:

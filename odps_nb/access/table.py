@@ -22,6 +22,7 @@ from odps_nb.access.checks import (
     check_partition,
     check_whole_partition,
 )
+from odps_nb.access.displayed import Displayed
 from odps_nb.access.engines.offered import ForEngines
 from odps_nb.access.partitions import (
     PartitionDetails,
@@ -55,7 +56,7 @@ from odps_nb.convert.fitting.conversions import (
     TimeConversion,
 )
 from odps_nb.convert.frame_options import Decimals, DtypeBackend, FrameOptions
-from odps_nb.errors import ArgumentError, OdpsNbError, explain, visible
+from odps_nb.errors import ArgumentError, OdpsNbError, visible
 from odps_nb.explained import explained
 from odps_nb.lifetime import renew_after_fork
 from odps_nb.schema import TableSchema
@@ -88,7 +89,7 @@ _SHOWN_COLUMNS = 60
 
 
 @explained
-class Table(ForEngines):
+class Table(Displayed, ForEngines):
     """A handle to a table on the service; created by ``odps.table(name)``.
 
     Examples
@@ -970,14 +971,11 @@ class Table(ForEngines):
             lines.append(f"  … and {len(rows) - _SHOWN_COLUMNS} more columns")
         return visible("\n".join(lines))
 
-    def _repr_mimebundle_(self, **_: object) -> Mapping[str, Any]:
+    def _static_page(self) -> Mapping[str, str]:
         from odps_nb.notebook.display.listing import Listing
 
-        try:
-            if self.schema.partition_columns and self._partition_count is None:
-                self.partitions()
-        except OdpsNbError as error:
-            return {"text/plain": "\n".join([repr(self), *explain(error)])}
+        if self.schema.partition_columns and self._partition_count is None:
+            self.partitions()
         text = repr(self)
         caption = " · ".join(part for part in (str(self._name), self._facts()) if part)
         listing = Listing(
@@ -986,7 +984,7 @@ class Table(ForEngines):
             caption=caption,
             empty="no columns",
         )
-        return {**listing._repr_mimebundle_(), "text/plain": text}
+        return {**listing._static_page(), "text/plain": text}
 
     def __eq__(self, other: object) -> bool:
         return (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +12,13 @@ import pytest
 
 import odps_nb
 from odps_nb import Connection
+from odps_nb.access.displayed import Displayed
+from odps_nb.notebook.display.listing import Listing
+from odps_nb.notebook.gallery.page import OUTPUT_BUDGET
 from tests.support.compat.recorder import Recorder
+from tests.support.signatures import public_classes
+
+_REQUEST = re.compile("request id [0-9A-F]+")
 
 
 def untouched(odps: Connection, token: str) -> list[Any]:
@@ -136,3 +143,49 @@ def test_partitions_and_metadata_are_one_short_line(odps: Connection) -> None:
         "TableInfo(local.orders, 22 columns, 2,048,000 rows, 404.4 MB"
     )
     assert len(repr(orders.info)) < 120
+
+
+def displayed(odps: Connection) -> list[Any]:
+    """One object of each kind that a notebook shows as more than its repr."""
+    orders, blobs = odps.table("orders"), odps.table("media").blobs("content", limit=2)
+    return [
+        orders,
+        orders.read(["id"], limit=3),
+        odps.sql("select 1 as one"),
+        odps.sql("create table if not exists orders (id bigint)"),
+        blobs,
+        blobs[0],
+        blobs._live_view(),
+        odps.queries(mine=True),
+        orders.explore(),
+        orders.chart("status"),
+        orders.upload(),
+        odps.table("no_such_table"),
+        odps.table("no_such_table").read(),
+        odps.blob("d3Jvbmc="),
+        Listing(headers=("a",), rows=((1,),)),
+    ]
+
+
+@pytest.mark.storage_api("blobs")
+def test_every_host_gets_the_same_static_page(odps: Connection) -> None:
+    profile = odps.profile
+    for thing in displayed(odps):
+        page = thing._repr_mimebundle_(include=None, exclude=None)
+        assert set(page) == {"text/html", "text/plain"}, type(thing)
+        assert _REQUEST.sub("", thing._repr_html_()) == _REQUEST.sub("", page["text/html"])
+        assert "<script" not in page["text/html"]
+        assert len(page["text/html"]) < OUTPUT_BUDGET
+        for text in (repr(thing), str(thing), page["text/plain"]):
+            assert 0 < len(text) < 5000, type(thing)
+            assert profile.access_key not in text
+        assert profile.access_key not in page["text/html"]
+
+
+def test_a_public_class_with_a_display_has_all_displays() -> None:
+    """So no host, which may ask for any of them, shows the text of the repr instead."""
+    methods = {"_ipython_display_", "_repr_mimebundle_", "_repr_html_", "_repr_markdown_"}
+    shown = {one.__name__ for one in public_classes() if methods & set(dir(one))}
+    assert shown == {one.__name__ for one in public_classes() if issubclass(one, Displayed)}
+    assert {"Blob", "BlobColumn", "Chart", "Explorer", "Queries", "Result"} <= shown
+    assert {"Scan", "Table", "Uploader"} <= shown

@@ -84,6 +84,27 @@ def types_of(function: Any) -> set[str]:
     return named
 
 
+def public_classes() -> set[type]:
+    """Return our classes that are importable, or that public functions and methods return."""
+    found: set[type] = set()
+    todo = list(exported(*PUBLIC[:-1], TYPES).values())  # without those that need torch
+    while todo:
+        thing = todo.pop()
+        if thing in found or (inspect.isclass(thing) and issubclass(thing, BaseException)):
+            continue
+        if inspect.isclass(thing) and thing.__module__.startswith("odps_nb"):
+            found.add(thing)
+        for _, function in callables("", thing):
+            function = inspect.unwrap(function)
+            imports, own = _imports(function.__module__), function.__module__
+            for word in _NAME.findall(str(function.__annotations__.get("return", ""))):
+                origin = imports.get(word, own)
+                if origin.startswith("odps_nb"):
+                    made = getattr(importlib.import_module(origin), word, None)
+                    todo += [made] if inspect.isclass(made) else []
+    return found
+
+
 class _Text(str):
     """An annotation that is displayed without quotes."""
 

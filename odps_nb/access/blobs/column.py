@@ -8,8 +8,9 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from odps_nb.access.blob import Blob, iter_glances, shown_or_error
+from odps_nb.access.blob import Blob, iter_glances
 from odps_nb.access.blobs.many import Fetch, References, iter_records, save_blobs, stream_blobs
+from odps_nb.access.displayed import DisplayedLive
 from odps_nb.access.saving import Folder
 from odps_nb.errors import ArgumentError
 from odps_nb.explained import explained
@@ -32,7 +33,7 @@ def _nothing() -> Generator[Any, None, None]:
 
 
 @explained
-class BlobColumn(Sequence[Blob]):
+class BlobColumn(DisplayedLive, Sequence[Blob]):
     """Blobs of one column in row order, without nulls; shown as a gallery in a notebook.
 
     In Jupyter, users can filter, sort, search, enlarge, save and select blobs (see `selected`).
@@ -271,14 +272,14 @@ class BlobColumn(Sequence[Blob]):
     def __repr__(self) -> str:
         return f"BlobColumn({self._summary} of {self._title})"
 
-    def _ipython_display_(self) -> None:
+    def _live_view(self) -> Gallery:
         if self._gallery is None:
             from odps_nb.notebook.gallery.view import Gallery
 
             self._gallery = Gallery(self, summary=self.summary)
-        self._gallery._ipython_display_()  # raises NotImplementedError outside a notebook
+        return self._gallery
 
-    def _repr_mimebundle_(self, **_: object) -> Mapping[str, Any]:
+    def _static_page(self) -> Mapping[str, str]:
         from odps_nb.notebook.gallery.page import mimebundle
 
-        return shown_or_error(self, lambda: mimebundle(self, summary=self.summary))
+        return mimebundle(self, summary=self.summary)

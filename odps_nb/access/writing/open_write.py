@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from odps_nb.access.displayed import DisplayedText
 from odps_nb.access.writing.rows import fitted_batches
 from odps_nb.access.writing.sources import Target, open_input
 from odps_nb.access.writing.tabular import is_spark
@@ -89,7 +90,7 @@ def open_write(
     return resumed
 
 
-class OpenWrite:
+class OpenWrite(DisplayedText):
     """A write session; created by ``Table.open_write``.
 
     A context manager. Leaving it aborts a session that was opened here and not committed. A resumed
@@ -324,7 +325,7 @@ def _closed_by_receipts(receipts: Iterable[StreamReceipt | tuple[str, int]]) -> 
     return found
 
 
-class OpenStream:
+class OpenStream(DisplayedText):
     """A write stream of an `OpenWrite`; a context manager that closes the stream after success.
 
     Up to 64 MiB of rows are buffered before they are sent; `flush` and `close` also send the

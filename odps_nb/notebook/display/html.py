@@ -12,13 +12,16 @@ import html
 from collections.abc import Iterable
 from typing import Final
 
-from odps_nb.errors import visible
+from odps_nb.errors import OdpsNbError, explain, visible
 
 LINE: Final = "1px solid rgba(128,128,128,0.35)"
 TINT: Final = "rgba(128,128,128,0.12)"
 MUTED: Final = "opacity:0.75"
 SMALL: Final = "font-size:12px;line-height:1.4"
 MONO: Final = "font-family:ui-monospace,Menlo,Consolas,monospace;font-size:11px;line-height:1.45"
+#: Style of a box around wide content that scrolls: hosts whose boxes grow with their content, such
+#: as Solara's, do not become wider than the page.
+NOT_WIDER: Final = "display:grid;grid-template-columns:minmax(0,1fr)"
 #: Styles of a status card and of its small print. The edge colour ``{}`` shows the state.
 STATUS: Final = (
     "border:1px solid rgba(127,127,127,.35);border-left:4px solid {};border-radius:4px;"
@@ -63,6 +66,16 @@ def bundle(html: str, text: str) -> dict[str, str]:
         "text/html": f'<div class="mathjax_ignore tex2jax_ignore">{html}</div>',
         "text/plain": visible(text),
     }
+
+
+def text_page(text: str) -> dict[str, str]:
+    """Return a static page that consists of text."""
+    return bundle(element("pre", visible(text), style="white-space:pre-wrap"), text)
+
+
+def failed_page(thing: object, error: OdpsNbError) -> dict[str, str]:
+    """Return a static page that shows an object's repr and an error."""
+    return text_page("\n".join([repr(thing), *explain(error)]))
 
 
 def element(

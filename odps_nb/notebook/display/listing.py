@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from odps_nb.access.displayed import Displayed
 from odps_nb.notebook.display.html import bundle, escape
 from odps_nb.terms import no_item, shorten
 
 MAX_ROWS = 1000
 MAX_CELL = 300
 
-_CELL = "text-align:left;vertical-align:top"
+_CELL = "padding:3px 10px;text-align:left;vertical-align:top"
 _SHORT = ";white-space:nowrap"
 _SHORT_CHARACTERS = 28
 _NUMBER = re.compile(r"[\d,]+(\.\d+)?( [kMGTP]?B)?")
@@ -21,7 +22,7 @@ _RULE = "border-bottom:1px solid rgba(127,127,127,.35)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
+class Listing(Displayed):
     """Rows with headers; ``empty`` is shown if there are no rows."""
 
     headers: tuple[str, ...]
@@ -70,11 +71,12 @@ class Listing:
             "<tr>" + "".join(map(_table_cell, row, styles)) + "</tr>"
             for row in self.rows[:MAX_ROWS]
         )
-        table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        parts = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
+        table = f'<table style="border-collapse:collapse">{parts}</table>'
         rest = f"<div>{escape(self._rest())}</div>" if self._rest() else ""
         return f"<div>{caption}{table}{rest}</div>"
 
-    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+    def _static_page(self) -> dict[str, str]:
         return bundle(self.html(), self.text())
 
     def _rest(self) -> str:

@@ -147,16 +147,17 @@ class Explorer(TakesRows, LiveView):
 
     # -- in a notebook --------------------------------------------------------------------------
 
-    def _ipython_display_(self) -> None:
-        self._is_displayed = False  # display a new output, perhaps in another cell
-        if self.view.all_rows is None:  # a filtered read may take a long time to find rows
-            self._show_page(*first_found(self.view))
-        else:
-            self._show_page(self.view.page(0))
-        if in_kernel():
-            self._show_widget(repr(self))
+    def _static_page(self) -> dict[str, str]:
+        view = self.view
+        # a filtered read may take a long time to find rows
+        self._static = first_found(view) if view.all_rows is None else (view.page(0), "")
+        return self._page_of(*self._static)
 
-    def _show_page(self, page: Page, note: str = "") -> None:
+    def _update_static(self) -> None:
+        if self._is_displayed and self._static is not None:
+            self._show_static(self._page_of(*self._static))
+
+    def _page_of(self, page: Page, note: str) -> dict[str, str]:
         view = self.view
         profile = view.profile if view.is_profiled else None
         pictures = thumbnails(view, page, most=6) if profile is not None else None
@@ -169,8 +170,7 @@ class Explorer(TakesRows, LiveView):
             chart=self._chart,
             hint=_NO_WIDGET if in_kernel() else "",
         )
-        self._static = (page, note)
-        self._show_static(shown_bundle(shown))
+        return shown_bundle(shown)
 
     # -- requests from the browser --------------------------------------------------------------
 
@@ -332,8 +332,7 @@ class Explorer(TakesRows, LiveView):
             with self._drawing:
                 self._chart = self._drawn = chart
                 self._send(chart.message(self._sized))
-            if self._static is not None:
-                self._show_page(*self._static)
+            self._update_static()
 
         self._run("chart", work)
 
@@ -397,8 +396,7 @@ class Explorer(TakesRows, LiveView):
             return  # the filter has changed; the task for the new filter is about to begin
         self._send(profile_message(self.view))
         self._send(count_message(self.view))
-        if self._static is not None:
-            self._show_page(*self._static)
+        self._update_static()
         self.view.prepare()
 
     def _count(self, token: CancelToken) -> None:

@@ -10,8 +10,18 @@ from typing import TYPE_CHECKING
 
 from odps_nb.access.blob import iter_glances
 from odps_nb.access.looking.browsing import rows_of
-from odps_nb.errors import OdpsNbError, RequestTimeoutError, explain, visible
-from odps_nb.notebook.display.html import LINE, MUTED, Html, bundle, element, join, scroller
+from odps_nb.errors import OdpsNbError, RequestTimeoutError
+from odps_nb.notebook.display.html import (
+    LINE,
+    MUTED,
+    NOT_WIDER,
+    Html,
+    bundle,
+    element,
+    join,
+    scroller,
+    text_page,
+)
 from odps_nb.notebook.explore.charts.chart import Chart
 from odps_nb.notebook.explore.pages import Page, drawn_page
 from odps_nb.notebook.explore.profiles.profile import ColumnProfile, TableProfile
@@ -72,16 +82,13 @@ class Shown:
     hint: str = ""
 
 
-def mimebundle(source: RowForms) -> dict[str, str]:
-    """Return a MIME bundle that shows the first rows of a read or a SQL result, or an error."""
-    try:
-        if _is_running(source):
-            return {"text/plain": f"{source!r}\nthe query is running; call .wait() to wait for it"}
-        if not len(source.schema):
-            return {"text/plain": f"{source!r}\ndone; the statement returns no rows"}
-        return shown_bundle(_looked_up(source))
-    except OdpsNbError as error:
-        return {"text/plain": visible("\n".join([repr(source), *explain(error)]))}
+def static_page(source: RowForms) -> dict[str, str]:
+    """Return the static page of a read or a SQL result: its first rows and a profile."""
+    if _is_running(source):
+        return text_page(f"{source!r}\nthe query is running; call .wait() to wait for it")
+    if not len(source.schema):
+        return text_page(f"{source!r}\ndone; the statement returns no rows")
+    return shown_bundle(_looked_up(source))
 
 
 def _is_running(source: RowForms) -> bool:
@@ -198,7 +205,10 @@ def _html(shown: Shown, rows: int) -> Html:
     )
     foot = element("div", _foot(shown, rows), style=f"font-size:12px;{MUTED};margin:6px 0 0 0")
     hint = (element("div", shown.hint, style=MUTED),) if shown.hint else ()
-    box = scroller("div", table, label=f"rows of {view.title[:200]}", style="max-height:480px")
+    rows_of_page = scroller(
+        "div", table, label=f"rows of {view.title[:200]}", style="max-height:480px"
+    )
+    box = element("div", rows_of_page, style=NOT_WIDER)
     chart = () if shown.chart is None else (element("div", shown.chart.title), shown.chart.image())
     return element("div", title, *chart, *hint, box, foot, style="padding:4px 0")
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from odps_nb.client.calls.cancel import CancelToken
-from odps_nb.errors import MissingDependencyError, OdpsNbError, explain, visible
-from odps_nb.notebook.display.html import bundle, element
+from odps_nb.errors import OdpsNbError, visible
+from odps_nb.notebook.display.html import failed_page
 from odps_nb.notebook.gallery.chosen import (
     ALL,
     AT_A_TIME,
@@ -33,7 +33,7 @@ from odps_nb.notebook.gallery.page import (
 )
 from odps_nb.notebook.gallery.tiles import Tiles
 from odps_nb.notebook.live.together import side_by_side
-from odps_nb.notebook.live.twin import LiveView, in_kernel
+from odps_nb.notebook.live.twin import LiveView
 from odps_nb.notebook.progress.told import Told
 from odps_nb.terms import count_of, shorten
 
@@ -50,7 +50,6 @@ MAX_SHOWN: Final = 100_000
 _BATCH: Final = 200  # maximum tiles requested by one message
 _COPIED: Final = 10_000
 _FIRST: Final = 6  # minimum tiles in the first version of the static page
-_NO_WIDGET: Final = "run the cell again to scroll, filter, sort, search, select or save"
 
 
 class Gallery(LiveView):
@@ -77,6 +76,7 @@ class Gallery(LiveView):
 
     _script = Path(__file__).with_name("gallery.js")
     _task = "choose"
+    _no_widget = "run the cell again to scroll, filter, sort, search, select or save"
     _cancelled: ClassVar = {"save": "cancelled; files already saved are kept"}
 
     def __init__(
@@ -147,24 +147,12 @@ class Gallery(LiveView):
 
     # -- in a notebook --------------------------------------------------------------------------
 
-    def bundle(self) -> dict[str, str]:
-        """Return the static page of the shown blobs; see `odps_nb.notebook.gallery.page`."""
+    def _static_page(self) -> dict[str, str]:
         *_, page = self._pages()
         return page.bundle()
 
-    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
-        try:
-            return self.bundle()
-        except OdpsNbError as error:
-            return self._failed(error)
-
-    def _ipython_display_(self) -> None:
-        if not in_kernel():
-            raise NotImplementedError  # IPython then uses the MIME bundle
-        try:
-            self.widget()
-        except MissingDependencyError:
-            raise NotImplementedError from None
+    def show(self) -> None:
+        """Display the static page and the widget as soon as there are some tiles."""
         self._is_displayed = False  # display a new output, perhaps in another cell
         goal = _FIRST
         try:
@@ -172,14 +160,14 @@ class Gallery(LiveView):
                 if len(page.tiles) >= goal:
                     self._show_static(page.bundle())
                     if goal == _FIRST:
-                        self._show_widget(_NO_WIDGET)
+                        self._show_widget()
                     goal = 2 * len(page.tiles)
             made = page.bundle()
         except OdpsNbError as error:
-            made = self._failed(error)
+            made = failed_page(self, error)
         self._show_static(made)
         if goal == _FIRST:
-            self._show_widget(_NO_WIDGET)
+            self._show_widget()
 
     def _pages(self) -> Iterator[GalleryPage]:
         return drawn_pages(
@@ -191,10 +179,6 @@ class Gallery(LiveView):
             together=AT_A_TIME,
             seen=self._tiles.learn,
         )
-
-    def _failed(self, error: OdpsNbError) -> dict[str, str]:
-        text = "\n".join([repr(self), *explain(error)])
-        return bundle(element("pre", visible(text)), text)
 
     # -- requests from the browser --------------------------------------------------------------
 

@@ -15,10 +15,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
+from odps_nb.access.displayed import DisplayedLive
 from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.convert.loaded import loaded
 from odps_nb.errors import CancelledError, MissingDependencyError, OdpsNbError, explain, visible
 from odps_nb.lifetime import end_at_exit, start_thread
 from odps_nb.notebook.display import output
+from odps_nb.notebook.display.html import escape
 
 _NO_MODEL = (
     ".jp-OutputArea-child:has(.{}) + .jp-OutputArea-child:not(:has(.odps-x)) {{display:none}}"
@@ -69,14 +72,14 @@ def widget_bundle(widget: Any, text: str) -> dict[str, Any]:
     return {**(bundle[0] if isinstance(bundle, tuple) else bundle), "text/plain": text}
 
 
-class LiveView:
+class LiveView(DisplayedLive):
     """A static view and its widget, whose requests are handled in threads.
 
-    A subclass defines ``_script``, the names of the scripts that it uses (``_scripts``), and a
-    method ``_on_NAME(content, buffers)`` for each request NAME of that script. Work runs as named
-    tasks: a new task cancels a running one with the same name.
-    Data from the service is never widget state; it is sent to the browser as messages. A subclass
-    calls this ``__init__`` last, because `end` may be called from then on.
+    A subclass defines ``_static_page``, ``_script``, the names of the scripts that it uses
+    (``_scripts``), and a method ``_on_NAME(content, buffers)`` for each request NAME of that
+    script. Work runs as named tasks: a new task cancels a running one with the same name. Data from
+    the service is never widget state; it is sent to the browser as messages. A subclass calls this
+    ``__init__`` last, because `end` may be called from then on.
     """
 
     _script: ClassVar[Path]
@@ -85,6 +88,8 @@ class LiveView:
     """Name of the task to which the error for a malformed request is attributed."""
     _cancelled: ClassVar[Mapping[str, str]] = {}
     """Text to show for a cancelled task, by name; other tasks show nothing."""
+    _no_widget: ClassVar[str] = ""
+    """Text that untrusted and exported notebooks show instead of the widget; default: the repr."""
 
     def __init__(self) -> None:
         self._id = uuid.uuid4().hex  # display id of the static view
@@ -97,6 +102,10 @@ class LiveView:
 
     def widget(self) -> Any:
         """Return the anywidget; raises `MissingDependencyError` if anywidget is not installed."""
+        # marimo closes the connection of a widget when the cell that displays it runs again
+        if getattr(getattr(self._widget, "comm", None), "_closed", False):
+            output.close_widget(self._widget)
+            self._widget = None
         if self._widget is None:
             texts = self._texts()
             self._widget = widget_class(self._script, self._scripts, *texts)(
@@ -105,6 +114,48 @@ class LiveView:
             self._widget.on_msg(lambda _, content, buffers: self.receive(content, buffers))
         return self._widget
 
+    def _live_view(self) -> LiveView:
+        return self
+
+    def show(self) -> None:
+        """Display the static page, and in a kernel the widget; raises the errors of the page."""
+        self._is_displayed = False  # display a new output, perhaps in another cell
+        self._show_static(self._static_page())
+        if in_kernel():
+            self._show_widget()
+
+    def show_in_kernel(self) -> None:
+        """Display the view in a kernel; elsewhere, IPython then displays the static page."""
+        if not in_kernel():
+            raise NotImplementedError
+        self.show()
+
+    def in_marimo(self) -> Any:
+        """Return the static page and the widget for marimo, which its user has imported."""
+        marimo: Any = loaded("marimo")
+        parts = (marimo.Html(self._marked(self._repr_html_())), *self._beside(marimo.Html))
+        return marimo.vstack(parts, gap=0)
+
+    def in_panel(self) -> Any:
+        """Return the static page and the widget for Panel, which its user has imported."""
+        panel: Any = loaded("panel")
+        page = panel.pane.HTML(self._marked(self._repr_html_()))
+        parts = (page, *map(panel.panel, self._beside(panel.pane.HTML)))
+        for part in parts:
+            part.sizing_mode = "stretch_width"
+        return panel.Column(*parts, sizing_mode="stretch_width")
+
+    def _beside(self, html: Callable[[str], Any]) -> tuple[Any, ...]:
+        """Return the widget; without anywidget, ``html`` of a line that says what to install."""
+        try:
+            return (self.widget(),)
+        except MissingDependencyError as error:
+            return (html(str(escape(f"{error}: {error.hint}"))),)
+
+    def _marked(self, html: str) -> str:
+        """Return the static page as an element that the widget finds and hides (common.js)."""
+        return f'<div class="odps-nb-{self._id}">{html}</div>'
+
     def _show_static(self, bundle: Mapping[str, str]) -> None:
         """Display the static view, or replace it if it is already displayed."""
         # The live widget hides elements of this class (common.js). When a trusted notebook is
@@ -112,20 +163,20 @@ class LiveView:
         mark = f"odps-nb-{self._id}"
         style = f"<style>{_NO_MODEL.format(mark)}</style>"
         made = dict(bundle)  # `html.bundle` has already wrapped its HTML
-        made["text/html"] = f'<div class="{mark}">{style}{bundle.get("text/html", "")}</div>'
+        made["text/html"] = self._marked(style + bundle.get("text/html", ""))
         if self._is_displayed:
             output.replace(made, display_id=self._id)
         else:
             self._is_displayed = True
             output.show(made, display_id=self._id)
 
-    def _show_widget(self, text: str) -> None:
-        """Display the widget; untrusted and exported notebooks show ``text`` instead.
+    def _show_widget(self) -> None:
+        """Display the widget; untrusted and exported notebooks show ``_no_widget`` instead.
 
         Without anywidget, the static view stays, with a line that says what to install.
         """
         try:
-            output.show(widget_bundle(self.widget(), text))
+            output.show(widget_bundle(self.widget(), self._no_widget or repr(self)))
         except MissingDependencyError as error:
             output.show({"text/plain": f"{error}: {error.hint}"})
 

@@ -203,7 +203,7 @@ def sql(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
         drawn = _chart(result, args.chart)
         if args.output is None:
             return drawn
-        drawn._ipython_display_()
+        drawn.show()
     limit = args.limit or context.options().limit
     rows = result if limit is None else result.first(limit)
     title = f"sql {query_title(query, 60)}"
@@ -217,7 +217,7 @@ def sql(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     found = _finish(context, args, title, rows, total, done=done)
     reads_later = args.bg or (args.type or context.options().result_type) in ("spark", "batches")
     if args.output and not (args.quiet or args.chart or reads_later) and len(rows.schema):
-        rows.explore()._ipython_display_()
+        rows.explore().show()
     return found
 
 
@@ -339,7 +339,7 @@ def _ask_if_large(context: Context, args: argparse.Namespace, scan: Scan) -> Non
     size, word = bytes_of(scan._opened())
     if size is None or size <= most:
         return
-    output.show(_plan(scan, args.table)._repr_mimebundle_())
+    output.show(_plan(scan, args.table)._static_page())
     raise UsageError(
         f"{args.table} is {word} {format_bytes(size)}; the limit is {format_bytes(most)}: "
         "pass -n N for the first rows, -p or -w to select rows, or --all; "

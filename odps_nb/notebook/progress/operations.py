@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from odps_nb.client.calls.progress import ProgressSnapshot, ProgressTracker
 from odps_nb.lifetime import Home, renew_after_fork
@@ -127,7 +127,7 @@ class Flusher(ABC):
         if not self._is_shown():
             return
         context = contextvars.copy_context()  # ipykernel stores the current cell there
-        self._thread = threading.Thread(
+        self._thread = self._new_thread(
             target=lambda: context.run(self._run, tracker), name="odps-nb-flusher", daemon=True
         )
         self._thread.start()
@@ -151,6 +151,9 @@ class Flusher(ABC):
             self._draw(tracker.snapshot())
         if self._final is not None:
             self._draw_end(self._final)
+
+    def _new_thread(self, **options: Any) -> threading.Thread:
+        return threading.Thread(**options)
 
     def _is_shown(self) -> bool:
         return self._mode != "none"

@@ -22,7 +22,7 @@ from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import ArgumentError, CancelledError, ConfigError, FramingError, OdpsNbError
 from odps_nb.notebook.display.failures import error_lines
 from odps_nb.notebook.display.html import STATUS, STATUS_SMALL, Html, bundle, element, join
-from odps_nb.notebook.live.twin import LiveView, in_kernel
+from odps_nb.notebook.live.twin import LiveView
 from odps_nb.notebook.progress.told import Told
 from odps_nb.terms import format_bytes
 
@@ -38,7 +38,6 @@ MAX_FILES = 10_000
 MAX_NAME = 1000
 _SPARE = 1 << 30  # bytes to leave free on the disk
 _AT_ONCE = 4  # maximum outstanding chunk requests
-_NO_WIDGET = "run the cell again to choose files"
 _MAX_NAMES = 20  # maximum file names on the card
 _WAITING, _DONE = STATUS.format("#1a73e8"), STATUS.format("#1e8e3e")
 _NOTHING = (
@@ -157,11 +156,12 @@ class Uploader(LiveView):
 
     _script = Path(__file__).with_name("uploader.js")
     _task = "upload"
+    _no_widget = "run the cell again to choose files"
 
     def __init__(self, table: Table, options: WriteOptions, *, create: bool, accept: str) -> None:
         self._table, self._options = table, options
         self._create, self._accept = create, accept
-        self._shown = self._writing = False
+        self._writing = False
         self._picked: PickedFiles | None = None
         self._number = 0  # upload number, to recognise chunks of an earlier upload
         self._pieces: Iterator[Wanted] = iter(())
@@ -185,16 +185,9 @@ class Uploader(LiveView):
 
     # -- in a notebook --------------------------------------------------------------------------
 
-    def _ipython_display_(self) -> None:
-        self._shown = True
-        self._is_displayed = False  # display a new output, perhaps in another cell
-        self._show_record()
-        if in_kernel():
-            self._show_widget(_NO_WIDGET)
-
-    def _show_record(self) -> None:
+    def _static_page(self) -> dict[str, str]:
         names = () if self._picked is None else [one.name for one in self._picked.announced]
-        self._show_static(_card(self._table.name, self.receipt, names))
+        return _card(self._table.name, self.receipt, names)
 
     def _texts(self) -> Mapping[str, str]:
         where = str(self._table.name)
@@ -274,8 +267,8 @@ class Uploader(LiveView):
             self._writing = False
         self.receipt = receipt
         self._table.reload()
-        if self._shown:
-            self._show_record()
+        if self._is_displayed:
+            self._show_static(self._static_page())
         self._forget()
         self._send({"kind": "done", "text": _said(receipt)})
 

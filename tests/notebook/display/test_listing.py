@@ -71,3 +71,9 @@ def test_a_missing_row_is_a_typed_index_error():
     with pytest.raises(IndexError) as caught:
         Listing(headers=("a",), rows=((1,), (2,)))[2]
     assert caught.value.hint == "pass a position from 0 to 1"
+
+
+def test_it_needs_no_style_sheet_of_a_host():
+    html = Listing(headers=("a",), rows=((1,),)).html()
+    assert html.count("padding:") == 2
+    assert "border-collapse:collapse" in html

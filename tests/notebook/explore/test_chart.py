@@ -593,3 +593,8 @@ def test_nan_is_not_merged_by_the_client(odps, new_name, agg):
     drawn = {mark.group: mark.values[0] for mark in found._figures.marks}
     assert drawn == {group: value for group, value in wanted.items() if value == value}
     odps.drop_table(table.name)
+
+
+def test_the_text_of_a_chart_has_whole_counts(odps):
+    text = odps.table("orders").chart("status")._static_page()["text/plain"]
+    assert re.search(r"shipped +1,351,026$", text, re.M)

@@ -220,7 +220,7 @@ def test_a_filter_comes_before_the_64_tiles_and_looks_at_each_head_once(hundred)
     assert repr(gallery) == "<Gallery of media.content, 10 of 100 blobs, kind binary>"
     gallery.show_only("text/plain")
     assert all(blob.opened == 1 for blob in hundred)
-    bundle = gallery.bundle()
+    bundle = gallery._static_page()
     assert len(shows(bundle)) == MAX_TILES
     assert "64 of 100 blobs" in bundle["text/plain"]
     gallery.show_only("all kinds")
@@ -229,7 +229,7 @@ def test_a_filter_comes_before_the_64_tiles_and_looks_at_each_head_once(hundred)
 
 def test_what_was_drawn_is_not_asked_for_again(hundred):
     gallery = Gallery(hundred)
-    gallery.bundle()
+    gallery._static_page()
     gallery.show_only("text")
     assert [blob.opened for blob in hundred] == [1] * 100
     browser = gallery._widget = Browser()
@@ -242,16 +242,16 @@ def test_what_was_drawn_is_not_asked_for_again(hundred):
 def test_an_order_by_name_or_size_and_a_search(hundred):
     gallery = Gallery(hundred)
     gallery.sort_by("size", descending=True)
-    assert shows(gallery.bundle())[:3] == ["99", "98", "97"]
+    assert shows(gallery._static_page())[:3] == ["99", "98", "97"]
     gallery.sort_by("name")
-    assert shows(gallery.bundle())[:4] == ["0", "1", "10", "11"]
+    assert shows(gallery._static_page())[:4] == ["0", "1", "10", "11"]
     gallery.sort_by("row", descending=True)
-    assert shows(gallery.bundle())[:2] == ["99", "98"]
+    assert shows(gallery._static_page())[:2] == ["99", "98"]
     gallery.sort_by("row")
     gallery.search("7.TXT")
-    assert shows(gallery.bundle()) == [f"{n}7" if n else "7" for n in range(10)]
+    assert shows(gallery._static_page()) == [f"{n}7" if n else "7" for n in range(10)]
     gallery.search("blob 42")  # of the row
-    assert shows(gallery.bundle()) == ["42"]
+    assert shows(gallery._static_page()) == ["42"]
     with pytest.raises(ArgumentError):
         gallery.search("x" * 201)
     with pytest.raises(ArgumentError) as caught:

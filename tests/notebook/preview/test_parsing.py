@@ -433,7 +433,7 @@ def test_the_kernel_loads_no_parser_whatever_it_draws(sample_blobs, tmp_path):
         "    def _glances(self, places, token): yield from (self[place] for place in places)\n"
         f"files = sorted(Path({str(tmp_path)!r}).iterdir())\n"
         "blobs = Column(Value(file.read_bytes()) for file in files)\n"
-        "Gallery(blobs).bundle()\n"
+        "Gallery(blobs)._static_page()\n"
         "html = ''.join(preview.mimebundle(blob, render=True)['text/html'] for blob in blobs)\n"
         "assert html.count('<img') > 15 and html.count('<table') > 5\n"
         "parsers = 'PIL nh3 tarfile numpy pyarrow pandas zstandard pyexpat fastavro'\n"

@@ -131,8 +131,8 @@ def test_one_file_is_all_that_a_new_kind_needs(new_kind):
 def test_a_gallery_filters_by_a_new_kind(new_kind):
     gallery = Gallery(Column([Value(b"hello"), Value(b"AC1032" + NOT_TEXT), Value(b"\0")]))
     gallery.show_only("plan")
-    assert gallery.bundle()["text/plain"].count("DWG") == 1
-    assert "1 of 3 blobs" in gallery.bundle()["text/plain"]
+    assert gallery._static_page()["text/plain"].count("DWG") == 1
+    assert "1 of 3 blobs" in gallery._static_page()["text/plain"]
     assert ("plan", "plan (1)") in gallery._chosen.menu()
 
 

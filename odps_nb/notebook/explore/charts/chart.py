@@ -19,7 +19,8 @@ from odps_nb.notebook.explore.charts.choice import ChartChoice, choose
 from odps_nb.notebook.explore.charts.drawing import HEIGHT, WIDTH, group_name, svg, title
 from odps_nb.notebook.explore.charts.figures import FigureQuery, Figures
 from odps_nb.notebook.explore.charts.read_figures import ReadFigures, why_not_read
-from odps_nb.notebook.live.twin import LiveView, in_kernel
+from odps_nb.notebook.explore.values.axis import number_text
+from odps_nb.notebook.live.twin import LiveView
 from odps_nb.terms import format_bytes
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from odps_nb.access.row_forms import RowForms
 
 _TEXT_ROWS = 20
-_NO_WIDGET = "run the cell again to see exact values on hover"
 
 
 def draw(source: RowForms, x: str, y: str | None = None, **options: Any) -> Chart:
@@ -92,6 +92,7 @@ class Chart(LiveView):
 
     _script = Path(__file__).with_name("chart.js")
     _task = "chart"
+    _no_widget = "run the cell again to see exact values on hover"
 
     def __init__(self, source: str, choice: ChartChoice, figures: Figures, read: str) -> None:
         self._source, self._choice, self._figures = source, choice, figures
@@ -153,12 +154,6 @@ class Chart(LiveView):
 
     # -- in a notebook --------------------------------------------------------------------------
 
-    def _ipython_display_(self) -> None:
-        self._is_displayed = False  # display a new output, perhaps in another cell
-        self._show_static(self._bundle())
-        if in_kernel():
-            self._show_widget(_NO_WIDGET)
-
     def image(self) -> Html:
         """Return the picture for the static view: an image element without tooltips."""
         picture = svg(self._choice, self._figures, tips=False)
@@ -170,12 +165,13 @@ class Chart(LiveView):
             style="max-width:100%;height:auto;background:#fff;border-radius:4px",
         )
 
-    def _bundle(self) -> dict[str, str]:
+    def _static_page(self) -> dict[str, str]:
         head = element("b", self.title[:200])
         foot = element("div", self.note, style=f"font-size:12px;{MUTED}")
-        rows = self.to_pandas().head(_TEXT_ROWS).to_string(index=False)
+        rows = self.to_pandas().head(_TEXT_ROWS)
         shown = element("div", head, element("div", self.image()), foot)
-        return bundle(shown, f"{self.title}\n{rows}")
+        text = rows.to_string(index=False, float_format=number_text)
+        return bundle(shown, f"{self.title}\n{text}")
 
     def message(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Return the message that shows the chart in the browser."""
