@@ -238,6 +238,7 @@ def test_a_handle_older_than_a_column_names_reload(odps, new_name, way):
         ("ds = 2024-01-01", "'2024-01-01'"),
         ("ds >= 2024-01-01 and id > 1", "'2024-01-01'"),
         ("ds < 2024-01-01 10:00:00", "'2024-01-01"),
+        ("ds between 2024-01-01 and 2024-01-02", "'2024-01-01'"),
         ("statsu = 'paid'", "did you mean status"),
     ],
 )
