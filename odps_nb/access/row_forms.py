@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from odps_nb.access.blobs.frames import blob_dtypes
 from odps_nb.access.checks import check_count, require
-from odps_nb.access.explained import explained
+from odps_nb.access.explained import Instructive, explained
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker
 from odps_nb.client.read.resume import asks_for_micro
@@ -39,8 +39,16 @@ T = TypeVar("T")
 
 
 @explained
-class RowForms(ABC):
+class RowForms(Instructive, ABC):
     """Base class of `Scan` and `Result`: data frames, Arrow, and notebook display."""
+
+    _instead = {  # noqa: RUF012
+        "head": "call .first(5).to_pandas() of a result, or read(…, limit=5).to_pandas()",
+        "to_dask to_ray dataset scan_polars": "a result has no splits; call .to_pandas(), or write "
+        "it to a table (create table … as select …) and call odps.table(…).{name}()",
+        "columns dtypes": "see .schema",
+        "[]": "call .to_pandas()[{key}]",
+    }
 
     _connection: Connection
     _begun = False

@@ -100,6 +100,14 @@ class Table(ForEngines):
     1  1000002  2024-01-01
     """
 
+    _instead = {  # noqa: RUF012
+        "to_pandas to_arrow to_polars to_spark batches reader": "call table.read().{name}(); "
+        "columns, partitions=, where= and limit= of read() select what to read",
+        "filter where select query loc iloc": "call table.read(['column'], where='…').to_pandas()",
+        "columns dtypes": "see table.schema",
+        "[]": "call table.read([{key}]).to_pandas()",
+    }
+
     def __init__(self, connection: Connection, name: TableName) -> None:
         self._connection, self._name = connection, name
         self._lock = threading.Lock()

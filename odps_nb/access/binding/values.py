@@ -61,6 +61,9 @@ def plain(value: object) -> PlainValue:
 
 
 _UNKNOWN = object()
+WRITE_FIRST = (
+    "to query its rows, write them to a table, e.g. odps.table('new').write(rows, create=True)"
+)
 
 
 def _hint(value: object) -> str:
@@ -68,7 +71,7 @@ def _hint(value: object) -> str:
     if name in ("UUID", "time", "Time32Scalar", "Time64Scalar", "Period", "PosixPath"):
         return "bind it as text: str(value)"
     if name in ("DataFrame", "LazyFrame", "Table", "RecordBatch"):
-        return "bind a single value, or a single column after IN"
+        return f"bind a single value, or a single column after IN; {WRITE_FIRST}"
     if name == "PartitionSpec":
         return "bind one of its values, e.g. spec['ds']"
     return (
