@@ -102,6 +102,7 @@ function render({ model, el }) {
   const title = h("b");
   const facts = h("span", { class: "odps-x-muted" });
   const described = h("span", { class: "odps-x-muted odps-x-described" });
+  const heading = h("div", {}, title, facts, described);
   const search = h("input", {
     type: "search",
     title: "finds text in the displayed values, ignoring case; blobs are not searched",
@@ -136,7 +137,8 @@ function render({ model, el }) {
   );
   const chips = filterChips(
     (edited, at) => builder.open(edited.column, edited, at),
-    (at) => box.hasAttribute("aria-busy") || (wait("filtering"), send({ do: "unfilter", ...at }))
+    (at) => box.hasAttribute("aria-busy") || (wait("filtering"), send({ do: "unfilter", ...at })),
+    () => box.hasAttribute("aria-busy") || (wait("filtering"), (search.value = ""), send({ do: "clear" }))
   );
   const busy = busyLine(send);
   const problem = h("div", { class: "odps-x-problem", role: "alert" });
@@ -167,15 +169,15 @@ function render({ model, el }) {
   const said = h("span", { class: "odps-x-muted odps-x-said", "aria-live": "polite" });
   const code = h("code");
   const copy = h("button", { onclick: () => copyFrom(copy, "Copy", code.textContent) }, "Copy");
-  const panel = h("div", { class: "odps-x-panel", role: "dialog", hidden: true });
+  const panel = h("div", { class: "odps-x-panel odps-x-beside", role: "dialog", hidden: true });
   const root = h(
     "div",
     { class: "odps-x", role: "group", onfocusin: ownKeys },
     h(
       "div",
-      { class: "odps-x-bar" },
-      ...[h("div", {}, title, facts, described), search, filterButton, chart, taking.open],
-      ...[columns.open, all, help]
+      { class: "odps-x-bar odps-x-head" },
+      heading,
+      h("div", {}, search, filterButton, chart, taking.open, columns.open, all, help)
     ),
     columns.panel,
     chips.box,
@@ -183,9 +185,8 @@ function render({ model, el }) {
     builder.form,
     charts.panel,
     taking.panel,
-    h("div", { class: "odps-x-stage" }, box, busy.line, columns.rules, grid.menu),
+    h("div", { class: "odps-x-stage" }, box, panel, busy.line, columns.rules, grid.menu),
     h("div", { class: "odps-x-bar" }, first, before, where, next, last, jump, said),
-    panel,
     h("div", { class: "odps-x-bar odps-x-code" }, code, copy, taking.cell)
   );
   const appear = inPlaceOfTwin(model, el, root);
@@ -353,6 +354,7 @@ function render({ model, el }) {
 
   function showLabel() {
     described.textContent = ` · profile: ${label()}`;
+    heading.title = heading.textContent; // which may be cut
     if (!panel.hidden && panel.dataset.column) openColumn(Number(panel.dataset.column), true);
   }
 
@@ -369,7 +371,7 @@ function render({ model, el }) {
     panel.replaceChildren(h("div", { class: "odps-x-bar" }, h("b", {}, label), close), ...parts);
     panel.hidden = false;
     if (at >= 0) (panel.querySelectorAll("button")[at] || close).focus();
-    else if (!updates) (panel.querySelector("button.odps-x-row") || close).focus();
+    else if (!updates) (panel.querySelector("button.odps-x-row") || close).focus({ preventScroll: true });
   }
 
   function closePanel() {
