@@ -347,6 +347,7 @@ class Table(ForEngines):
         ``partitions``, ``columns``, ``text``, ``char_padding`` and ``progress`` are as for `read`,
         the other parameters as for `Scan.to_pandas`.
         """
+        from odps_nb.convert.first_rows import FirstRows
         from odps_nb.convert.pandas_frame import to_pandas
 
         options = FrameOptions(decimals=decimals, dtype_backend=dtype_backend, dtypes=dtypes)
@@ -378,7 +379,13 @@ class Table(ForEngines):
             if columns is None and scan.schema.names != self.schema.names:
                 self.reload()  # columns were added after the metadata was cached
         learn_heads(frame)
-        return frame
+        return FirstRows.of(frame, self._show_head)
+
+    def _show_head(self, frame: pd.DataFrame) -> str:
+        from odps_nb.notebook.explore.static import frame_html
+
+        zone = self._connection.profile.timezone
+        return frame_html(frame, str(self._name), self.schema.all_columns, zone)
 
     def explore(
         self, *, rows: int = 100, sample: int = 64_000, seed: int | None = None
