@@ -3,8 +3,8 @@
 ``python -m benchmarks [NAME …] [--json FILE]`` runs all benchmarks or those named (``wire``,
 ``tables``); ``--json`` writes all samples to a file. ``--quick`` runs each case once, as `make
 nightly` does. Without running benchmarks, ``python -m benchmarks --compare OLD NEW`` reports which
-cases became slower between two such files by more than their noise, and ``--readme FILE`` prints
-the speed table of the README from such a file.
+cases became slower between two such files by more than their noise, and ``--summary FILE`` prints
+the speed table of docs/performance.md from such a file.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import tempfile
 from pathlib import Path
 
 from benchmarks._measure import QUICK
-from benchmarks._readme import table
 from benchmarks._results import LINES, changes, gathered
+from benchmarks._summary import table
 
 WORSE = ("slower", "worse", "missed")
 
@@ -31,10 +31,12 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all samples to this file")
     parser.add_argument("--quick", action="store_true", help="run each case once, without goals")
     parser.add_argument("--compare", type=Path, nargs=2, metavar=("OLD", "NEW"))
-    parser.add_argument("--readme", type=Path, metavar="FILE", help="print the README's table")
+    parser.add_argument(
+        "--summary", type=Path, metavar="FILE", help="print the table of docs/performance.md"
+    )
     options = parser.parse_args(argv)
-    if options.readme:
-        print(table(json.loads(options.readme.read_text())))
+    if options.summary:
+        print(table(json.loads(options.summary.read_text())))
         return 0
     if options.compare:
         return compare(*options.compare)

@@ -15,11 +15,21 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import IO, Any, Final
 
 LENGTHS: Final = struct.Struct(">IQ")
+_ALWAYS: Final = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "TEMP", "TMP")
+OF_PYTHON: Final = ("PYTHON*", "VIRTUAL_ENV", "TMPDIR", "TZ", "LANG", "LC_*", "COV_*", "COVERAGE_*")
+"""Patterns for `passed_on`: the variables that configure Python, its locale and its time zone."""
+
+
+def passed_on(*patterns: str) -> dict[str, str]:
+    """Return the environment variables that match; a child process must not see other secrets."""
+    kept = (*_ALWAYS, *patterns)
+    return {k: v for k, v in os.environ.items() if any(fnmatchcase(k, one) for one in kept)}
 
 
 def pack(found: Mapping[str, Any], data: bytes | memoryview = b"") -> bytes:

@@ -81,10 +81,19 @@ __all__ = [
 ]
 
 # Control characters may hide or overwrite text and control a terminal. Direction marks reorder
-# text ("gpj.exe" looks like "exe.jpg"). A lone surrogate cannot be encoded as UTF-8.
+# text ("gpj.exe" looks like "exe.jpg"). A lone surrogate cannot be encoded as UTF-8. Invisible
+# characters make two names look the same: those of Unicode's Default_Ignorable_Code_Point, and
+# Braille's blank. Joiners and variation selectors are part of emoji and of several scripts, so they
+# are escaped only beside ASCII, where they have no effect.
 _UNSEEN = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff"
+    "\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u2028-\u202e"
+    "\u2060-\u206f\u2800\u3164\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3"
+    "\U0001d173-\U0001d17a\U000e0000-\U000e00ff\U000e01f0-\U000e0fff]"
     "|\r(?!\n)"
+    "|(?<![^\x00-\x7f])[\u200c\u200d\U000e0100-\U000e01ef]"
+    "|[\u200c\u200d](?![^\x00-\x7f])"
+    "|(?<![^\x00-\x7f])[\ufe00-\ufe0f](?!\u20e3)"  # 1 + FE0F + 20E3 is the picture of a key
 )
 
 
@@ -94,9 +103,12 @@ def visible(value: object, *, keep: str = "") -> str:
     Use it to display text from a service, a file or a user. Newlines, tabs and the characters in
     ``keep`` are not escaped.
     """
-    return _UNSEEN.sub(
-        lambda match: match[0] if match[0] in keep else _escaped(match[0]), str(value)
-    )
+    text, changed = str(value), True
+    while changed:  # an escape may leave a joiner beside ASCII
+        before = text
+        text = _UNSEEN.sub(lambda match: match[0] if match[0] in keep else _escaped(match[0]), text)
+        changed = text != before
+    return text
 
 
 def shown(value: object, limit: int = 80) -> str:
@@ -110,6 +122,8 @@ def shown(value: object, limit: int = 80) -> str:
 
 def _escaped(sign: str) -> str:
     number = ord(sign)
+    if number > 0xFFFF:
+        return f"\\U{number:08x}"
     return f"\\x{number:02x}" if number < 256 else f"\\u{number:04x}"
 
 

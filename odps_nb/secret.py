@@ -1,4 +1,4 @@
-"""Keeps keys and tokens out of tracebacks and logs by hiding them in reprs.
+"""Hides keys and tokens in reprs, which tracebacks and logs show, and creates private folders.
 
 Tracebacks with local variables (``%xmode Verbose``, error collectors) show reprs. So secrets are
 converted to `Secret` as soon as they enter the package.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import traceback
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 SECRET_NAMES = ("access_key", "sts_token", "bearer_token", "app_key", "credential_process")
@@ -76,3 +77,10 @@ def forget_locals(error: BaseException) -> None:
         traceback.clear_frames(one.__traceback__)
         waiting += [one.__cause__, one.__context__]
         waiting += [arg for arg in one.args if isinstance(arg, BaseException)]
+
+
+def make_private(folder: Path) -> None:
+    """Create a folder and its missing parents with mode 0700, whatever the umask."""
+    for one in reversed([folder, *folder.parents]):
+        if not one.exists():
+            one.mkdir(mode=0o700, exist_ok=True)

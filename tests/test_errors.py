@@ -282,6 +282,28 @@ def test_explanation_leaves_out_what_is_not_known() -> None:
     assert explain(empty_note) == ["ThrottledError: slow down"]
 
 
+@pytest.mark.parametrize("number", [
+    0x00, 0x1B, 0x7F, 0x85, 0xAD, 0x034F, 0x061C, 0x115F, 0x1160, 0x17B4, 0x180E, 0x200B, 0x200C,
+    0x200D, 0x200F, 0x2028, 0x202E, 0x2060, 0x206A, 0x2800, 0x3164, 0xD800, 0xFE0F, 0xFEFF, 0xFFA0,
+    0xFFF9, 0x1D173, 0xE0041, 0xE0100,
+])  # fmt: skip
+def test_no_invisible_character_stays_in_a_name(number: int) -> None:
+    seen = errors.visible(f"a{chr(number)}b")
+    assert seen.isascii()
+    assert seen.isprintable()
+    assert f"{number:02x}" in seen
+
+
+@pytest.mark.parametrize("text", ["👨‍👩‍👧", "می‌خواهم", "❤️‍🔥", "1️⃣", "葛󠄀"])
+def test_what_joins_letters_and_pictures_stays(text: str) -> None:
+    assert errors.visible(text) == text
+
+
+@given(st.text())
+def test_text_without_invisible_characters_is_not_changed_again(text: str) -> None:
+    assert errors.visible(errors.visible(text)) == errors.visible(text)
+
+
 def test_foreign_error_is_explained_in_one_line() -> None:
     assert explain(ValueError("x")) == ["ValueError: x"]
 

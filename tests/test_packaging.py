@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.version import Version
 
 EPOCH = "1700000000"
 VERSIONED = {
@@ -21,6 +25,15 @@ VERSIONED = {
     "odps_nb/__init__.py": r'^__version__ = "(.+)"$',
     "labextensions/odps-nb/package.json": r'^\s*"version": "(.+)",$',
     "CITATION.cff": r'^version: "(.+)"$',
+}
+
+ADVISORIES = {  # the first version without known faults, and the advisories of older ones
+    "h5py": ("3.13", "CVE-2026-26200, in the HDF5 of older wheels"),
+    "jupyterlab": ("4.5.7", "fixed in 4.5.7"),
+    "nbconvert": ("7.17.1", "CVE-2026-39378"),
+    "pillow": ("12.3", "CVE-2026-25990; CVE-2026-4775 in the libtiff of 12.1.1 and 12.2.0"),
+    "starlette": ("1.3", "CVE-2026-48710, PYSEC-2026-248"),
+    "urllib3": ("2.7", "CVE-2026-44431, CVE-2026-44432"),
 }
 
 
@@ -125,3 +138,15 @@ def test_the_citation_is_valid_and_names_the_authors_as_a_whole(repo: Path) -> N
     project = (repo / "pyproject.toml").read_text("utf-8")
     assert f'license = "{cited["license"]}"' in project
     assert f'description = "{cited["abstract"]}"' in project
+
+
+@pytest.mark.parametrize("name", ADVISORIES)
+def test_no_version_with_a_known_fault_is_permitted(repo: Path, name: str) -> None:
+    project = tomllib.loads((repo / "pyproject.toml").read_text("utf-8"))["project"]
+    parts = [project["dependencies"], *project["optional-dependencies"].values()]
+    wanted = [one for one in map(Requirement, itertools.chain(*parts)) if one.name == name]
+    assert wanted
+    faultless, why = ADVISORIES[name]
+    for one in wanted:
+        (floor,) = (each.version for each in one.specifier if each.operator == ">=")
+        assert Version(floor) >= Version(faultless), why

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from odps_nb.errors import ConfigError
+from odps_nb.secret import make_private
 from odps_nb.terms import BlobReference, format_bytes, parse_bytes
 from odps_nb.wire.crc32c import crc32c
 
@@ -127,7 +128,7 @@ class BlobCache:
         path = self._path(key)
         part = path.with_name(f"{path.name}.{secrets.token_hex(6)}{_PART}")
         try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(self.folder)
             if not self._is_private() or shutil.disk_usage(self.folder).free < size + _SPARE:
                 return False
             _write(part, key, pieces)

@@ -52,6 +52,12 @@ class ProxyEnvironment:
         found.pop("stream")
         if is_loopback(host):
             found["proxies"] = {}  # no proxy, which would connect to itself
+        # requests reads "user:password@host" without a scheme as an address with the scheme "user"
+        found["proxies"] = Hidden(
+            (name, Secret(value if "://" in value or name == "no" else f"http://{value}"))
+            for name, value in found["proxies"].items()
+            if value
+        )
         _check_proxy(Secret(select_proxy(url, found["proxies"]) or ""), url)
         if isinstance(found["verify"], str) and not Path(found["verify"]).exists():
             name = next((one for one in _BUNDLES if os.environ.get(one)), _BUNDLES[0])
@@ -89,7 +95,7 @@ def _check_proxy(proxy: Secret, url: str) -> None:
 
 def _is_address(proxy: Secret) -> bool:
     try:
-        parts = parse_url(proxy if "://" in proxy else f"http://{proxy}")
+        parts = parse_url(proxy)
     except LocationParseError:  # the exception's message may contain a password
         return False
     return bool(parts.host) and parts.scheme in ("http", "https")

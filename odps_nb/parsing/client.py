@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from odps_nb.child_process import Child, IdleTimer
+from odps_nb.child_process import Child, IdleTimer, passed_on
 from odps_nb.errors import (
     ConversionError,
     LimitExceededError,
@@ -43,7 +43,6 @@ from odps_nb.parsing.process import main
 main()
 """
 # programs need these to find their libraries; other variables may contain keys
-_PASSED_ON: Final = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "TEMP", "TMP")
 # use one thread and no memory pools, whose reservations could exceed the limit
 _SET: Final = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
@@ -197,12 +196,11 @@ class Parser:
 
     def _running(self) -> Child:
         if self._process is None:
-            kept = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
             package = str(Path(__file__).resolve().parents[2])
             path = [package, *_library_folders()]
             try:
                 self._process = Child(
-                    [sys.executable, "-I", "-c", _BOOT, *path], {**kept, **_SET}, quiet=True
+                    [sys.executable, "-I", "-c", _BOOT, *path], {**passed_on(), **_SET}, quiet=True
                 )
             except (OSError, ValueError, TypeError) as error:
                 raise UnshowableError(f"the parser process cannot be started: {error}") from None

@@ -122,6 +122,8 @@ def test_a_number_that_makes_no_sense_is_named(odps, name, value):
         ({"char_padding": "yes"}, "pass True or False"),
         ({"columns": "id"}, "pass e.g. columns=['id']"),
         ({"where": 5}, "pass e.g. where='…'"),
+        ({"where": ""}, "pass where=None to read all rows"),
+        ({"where": " \n"}, "pass where=None to read all rows"),
     ],
 )
 def test_a_hint_shows_the_kind_that_is_wanted(odps, given, hint):

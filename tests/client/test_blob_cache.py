@@ -64,6 +64,7 @@ def test_folder_and_files_are_of_their_user_alone(cache):
     finally:
         os.umask(before)
     (path,) = cache.folder.iterdir()
+    assert stat.S_IMODE(cache.folder.parent.stat().st_mode) == 0o700
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(cache.folder.stat().st_mode) == 0o700
     assert reference(1).token not in path.name

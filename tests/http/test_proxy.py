@@ -43,9 +43,9 @@ def _no_proxy_yet(monkeypatch):
 def through(monkeypatch):
     """Set environment variables that route all requests through a proxy."""
 
-    def say(proxy: Proxy, user: str = "") -> None:
-        scheme, _, place = proxy.url.partition("://")
-        address = f"{scheme}://{user}@{place}" if user else proxy.url
+    def say(proxy: Proxy, user: str = "", *, scheme: bool = True) -> None:
+        named, _, place = proxy.url.partition("://")
+        address = (f"{named}://" if scheme else "") + (f"{user}@" if user else "") + place
         for name in ("HTTP_PROXY", "HTTPS_PROXY"):
             monkeypatch.setenv(name, address)
 
@@ -113,13 +113,14 @@ def test_a_server_that_is_slow_to_greet_is_waited_for(transport, trusted, throug
             assert answer.read() == b"here I am"
 
 
-def test_the_proxy_receives_credentials(transport, far, through):
+@pytest.mark.parametrize("named", [True, False])
+def test_the_proxy_receives_credentials(transport, far, through, named):
     scheme, start = far
     with (
         start(answers(b"x")) as peer,
         Proxy(place_of(peer), user=f"me:{PASSWORD}") as proxy,
     ):
-        through(proxy, user=f"me:{PASSWORD}")
+        through(proxy, user=f"me:{PASSWORD}", scheme=named)
         with ask(transport, f"{scheme}://{FAR}/") as answer:
             assert answer.read() == b"x"
     assert "proxy-authorization" not in peer.seen[0].headers

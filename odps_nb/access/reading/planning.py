@@ -114,7 +114,7 @@ def _condition(where: str | None, params: Mapping[str, object] | None, timezone:
         return None
     check_text("where", where)
     if not where.strip():
-        return None
+        raise ArgumentError("where is blank", hint="pass where=None to read all rows")
     if params is None:
         return where.strip()
     return bind(where.strip(), params, source="params has no", timezone=timezone, target="where")

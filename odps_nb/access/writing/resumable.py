@@ -46,6 +46,7 @@ from odps_nb.client.write.session import (
     resume_write_session,
 )
 from odps_nb.errors import ConfigError, ConflictError, NotFoundError, SessionExpiredError
+from odps_nb.secret import make_private
 from odps_nb.terms import SessionStatus
 
 if TYPE_CHECKING:
@@ -324,7 +325,7 @@ def open_journal(*key: object) -> Iterator[Journal]:
     folder = user_state_path("odps_nb", appauthor=False) / "uploads"
     path = folder / (hashlib.sha256(repr(key).encode()).hexdigest()[:32] + ".jsonl")
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(folder)
         _remove_old(folder)
         descriptor = _locked(path)
     except OSError as error:

@@ -77,12 +77,12 @@ class Surface:
                 )
                 response = await handler(request, asked)
             except OdpsNbError as error:
-                log.info("%s %s %s: %s", request_id, request.method, request.url.path, error)
+                log.info("%s %s %s: %s", request_id, request.method, request.scope["path"], error)
                 response = self._refusal(error, request_id)
             except Exception as error:  # the client always gets an error document
                 fault = faults.of_disk(error) or faults.internal("internal error")
                 if fault.status == 500:
-                    log.exception("%s %s %s", request_id, request.method, request.url.path)
+                    log.exception("%s %s %s", request_id, request.method, request.scope["path"])
                 response = self._refusal(fault, request_id)
             await edge.drain(request)
             response.headers[REQUEST_ID] = request_id
@@ -217,7 +217,7 @@ def _wire(request: Request) -> WireRequest:
         raise faults.invalid(f"the query string is invalid: {error}") from None
     return WireRequest(
         method=request.method,
-        path=request.url.path,
+        path=request.scope["path"],  # the Host header changes `request.url.path` (CVE-2026-48710)
         params=params,
         headers=tuple((k.decode("latin-1"), _text(v)) for k, v in request.headers.raw),
     )

@@ -27,6 +27,7 @@ from odps_nb.local.store.snapshots import Addition
 from odps_nb.local.store.tables import StoredTable
 from odps_nb.local.writing.ingest import Ingest
 from odps_nb.schema import has_blob
+from odps_nb.secret import make_private
 from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.control import BLOB_TABLE_PROPERTIES
 
@@ -109,7 +110,7 @@ def _template() -> Path:
     finished = cache / f"samples-{_fingerprint()}"
     if finished.is_dir():
         return finished
-    cache.mkdir(parents=True, exist_ok=True)
+    make_private(cache)
     with (cache / "samples.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if finished.is_dir():

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from odps_nb.child_process import OF_PYTHON, passed_on
 from odps_nb.errors import ConfigError, MissingDependencyError
 from odps_nb.lifetime import Home
 from odps_nb.secret import hidden
@@ -79,12 +80,8 @@ class LocalService:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment minus other services' keys and relative ``PYTHONPATH`` entries."""
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith("ODPS_") or name.startswith("ODPS_NB_LOCAL_")
-    }
+    """Return the service's variables, without relative ``PYTHONPATH`` entries."""
+    kept = passed_on(*OF_PYTHON, "HOME", "XDG_CACHE_HOME", "ODPS_NB_LOCAL_*")
     if "PYTHONPATH" in kept:  # empty or relative entries depend on the working folder
         entries = filter(os.path.isabs, kept["PYTHONPATH"].split(os.pathsep))
         kept["PYTHONPATH"] = os.pathsep.join(entries)

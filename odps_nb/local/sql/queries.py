@@ -7,7 +7,6 @@ because it uses several hundred megabytes.
 
 from __future__ import annotations
 
-import os
 import pickle
 import shutil
 import sys
@@ -20,7 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from odps_nb.child_process import Child, IdleTimer
+from odps_nb.child_process import OF_PYTHON, Child, IdleTimer, passed_on
 from odps_nb.errors import CancelledError, OdpsNbError
 from odps_nb.local import faults
 from odps_nb.local.sql.duck_types import StoredRows
@@ -229,9 +228,8 @@ class _Process(Child):
     def __init__(self, memory: int, work: Path) -> None:
         self._spill = work / f"spill-{new_id()}"
         command = [sys.executable, "-P", "-m", "odps_nb.local.sql.worker", str(memory)]
-        # queries must not see the keys of the service
-        passed_on = {k: v for k, v in os.environ.items() if not k.startswith("ODPS_")}
-        super().__init__([*command, str(self._spill)], passed_on)
+        environment = passed_on(*OF_PYTHON)  # queries must not see the keys of the service
+        super().__init__([*command, str(self._spill)], environment)
 
     def end(self) -> int:
         """Kill the process and delete its folder. Idempotent."""

@@ -30,6 +30,7 @@ from pathlib import Path
 from odps_nb.errors import ConfigError
 from odps_nb.local.store.arrow_cache import ArrowCache
 from odps_nb.local.store.group_starts import StartsCache
+from odps_nb.secret import make_private
 
 log = logging.getLogger("odps_nb.local")
 
@@ -73,7 +74,7 @@ class DataFolder:
             raise
 
     def _open(self) -> None:
-        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(self.root)
         self.root.chmod(0o700)
         self._lock = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._take_lock()

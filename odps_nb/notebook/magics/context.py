@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 PLACE = ("project", "schema", "timezone", "root", "region", "network")
 """Arguments of ``%odps connect`` that are those of `odps_nb.connect`."""
+_OF_IPYTHON = frozenset({"In", "Out", "_", "exit", "get_ipython", "quit"})
 PATIENCE = 0.6
 """Maximum seconds that the first Tab waits for names; JupyterLab gives up after one second."""
 
@@ -198,9 +199,13 @@ class Context:
 
     @staticmethod
     def check_output(name: str | None) -> None:
-        """Raise ``UsageError`` if ``name`` is not a valid variable name."""
-        if name is not None and (not name.isidentifier() or keyword.iskeyword(name)):
+        """Raise ``UsageError`` if ``name`` is not a valid variable name, or a name of Python's."""
+        if name is None:
+            return
+        if not name.isidentifier() or keyword.iskeyword(name):
             raise UsageError(f"-o {name}: not a valid variable name")
+        if name in vars(builtins) or name in _OF_IPYTHON or name.startswith("__"):
+            raise UsageError(f"-o {name}: this name belongs to Python or IPython; pass another one")
 
     # -- the output ---------------------------------------------------------------------------
 

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 #: Hints for options of other formats.
 _INSTEAD = {
     'use .option("since", …) and .option("until", …) for the rows that were added between '
-    "two versions; a table cannot be read at an earlier version": ("timestampasof", "versionasof"),
-    "add columns with odps.sql('alter table … add columns …'); a write cannot add them": (
+    "two versions": ("timestampasof", "versionasof"),
+    "add columns with table.add_columns('name type'); a write cannot add them": (
         *("mergeschema", "overwriteschema"),
     ),
     'use mode overwrite with .option("overwrite", "partitions") to replace every partition that '

@@ -37,8 +37,9 @@ def test_a_saved_blob_does_not_run_when_the_service_starts(tmp_path):
 def test_keys_of_other_services_are_not_in_the_environment_of_the_service(monkeypatch):
     monkeypatch.setenv("ODPS_ACCESS_KEY", "secret")
     monkeypatch.setenv("ODPS_NB_PROFILES", "/somewhere")
+    monkeypatch.setenv("MY_TOKEN", "secret")
     with launch.start(samples=False) as service:
         environment = Path(f"/proc/{service.pid}/environ").read_bytes()
     names = {entry.partition(b"=")[0] for entry in environment.split(b"\0")}
-    assert not names & {b"ODPS_ACCESS_KEY", b"ODPS_NB_PROFILES"}
+    assert not names & {b"ODPS_ACCESS_KEY", b"ODPS_NB_PROFILES", b"MY_TOKEN"}
     assert b"PATH" in names

@@ -199,6 +199,14 @@ def test_help_of_all(shell):
         ),
         ("%odps read", "UsageError: the following arguments are required: TABLE\n"),
         ("%odps read t -o 1x", "UsageError: -o 1x: not a valid variable name\n"),
+        *(
+            (
+                f"%odps read t -o {name}",
+                f"UsageError: -o {name}: this name belongs to Python or IPython;"
+                " pass another one\n",
+            )
+            for name in ("print", "__builtins__", "Out", "get_ipython", "__name__", "sum")
+        ),
         ("%odps read t -o for", "UsageError: -o for: not a valid variable name\n"),
         ("%odps write frme t", "UsageError: there is no variable 'frme'; did you mean frame?\n"),
         ("%odps cancel 7", "UsageError: no operation has the id 7; see %odps status\n"),

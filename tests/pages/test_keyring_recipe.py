@@ -1,4 +1,4 @@
-"""The keyring recipe of the README works in an empty home, and without a keyring."""
+"""The keyring recipe of keys-and-profiles.md works in an empty home, and without a keyring."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
+PAGE = "docs/howto/keys-and-profiles.md"
 KEY = "kept-in-the-keyring"
 ASK = """
 import odps_nb
@@ -35,8 +36,8 @@ def stranger(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def recipe(repo: Path, service) -> str:
-    """The commands in the README, except the installation, with the values of the service."""
-    text = (repo / "README.md").read_text("utf-8")
+    """The commands on the page, except the installation, with the values of the service."""
+    text = (repo / PAGE).read_text("utf-8")
     (block,) = re.findall(r"```\n(pip install \"odps-nb\[keyring\]\"\n.*?)```", text, re.DOTALL)
     install, *lines = block.splitlines()
     assert install == 'pip install "odps-nb[keyring]"'
@@ -76,7 +77,7 @@ def test_without_a_keyring_the_command_and_the_error_say_so(recipe, service, str
     done = run(["bash", "-c", recipe], env, f"{KEY}\n")
     assert done.returncode != 0
     assert "NoKeyringError" in done.stderr
-    assert "NoKeyringError" in (repo / "README.md").read_text("utf-8")
+    assert "NoKeyringError" in (repo / PAGE).read_text("utf-8")
     asked = run([sys.executable, "-c", ASK], env)
     assert "ConfigError" in asked.stderr
     assert "access_key" in asked.stderr
@@ -84,7 +85,7 @@ def test_without_a_keyring_the_command_and_the_error_say_so(recipe, service, str
 
 @pytest.mark.nightly  # an additional process; in `make test`, tests/client/auth reads profiles
 def test_the_key_in_the_profile_is_the_other_way(recipe, service, stranger):
-    """The README's instructions for a machine without a keyring service."""
+    """The page's instructions for a machine without a keyring service."""
     without = "\n".join(line for line in recipe.splitlines() if not line.startswith("keyring "))
     line = f"echo 'access_key = \"{service.access_key}\"' >> ~/.config/odps_nb/profiles.toml"
     done = run(["bash", "-c", f"{without}\n{line}"], stranger)

@@ -1,4 +1,4 @@
-"""The speed table of the README, from the document of a run (`_results.gathered`)."""
+"""The speed table of docs/performance.md, from the document of a run (`_results.gathered`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``python -m benchmarks --readme FILE`` prints the rows of the README from a file of samples."""
+"""``python -m benchmarks --summary FILE`` prints the table of docs/performance.md."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from benchmarks import __main__ as bench
-from benchmarks._readme import HEAD, MEMORY, TIMES, table
+from benchmarks._summary import HEAD, MEMORY, TIMES, table
 
 PYODPS = "pyodps maxstorage"
 
@@ -40,7 +40,7 @@ def test_the_table_is_printed_from_a_file(
 ) -> None:
     file = tmp_path / "run.json"
     file.write_text(json.dumps({"found": FOUND}))
-    assert bench.main(["--readme", str(file)]) == 0
+    assert bench.main(["--summary", str(file)]) == 0
     assert capsys.readouterr().out.splitlines() == [
         *HEAD.splitlines(),
         "| verified CRC32C blocks of a 64 MiB blob, read in several sizes "
@@ -64,8 +64,8 @@ def test_cases_are_those_of_the_benchmarks(repo: Path) -> None:
         assert [case for _, case in figures if f'"{case}"' not in source] == []
 
 
-def test_the_readme_has_these_rows(repo: Path) -> None:
-    text = (repo / "README.md").read_text("utf-8")
+def test_the_page_has_these_rows(repo: Path) -> None:
+    text = (repo / "docs/performance.md").read_text("utf-8")
     (shown,) = re.findall(r"<!-- speed: .*? -->\n(.*?)\n<!-- /speed -->", text, re.DOTALL)
     assert shown.startswith(HEAD)
     works = [line.split(" | ")[0].strip("| ") for line in shown.splitlines()[2:]]
