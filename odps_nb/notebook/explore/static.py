@@ -20,7 +20,7 @@ from odps_nb.notebook.explore.view import RowView
 from odps_nb.notebook.live.together import side_by_side
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.notebook.preview.tile import tile
-from odps_nb.schema import Column, TypeCode
+from odps_nb.schema import Column, DecimalType, TypeCode
 from odps_nb.terms import count_of
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ def frame_html(frame: pd.DataFrame, name: str, columns: Sequence[Column], zone: 
         cells = [element("td", str(frame.index[row])[:CELL], style=f"{_CELL}{_RIGHT};{MUTED}")]
         for n, column in enumerate(found):
             is_blob = column is not None and column.type.code is TypeCode.BLOB
-            text = None if missing.iat[row, n] else str(frame.iat[row, n])
+            text = None if missing.iat[row, n] else _frame_text(frame.iloc[:, n], row, column)
             cells.append(_td(None if is_blob else column, text))
         body.append(element("tr", *cells))
     count = f"{count_of(len(frame), 'row')} · {count_of(len(found), 'column')}"
@@ -225,6 +225,16 @@ def frame_html(frame: pd.DataFrame, name: str, columns: Sequence[Column], zone: 
         "div", _table(heads, body), label=f"rows of {name[:200]}", style="max-height:480px"
     )
     return element("div", title, box, style="padding:4px 0")
+
+
+def _frame_text(series: pd.Series, row: int, column: Column | None) -> str:
+    """Return a value as pandas prints it: a date without a time, a DECIMAL with all digits."""
+    value, kind = series.iat[row], None if column is None else column.type
+    if isinstance(kind, DecimalType) and kind.scale is not None and isinstance(value, float):
+        return f"{value:.{kind.scale}f}"
+    if kind is not None and kind.code is TypeCode.BLOB:
+        return str(series.array._formatter(True)(value))  # type: ignore[attr-defined]
+    return str(value)[:10] if kind is not None and kind.code is TypeCode.DATE else str(value)
 
 
 def _title(name: str, about: str) -> Html:

@@ -11,7 +11,7 @@ import math
 import sys
 import tempfile
 from decimal import Decimal
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -102,4 +102,4 @@ def _plain(array: pa.Array, column: Column) -> pa.Array:
             return array.cast(pa.timestamp("ms")).cast(pa.timestamp("us"))
         except pa.ArrowInvalid:  # finer than milliseconds
             pass
-    return pa.array(cast("list[str | None]", cell_texts(array, column, sys.maxsize)), pa.string())
+    return pa.array(cell_texts(array, column, sys.maxsize), pa.string())

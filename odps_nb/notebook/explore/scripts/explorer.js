@@ -179,13 +179,12 @@ function render({ model, el }) {
       heading,
       h("div", {}, search, filterButton, chart, taking.open, columns.open, all, help)
     ),
-    columns.panel,
     chips.box,
     problem,
     builder.form,
     charts.panel,
     taking.panel,
-    h("div", { class: "odps-x-stage" }, box, panel, busy.line, columns.rules, grid.menu),
+    h("div", { class: "odps-x-stage" }, box, columns.panel, panel, busy.line, columns.rules, grid.menu),
     h("div", { class: "odps-x-bar" }, first, before, where, next, last, jump, said),
     h("div", { class: "odps-x-bar odps-x-code" }, code, copy, taking.cell)
   );
@@ -364,6 +363,7 @@ function render({ model, el }) {
   function openPanel(label, parts, updates = false) {
     const at = updates ? [...panel.querySelectorAll("button")].indexOf(document.activeElement) : -1;
     if (panel.hidden) back = document.activeElement;
+    columns.close();
     delete panel.dataset.column;
     delete panel.dataset.cell;
     const close = h("button", { "aria-label": "close", onclick: closePanel }, "×");
@@ -410,6 +410,7 @@ function render({ model, el }) {
     if (PICTURE.test(message.src)) into.before(h("img", { src: message.src, alt: message.text }));
   }
 
+  columns.open.addEventListener("click", closePanel, true); // before it opens the list of columns
   panel.addEventListener("keydown", (event) => {
     if (event.key === "Escape") closePanel();
     const rows = [...panel.querySelectorAll("button.odps-x-row")];
