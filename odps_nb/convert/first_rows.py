@@ -17,7 +17,7 @@ class FirstRows(pd.DataFrame):
 
     def _repr_html_(self) -> str | None:
         if self._shown_by is None:
-            return super()._repr_html_()  # type: ignore[operator, no-any-return]
+            return pd.DataFrame(self)._repr_html_()  # type: ignore[operator, no-any-return]
         return self._shown_by(self)
 
     def __reduce__(self) -> Any:  # other processes need not know this class

@@ -233,7 +233,7 @@ def _frame_text(series: pd.Series, row: int, column: Column | None) -> str:
     if isinstance(kind, DecimalType) and kind.scale is not None and isinstance(value, float):
         return f"{value:.{kind.scale}f}"
     if kind is not None and kind.code is TypeCode.BLOB:
-        return str(series.array._formatter(True)(value))  # type: ignore[attr-defined]
+        return str(series.array._formatter(True)(value))
     return str(value)[:10] if kind is not None and kind.code is TypeCode.DATE else str(value)
 
 
