@@ -18,7 +18,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.local.sql.duck_types import CLOCKS
 from odps_nb.local.sql.times import SessionClock
 from odps_nb.local.sql.trees import (
@@ -113,7 +113,7 @@ def _refuse_bare_dates(values: Sequence[Any]) -> None:
     """Raise 400 for ``2024-01-01`` without quotes, which is a subtraction and never equals text."""
     for one in values:
         if isinstance(one, exp.Sub) and _DATE.fullmatch(date := one.sql().replace(" ", "")):
-            raise faults.semantic(
+            raise errors.semantic(
                 f"{date} without quotes is a subtraction",
                 advice=f"write dates and times in quotes: '{date}'",
             )

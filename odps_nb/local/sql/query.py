@@ -197,7 +197,7 @@ def _check_signs(query: Any, text: str) -> None:
     if _FINAL_COMMA.search(text):
         for token, after in pairwise(maxcompute_dialect()().tokenize(text)):
             if token.token_type is TokenType.COMMA and after.text.lower() in _AFTER_ITEMS:
-                raise faults.parse_failed(
+                raise errors.parse_failed(
                     f"an expression is missing before {after.text!r}",
                     at=(token.line, token.col),
                     advice="remove the comma",
