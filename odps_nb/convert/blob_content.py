@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from odps_nb.arrow.validation import validate
 from odps_nb.convert.pictures import PICTURES, icon_size, open_picture, register, tiff_form
-from odps_nb.convert.text_table import TextOptions, delimited_table, json_table
+from odps_nb.convert.text_table import TableTextOptions, delimited_table, json_table
 from odps_nb.convert.unreadable import check_encryption, check_unions
 from odps_nb.errors import ConversionError, LimitExceededError, MissingDependencyError
 from odps_nb.parsing.delimited import BLANKS, HIVE
@@ -159,7 +159,7 @@ def as_table(
     file_name: str = "",
 ) -> pa.Table:
     """Return the rows of a Parquet, Arrow, CSV, TSV or JSON lines file, or of delimited text."""
-    options = TextOptions(
+    options = TableTextOptions(
         separator=separator, header=header, names=names, ragged=ragged, file_name=file_name
     )
     is_text = mime in DELIMITED or separator is not None or names is not None

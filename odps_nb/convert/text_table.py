@@ -19,7 +19,7 @@ _MAX_COLUMNS = 10_000  # each column needs a few KiB, even if its values are sma
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TextOptions:
+class TableTextOptions:
     """How to read text as a table; see `odps_nb.access.blob.Blob.to_table`."""
 
     separator: str | None = None
@@ -35,7 +35,7 @@ class TextOptions:
         return self.header
 
 
-def delimited_table(text: str, head: str, default: str, options: TextOptions) -> pa.Table:
+def delimited_table(text: str, head: str, default: str, options: TableTextOptions) -> pa.Table:
     """Return the rows of a text; the form of ``head``, its beginning, is that of the whole text."""
     form = form_of(
         head,
@@ -94,7 +94,7 @@ def _json_column(name: str, values: list[Any]) -> pa.Array:
         ) from None
 
 
-def _read_csv(text: str, separator: str, options: TextOptions) -> pa.Table:
+def _read_csv(text: str, separator: str, options: TableTextOptions) -> pa.Table:
     from pyarrow import csv as fast_csv
 
     hive = separator == HIVE  # Hive text has no quoting, and uses \N for nulls
@@ -128,7 +128,7 @@ def _check_names(text: str, separator: str, names: Sequence[str]) -> None:
         )
 
 
-def _even(text: str, form: Form, options: TextOptions) -> str:
+def _even(text: str, form: Form, options: TableTextOptions) -> str:
     """Return the rows as CSV without comments; if ``ragged``, pad all lines to the same width."""
     first, width = 0, 0
     for number, row in lines_of(text, form):

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import PurePath
-from typing import Final
+from typing import Any, Final
 
 HIVE: Final = "\x01"
 BLANKS: Final = " "
@@ -78,8 +78,9 @@ def form_of(
         return Form(separator=HIVE)
     start, comment = _comments(head)
     body = head[start:]
+    form: Form | None = Form(separator=separator)
     if separator:
-        form, rows = Form(separator=separator), _rows(body, separator, whole=whole)
+        rows = _rows(body, separator, whole=whole)
     else:
         form, rows = _detected(body, PurePath(file_name.lower()).suffix, whole=whole)
     if form is None:
@@ -148,7 +149,7 @@ def may_be_row(first: list[str], second: list[str]) -> bool:
     return bool(numbers) and all(numbers)
 
 
-def _reader(text: str, separator: str) -> csv._reader:
+def _reader(text: str, separator: str) -> Any:
     return csv.reader(
         io.StringIO(text, newline=""),
         delimiter=separator,
@@ -275,7 +276,7 @@ def _names_at(head: str, start: int, comment: int, rows: _Rows, separator: str) 
         return start
     line = head[comment:start].rstrip("\r\n")
     names = line.lstrip("#").lstrip(" ")
-    fields = next(_reader(names, separator), [])
+    fields: list[str] = next(_reader(names, separator), [])
     if len(fields) < 2 or len(fields) != len(rows[0]):
         return start  # an ordinary comment
     first, second = rows[0], rows[1] if len(rows) > 1 else []

@@ -16,9 +16,9 @@ from importlib.metadata import entry_points
 from types import MappingProxyType
 from typing import Final
 
+from odps_nb.convert.media_types import type_of_name
 from odps_nb.notebook.preview.kind import TEXTS, UNKNOWN, Format, Head, Kind
 from odps_nb.parsing.encodings import CONTROLS, decode
-from odps_nb.parsing.media_types import type_of_name
 
 #: Entry point group for other packages' kinds.
 GROUP: Final = "odps_nb.preview_kinds"

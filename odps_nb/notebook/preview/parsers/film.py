@@ -74,9 +74,12 @@ def _poster(container: InputContainer, film: VideoStream, *, whole: bool) -> Ima
         return first
     with contextlib.suppress(*FAILURES):
         for part in range(1, _LATER):
+            after = 0.0
             if whole and container.duration:
-                container.seek(container.duration * part // _LATER)
-            frame = _next_frame(container, film, skip=0 if whole else _SKIPPED)
+                place = container.duration * part // _LATER
+                container.seek(place)  # to the key frame before it
+                after = place / 1_000_000
+            frame = _next_frame(container, film, after=after, skip=0 if whole else _SKIPPED)
             if frame is not None and not _is_blank(frame):
                 return frame
     return first
@@ -88,12 +91,12 @@ def _is_blank(picture: Image.Image) -> bool:
 
 
 def _next_frame(
-    container: InputContainer, film: VideoStream, *, skip: int = 0
+    container: InputContainer, film: VideoStream, *, after: float = 0.0, skip: int = 0
 ) -> Image.Image | None:
     for packet in itertools.islice(container.demux(film), _PACKETS):
         for frame in packet.decode():
-            if skip:
-                skip -= 1
+            if skip or (frame.time is not None and frame.time < after):
+                skip = max(0, skip - 1)
                 continue
             check_pixels(frame.width, frame.height)  # the header may state another size
             picture: Image.Image = frame.to_image()  # type: ignore[no-untyped-call]

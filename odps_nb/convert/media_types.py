@@ -56,7 +56,7 @@ def _made() -> MappingProxyType[str, str]:
 
 #: Media type by ending, such as ``.png``.
 BY_ENDING: Final = _made()
-_ENDINGS: Final = {mime: ending for ending, mime in reversed(BY_ENDING.items())}
+_ENDINGS: Final = {mime: ending for ending, mime in reversed(list(BY_ENDING.items()))}
 _USUAL_ENDINGS: Final = (".jpg", ".tif", ".txt", ".html", ".xml", ".mp3", ".mp4", ".mpg", ".mov")
 # the usual ending of a type with several
 _USUAL: Final = MappingProxyType({BY_ENDING[one]: one for one in _USUAL_ENDINGS})
