@@ -10,12 +10,36 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sized
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from odps_nb.errors import ArgumentError, shown
 from odps_nb.terms import did_you_mean
 
 T = TypeVar("T")
+
+
+class Instructive:
+    """Base class whose errors for missing methods and columns say what to call instead."""
+
+    _instead: ClassVar[Mapping[str, str]]
+    """What to call, by space-separated names that the class lacks; ``[]`` is a subscript."""
+
+    if not TYPE_CHECKING:  # so that type checkers report unknown names
+
+        def __getattr__(self, name: str) -> Any:
+            said = f"{type(self).__name__!r} object has no attribute {name!r}"
+            raise AttributeError(said + self._advice(name), name=name, obj=self)
+
+        def __getitem__(self, key: object) -> Any:
+            raise TypeError(f"{type(self).__name__!r} object has no items{self._advice('[]', key)}")
+
+    def _advice(self, name: str, key: object = None) -> str:
+        for names, advice in self._instead.items():
+            if name in names.split():
+                return f": {advice.format(name=name, key=shown(key))}"
+        return ""
+
+
 _LONG = 2**63
 
 

@@ -90,6 +90,7 @@ UPWARD = {
     ("odps_nb.access.table", "odps_nb.notebook.explore.charts.chart"): "the type of Table.chart",
     ("odps_nb.access.table", "odps_nb.notebook.explore.charts.choice"): "types of Table.chart",
     ("odps_nb.access.table", "odps_nb.notebook.explore.explorer"): "the type of Table.explore",
+    ("odps_nb.access.table", "odps_nb.notebook.explore.static"): "first rows are displayed",
     (
         "odps_nb.access.writing.files",
         "odps_nb.notebook.preview.registry",

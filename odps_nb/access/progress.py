@@ -35,7 +35,7 @@ def listener_of(*said: Progress, on_cancel: Callable[[], None] | None = None) ->
 
 def default_listener(*, on_cancel: Callable[[], None] | None = None) -> ProgressListener:
     """Return a card in a notebook, a line in a terminal, or elsewhere a silent listener."""
-    if _in_kernel():
+    if in_kernel():
         from odps_nb.notebook.progress.cards import CardListener
 
         return CardListener(on_cancel=on_cancel)
@@ -63,7 +63,8 @@ def after_cell(call: Callable[[BaseException | None], None]) -> Callable[[], Non
     return register(call)
 
 
-def _in_kernel() -> bool:
+def in_kernel() -> bool:
+    """Return whether this is the kernel of a notebook."""
     ipython: Any = loaded("IPython")  # always imported in a kernel
     shell = ipython.get_ipython() if ipython is not None else None
     return getattr(shell, "kernel", None) is not None

@@ -19,7 +19,7 @@ from odps_nb.client.read.resume import asks_for_micro
 from odps_nb.convert.frame_options import Decimals, DtypeBackend, FrameOptions
 from odps_nb.convert.warning import warn
 from odps_nb.errors import OdpsNbError
-from odps_nb.explained import explained
+from odps_nb.explained import Instructive, explained
 from odps_nb.schema import is_readable
 
 if TYPE_CHECKING:
@@ -40,8 +40,16 @@ T = TypeVar("T")
 
 
 @explained
-class RowForms(Displayed, ABC):
+class RowForms(Displayed, Instructive, ABC):
     """Base class of `Scan` and `Result`: data frames, Arrow, and notebook display."""
+
+    _instead = {  # noqa: RUF012
+        "head": "call .first(5).to_pandas() of a result, or read(…, limit=5).to_pandas()",
+        "to_dask to_ray dataset scan_polars": "a result has no splits; call .to_pandas(), or write "
+        "it to a table (create table … as select …) and call odps.table(…).{name}()",
+        "columns dtypes": "see .schema",
+        "[]": "call .to_pandas()[{key}]",
+    }
 
     _connection: Connection
     _begun = False

@@ -95,7 +95,7 @@ class Folder:
     """
 
     def __init__(self, path: Path, *, overwrite: bool = False) -> None:
-        _check_folder(path)
+        _make_folder(path)
         self._path, self._overwrite = path, overwrite
         self._taken: set[str] = set()
         self._numbers: dict[str, int] = {}  # next number to try for each name
@@ -127,6 +127,22 @@ def _check_folder(path: Path) -> None:
     if os.path.exists(path):  # noqa: PTH110
         raise ConfigError(f"{path} is not a folder", option="path", hint="pass a folder")
     raise ConfigError(f"the folder {path} does not exist", option="path", hint="create it first")
+
+
+def _make_folder(path: Path) -> None:
+    """Create the folder if only its last part is missing; a wrong path is more likely otherwise."""
+    try:
+        path.mkdir(exist_ok=True)
+    except FileExistsError:
+        _check_folder(path)
+    except FileNotFoundError:
+        _check_folder(path.parent)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot create the folder {shorten(str(path), 80)}: {error.strerror}",
+            option="path",
+            hint="choose a folder that you may write to",
+        ) from error
 
 
 def _save(chunks: Iterable[bytes], names: Iterator[Path], folder: Path, *, overwrite: bool) -> Path:

@@ -101,6 +101,14 @@ class Table(Displayed, ForEngines):
     1  1000002  2024-01-01
     """
 
+    _instead = {  # noqa: RUF012
+        "to_pandas to_arrow to_polars to_spark batches reader": "call table.read().{name}(); "
+        "columns, partitions=, where= and limit= of read() select what to read",
+        "filter where select query loc iloc": "call table.read(['column'], where='…').to_pandas()",
+        "columns dtypes": "see table.schema",
+        "[]": "call table.read([{key}]).to_pandas()",
+    }
+
     def __init__(self, connection: Connection, name: TableName) -> None:
         self._connection, self._name = connection, name
         self._lock = threading.Lock()
@@ -340,6 +348,7 @@ class Table(Displayed, ForEngines):
         ``partitions``, ``columns``, ``text``, ``char_padding`` and ``progress`` are as for `read`,
         the other parameters as for `Scan.to_pandas`.
         """
+        from odps_nb.convert.first_rows import FirstRows
         from odps_nb.convert.pandas_frame import to_pandas
 
         options = FrameOptions(decimals=decimals, dtype_backend=dtype_backend, dtypes=dtypes)
@@ -371,7 +380,13 @@ class Table(Displayed, ForEngines):
             if columns is None and scan.schema.names != self.schema.names:
                 self.reload()  # columns were added after the metadata was cached
         learn_heads(frame)
-        return frame
+        return FirstRows.of(frame, self._show_head)
+
+    def _show_head(self, frame: pd.DataFrame) -> str:
+        from odps_nb.notebook.explore.static import frame_html
+
+        zone = self._connection.profile.timezone
+        return frame_html(frame, str(self._name), self.schema.all_columns, zone)
 
     def explore(
         self, *, rows: int = 100, sample: int = 64_000, seed: int | None = None

@@ -246,6 +246,7 @@ def test_a_handle_older_than_a_column_names_reload(odps, new_name, way):
         ("ds = 2024-01-01", "'2024-01-01'"),
         ("ds >= 2024-01-01 and id > 1", "'2024-01-01'"),
         ("ds < 2024-01-01 10:00:00", "'2024-01-01"),
+        ("ds between 2024-01-01 and 2024-01-02", "'2024-01-01'"),
         ("statsu = 'paid'", "did you mean status"),
     ],
 )
@@ -257,6 +258,40 @@ def test_forgotten_quotes_are_named(odps, where, hint):
     with pytest.raises(QueryError) as failed:
         odps.sql(f"select id from orders where {where}").to_arrow()
     assert hint in failed.value.hint
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "advice"),
+    [
+        ("table", "to_pandas", "call table.read().to_pandas()"),
+        ("table", "where", "call table.read(['column'], where='…').to_pandas()"),
+        ("table", "[]", "call table.read(['id']).to_pandas()"),
+        ("scan", "head", "limit=5"),
+        ("scan", "[]", "call .to_pandas()['id']"),
+        ("result", "to_dask", "call odps.table(…).to_dask()"),
+        ("result", "[]", "call .to_pandas()['id']"),
+    ],
+)
+def test_a_missing_method_names_the_one_to_call(odps, kind, name, advice):
+    table = odps.table("orders")
+    if kind == "result":
+        found = odps.sql("select 1 as id")
+    else:
+        found = table if kind == "table" else table.read(limit=1)
+    with pytest.raises((AttributeError, TypeError)) as caught:
+        found["id"] if name == "[]" else getattr(found, name)
+    assert advice in str(caught.value)
+    with pytest.raises(AttributeError, match=r"no attribute 'nothing'$"):
+        getattr(found, "nothing")  # noqa: B009
+
+
+@pytest.mark.parametrize(
+    "query", ["select * from {rows}", "select * from orders where id in :rows"]
+)
+def test_a_data_frame_in_a_query_names_the_table_to_write(odps, query):
+    with pytest.raises(ArgumentError) as caught:
+        odps.sql(query, params={"rows": pd.DataFrame({"id": [1]})})
+    assert "write(rows, create=True)" in caught.value.hint
 
 
 def test_a_partition_has_items_and_is_no_parameter(odps):

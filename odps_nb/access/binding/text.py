@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from odps_nb.access.binding.literals import Target, Writer
-from odps_nb.access.binding.values import PlainValue, plain
+from odps_nb.access.binding.values import WRITE_FIRST, PlainValue, plain
 from odps_nb.access.checks import check_text
 from odps_nb.errors import ArgumentError
 from odps_nb.terms import TableName, did_you_mean, shorten
@@ -188,7 +188,7 @@ def _identifier(name: str, value: object) -> str:
     elif isinstance(value, str):
         text = str.__str__(value)
     else:
-        raise _no_name(name, f"a {type(value).__name__}")
+        raise _no_name(name, f"a {type(value).__name__}", hasattr(value, "columns"))
     parts = text.split(".")
     if len(parts) > _MAX_PARTS or not all(map(_PART.fullmatch, parts)):
         raise _no_name(name, repr(shorten(text, 60)))
@@ -199,12 +199,15 @@ _PART = re.compile(r"[\w']{1,128}")
 _MAX_PARTS = 3
 
 
-def _no_name(name: str, what: str) -> ArgumentError:
+def _no_name(name: str, what: str, is_table: bool = False) -> ArgumentError:  # noqa: FBT001, FBT002
+    hint = (
+        f"write :{name} to bind a value; a name may contain letters, digits, underscores and "
+        "single quotes, with dots between project, schema and table"
+    )
     return ArgumentError(
         f"{{{name}}} must be the name of a table or column, but is {what}",
         argument=name,
-        hint=f"write :{name} to bind a value; a name may contain letters, digits, underscores and "
-        "single quotes, with dots between project, schema and table",
+        hint=WRITE_FIRST if is_table else hint,
     )
 
 

@@ -61,14 +61,17 @@ def plain(value: object) -> PlainValue:
 
 
 _UNKNOWN = object()
+WRITE_FIRST = (
+    "to query its rows, write them to a table, e.g. odps.table('new').write(rows, create=True)"
+)
 
 
 def _hint(value: object) -> str:
     name = type(value).__name__
     if name in ("UUID", "time", "Time32Scalar", "Time64Scalar", "Period", "PosixPath"):
         return "bind it as text: str(value)"
-    if name in ("DataFrame", "LazyFrame", "Table", "RecordBatch"):
-        return "bind a single value, or a single column after IN"
+    if name == "LazyFrame" or hasattr(value, "columns"):
+        return f"bind a single value, or a single column after IN; {WRITE_FIRST}"
     if name == "PartitionSpec":
         return "bind one of its values, e.g. spec['ds']"
     return (

@@ -181,7 +181,7 @@ class BlobColumn(DisplayedLive, Sequence[Blob]):
         Parameters
         ----------
         folder
-            An existing folder; no file is created outside it.
+            A folder; it is created if only its last part is missing.
         file_name
             Function that receives the blob's position and its `BlobHead` (``size``, ``mime_type``,
             ``file_name``) and returns a file name, or ``None`` for the blob's own name. Names are
@@ -195,7 +195,7 @@ class BlobColumn(DisplayedLive, Sequence[Blob]):
         Raises
         ------
         ConfigError
-            The folder does not exist, or no file can be created in it.
+            The folder cannot be created, or no file can be created in it.
         NotFoundError, ChecksumError, TruncatedError
             As for `fetch`.
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from odps_nb.access.checks import require
 from odps_nb.access.engines.split_task import SplitTask
 from odps_nb.convert.frame_options import Decimals, DtypeBackend, FrameOptions
-from odps_nb.explained import explained
+from odps_nb.explained import Instructive, explained
 
 if TYPE_CHECKING:
     import polars as pl
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @explained
-class ForEngines:
+class ForEngines(Instructive):
     """Base class of `Table` and `Scan` with interfaces to DuckDB, polars, Dask and Ray."""
 
     @abstractmethod

@@ -180,8 +180,12 @@ class _ScanRows:
         begin: RowPlace = START,
         cancel: CancelToken | None = None,
         tested: Callable[[int], None] | None = None,
+        *,
+        ahead: int = READ_AHEAD,
     ) -> Generator[Placed, None, None]:
         """Read the rows that match a condition, filtering on the client; `stop` cancels the read.
+
+        At most ``ahead`` bytes are buffered; batches are larger if more are.
 
         Each batch is yielded with its position, which a later call on this source may pass as
         ``begin``. Consecutive batches may share one position, which is that of the first of these
@@ -191,7 +195,7 @@ class _ScanRows:
         if self._chosen is None or self._chosen[0] != where:
             self._chosen = where, self._matching(where or None)
         self._token = CancelToken(cancel)
-        return self._placed(self._chosen[1], begin, self._token, tested)
+        return self._placed(self._chosen[1], begin, self._token, tested, ahead)
 
     def _placed(
         self,
@@ -199,10 +203,11 @@ class _ScanRows:
         begin: RowPlace,
         cancel: CancelToken,
         tested: Callable[[int], None] | None,
+        ahead: int,
     ) -> Generator[Placed, None, None]:
         if scan._plan.limit is not None:
             rows = SelectedRows(scan, None, cancel)
-            some = rows.batches(workers=READERS, read_ahead=READ_AHEAD, progress=False)
+            some = rows.batches(workers=READERS, read_ahead=ahead, progress=False)
             with closing(some):
                 for batch in some:
                     if tested is not None:
@@ -219,7 +224,7 @@ class _ScanRows:
                 session,
                 begin,
                 workers=READERS,
-                read_ahead=READ_AHEAD,
+                read_ahead=ahead,
                 cancel=token,
                 tested=tested,
             )
@@ -448,7 +453,10 @@ class _ResultRows:
         begin: RowPlace = START,
         cancel: CancelToken | None = None,
         tested: Callable[[int], None] | None = None,
+        *,
+        ahead: int = READ_AHEAD,
     ) -> Generator[Placed, None, None]:
+        del ahead  # pages of a result are read one by one
         self._token = token = CancelToken(cancel)
         row_filter = None if where is None else self._filter(where)
         for start in range(begin.row, self._readable.row_count, STEP_ROWS):

@@ -11,12 +11,14 @@ For a DATETIME or TIMESTAMP column, a local time becomes an instant.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
 from sqlglot import exp
 
+from odps_nb.local import errors
 from odps_nb.local.sql.duck_types import CLOCKS
 from odps_nb.local.sql.times import SessionClock
 from odps_nb.local.sql.trees import (
@@ -45,6 +47,7 @@ _BYTES = ("BINARY", "VARBINARY")
 _REALS = ("DOUBLE", "FLOAT", "DECIMAL")
 _WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 _NUMBERS = (*_WHOLE, *_REALS, *_TEXTS)
+_DATE = re.compile(r"\d{4}-\d\d?-\d\d?")
 _COMPARED = (*COMPARISONS, exp.Between, exp.In, exp.Case, exp.DecodeCase)
 
 
@@ -92,6 +95,8 @@ def _compare(node: Any, types: Types) -> None:
     """Cast text compared with numbers to DOUBLE, or to DECIMAL if one of the numbers is DECIMAL."""
     for values in (*operands(node), *looked_up(node)):
         met = {types.name(one): one for one in reversed(values)}
+        if met.keys() & set(_TEXTS):
+            _refuse_bare_dates(values)
         if "DECIMAL" in met:
             precision, scale = types.decimal(met["DECIMAL"]) or (38, 18)
             kind = f"DECIMAL(38, {max(scale, min(18, 38 - (precision - scale)))})"
@@ -102,6 +107,16 @@ def _compare(node: Any, types: Types) -> None:
         for one in values:
             if types.name(one) in _TEXTS:
                 wrap(one, partial(exp.cast, to=kind))
+
+
+def _refuse_bare_dates(values: Sequence[Any]) -> None:
+    """Raise 400 for ``2024-01-01`` without quotes, which is a subtraction and never equals text."""
+    for one in values:
+        if isinstance(one, exp.Sub) and _DATE.fullmatch(date := one.sql().replace(" ", "")):
+            raise errors.semantic(
+                f"{date} without quotes is a subtraction",
+                advice=f"write dates and times in quotes: '{date}'",
+            )
 
 
 def _round(node: Any, types: Types) -> None:

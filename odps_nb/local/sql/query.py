@@ -6,8 +6,10 @@ are replaced with generated names, so that a query can only read registered tabl
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from sqlglot import TokenType, exp
@@ -179,7 +181,7 @@ def parse_query(text: str) -> Any:
 
 
 def _check_signs(query: Any, text: str) -> None:
-    """Raise 400 for sqlglot's own syntax: braces, placeholders, empty STRUCTs."""
+    """Raise 400 for sqlglot's own syntax: braces, placeholders, empty STRUCTs, final commas."""
     kinds = [TokenType.L_BRACE, TokenType.R_BRACE, TokenType.PARAMETER, TokenType.PLACEHOLDER]
     if query.find(exp.Placeholder) is not None:
         kinds.append(TokenType.COLON)
@@ -192,6 +194,14 @@ def _check_signs(query: Any, text: str) -> None:
                     advice="write the value or name itself, or bind it with params=; "
                     "write a STRUCT as named_struct('a', 1)",
                 )
+    if _FINAL_COMMA.search(text):
+        for token, after in pairwise(maxcompute_dialect()().tokenize(text)):
+            if token.token_type is TokenType.COMMA and after.text.lower() in _AFTER_ITEMS:
+                raise errors.parse_failed(
+                    f"an expression is missing before {after.text!r}",
+                    at=(token.line, token.col),
+                    advice="remove the comma",
+                )
     for struct in query.find_all(exp.Struct):
         if not struct.expressions:
             raise errors.parse_failed(
@@ -199,6 +209,12 @@ def _check_signs(query: Any, text: str) -> None:
                 at=place_of(struct),
                 advice="write named_struct('name', value)",
             )
+
+
+_AFTER_ITEMS = (")", "from", "where", "group by", "having", "order by", "limit", "union")
+_FINAL_COMMA = re.compile(
+    r",\s*(?:\)|(?:from|where|group|having|order|limit|union)\b)", re.IGNORECASE
+)
 
 
 def tables_of(query: Any) -> Iterator[tuple[Any, tuple[str, ...]]]:

@@ -33,7 +33,9 @@ def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str
     """Return ``check the spelling: did you mean x?`` if a name is similar, else ``""``."""
     by_key = {one.casefold(): one for one in known}
     by_key.pop(name.casefold(), None)  # do not suggest the name itself
-    near = get_close_matches(name.casefold(), by_key, n=1, cutoff=cutoff)
+    letters = sorted(name.casefold())
+    near = [one for one in by_key if sorted(one) == letters]
+    near = near or get_close_matches(name.casefold(), by_key, n=1, cutoff=cutoff)
     return f"check the spelling: did you mean {by_key[near[0]]}?" if near else ""
 
 

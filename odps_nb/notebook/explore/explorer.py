@@ -288,6 +288,9 @@ class Explorer(TakesRows, LiveView):
         del kept[self._place(content)]
         self._choose(replace(self.view.choice, conditions=tuple(kept)))
 
+    def _on_clear(self, _: Mapping[str, Any], buffers: object) -> None:
+        self._choose(Choice(order=self.view.choice.order))
+
     def _on_search(self, content: Mapping[str, Any], _: object) -> None:
         text = str(content["text"]).strip()
         if len(text) > MAX_SEARCH:
@@ -352,10 +355,10 @@ class Explorer(TakesRows, LiveView):
                 self._send({"kind": "chunk", "number": number}, data)
 
             told = Told(self._send, self.view.stop_taking, task="download")
-            code, rows = self.view.frame_code, self.selected()
+            code, choice, rows = self.view.frame_code, self.view.choice, self.selected()
             made = write_file(rows, kind, send, progress=told, cancel=token)
             about = {"number": number, "type": MEDIA_TYPES[kind], "code": visible(code)}
-            about |= {"name": file_name(self.view.title, kind), "text": words_of(made)}
+            about |= {"name": file_name(self.view.title, kind, choice), "text": words_of(made)}
             self._send({"kind": "file", **about, "size": made.size, "cut": made.is_cut})
 
         self._run("download", work)

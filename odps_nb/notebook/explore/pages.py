@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
-from odps_nb.access.looking.browsing import Rows
+from odps_nb.access.looking.browsing import READ_AHEAD, Rows
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.read.splits import START, Placed, RowPlace
 from odps_nb.errors import SessionExpiredError, visible
@@ -28,6 +28,8 @@ PAGE_BYTES = CACHE_BYTES // 4
 """Maximum bytes of one page; strings are truncated until the page fits."""
 LIMITS = (2000, 300, 80, 20, 0)
 
+SEARCH_AHEAD = 8 * 1024 * 1024
+"""Bytes that a search buffers, because a search of large batches needs less CPU time per row."""
 MOST_MARKS = 512
 
 REPLACED = "\ufffd replaces bytes that are not UTF-8"
@@ -279,7 +281,8 @@ class StreamPager(_Pager):
         knows_all = self._where is None or begin.place == START
         self._tested = begin.searched if self._where is None else 0
         self._all_rows = self._rows.row_count if knows_all else None
-        found = self._rows.found(self._where, begin.place, cancel, self._count_tested)
+        ahead = READ_AHEAD if self._search is None else SEARCH_AHEAD
+        found = self._rows.found(self._where, begin.place, cancel, self._count_tested, ahead=ahead)
         with closing(found):
             try:
                 self._wait(True)

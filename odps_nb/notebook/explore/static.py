@@ -30,16 +30,18 @@ from odps_nb.notebook.explore.view import RowView
 from odps_nb.notebook.live.together import side_by_side
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.notebook.preview.tile import tile
-from odps_nb.schema import Column, TypeCode
+from odps_nb.schema import Column, DecimalType, TypeCode
 from odps_nb.terms import count_of
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from odps_nb.access.row_forms import RowForms
     from odps_nb.client.blob.streamed import StreamedBlob
     from odps_nb.client.calls.cancel import CancelToken
 
 HTML_BYTES = 250_000
-ROWS, TEXT_ROWS = 20, 10
+ROWS, TEXT_ROWS, FRAME_ROWS = 20, 10, 60
 SAMPLE = 8_000
 SECONDS = 2.0
 """Maximum seconds to search for matching rows to show."""
@@ -184,25 +186,22 @@ def _html(shown: Shown, rows: int) -> Html:
     profiles: Sequence[ColumnProfile | None] = (
         shown.profile.columns if shown.profile is not None else [None] * len(view.columns)
     )
-    heads = [_head(view, n, profiles[n]) for n in range(len(view.columns))]
+    heads = [
+        _head(one.name, type_label(one, view.timezone), one, profile)
+        for one, profile in zip(view.columns, profiles, strict=True)
+    ]
+    pictures = shown.pictures or {}
     body = [
         element(
-            "tr", *(_td(shown, column, row, cells[column][row]) for column in range(len(cells)))
+            "tr",
+            *(
+                _td(column, cells[n][row], pictures.get((row, n)))
+                for n, column in enumerate(view.columns)
+            ),
         )
         for row in range(rows)
     ]
-    table = element(
-        "table",
-        element("thead", element("tr", *heads)),
-        element("tbody", *body),
-        style="border-collapse:collapse;margin:0;font-size:12px;line-height:1.4",
-    )
-    title = element(
-        "div",
-        element("b", view.title[:200]),
-        element("span", f" · {_heading(shown)}", style=MUTED),
-        style="margin:0 0 6px 0",
-    )
+    table, title = _table(heads, body), _title(view.title, _heading(shown))
     foot = element("div", _foot(shown, rows), style=f"font-size:12px;{MUTED};margin:6px 0 0 0")
     hint = (element("div", shown.hint, style=MUTED),) if shown.hint else ()
     rows_of_page = scroller(
@@ -213,12 +212,66 @@ def _html(shown: Shown, rows: int) -> Html:
     return element("div", title, *chart, *hint, box, foot, style="padding:4px 0")
 
 
-def _head(view: RowView, n: int, profile: ColumnProfile | None) -> Html:
-    column = view.columns[n]
-    side = _RIGHT if is_number(column) else _LEFT
+def frame_html(frame: pd.DataFrame, name: str, columns: Sequence[Column], zone: str | None) -> Html:
+    """Return the first rows of a data frame, with the types of the table's columns."""
+    known = {column.name: column for column in columns}
+    rows, missing = min(len(frame), FRAME_ROWS), frame.isna()
+    found = [known.get(str(one)) for one in frame.columns]
+    heads = [element("th", style=_CELL)]
+    for n, (label, column) in enumerate(zip(frame.columns, found, strict=True)):
+        kind = str(frame.dtypes.iloc[n]) if column is None else type_label(column, zone)
+        heads.append(_head(str(label), kind, column))
+    body = []
+    for row in range(rows):
+        cells = [element("td", str(frame.index[row])[:CELL], style=f"{_CELL}{_RIGHT};{MUTED}")]
+        for n, column in enumerate(found):
+            is_blob = column is not None and column.type.code is TypeCode.BLOB
+            text = None if missing.iat[row, n] else _frame_text(frame.iloc[:, n], row, column)
+            cells.append(_td(None if is_blob else column, text))
+        body.append(element("tr", *cells))
+    count = f"{count_of(len(frame), 'row')} · {count_of(len(found), 'column')}"
+    title = _title(name, count if rows == len(frame) else f"first {rows:,} of {count}")
+    box = scroller(
+        "div", _table(heads, body), label=f"rows of {name[:200]}", style="max-height:480px"
+    )
+    return element("div", title, box, style="padding:4px 0")
+
+
+def _frame_text(series: pd.Series, row: int, column: Column | None) -> str:
+    """Return a value as pandas prints it: a date without a time, a DECIMAL with all digits."""
+    value, kind = series.iat[row], None if column is None else column.type
+    if isinstance(kind, DecimalType) and kind.scale is not None and isinstance(value, float):
+        return f"{value:.{kind.scale}f}"
+    if kind is not None and kind.code is TypeCode.BLOB:
+        return str(series.array._formatter(True)(value))
+    return str(value)[:10] if kind is not None and kind.code is TypeCode.DATE else str(value)
+
+
+def _title(name: str, about: str) -> Html:
+    return element(
+        "div",
+        element("b", name[:200]),
+        element("span", f" · {about}", style=MUTED),
+        style="margin:0 0 6px 0",
+    )
+
+
+def _table(heads: Iterable[Html], body: Iterable[Html]) -> Html:
+    return element(
+        "table",
+        element("thead", element("tr", *heads)),
+        element("tbody", *body),
+        style="border-collapse:collapse;margin:0;font-size:12px;line-height:1.4",
+    )
+
+
+def _head(
+    name: str, kind: str, column: Column | None, profile: ColumnProfile | None = None
+) -> Html:
+    side = _RIGHT if column is not None and is_number(column) else _LEFT
     parts = [
-        element("div", element("bdi", column.name[:120]), style="font-weight:bold"),
-        element("div", type_label(column, view.timezone)[:40], style=f"font-weight:normal;{MUTED}"),
+        element("div", element("bdi", name[:120]), style="font-weight:bold"),
+        element("div", kind[:40], style=f"font-weight:normal;{MUTED}"),
     ]
     if profile is not None:
         parts.append(_bars(profile))
@@ -226,7 +279,7 @@ def _head(view: RowView, n: int, profile: ColumnProfile | None) -> Html:
     return element(
         "th",
         *parts,
-        attributes={"scope": "col", "title": column.comment[:400] or None},
+        attributes={"scope": "col", "title": column.comment[:400] or None if column else None},
         style=_CELL + side + ";background:none",
     )
 
@@ -262,16 +315,14 @@ def _bars(profile: ColumnProfile) -> Html:
     )
 
 
-def _td(shown: Shown, column: int, row: int, cell: object) -> Html:
-    of = shown.view.columns[column]
-    side = _RIGHT if is_number(of) else _LEFT
+def _td(of: Column | None, cell: object, made: Thumbnail | None = None) -> Html:
+    side = _RIGHT if of is not None and is_number(of) else _LEFT
     if cell is None:
         return element("td", element("em", "null", style="opacity:.5"), style=_CELL + side)
-    if of.type.code is TypeCode.BLOB:
-        made = (shown.pictures or {}).get((row, column))
+    if made is not None or (of is not None and of.type.code is TypeCode.BLOB):
         return element("td", _blob(made), style=_CELL + _LEFT)
     text, cut = (str(cell[0]), True) if isinstance(cell, list) else (str(cell), False)
-    text = separated(text) if has_separators(of) and not cut else text
+    text = separated(text) if of is not None and has_separators(of) and not cut else text
     if len(text) <= CELL and not cut:
         return element("td", text, attributes={"dir": "auto"}, style=_CELL + side)
     more = text[:FOLDED] + ("…" if cut or len(text) > FOLDED else "")

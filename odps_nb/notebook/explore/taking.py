@@ -1,14 +1,15 @@
-"""Exports the selected rows of an explorer: as data frames, and as CSV or Parquet files."""
+"""Exports the selected rows of an explorer: as data frames, and as CSV, Excel or Parquet files."""
 
 from __future__ import annotations
 
 import io
 import re
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -19,7 +20,9 @@ from odps_nb.access.saving import safe_name
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress
 from odps_nb.errors import ArgumentError
+from odps_nb.notebook.explore.choosing.choice import Choice
 from odps_nb.notebook.explore.values.cells import nested_text
+from odps_nb.notebook.explore.workbook import MAX_ROWS, WorkbookWriter
 from odps_nb.notebook.progress.operations import loaded_magics
 from odps_nb.schema import Column
 from odps_nb.terms import count_of, format_bytes
@@ -36,8 +39,12 @@ CHUNK = 256 * 1024
 BOM = b"\xef\xbb\xbf"  # spreadsheets need it to read UTF-8
 PIECE = 4 * 1024 * 1024  # bytes of Arrow data to write at a time
 
-FileKind = Literal["csv", "parquet"]
-MEDIA_TYPES = {"csv": "text/csv;charset=utf-8", "parquet": "application/vnd.apache.parquet"}
+FileKind = Literal["csv", "xlsx", "parquet"]
+MEDIA_TYPES = {
+    "csv": "text/csv;charset=utf-8",
+    "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+    "parquet": "application/vnd.apache.parquet",
+}
 
 
 class TakesRows(ABC):
@@ -66,11 +73,15 @@ class TakesRows(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenFile:
-    """The size of a file in rows and bytes, and whether rows were left out at the end."""
+    """The size of a file in rows and bytes, and whether rows were left out at the end.
+
+    ``shortened`` is the number of texts that were too long for a cell of a workbook.
+    """
 
     rows: int
     size: int
     is_cut: bool
+    shortened: int = 0
 
 
 def file_kind(name: str) -> FileKind:
@@ -83,13 +94,22 @@ def file_kind(name: str) -> FileKind:
 def words_of(made: WrittenFile) -> str:
     """Describe the size of a file in rows and bytes, and whether it is truncated."""
     first = "only the first " if made.is_cut else ""
-    return f"{first}{count_of(made.rows, 'row')}, {format_bytes(made.size)}"
+    cut = f"; {count_of(made.shortened, 'text')} cut" if made.shortened else ""
+    return f"{first}{count_of(made.rows, 'row')}, {format_bytes(made.size)}{cut}"
 
 
-def file_name(title: str, kind: FileKind) -> str:
-    """Return a safe file name for rows with this title."""
-    stem = re.sub(r"[^\w.-]+", "_", title)[:60].strip("_.-")
+def file_name(title: str, kind: FileKind, choice: Choice) -> str:
+    """Return a safe file name for the selected rows of a source with this title."""
+    said = [*(one.text for one in choice.conditions), choice.search]
+    chosen = "-".join(part for one in said if (part := _name_part(one, 40)))
+    stem = "-".join(filter(None, (_name_part(title, 60), chosen[:80].strip("_.-"))))
     return f"{safe_name(stem) or 'rows'}.{kind}"
+
+
+def _name_part(text: str, most: int) -> str:
+    for sign, word in (("≥", "from"), ("≤", "to"), ("<", "below"), (">", "above")):
+        text = text.replace(sign, word)
+    return re.sub(r"[^\w.-]+", "_", text)[:most].strip("_.-")
 
 
 def cell_code(view: RowView, used: set[str]) -> str:
@@ -142,11 +162,16 @@ def write_file(
 ) -> WrittenFile:
     """Write rows as a file and pass its bytes to ``send``, in chunks of at most `CHUNK` bytes.
 
-    Once the file has ``limit`` bytes, no more rows are added. A CSV file is UTF-8 with a byte order
-    mark and a header.
+    Once the file has ``limit`` bytes (a workbook: rows of this size as Arrow data), no more rows
+    are added. A CSV file is UTF-8 with a byte order mark and a header.
     Text is quoted and otherwise unchanged, even if a spreadsheet would interpret it as a formula.
     Nulls are written as empty fields, binary data as hexadecimal, nested values as JSON, and BLOBs
-    as their references.
+    as their references. `WorkbookWriter` describes Excel's numbers and times.
+
+    Raises
+    ------
+    MissingDependencyError
+        XlsxWriter, which writes workbooks, is not installed.
     """
     chunks, count, is_cut, token = _Chunks(send), 0, False, cancel or CancelToken()
     with closing(rows.batches(progress=progress, read_ahead=4 * PIECE)) as batches:
@@ -154,26 +179,33 @@ def write_file(
         if first is None:
             first = pa.RecordBatch.from_pylist([], schema=rows.arrow_schema)
         columns = [found for name in first.schema.names if (found := rows.schema.find(name))]
-        shown = _for_csv(first, columns) if kind == "csv" else first
+        shown = first if kind == "parquet" else _for_csv(first, columns)
         if kind == "csv":
             chunks.write(BOM)
-        with _writer(kind, chunks, shown.schema) as writer:
+        most, size = MAX_ROWS if kind == "xlsx" else sys.maxsize, 0
+        with _writer(kind, chunks, shown.schema, columns) as writer:
             for piece in _pieces(first, batches):
                 token.check()
-                if chunks.size >= limit:
+                if max(chunks.size, size) >= limit or count == most:
                     is_cut = True
                     break
-                writer.write_batch(_for_csv(piece, columns) if kind == "csv" else piece)
-                count += piece.num_rows
+                part = piece.slice(0, most - count)
+                writer.write_batch(part if kind == "parquet" else _for_csv(part, columns))
+                is_cut = part.num_rows < piece.num_rows
+                count += part.num_rows
+                size += part.nbytes if kind == "xlsx" else 0
     chunks.end()
-    return WrittenFile(rows=count, size=chunks.size, is_cut=is_cut)
+    shortened = getattr(writer, "shortened", 0)
+    return WrittenFile(rows=count, size=chunks.size, is_cut=is_cut, shortened=shortened)
 
 
-def _writer(kind: FileKind, sink: _Chunks, schema: pa.Schema) -> Any:
+def _writer(kind: FileKind, sink: _Chunks, schema: pa.Schema, columns: list[Column]) -> Any:
     if kind == "csv":
         import pyarrow.csv as csv
 
         return csv.CSVWriter(sink, schema)
+    if kind == "xlsx":
+        return WorkbookWriter(cast("BinaryIO", sink), columns)
     import pyarrow.parquet as parquet
 
     return parquet.ParquetWriter(sink, schema)

@@ -365,7 +365,7 @@ class RowView(TakesRows):
         >>> view.filter("quantity", low=9)
         >>> view.filter("status", values=["new", "paid"], exclude=True)
         >>> view.where
-        "(quantity >= 9) and (not (status in ('new', 'paid')) or status is null)"
+        "quantity >= 9 and (status not in ('new', 'paid') or status is null)"
         """
         found = next((one for one in self.columns if one.name == column), None)
         if found is None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.java import find_java
-from odps_nb.access.progress import listener_of
+from odps_nb.access.progress import in_kernel, listener_of
 from odps_nb.client.calls.progress import Progress, ProgressTracker
 from odps_nb.convert.loaded import loaded
 from odps_nb.errors import ArgumentError, ConfigError, MissingDependencyError
@@ -73,7 +73,8 @@ def session(
         A server on another machine accepts only ``spark.sql`` settings.
     quiet
         Hide Java's notice about incubator modules, pyspark's notice about pandas 3, and its JSON
-        log of failed queries. ``spark.stop()`` undoes this. Default: show all three.
+        log of failed queries. ``spark.stop()`` undoes this. Default: show all three, but Java's
+        notice only outside notebooks, which would show it as an error.
     progress
         As for `Table.read`: by default, a card shows that Spark is starting.
     conf
@@ -182,7 +183,7 @@ def _made(
 ) -> SparkSession:
     for name, value in {**ours, **chosen}.items():
         builder = builder.config(name, value)
-    start = without_java_notice() if quiet else contextlib.nullcontext()
+    start = without_java_notice() if quiet or in_kernel() else contextlib.nullcontext()
     refused = without_refused_settings(ours.keys() - chosen.keys())
     with without_pandas_notice(), refused, start:
         spark: SparkSession = builder.getOrCreate()

@@ -145,7 +145,7 @@ def test_wrong_arguments_are_refused_at_once_also_for_an_empty_column(odps, tmp_
         with pytest.raises(ArgumentError):
             call(compression="gzip")
     with pytest.raises(ConfigError, match="folder"):
-        column.save(tmp_path / "missing")
+        column.save(tmp_path / "missing" / "folder")
     with pytest.raises(ArgumentError, match="limit"):
         odps.blobs(some, limit=-1)
 
@@ -230,7 +230,8 @@ def test_a_folder_that_takes_no_files_is_a_typed_error(odps, media, tmp_path):
     with pytest.raises(ConfigError, match="is not a folder"):
         odps.blobs(media).save(tmp_path / "file")
     with pytest.raises(ConfigError, match="does not exist") as caught:
-        odps.blobs(media).save(tmp_path / "no")
+        odps.blobs(media).save(tmp_path / "no" / "folder")
+    assert odps.blobs(media).save(tmp_path / "new")
     assert caught.value.hint == "create it first"
     told = Told()
     with pytest.raises(ConfigError, match="cannot create a file in /proc/self/fdinfo") as caught:

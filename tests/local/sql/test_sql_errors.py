@@ -44,6 +44,7 @@ def refused(odps: Connection, text: str) -> ServiceError:
         ("select a.id from orders a join local.ordrs b on a.id = b.id", "local.ordrs", "orders"),
         ("select ordes.id from orders", "ordes", "orders"),
         ("select summ(amount) from orders", "summ", "sum"),
+        ("select cuont(*) from orders", "cuont", "count"),
         ("select id, to_chr(created, 'yyyy') from orders", "to_chr", "to_char"),
     ],
 )
@@ -94,6 +95,8 @@ PARSE, SEMANTIC = (
     [
         ("selec 1", PARSE, "1,1"),
         ("select id + from orders", PARSE, "1,13"),
+        ("select id, from orders", PARSE, "1,10"),
+        ("select id from orders where id in (1, 2,)", PARSE, "1,40"),
         ("create table never (a bigintt)", PARSE, "1,20"),
         ("create table never like", PARSE, "1,24"),
         ("select amont from orders", SEMANTIC, "1,8"),

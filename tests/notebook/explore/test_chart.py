@@ -16,6 +16,7 @@ from odps_nb.notebook.explore import static
 from odps_nb.notebook.explore.charts import figures as chart_figures
 from odps_nb.notebook.explore.charts import read_figures
 from odps_nb.notebook.explore.charts.choice import AGGREGATES, KINDS, choose
+from odps_nb.notebook.explore.charts.drawing import _whiskers
 from odps_nb.notebook.explore.charts.figures import FigureQuery
 from odps_nb.notebook.explore.choosing.choice import Choice
 from odps_nb.notebook.explore.choosing.conditions import make_condition
@@ -256,8 +257,15 @@ def test_colours_divide_each_group(table):
     assert found == {(ds, str(new).lower()): count for (ds, new), count in wanted.items()}
 
 
+def test_whiskers_end_at_the_extremes_or_one_and_a_half_ranges_from_the_box():
+    assert _whiskers((0, 4, 5, 6, 9)) == (1, 9)
+    assert _whiskers((3, 4, 5, 6, 90)) == (3, 9)
+
+
 def test_a_box_has_the_quartiles(table):
-    found = table.chart("is_new", "n", kind="box").to_pandas().set_index("is_new")
+    chart = table.chart("is_new", "n", kind="box")
+    assert chart.note == "all rows; whiskers of at most 1.5 interquartile ranges"
+    found = chart.to_pandas().set_index("is_new")
     wanted = frame().to_pandas().groupby("is_new")["n"].describe()
     for name, value in [("false", False), ("true", True)]:
         row = found.loc[name]

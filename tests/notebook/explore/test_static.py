@@ -1,9 +1,11 @@
 """The static view of rows: safe HTML and text of bounded size; also the messages of an explorer."""
 
 import json
+import pickle
 import re
 from html.parser import HTMLParser
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 from IPython.display import display
@@ -11,6 +13,7 @@ from IPython.display import display
 from odps_nb.access.looking.browsing import rows_of
 from odps_nb.errors import ArgumentError, NotFoundError
 from odps_nb.notebook.explore import explorer as exploring
+from odps_nb.notebook.explore.choosing.choice import Choice
 from odps_nb.notebook.explore.profiles.bars import Bar
 from odps_nb.notebook.explore.profiles.profile import ColumnProfile
 from odps_nb.notebook.explore.static import HTML_BYTES, _bars, thumbnails
@@ -143,6 +146,19 @@ def test_in_a_terminal_a_view_is_its_first_rows_as_text(shell, shown, odps):
     view.close()
 
 
+@pytest.mark.parametrize("table", ["orders", "nasty"])
+def test_the_first_rows_have_one_line_each_and_the_types_of_their_columns(odps, nasty, table):
+    frame = (nasty if table == "nasty" else odps.table(table)).head(2)
+    frame["added"] = [1.5, None]
+    found = frame._repr_html_()
+    tags = Tags(found)
+    assert found.count("<tr>") == 3
+    assert not tags.names & {"script", "img"}
+    assert {"string", "float64", "added", "null"} <= {*tags.text}
+    for other in (frame.copy(), frame[["id"]], pickle.loads(pickle.dumps(frame))):
+        assert type(other) is pd.DataFrame
+
+
 # -- the protocol, without a browser --------------------------------------------------------------
 
 
@@ -172,6 +188,15 @@ def test_a_cell_filters_without_its_value_in_the_request(live):
     content, buffers = browser.wait("page", start=0)
     assert [one["text"] for one in content["conditions"]] == ["id is not 1,000,008"]
     assert json.loads(buffers[0])[0][5:8] == ["1000006", "1000007", "1000009"]
+
+
+def test_all_filters_are_cleared_by_one_request(live):
+    explorer, browser = live
+    explorer.view.choose(Choice(conditions=("quantity > 3", "priority < 5"), search="a"))
+    explorer.receive({"do": "clear"})
+    content, _ = browser.wait("page", start=0)
+    assert (content["conditions"], content["search"], content["total"]) == ([], "", 2_048_000)
+    assert sum(one["kind"] == "page" for one, _ in browser.messages) == 1
 
 
 def test_copied_cells_come_as_texts(live):

@@ -6,19 +6,22 @@ import datetime
 import io
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from python_calamine import CalamineWorkbook
 
 from odps_nb.access.looking.browsing import rows_of
 from odps_nb.access.looking.ordering import MAX_SORTED
 from odps_nb.errors import ArgumentError, CancelledError, ConversionError, LimitExceededError
 from odps_nb.notebook.explore.choosing import search
 from odps_nb.notebook.explore.choosing.choice import Choice
+from odps_nb.notebook.explore.choosing.conditions import Condition
 from odps_nb.notebook.explore.explorer import Explorer
-from odps_nb.notebook.explore.taking import CHUNK, cell_code, file_name, write_file
+from odps_nb.notebook.explore.taking import CHUNK, cell_code, file_name, words_of, write_file
 from odps_nb.notebook.explore.view import RowView
 from tests.support.any_bytes import send, text_of
 from tests.support.messages import Browser
@@ -259,36 +262,63 @@ def test_every_type_has_a_place_in_csv(odps, table):
     assert {len(one) for one in read} == {len(rows.schema)}
 
 
-@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_workbook_has_values_that_excel_keeps_and_text_for_all_others(source):
+    made, file = written(source, "xlsx")
+    assert (made.rows, made.is_cut, made.shortened) == (ROWS, False, 0)
+    head, *rows = CalamineWorkbook.from_filelike(file).get_sheet_by_index(0).to_python()
+    assert head == ["id", "word", "amount", "day", "seen", "tags", "raw"]
+    assert [row[1] for row in rows] == [WORDS[n % 7] or "" for n in range(ROWS)]
+    found = rows[8]
+    times = [datetime.date(2024, 1, 9), datetime.datetime(2024, 1, 1, 0, 8)]
+    assert found == [8, "=1+1", 0.08, *times, '["a", "8"]', "080a"]
+
+
+def test_a_number_or_text_that_excel_would_change_is_text_or_named(odps):
+    rows = odps.sql("select cast(1234567890123456789 as bigint) n, repeat('x', 40000) s")
+    made, file = written(rows, "xlsx")
+    _, row = CalamineWorkbook.from_filelike(file).get_sheet_by_index(0).to_python()
+    assert row == ["1234567890123456789", "x" * 32_767]
+    assert words_of(made).endswith("; 1 text cut")
+
+
+READ = {"csv": pd.read_csv, "xlsx": partial(pd.read_excel, engine="calamine")}
+READ["parquet"] = pd.read_parquet
+
+
+@pytest.mark.parametrize("kind", READ)
 def test_a_file_is_cut_at_its_limit_and_says_so(odps, kind):
     rows = odps.table("orders").read(["id", "note"], partitions="ds=2024-01-01")
     made, file = written(rows, kind, limit=300_000)
     assert made.is_cut
     assert 0 < made.rows < rows.row_count
-    frame = pd.read_csv(file) if kind == "csv" else pd.read_parquet(file)
+    frame = READ[kind](file)
     assert frame["id"].tolist() == rows.to_pandas()["id"].tolist()[: made.rows]
 
 
 def test_a_file_without_rows_has_its_columns(odps, name):
     rows = odps.table(name).read(where="id < 0")
-    for kind in ("csv", "parquet"):
+    for kind, read in READ.items():
         made, file = written(rows, kind)
-        frame = pd.read_csv(file) if kind == "csv" else pd.read_parquet(file)
+        frame = read(file)
         assert (made.rows, list(frame)) == (0, list(rows.schema.names))
 
 
 @pytest.mark.parametrize(
-    ("title", "named"),
+    ("title", "chosen", "named"),
     [
-        ("p.orders", "p.orders.csv"),
-        ("select * from t where s = '/etc/x'", "select_from_t_where_s_etc_x.csv"),
-        ("../..", "rows.csv"),
-        ("\u202egnp.exe", "gnp.exe.csv"),
-        ("-rf", "rf.csv"),
+        ("p.orders", (), "p.orders.csv"),
+        ("select * from t where s = '/etc/x'", (), "select_from_t_where_s_etc_x.csv"),
+        ("../..", (), "rows.csv"),
+        ("\u202egnp.exe", (), "gnp.exe.csv"),
+        ("-rf", (), "rf.csv"),
+        ("t", ("n ≥ 5 and < 9", "s is /etc/x"), "t-n_from_5_and_below_9-s_is_etc_x-red.csv"),
+        ("t", ("x" * 500, "../.."), f"t-{'x' * 40}-red.csv"),
     ],
 )
-def test_a_file_name_is_safe(title, named):
-    assert file_name(title, "csv") == named
+def test_a_file_name_is_safe_and_names_the_filters(title, chosen, named):
+    search = "red" if chosen else ""
+    conditions = tuple(Condition(where="id > 0", text=one) for one in chosen)
+    assert file_name(title, "csv", Choice(conditions=conditions, search=search)) == named
 
 
 # -- messages -----------------------------------------------------------------------------------

@@ -180,7 +180,7 @@ def test_nulls_are_chosen_and_conditions_add_up(view, written):
     view.choose(view.bar(7, -1))
     assert all_ids(view) == list(range(0, ROWS, 7))
     view.choose(view.bar(6, 1))  # true
-    assert view.where == "(word is null) and (flag = TRUE)"
+    assert view.where == "word is null and flag = TRUE"
     assert all_ids(view) == list(range(0, ROWS, 35))
     assert view.total == len(range(0, ROWS, 35))
 

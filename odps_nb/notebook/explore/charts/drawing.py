@@ -14,7 +14,7 @@ from itertools import pairwise
 from odps_nb.errors import visible
 from odps_nb.notebook.explore.charts.all_groups import ABOVE, BELOW, NULL, OTHERS
 from odps_nb.notebook.explore.charts.choice import ChartChoice
-from odps_nb.notebook.explore.charts.figures import ChartMark, Figures, last
+from odps_nb.notebook.explore.charts.figures import WHISKER, ChartMark, Figures, last
 from odps_nb.notebook.explore.values.axis import (
     calendar_ticks,
     number_text,
@@ -79,7 +79,7 @@ class _Drawing:
                 place = (mark.group, mark.values[0] < 0)
                 sums[place] = sums.get(place, 0.0) + mark.values[0]
             else:
-                found += mark.values
+                found += _whiskers(mark.values) if self._choice.kind == "box" else mark.values
         found += sums.values()
         return (min(found), max(found)) if found else (0.0, 1.0)
 
@@ -295,7 +295,8 @@ class _Drawing:
         for mark in self._marks:
             shift = (colors.index(mark.color) - (len(colors) - 1) / 2) * room
             x, width = self._x(mark.group) + shift, min(40.0, room * 0.85)
-            low, first, middle, third, high = map(self._y, mark.values)
+            first, middle, third = map(self._y, mark.values[1:4])
+            low, high = map(self._y, _whiskers(mark.values))
             stroke = self._color(mark.color if self._choice.color is not None else 0)
             stroke = _NONE if mark.group < 0 else stroke
             left, right = x - width / 2, x + width / 2
@@ -336,6 +337,13 @@ def group_name(index: int, labels: Sequence[str]) -> str:
     """Return the label of a group or colour."""
     names = {NULL: "null", OTHERS: "others", BELOW: "below", ABOVE: "above"}
     return names.get(index) or labels[index]
+
+
+def _whiskers(values: Sequence[float]) -> tuple[float, float]:
+    """Return the ends of a box's whiskers: the extremes, or nearer to the quartiles."""
+    low, first, _, third, high = values
+    reach = WHISKER * (third - first)
+    return max(low, first - reach), min(high, third + reach)
 
 
 def title(choice: ChartChoice) -> str:

@@ -47,6 +47,9 @@ USUAL_BINS = 20
 MAX_SPARSE = 4
 """A time axis leaves out empty steps if they would multiply its steps by more than this."""
 
+WHISKER = 1.5
+"""Maximum length of a box's whiskers, in interquartile ranges."""
+
 _LABEL = 200
 _DATE = r"^(19|20)\d\d-?(0[1-9]|1[0-2])(-?[0-3]\d)?([ T].*)?$"
 _FINITE = 1e300  # values up to this size can be summed and placed on an axis without overflow
@@ -296,12 +299,14 @@ class FigureQuery:
         if found is None:
             found = self._found(f"{text} limit {MAX_ROWS + 1}", group, color)
         left_out, gaps = [], ""
+        if choice.kind == "box":
+            gaps = f"; whiskers of at most {WHISKER} interquartile ranges"
         if step is not None:
             if found.num_rows <= MAX_GROUPS * (MAX_COLORS + 2):  # otherwise, `_times` raises
                 found, far = near_times(found)
                 left_out += [f"{count_of(far, step)} far from the others"] if far else []
             labels, found, has_all_steps = _times(found, choice.x, step)
-            gaps = "" if has_all_steps else f"; each {step} without rows is left out"
+            gaps += "" if has_all_steps else f"; each {step} without rows is left out"
         marks, left = _marks(found)
         left_out += [f"{count_of(left, 'group')} without a finite value"] if left else []
         note = " except ".join(["all rows", " and ".join(left_out)]) if left_out else "all rows"

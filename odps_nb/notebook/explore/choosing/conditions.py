@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -92,9 +93,7 @@ def make_condition(
     if op == "values" and kind_of(column) == "FLOAT":
         values = [_single(column, one) for one in values]
     name = name_in_sql(column.name)
-    text = _template(name, op, values, below=below)
-    if exclude:
-        text = f"{name} is not null" if op == "null" else f"not ({text}) or {name} is null"
+    text = _template(name, op, values, below=below, exclude=exclude)
     if op == "values":
         plain = _integers(values)
         bound: dict[str, object] = {"v": plain if len(plain) > 1 else plain[0]}
@@ -198,16 +197,20 @@ def _is_less(one: Any, other: Any) -> bool:
         return False
 
 
-def _template(name: str, op: str, values: Sequence[Any], *, below: bool) -> str:
+def _template(name: str, op: str, values: Sequence[Any], *, below: bool, exclude: bool) -> str:
+    if op == "null":
+        return f"{name} is {'not ' if exclude else ''}null"
+    if op == "values":
+        one, several = ("<>", "not in") if exclude else ("=", "in")
+        text = f"{name} {several} (:v)" if len(values) > 1 else f"{name} {one} :v"
+        return f"{text} or {name} is null" if exclude else text
     if op == "range":
         low = [f"{name} >= :low"] if values[0] is not None else []
         high = [f"{name} {'<' if below else '<='} :high"] if values[1] is not None else []
-        return " and ".join(low + high)
-    if op == "values":
-        return f"{name} in (:v)" if len(values) > 1 else f"{name} = :v"
-    if op in ("contains", "starts"):
-        return f"{name} like :v"
-    return f"{name} is null" if op == "null" else f"{name} = {op.upper()}"
+        text = " and ".join(low + high)
+    else:
+        text = f"{name} like :v" if op in ("contains", "starts") else f"{name} = {op.upper()}"
+    return f"not ({text}) or {name} is null" if exclude else text
 
 
 def _literally(text: str) -> str:
@@ -326,4 +329,7 @@ def all_of(conditions: Sequence[str]) -> str | None:
     """Return the conjunction of the conditions, or ``None`` if there are none."""
     if len(conditions) < 2:
         return conditions[0] if conditions else None
-    return " and ".join(f"({one})" for one in conditions)
+    return " and ".join(f"({one})" if _OR.search(one) else one for one in conditions)
+
+
+_OR = re.compile(r"\bor\b", re.IGNORECASE)

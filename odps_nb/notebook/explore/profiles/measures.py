@@ -141,7 +141,8 @@ class _Quantiles:
         return self._sketch is not None
 
     def add(self, array: pa.Array) -> None:
-        self._kept.append(_ordered(self._scale.keys(array)))
+        keys = self._scale.keys(array)
+        self._kept.append(_ordered(keys) if self._sketch is None else keys)
         if self._sketch is None and sum(map(len, self._kept)) > EXACT:
             self._sketch = QuantileSketch()
         if self._sketch is not None:

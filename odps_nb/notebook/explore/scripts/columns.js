@@ -147,7 +147,7 @@ function columnLayout({ box, redraw, jump }) {
   const help = h("div", { class: "odps-x-muted" }, "Enter: go to the column · Space: hide or show it");
   const panel = h(
     "div",
-    { class: "odps-x-panel", role: "dialog", "aria-label": "columns", hidden: true, onkeydown: keys },
+    { class: "odps-x-panel odps-x-beside", role: "dialog", "aria-label": "columns", hidden: true, onkeydown: keys },
     h("div", { class: "odps-x-bar" }, search, every),
     rows,
     help
@@ -187,6 +187,8 @@ function columnLayout({ box, redraw, jump }) {
     (panel.hidden ? open : search).focus();
   }
 
+  const close = () => panel.hidden || toggle();
+
   function keys(event) {
     const boxes = [...rows.querySelectorAll("input")];
     const at = boxes.indexOf(event.target);
@@ -204,7 +206,7 @@ function columnLayout({ box, redraw, jump }) {
   const sizes = new ResizeObserver(apply);
   sizes.observe(box);
   return {
-    ...{ rules, open, panel, reset, apply, arrange, dress, shown, hide, pin, move, widen },
+    ...{ rules, open, close, panel, reset, apply, arrange, dress, shown, hide, pin, move, widen },
     isPinned: (n) => pinned.has(n),
     end: () => sizes.disconnect(),
   };

@@ -102,6 +102,7 @@ function render({ model, el }) {
   const title = h("b");
   const facts = h("span", { class: "odps-x-muted" });
   const described = h("span", { class: "odps-x-muted odps-x-described" });
+  const heading = h("div", {}, title, facts, described);
   const search = h("input", {
     type: "search",
     title: "finds text in the displayed values, ignoring case; blobs are not searched",
@@ -136,7 +137,8 @@ function render({ model, el }) {
   );
   const chips = filterChips(
     (edited, at) => builder.open(edited.column, edited, at),
-    (at) => box.hasAttribute("aria-busy") || (wait("filtering"), send({ do: "unfilter", ...at }))
+    (at) => box.hasAttribute("aria-busy") || (wait("filtering"), send({ do: "unfilter", ...at })),
+    () => box.hasAttribute("aria-busy") || (wait("filtering"), (search.value = ""), send({ do: "clear" }))
   );
   const busy = busyLine(send);
   const problem = h("div", { class: "odps-x-problem", role: "alert" });
@@ -166,25 +168,23 @@ function render({ model, el }) {
   const said = h("span", { class: "odps-x-muted odps-x-said", "aria-live": "polite" });
   const code = h("code");
   const copy = h("button", { onclick: () => copyFrom(copy, "Copy", code.textContent) }, "Copy");
-  const panel = h("div", { class: "odps-x-panel", role: "dialog", hidden: true });
+  const panel = h("div", { class: "odps-x-panel odps-x-beside", role: "dialog", hidden: true });
   const root = h(
     "div",
     { class: "odps-x", role: "group", onfocusin: ownKeys },
     h(
       "div",
-      { class: "odps-x-bar" },
-      ...[h("div", {}, title, facts, described), search, filterButton, chart, taking.open],
-      ...[columns.open, all, help]
+      { class: "odps-x-bar odps-x-head" },
+      heading,
+      h("div", {}, search, filterButton, chart, taking.open, columns.open, all, help)
     ),
-    columns.panel,
     chips.box,
     problem,
     builder.form,
     charts.panel,
     taking.panel,
-    h("div", { class: "odps-x-stage" }, box, busy.line, columns.rules, grid.menu),
+    h("div", { class: "odps-x-stage" }, box, columns.panel, panel, busy.line, columns.rules, grid.menu),
     h("div", { class: "odps-x-bar" }, first, before, where, next, last, jump, said),
-    panel,
     h("div", { class: "odps-x-bar odps-x-code" }, code, copy, taking.cell)
   );
   const live = liveView({ model, el, root, problem, receive, ready: () => ({ do: "ready" }) });
@@ -352,6 +352,7 @@ function render({ model, el }) {
 
   function showLabel() {
     described.textContent = ` · profile: ${label()}`;
+    heading.title = heading.textContent; // which may be cut
     if (!panel.hidden && panel.dataset.column) openColumn(Number(panel.dataset.column), true);
   }
 
@@ -361,6 +362,7 @@ function render({ model, el }) {
   function openPanel(label, parts, updates = false) {
     const at = updates ? [...panel.querySelectorAll("button")].indexOf(focusNear(panel)) : -1;
     if (panel.hidden) back = focusNear(panel);
+    columns.close();
     delete panel.dataset.column;
     delete panel.dataset.cell;
     const close = h("button", { "aria-label": "close", onclick: closePanel }, "×");
@@ -368,7 +370,7 @@ function render({ model, el }) {
     panel.replaceChildren(h("div", { class: "odps-x-bar" }, h("b", {}, label), close), ...parts);
     panel.hidden = false;
     if (at >= 0) (panel.querySelectorAll("button")[at] || close).focus();
-    else if (!updates) (panel.querySelector("button.odps-x-row") || close).focus();
+    else if (!updates) (panel.querySelector("button.odps-x-row") || close).focus({ preventScroll: true });
   }
 
   function closePanel() {
@@ -407,6 +409,7 @@ function render({ model, el }) {
     if (PICTURE.test(message.src)) into.before(h("img", { src: message.src, alt: message.text }));
   }
 
+  columns.open.addEventListener("click", closePanel, true); // before it opens the list of columns
   panel.addEventListener("keydown", (event) => {
     if (event.key === "Escape") closePanel();
     const rows = [...panel.querySelectorAll("button.odps-x-row")];

@@ -156,8 +156,8 @@ function valueList(listed, ticked, label, amount) {
   return h("div", { class: "odps-x-list", role: "group", "aria-label": title, title }, ...rows);
 }
 
-// The chips of the filters: a click edits one, × or the Delete key removes it.
-function filterChips(edit, remove) {
+// The chips of the filters: a click edits one, × or the Delete key removes it, `clear` removes all.
+function filterChips(edit, remove, clear) {
   const box = h("div", { class: "odps-x-chips", role: "group", "aria-label": "filters" });
 
   const buttons = () => [...box.querySelectorAll("button:enabled")];
@@ -184,6 +184,7 @@ function filterChips(edit, remove) {
       chip(text, where, edited && (() => edit(edited, { index: n, where })), () => remove({ index: n, where }))
     );
     if (search) made.push(chip(`search: ${search}`, "", null, endSearch));
+    if (made.length > 1) made.push(h("button", { onclick: clear }, "Clear all filters"));
     box.replaceChildren(...made);
     const next = buttons()[Math.min(at, buttons().length - 1)];
     if (next) next.focus();

@@ -1,6 +1,6 @@
 // Exports the selected rows: as a downloaded file, or as code in a new cell (taking.py).
 
-const FILES = { csv: "CSV", parquet: "Parquet" };
+const FILES = { csv: "CSV", xlsx: "Excel", parquet: "Parquet" };
 
 function takingPanel(send) {
   let number = Math.floor(Math.random() * 2 ** 40); // differs from other views of the widget
@@ -19,7 +19,7 @@ function takingPanel(send) {
       "div",
       { class: "odps-x-muted" },
       "At most about 100 MB. BLOB columns contain references. In CSV, text that begins with = + - or @ " +
-        "is unchanged: a spreadsheet may run it as a formula."
+        "is unchanged: a spreadsheet may run it as a formula. Excel has at most 1,048,575 rows."
     )
   );
   const open = h(

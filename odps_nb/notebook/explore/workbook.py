@@ -1,0 +1,105 @@
+"""Writes rows as an Excel workbook with XlsxWriter, one row in memory at a time.
+
+Excel keeps numbers as 64-bit floats and knows no time zones. Numbers of more than 15 digits and
+times with a zone or with more than milliseconds are therefore written as text, as displayed.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import sys
+import tempfile
+from decimal import Decimal
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from odps_nb.access.checks import require
+from odps_nb.notebook.explore.values.cells import cell_texts
+from odps_nb.schema import Column
+
+MAX_ROWS = 1_048_575
+"""Maximum number of rows of a sheet below the header."""
+MAX_TEXT = 32_767
+"""Maximum number of characters of a cell."""
+_DIGITS = 15
+_EPOCH = 1900  # the first year of Excel's dates
+
+
+class WorkbookWriter:
+    """A workbook with one sheet of rows, written to ``sink`` when the context ends."""
+
+    def __init__(self, sink: BinaryIO, columns: list[Column]) -> None:
+        self._columns, self._row = columns, 0
+        self.shortened = 0
+        """Number of texts that were cut at `MAX_TEXT`."""
+        self._folder = tempfile.TemporaryDirectory(prefix="odps-nb-")
+        options = {"constant_memory": True, "tmpdir": self._folder.name}
+        self._book = require("xlsxwriter").Workbook(sink, options)
+        self._sheet = self._book.add_worksheet()
+        bold, day, time = (
+            self._book.add_format(one)
+            for one in (
+                {"bold": True},
+                {"num_format": "yyyy-mm-dd"},
+                {"num_format": "yyyy-mm-dd hh:mm:ss.000"},
+            )
+        )
+        self._day, self._time = day, time
+        for n, column in enumerate(columns):
+            self._text(n, column.name, bold)
+
+    def __enter__(self) -> WorkbookWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self._sheet.freeze_panes(1, 0)
+                self._book.close()
+        finally:
+            self._folder.cleanup()
+
+    def write_batch(self, batch: pa.RecordBatch) -> None:
+        """Append rows below the header, whose columns CSV could also represent."""
+        arrays = [_plain(array, of) for array, of in zip(batch.columns, self._columns, strict=True)]
+        for row in zip(*(array.to_pylist() for array in arrays), strict=True):
+            self._row += 1
+            for n, value in enumerate(row):
+                if value is not None:
+                    self._cell(n, value)
+
+    def _cell(self, n: int, value: object) -> None:
+        if isinstance(value, bool):
+            self._sheet.write_boolean(self._row, n, value)
+        elif isinstance(value, datetime.date) and value.year >= _EPOCH:
+            style = self._time if isinstance(value, datetime.datetime) else self._day
+            self._sheet.write_datetime(self._row, n, value, style)
+        elif isinstance(value, (int, float, Decimal)) and _fits(value):
+            self._sheet.write_number(self._row, n, value)
+        else:
+            self._text(n, str(value))
+
+    def _text(self, n: int, text: str, style: Any = None) -> None:
+        self.shortened += len(text) > MAX_TEXT
+        self._sheet.write_string(self._row, n, text[:MAX_TEXT], style)  # never a formula or a link
+
+
+def _fits(number: float | Decimal) -> bool:
+    if isinstance(number, float):
+        return math.isfinite(number)
+    return len(Decimal(number).normalize().as_tuple().digits) <= _DIGITS
+
+
+def _plain(array: pa.Array, column: Column) -> pa.Array:
+    """Return an array whose Python values `WorkbookWriter` can write."""
+    if not pt.is_timestamp(array.type):
+        return array
+    if array.type.tz is None:
+        try:
+            return array.cast(pa.timestamp("ms")).cast(pa.timestamp("us"))
+        except pa.ArrowInvalid:  # finer than milliseconds
+            pass
+    return pa.array(cell_texts(array, column, sys.maxsize), pa.string())
