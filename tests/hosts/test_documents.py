@@ -37,13 +37,13 @@ def published(executed: Path, folder: Path, kind: str) -> Path:
     """Make a page of the notebook, and return its path."""
     shutil.copy(executed, folder)
     if kind == "nbconvert":
-        command = ["nbconvert", "--to", "html", executed.name]
+        command = ["nbconvert", "--to", "html", "--output-dir", "site", executed.name]
     else:
         conf = f"extensions = ['{kind}']\nroot_doc = 'views'\n{SETTINGS[kind]}\n"
         (folder / "conf.py").write_text(conf, "utf-8")
-        command = ["sphinx", "-b", "html", ".", "."]
+        command = ["sphinx", "-b", "html", ".", "site"]
     subprocess.run([sys.executable, "-m", *command], cwd=folder, check=True, timeout=600)
-    return folder / "views.html"
+    return folder / "site" / "views.html"
 
 
 @pytest.mark.parametrize("kind", ["nbconvert", *SETTINGS])
