@@ -97,7 +97,7 @@ def test_voila_shows_live_views(
                         if "ERR_CONNECTION_REFUSED" not in str(error):
                             raise
                         page.wait_for_timeout(1000)
-                for view in ("explore", "blobs", "chart"):
-                    page.locator(f".odps-{view}").first.wait_for()
+                for drawn in (".odps-x-described", ".odps-g-tile", ".odps-x-chart svg"):
+                    page.locator(drawn).first.wait_for()
         finally:
             server.terminate()
