@@ -19,7 +19,7 @@ RUNNERS = {
 }
 REFUSED = {
     "%odps read orders --colums id": "odps read has no option --colums; did you mean --columns?",
-    "%odps read orders -p ds={months}": "ds={months}: there is no variable 'months'; did you mean month?",
+    "%odps read orders -p ds={months}": "there is no variable 'months'; did you mean month?",
     "%odps read orderz": "to do: did you mean orders?",
     "%%odps sql\nselect amout from orders": "amout",
 }
