@@ -19,7 +19,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1] / "odps_nb"
 VALUES = {"errors", "terms", "schema", "secret", "type_facts"}
-VALUES_AND_LIFE = VALUES | {"lifetime"}
+VALUES_AND_LIFE = VALUES | {"lifetime", "explained"}
 
 # package -> the packages below it; a package can always import itself
 BELOW: dict[str, set[str]] = {
@@ -30,6 +30,7 @@ BELOW: dict[str, set[str]] = {
     "schema": set(),
     "type_facts": {"schema"},
     "terms": {"errors"},
+    "explained": {"errors", "terms"},
     "sql_parser": set(),
     "wire": VALUES,
     "arrow": VALUES | {"wire"},

@@ -321,6 +321,8 @@ EXTENSIONS: list[tuple[str, Any]] = [
     ("polars `Enum`, `Categorical`", pl.DataFrame({"c": pl.Series(["a"], dtype=pl.Enum(["a"]))})),
     ("polars `Object`", pl.DataFrame({"c": pl.Series([b"a"], dtype=pl.Object)})),
     ("DuckDB `UHUGEINT`", duckdb.sql("select 1::uhugeint as c")),
+    ("DuckDB `BIT`", duckdb.sql("select bit '1' as c")),
+    ("`fixed_size_binary[8]`", pa.table({"c": pa.array([b"12345678"], pa.binary(8))})),
 ]  # fmt: skip
 
 

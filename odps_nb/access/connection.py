@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.checks import check_count
 from odps_nb.access.elsewhere import Address, connect_again, remember
-from odps_nb.access.explained import explained
 from odps_nb.access.progress import listener_of
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker
 from odps_nb.client.catalog import list_projects, list_schemas, list_tables
 from odps_nb.client.sql.definitions import create_table, drop_table
 from odps_nb.errors import ArgumentError, StateError
+from odps_nb.explained import explained
 from odps_nb.terms import (
     BlobReference,
     TableName,

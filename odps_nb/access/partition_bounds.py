@@ -43,22 +43,25 @@ def text_comparison(
     for form, shape in _DAYS.items():
         if day is not None and all(map(shape.fullmatch, found)):
             return str, day.strftime(form)
+    mixed = day is not None and any(map(_DAYS["%Y-%m-%d"].fullmatch, found))
     compared: tuple[Callable[[str], Any], Any] = str, bound.value
+    to_do = "write it in the form of the values, or select rows with where="
     if bound.is_number:
         same_kind = all(map(is_number, found))
         compared = Decimal, Decimal(bound.value)
+        if not mixed:
+            to_do = f"write it in quotes to compare text: {column}{bound.sign}'{bound.value}'"
     elif re.match(r"\d{4}-\d", bound.value):
         begins = re.compile(re.sub(r"\d", r"\\d", re.escape(bound.value[:10])))
         same_kind = all(map(begins.match, found))
     else:
-        same_kind = True
+        same_kind = not mixed
     if not same_kind:
         raise ArgumentError(
             f"{bound.value!r} cannot be compared with the values of {column!r}, such as "
             f"{min(found)!r} and {max(found)!r}",
             code="InvalidPartitionSpec",
-            hint="write it in the form of the values, or in quotes to compare text: "
-            f"{column}{bound.sign}'{bound.value}'",
+            hint=to_do,
         )
     return compared
 

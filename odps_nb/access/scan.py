@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from odps_nb.access.blobs.frames import tell_polars
 from odps_nb.access.engines.offered import ForEngines
 from odps_nb.access.engines.split_task import SplitTask, split_tasks
-from odps_nb.access.explained import explained
 from odps_nb.access.learning.source import RowSource, open_source
 from odps_nb.access.progress import listener_of
 from odps_nb.access.row_forms import RowForms
@@ -29,6 +28,7 @@ from odps_nb.convert.arrow_schema import arrow_schema
 from odps_nb.convert.references import present_batch
 from odps_nb.convert.warning import columns_with_types
 from odps_nb.errors import ArgumentError, InvalidRequestError, OdpsNbError
+from odps_nb.explained import explained
 from odps_nb.lifetime import renew_after_fork
 from odps_nb.schema import Column, TableSchema, is_readable
 from odps_nb.terms import Split, TextMode, TimeUnit, Transfer, shorten

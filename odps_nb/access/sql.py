@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.blobs.frames import tell_polars
 from odps_nb.access.checks import check_count
-from odps_nb.access.explained import explained
 from odps_nb.access.progress import listener_of
 from odps_nb.access.row_forms import RowForms, as_table
 from odps_nb.client.calls.cancel import CancelToken
@@ -22,6 +21,7 @@ from odps_nb.convert.arrow_schema import arrow_schema
 from odps_nb.convert.references import present_batch
 from odps_nb.convert.warning import warn
 from odps_nb.errors import CancelledError, OdpsNbError, SessionExpiredError
+from odps_nb.explained import explained
 from odps_nb.lifetime import renew_after_fork
 from odps_nb.terms import STRICT_TEXT, TextMode, TextOptions, TimeUnit
 

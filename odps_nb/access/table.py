@@ -23,7 +23,6 @@ from odps_nb.access.checks import (
     check_whole_partition,
 )
 from odps_nb.access.engines.offered import ForEngines
-from odps_nb.access.explained import explained
 from odps_nb.access.partitions import (
     PartitionDetails,
     choose_partitions,
@@ -57,6 +56,7 @@ from odps_nb.convert.fitting.conversions import (
 )
 from odps_nb.convert.frame_options import Decimals, DtypeBackend, FrameOptions
 from odps_nb.errors import ArgumentError, OdpsNbError, explain, visible
+from odps_nb.explained import explained
 from odps_nb.lifetime import renew_after_fork
 from odps_nb.schema import TableSchema
 from odps_nb.terms import (

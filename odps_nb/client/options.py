@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from odps_nb.errors import ArgumentError, ConfigError
+from odps_nb.explained import explained_init
 from odps_nb.terms import TransferMode
 
 MAX_SECONDS = 86_400.0
@@ -17,6 +18,7 @@ _WORKING = 4  # ``work_timeout`` as a multiple of ``read_timeout``
 _DOCUMENT = 10  # ``document_timeout`` as a multiple of ``read_timeout``
 
 
+@explained_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientOptions:
     """Retries, time-outs, connections and transfer service of a client. Immutable.

@@ -179,6 +179,17 @@ def match_columns(
     return matched
 
 
+def require_unicode(name: str) -> None:
+    """Raise `ConversionError` for a column name with unpaired surrogates."""
+    shown = name.encode(errors="replace").decode()
+    if shown != name:
+        raise ConversionError(
+            f"the column name {name!r} is not valid Unicode",
+            column=shown,
+            hint="rename the column",
+        )
+
+
 def refuse_twins(names: Sequence[str]) -> None:
     """Raise `ConversionError` if a name occurs twice, ignoring case."""
     folded = [name.casefold() for name in names]

@@ -87,7 +87,9 @@ def _homeless(arrow: pa.DataType) -> ConversionError:
     return ConversionError(
         f"no MaxCompute type can store Arrow {arrow}",
         source_type=str(arrow),
-        hint="cast the column first, e.g. times of day to text or to a number of seconds",
+        hint="cast the column first, e.g. intervals to a number of months or days"
+        if pt.is_interval(arrow)
+        else "cast the column first, e.g. times of day to text or to a number of seconds",
     )
 
 

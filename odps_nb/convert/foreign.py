@@ -7,8 +7,10 @@ negative decimals, and the storage of some Arrow extension types is not their va
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -32,7 +34,7 @@ def exported(data: Any) -> Any:
     """Return data of polars, narwhals and DuckDB in a form whose Arrow export has its values.
 
     128-bit integers of polars become ``Decimal(38, 0)``. Other data is returned unchanged. Raises
-    `ConversionError` for Python objects in polars, and for UHUGEINT of DuckDB.
+    `ConversionError` for Python objects in polars, and for DuckDB types in `_DUCKDB`.
     """
     if is_from(data, "narwhals") and hasattr(data, "to_native"):
         data = data.to_native()
@@ -40,21 +42,48 @@ def exported(data: Any) -> Any:
         return _polars_frame(data)
     if type(data).__name__ == "DuckDBPyRelation":
         for name, kind in zip(data.columns, data.types, strict=True):
-            if "UHUGEINT" in str(kind):
+            plain = re.sub(r"""(['"]).*?\1""", "", str(kind))  # without names and values
+            for word in _DUCKDB.keys() & set(re.findall(r"\w+", plain)):
                 raise ConversionError(
-                    f"the column {name!r} is UHUGEINT, which DuckDB exports as another number",
+                    f"the column {name!r} is {word}, which DuckDB exports as {_DUCKDB[word]}",
                     column=name,
                     source_type=str(kind),
-                    hint=f"cast it in the query, e.g. {name}::decimal(38,0) or {name}::varchar",
+                    hint=f"cast it in the query, e.g. {name}::varchar",
                 )
     return data
+
+
+_DUCKDB = {"UHUGEINT": "another number", "BIT": "padded bytes"}
+"""Types of DuckDB that cannot be recognised in its Arrow export, and what it exports."""
+
+
+@contextlib.contextmanager
+def evaluating() -> Iterator[None]:
+    """Raise `ConversionError` if polars cannot evaluate a LazyFrame."""
+    polars: Any = loaded("polars")
+    try:
+        yield
+    except polars.exceptions.PolarsError as error:
+        raise ConversionError(
+            f"polars cannot evaluate the LazyFrame: {str(error).splitlines()[0]}",
+            source_type="LazyFrame",
+            hint="correct it; data.collect() shows the whole error",
+        ) from error
+
+
+def evaluated(frame: Any) -> Iterator[Any]:
+    """Iterate over the DataFrames of a LazyFrame."""
+    with evaluating():
+        yield from frame.collect_batches()
 
 
 def _polars_frame(data: Any) -> Any:
     polars = loaded("polars")
     assert polars is not None
     changed = {}
-    for name, dtype in data.collect_schema().items():
+    with evaluating():
+        schema = data.collect_schema()
+    for name, dtype in schema.items():
         _refuse_object(dtype, f"the polars column {name!r}", name)
         narrow = _without_int128(dtype)
         if narrow != dtype:
@@ -65,6 +94,11 @@ def _polars_frame(data: Any) -> Any:
         return data.with_columns(**changed)
     except polars.exceptions.InvalidOperationError as error:
         raise _too_long(str(error), next(iter(changed))) from None
+
+
+def is_table(data: Any) -> bool:
+    """Whether this is a DataFrame or a table of any library; iterating it may yield its names."""
+    return hasattr(data, "columns") and not isinstance(data, type)
 
 
 def polars_column(series: Any, name: str = "") -> pa.Array:
@@ -112,22 +146,6 @@ def _too_long(text: str, name: str) -> ConversionError:
     )
 
 
-def refuse_addresses(schema: pa.Schema, kind: str) -> None:
-    """Raise for columns that may be addresses of Python objects in a stream of another library.
-
-    polars exports a column of Python objects as 8 bytes for each value, without any mark.
-    """
-    for field in schema:
-        if field.type == pa.binary(8):
-            raise ConversionError(
-                f"the column {field.name!r} of this {kind} is fixed_size_binary[8], the form in "
-                "which polars exports addresses of Python objects",
-                column=field.name,
-                source_type=str(field.type),
-                hint="pass pyarrow.table(data) if these are bytes, or convert the Python objects",
-            )
-
-
 # -- Arrow extension types ------------------------------------------------------------------------
 
 _NOT_STORED = {
@@ -142,8 +160,9 @@ _DEGREES = ("OGC:CRS84", "EPSG:4326", "EPSG:4979", "OGC:CRS84H")
 
 
 def check_field(field: pa.Field, target: OdpsType | None = None) -> None:
-    """Raise `ConversionError` if the storage of an extension type, at any depth, would mislead.
+    """Raise `ConversionError` if the storage of a type, at any depth, would mislead.
 
+    polars exports a column of Python objects as 8 bytes for each value, without any mark.
     ``target``: the column's type, if the table exists.
     """
     _check(field, field.name, target)
@@ -155,6 +174,10 @@ def _check(field: pa.Field, column: str, target: OdpsType | None) -> None:
     name = name or metadata.get(b"ARROW:extension:name", b"").decode()
     if name in _NOT_STORED:
         raise _refusal(column, name, "has no MaxCompute type", _NOT_STORED[name])
+    if kind == pa.binary(8) and not name:
+        reason = "may hold addresses of Python objects, which polars exports in this form"
+        hint = "convert the Python objects, or cast bytes to pyarrow.binary()"
+        raise _refusal(column, str(kind), reason, hint)
     if name == "arrow.fixed_shape_tensor" and _is_permuted(kind, metadata):
         hint = "pass it in row-major order, e.g. tensor.to_numpy_ndarray().copy()"
         raise _refusal(column, name, "is not in row-major order", hint)

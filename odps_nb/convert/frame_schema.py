@@ -18,9 +18,10 @@ import pyarrow.types as pt
 from odps_nb.arrow.types import BARE_DECIMAL
 from odps_nb.convert.arrow_schema import column_type, refuse_twins
 from odps_nb.convert.arrow_types import odps_type
-from odps_nb.convert.fitting.kinds import is_missing, items_of, parts_of
+from odps_nb.convert.fitting.kinds import is_missing, is_plain_number, items_of, parts_of
 from odps_nb.convert.fitting.leaf import kind_of
 from odps_nb.convert.fitting.misfit import shorten
+from odps_nb.convert.foreign import check_field
 from odps_nb.convert.pandas_frame import check_names, column_array
 from odps_nb.errors import ConversionError
 from odps_nb.schema import (
@@ -61,6 +62,13 @@ def object_type(values: Sequence[Any], name: str) -> OdpsType:
     if not present:  # a NaN inside a list or a dict is a value that STRING cannot store
         has_nan = any(isinstance(value, (float, np.floating)) for value in values)
         return PrimitiveType(TypeCode.DOUBLE if has_nan else TypeCode.STRING)
+    kinds = {value.type if isinstance(value, pa.Scalar) else None for value in present}
+    if len(kinds) == 1 and None not in kinds:
+        (kind,) = kinds
+        check_field(pa.field(name, kind))
+        return column_type(kind, name)
+    if all(hasattr(value, "_asdict") for value in present):  # named tuples
+        present = [value._asdict() for value in present]
     lists = [items_of(value) for value in present]
     if all(one is not None for one in lists):
         return ArrayType(_element_type(lists, f"{name}.element"))
@@ -82,7 +90,7 @@ def _element_type(lists: Sequence[Any], name: str) -> OdpsType:
 
 def _is_plain(dtype: np.dtype[Any]) -> bool:
     """Whether Arrow has an equivalent of the NumPy dtype."""
-    return dtype.kind in "biuf" or (
+    return is_plain_number(dtype) or (
         dtype.kind in "mM" and np.datetime_data(dtype) in [(u, 1) for u in ("s", "ms", "us", "ns")]
     )
 
@@ -140,6 +148,8 @@ def _decimal_type(arrays: Sequence[pa.Array]) -> DecimalType:
     for array in arrays:
         if pt.is_integer(array.type):
             array = array.cast(pa.decimal128(20, 0))
+        elif array.type.bit_width < 128:  # Arrow has no `min_max` of these
+            array = array.cast(pa.decimal128(38, array.type.scale))
         ends = pc.min_max(array).as_py()  # `abs` would round to 28 digits
         most = max(ends["min"].copy_abs(), ends["max"].copy_abs())
         whole = max(whole, most.adjusted() + 1 if most else 0)

@@ -14,9 +14,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from odps_nb.convert.arrow_schema import way_to_add
+from odps_nb.convert.arrow_schema import require_unicode, way_to_add
 from odps_nb.convert.fitting.misfit import shorten
-from odps_nb.convert.foreign import is_from, polars_column
+from odps_nb.convert.foreign import is_from, is_table, polars_column
 from odps_nb.convert.frame_schema import object_type
 from odps_nb.convert.row_names import Names
 from odps_nb.convert.warning import warn
@@ -64,8 +64,10 @@ def _mapping(row: Any) -> Mapping[Any, Any]:
 
 def _nested(value: Any) -> Any:
     """Convert dataclasses inside a dataclass to dicts, except those of odps_nb (`NewBlob`)."""
-    if isinstance(value, list):
+    if type(value) in (list, tuple):
         return [_nested(one) for one in value]
+    if type(value) is dict:
+        return {key: _nested(one) for key, one in value.items()}
     own = type(value).__module__.split(".")[0] == "odps_nb"
     if isinstance(value, type) or own or not dataclasses.is_dataclass(value):
         return value
@@ -195,6 +197,7 @@ def _learn(
                 row=row,
                 hint="use column names as keys",
             )
+        require_unicode(key)
         folded = key.casefold()
         if folded not in spelled:
             if names.known is not None:
@@ -244,6 +247,8 @@ def columns_frame(data: Mapping[Any, Any]) -> pd.DataFrame:
     Lists become object columns, so that integers stay integers despite nulls. A scalar is repeated
     to the length of the columns; Series are aligned by their index.
     """
+    for name in data:
+        require_unicode(str(name))
     columns = {name: _column(values, str(name)) for name, values in data.items()}
     series = {name: one for name, one in columns.items() if isinstance(one, pd.Series)}
     if columns and not series:
@@ -287,12 +292,7 @@ def _column(values: Any, name: str) -> Any:
     """Return a column as a Series; leave a scalar unchanged."""
     if isinstance(values, pd.Series) or not pd.api.types.is_list_like(values):
         return values
-    if isinstance(values, (set, frozenset)):
-        raise ConversionError(
-            "a set has no order, so its values cannot be assigned to rows",
-            source_type=type(values).__name__,
-            hint="pass a list",
-        )
+    _require_ordered_values(values, name)
     if isinstance(values, Mapping):  # the keys are index labels, as in ``df.to_dict()``
         return pd.Series(_objects(list(values.values())).array, index=list(values), dtype=object)
     if is_from(values, "narwhals") and hasattr(values, "to_native"):
@@ -303,20 +303,33 @@ def _column(values: Any, name: str) -> Any:
         values = pa.chunked_array([values])
     if isinstance(values, pa.ChunkedArray):
         return pd.Series(pd.arrays.ArrowExtensionArray(values))
-    if isinstance(values, np.ndarray) and values.dtype.names is not None:
-        raise ConversionError(
-            f"the column {name!r} is an array with fields",
-            column=name,
-            hint="pass a list of dicts for a STRUCT, or one array per column",
-        )
     if isinstance(values, (pd.Index, pd.api.extensions.ExtensionArray)) or _is_plain(values):
         return pd.Series(values, dtype=object if values.dtype == object else None)
     return _objects(list(values))
 
 
+def _require_ordered_values(values: Any, name: str) -> None:
+    reason = hint = None
+    if is_table(values):
+        reason, hint = "is a table", "pass one column of it, or for a STRUCT a list of dicts"
+    elif isinstance(values, (set, frozenset)):
+        reason, hint = "is a set, which has no order", "pass a list"
+    elif isinstance(values, np.ndarray) and values.dtype.names is not None:
+        reason = "is an array with fields"
+        hint = "pass a list of dicts for a STRUCT, or one array per column"
+    if reason is not None:
+        kind = type(values).__name__
+        raise ConversionError(
+            f"the column {name!r} {reason}", column=name, source_type=kind, hint=hint
+        )
+
+
 def _is_plain(values: Any) -> bool:
-    """Whether pandas stores an array without change: unmasked, times in its own units."""
-    if not isinstance(values, np.ndarray) or values.ndim != 1:
+    """Whether pandas stores an array without change: unmasked, times in its own units.
+
+    Text may contain unpaired surrogates, which pandas rejects with an error of its own.
+    """
+    if not isinstance(values, np.ndarray) or values.ndim != 1 or values.dtype.kind == "U":
         return False
     if isinstance(values, np.ma.MaskedArray):
         return False

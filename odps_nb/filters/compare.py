@@ -21,7 +21,17 @@ from odps_nb.filters.literals import (
     number_of,
     refuse,
 )
-from odps_nb.filters.tree import AnyOf, Cast, ColumnValue, Compare, Constant, IsIn, Node, ValueKind
+from odps_nb.filters.tree import (
+    AnyOf,
+    Cast,
+    ColumnValue,
+    Compare,
+    Constant,
+    IsIn,
+    Node,
+    PyValue,
+    ValueKind,
+)
 from odps_nb.schema import TypeCode
 
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -44,35 +54,32 @@ def compare(operator: str, left: Node, right: Node, zone: ZoneInfo) -> Node:
 
 
 def is_among(value: Node, among: tuple[Node, ...], zone: ZoneInfo) -> Node:
-    """Return ``value in (among)``, as one lookup if all items are constants of the value's kind."""
+    """Return ``value in (among)``, as lookups where constants have the kind that is compared."""
     with_null = any(one.kind is ValueKind.NULL for one in among)
     if value.kind in _ALIKE and not isinstance(value, Constant):
         items = [one.value for one in among if isinstance(one, Constant) and one.kind is value.kind]
         if len(items) == len(among):
             return IsIn(value, tuple(dict.fromkeys(items)))
-    if len(among) > MAX_COMPARED and value.kind not in _LOOKED_UP:
-        raise refuse(
-            f"{_name(value)} cannot be looked up in {len(among):,} values; the maximum is "
-            f"{MAX_COMPARED:,}",
-            "read without this condition, and join the rows with the values",
-        )
-    parts = [compare("=", value, one, zone) for one in among if one.kind is not ValueKind.NULL]
-    same = [
-        part.right.value
-        for part in parts
-        if isinstance(part, Compare)
-        and part.left == value
-        and isinstance(part.right, Constant)
-        and part.right.kind is value.kind
-    ]
-    if len(same) == len(parts) and value.kind in _LOOKED_UP:
-        return IsIn(value, tuple(dict.fromkeys(same)), with_null)
+    given = (compare("=", value, one, zone) for one in among if one.kind is not ValueKind.NULL)
+    parts = tuple(dict.fromkeys(given))
+    alike: dict[Node, list[PyValue]] = {}
+    others: list[Node] = []
+    for part in parts:
+        same = isinstance(part, Compare) and part.right.kind is part.left.kind
+        if same and isinstance(part.right, Constant):  # type: ignore[union-attr]
+            alike.setdefault(part.left, []).append(part.right.value)  # type: ignore[union-attr]
+        else:
+            others.append(part)
+    if not others and alike.keys() <= {value} and value.kind in _LOOKED_UP:
+        return IsIn(value, tuple(alike.get(value, ())), with_null)
+    if len(parts) > MOST_COMPARED:  # for example of a FLOAT column, which is converted to DOUBLE
+        parts = (*others, *(IsIn(left, tuple(values)) for left, values in alike.items()))
     nulls: list[Node] = [Constant(ValueKind.BOOLEAN, None)] if with_null else []
     return AnyOf((*parts, *nulls))
 
 
-MAX_COMPARED = 10_000
-"""Maximum number of values that are compared one by one."""
+MOST_COMPARED = 1_000
+"""Maximum number of values that are compared one by one; the service skips blocks by those."""
 _K = ValueKind
 _ALIKE = (_K.INTEGER, _K.TEXT)  # constants of these kinds are compared as they are
 _LOOKED_UP = {*_K} - {_K.BOOLEAN, _K.FLOAT, _K.DOUBLE, _K.CHAR, _K.NULL, _K.OTHER}

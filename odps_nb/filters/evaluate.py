@@ -224,7 +224,10 @@ def _is_time(stored: pa.DataType) -> bool:
 
 def _storable(node: IsIn, stored: pa.DataType) -> pa.Array:
     """Return the constants that the column's type can represent."""
-    if node.value.kind in (ValueKind.TEXT, ValueKind.DATE, ValueKind.BYTES):
+    if node.value.kind is ValueKind.DOUBLE:
+        numbers = {float(one) for one in node.among}  # type: ignore[arg-type]
+        return pa.array([*numbers, -0.0] if 0 in numbers else [*numbers], stored)
+    if not node.value.kind.is_number and not _is_time(stored):
         return pa.array(node.among, stored)
     found: list[Decimal | int] = []
     sample = pa.nulls(0, stored)

@@ -18,7 +18,6 @@ from odps_nb.filters.literals import (
     EXACT,
     bare_date,
     check_escapes,
-    date_of,
     duration_of,
     number_of,
     refuse,
@@ -74,7 +73,10 @@ def parse_condition(text: str, schema: TableSchema, *, timezone: str = "UTC") ->
         raise refuse("the condition is nested too deeply") from None
 
 
-_ITEM = r"(?:-?\d{1,19}|\(-\d{1,19}\)|'[^'\\]*+'|[a-z]++\((?:'[^'\\]*+'|[\w\s,]|\([\d,]*+\))*+\))"
+_NUMBER = r"-?\d{1,400}(?:\.\d{1,400})?(?:e[-+]?\d{1,3})?"
+_CALL = r"[a-z]++\((?:'[^'\\]*+'|[\w\s,]|\([\d,]*+\))*+\)"
+_SPAN = r"interval\s+'[^'\\]*+'\s+day\s+to\s+second"
+_ITEM = rf"(?:{_NUMBER}|\({_NUMBER}\)|'[^'\\]*+'|{_SPAN}|null|{_CALL})"
 _ITEMS = re.compile(_ITEM, re.IGNORECASE)
 _LIST = re.compile(
     rf"""'(?:[^'\\]|\\.)*+' | "(?:[^"\\]|\\.)*+" | `[^`]*+` | --[^\n]*+ | /\*.*?\*/
@@ -84,7 +86,10 @@ _LIST = re.compile(
 _LONG_LIST = 4096
 """Number of characters above which a list of literals is not parsed with the condition."""
 _PIECE = 2000
-_DATE = ("CAST('", "' AS DATE)")
+# As `bind` writes values.
+_CAST = re.compile(r"CAST\('([^'\\]*)' AS (\w+(?:\(\d+,\d+\))?)\)")
+_UNHEX = re.compile(r"UNHEX\('((?:[0-9a-f]{2})*)'\)")
+_INTERVAL = re.compile(r"INTERVAL '([^'\\]*)' DAY TO SECOND")
 
 
 def _without_lists(text: str) -> tuple[str, dict[str, list[str]]]:
@@ -214,12 +219,7 @@ class _Reader:
     def _literal(self, tree: Any) -> Node:
         if tree.is_string:
             return Constant(ValueKind.TEXT, tree.this)
-        number = number_of(str(tree.this))
-        if "." in tree.this or "e" in tree.this.casefold():
-            return Constant(ValueKind.DOUBLE, number)
-        if not -_LONG <= number < _LONG:
-            raise refuse(f"{tree.this} exceeds BIGINT", f"write {tree.this}BD for a DECIMAL")
-        return Constant(ValueKind.INTEGER, int(number))
+        return _number(str(tree.this))
 
     def _placeholder(self, tree: Any) -> Node:
         raise refuse(f":{tree.this} has no value", f"pass params={{{tree.this!r}: …}}")
@@ -238,13 +238,20 @@ class _Reader:
             yield from map(self.read, tree.expressions)
             return
         others: list[str] = []
+        kinds: dict[str, Any] = {}
         for item in self.lists[name]:
             if item[0] == "'":
                 yield Constant(ValueKind.TEXT, item[1:-1])
-            elif item[0] in "(-0123456789" and abs(number := int(item.strip("()"))) < _LONG:
-                yield Constant(ValueKind.INTEGER, number)
-            elif item.startswith(_DATE[0]) and item.endswith(_DATE[1]):  # as `bind` writes it
-                yield Constant(ValueKind.DATE, date_of(item[len(_DATE[0]) : -len(_DATE[1])]))
+            elif item[0] in "(-0123456789":
+                yield _number(item.strip("()"))
+            elif found := _CAST.fullmatch(item):
+                if (kind := found[2]) not in kinds:
+                    kinds[kind] = _parsed(f"CAST('' AS {kind})").to
+                yield cast(Constant(ValueKind.TEXT, found[1]), kinds[kind])
+            elif found := _UNHEX.fullmatch(item):
+                yield Constant(ValueKind.BYTES, bytes.fromhex(found[1]))
+            elif found := _INTERVAL.fullmatch(item):
+                yield Constant(ValueKind.DURATION, duration_of(found[1]))
             else:
                 others.append(item)
         for start in range(0, len(others), _PIECE):
@@ -296,6 +303,15 @@ class _Reader:
                 "write interval '1 02:03:04' day to second",
             )
         return Constant(ValueKind.DURATION, duration_of(tree.this.name))
+
+
+def _number(text: str) -> Constant:
+    number = number_of(text)
+    if "." in text or "e" in text.casefold():
+        return Constant(ValueKind.DOUBLE, number)
+    if not -_LONG <= number < _LONG:
+        raise refuse(f"{text} exceeds BIGINT", f"write {text}BD for a DECIMAL")
+    return Constant(ValueKind.INTEGER, int(number))
 
 
 _COMPARISONS = {"eq": "=", "neq": "<>", "lt": "<", "lte": "<=", "gt": ">", "gte": ">="}

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from odps_nb.access.explained import explained
+from odps_nb.explained import explained
 
 if TYPE_CHECKING:
     from odps_nb.access.learning.samples import Samples
@@ -157,6 +157,7 @@ def blobs(
     return _dataset(samples, **given)
 
 
+@explained
 def loader(
     dataset: RowDataset, *, collate_fn: Callable[[Any], Any] | None = None, **options: Any
 ) -> Loader:

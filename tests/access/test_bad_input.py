@@ -166,6 +166,12 @@ def test_a_number_of_splits_and_their_size_exclude_each_other(odps):
         (lambda t: t.connection.tables("a", "b"), "tables: too many", "arguments are: pattern"),
         (lambda t: odps_nb.spark.read(None, t, "x", column=["a"]), "read has no", "columns=?"),
         (lambda t: odps_nb.torch.rows(t, batch=5), "rows has no argument batch=", "batch_size"),
+        (lambda _: odps_nb.torch.loader(), "loader: missing a required", "dataset, collate_fn"),
+        (lambda t: odps_nb.spark.attach(None, t, "x", db=1), "attach has no", "tables, database"),
+        (lambda _: odps_nb.spark.register(), "register: missing a required", "spark, odps"),
+        (lambda t: odps_nb.spark.options(t, t), "options: too many", "arguments are: odps"),
+        (lambda _: odps_nb.ClientOptions(3), "ClientOptions: too many", "keyword: retries="),
+        (lambda _: odps_nb.NewBlob(b"", name="x"), "NewBlob has no argument name=", "file_name"),
     ],
 )
 def test_a_call_with_a_wrong_argument_is_explained(odps, call, said, hint):

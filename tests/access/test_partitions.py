@@ -225,6 +225,7 @@ def test_a_day_is_written_as_the_values_of_a_text_column(
         (["2024-01-01 05", "2024-01-02 05"], "ds>=2024-01-02", ["2024-01-02 05"]),
         ([*COMPACT, "__HIVE_DEFAULT_PARTITION__"], "ds>=2024-01-03", COMPACT[2:]),
         (["a", "b"], "ds>a", ["b"]),
+        ([COMPACT[0], "all"], {"ds >=": "20240102"}, ["all"]),
     ],
     ids=str,
 )
@@ -239,6 +240,8 @@ def test_numbers_and_text_are_compared_as_in_sql(
     [
         ([COMPACT[0], DASHED[1]], {"ds >=": datetime.date(2024, 1, 2)}),
         ([COMPACT[0], DASHED[1]], "ds>=20240102"),
+        ([COMPACT[0], DASHED[1]], {"ds >=": "20240102"}),
+        ([COMPACT[0], DASHED[1]], "ds>='2024-01-02'"),
         (HOURS, {"ds >=": datetime.date(2024, 1, 2)}),
         (["a", "b"], {"ds >=": 9}),
         (DASHED, "ds>=2024"),
@@ -251,7 +254,12 @@ def test_a_bound_of_another_form_than_the_values_is_refused(
 ) -> None:
     with pytest.raises(ArgumentError, match="cannot be compared with the values") as caught:
         _found(odps, new_name("forms"), values, bound)
-    assert "in quotes" in caught.value.hint
+    hint = caught.value.hint
+    assert hint is not None
+    if "in quotes" in hint:
+        _found(odps, new_name("quoted"), values, hint.rpartition(": ")[2])
+    else:
+        assert "where=" in hint
 
 
 def _found(odps: Connection, name: str, values: list[str], bound: Any) -> list[str]:

@@ -263,6 +263,33 @@ def test_long_lists_are_looked_at_here_alone():
     assert kept(f"id in ({numbers}) and id <> 2") == "14"
 
 
+MANY = {
+    "id in (1, {}.5)": "1",  # integers and numbers that are compared as DOUBLE
+    "f in (0.1, 0.5, {}.25)": "2",  # as DOUBLE, which is greater than 0.1
+    "x in (0.1, -0.0, 1e0, {}.25)": "1",
+    "m in (1.10BD, cast('3' as decimal(10,2)), {})": "14",
+    "c in ('ab ', '{}')": "12",
+    "d in ('9999-12-31', cast('2024-01-01' as date))": "12",
+    "ts in (cast('2024-01-01 02:00:00' as timestamp), '2024-01-01 03:00:00.{:06}')": "1",
+    "bin in (unhex('31'), UNHEX('{:08}'))": "3",
+}
+
+
+@pytest.mark.parametrize("text", MANY)
+def test_long_lists_find_the_same_rows_as_short_ones(text):
+    start, _, item = text.removesuffix(")").rpartition(", ")
+    padded = f"{start}, {', '.join(item.format(number + 10) for number in range(1_500))})"
+    short = text.format(999)
+    assert kept(short) == kept(padded) == MANY[text]
+    for column in ("not", "null"):
+        assert kept(negated(short, column)) == kept(negated(padded, column))
+
+
+def negated(text, column):
+    name, _, rest = text.partition(" in ")
+    return f"{name} not in {rest}" if column == "not" else f"{name} in (null, {rest[1:]}"
+
+
 def test_a_filter_travels_to_other_processes():
     made = RowFilter.parse("id in (1, 2) and t > '2024-01-01 00:00:00'", COLUMNS)
     assert pickle.loads(pickle.dumps(made)) == made

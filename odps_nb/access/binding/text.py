@@ -110,7 +110,7 @@ def bind_query(
 
     check_text("query", query)
     if not query.strip():
-        raise ArgumentError("the query is empty")
+        raise ArgumentError("the query is empty", hint="pass a statement, e.g. 'select 1'")
     if params is None:
         return query
     given = {**split_settings(query)[0], **(settings or {})}
@@ -209,7 +209,7 @@ def _no_name(name: str, what: str) -> ArgumentError:
 
 
 def _nearest(name: str, written: str, namespace: Mapping[str, object], source: str) -> str:
-    shown = [key for key in namespace if not key.startswith("_")]
+    shown = [key for key in namespace if isinstance(key, str) and not key.startswith("_")]
     form = written.replace("{", "{{").replace("}", "}}").replace(name, "{}")
     if meant := did_you_mean(name, shown, form, most=1):
         return meant.rstrip()

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, overload
 
 from odps_nb.access.blob import Blob, iter_glances, shown_or_error
 from odps_nb.access.blobs.many import Fetch, References, iter_records, save_blobs, stream_blobs
-from odps_nb.access.explained import explained
 from odps_nb.access.saving import Folder
 from odps_nb.errors import ArgumentError
+from odps_nb.explained import explained
 from odps_nb.terms import Compression, count_of, no_item
 
 if TYPE_CHECKING:

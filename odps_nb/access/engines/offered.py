@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from odps_nb.access.checks import require
 from odps_nb.access.engines.split_task import SplitTask
-from odps_nb.access.explained import explained
 from odps_nb.convert.frame_options import Decimals, DtypeBackend, FrameOptions
+from odps_nb.explained import explained
 
 if TYPE_CHECKING:
     import polars as pl

@@ -371,6 +371,16 @@ def _stream_chunks(
     return _read_chunks(reader, target, names, first_row)
 
 
+def _batches_of(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from reader
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise ConversionError(
+            f"Arrow cannot read the data: {error}",
+            hint="check it, e.g. with pyarrow.table(data).validate(full=True)",
+        ) from error
+
+
 def _read_chunks(
     reader: pa.RecordBatchReader,
     target: Target,
@@ -378,7 +388,7 @@ def _read_chunks(
     row: int,
 ) -> Iterator[Chunk]:
     with reader:
-        for batch in reader:
+        for batch in _batches_of(reader):
             step = BLOB_ROWS if target.blobs else FIT_ROWS
             for start in range(0, batch.num_rows, step):
                 part = _without_fixed(batch.slice(start, step), target)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from odps_nb.convert.foreign import exported, is_from, refuse_addresses
+from odps_nb.convert.foreign import evaluated, exported, is_from
 from odps_nb.convert.row_names import Names
 from odps_nb.errors import ArgumentError, ConversionError
 
@@ -47,7 +47,7 @@ def as_tables(data: Any, names: Names, *, index: bool | None = None) -> Any:
     if is_spark(data):
         return data
     if _is_lazy(data):
-        return Chunks(data.collect_batches(), names, empty=lambda: data.head(0).collect())
+        return Chunks(evaluated(data), names, empty=lambda: data.head(0).collect())
     if isinstance(data, np.ndarray) and data.ndim:
         from odps_nb.convert.python_rows import array_frame
 
@@ -65,17 +65,21 @@ def as_arrow(data: Any) -> pa.Table | pa.RecordBatchReader:
         return data
     if isinstance(data, pa.RecordBatch):
         return pa.Table.from_batches([data])
-    # An array or a Series also has these interfaces, but is not a table.
+    # An array or a Series also has these interfaces, but is not a table unless it has members.
     kind = type(data).__name__
+    if isinstance(data, (pa.Array, pa.ChunkedArray)) and pa.types.is_struct(data.type):
+        if data.null_count:
+            row = data.is_null().index(True).as_py()
+            hint = "drop the nulls: data.drop_null()"
+            raise ConversionError(f"row {row} is null", source_type=kind, row=row, hint=hint)
+        chunks = data.chunks if isinstance(data, pa.ChunkedArray) else [data]
+        batches = [pa.RecordBatch.from_struct_array(chunk) for chunk in chunks]
+        return pa.Table.from_batches(batches, pa.schema(list(data.type)))
     with contextlib.suppress(pa.ArrowInvalid, TypeError):
         if hasattr(data, "__arrow_c_stream__"):
-            reader = pa.RecordBatchReader.from_stream(data)
-            refuse_addresses(reader.schema, kind)
-            return reader
+            return pa.RecordBatchReader.from_stream(data)
         if hasattr(data, "__arrow_c_array__"):
-            table = pa.Table.from_batches([pa.record_batch(data)])
-            refuse_addresses(table.schema, kind)
-            return table
+            return pa.Table.from_batches([pa.record_batch(data)])
     raise ConversionError(
         f"a {kind} cannot be written",
         source_type=kind,

@@ -142,7 +142,8 @@ def _bound(name: str, value: Bound) -> int | str:
                     argument=name,
                     hint="pass Scan.latest_version of an earlier read",
                 )
-            return version
+            if version < 2**63:
+                return version
     moment = _moment(value)
     if moment is None:
         raise ArgumentError(
@@ -159,7 +160,7 @@ def _bound(name: str, value: Bound) -> int | str:
 
 def _moment(value: object) -> datetime.datetime | None:
     if isinstance(value, datetime.datetime):
-        return value
+        return value if value == value else None  # NaT
     if isinstance(value, datetime.date):
         return datetime.datetime.combine(value, datetime.time())
     try:

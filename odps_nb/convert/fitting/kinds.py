@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from odps_nb.convert.fitting.fixed_width import Part, parts_from
 from odps_nb.convert.fitting.numbers import MAX_DIGITS
-from odps_nb.convert.foreign import is_from, plain_scalar, polars_column
+from odps_nb.convert.foreign import is_from, is_table, plain_scalar, polars_column
 from odps_nb.convert.loaded import loaded
 
 _Places = list[int]
@@ -33,6 +33,13 @@ def is_missing(value: Any) -> bool:
     return pandas is not None and (value is pandas.NA or value is pandas.NaT)
 
 
+def unwrapped(value: Any) -> Any:
+    """Return the value of an Arrow scalar of a dictionary, of runs or of an extension type."""
+    while isinstance(value, (pa.DictionaryScalar, pa.ExtensionScalar, pa.RunEndEncodedScalar)):
+        value = plain_scalar(value) if isinstance(value, pa.ExtensionScalar) else value.value
+    return value
+
+
 def items_of(value: Any) -> Any:
     """Return the items of a list, set, array or Series; ``None`` for any other value."""
     if isinstance(value, np.ndarray):
@@ -41,18 +48,22 @@ def items_of(value: Any) -> Any:
         return value
     if isinstance(value, (pa.Array, pa.ChunkedArray, set, frozenset, range)):
         return list(value)
-    if isinstance(value, pa.ExtensionScalar):
-        return items_of(plain_scalar(value))
-    if isinstance(value, pa.Scalar):
+    if isinstance(value := unwrapped(value), pa.Scalar):
         inner = getattr(value, "values", None) if pa.types.is_nested(value.type) else None
         if inner is None or callable(inner) or pa.types.is_map(value.type):
             return None
         return list(inner)
-    if is_from(value, "polars") and hasattr(value, "to_arrow"):  # its items lack nanoseconds
+    if is_from(value, "polars") and hasattr(value, "dtype"):  # its items lack nanoseconds
         return value.to_list() if str(value.dtype) == "Object" else list(polars_column(value))
-    if hasattr(value, "__array__") and not isinstance(value, (str, bytes, np.generic)):
+    is_array = hasattr(value, "__array__") and not isinstance(value, (str, bytes, np.generic))
+    if is_array and getattr(value, "ndim", None) != 0 and not is_table(value):
         return list(value)  # the value is a Series, an Index, or a pandas array
     return None
+
+
+def is_plain_number(dtype: np.dtype[Any]) -> bool:
+    """Whether values of a NumPy dtype are numbers or booleans that Arrow can store."""
+    return dtype.kind in "biuf" and dtype.itemsize <= 8
 
 
 def parts_of(values: Sequence[Any], *, keeps_nan: bool = False) -> tuple[list[Part], _Places]:
@@ -217,10 +228,8 @@ def _same(converted: Any, value: Any) -> bool:
 
 
 def _scalar(value: pa.Scalar) -> _Sorted:
-    while isinstance(value, (pa.DictionaryScalar, pa.ExtensionScalar, pa.RunEndEncodedScalar)):
-        value = plain_scalar(value) if isinstance(value, pa.ExtensionScalar) else value.value
-    if isinstance(value, pa.Scalar):
-        return f"arrow {value.type}", value
+    if isinstance(value := unwrapped(value), pa.Scalar):
+        return None if pa.types.is_union(value.type) else (f"arrow {value.type}", value)
     return None if (sort := _sorter(type(value))) is None else sort(value)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import math
 import re
 from collections.abc import Sequence
@@ -214,7 +215,22 @@ def _fit_text(array: pa.Array, target: OdpsType, wanted: pa.DataType) -> pa.Arra
         long = pc.greater(pc.utf8_length(fitted), limit)
         reason = f"it has more than {limit} character{'' if limit == 1 else 's'}"
         refuse(array, long, target, reason, "shorten it, or use a STRING column")
+    if target.code is TypeCode.JSON:
+        bad = np.array([not _is_json(text) for text in fitted.to_pylist()], bool)
+        refuse(array, bad, target, "it is not JSON", "convert it with json.dumps")
     return fitted
+
+
+def _is_json(text: str | None) -> bool:
+    try:
+        json.loads("null" if text is None else text, parse_int=str, parse_constant=_no_json)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _no_json(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
 
 
 def _refuse_other_text(array: pa.Array, target: OdpsType) -> None:

@@ -19,7 +19,13 @@ import pyarrow as pa
 
 from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
 from odps_nb.convert.fitting.fixed_width import Part
-from odps_nb.convert.fitting.kinds import is_missing, items_of, parts_of
+from odps_nb.convert.fitting.kinds import (
+    is_missing,
+    is_plain_number,
+    items_of,
+    parts_of,
+    unwrapped,
+)
 from odps_nb.convert.fitting.leaf import FitContext, fit_parts, kind_problem
 from odps_nb.convert.fitting.misfit import Misfit, ValueMisfit, shorten
 from odps_nb.convert.fitting.nested import (
@@ -206,7 +212,7 @@ def _fit_packed(given: list[Any], element: OdpsType, context: FitContext) -> pa.
         plain = dtypes.pop() if len(dtypes) == 1 else None
         if (
             plain is not None
-            and plain.kind in "biuf"
+            and is_plain_number(plain)
             and not isinstance(element, (ArrayType, MapType, StructType, VectorType))
         ):
             packed = np.concatenate(given)
@@ -246,6 +252,10 @@ def _fit_maps(values: _Objects, target: MapType, context: FitContext) -> pa.Arra
 def _as_pairs(
     value: Any, target: OdpsType, values: _Objects, place: int
 ) -> list[tuple[Any, Any]] | None:
+    value = unwrapped(value)
+    if isinstance(value, pa.MapScalar):
+        entries = value.values  # as_py() would decode text that is not UTF-8
+        return None if entries is None else list(zip(*entries.flatten(), strict=True))
     if isinstance(value, pa.Scalar):
         value = value.as_py()
     if isinstance(value, Mapping):
@@ -296,16 +306,15 @@ def _fit_structs(values: _Objects, target: StructType, context: FitContext) -> p
 def _as_members(
     value: Any, target: OdpsType, values: _Objects, place: int
 ) -> Mapping[str, Any] | None:
-    if isinstance(value, Mapping):
+    value = unwrapped(value)
+    if is_missing(value):  # Arrow's scalars of structs and maps are mappings, even if null
+        return None
+    if isinstance(value, Mapping) and not isinstance(value, pa.MapScalar):
         return value
-    if isinstance(value, pa.StructScalar):
-        return dict(value.items()) if value.is_valid else None
     if hasattr(value, "_asdict"):  # a named tuple
         return dict(value._asdict())
     if isinstance(value, (list, tuple)) and all(
         isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str) for one in value
     ):
         return dict(value)
-    if is_missing(value):
-        return None
     raise ValueMisfit([_part_misfit(values, place, target)])

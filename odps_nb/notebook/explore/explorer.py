@@ -53,7 +53,8 @@ from odps_nb.notebook.explore.taking import (
     write_file,
 )
 from odps_nb.notebook.explore.view import RowView
-from odps_nb.notebook.live.twin import LiveView, Told, in_kernel
+from odps_nb.notebook.live.twin import LiveView, in_kernel
+from odps_nb.notebook.progress.told import Told
 from odps_nb.schema import TypeCode
 from odps_nb.terms import format_bytes
 

@@ -178,12 +178,22 @@ def blobs(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
 
 
 def _of_type(mime: str | None) -> Callable[[Blob], bool] | None:
-    """Return a filter on the media type detected in a blob's bytes; sends one request per blob."""
+    """Return a filter on the media type detected in a blob's bytes; sends one request per blob.
+
+    A blob that cannot be read is kept, because its tile states the reason.
+    """
     if mime is None:
         return None
     from odps_nb.notebook.preview.peek import glance
+    from odps_nb.notebook.preview.tile import why_unread
 
-    return lambda blob: glance(blob)[0].mime.startswith(mime.lower())
+    def keep(blob: Blob) -> bool:
+        try:
+            return glance(blob)[0].mime.startswith(mime.lower())
+        except Exception as error:  # noqa: BLE001  # a defect of one blob
+            return bool(why_unread(error))
+
+    return keep
 
 
 _CONVERSIONS = together(

@@ -311,7 +311,7 @@ def _finish(
         context.show_note(f"{title} · {cut}")
     note = shape_of(value, title, cut)
     if kind == "pandas" and args.decimals in (None, "auto"):
-        from odps_nb.convert.decimal_array import decimal_note
+        from odps_nb.convert.decimal_floats import decimal_note
 
         note = " · ".join(filter(None, [note, decimal_note(source.arrow_schema, value)]))
     return context.deliver(value, into=args.output, note=note)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
-from odps_nb.access.explained import explained
 from odps_nb.client.calls.progress import Phase, Progress
 from odps_nb.errors import ArgumentError, ConversionError
+from odps_nb.explained import explained
 from odps_nb.spark.blobs.task import LARGEST_VALUE, BlobTask, Row, map_batches
 from odps_nb.spark.launch.connect import check_dataframe
 from odps_nb.spark.progress.actions import counter_of

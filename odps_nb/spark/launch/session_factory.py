@@ -22,6 +22,7 @@ from odps_nb.access.progress import listener_of
 from odps_nb.client.calls.progress import Progress, ProgressTracker
 from odps_nb.convert.loaded import loaded
 from odps_nb.errors import ArgumentError, ConfigError, MissingDependencyError
+from odps_nb.explained import explained
 from odps_nb.spark.launch._quiet import (
     be_quiet,
     without_java_notice,
@@ -50,6 +51,7 @@ _GIB = 1 << 30
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
+@explained
 def session(
     master: str | None = None,
     *,

@@ -17,12 +17,12 @@ from weakref import WeakSet
 
 from odps_nb.access.binding.text import bind
 from odps_nb.access.checks import check_text
-from odps_nb.access.explained import explained
 from odps_nb.access.progress import listener_of
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker, silent
 from odps_nb.errors import StateError
+from odps_nb.explained import explained
 from odps_nb.filters.tree import AllOf
 from odps_nb.spark.launch._quiet import without_pandas_notice, without_query_log
 from odps_nb.spark.launch.connect import check_session
@@ -72,7 +72,8 @@ def sql(
     A name in the query denotes the first of these that exists: a ``with`` entry of the query, a
     view or table that Spark knows, or a table of the service (``table``, ``project.table``,
     ``project.schema.table``). Only columns, partitions and rows that the query can use are read;
-    `explain_sql` shows which. Spark's catalog does not change.
+    `explain_sql` shows which. Conditions restrict a table only in the SELECT that names it, not
+    outside of its subquery or ``with`` entry. Spark's catalog does not change.
 
     Parameters
     ----------

@@ -9,8 +9,8 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from odps_nb.access.checks import PartitionLike
-from odps_nb.access.explained import explained
 from odps_nb.client.calls.progress import Progress
+from odps_nb.explained import explained
 from odps_nb.spark.launch._quiet import without_pandas_notice
 from odps_nb.spark.launch.connect import check_session
 from odps_nb.spark.progress.actions import counter_of

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.calls.progress import Progress
 from odps_nb.errors import ArgumentError, ConfigError
+from odps_nb.explained import explained
 from odps_nb.schema import TableSchema
 from odps_nb.spark.launch.connect import hide_keys
 from odps_nb.spark.progress.counting import TaskCounter
@@ -35,6 +36,7 @@ _DATABASE = re.compile(r"[A-Za-z_]\w*")
 _WRITER = frozenset({"overwrite", "max_partitions", "compression"})
 
 
+@explained
 def attach(
     spark: SparkSession,
     odps: Connection | Profile | str | None,

@@ -26,6 +26,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from odps_nb.client.calls.progress import Phase
+from odps_nb.explained import explained
 from odps_nb.secret import Hidden
 from odps_nb.spark.launch.connect import hide_keys
 from odps_nb.spark.progress.counting import Activity, TaskCounter
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from odps_nb.spark.writing.task import Written
 
 
+@explained
 def options(odps: Connection | Profile | str | None = None) -> dict[str, str]:
     """Return the options, including credentials, for ``spark.read.format("odps").options(**…)``.
 
@@ -67,6 +69,7 @@ def options(odps: Connection | Profile | str | None = None) -> dict[str, str]:
     return Hidden(profile_of(odps).as_options())
 
 
+@explained
 def register(
     spark: SparkSession,
     odps: Connection | Profile | str | None = None,

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from odps_nb.access.checks import Overwrite, PartitionLike, check_overwrite, check_partition
-from odps_nb.access.explained import explained
 from odps_nb.access.progress import listener_of
 from odps_nb.access.receipt import Receipt
 from odps_nb.access.writing.columns import ColumnsLike
@@ -33,6 +32,7 @@ from odps_nb.convert.fitting.conversions import (
     TimeConversion,
 )
 from odps_nb.errors import NotFoundError, OdpsNbError
+from odps_nb.explained import explained
 from odps_nb.spark.launch._quiet import without_pandas_notice
 from odps_nb.spark.launch.connect import check_dataframe
 from odps_nb.spark.progress.actions import token_of, watched

@@ -99,12 +99,19 @@ PADDING = {
     "ts": lambda n: pd.Timestamp(NS + 1000 + n),
     "dc": lambda n: Decimal(n + 100) / 8,
     "b": lambda n: b"\x01%d" % n,
+    "f": lambda n: n + 100.25,
+    "i": lambda n: dt.timedelta(days=-1, microseconds=n),
 }
 
 
 @pytest.mark.parametrize(
     ("column", "count"),
-    [("k", 100_000), ("s", 12_000), ("d", 12_000), *((one, 300) for one in ("ts", "dc", "b"))],
+    [
+        ("k", 100_000),
+        ("s", 12_000),
+        ("d", 12_000),
+        *((one, 1_100) for one in ("ts", "dc", "b", "f", "i")),
+    ],
 )
 def test_a_long_list_finds_the_rows_of_its_values(table, column, count):
     values = table.read([column]).to_arrow()[column].to_pylist()[:3]

@@ -230,3 +230,8 @@ def test_a_value_that_cannot_be_computed_is_named(odps: Connection, text: str, s
 def test_a_missing_schema_has_the_number_that_clients_expect(odps: Connection, text: str) -> None:
     with pytest.raises(ServiceError, match="ODPS-0422155: Schema not found - 'no_such'"):
         odps.sql(text).wait()
+
+
+def test_an_interval_that_no_row_can_hold_is_named(odps: Connection) -> None:
+    with pytest.raises(ServiceError, match="longer than 106751 days"):
+        odps.sql("select interval '1000000 00:00:00' day to second").wait()

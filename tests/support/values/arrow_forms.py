@@ -257,12 +257,15 @@ def _has_surrogate(text: str) -> bool:
 def _bytes(draw: _Draw, kind: Kind | None, values: list[Any]) -> pa.Array:
     types = [pa.binary(), pa.large_binary(), pa.binary_view()]
     sizes = {len(one) for one in values if one is not None}
-    if kind is not None and kind.name == "binary" and len(sizes) == 1:
+    if kind is not None and kind.name == "binary" and len(sizes) == 1 and sizes != {8}:
         types.append(pa.binary(sizes.pop()))
     return pa.array(values, draw.one(types, 2))
 
 
 def _bools(draw: _Draw, kind: Kind | None, values: list[Any]) -> pa.Array:
+    if draw.one([False, True], 1):
+        numbers = [None if one is None else 5 * one for one in values]
+        return pa.ExtensionArray.from_storage(pa.bool8(), pa.array(numbers, pa.int8()))
     return pa.array(values, pa.bool_())
 
 

@@ -141,6 +141,8 @@ def typed_array(draw: DrawFn, values: list[Any]) -> Any:
         made = np.array(filled, "U") if all(one.isprintable() for one in filled) else None
     else:
         made = np.array(filled) if family in ("float", "bool") else None
+    if made is not None and made.dtype.kind in "if" and draw(st.integers(0, 4)) == 0:
+        made = made.astype(made.dtype.newbyteorder())
     if whole or made is None:
         return made
     return np.ma.masked_array(made, [one is None for one in values])

@@ -120,6 +120,12 @@ def arrow_column(draw: DrawFn, kind: Kind, values: list[Any]) -> Column:
     return pa.chunked_array([made.slice(0, cut), made.slice(cut)], made.type), kept
 
 
+def scalars_column(draw: DrawFn, kind: Kind, values: list[Any]) -> Column:
+    """A list of Arrow scalars, of any Arrow type."""
+    made, kept = arrow_array(draw, kind, values)
+    return list(made), kept
+
+
 def plain_column(draw: DrawFn, kind: Kind, values: list[Any]) -> Column:
     """An Arrow column that other engines accept."""
     made, kept = arrow_array(draw, kind, values, plain=True)
@@ -139,6 +145,11 @@ def _as_reader(columns: dict[str, Any]) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=2))
 
 
+def _as_structs(columns: dict[str, Any]) -> pa.Array:
+    arrays = [pa.chunked_array([one]) if isinstance(one, list) else one for one in columns.values()]
+    return pa.StructArray.from_arrays([one.combine_chunks() for one in arrays], list(columns))
+
+
 def _as_duckdb(columns: dict[str, Any]) -> Any:
     return duckdb.connect().from_arrow(pa.table(columns))
 
@@ -151,6 +162,8 @@ SOURCES: dict[str, tuple[Callable[[DrawFn, Kind, list[Any]], Column], Callable[[
     "arrow-backed": (arrow_backed, pd.DataFrame),
     "arrow": (arrow_column, pa.table),
     "reader": (arrow_column, _as_reader),
+    "scalars": (scalars_column, dict),
+    "structs": (arrow_column, _as_structs),
     "polars": (plain_column, lambda columns: pl.from_arrow(pa.table(columns))),
     "duckdb": (duckdb_column, _as_duckdb),
 }

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from odps_nb.notebook.display.html import SMALL, element, scroller
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, placeholder, source_box
+from dataclasses import replace
+
+from odps_nb.notebook.display.html import SMALL, element, join, scroller
+from odps_nb.notebook.preview.drawing import (
+    Drawing,
+    Excerpt,
+    encoded_url,
+    pictured,
+    placeholder,
+    source_box,
+)
 from odps_nb.notebook.preview.kind import BINARIES, MIB, Format, Head, Kind, text_of
 from odps_nb.notebook.preview.parsing import parse
 from odps_nb.notebook.preview.registry import sniff
@@ -56,7 +65,11 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
         rows = (element("li", entry) for entry in parsed.texts("names"))
         listed = element("ul", *rows, style=f"margin:0;padding:8px 10px 8px 26px;{SMALL}")
         html = scroller("div", listed, label=f"names inside {name}", style=size.box)
-        return Drawing(html=html, facts=parsed.texts("facts"))
+        if not parsed.data:
+            return Drawing(html=html, facts=parsed.texts("facts"))
+        source, alt = encoded_url(parsed.data), f"pictures inside {name}"
+        made = pictured(source, size, alt=alt, facts=parsed.texts("facts"))
+        return replace(made, html=join((made.html, html))) if size.layout == "single" else made
     inside = sniff(parsed.data, parsed.number("length"))
     what = f"one {inside.label} file"
     if not inside.encoding:
@@ -73,4 +86,5 @@ KIND = Kind(
     recognise=_recognise,
     precedence=BINARIES + 20,  # tried late: tar has no signature before byte 257
     limit=8 * MIB,
+    head=MIB,  # usually contains the first samples of a tar
 )

@@ -7,16 +7,20 @@ for the first names in a tar file or the first lines of text.
 from __future__ import annotations
 
 import bz2
+import contextlib
 import io
 import lzma
 import tarfile
 import zipfile
 import zlib
+from collections.abc import Iterator
 from typing import Any, Final
 
 import zstandard
 
 from odps_nb.errors import MissingDependencyError
+from odps_nb.notebook.preview.parsers.strip import strip
+from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.reasons import DAMAGED
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of, format_bytes, shorten
@@ -25,6 +29,9 @@ from odps_nb.terms import count_of, format_bytes, shorten
 MAX_UNPACKED: Final = 1024 * 1024
 _HEAD: Final = 64 * 1024
 _NAMES: Final = 200
+_SAMPLE: Final = 4 * 1024 * 1024  # maximum bytes of a picture to show
+_PICTURES: Final = (".jpg", ".jpeg", ".png", ".webp")
+_CUT: Final = (tarfile.TarError, lzma.LZMAError, EOFError, ValueError, OSError)
 _Found = dict[str, Any]
 
 try:
@@ -40,9 +47,9 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[_Found, bytes]:
     """Return an archive's files as ``names``, or a compressed file's first bytes as data."""
     label, whole = options["label"], options["whole"]
     if label in ("ZIP", "NumPy archive"):
-        return _zip(data), b""
+        return _zip(data), strip(_zipped(data), Size(**options["size"]))
     if label == "tar":
-        return _tar(data, whole=whole), b""
+        return _tar(data, whole=whole), strip(_tarred(data), Size(**options["size"]))
     if label == "RAR":
         return _rar(data, whole=whole), b""
     inner = _unpack(data, label)
@@ -64,6 +71,23 @@ def _listed(infos: list[Any], *, whole: bool = True) -> _Found:
 def _zip(data: bytes) -> _Found:
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         return _listed(archive.infolist())
+
+
+def _zipped(data: bytes) -> Iterator[bytes]:
+    # damaged or encrypted members end the samples, but not the list of names
+    failures = (*_CUT, RuntimeError, NotImplementedError, zipfile.BadZipFile, zlib.error)
+    with contextlib.suppress(*failures), zipfile.ZipFile(io.BytesIO(data)) as archive:
+        for info in archive.infolist():
+            if not info.is_dir():
+                read = info.file_size <= _SAMPLE and info.filename.lower().endswith(_PICTURES)
+                yield archive.read(info) if read else b""
+
+
+def _tarred(data: bytes) -> Iterator[bytes]:
+    with contextlib.suppress(*_CUT), tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
+        for member in archive:
+            if member.isreg() and (file := archive.extractfile(member)):
+                yield file.read(_SAMPLE)
 
 
 def _rar(data: bytes, *, whole: bool) -> _Found:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from odps_nb.convert.unreadable import check_unions
 from odps_nb.errors import ConversionError
+from odps_nb.notebook.preview.parsers.strip import strip
 from odps_nb.notebook.preview.shared import Size, answer
 from odps_nb.parsing.reasons import DAMAGED, reason_of
 from odps_nb.parsing.values import UnshowableError
@@ -47,7 +48,21 @@ def first_rows(
     head = [f"{one.name[:_LONGEST]} · {one.type}" for one in batch.schema][: len(shown)]
     rows = zip(*(map(_value, column) for column in shown), strict=True)
     facts = (f"{count} × {count_of(len(batch.schema), 'column')}",)
+    for name, values in _bytes_of(batch):
+        if picture := strip(values, size):
+            note = f"pictures of column {name[:_LONGEST]!r}; to_table() returns all columns"
+            return answer(facts, picture, note=note)
     return answer(facts, head=head, rows=rows)
+
+
+def _bytes_of(batch: pa.RecordBatch) -> Iterator[tuple[str, list[bytes]]]:
+    """Yield the binary columns, and those whose values contain a binary field, such as images."""
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        inner = list(field.type) if pa.types.is_struct(field.type) else [field.with_name("")]
+        for one in inner:
+            if pa.types.is_binary(one.type) or pa.types.is_large_binary(one.type):
+                values = column.field(one.name) if one.name else column
+                yield field.name, [data for data in values.to_pylist() if data]
 
 
 def empty_batch(schema: pa.Schema) -> pa.RecordBatch:

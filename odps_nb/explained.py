@@ -119,13 +119,19 @@ def explained(public: T) -> T:
     return public
 
 
-def _explaining(function: Callable[..., Any]) -> Callable[..., Any]:
+def explained_init(public: T) -> T:
+    """Decorator of a class: its constructor rejects unknown and missing arguments with a hint."""
+    setattr(public, "__init__", _explaining(public.__init__, typed=False))  # type: ignore[misc]  # noqa: B010
+    return public
+
+
+def _explaining(function: Callable[..., Any], *, typed: bool = True) -> Callable[..., Any]:
     signature = inspect.signature(function)
     names = list(signature.parameters)
     checks = {
         name: found
         for name, parameter in signature.parameters.items()
-        if (found := _kinds_of(str(parameter.annotation)))
+        if typed and (found := _kinds_of(str(parameter.annotation)))
     }
 
     def check(name: str, value: Any) -> Any:
@@ -179,7 +185,7 @@ def _misfit(name: str, value: object, said: list[str]) -> ArgumentError:
 def _no_call(
     function: Callable[..., Any], signature: inspect.Signature, args: Any, given: dict[str, Any]
 ) -> ArgumentError:
-    call = ".".join(function.__qualname__.split(".")[-2:])
+    call = ".".join(function.__qualname__.split(".")[-2:]).removesuffix(".__init__")
     known = [name for name in signature.parameters if name != "self"]
     listed = f"its arguments are: {', '.join(known)}" if known else "it has no arguments"
     for name in given.keys() - signature.parameters.keys():

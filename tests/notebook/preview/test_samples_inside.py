@@ -1,0 +1,89 @@
+"""Files that hold pictures as samples show the first of them."""
+
+import io
+import tarfile
+import zipfile
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from odps_nb.notebook.preview.shared import SINGLE
+from odps_nb.notebook.preview.tile import tile
+from tests.support.previews import Seen, Value
+
+
+def picture(colour, form="JPEG"):
+    out = io.BytesIO()
+    Image.new("RGB", (90, 60), colour).save(out, form)
+    return out.getvalue()
+
+
+COLOURS = ("#c00000", "#00c000", "#0000c0", "#c0c000")
+PICTURES = [picture(colour, form) for colour in COLOURS for form in ("JPEG", "PNG")]
+
+
+def parquet(column):
+    out = io.BytesIO()
+    pq.write_table(
+        pa.table({"label": [str(n) for n in range(len(PICTURES))], "image": column}), out
+    )
+    return out.getvalue()
+
+
+def arrow():
+    out = io.BytesIO()
+    table = pa.table({"image": PICTURES})
+    with pa.ipc.new_stream(out, table.schema) as writer:
+        writer.write_table(table)
+    return out.getvalue()
+
+
+def tar(parts):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        for number, data in enumerate(parts):
+            for name, part in ((f"{number:06}.jpg", data), (f"{number:06}.cls", b"7")):
+                info = tarfile.TarInfo(name)
+                info.size = len(part)
+                archive.addfile(info, io.BytesIO(part))
+    return out.getvalue()
+
+
+def zipped(names):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for number, name in enumerate(names):
+            archive.writestr(name, PICTURES[number] if name.endswith((".jpg", ".png")) else "text")
+    return out.getvalue()
+
+
+FILES = {
+    "Parquet of bytes": parquet(PICTURES),
+    "Parquet of images": parquet([{"bytes": one, "path": "a.jpg"} for one in PICTURES]),
+    "Arrow": arrow(),
+    "webdataset": tar(PICTURES),
+    "a webdataset of which the head was read": tar([*PICTURES, bytes(9_000_000)]),
+    "a damaged sample": parquet([PICTURES[0][:60], *PICTURES[1:]]),
+    "ZIP": zipped(["a.jpg", "b.png", "read.me"]),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_pictures_inside_a_file_are_shown(name):
+    page = Seen(tile(Value(FILES[name])).html)
+    (source,) = page.values("src")
+    assert source.startswith("data:image/jpeg;base64,")
+
+
+def test_a_large_view_also_shows_the_names():
+    page = Seen(tile(Value(FILES["ZIP"]), size=SINGLE).html)
+    assert "img" in page.tags
+    assert "read.me" in page.text
+
+
+def test_a_file_with_few_pictures_shows_its_names_or_rows():
+    page = Seen(tile(Value(zipped(["a.jpg", *(f"{n}.txt" for n in range(5))]))).html)
+    assert ("img" in page.tags, "5.txt" in page.text or "4.txt" in page.text) == (False, True)
+    assert "<3 B>" in Seen(tile(Value(parquet([b"abc"] * len(PICTURES)))).html).text
