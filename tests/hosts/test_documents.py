@@ -37,13 +37,13 @@ def published(executed: Path, folder: Path, kind: str) -> Path:
     """Make a page of the notebook, and return its path."""
     shutil.copy(executed, folder)
     if kind == "nbconvert":
-        command = ["nbconvert", "--to", "html", executed.name]
+        command = ["nbconvert", "--to", "html", "--output-dir", "site", executed.name]
     else:
         conf = f"extensions = ['{kind}']\nroot_doc = 'views'\n{SETTINGS[kind]}\n"
         (folder / "conf.py").write_text(conf, "utf-8")
-        command = ["sphinx", "-b", "html", ".", "."]
+        command = ["sphinx", "-b", "html", ".", "site"]
     subprocess.run([sys.executable, "-m", *command], cwd=folder, check=True, timeout=600)
-    return folder / "views.html"
+    return folder / "site" / "views.html"
 
 
 @pytest.mark.parametrize("kind", ["nbconvert", *SETTINGS])
@@ -97,7 +97,7 @@ def test_voila_shows_live_views(
                         if "ERR_CONNECTION_REFUSED" not in str(error):
                             raise
                         page.wait_for_timeout(1000)
-                for view in ("explore", "blobs", "chart"):
-                    page.locator(f".odps-{view}").first.wait_for()
+                for drawn in (".odps-x-described", ".odps-g-tile", ".odps-x-chart svg"):
+                    page.locator(drawn).first.wait_for()
         finally:
             server.terminate()

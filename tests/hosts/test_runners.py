@@ -19,7 +19,7 @@ RUNNERS = {
 }
 REFUSED = {
     "%odps read orders --colums id": "odps read has no option --colums; did you mean --columns?",
-    "%odps read orders -p ds={dya}": "ds={dya}: there is no variable 'dya'; did you mean day?",
+    "%odps read orders -p ds={months}": "there is no variable 'months'; did you mean month?",
     "%odps read orderz": "to do: did you mean orders?",
     "%%odps sql\nselect amout from orders": "amout",
 }
@@ -28,7 +28,7 @@ REFUSED = {
 @pytest.mark.parametrize("runner", RUNNERS)
 @pytest.mark.parametrize("cell", REFUSED)
 def test_a_failed_job_says_why(program: Program, tmp_path: Path, runner: str, cell: str) -> None:
-    cells = ("%load_ext odps_nb\n%odps connect\nday = '2024-01-01'", cell)
+    cells = ("%load_ext odps_nb\n%odps connect\nmonth = '2024-01-01'", cell)
     (tmp_path / "job.ipynb").write_text(json.dumps(notebook(*cells)), "utf-8")
     done = program(*RUNNERS[runner])
     assert done.returncode != 0
