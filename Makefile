@@ -61,7 +61,7 @@ coverage: setup ## branch coverage of odps_nb/wire by its own tests; fails below
 bench: setup ## speed and memory compared with pyodps in the same run (ARGS="tables wire --json FILE", "--compare OLD NEW")
 	$(PY) -m benchmarks $(ARGS)
 
-explore: setup ## new random examples for every property, and QUERIES=3000 random queries for the Spark SQL push-down
+explore: setup ## new random examples for every property, and random queries for the Spark SQL push-down (10 times QUERIES)
 	@ODPS_NB_EXPLORE=$(QUERIES) $(PY) -m pytest -m "hypothesis or explore" --timeout 7200 -rN --tb=short
 
 fuzz: setup ## fuzzing of every parser of untrusted bytes (SECONDS=60 in total)

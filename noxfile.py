@@ -72,6 +72,20 @@ ROWS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     ),
 }
 """Extras, pins and tests of each environment."""
+HOSTS = (
+    "jupyterlab",
+    "jupytext",
+    "marimo",
+    "myst-nb",
+    "nbconvert",
+    "nbsphinx",
+    "panel",
+    "papermill",
+    "playwright",
+    "solara",
+    "voila",
+)
+"""Programs that run or publish notebooks."""
 PROGRAMS: dict[str, tuple[str, ...]] = {"java": ("java", "mvn"), "go": ("go",)}
 """Programs that a row needs; without them it is skipped."""
 
@@ -120,6 +134,12 @@ def oldest(session: nox.Session) -> None:
 def python(session: nox.Session) -> None:
     """Run the tests with another Python; skipped where the machine has none."""
     tested(session, LIBRARY, (), (*FRAMES, "tests/http", "tests/wire"))
+
+
+@nox.session(reuse_venv=True)
+def hosts(session: nox.Session) -> None:
+    """Run notebooks in programs of other authors, and their pages in Chromium."""
+    tested(session, LIBRARY, HOSTS, ("tests/hosts", "-rs"))
 
 
 @nox.session(reuse_venv=True)

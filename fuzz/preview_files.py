@@ -9,10 +9,11 @@ import os
 import pickle
 import struct
 import wave
+import zipfile
 
 from fuzz import document_files, media_files, office_files, science_files
 
-__all__ = ["files"]
+__all__ = ["files", "gguf", "torch"]
 
 
 def files() -> dict[str, bytes]:
@@ -20,6 +21,8 @@ def files() -> dict[str, bytes]:
     return {
         "weights.safetensors": _safetensors(),
         "model.onnx": _onnx(),
+        "model.gguf": gguf(),
+        "model.pt": torch(),
         "area.geojson": _area(),
         "report.ipynb": _notebook(),
         "sound.wav": _sound(),
@@ -44,6 +47,37 @@ def _safetensors() -> bytes:
     }
     text = json.dumps(header).encode()
     return struct.pack("<Q", len(text)) + text + bytes(98312)
+
+
+def gguf(*, tokens: int = 3) -> bytes:
+    """Return a model with two tensors and a list of tokens."""
+
+    def text(value: str) -> bytes:
+        return struct.pack("<Q", len(value)) + value.encode()
+
+    listed = b"".join(text(f"token {n}") for n in range(tokens))
+    settings = [
+        text("general.architecture") + struct.pack("<I", 8) + text("llama"),
+        text("llama.block_count") + struct.pack("<II", 4, 2),
+        text("tokenizer.ggml.tokens") + struct.pack("<IIQ", 9, 8, tokens) + listed,
+        text("tokenizer.ggml.scores") + struct.pack("<IIQ", 9, 6, 6) + bytes(24),
+    ]
+    tensors = [
+        text("token_embd.weight") + struct.pack("<IQQIQ", 2, 8, 5, 0, 0),
+        text("norm") + struct.pack("<IQIQ", 1, 8, 12, 160),
+    ]
+    counts = struct.pack("<IQQ", 3, len(tensors), len(settings))
+    return b"GGUF" + counts + b"".join(settings) + b"".join(tensors) + bytes(400)
+
+
+def torch(imported: tuple[str, str] = ("torch._utils", "_rebuild_tensor_v2")) -> bytes:
+    """Return an archive that begins like one of ``torch.save``."""
+    out = io.BytesIO()
+    named = "".join(f"c{one}\n{two}\n" for one, two in (("collections", "OrderedDict"), imported))
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("archive/data.pkl", b"\x80\x02" + named.encode() + b".")
+        archive.writestr("archive/data/0", bytes(64))
+    return out.getvalue()
 
 
 def _onnx() -> bytes:

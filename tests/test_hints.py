@@ -24,6 +24,7 @@ FOREIGN = {
     "decryption_properties",
     "drop",
     "filter",
+    "full",
     "key",
     "spark_executor_memory",
     "tzinfo",

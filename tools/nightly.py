@@ -46,10 +46,11 @@ LOADFILE = ("--dist", "loadfile", "--no-loadscope-reorder", "--timeout", "1200")
 #: A command, and environment variables for it.
 STEPS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     # the tests of `make test`, and those marked `nightly`
-    "tests": ((*PYTEST, *LOADFILE), {}),
+    "tests": ((*PYTEST, *LOADFILE, "--ignore", "tests/hosts"), {}),
     "tunnel": ((*PYTEST, *LOADFILE, "--services", "tunnel", *SUITES), {}),
     "storage-v1": ((*PYTEST, *LOADFILE, "--services", "storage-v1,tunnel", *SUITES), {}),
     "typed": ((sys.executable, "tools/public_types.py"), {}),
+    "hosts": ((sys.executable, "-m", "nox", "-s", "hosts"), {}),
     "versions": ((sys.executable, "-m", "nox", "-t", "versions", "--report", str(VERSIONS)), {}),
 }
 

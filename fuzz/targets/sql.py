@@ -16,9 +16,8 @@ from odps_nb.errors import ArgumentError, InvalidRequestError, OdpsNbError
 from odps_nb.filters.row_filter import RowFilter
 from odps_nb.local.duck import Duck, looks_outside
 from odps_nb.local.reading.predicates import Predicate
-from odps_nb.local.sql.changes import rows_of, rows_of_merge
-from odps_nb.local.sql.query import translate
-from odps_nb.local.sql.statements import (
+from odps_nb.local.sql.parsing.changes import rows_of, rows_of_merge
+from odps_nb.local.sql.parsing.statements import (
     ChangeRows,
     CreateTable,
     CreateView,
@@ -26,7 +25,8 @@ from odps_nb.local.sql.statements import (
     Merge,
     SelectStatement,
 )
-from odps_nb.local.sql.text import parse_job
+from odps_nb.local.sql.parsing.text import parse_job
+from odps_nb.local.sql.query import translate
 from odps_nb.local.store.tables import PRIMARY_KEY, VIEW, StoredTable
 from odps_nb.schema import TableSchema
 from odps_nb.terms import TableName

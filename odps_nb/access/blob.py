@@ -7,8 +7,8 @@ returned. ``odps_nb.client.blob.many`` fetches blobs, and ``odps_nb.notebook`` d
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, overload
@@ -234,8 +234,9 @@ class Blob:
         MissingDependencyError
             Pillow is not installed.
         """
-        data = self._content(max_bytes)
-        return _picture(data, self._recognise(data), max_pixels, trusted=trusted)
+        with self._named():
+            data = self._content(max_bytes)
+            return _picture(data, self._recognise(data), max_pixels, trusted=trusted)
 
     def to_numpy(
         self, *, max_pixels: int = MAX_PIXELS, max_bytes: int = MAX_BYTES, trusted: bool = False
@@ -255,11 +256,12 @@ class Blob:
         from odps_nb.convert.blob_content import as_array, pixels_of
         from odps_nb.convert.pictures import PICTURES
 
-        data = self._content(max_bytes)
-        mime = self._recognise(data)
-        if mime in PICTURES:
-            return pixels_of(_picture(data, mime, max_pixels, trusted=trusted))
-        return as_array(data, mime)
+        with self._named():
+            data = self._content(max_bytes)
+            mime = self._recognise(data)
+            if mime in PICTURES:
+                return pixels_of(_picture(data, mime, max_pixels, trusted=trusted))
+            return as_array(data, mime)
 
     def to_text(self, *, encoding: str | None = None, max_bytes: int = MAX_BYTES) -> str:
         """Decode the blob as text, keeping its line endings.
@@ -279,18 +281,21 @@ class Blob:
         """
         from odps_nb.convert.blob_content import as_text
 
-        return as_text(self._content(max_bytes), encoding)
+        with self._named():
+            return as_text(self._content(max_bytes), encoding)
 
     def to_table(
         self,
         *,
         encoding: str | None = None,
         separator: str | None = None,
+        header: bool | None = None,
+        names: Sequence[str] | None = None,
         ragged: bool = False,
         max_bytes: int = MAX_BYTES,
         trusted: bool = False,
     ) -> pa.Table:
-        """Parse a Parquet, Arrow (file or stream), CSV or TSV file into an Arrow table.
+        """Parse Parquet, Arrow (file or stream), CSV, TSV or JSON lines into an Arrow table.
 
         The first line of CSV and TSV names the columns, whose types are inferred; blank lines and
         comments (``#``) are skipped. A Hive text file has fields separated by ``\\x01``, no column
@@ -299,9 +304,15 @@ class Blob:
         Parameters
         ----------
         encoding
-            Encoding of CSV and TSV; see `to_text`.
+            Encoding of text; see `to_text`.
         separator
-            Field separator. Default: a tab, ``,``, ``;`` or ``|``, detected from the first lines.
+            Field separator; ``" "`` stands for any number of blanks. Default: a tab, ``,``, ``;``
+            or ``|``, detected from the lines in the first 64 KiB.
+        header
+            Whether the first line names the columns. Default: true, unless ``names`` is given or
+            the text is a Hive text. Columns without names are called ``f0``, ``f1``, ….
+        names
+            Column names, one for each field. With ``header=True``, they replace the first line.
         ragged
             Accept lines with fewer or more fields than the first line. Missing fields are empty;
             extra fields become columns ``f3``, ``f4``, …. By default, such a line raises an error.
@@ -325,12 +336,34 @@ class Blob:
         """
         from odps_nb.convert import blob_content, blob_conversion
 
-        data = self._content(max_bytes)
-        convert = blob_content.as_table if trusted else blob_conversion.table
-        mime = self._recognise(data)
-        return convert(
-            data, mime, max_bytes=max_bytes, encoding=encoding, separator=separator, ragged=ragged
-        )
+        with self._named():
+            data = self._content(max_bytes)
+            mime, name = self._recognise(data), ""
+            if mime.startswith("text/") and mime not in blob_content.DELIMITED:
+                name = self.file_name  # it makes a table of text that is nearly one
+                mime = self._recognise(data, name)
+            convert = blob_content.as_table if trusted else blob_conversion.table
+            return convert(
+                data,
+                mime,
+                max_bytes=max_bytes,
+                encoding=encoding,
+                separator=separator,
+                header=header,
+                names=None if names is None else list(names),
+                ragged=ragged,
+                file_name=name,
+            )
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Add the blob's name, or else its reference, as a note to an error."""
+        try:
+            yield
+        except OdpsNbError as error:
+            name = self._head.file_name if self._head else ""
+            error.add_note(f"the blob is {shorten(name or self._reference.token, 80)!r}")
+            raise
 
     def _content(self, max_bytes: int) -> builtins.bytes:
         from odps_nb.client.blob.seekable import read_whole
@@ -340,10 +373,10 @@ class Blob:
         self._size, self._verified = len(data), True
         return data
 
-    def _recognise(self, data: builtins.bytes) -> str:
-        from odps_nb.notebook.preview.registry import media_type
+    def _recognise(self, data: builtins.bytes, name: str = "") -> str:
+        from odps_nb.notebook.preview.registry import sniff
 
-        return media_type(data[:_HEAD], len(data), "")
+        return sniff(data[:_HEAD], len(data), name).mime
 
     def _ask_size(self) -> int:
         if self._size is not None:

@@ -26,6 +26,10 @@ class Bound:
     value: str
     is_number: bool = False
 
+    def __str__(self) -> str:
+        is_text = is_number(self.value) and not self.is_number
+        return f"{self.key}{self.sign}" + (f"'{self.value}'" if is_text else self.value)
+
 
 def text_comparison(
     bound: Bound, found: Collection[str], column: str

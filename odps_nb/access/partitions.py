@@ -60,7 +60,7 @@ class PartitionRange:
     bounds: tuple[Bound, ...]
 
     def __str__(self) -> str:
-        parts = [f"{one.key}{one.sign}{one.value}" for one in self.bounds]
+        parts = [str(one) for one in self.bounds]
         return ",".join([*([str(self.exact)] if self.exact.items else []), *parts])
 
 

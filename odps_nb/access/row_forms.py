@@ -219,8 +219,8 @@ class RowForms(ABC):
         ----------
         decimals
             Dtype of DECIMAL columns. ``"auto"``: float64 if it represents every value of the
-            column, otherwise exact. ``"exact"``: a dtype that keeps every digit and supports
-            arithmetic. ``"float"``: float64, rounded. Default: ``"auto"``.
+            column, otherwise exact. ``"exact"``: `decimal.Decimal` objects. ``"float"``: float64,
+            rounded. Default: ``"auto"``.
         dtype_backend
             ``"numpy_nullable"`` or ``"pyarrow"``, as in pandas' own readers.
         dtypes
@@ -393,7 +393,7 @@ def read_frame(
     source: RowForms, batches: Batches, tracker: ProgressTracker, options: FrameOptions
 ) -> pd.DataFrame:
     """Read all batches into a DataFrame, releasing each batch as soon as it is converted."""
-    from odps_nb.convert.decimal_array import decimal_note
+    from odps_nb.convert.decimal_floats import decimal_note
     from odps_nb.convert.pandas_frame import to_pandas
 
     try:

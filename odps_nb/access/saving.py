@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import mimetypes
 import os
 import re
 import secrets
@@ -14,6 +13,7 @@ from pathlib import Path, PurePath
 from typing import BinaryIO
 
 from odps_nb.errors import ConfigError
+from odps_nb.parsing.media_types import ending_of
 from odps_nb.terms import shorten
 
 MAX_NAME_BYTES = 150
@@ -73,7 +73,7 @@ def file_name_for(stated: str, mime_type: str, token: str) -> str:
     """Return a safe file name for a blob: its own, or one built from its reference and type."""
     if name := safe_name(stated):
         return name
-    ending = mimetypes.guess_extension(mime_type.split(";")[0].strip()) or ".bin"
+    ending = ending_of(mime_type) or ".bin"
     return f"blob-{hashlib.sha256(token.encode()).hexdigest()[:12]}{ending}"
 
 

@@ -7,11 +7,11 @@ process with limited memory.
 
 from __future__ import annotations
 
-import csv
+import contextlib
 import io
 import math
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,10 +19,11 @@ import pyarrow as pa
 
 from odps_nb.arrow.validation import validate
 from odps_nb.convert.pictures import PICTURES, icon_size, open_picture, register, tiff_form
+from odps_nb.convert.text_table import TextOptions, delimited_table, json_table
 from odps_nb.convert.unreadable import check_encryption, check_unions
-from odps_nb.errors import ConversionError, LimitExceededError, OdpsNbError
-from odps_nb.parsing.delimited import HIVE, Form, form_of, lines_of, unevenness
-from odps_nb.parsing.encodings import detect
+from odps_nb.errors import ConversionError, LimitExceededError, MissingDependencyError
+from odps_nb.parsing.delimited import BLANKS, HIVE
+from odps_nb.parsing.encodings import SAMPLE, decode, detect, detect_after
 from odps_nb.parsing.reasons import DAMAGED, refusal_of
 from odps_nb.terms import format_bytes
 from odps_nb.wire.arrow_stream import DEFAULT_MAX_DECOMPRESSED, EndMarkerCheck
@@ -34,10 +35,14 @@ _ARRAY = "application/x-npy"
 _PARQUET = "application/vnd.apache.parquet"
 _ARROW_FILE = "application/vnd.apache.arrow.file"
 _ARROW_STREAM = "application/vnd.apache.arrow.stream"
-_DELIMITED = {"text/csv": ",", "text/tab-separated-values": "\t", "text/x-hive": HIVE}
+_JSON_LINES = "application/x-ndjson"
+DELIMITED = {
+    "text/csv": ",",
+    "text/tab-separated-values": "\t",
+    "text/x-hive": HIVE,
+    "text/x-columns": BLANKS,
+}
 _ROWS = 1 << 14
-_BLOCK = 16 << 20  # bytes per CSV block, and the maximum length of a row
-_MAX_COLUMNS = 10_000  # limit for CSV; each column needs a few KiB, even if its values are small
 
 
 def as_picture(data: bytes, mime: str, *, max_pixels: int) -> Image.Image:
@@ -45,30 +50,47 @@ def as_picture(data: bytes, mime: str, *, max_pixels: int) -> Image.Image:
     check_picture(mime)
     from PIL import Image, UnidentifiedImageError
 
-    try:
-        with warnings.catch_warnings():
-            # Pillow warns about harmless defects; other defects raise an error or are checked here
-            warnings.simplefilter("ignore")
+    with readable(mime, "picture", max_pixels), warnings.catch_warnings():
+        # Pillow warns about harmless defects; other defects raise an error or are checked here
+        warnings.simplefilter("ignore")
+        try:
             if PICTURES[mime] == "ICO":  # check first, because Pillow decodes icons on opening
                 _require_pixels(icon_size(data), max_pixels)
             picture = open_picture(data, mime)
             _require_pixels(picture.size, max_pixels)
             picture.load()
-    except OdpsNbError:
-        raise
-    except Image.DecompressionBombError as error:
-        raise LimitExceededError(
-            f"the picture has too many pixels for Pillow: {error}",
-            limit=max_pixels,
-            hint="if you trust the picture, increase PIL.Image.MAX_IMAGE_PIXELS as well",
-        ) from None
-    except MemoryError:
-        raise _no_memory(max_pixels) from None
-    except Exception as error:  # codecs may raise any exception
-        unknown = isinstance(error, UnidentifiedImageError) and PICTURES[mime] == "TIFF"
-        what = f"Pillow cannot decode {form}" if unknown and (form := tiff_form(data)) else ""
-        raise _not_readable(mime, "picture", error, what) from error
+        except Image.DecompressionBombError as error:
+            raise LimitExceededError(
+                f"the picture has too many pixels for Pillow: {error}",
+                limit=max_pixels,
+                hint="if you trust the picture, increase PIL.Image.MAX_IMAGE_PIXELS as well",
+            ) from None
+        except UnidentifiedImageError as error:
+            form = tiff_form(data) if PICTURES[mime] == "TIFF" else ""
+            what = f"Pillow cannot decode {form}" if form else ""
+            raise _not_readable(mime, "picture", error, what) from error
     return picture
+
+
+@contextlib.contextmanager
+def readable(mime: str, wanted: str, limit: int) -> Iterator[None]:
+    """Turn every exception of a parser into a typed error; third-party parsers may raise any.
+
+    ``limit`` is the caller's ``max_bytes`` or ``max_pixels``.
+    """
+    try:
+        yield
+    except (ConversionError, LimitExceededError, MissingDependencyError):
+        raise
+    except MemoryError:
+        raise LimitExceededError(
+            "there is not enough memory to unpack the blob",
+            limit=limit,
+            hint="pass a larger max_bytes= or max_pixels= if you trust it, or read part of"
+            " blob.open(seek=True)",
+        ) from None
+    except Exception as error:
+        raise _not_readable(mime, wanted, error) from error
 
 
 def check_picture(mime: str) -> None:
@@ -94,31 +116,34 @@ def as_array(data: bytes, mime: str) -> np.ndarray[Any, Any]:
     if mime != _ARRAY:
         hint = "use this method for pictures and .npy; for .npz, numpy.load(blob.open(seek=True))"
         raise _other_kind(mime, "array", hint)
-    try:
+    with readable(mime, "array", len(data)):
         return _npy(data)
-    except OdpsNbError:
-        raise
-    except Exception as error:  # NumPy evaluates the header as Python, which may raise anything
-        raise _not_readable(mime, "array", error) from error
 
 
 def as_text(data: bytes, encoding: str | None) -> str:
     """Decode text; without ``encoding``, `odps_nb.parsing.encodings` detects it."""
+    return _decoded(data, encoding)[0]
+
+
+def _decoded(data: bytes, encoding: str | None) -> tuple[str, str]:
+    """Return the text, and the name of its encoding."""
     found = None if encoding else detect(data)
     if not encoding and found is None and b"\0" in data:
         raise _no_text("the blob is binary")
     # fall back to UTF-8, which keeps control characters and whose error states the byte position
     stated = encoding or (found.name if found else "utf-8")
     try:
-        text = data.decode(stated)
+        return data.decode(stated), stated
     except (LookupError, ValueError) as error:
         if isinstance(error, UnicodeError):
-            at = f" from byte {error.start} on" if isinstance(error, UnicodeDecodeError) else ""
+            start = error.start if isinstance(error, UnicodeDecodeError) else 0
+            if not encoding and start and (after := detect_after(data, start)):
+                return data.decode(after.name), after.name
+            at = f" from byte {start} on" if isinstance(error, UnicodeDecodeError) else ""
             raise _no_text(f"the blob is not valid {stated}{at}") from None
         raise ConversionError(
             str(error), target_type="text", hint="pass the name of an encoding, e.g. 'gb18030'"
         ) from None
-    return text
 
 
 def as_table(
@@ -128,30 +153,43 @@ def as_table(
     max_bytes: int,
     encoding: str | None = None,
     separator: str | None = None,
+    header: bool | None = None,
+    names: Sequence[str] | None = None,
     ragged: bool = False,
+    file_name: str = "",
 ) -> pa.Table:
-    """Return the rows of a Parquet, Arrow, CSV or TSV file, or of other delimited text."""
-    is_text = mime in _DELIMITED or separator is not None
-    if mime not in (_PARQUET, _ARROW_FILE, _ARROW_STREAM) and not is_text:
-        hint = "use this method for Parquet, Arrow, CSV, TSV, and other text with separator="
-        raise _other_kind(
-            mime,
-            "table",
-            hint + "; for other formats, read blob.open(seek=True) with another library",
-        )
-    try:
+    """Return the rows of a Parquet, Arrow, CSV, TSV or JSON lines file, or of delimited text."""
+    options = TextOptions(
+        separator=separator, header=header, names=names, ragged=ragged, file_name=file_name
+    )
+    is_text = mime in DELIMITED or separator is not None or names is not None
+    if mime not in (_PARQUET, _ARROW_FILE, _ARROW_STREAM, _JSON_LINES) and not is_text:
+        raise _other_kind(mime, "table", _NO_TABLE if mime.startswith("text/") else _TABLES)
+    with readable(mime, "table", max_bytes):
         if is_text:
-            text = as_text(data, encoding)
-            return _delimited(text, mime, separator, max_bytes, ragged=ragged)
-        if mime == _PARQUET:
-            return _parquet(data, max_bytes)
-        return _ipc(data, max_bytes)
-    except (ConversionError, LimitExceededError):
-        raise
-    except MemoryError:
-        raise _no_memory(max_bytes) from None
-    except (OdpsNbError, pa.ArrowException, OSError, ValueError, KeyError) as error:
-        raise _not_readable(mime, "table", error) from error  # KeyError: unknown type
+            text, name = _decoded(data, encoding)
+            head = text
+            if len(data) > SAMPLE:
+                head = text[: len(decode(data[:SAMPLE], name, whole=False))]
+            bom = text[:1] == "\ufeff"
+            default = DELIMITED.get(mime, ",")
+            rows = delimited_table(text[bom:], head[bom:], default, options)
+        elif mime == _JSON_LINES:
+            rows = json_table(as_text(data, encoding).removeprefix("\ufeff"))
+        else:
+            return _parquet(data, max_bytes) if mime == _PARQUET else _ipc(data, max_bytes)
+        _require_unpacked(rows.nbytes, max_bytes)
+        return rows
+
+
+_TABLES = (
+    "use this method for Parquet, Arrow, CSV, TSV and JSON lines; for other formats, read "
+    "blob.open(seek=True) with another library"
+)
+_NO_TABLE = (
+    "pass separator= (' ' for any number of blanks), and ragged=True if its lines have different "
+    "numbers of fields"
+)
 
 
 # -- formats ------------------------------------------------------------------------------------
@@ -211,75 +249,6 @@ def _ipc(data: bytes, max_bytes: int) -> pa.Table:
         return _collected(reader, reader.schema, max_bytes)
 
 
-def _delimited(
-    text: str, mime: str, separator: str | None, max_bytes: int, *, ragged: bool
-) -> pa.Table:
-    text = text.removeprefix("\ufeff")
-    form = form_of(text, separator=separator or "") or Form(separator=_DELIMITED[mime])
-    rest = text[form.start :]
-    line = rest[: len(rest) if (end := _line_end(rest)) < 0 else end]
-    _require_columns(line.count(form.separator) + 1)
-    try:
-        rows = _read_csv(rest, form.separator)
-    except pa.ArrowInvalid as error:
-        if "CSV parse error" not in str(error) or form.separator == HIVE:
-            raise
-        rows = _read_csv(_even(text, form, ragged=ragged), form.separator)
-    _require_unpacked(rows.nbytes, max_bytes)
-    return rows
-
-
-def _read_csv(text: str, separator: str) -> pa.Table:
-    from pyarrow import csv as fast_csv
-
-    hive = separator == HIVE  # Hive text has no header and no quoting, and uses \N for nulls
-    return fast_csv.read_csv(
-        pa.BufferReader(text.encode()),
-        read_options=fast_csv.ReadOptions(block_size=_BLOCK, autogenerate_column_names=hive),
-        parse_options=fast_csv.ParseOptions(
-            delimiter=separator, newlines_in_values=not hive, quote_char=False if hive else '"'
-        ),
-        convert_options=fast_csv.ConvertOptions(
-            null_values=["\\N"] if hive else None, strings_can_be_null=hive
-        ),
-    )
-
-
-def _even(text: str, form: Form, *, ragged: bool) -> str:
-    """Return the text without comment lines; if ``ragged``, pad all lines to the same width."""
-    names, width = 0, 0
-    for number, row in lines_of(text, form):
-        names, width = names or len(row), max(width, len(row))
-        if len(row) != names and not ragged:
-            raise ConversionError(
-                f"the text cannot be read as a table: {unevenness(number, len(row), names)}",
-                target_type="table",
-                hint="pass ragged=True to fill short lines and to add columns for long ones, or"
-                " separator= if another character separates the fields",
-            )
-    _require_columns(width)
-    out = io.StringIO()
-    writer = csv.writer(out, delimiter=form.separator, lineterminator="\n")
-    for at, (_, row) in enumerate(lines_of(text, form)):
-        writer.writerow(row + [f"f{n}" if not at else "" for n in range(len(row), width)])
-    return out.getvalue()
-
-
-def _require_columns(columns: int) -> None:
-    if columns > _MAX_COLUMNS:
-        raise LimitExceededError(
-            f"a line has {columns:,} columns; the maximum is {_MAX_COLUMNS:,}",
-            limit=_MAX_COLUMNS,
-            actual=columns,
-            hint="read blob.open(seek=True) with another library",
-        )
-
-
-def _line_end(text: str) -> int:
-    """Return the offset of the first line break; the CSV parser also accepts a lone ``\\r``."""
-    return min((at for sign in "\n\r" if (at := text.find(sign)) >= 0), default=-1)
-
-
 def _collected(batches: Iterable[pa.RecordBatch], schema: pa.Schema, max_bytes: int) -> pa.Table:
     check_unions(schema)
     kept, held = [], 0
@@ -316,15 +285,6 @@ def _require_unpacked(size: int, limit: int) -> None:
         )
 
 
-def _no_memory(limit: int) -> LimitExceededError:
-    return LimitExceededError(
-        "there is not enough memory to unpack the blob",
-        limit=limit,
-        hint="pass a larger max_bytes= or max_pixels= if you trust it, or read part of"
-        " blob.open(seek=True)",
-    )
-
-
 def _other_kind(mime: str, wanted: str, hint: str) -> ConversionError:
     return ConversionError(
         f"the blob is not {'an' if wanted == 'array' else 'a'} {wanted}: its content is {mime}",
@@ -354,5 +314,5 @@ def _no_text(what: str) -> ConversionError:
         what,
         source_type="bytes",
         target_type="text",
-        hint="pass its encoding, e.g. to_text(encoding='gb18030'), or use blob.bytes()",
+        hint="pass its encoding, e.g. encoding='gb18030', or use blob.bytes()",
     )

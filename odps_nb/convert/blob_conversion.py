@@ -15,7 +15,7 @@ import pyarrow as pa
 from odps_nb.arrow.validation import validate
 from odps_nb.convert import blob_content
 from odps_nb.convert.pictures import KEPT_INFO
-from odps_nb.errors import ConversionError, LimitExceededError, OdpsNbError
+from odps_nb.errors import ConversionError, LimitExceededError
 from odps_nb.parsing.client import Parsed, Parser, ParserStoppedError, at_exit
 from odps_nb.parsing.values import Limits, UnshowableError
 from odps_nb.terms import format_bytes
@@ -40,21 +40,23 @@ def picture(data: bytes, mime: str, *, max_pixels: int) -> Image.Image:
 
     size = max_pixels * 16  # the widest mode has four channels of four bytes
     found = _parsed(data, mime, "picture", size, max_pixels=max_pixels)
-    width, height = found.number("width"), found.number("height")
     try:
+        width, height = found.number("width"), found.number("height")
         made = Image.frombytes(found.text("mode"), (width, height), found.data)
         if palette := found.texts("palette"):
             made.putpalette(base64.b64decode(palette[1]), palette[0])
-    except (ValueError, TypeError, KeyError) as error:
+        made.format = found.text("format")
+        for name, kind, value in found.rows("info"):
+            if name in KEPT_INFO:
+                made.info[name] = _READ[kind](value)
+    except Exception as error:  # noqa: BLE001  # the process that parsed the blob is not trusted
         raise _stopped(mime, "picture", f"invalid result: {error}") from None
-    made.format = found.text("format")
-    for name, kind, value in found.rows("info"):
-        if name in KEPT_INFO:
-            made.info[name] = _READ[kind](value)
     return made
 
 
-def table(data: bytes, mime: str, *, max_bytes: int, **options: str | bool | None) -> pa.Table:
+def table(
+    data: bytes, mime: str, *, max_bytes: int, **options: str | bool | list[str] | None
+) -> pa.Table:
     """Parse a table like `blob_content.as_table`, but in the parser process."""
     found = _parsed(data, mime, "table", max_bytes, max_bytes=max_bytes, **options)
     check = EndMarkerCheck(max_decompressed=max(max_bytes, DEFAULT_MAX_DECOMPRESSED))
@@ -65,7 +67,7 @@ def table(data: bytes, mime: str, *, max_bytes: int, **options: str | bool | Non
             rows = reader.read_all()
         for batch in rows.to_batches():
             validate(batch)
-    except (OdpsNbError, pa.ArrowException, OSError, ValueError) as error:
+    except Exception as error:  # noqa: BLE001  # as above
         raise _stopped(mime, "table", f"invalid result: {error}") from None
     return rows
 

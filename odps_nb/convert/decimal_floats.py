@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as pt
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _DIGITS = 15  # a decimal with at most 15 digits is the shortest text of its nearest float64
 
@@ -24,15 +27,6 @@ def from_floats(values: Any, kind: pa.DataType) -> Any:
     return values.cast(pa.string()).cast(kind)
 
 
-def rounded(value: Decimal, kind: pa.DataType) -> Decimal:
-    """Round a decimal to a type's scale, half away from zero."""
-    try:
-        places = Decimal((0, (1,), -kind.scale))
-        return value.quantize(places, ROUND_HALF_UP, Context(kind.precision))
-    except InvalidOperation:
-        raise pa.ArrowInvalid(f"{value} has too many digits, or is not finite") from None
-
-
 def surviving_floats(values: pa.Array) -> pa.Array | None:
     """Return decimals as float64 if `from_floats` can restore all of them, else ``None``."""
     found = _short_floats(values)
@@ -46,18 +40,28 @@ def surviving_floats(values: pa.Array) -> pa.Array | None:
     return found
 
 
-def whole_digits(values: Any) -> int:
-    """Return the maximum number of digits before the decimal point."""
-    if isinstance(values, pa.Scalar):
-        ends = [values.as_py()]
-    else:
-        ends = list(pc.min_max(values).as_py().values())
-    return max((one.adjusted() + 1 for one in ends if one), default=0)
+def decimal_note(schema: pa.Schema, frame: pd.DataFrame) -> str:
+    """Return a note on the dtypes of DECIMAL columns; empty if there are no such columns."""
+    floats: list[str] = []
+    exact: list[str] = []
+    for field, dtype in zip(schema, frame.dtypes, strict=True):
+        if pt.is_decimal(field.type):
+            (floats if dtype.kind == "f" else exact).append(field.name)
+    told = [f"DECIMAL as float64: {_some(floats)}"] if floats else []
+    told += [f"DECIMAL kept exact; float64 would round: {_some(exact)}"] if exact else []
+    return " · ".join(told)
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 4 else ""
+    return ", ".join(names[:3] if more else names) + more
 
 
 def _short_floats(values: pa.Array) -> pa.Array | None:
     """Convert decimals to floats by one division; ``None`` if a value has more than 15 digits."""
-    scale = min(values.type.scale, _DIGITS - max(whole_digits(values), 0))
+    ends = pc.min_max(values).as_py().values()
+    whole_digits = max((one.adjusted() + 1 for one in ends if one), default=0)
+    scale = min(values.type.scale, _DIGITS - max(whole_digits, 0))
     if scale < 0:
         return None
     try:

@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.types as pt
 from pandas.api.extensions import ExtensionDtype
 
-from odps_nb.convert.decimal_array import DecimalDtype
 from odps_nb.convert.decimal_floats import as_floats, from_floats, surviving_floats
 from odps_nb.convert.frame_options import FrameOptions
 from odps_nb.convert.nested_values import is_vector, python_values, vector_values
@@ -81,7 +80,7 @@ def _decimal_column(kind: pa.DataType, rows: int | None, options: FrameOptions) 
     if options.dtype_backend == "pyarrow":
         return _ArrowColumn(kind, pd.ArrowDtype)
     if options.decimals == "exact" or options.dtype_backend is not None:
-        return _ArrowColumn(kind, DecimalDtype)
+        return _ArrowColumn(kind, None)
     return _DecimalColumn(kind, rows)
 
 
@@ -166,7 +165,7 @@ class _FloatColumn:
 
 
 class _DecimalColumn:
-    """Decimals as float64 until float64 would change a value; from then on, exact decimals.
+    """Decimals as float64 until float64 would change a value; from then on, `Decimal` objects.
 
     The floats collected so far are then converted back to decimals, so no second copy is needed.
     """
@@ -174,7 +173,7 @@ class _DecimalColumn:
     def __init__(self, kind: pa.DataType, rows: int | None) -> None:
         self._kind = kind
         self._floats: _NumpyColumn | None = _NumpyColumn(np.dtype("float64"), rows)
-        self._exact = _ArrowColumn(kind, DecimalDtype)
+        self._exact = _ArrowColumn(kind, None)
 
     def add(self, part: pa.Array) -> None:
         if self._floats is not None:

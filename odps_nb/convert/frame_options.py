@@ -19,8 +19,8 @@ class FrameOptions:
 
     ``decimals``: dtype of DECIMAL columns; decimals inside lists, maps and structs stay exact.
     ``"auto"`` (default) means float64 if every value of the column has at most 15 digits or is the
-    shortest text of a float. Otherwise it means ``"exact"``, a dtype that keeps every digit
-    (`odps_nb.convert.decimal_array`). ``"float"`` is always float64, rounded to the nearest value.
+    shortest text of a float. Otherwise it means ``"exact"``: `decimal.Decimal` objects.
+    ``"float"`` is always float64, rounded to the nearest value.
 
     ``dtype_backend``: as in pandas' own readers. ``"numpy_nullable"`` uses ``Int64``, ``Float64``,
     ``boolean`` and ``string``, whether or not there are nulls; ``"pyarrow"`` uses Arrow types in

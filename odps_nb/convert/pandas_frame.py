@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -155,7 +156,7 @@ def column_array(
         ) from None
 
 
-_FAILURES = (TypeError, ValueError, OverflowError, NotImplementedError, pa.ArrowException)
+_FAILURES = (TypeError, ValueError, ArithmeticError, NotImplementedError, pa.ArrowException)
 _HINT = "pass another dtype, or read the column without one and convert it with df.astype"
 
 
@@ -214,15 +215,14 @@ def _changed(series: pd.Series[Any], cast: pd.Series[Any]) -> np.ndarray[Any, An
 
 
 def _cast_back(cast: pd.Series[Any], series: pd.Series[Any]) -> pd.Series[Any]:
-    """Cast a column back to its original dtype; pandas cannot cast text with nulls to bool."""
+    """Cast a column back to its original values; pandas cannot cast text with nulls to bool."""
     if series.dtype in ("bool", "boolean") and infer_dtype(cast, skipna=True) == "string":
         return cast.str.lower().map({"true": True, "false": False}).astype("boolean")
-    return cast.astype(_kind(series))
-
-
-def _kind(series: pd.Series[Any]) -> Any:
-    """Return the dtype to cast back to; text in pandas 2 has dtype object, which is ambiguous."""
-    return "string" if infer_dtype(series, skipna=True) == "string" else series.dtype
+    kind = infer_dtype(series, skipna=True)
+    if kind == "decimal":
+        return cast.astype("string").map(Decimal, na_action="ignore").astype(object)
+    # text in pandas 2 has dtype object, which is ambiguous
+    return cast.astype("string" if kind == "string" else series.dtype)
 
 
 def _failing(series: pd.Series[Any], dtype: Any) -> np.ndarray[Any, Any]:

@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import Any
 
 from odps_nb.errors import ConfigError
-from odps_nb.local import faults
+from odps_nb.local import errors
 
 
 class Right(IntEnum):
@@ -49,7 +49,7 @@ class Rights:
     def require(self, access_id: str, project: str, right: Right) -> None:
         """Raise 403 ``NoPermission`` unless the key has the right."""
         if not self.allows(access_id, project, right):
-            raise faults.forbidden(
+            raise errors.forbidden(
                 "ODPS-0130013:Authorization exception - Authorization Failed [4002], the key has "
                 f"no {right.name.lower()} permission in the project {project!r}"
             )

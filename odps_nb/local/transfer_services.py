@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from odps_nb.errors import ConfigError, ServiceError
-from odps_nb.local import faults
+from odps_nb.local import errors
 
 SERVICES = ("storage", "storage-v1", "tunnel")
 """The Storage API in versions 2 and 3, in version 1, and the tunnel."""
@@ -21,10 +21,10 @@ NO_PATH = (
 
 _NAMES = {"storage": "open storage", "storage-v1": "open storage", "tunnel": "the tunnel"}
 _REFUSALS: dict[str, Callable[[str, str], ServiceError]] = {
-    "not-found": lambda name, quota: faults.no_such("The requested resource does not exist."),
-    "no-permission": lambda name, quota: faults.forbidden(f"{name} is not enabled for this tenant"),
-    "quota": lambda name, quota: faults.invalid(f"the quota {quota!r} does not support {name}"),
-    "region": lambda name, quota: faults.invalid(f"{name} is not supported in this region"),
+    "not-found": lambda name, quota: errors.no_such("The requested resource does not exist."),
+    "no-permission": lambda name, quota: errors.forbidden(f"{name} is not enabled for this tenant"),
+    "quota": lambda name, quota: errors.invalid(f"the quota {quota!r} does not support {name}"),
+    "region": lambda name, quota: errors.invalid(f"{name} is not supported in this region"),
 }
 
 

@@ -10,66 +10,119 @@ import csv
 import io
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
+from pathlib import PurePath
 from typing import Final
 
 HIVE: Final = "\x01"
-_SEPARATORS: Final = "\t,;|"
-_CHARACTERS: Final = 16_384  # maximum number of characters to inspect
-_LINES: Final = 20
+BLANKS: Final = " "
+"""Separator that stands for any number of blanks and tabs."""
+_SEPARATORS: Final = "\t,;|"  # the first one wins if several fit equally well
+#: Separators to accept with weaker evidence, by the ending of the file's name.
+_NAMED: Final = {".tsv": "\t", ".tab": "\t", ".csv": ",;\t|", ".psv": "|"}
+_NAMED_SHARE: Final = 0.6  # minimum share of lines with these separators
+_QUICK: Final = 10  # rows that usually show that a text is not a table
 _MOSTLY: Final = 0.8  # minimum share of lines with the same number of fields
+_PAIRS: Final = 0.95  # the same for two fields, because many lines of prose have one comma
+_NUMBERS: Final = 0.75  # minimum quality of fields that blanks separate, unlike words of prose
+_TRAILING: Final = re.compile(r"[ \t]+(?=\r?$)", re.MULTILINE)
+_JUDGED: Final = 200  # rows whose fields are examined
 _NUMBER: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+#: Numbers, dates, times, and marks for a missing value.
+_VALUE: Final = re.compile(
+    r"\s*(?:[+-]?[$€]?[\d.,]*\d[.,]?(?:[eE][+-]?\d+)?\s?%?|\d[\d/:.,TZ +-]*"
+    r"|n/?a|nan|null|none|true|false)\s*",
+    re.IGNORECASE,
+)
 _NAME: Final = re.compile(r"[^\W\d]\w{0,63}")
 _RULE: Final = re.compile(r"[\s|:+-]+")  # the line below the header, as in Markdown
+_BRACKETS: Final = ("()", "[]", "{}")
 
 _Rows = list[list[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """The field separator, and the offset of the header line."""
+    """The field separator, and the offset of the header line.
+
+    With ``row_names``, as written by R, the first column has no name in the header.
+    """
 
     separator: str
     start: int = 0
+    row_names: bool = False
 
 
-def form_of(text: str, *, whole: bool = True, separator: str = "") -> Form | None:
+def form_of(
+    head: str, *, whole: bool = True, separator: str = "", file_name: str = ""
+) -> Form | None:
     """Return the separator and header offset; ``None`` if the text is not a table.
 
-    Leading lines that begin with ``#`` are comments; the last one is the header if it has as many
-    fields as the rows. If ``whole`` is false, the last line may be truncated. If ``separator`` is
-    set, any text is considered a table.
+    All lines of ``head``, the first characters of the text, decide. Leading lines that begin with
+    ``#`` are comments; the last one is the header if it has as many fields as the rows, and the
+    first row is not a header itself.
+
+    Parameters
+    ----------
+    whole
+        Whether ``head`` is the whole text; if not, its last line may be truncated.
+    separator
+        The separator, if known; any text is then a table.
+    file_name
+        A name that ends in ``.tsv`` or ``.csv`` makes a table of a text that is nearly one.
     """
-    if not separator and HIVE in text:  # unique to Hive text, see `odps_nb.parsing.encodings`
+    if not separator and HIVE in head:  # unique to Hive text, see `odps_nb.parsing.encodings`
         separator = HIVE
     if separator == HIVE:
         return Form(separator=HIVE)
-    sample = text[:_CHARACTERS]
-    whole = whole and len(sample) == len(text)
-    start, comment = _comments(sample)
-    for strict in (True, False):
-        for one in separator or _candidates(sample, start):
-            rows = _rows(sample[start:], one, whole=whole)
-            if separator or _is_table(rows, one, strict=strict):
-                return Form(separator=one, start=_names_at(sample, start, comment, rows, one))
-    rows = _rows(sample[start:], ",", whole=whole)
-    return Form(separator=",", start=start) if _is_column(rows) else None
+    start, comment = _comments(head)
+    body = head[start:]
+    if separator:
+        form, rows = Form(separator=separator), _rows(body, separator, whole=whole)
+    else:
+        form, rows = _detected(body, PurePath(file_name.lower()).suffix, whole=whole)
+    if form is None:
+        return None
+    names = start if form.row_names else _names_at(head, start, comment, rows, form.separator)
+    return replace(form, start=names)
+
+
+def _detected(body: str, suffix: str, *, whole: bool) -> tuple[Form | None, _Rows]:
+    """Return the form that fits the lines best, and its rows."""
+    for separators, is_named in ((_SEPARATORS, False), (_NAMED.get(suffix, ""), True)):
+        found = []
+        for one in separators:
+            rows = _rows(body, one, whole=whole)
+            row_names = _has_row_names(rows)
+            if share := 1 if row_names else _share(rows, one, is_named=is_named):
+                form = Form(separator=one, row_names=row_names)
+                found.append((_rank(rows, one, share), form, rows))
+        if found:
+            return max(found, key=lambda one: one[0])[1:]
+    if _is_column(body, whole=whole):
+        return Form(separator=","), []
+    rows = _rows(body, BLANKS, whole=whole)
+    is_table = len(rows) > 2 and _share(rows, BLANKS) == 1 and _quality(rows, BLANKS) >= _NUMBERS
+    return (Form(separator=BLANKS) if is_table else None), rows
+
+
+def body_of(text: str, form: Form) -> str:
+    """Return the text from its header line on, with a name for each column."""
+    body = text[form.start :]
+    if form.separator == BLANKS:
+        body = _without_tabs(body)
+    return f"f0{form.separator}{body}" if form.row_names else body
 
 
 def lines_of(text: str, form: Form) -> Iterator[tuple[int, list[str]]]:
     """Yield each line's number and fields, beginning with the header.
 
     Skips blank lines, and comments: lines that begin with ``#`` and have a different number of
-    fields than the first line. Raises `ValueError` for a field that is too long, and for an
-    unclosed quote.
+    fields than the first line. Several blanks between fields are one separator. Raises `ValueError`
+    for a field that is too long.
     """
-    file = io.StringIO(text[form.start :], newline="")
-    reader = csv.reader(
-        file,
-        delimiter=form.separator,
-        quoting=csv.QUOTE_NONE if form.separator == HIVE else csv.QUOTE_MINIMAL,
-    )
+    reader = _reader(body_of(text, form), form.separator)
     before, width = text.count("\n", 0, form.start), 0
     try:
         for row in reader:
@@ -88,48 +141,83 @@ def unevenness(number: int, fields: int, names: int) -> str:
     return f"line {number:,} has {have}, but the first line has {names:,}"
 
 
-def _comments(sample: str) -> tuple[int, int]:
+def may_be_row(first: list[str], second: list[str]) -> bool:
+    """Whether the first line has numbers wherever the second one has, so it may be no header."""
+    fields = zip(first, second, strict=False)
+    numbers = [_NUMBER.fullmatch(a.strip()) for a, b in fields if _NUMBER.fullmatch(b.strip())]
+    return bool(numbers) and all(numbers)
+
+
+def _reader(text: str, separator: str) -> csv._reader:
+    return csv.reader(
+        io.StringIO(text, newline=""),
+        delimiter=separator,
+        quoting=csv.QUOTE_NONE if separator == HIVE else csv.QUOTE_MINIMAL,
+        skipinitialspace=separator == BLANKS,
+    )
+
+
+def _without_tabs(text: str) -> str:
+    return _TRAILING.sub("", text).replace("\t", " ")
+
+
+def _comments(head: str) -> tuple[int, int]:
     """Return two offsets: the end of the leading comments, and the start of the last comment."""
     at = last = 0
-    while sample.startswith("#", at):
-        end = sample.find("\n", at)
+    while head.startswith("#", at):
+        end = head.find("\n", at)
         if end < 0:
             return 0, 0
         last, at = at, end + 1
     return at, last
 
 
-def _candidates(sample: str, start: int) -> str:
-    """Return the possible separators, ordered by frequency in the first line."""
-    end = sample.find("\n", start)
-    line = sample[start : end if end >= 0 else len(sample)]
-    return "".join(sorted(_SEPARATORS, key=lambda one: -line.count(one)))
+def _rows(body: str, separator: str, *, whole: bool) -> _Rows:
+    """Return the rows without blank lines; drop the last one if it may be truncated.
 
-
-def _rows(sample: str, separator: str, *, whole: bool) -> _Rows:
-    """Return the first lines; drop the last one if it may be truncated."""
+    Return none if the separator is not in the first line.
+    """
+    if separator not in body.lstrip("\r\n ").partition("\n")[0]:
+        return []
     try:
-        reader = csv.reader(io.StringIO(sample, newline=""), delimiter=separator)
-        rows = list(islice(reader, _LINES + 1))
+        reader = _reader(_without_tabs(body) if separator == BLANKS else body, separator)
+        rows = list(islice(reader, _QUICK))
+        if len(rows) == _QUICK and len({len(row) for row in rows}) > _QUICK // 2:
+            return []  # prose or code; not worth parsing the rest
+        rows += reader
     except csv.Error:
         return []
-    if not whole or len(rows) > _LINES:
+    if not whole:
         rows = rows[:-1]
     return [row for row in rows if any(cell.strip() for cell in row) or len(row) > 1]
 
 
-def _is_table(rows: _Rows, separator: str, *, strict: bool) -> bool:
-    """Whether all or most lines have the same number of fields; two columns require three lines."""
-    if not rows or (separator == "|" and _is_drawn(rows)):
+def _share(rows: _Rows, separator: str, *, is_named: bool = False) -> float:
+    """Return the share of lines with as many fields as the first line; 0 if this is no table.
+
+    Two columns require three lines. Comments do not count. If ``is_named``, the file's name states
+    the separator, so it is enough that most lines contain it.
+    """
+    width = len(rows[0]) if rows else 0
+    if width < 2 or (separator == "|" and _is_drawn(rows)) or _is_code(rows):
+        return 0
+    if is_named:
+        counted = [len(row) > 1 for row in rows if len(row) > 1 or not row[0].startswith("#")]
+        share = sum(counted) / len(counted)
+        return share if share >= _NAMED_SHARE else 0
+    even = sum(len(row) == width for row in rows)
+    odd = sum(len(row) != width and not row[0].startswith("#") for row in rows)
+    share = even / (even + odd)
+    if even == len(rows):
+        return share if len(rows) >= (3 if width == 2 else 2) else 0
+    return share if even >= 4 and share >= (_PAIRS if width == 2 else _MOSTLY) else 0
+
+
+def _has_row_names(rows: _Rows) -> bool:
+    """Whether all rows have one field more than the header, and not only an empty last one."""
+    if len(rows) < 3 or len(rows[0]) < 2 or {len(row) for row in rows[1:]} != {len(rows[0]) + 1}:
         return False
-    width = len(rows[0])
-    even = [row for row in rows if len(row) == width]
-    if strict:
-        return len(even) == len(rows) and width >= 2 and len(rows) >= (3 if width == 2 else 2)
-    others = [row for row in rows if len(row) != width and not row[0].startswith("#")]
-    if width == 2 and others:
-        return False
-    return width >= 2 and len(even) >= 4 and len(even) >= _MOSTLY * (len(even) + len(others))
+    return any(row[-1].strip() for row in rows[1:]) and not _is_code(rows)
 
 
 def _is_drawn(rows: _Rows) -> bool:
@@ -137,21 +225,64 @@ def _is_drawn(rows: _Rows) -> bool:
     return all(not row[0] for row in rows) or any(_RULE.fullmatch("|".join(row)) for row in rows)
 
 
-def _is_column(rows: _Rows) -> bool:
+def _is_code(rows: _Rows) -> bool:
+    """Whether the fields are parts of code: in or cut by brackets, or ended by the separator."""
+    judged = rows[:_JUDGED]
+    if len(rows[0]) == 2 and not any(row[-1].strip() for row in judged):
+        return True
+    cut = sum(
+        row[0].startswith("(")
+        or any(cell.count(a) != cell.count(b) for cell in row for a, b in _BRACKETS)
+        for row in judged
+    )
+    return cut * 2 >= len(judged)
+
+
+def _rank(rows: _Rows, separator: str, share: float) -> float:
+    """Return how well a separator fits; a tab on every line is hardly ever part of a field."""
+    return share * _quality(rows, separator) + (separator == "\t" and share == 1)
+
+
+def _quality(rows: _Rows, separator: str) -> float:
+    """Return how much the fields look like values: 1 for numbers, 0.5 for text.
+
+    A text that contains another separator, except a comma, suggests that the other one separates.
+    """
+    others = [one for one in _SEPARATORS if one not in (separator, ",")]
+    cells = [cell for row in rows[:_JUDGED] for cell in row if cell.strip()]
+    good = 0.0
+    for cell in cells:
+        if _VALUE.fullmatch(cell, 0, 64):
+            good += 1
+        elif not any(one in cell for one in others):
+            good += 0.5
+    return good / max(len(cells), 1)
+
+
+def _is_column(body: str, *, whole: bool) -> bool:
     """Whether the lines form one column: a name, then at least two numbers."""
-    if len(rows) < 3 or any(len(row) != 1 for row in rows):
+    name = body.partition("\n")[0].rstrip("\r")
+    if not _NAME.fullmatch(name.strip('"')):
         return False
-    (name,), *values = rows
-    return bool(_NAME.fullmatch(name)) and all(_NUMBER.fullmatch(one.strip()) for (one,) in values)
+    values = [line.strip('" \r') for line in body.split("\n")[1 : None if whole else -1]]
+    values = [value for value in values if value]
+    return len(values) >= 2 and all(map(_NUMBER.fullmatch, values))
 
 
-def _names_at(sample: str, start: int, comment: int, rows: _Rows, separator: str) -> int:
+def _names_at(head: str, start: int, comment: int, rows: _Rows, separator: str) -> int:
     """Return the header's offset: after the last comment's ``#`` if the comment is the header."""
     if start == comment or not rows:
         return start
-    line = sample[comment:start].rstrip("\r\n")
-    names = line.lstrip("#").lstrip()
-    count = len(names.split(separator))
-    if count < 2 or count != len(rows[0]) or " " in names:  # an ordinary comment
-        return start
-    return start - len(sample[comment:start]) + len(line) - len(names)
+    line = head[comment:start].rstrip("\r\n")
+    names = line.lstrip("#").lstrip(" ")
+    fields = next(_reader(names, separator), [])
+    if len(fields) < 2 or len(fields) != len(rows[0]):
+        return start  # an ordinary comment
+    first, second = rows[0], rows[1] if len(rows) > 1 else []
+    numbers = [bool(_VALUE.fullmatch(cell)) for cell in first]
+    if not any(numbers):
+        # names above numbers, or two fields of prose above text
+        is_header = any(_VALUE.fullmatch(cell) for cell in second)
+        if is_header or (len(fields) == 2 and " " in names):
+            return start
+    return comment + len(line) - len(names)

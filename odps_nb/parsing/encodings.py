@@ -37,6 +37,10 @@ _WIDER: Final = {
 }  # fmt: skip
 """Supersets to try, because files often use them although they state the narrower encoding."""
 _HIVE_LINES: Final = 20
+_HIVE_LINE: Final = 4096
+_NEVER: Final = bytes((0, *range(2, 9), *range(14, 27), *range(28, 32), 127))
+"""Bytes of control characters, except those of Hive text and of ISO 2022."""
+_WIDE: Final = ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
 _VARIETY: Final = 3  # minimum number of distinct bytes in text
 _PAIRS: Final = re.compile(rb"(?:[\x00-\x7f]|[\xa1-\xa3\xb0-\xd7][\xa1-\xfe])*")
 """ASCII and the common characters of GB 2312: level 1 and punctuation."""
@@ -71,6 +75,20 @@ def detect(data: bytes, *, whole: bool = True, guess: bool = True) -> Encoding |
         if not escapes and _is_text(sample, name, whole=complete):
             return Encoding(name=name)
     return _guessed(sample, whole=complete) if guess else None
+
+
+def detect_after(data: bytes, start: int) -> Encoding | None:
+    """Guess the encoding of a text that is ASCII before byte ``start``, and not UTF-8 from there.
+
+    The bytes around ``start`` are inspected, because the first ones show no difference. Return
+    ``None`` if no encoding fits all of ``data``, or if it is not ASCII before ``start``.
+    """
+    if not data[:start].isascii():
+        return None  # damaged UTF-8: another encoding would change the characters before
+    first = max(0, start - SAMPLE // 2)
+    part = data[first : first + SAMPLE]
+    found = _guessed(part, whole=first + SAMPLE >= len(data))
+    return found if found and _is_text(data, found.name, whole=True) else None
 
 
 def decode(data: bytes, encoding: str, *, whole: bool = True) -> str:
@@ -108,19 +126,28 @@ def _is_text(sample: bytes, name: str, *, whole: bool) -> bool:
 
 
 def _is_hive(text: str) -> bool:
-    """Whether every line has the same number of ``\\x01`` characters, Hive's field separators."""
+    """Whether every line has the same number of ``\\x01`` characters, Hive's field separators.
+
+    One line is enough only for a short text.
+    """
     lines = text.split("\n")
     whole = [line for line in lines[: _HIVE_LINES + 1] if line][: max(1, len(lines) - 1)]
-    return len({line.count("\x01") for line in whole}) == 1
+    even = len({line.count("\x01") for line in whole}) == 1
+    return even and (len(whole) > 1 or len(text) <= _HIVE_LINE)
 
 
-def _guessed(sample: bytes, *, whole: bool) -> Encoding | None:
+def _guessed(data: bytes, *, whole: bool) -> Encoding | None:
+    """Guess the encoding from the complete lines of ``data``; it fits all of ``data``."""
     from charset_normalizer import from_bytes
 
-    if not whole:  # a truncated character would count against the right encoding
-        sample = sample[: sample.rfind(b"\n") + 1] or sample
+    if len(data.translate(None, _NEVER)) < len(data) and not any(
+        _is_text(data, name, whole=False) for name in _WIDE
+    ):
+        return None  # in all other encodings, these bytes are control characters
+    # a truncated character would count against the right encoding
+    sample = data if whole else data[: data.rfind(b"\n") + 1] or data
     if _PAIRS.fullmatch(sample) and _CHINESE.match(sample):
-        is_text = _is_text(sample, "gb18030", whole=whole)
+        is_text = _is_text(data, "gb18030", whole=whole)
         return Encoding(name="gb18030", guessed=True) if is_text else None
     matches = list(from_bytes(sample))
     if not matches or len(set(sample)) < _VARIETY:
@@ -128,7 +155,8 @@ def _guessed(sample: bytes, *, whole: bool) -> Encoding | None:
     best = matches[0]
     if not _ADJACENT.search(sample):  # accented letters: prefer Western if equally likely
         western = [one for one in matches if "cp1252" in (one.encoding, *one.could_be_from_charset)]
-        if western and western[0].coherence >= best.coherence:
+        is_text = _is_text(data, "cp1252", whole=whole)
+        if western and western[0].coherence >= best.coherence and is_text:
             return Encoding(name="cp1252", guessed=True)
     equal = [one for one in matches if (one.chaos, one.coherence) == (best.chaos, best.coherence)]
     names = [name for one in equal for name in (one.encoding, *one.could_be_from_charset)]
@@ -138,8 +166,8 @@ def _guessed(sample: bytes, *, whole: bool) -> Encoding | None:
         names.sort(key=lambda name: _COMMON.index(name) if name in _COMMON else len(_COMMON))
     names += [_WIDER[name] for name in names if name in _WIDER]
     for name in names:
-        if _is_text(sample, name, whole=whole) and not _UNASSIGNED.search(
-            decode(sample, name, whole=whole)
+        if _is_text(data, name, whole=whole) and not _UNASSIGNED.search(
+            decode(data, name, whole=whole)
         ):
             return Encoding(name=name, guessed=True)
     return None

@@ -6,13 +6,18 @@ from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from odps_nb.convert import frame_columns
-from odps_nb.convert.decimal_array import DecimalDtype, decimal_note
-from odps_nb.convert.decimal_floats import as_floats, from_floats, surviving_floats
+from odps_nb.convert.decimal_floats import (
+    as_floats,
+    decimal_note,
+    from_floats,
+    surviving_floats,
+)
 from odps_nb.convert.pandas_frame import to_pandas
 
 if TYPE_CHECKING:
@@ -72,8 +77,22 @@ def test_a_column_is_exact_from_its_first_value_on_wherever_the_long_one_is(
     values[place] = Decimal("12345678901234567.89")
     table = pa.table({"c": pa.array(values, pa.decimal128(38, 2))})
     exact = to_pandas(iter(table.to_batches(max_chunksize=size)), schema=table.schema)["c"]
-    assert isinstance(exact.dtype, DecimalDtype)
+    assert exact.dtype == object
     assert pa.array(exact).to_pylist() == values
+
+
+def test_exact_columns_are_summed_grouped_sorted_and_stored_as_decimals(tmp_path):
+    long = Decimal("12345678901234567.89")
+    frame = to_pandas(
+        pa.table({"key": [1, 1, 2], "c": pa.array([long, None, Decimal(1)], pa.decimal128(38, 2))})
+    )
+    assert frame["c"].sum() == long + 1
+    assert frame.groupby("key")["c"].sum().to_dict() == {1: long, 2: 1}
+    assert frame.sort_values("c")["c"].tolist() == [1, long, None]
+    assert (frame["c"].dropna() * 2 - 1).tolist() == [long * 2 - 1, 1]
+    assert frame[frame["c"] == long].index.tolist() == [0]
+    frame.to_parquet(tmp_path / "f.parquet")
+    assert pq.read_table(tmp_path / "f.parquet")["c"].to_pylist() == [long, None, 1]
 
 
 def test_up_to_15_digits_the_type_decides_alone():

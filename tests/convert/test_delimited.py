@@ -63,6 +63,14 @@ EVEN = {
     "a row with a hash": ("a,b,c\n#1,2,3\n#4,5,6\n", (2, 3), ["a", "b", "c"]),
     "separators in quotes": ('a;b\n"1;2,3|";x\n"y";"z\nz"\n', (2, 2), ["a", "b"]),
     "commas as decimal points": ("a;b\n1,5;2,5\n3,5;4,5\n", (2, 2), ["a", "b"]),
+    "names in a comment with blanks": (
+        "# user id,full name,n\n1,Ann Lee,3\n2,Bo,4\n", (2, 3), ["user id", "full name", "n"],
+    ),
+    "bars in a tab's fields": ("id\tof\n" + "gi|1|ref|\t5\n" * 3, (3, 2), ["id", "of"]),
+    "more bars than tabs": ("a|b|c|\tx\n1|2|3|\t5\n2|3|4|\t6\n", (2, 2), ["a|b|c|", "x"]),
+    "another separator in line 1": ("a,b;c,d;e\n1;2;3\n4;5;6\n", (2, 3), ["a,b", "c,d", "e"]),
+    "row names, as written by R": ('"a","b"\n"1",2,3\n"2",4,5\n', (2, 3), ["f0", "a", "b"]),
+    "blanks": ("OBS  GPA\n 1  2.66 \n 2   2.8\n 3\t4\n", (3, 2), ["OBS", "GPA"]),
     "Hive": ("1\x01tea\n2\x01cake\n3\x01\\N\n", (3, 2), ["f0", "f1"]),
 }  # fmt: skip
 
@@ -113,6 +121,9 @@ def test_a_line_of_very_many_fields_is_bounded():
 
 
 TEXTS = {
+    "trees": "(A:0.1,(B:0.2,C:0.3):0.4);\n(A:0.2,(B:0.1,C:0.3):0.5);\n(A:1,(B:2,C:3):4);\n",
+    "Scheme": "(define x 1) ; one\n(define y 2) ; two\n(define z 3) ; three\n",
+    "statements": "$a = 1;\n$b = 2;\n$c = 3;\n",
     "a poem": "Roses are red, violets are blue,\nsugar is sweet\nand so are you.\n",
     "a table of Markdown": "| a | b |\n|---|---|\n| 1 | 2 |\n| 3 | 4 |\n",
     "one without a frame": "a | b\n--- | ---\n1 | 2\n3 | 4\n",
@@ -131,11 +142,50 @@ def test_what_is_no_table_is_a_text_for_both(name):
     with pytest.raises(ConversionError, match="not a table") as caught:
         table(text)
     assert "separator=" in caught.value.hint
+    assert "ragged=True" in caught.value.hint
+
+
+def test_a_name_makes_a_table_of_text_that_is_nearly_one():
+    text = "a\tb\n1\t2\n"
+    for name in ("x.tsv", "X.TAB"):
+        assert sniff(text.encode(), len(text), name).label == "TSV"
+        assert tile(Value(text.encode(), file_name=name)).format.label == "TSV"
+        found = blob_content.as_table(text.encode(), TSV, max_bytes=1 << 20, file_name=name)
+        assert found.to_pydict() == {"a": [1], "b": [2]}
+    assert sniff(b"no table\n" * 3, 27, "x.tsv").label == "text"
+
+
+TSV = "text/tab-separated-values"
+
+
+def test_the_caller_says_whether_there_is_a_header_and_what_its_names_are():
+    plain = "1,tea\n2,cake\n3,pie\n"
+    assert "header=False" in tile(Value(b"1,2\n3,4\n5,6\n")).notes[0]
+    assert table(plain).num_rows == 2
+    assert table(plain, header=False).to_pydict() == {"f0": [1, 2, 3], "f1": ["tea", "cake", "pie"]}
+    assert table(plain, names=["id", "what"]).column_names == ["id", "what"]
+    assert table(plain, names=["id", "what"]).num_rows == 3
+    assert table(plain, names=["id", "what"], header=True).num_rows == 2
+    ragged = table("1,2,3\n4,5,6\n7,8,9\n1,2,3\n7\n", header=False, ragged=True)
+    assert ragged.shape == (5, 3)
+    with pytest.raises(ConversionError, match="names= has 1 names, but the first line has 2"):
+        table(plain, names=["id"])
+
+
+def test_lines_of_json_are_rows_whether_objects_or_arrays():
+    assert table('["u0", 1]\n["u1", 2]\n').to_pydict() == {"f0": ["u0", "u1"], "f1": [1, 2]}
+    found = table('{"a": 1}\n\n{"b": {"c": "\u2028"}, "a": 2.5}\n')
+    assert found.to_pydict() == {"a": [1, 2.5], "b": [None, {"c": "\u2028"}]}
+    with pytest.raises(ConversionError, match="values of 'a' have different types"):
+        table('{"a": 1}\n{"a": "x"}\n')
+    many = "".join(f'{{"a": {n}}}\n' for n in range(30))
+    with pytest.raises(ConversionError, match="line 31 is not JSON"):
+        table(many + '{"a": \n')
 
 
 def test_every_text_is_a_table_with_a_separator():
     assert table("tea\ncake\npie\n", separator=",").to_pydict() == {"tea": ["cake", "pie"]}
-    assert table("a b\n1 2\n", separator=" ").to_pydict() == {"a": [1], "b": [2]}
+    assert table("a   b\n1 2\n", separator=" ").to_pydict() == {"a": [1], "b": [2]}
     assert table("# note\na:b\n1:2\n", separator=":").to_pydict() == {"a": [1], "b": [2]}
 
 

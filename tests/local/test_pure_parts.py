@@ -19,9 +19,9 @@ from odps_nb.local.reading.predicates import Predicate
 from odps_nb.local.reading.row_stream import encode_stream, rebatch
 from odps_nb.local.routes.tunnel_arrow import decode_arrow, encode_arrow
 from odps_nb.local.routes.tunnel_rows import decode_rows, encode_rows
-from odps_nb.local.sql.statements import Show
-from odps_nb.local.sql.text import parse_job
-from odps_nb.local.sql.tokenizer import Cursor
+from odps_nb.local.sql.parsing.statements import Show
+from odps_nb.local.sql.parsing.text import parse_job
+from odps_nb.local.sql.parsing.tokenizer import Cursor
 from odps_nb.local.store.arrow_types import arrow_schema, arrow_type
 from odps_nb.local.store.folder import DataFolder
 from odps_nb.local.store.row_files import RowFileWriter, read_rows

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from odps_nb.errors import ConflictError, OdpsNbError, SessionExpiredError
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.wire import calls
 from odps_nb.wire.schema_json import WriteSchema
 from tests.model.tunnel import SCHEMA, Accounts
@@ -50,7 +50,7 @@ class Session:
 
     def stream(self, stream_id: str, version: int) -> Stream:
         if (stream_id, version) not in self.streams:
-            raise faults.no_such_stream(stream_id)
+            raise errors.no_such_stream(stream_id)
         return self.streams[stream_id, version]
 
 
@@ -114,7 +114,7 @@ class Service:
         _require_open(session)
         newest = session.newest(request.stream_id)
         if request.stream_version < newest:
-            raise faults.invalid_state("a newer version is there")
+            raise errors.invalid_state("a newer version is there")
         if request.stream_version > newest:
             session.streams[request.stream_id, request.stream_version] = Stream()
         else:
@@ -130,7 +130,7 @@ class Service:
         session = self._session(request.session_id)
         stream = session.stream(request.stream_id, request.stream_version)
         if session.status == ABORTED:
-            raise faults.invalid_state("the session is aborted")
+            raise errors.invalid_state("the session is aborted")
         stream.is_open = False
         return calls.EmptyAnswer()
 
@@ -140,14 +140,14 @@ class Service:
         stream = session.stream(call.stream_id, call.stream_version)
         _require_open(session)
         if session.newest(call.stream_id) > call.stream_version or not stream.is_open:
-            raise faults.invalid_state("the stream is closed or replaced")
+            raise errors.invalid_state("the stream is closed or replaced")
         if call.row_offset is not None:
             if call.access_token != str(stream.token):
-                raise faults.forbidden("not the newest token")
+                raise errors.forbidden("not the newest token")
             if call.row_offset + len(request.values) <= len(stream.values):
                 return calls.WriteRowsAnswer(row_offset=len(stream.values))
             if call.row_offset != len(stream.values):
-                raise faults.offset_conflict(len(stream.values), call.row_offset)
+                raise errors.offset_conflict(len(stream.values), call.row_offset)
         stream.values += request.values
         return calls.WriteRowsAnswer(
             row_offset=None if call.row_offset is None else len(stream.values)
@@ -168,7 +168,7 @@ _ACTIONS: dict[type, Any] = {
 
 def _require_open(session: Session) -> None:
     if session.status != OPEN:
-        raise faults.invalid_state(f"the session is {session.status}")
+        raise errors.invalid_state(f"the session is {session.status}")
 
 
 def _closed(session: Session) -> list[tuple[str, int]]:

@@ -14,7 +14,7 @@ from typing import Any
 from odps_nb.client.calls.version_1 import OverVersion1
 from odps_nb.client.write.staging import STREAM
 from odps_nb.errors import ConflictError, SessionExpiredError
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import SessionStatus
 from odps_nb.wire import calls, control
@@ -86,7 +86,7 @@ class Accounts:
         kind = type(call.request) if isinstance(call, OverVersion1) else type(call)
         action = (_VERSION_1 if isinstance(call, OverVersion1) else _ACTIONS).get(kind)
         if action is None:
-            raise faults.no_such(f"the model has no {kind.__name__}")
+            raise errors.no_such(f"the model has no {kind.__name__}")
         return action(self, request)
 
     def settle(self) -> None:
@@ -110,7 +110,7 @@ class Accounts:
         if table == TARGET:
             return self.table
         if table not in self.staging:
-            raise faults.no_such(f"there is no table {table}", code="NoSuchTable")
+            raise errors.no_such(f"there is no table {table}", code="NoSuchTable")
         return self.staging[table].setdefault(partition, [])
 
     def _upload(self, call: Any) -> Upload:
@@ -138,7 +138,7 @@ class Accounts:
         call = request.call
         upload = self._upload(call)
         if upload.status != "normal":
-            raise faults.invalid_state(f"the session is {upload.status}")
+            raise errors.invalid_state(f"the session is {upload.status}")
         upload.blocks[call.block] = request.values
 
     def _commit_upload(self, request: tunnel.CommitUpload) -> tunnel.UploadAnswer:
@@ -189,7 +189,7 @@ class Accounts:
         call = request.call.request
         session = self._session(call.session_id)
         if session.status is not SessionStatus.NORMAL:
-            raise faults.invalid_state(f"the session is {session.status.value}")
+            raise errors.invalid_state(f"the session is {session.status.value}")
         message = f"{call.session_id}/{call.block_number}/{len(session.sent)}"
         session.sent[message] = request.values
         return calls.WriteRowsAnswer(commit_message=message)

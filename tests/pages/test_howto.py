@@ -1,4 +1,4 @@
-"""The pages in ``docs/howto``: every block runs, and its output is that on the page.
+"""The pages in ``docs/howto`` and one about hosts: every block runs and gives the page's output.
 
 ``python -m tests.support.pages docs/howto/errors.md`` runs one page in an empty home.
 """
@@ -27,7 +27,7 @@ FOLDER = ROOT / "docs" / "howto"
 NIGHTLY = {
     "blobs-and-files",
     "cancel-and-background",
-    "galleries-in-exported-notebooks",  # a kernel
+    "notebooks-elsewhere",  # a kernel
     "parquet-and-csv-files",
     "polars-and-duckdb",
     "spark-on-a-cluster",
@@ -35,7 +35,7 @@ NIGHTLY = {
 
 
 def _params() -> Iterator[Any]:
-    for page in sorted(FOLDER.glob("*.md")):
+    for page in (*sorted(FOLDER.glob("*.md")), FOLDER.parent / "notebooks-elsewhere.md"):
         marks = []
         if "odps_nb.spark" in "".join(block.text for block in blocks(page, "python")):
             marks += [

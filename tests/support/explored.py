@@ -10,18 +10,7 @@ from typing import Any
 
 from playwright.sync_api import expect
 
-_CONTRAST = """(one) => {
-    const light = (text) => {
-        const [r, g, b] = text.match(/[\\d.]+/g).map(Number)
-            .map((v) => v / 255)
-            .map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
-        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-    };
-    const head = one.closest('.odps-x').querySelector('thead');
-    const [a, b] = [getComputedStyle(one).color, getComputedStyle(head).backgroundColor]
-        .map(light);
-    return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-}"""
+from tests.support.contrast import faint
 
 
 def explorer(page: Any, number: int) -> Any:
@@ -59,11 +48,6 @@ def change_theme(page: Any, theme: str) -> None:
         "(theme) => window.jupyterapp.commands.execute('apputils:change-theme', {theme})", theme
     )
     page.wait_for_function("(theme) => document.body.dataset.jpThemeName === theme", arg=theme)
-
-
-def contrast(text: Any) -> float:
-    """Return the contrast of text with the header of its explorer, as defined by WCAG (1 to 21)."""
-    return float(text.evaluate(_CONTRAST))
 
 
 # -- what holds in both applications --------------------------------------------------------------
@@ -130,10 +114,9 @@ def use_the_keyboard(page: Any, view: Any) -> None:
 
 
 def look_at_a_theme(page: Any, view: Any, theme: str) -> None:
-    """Change the theme; values and their descriptions have enough contrast."""
+    """Change the theme; all text has enough contrast."""
     change_theme(page, theme)
-    assert contrast(cell(view, 0, 0)) > 7
-    assert contrast(view.locator("th .odps-x-muted").first) > 4
+    assert faint(view) == []
 
 
 def draw_chart(view: Any, **choices: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from IPython.utils.capture import capture_output
 
 
@@ -15,8 +17,11 @@ def run(shell, text: str):
 
 
 def usage_error(shell, text: str) -> str:
+    """Run a cell that is refused, and return the only line that it shows, an error output."""
     with capture_output() as shown:
         shell.run_cell(text)
-    assert shown.stderr.startswith("UsageError: ")
-    assert shown.stderr.count("\n") == 1
-    return shown.stderr.removeprefix("UsageError: ").strip()
+    assert not shown.stderr
+    line = re.sub(r"\x1b\[\d*m", "", shown.stdout)
+    assert line.startswith("UsageError: ")
+    assert line.count("\n") == 1
+    return line.removeprefix("UsageError: ").strip()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import mimetypes
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +21,7 @@ from odps_nb.convert.arrow_types import is_bytes, is_list
 from odps_nb.convert.blob_columns.arrow_blob import is_reference
 from odps_nb.convert.fitting.misfit import shorten
 from odps_nb.errors import ConversionError
+from odps_nb.parsing.media_types import type_of_name
 from odps_nb.schema import ArrayType, Column, MapType, OdpsType, StructType, TypeCode
 from odps_nb.terms import BlobReference
 from odps_nb.wire.type_text import format_type
@@ -188,7 +188,7 @@ def content_of(
     elif isinstance(data, (bytes, bytearray, memoryview)):
         data = bytes(data)
         size = len(data)
-    guessed = mimetypes.guess_type(name)[0] if name else None
+    guessed = type_of_name(name) if name else None
     return Content(data, given.mime_type or guessed, name, size)
 
 

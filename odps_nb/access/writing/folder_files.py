@@ -104,42 +104,41 @@ class FolderFiles:
                 option="follow_links",
                 hint="remove the link, or omit follow_links",
             )
-        for name in self._names(folder):
-            file, path = folder / name, below + name
-            found = self._stat(file, path)
+        for entry in self._entries(folder):
+            path = below + entry.name
+            found = self._stat(entry, path)
             if stat.S_ISDIR(found.st_mode):
                 if self.recursive:
-                    yield from self._walk(file, path + "/", (*above, real))
-            elif any(fnmatchcase(path if "/" in one else name, one) for one in self.patterns):
-                _check_kind(file, path, found)
+                    yield from self._walk(folder / entry.name, path + "/", (*above, real))
+            elif any(fnmatchcase(path if "/" in one else entry.name, one) for one in self.patterns):
+                _check_kind(entry.path, path, found)
+                file = os.path.realpath(entry.path) if self.follow_links else f"{real}/{entry.name}"
                 yield FolderFile(
-                    file=Path(os.path.realpath(file)) if self.follow_links else Path(real, name),
-                    path=path,
-                    size=found.st_size,
-                    modified=found.st_mtime_ns,
+                    file=Path(file), path=path, size=found.st_size, modified=found.st_mtime_ns
                 )
 
-    def _names(self, folder: Path) -> list[str]:
+    def _entries(self, folder: Path) -> list[os.DirEntry[str]]:
         try:
-            names = sorted(path.name for path in folder.iterdir())
+            with os.scandir(folder) as found:
+                entries = sorted(found, key=lambda entry: entry.name)
         except OSError as error:
             raise _unreadable(folder, error) from error
-        return names if self.hidden else [name for name in names if not name.startswith(".")]
+        return entries if self.hidden else [one for one in entries if one.name[0] != "."]
 
-    def _stat(self, file: Path, path: str) -> os.stat_result:
+    def _stat(self, entry: os.DirEntry[str], path: str) -> os.stat_result:
         try:
-            if not self.follow_links and file.is_symlink():
+            if not self.follow_links and entry.is_symlink():
                 raise ConfigError(
                     f"{path} is a symbolic link",
                     option="follow_links",
                     hint="pass follow_links=True to write its target, or exclude it with pattern=",
                 )
-            return file.stat()
+            return entry.stat()
         except OSError as error:
-            raise _unreadable(file, error) from error
+            raise _unreadable(entry.path, error) from error
 
 
-def _check_kind(file: Path, path: str, found: os.stat_result) -> None:
+def _check_kind(file: str, path: str, found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode):
         raise ConfigError(
             f"{file} is a pipe, socket or device, not a regular file",
@@ -154,7 +153,7 @@ def _check_kind(file: Path, path: str, found: os.stat_result) -> None:
         ) from None
 
 
-def _unreadable(file: Path, error: OSError) -> ConfigError:
+def _unreadable(file: Path | str, error: OSError) -> ConfigError:
     return ConfigError(
         f"{file} cannot be read: {error.strerror or error}",
         option="folder",

@@ -22,9 +22,7 @@ class OverVersion1:
         return self.request.idempotent
 
     def encode(self, api_version: int = 1, *, scope: Scope = Scope()) -> WireRequest:  # noqa: B008
-        """Encode the request."""
         return encode_v1(self.request, scope=scope)
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> Any:
-        """Decode the response."""
         return decode_answer(self.request, body, headers)

@@ -21,7 +21,7 @@ from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.calls.version_1 import OverVersion1
 from odps_nb.client.transfer import SWITCH_ON
 from odps_nb.client.write.base import RowUploads
-from odps_nb.client.write.operations import RowPart, WriteSessionRef, write_ipc
+from odps_nb.client.write.operations import RowPart, write_ipc
 from odps_nb.errors import (
     ConflictError,
     FramingError,
@@ -71,18 +71,8 @@ class BlockNumbers:
 class BlockStream(RowUploads):
     """A stream whose rows are uploaded as numbered blocks."""
 
-    def __init__(
-        self,
-        storage: StorageClient,
-        session: WriteSessionRef,
-        stream_id: str,
-        version: int = 1,
-        *,
-        schema: WriteSchema,
-        numbers: BlockNumbers,
-        **more: Any,
-    ) -> None:
-        super().__init__(storage, session, stream_id, version, **more)
+    def __init__(self, *args: Any, schema: WriteSchema, numbers: BlockNumbers, **more: Any) -> None:
+        super().__init__(*args, **more)
         self.schema = schema
         self._numbers = numbers
         self.sent: bool = False

@@ -162,9 +162,7 @@ class StorageWriteSession(WriteSession):
         return WriteStream(self._storage, self.ref, stream_id, version, **more)
 
     def _commit(self, streams: Sequence[StreamReceipt | tuple[str, int]]) -> None:
-        _commit_storage(
-            self._storage, self.ref, streams, tracker=self._tracker, cancel=self._cancel
-        )
+        commit_write(self._storage, self.ref, streams, tracker=self._tracker, cancel=self._cancel)
 
     def _abort(self) -> None:
         abort_write(self._storage, self.ref)
@@ -228,18 +226,7 @@ def commit_write(
 
         pairs = named_streams(storage, session, streams)
         commit_staged(storage, session, pairs, tracker=tracker, cancel=cancel)
-    else:
-        _commit_storage(storage, session, streams, tracker=tracker, cancel=cancel)
-
-
-def _commit_storage(
-    storage: StorageClient,
-    session: WriteSessionRef,
-    streams: Iterable[StreamReceipt | tuple[str, int]] = (),
-    *,
-    tracker: ProgressTracker | None = None,
-    cancel: CancelToken | None = None,
-) -> None:
+        return
     pairs = named_streams(storage, session, streams)
     request = CommitWriteSession(
         table=session.table,

@@ -12,12 +12,9 @@ from typing import Any, TypeVar
 
 from odps_nb.client.blob.upload import BlobItem, BlobUploader
 from odps_nb.client.calls.attempts import Attempts
-from odps_nb.client.calls.cancel import CancelToken
-from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.write.base import RowUploads
 from odps_nb.client.write.operations import (
-    DEFAULT_PART_BYTES,
     RowPart,
     WriteSessionRef,
     write_ipc,
@@ -53,25 +50,9 @@ class WriteStream(RowUploads):
     _ACTION = "TableWrite"
 
     def __init__(
-        self,
-        storage: StorageClient,
-        session: WriteSessionRef,
-        stream_id: str,
-        version: int = 1,
-        *,
-        part_bytes: int = DEFAULT_PART_BYTES,
-        tracker: ProgressTracker | None = None,
-        cancel: CancelToken | None = None,
+        self, storage: StorageClient, session: WriteSessionRef, *args: Any, **more: Any
     ) -> None:
-        super().__init__(
-            storage,
-            session,
-            stream_id,
-            version,
-            part_bytes=part_bytes,
-            tracker=tracker,
-            cancel=cancel,
-        )
+        super().__init__(storage, session, *args, **more)
         self._route_token = session.route_token
         self._access_token: str | None = None
 

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.local.store.arrow_types import arrow_schema
 from odps_nb.local.store.changes import DELETE, OPERATION_TYPE, UPDATE_AFTER, ChangeLog, Record
 from odps_nb.local.store.folder import DataFolder
@@ -80,7 +80,7 @@ class Interval:
             try:
                 return default if value is None else int(str(value))
             except ValueError:
-                raise faults.invalid(f"{value!r} is neither a version nor a time") from None
+                raise errors.invalid(f"{value!r} is neither a version nor a time") from None
 
         return cls(
             after=bound("StartVersion", "From", "StartTimeStamp", 0),
@@ -106,7 +106,7 @@ def seconds_of(value: object) -> float:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise faults.invalid(f"{value!r} is not a valid time") from None
+        raise errors.invalid(f"{value!r} is not a valid time") from None
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return aware.timestamp() + milliseconds / 1000
 

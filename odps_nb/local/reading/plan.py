@@ -13,7 +13,7 @@ from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
 from odps_nb.errors import InvalidRequestError
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.local.duck import Duck
 from odps_nb.local.forms import Forms
 from odps_nb.local.reading.scans import ScanFile, ScanPlan
@@ -114,13 +114,13 @@ class ReadRules:
             taken = (SplitMode.ROW_OFFSET,)
         if mode not in taken:
             modes = " or ".join(one.value for one in taken)
-            raise faults.invalid(
+            raise errors.invalid(
                 f"{name} is a transactional table: it requires SplitMode {modes}, not {mode.value}"
             )
         if mode is SplitMode.BUCKET and not keyed and not table.is_clustered:
-            raise faults.invalid(f"{name} has no buckets because it is not clustered")
+            raise errors.invalid(f"{name} has no buckets because it is not clustered")
         if mode is SplitMode.SIZE and request.split_number < self.min_split_bytes:
-            raise faults.invalid(
+            raise errors.invalid(
                 f"SplitNumber is {request.split_number}; with SplitMode Size, it must be at least"
                 f" {self.min_split_bytes} bytes"
             )
@@ -129,12 +129,12 @@ class ReadRules:
 def check_batch(request: ReadRows) -> None:
     """Raise 400 if a batch size is outside the limits of the service."""
     if request.max_batch_rows > MAX_BATCH_ROWS:
-        raise faults.invalid(
+        raise errors.invalid(
             f"MaxBatchRows is {request.max_batch_rows}; the maximum is {MAX_BATCH_ROWS}"
         )
     size = request.max_batch_raw_size
     if size and not MIN_BATCH_BYTES <= size <= MAX_BATCH_BYTES:
-        raise faults.invalid(
+        raise errors.invalid(
             f"MaxBatchRawSize is {size}; it must be 0, or {MIN_BATCH_BYTES} to {MAX_BATCH_BYTES}"
         )
 
@@ -169,7 +169,7 @@ def output_schema(table: StoredTable, request: CreateReadSession) -> TableSchema
     parts += [c for c in data if c.name in keys and c not in parts]
     data = [c for c in data if c.name not in keys]
     if strangers := [c.name for c in parts if c.name not in keys]:
-        raise faults.invalid(f"{strangers[0]!r} is not a partition column")
+        raise errors.invalid(f"{strangers[0]!r} is not a partition column")
     if not request.data_columns and not request.partition_columns:
         return schema
     return TableSchema(columns=tuple(data), partition_columns=tuple(parts))
@@ -179,7 +179,7 @@ def find_column(schema: TableSchema, name: str) -> Column:
     """Return a column by name, or raise 400 if it does not exist."""
     found = schema.find(name)
     if found is None:
-        raise faults.invalid(f"there is no column {name!r}")
+        raise errors.invalid(f"there is no column {name!r}")
     return found
 
 

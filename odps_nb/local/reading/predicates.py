@@ -17,7 +17,7 @@ from sqlglot.errors import SqlglotError
 
 from odps_nb import sql_parser
 from odps_nb.errors import InvalidRequestError
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.local.duck import Duck, looks_outside
 from odps_nb.local.duck_text import compare_chars, spell
 from odps_nb.local.store.arrow_types import arrow_type, constant
@@ -149,7 +149,7 @@ class Evaluator:
 def _refused(message: str, before: str = "") -> InvalidRequestError:
     """Return the error with the line and column at which the text ``before`` ends."""
     lines = before.split("\n")
-    return faults.invalid(f"[{len(lines)},{len(lines[-1]) + 1}] {message}")
+    return errors.invalid(f"[{len(lines)},{len(lines[-1]) + 1}] {message}")
 
 
 def _before(error: Any) -> str:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from odps_nb.errors import InvalidRequestError
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.terms import Compression
 
 LAST_NANOSECOND = 2**31 * 10**9 - 1
@@ -55,10 +55,10 @@ def in_nanoseconds(batches: Iterator[pa.RecordBatch], status: str) -> Iterator[p
     try:
         for batch in batches:
             if status != "none" and any(map(_has_far_time, batch.columns)):
-                raise faults.time_overflow()
+                raise errors.time_overflow()
             yield batch
     except InvalidRequestError as error:
-        if status != "none" and error.code == faults.time_overflow().code:
+        if status != "none" and error.code == errors.time_overflow().code:
             error.status = int(status)
         raise
 

@@ -198,10 +198,10 @@ def gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         held.append(batch)
         size += batch.nbytes
         if size >= MASK_BYTES:
-            yield pa.concat_batches(held)
+            yield from pa.Table.from_batches(held).combine_chunks().to_batches()
             held, size = [], 0
     if held:
-        yield pa.concat_batches(held)
+        yield from pa.Table.from_batches(held).combine_chunks().to_batches()
 
 
 def _arrays(

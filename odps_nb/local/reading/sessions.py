@@ -12,7 +12,7 @@ from functools import lru_cache, partial
 
 import pyarrow as pa
 
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.local.duck import Duck
 from odps_nb.local.forms import Forms
 from odps_nb.local.reading.increments import (
@@ -98,10 +98,10 @@ class ReadSessions:
         """Return a session of a table, or raise 404 if it is unknown or expired."""
         session = self._loaded(session_id)
         if session.expires <= self._clock():
-            raise faults.expired(session_id)
+            raise errors.expired(session_id)
         theirs = (session.table.project, session.table.table.casefold())
         if (name.project, name.table.casefold()) != theirs:
-            raise faults.no_such_session(session_id)
+            raise errors.no_such_session(session_id)
         if refresh:
             session = replace(session, expires=self._clock() + LIFETIME)
             self._db.run(
@@ -188,7 +188,7 @@ class ReadSessions:
             self._snapshots.pin(session_id, segments)
             return table, segments, None
         if found.mode == "cdc" and not table.records_changes:
-            raise faults.invalid(
+            raise errors.invalid(
                 f"{table.name} does not record changes: its property {CDC_PROPERTY} is not true"
             )
         log = ChangeLog(self._db, self._folder)
@@ -199,7 +199,7 @@ class ReadSessions:
 
     def _must_exist(self, table: StoredTable, spec: PartitionSpec) -> None:
         if not any(spec.covers(one.spec) for one in self._catalog.partitions(table)):
-            raise faults.no_such_partition(spec, table.name)
+            raise errors.no_such_partition(spec, table.name)
 
     def _planned(
         self,
@@ -260,16 +260,16 @@ class ReadSessions:
         if isinstance(split, IndexSplit):
             if session.mode is SplitMode.ROW_OFFSET or not 0 <= split.index < len(session.ranges):
                 count = len(session.ranges)
-                raise faults.invalid(f"there is no split {split.index}; the session has {count}")
+                raise errors.invalid(f"there is no split {split.index}; the session has {count}")
             start, stop = session.ranges[split.index]
             return start, stop, skip, None
         if session.plan.predicate is not None and session.mode is not SplitMode.ROW_OFFSET:
-            raise faults.invalid(
+            raise errors.invalid(
                 "row ranges of a session with a filter require SplitMode RowOffset"
             )
         total = session.rows if session.record_count is None else session.record_count
         if split.offset > total:
-            raise faults.invalid(
+            raise errors.invalid(
                 f"Offset is {split.offset}, but the session has {total} rows",
                 code="InvalidRowRange",
             )
@@ -281,11 +281,11 @@ class ReadSessions:
     def _load(self, session_id: str) -> OpenReadSession:
         row = self._db.row("SELECT * FROM read_sessions WHERE session_id = ?", session_id)
         if row is None:
-            raise faults.no_such_session(session_id)
+            raise errors.no_such_session(session_id)
         try:
             return session_of_text(session_id, row["plan"], row["expires"], self._duck)
         except (KeyError, ValueError):  # another version of the service wrote the session
-            raise faults.expired(session_id) from None
+            raise errors.expired(session_id) from None
 
 
 def _first(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:

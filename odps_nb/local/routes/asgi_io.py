@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.local.routes.body_writer import (
     BodyWriter,
     Bytes,
@@ -48,7 +48,7 @@ async def body_bytes(request: Request, limit: int = MAX_SMALL_BODY) -> bytes:
         if size <= limit:
             parts.append(chunk)
     if size > limit:
-        raise faults.invalid(f"the body has {size} bytes; this request accepts at most {limit}")
+        raise errors.invalid(f"the body has {size} bytes; this request accepts at most {limit}")
     return b"".join(parts)
 
 
@@ -72,7 +72,7 @@ async def body_file(request: Request, folder: DataFolder, pool: Executor, limit:
                 writing = asyncio.ensure_future(run(pool, _write, fd, held))
                 held, waiting = [], 0
         if size > limit:
-            raise faults.invalid(f"the body has {size} bytes; at most {limit} are accepted")
+            raise errors.invalid(f"the body has {size} bytes; at most {limit} are accepted")
         if writing is not None:
             await writing
         _write(fd, held)

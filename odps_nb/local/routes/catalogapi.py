@@ -16,7 +16,7 @@ from typing import Any
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.local.rights import Right
 from odps_nb.local.routes.lists import page_of
 from odps_nb.local.routes.surface import Surface
@@ -73,7 +73,6 @@ class CatalogRoutes:
         self._service, self._catalog = service, service.catalog
 
     def rows(self) -> Iterator[At]:
-        """Yield the routes."""
         pages = "pageSize pageToken"
         yield At(["/projects"], None, self._projects, accepts=pages, is_list=True)
         yield At([_PROJECT], Right.QUERY, self._project, accepts="view")
@@ -90,7 +89,7 @@ class CatalogRoutes:
         yield At(["/{path:path}"], None, self._unknown, methods=ALL)
 
     def _unknown(self, asked: Asked) -> Response:
-        raise faults.no_such(
+        raise errors.no_such(
             f"the embedded service has no {asked.wire.method} {PREFIX}/{asked.path['path']}"
         )
 
@@ -129,7 +128,7 @@ class CatalogRoutes:
     def _schema(self, asked: Asked) -> Response:
         project, name = asked.path["project"], asked.path["schema"]
         if name not in self._catalog.schemas(project):
-            raise faults.no_such_schema(name)
+            raise errors.no_such_schema(name)
         return JSONResponse(self._schema_facts(project, name))
 
     def _schema_facts(self, project: str, name: str) -> dict[str, Any]:
@@ -178,17 +177,17 @@ class CatalogRoutes:
         """Set comments and lifecycle, append columns, and drop NOT NULL, as the body says."""
         table, body = self._named(asked), parse_json_object(asked.wire.body or b"", "table")
         if table.view is not None:
-            raise faults.invalid(f"{table.name} is a view, not a table")
+            raise errors.invalid(f"{table.name} is a view, not a table")
         if body.get("etag", _etag(table)) != _etag(table):
             message = f"the table {table.name} has changed since it was read"
-            raise faults.conflict(message, "EtagMismatch")
+            raise errors.conflict(message, "EtagMismatch")
         now = self._table_facts(table)
         for key in body.keys() - {"etag", "description", "tableSchema", "expirationOptions"}:
             # clients return what they have read; times and sizes change meanwhile
             if not key.endswith(("Time", "Bytes")) and (body[key] or None) != (
                 now.get(key) or None
             ):
-                raise faults.invalid(f"the embedded service cannot change {key!r} of a table")
+                raise errors.invalid(f"the embedded service cannot change {key!r} of a table")
         schema = _changed(table.schema, (body.get("tableSchema") or {}).get("fields") or [])
         days = list((body.get("expirationOptions") or {}).values())
         lifecycle = (int(days[0]) or -1) if days else None
@@ -208,12 +207,12 @@ class CatalogRoutes:
         terms = [term.strip() for term in asked.params.get("query", "").split(",")]
         parsed = [re.fullmatch(r"(name|description):(.*)|(type|project)=(.+)", t) for t in terms]
         if unknown := [term for term, match in zip(terms, parsed, strict=True) if match is None]:
-            raise faults.invalid(f"the embedded service does not support the term {unknown[0]!r}")
+            raise errors.invalid(f"the embedded service does not support the term {unknown[0]!r}")
         matches = [match for match in parsed if match is not None]
         wanted = {match[1] or match[3]: match[2] if match[1] else match[4] for match in matches}
         kind = wanted.get("type")
         if kind != "TABLE":
-            raise faults.invalid(f"the embedded service searches type=TABLE, not type={kind}")
+            raise errors.invalid(f"the embedded service searches type=TABLE, not type={kind}")
         among = wanted.get("project", "").strip("()").split("|") if "project" in wanted else None
         found = [
             table
@@ -228,7 +227,7 @@ class CatalogRoutes:
         key, _, direction = order.partition(" ")
         if order != "default":
             if key not in _ORDERS or direction not in ("", "asc", "desc"):
-                raise faults.invalid(f"orderBy {order!r} is none of {', '.join(_ORDERS)} asc|desc")
+                raise errors.invalid(f"orderBy {order!r} is none of {', '.join(_ORDERS)} asc|desc")
             found.sort(key=_ORDERS[key], reverse=direction == "desc")
         return _page("entries", found, _entry, asked)
 
@@ -244,7 +243,7 @@ def _page(
 
 def _check_view(asked: Asked) -> None:
     if (view := asked.params.get("view", "BASIC")) != "BASIC":
-        raise faults.invalid(f"the embedded service has the view BASIC, not {view!r}")
+        raise errors.invalid(f"the embedded service has the view BASIC, not {view!r}")
 
 
 def _millis(seconds: float) -> str:
@@ -326,18 +325,18 @@ def _changed(schema: TableSchema, wanted: Sequence[dict[str, Any]]) -> TableSche
     columns = list(schema.all_columns)
     kept, added = wanted[: len(columns)], wanted[len(columns) :]
     if [one.get("fieldName") for one in kept] != [column.name for column in columns]:
-        raise faults.invalid("columns can only be appended, not removed, renamed or moved")
+        raise errors.invalid("columns can only be appended, not removed, renamed or moved")
     for place, (column, field) in enumerate(zip(columns, kept, strict=True)):
         given = {k: v for k, v in _without_empty(field).items() if k not in _CHANGEABLE}
         if given != _typed(column.name, column.type):
-            raise faults.invalid(f"only comment and mode of {column.name!r} can be changed")
+            raise errors.invalid(f"only comment and mode of {column.name!r} can be changed")
         nullable = field.get("mode") != "REQUIRED"
         if column.nullable and not nullable:
-            raise faults.invalid(f"the column {column.name!r} cannot become NOT NULL")
+            raise errors.invalid(f"the column {column.name!r} cannot become NOT NULL")
         comment = field.get("description") or ""
         columns[place] = replace(column, nullable=nullable, comment=comment)
     if any(field.get("mode") == "REQUIRED" for field in added):
-        raise faults.invalid("an appended column cannot be NOT NULL")
+        raise errors.invalid("an appended column cannot be NOT NULL")
     appended = [
         Column(
             name=str(field.get("fieldName")),

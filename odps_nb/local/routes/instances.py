@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from starlette.responses import JSONResponse, Response
 
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.local.rights import Right
 from odps_nb.local.routes.csv_text import csv_text
 from odps_nb.local.routes.interactive import CONNECTION, COOKIE
@@ -35,7 +35,6 @@ class InstanceRoutes:
         self._service = service
 
     def rows(self) -> Iterator[At | To]:
-        """Yield the routes."""
         # the Java SDK asks to wait for a short job with ``tryWait``, which this service always does
         yield To(control.SubmitSql, Right.QUERY, self._submit, accepts="tryWait")
         yield To(control.CancelInstance, Right.QUERY, self._cancel)
@@ -124,7 +123,7 @@ class InstanceRoutes:
             timezone=settings.get(control.SQL_ZONE) or self._service.settings.forms.sql_zone,
         )
         if asked.is_mcqa and not find_header(asked.wire.headers, CONNECTION):
-            raise faults.invalid(f"the header {CONNECTION} is missing")
+            raise errors.invalid(f"the header {CONNECTION} is missing")
         source = (asked.wire.body or b"").decode("utf-8", "replace")
         job = re.search(r"<Job>.*</Job>", source, re.DOTALL)
         instance = self._service.instances.submit(

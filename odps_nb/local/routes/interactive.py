@@ -12,7 +12,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.local.rights import Right
 from odps_nb.local.routes.table import XML, Asked, At
 from odps_nb.local.service import Service
@@ -31,7 +31,6 @@ class InteractiveRoutes:
         self._service = service
 
     def rows(self) -> Iterator[At]:
-        """Yield the routes."""
         # pyodps and the Go SDK
         yield At(["/connection/mcqa"], None, self._connection)
         # the Java SDK, and pyodps if the request above fails
@@ -62,7 +61,7 @@ class InteractiveRoutes:
     def _connected(self, asked: Asked, project: str, quota: str) -> str:
         """Return a connection; a quota has no project, so the project is a parameter."""
         if not project:
-            raise faults.invalid("the parameter project is missing")
+            raise errors.invalid("the parameter project is missing")
         self._service.rights.require(asked.access_id, project, Right.QUERY)
         self._service.catalog.project(project)
         return base64.b64encode(f"{project}/{quota}".encode()).decode()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.local.routes.table import PAGE, Asked, At, To
 
 T = TypeVar("T")
@@ -29,11 +29,11 @@ def check_params(row: At | To, asked: Asked) -> None:
         if key in known or key in keys:
             continue
         if row.is_list:
-            raise faults.invalid(
+            raise errors.invalid(
                 f"the embedded service does not support the parameter {key!r} of this list"
             )
         if not value:
-            raise faults.no_such(f"there is no resource at {asked.wire.path}?{key}")
+            raise errors.no_such(f"there is no resource at {asked.wire.path}?{key}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,5 +70,5 @@ def number(asked: Asked, key: str, default: int) -> int:
     """Return a query parameter that is a number, or raise 400."""
     text = asked.params.get(key, "")
     if text and not (text.isascii() and text.isdigit() and len(text) <= 18):
-        raise faults.invalid(f"the parameter {key} is {text[:40]!r}; it must be a number")
+        raise errors.invalid(f"the parameter {key} is {text[:40]!r}; it must be a number")
     return int(text) if text else default

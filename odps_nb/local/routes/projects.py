@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from starlette.responses import Response
 
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.local.rights import Right
 from odps_nb.local.routes.lists import page_of
 from odps_nb.local.routes.table import ALL, XML, Asked, At, To, listing, reply
@@ -32,7 +32,6 @@ class ProjectRoutes:
         self._service = service
 
     def rows(self) -> Iterator[At | To]:
-        """Yield the routes."""
         yield To(control.GetTenant, None, self._tenant)
         yield To(control.GetProject, Right.QUERY, self._project, accepts="extended")
         yield To(control.GetTunnelEndpoint, Right.QUERY, self._tunnel, accepts="service")
@@ -104,7 +103,7 @@ class ProjectRoutes:
             # pyodps then sends SHOW SCHEMAS; the text is that of its InternalServerErrors, which
             # other clients look for (aliyun/dbt-maxcompute, "is not 3-tier model project")
             message = f"Project {project} is not 3-tier model project."
-            raise faults.invalid(message, code="InvalidParameter")
+            raise errors.invalid(message, code="InvalidParameter")
         owner = self._service.owner
         shown = [name for name in catalog.schemas(project) if _matches(asked, name, owner)]
         found = page_of(shown, asked)
@@ -124,7 +123,7 @@ class ProjectRoutes:
 
     def _check_schema(self, project: str, name: str) -> None:
         if name not in self._service.catalog.schemas(project):
-            raise faults.no_such_schema(name)
+            raise errors.no_such_schema(name)
 
     def _drop_schema(self, asked: Asked) -> Response:
         self._service.catalog.drop_schema(asked.path["project"], asked.path["schema"])

@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from starlette.responses import Response
 
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.local.rights import Right
 from odps_nb.local.routes.lists import number, page_range
 from odps_nb.local.routes.table import XML, Asked, At, StreamAnswer, page
@@ -38,7 +38,6 @@ class ResourceRoutes:
         self._service, self._store = service, service.resources
 
     def rows(self) -> Iterator[At]:
-        """Yield the routes."""
         owner = frozenset({"updateowner"})
         of, one = ["/projects/{project}/resources"], ["/projects/{project}/resources/{name}"]
         yield At(of, Right.QUERY, self._listed, accepts="name owner", is_list=True)
@@ -84,7 +83,7 @@ class ResourceRoutes:
         body = None if given.kind == "table" else asked.upload
         if body is not None and params.get("rOpMerge") == "true":
             if body.stat().st_size > _MAX_NAMES:
-                raise faults.invalid(f"the list of parts has more than {_MAX_NAMES} bytes")
+                raise errors.invalid(f"the list of parts has more than {_MAX_NAMES} bytes")
             md5, _, names = body.read_text("utf-8", "replace").partition("|")
             size = _header(asked, "x-odps-resource-merge-total-bytes")
             parts = list(filter(None, names.split(",")))
@@ -102,11 +101,11 @@ class ResourceRoutes:
         kind = _header(asked, "x-odps-resource-type").lower()
         source = _header(asked, "x-odps-copy-table-source")
         if kind not in (*_FILES, "table"):
-            raise faults.invalid(
+            raise errors.invalid(
                 f"the embedded service does not support resources of the type {kind!r}"
             )
         if kind == "table" and not source:
-            raise faults.invalid("the header x-odps-copy-table-source names no table")
+            raise errors.invalid("the header x-odps-copy-table-source names no table")
         if kind == "table" and "." not in source.partition(" partition(")[0]:
             # clients of both languages need the full name
             inside = () if named.schema == DEFAULT_SCHEMA else (named.schema,)

@@ -14,7 +14,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.local.rights import Right
 from odps_nb.local.routes.lists import page_of
 from odps_nb.local.routes.table import ALL, XML, Asked, At, listing, page
@@ -39,7 +39,6 @@ class SecurityRoutes:
         self._service = service
 
     def rows(self) -> Iterator[At]:
-        """Yield the routes."""
         keys = frozenset({"sign_bearer_token"})
         authorization = [f"{_PROJECT}/authorization"]
         yield At(authorization, Right.QUERY, self._token, methods=ALL, keys=keys)
@@ -69,7 +68,7 @@ class SecurityRoutes:
                 return self._grants(asked, asked.access_id)
             case ["show", "grants", "for", _] | ["show", "grants", "for", "user", _]:
                 return self._grants(asked, words[-1])
-        raise faults.invalid(
+        raise errors.invalid(
             f"the embedded service does not support {query[:80]!r}; it takes rights from its "
             "credentials file, and answers only WHOAMI and SHOW GRANTS"
         )
@@ -96,19 +95,19 @@ class SecurityRoutes:
         try:
             items = [(one["Action"], one["Resource"]) for one in json.loads(asked.wire.body or b"")]
         except (ValueError, TypeError, KeyError):
-            raise faults.invalid(
+            raise errors.invalid(
                 "the body must be a JSON array of objects with Action and Resource"
             ) from None
         for action, resource in items:
             match = _RESOURCE.fullmatch(str(resource))
             place = {None: 0, "tables": 1}.get(match[2]) if match else None
             if match is None or place is None:
-                raise faults.invalid(f"the embedded service checks no rights of {resource!r}")
+                raise errors.invalid(f"the embedded service checks no rights of {resource!r}")
             project = match[1]
             self._service.catalog.project(project)
             needed = [right for right in Right if action in ACTIONS[right][place]]
             if not needed:
-                raise faults.invalid(
+                raise errors.invalid(
                     f"the embedded service has no action {action!r} on {resource!r}"
                 )
             if needed[0] not in self._rights(asked.access_id, project):
@@ -125,7 +124,7 @@ class SecurityRoutes:
 
     def _require_user(self, asked: Asked, name: str) -> None:
         if name not in self._names(asked):
-            raise faults.no_such(f"the project has no user {name[:80]!r}")
+            raise errors.no_such(f"the project has no user {name[:80]!r}")
 
     def _users(self, asked: Asked) -> Response:
         found = page_of(self._names(asked), asked)

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.local.forms import formed
 from odps_nb.local.reading.plan import OpenReadSession, check_batch
 from odps_nb.local.reading.row_stream import encode_stream, in_nanoseconds, rebatch
@@ -45,7 +45,7 @@ def storage_routes(service: Service) -> Iterator[Route]:
 
     async def answer(request: Request, asked: Asked) -> Response:
         if asked.path["version"] not in _VERSIONS:
-            raise faults.no_such(
+            raise errors.no_such(
                 f"there is no Storage API version {asked.path['version']!r}; use v2 or v3"
             )
         upload = asked.wire.action in _UPLOADS
@@ -68,7 +68,6 @@ class StorageActions:
         self._route = service.route_token
 
     def rows(self) -> Iterator[To]:
-        """Yield the actions, each with the right that it requires."""
         yield To(calls.CreateReadSession, Right.READ, self._create_read)
         yield To(calls.GetReadSession, Right.READ, self._get_read)
         yield To(calls.ReadRows, Right.READ, self.read_rows)
@@ -250,9 +249,9 @@ class StorageActions:
     def _write_blob(self, request: calls.WriteBlob, asked: Asked) -> object:
         session = self._blob_target(request)
         if request.column_id not in _write_schema(session).blob_ids.values():
-            raise faults.invalid(f"the table has no BLOB column with the id {request.column_id}")
+            raise errors.invalid(f"the table has no BLOB column with the id {request.column_id}")
         if session.table.key_columns:  # only frames have a distribution key
-            raise faults.invalid("blobs of primary-key tables must be uploaded in frames")
+            raise errors.invalid("blobs of primary-key tables must be uploaded in frames")
         blob = self._service.blobs.store_one(
             asked.upload, request.compression, session.table.name.project
         )
@@ -276,7 +275,7 @@ class StorageActions:
         # do not require the stream: the vendor's clients upload blobs before they open it
         session = self._writes.get(request.table, request.session_id)
         if session.status != OPEN:
-            raise faults.invalid_state(f"the session {session.session_id!r} is no longer open")
+            raise errors.invalid_state(f"the session {session.session_id!r} is no longer open")
         return session
 
     def _read_blobs(self, request: calls.ReadBlobs, asked: Asked) -> StreamAnswer:

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.local.rights import Right
 from odps_nb.local.routes import asgi_io as edge
 from odps_nb.local.routes.refused import refusing
@@ -63,7 +63,6 @@ class V1Actions:
         self._reads, self._writes = service.read_sessions, service.write_sessions
 
     def rows(self) -> Iterator[To]:
-        """Yield the actions, each with the right that it requires."""
         yield To(calls.CreateReadSession, Right.READ, self._create_read)
         yield To(calls.GetReadSession, Right.READ, self._get_read)
         yield To(calls.ReadRows, Right.READ, self._read_rows)
@@ -87,7 +86,7 @@ class V1Actions:
         split = request.split
         if isinstance(split, RowRangeSplit) and count is not None and split.offset >= count:
             # the text of issue 51 of the vendor's MaxFrame client
-            raise faults.invalid("row_index exceeded total row count", code="InvalidRowRange")
+            raise errors.invalid("row_index exceeded total row count", code="InvalidRowRange")
         return self._newer.read_rows(request, asked)
 
     # -- writing ------------------------------------------------------------------------------
@@ -103,7 +102,7 @@ class V1Actions:
 
     def _write_block(self, request: v1.WriteBlock, asked: Asked) -> calls.WriteRowsAnswer:
         if request.block_number >= MAX_BLOCKS:
-            raise faults.invalid(
+            raise errors.invalid(
                 f"block_number is {request.block_number}; it must be less than {MAX_BLOCKS}"
             )
         session = self._writes.get(request.table, request.session_id)
@@ -113,7 +112,7 @@ class V1Actions:
 
     def _commit(self, request: v1.CommitBlocks, _asked: Asked) -> Response:
         if not 0 <= (request.wait_seconds or 0) <= MAX_WAIT:
-            raise faults.invalid(
+            raise errors.invalid(
                 f"WaitFlyingWritersTimeoutSeconds is {request.wait_seconds}; it must be 0 to"
                 f" {MAX_WAIT}"
             )
@@ -121,7 +120,7 @@ class V1Actions:
         chosen = [_stream_of(session, message) for message in dict.fromkeys(request.messages)]
         blocks = [name.partition("-")[0] for name, _ in chosen]
         if len(set(blocks)) < len(blocks):
-            raise faults.invalid("two of the messages name the same block")
+            raise errors.invalid("two of the messages name the same block")
         self._writes.commit(session, chosen)
         return _state(self._writes.get(request.table, request.session_id), status=201)
 
@@ -153,7 +152,7 @@ def _stream_of(session: StoredWriteSession, message: str) -> tuple[str, int]:
     except ValueError:
         match = None
     if match is None or match[1] != session.session_id:
-        raise faults.invalid(f"{message[:80]!r} is not a commit message of this session")
+        raise errors.invalid(f"{message[:80]!r} is not a commit message of this session")
     return match[2], int(match[3])
 
 

@@ -15,7 +15,7 @@ from starlette.routing import Match, Route
 from starlette.types import Scope
 
 from odps_nb.errors import ArgumentError, OdpsNbError, ServiceError
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.local.rights import Right
 from odps_nb.local.routes import asgi_io as edge
 from odps_nb.local.routes.body_writer import Some, take_some
@@ -80,7 +80,7 @@ class Surface:
                 log.info("%s %s %s: %s", request_id, request.method, request.scope["path"], error)
                 response = self._refusal(error, request_id)
             except Exception as error:  # the client always gets an error document
-                fault = faults.of_disk(error) or faults.internal("internal error")
+                fault = errors.of_disk(error) or errors.internal("internal error")
                 if fault.status == 500:
                     log.exception("%s %s %s", request_id, request.method, request.scope["path"])
                 response = self._refusal(fault, request_id)
@@ -214,7 +214,7 @@ def _wire(request: Request) -> WireRequest:
     try:
         params = tuple(_query(request.scope))
     except ValueError as error:
-        raise faults.invalid(f"the query string is invalid: {error}") from None
+        raise errors.invalid(f"the query string is invalid: {error}") from None
     return WireRequest(
         method=request.method,
         path=request.scope["path"],  # the Host header changes `request.url.path` (CVE-2026-48710)

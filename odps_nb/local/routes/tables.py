@@ -8,7 +8,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.local.rights import Right
 from odps_nb.local.routes.csv_text import csv_text
 from odps_nb.local.routes.lists import page_of
@@ -32,7 +32,6 @@ class TableRoutes:
         self._service = service
 
     def rows(self) -> Iterator[At | To]:
-        """Yield the routes."""
         filters = "name owner type extended"
         yield To(control.ListTables, Right.QUERY, self._tables, accepts=filters, is_list=True)
         yield To(control.GetTable, Right.QUERY, self._table, accepts="extended partition")
@@ -49,7 +48,7 @@ class TableRoutes:
     def _tables(self, call: control.ListTables, asked: Asked) -> Response:
         owner, kind = asked.params.get("owner"), asked.params.get("type")
         if kind and kind not in _KNOWN_TYPES:
-            raise faults.invalid(f"{kind!r} is not a type of tables: {', '.join(_KNOWN_TYPES)}")
+            raise errors.invalid(f"{kind!r} is not a type of tables: {', '.join(_KNOWN_TYPES)}")
         tables = [
             one
             for one in self._service.catalog.tables(call.project, call.schema, prefix=call.prefix)
@@ -73,7 +72,7 @@ class TableRoutes:
         """Return the tables that a body names, or raise for the first that is missing."""
         items = parse_xml(asked.wire.body or b"", "list of tables").findall("Table")
         if len(items) > MOST_NAMES:
-            raise faults.invalid(f"{len(items)} tables are named; the maximum is {MOST_NAMES}")
+            raise errors.invalid(f"{len(items)} tables are named; the maximum is {MOST_NAMES}")
         found = []
         for item in items:
             project = child_text(item, "Project") or asked.path["project"]
@@ -113,7 +112,7 @@ class TableRoutes:
 
     def _partitions(self, call: control.ListPartitions, asked: Asked) -> Response:
         if asked.params.get("name"):
-            raise faults.invalid("the parameter 'name' of a list of partitions must be empty")
+            raise errors.invalid("the parameter 'name' of a list of partitions must be empty")
         table = self._service.catalog.table(call.table)
         wanted = table.spec(call.partition)
         found = [p for p in self._service.catalog.partitions(table) if wanted.covers(p.spec)]

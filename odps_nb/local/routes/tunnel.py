@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 from starlette.routing import Route
 
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.local.reading.plan import find_column
 from odps_nb.local.reading.row_stream import encode_stream, rebatch
 from odps_nb.local.rights import Right
@@ -68,7 +68,6 @@ class Tunnel:
         self._reads, self._writes = service.read_sessions, service.write_sessions
 
     def rows(self) -> Iterator[At]:
-        """Yield the routes, each with the right that it requires."""
         downloads, download = frozenset({"downloads"}), frozenset({"downloadid"})
         uploads, upload = frozenset({"uploads"}), frozenset({"uploadid"})
         read, write = Right.READ, Right.WRITE
@@ -171,7 +170,7 @@ class Tunnel:
     def _block(self, asked: Asked) -> dict[str, Any]:
         session, block = self._session(asked), asked.params.get("blockid", "")
         if not (block.isascii() and block.isdigit()):
-            raise faults.invalid(f"blockid is {block!r}; it must be a number")
+            raise errors.invalid(f"blockid is {block!r}; it must be a number")
         self._writes.write_whole(session, block, uploaded(self._service, session, asked))
         return {}
 
@@ -182,7 +181,7 @@ class Tunnel:
         instances.result(project, instance_id)
         if not instances.get(project, instance_id).is_query:
             # for this code, the vendor's client falls back to reading the result as text
-            raise faults.invalid(
+            raise errors.invalid(
                 "only the rows of a query can be downloaded", code="InstanceTypeNotSupported"
             )
         limited = "instance_tunnel_limit_enabled" in asked.params  # sent by pyodps
@@ -225,7 +224,7 @@ def _stream(
 def _row_range(params: dict[str, str]) -> tuple[int, int]:
     match = _RANGE.fullmatch(params.get("rowrange", ""))
     if match is None:
-        raise faults.invalid("rowrange must have the form (start,count)", code="InvalidRowRange")
+        raise errors.invalid("rowrange must have the form (start,count)", code="InvalidRowRange")
     return int(match[1]), int(match[2])
 
 

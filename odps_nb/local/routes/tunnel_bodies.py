@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from odps_nb.errors import ProtocolError
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.local.routes.table import Asked
 from odps_nb.local.routes.tunnel_arrow import stored_batches
 from odps_nb.local.routes.tunnel_rows import decode_rows
@@ -39,7 +39,7 @@ def whole_spec(table: StoredTable, asked: Asked) -> PartitionSpec:
     """Return the partition that a request names; raise 400 unless it is complete."""
     spec = table.spec(decode_partition(asked.params.get("partition", "")))
     if len(spec) < len(table.partition_keys):
-        raise faults.invalid(
+        raise errors.invalid(
             "You need to specify a partitionspec along with the specified table.",
             code="MissingPartitionSpec",
         )
@@ -104,9 +104,9 @@ def _opened(body: Path, coding: str | None, service: Service) -> memoryview:
                 target.write(finish())
         except (ProtocolError, zlib.error) as error:
             path.unlink(missing_ok=True)
-            raise faults.malformed(f"the body cannot be decoded: {error}") from None
+            raise errors.malformed(f"the body cannot be decoded: {error}") from None
     if not path.stat().st_size:
-        raise faults.malformed("the body is empty")
+        raise errors.malformed("the body is empty")
     data = pa.memory_map(str(path)).read_buffer()
     if path is not body:
         path.unlink()

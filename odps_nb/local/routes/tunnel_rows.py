@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from odps_nb.arrow.text import as_bytes
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.local.store.arrow_types import arrow_schema, arrow_type
 from odps_nb.schema import (
     ArrayType,
@@ -181,9 +181,9 @@ def decode_rows(columns: Sequence[Column], data: memoryview) -> Iterator[pa.Reco
         reader.expect(META_CHECKSUM)
         told_crc = reader.varint() & 0xFFFFFFFF
     except (IndexError, struct.error):
-        raise faults.malformed("the row stream ends too early") from None
+        raise errors.malformed("the row stream ends too early") from None
     if told != count or told_crc != total:
-        raise faults.malformed(
+        raise errors.malformed(
             f"the row stream is damaged: its row count or checksum does not match ({count} rows"
             f" received, {told} declared)"
         )
@@ -201,17 +201,17 @@ def _record(reader: _Reader, columns: Sequence[Column]) -> tuple[int, list[Any],
             return number, row, crc
         if number == END_RECORD:
             if reader.varint() & 0xFFFFFFFF != crc:
-                raise faults.malformed("the checksum of a record does not match")
+                raise errors.malformed("the checksum of a record does not match")
             return number, row, crc
         if not 1 <= number <= len(columns):
-            raise faults.malformed(
+            raise errors.malformed(
                 f"a record has column {number}, but there are {len(columns)} columns"
             )
         column = columns[number - 1]
         try:
             row[number - 1], checked = _decode(reader, column.type)
         except (InvalidOperation, ValueError) as error:
-            raise faults.invalid(f"the column {column.name!r}: {error}") from None
+            raise errors.invalid(f"the column {column.name!r}: {error}") from None
         crc = crc32c(_INT32.pack(number) + checked, crc)
 
 
@@ -253,7 +253,7 @@ def _decode_nested(reader: _Reader, odps: OdpsType) -> tuple[Any, bytes]:
         keys, first = _decode_list(reader, odps.key)
         items, second = _decode_list(reader, odps.value)
         if len(keys) != len(items):
-            raise faults.malformed("a map has different numbers of keys and values")
+            raise errors.malformed("a map has different numbers of keys and values")
         return list(zip(keys, items, strict=True)), first + second
     assert isinstance(odps, StructType)
     values, checked = _unzip(_decode_item(reader, f.type) for f in odps.fields)
@@ -294,7 +294,7 @@ class _Reader:
                 return number & 0xFFFFFFFFFFFFFFFF
             shift += 7
             if shift > 63:
-                raise faults.malformed("a number in the row stream exceeds 64 bits")
+                raise errors.malformed("a number in the row stream exceeds 64 bits")
 
     def zigzag(self) -> int:
         number = self.varint()
@@ -303,7 +303,7 @@ class _Reader:
     def length(self) -> int:
         number = self.varint()
         if number > MAX_TEXT:
-            raise faults.malformed(
+            raise errors.malformed(
                 f"a length in the row stream is {number}; the maximum is {MAX_TEXT}"
             )
         return number
@@ -319,7 +319,7 @@ class _Reader:
     def expect(self, number: int) -> None:
         found = self.varint() >> 3
         if found != number:
-            raise faults.malformed(f"the row stream has the tag {found}; expected {number}")
+            raise errors.malformed(f"the row stream has the tag {found}; expected {number}")
 
 
 _INTEGERS = {
@@ -376,4 +376,4 @@ def from_plain(values: list[Any], column: Column) -> pa.Array:
     try:
         return pa.array(values, as_bytes(plain)).view(plain).cast(arrow_type(column.type))
     except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
-        raise faults.invalid(f"the column {column.name!r}: {error}") from None
+        raise errors.invalid(f"the column {column.name!r}: {error}") from None

@@ -11,7 +11,7 @@ from typing import Any
 from starlette.responses import JSONResponse, Response
 
 from odps_nb.errors import SessionExpiredError
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.local.rights import Right
 from odps_nb.local.routes.table import Asked, At
 from odps_nb.local.routes.tunnel_bodies import (
@@ -42,7 +42,6 @@ class TunnelStreams:
         self._service, self._writes = service, service.write_sessions
 
     def rows(self) -> Iterator[At]:
-        """Yield the routes, each with the right that it requires."""
         paths, write = [f"{path}/streams" for path in TABLES], Right.WRITE
         existing = frozenset({"uploadid"})
         yield At(paths, write, self._upload, methods=["PUT"], keys=existing, upload=True)
@@ -76,7 +75,7 @@ class TunnelStreams:
         _check_schema(session.table, asked)
         slot = asked.params.get("slotid", "")
         if slot not in map(str, range(slots)):
-            raise faults.invalid(f"slotid is {slot[:40]!r}; it must be 0 to {slots - 1}")
+            raise errors.invalid(f"slotid is {slot[:40]!r}; it must be 0 to {slots - 1}")
         stream = self._writes.open_stream(session, slot, 1, appends=True)
         self._writes.write(session, stream, counted(asked, uploaded(self._service, session, asked)))
         headers = {
@@ -115,7 +114,7 @@ def _check_schema(table: StoredTable, asked: Asked) -> None:
     must_be_latest = asked.params.get("check_latest_schema", "").lower() == "true"
     known = [latest] if must_be_latest else list(map(str, range(table.schema_version + 1)))
     if said is not None and said not in known:
-        raise faults.no_such(
+        raise errors.no_such(
             f"the schema version {said[:40]} of {table.name.table} is not the latest version,"
             f" {latest}",
             code="NoSuchSchema",

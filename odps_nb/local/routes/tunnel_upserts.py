@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 
 from odps_nb.errors import SessionExpiredError
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.local.rights import Right
 from odps_nb.local.routes.table import Asked, At
 from odps_nb.local.routes.tunnel_bodies import (
@@ -54,7 +54,6 @@ class TunnelUpserts:
         self._service, self._writes = service, service.write_sessions
 
     def rows(self) -> Iterator[At]:
-        """Yield the routes, each with the right that it requires."""
         paths, write = [f"{path}/upserts" for path in TABLES], Right.WRITE
         existing = frozenset({"upsertid"})
         yield At(paths, write, self._upload, methods=["PUT"], keys=existing, upload=True)
@@ -67,14 +66,14 @@ class TunnelUpserts:
         name = table_of(asked)
         table = self._service.catalog.stored_table(name)
         if not table.key_columns:
-            raise faults.invalid(f"{name.table} has no primary key, which upserts require")
+            raise errors.invalid(f"{name.table} has no primary key, which upserts require")
         spec = whole_spec(table, asked)
         if len(spec):
             self._service.catalog.partition(table, spec)
         session = self._writes.create(name, spec, overwrite=False, mode=WriteMode.BATCH)
         slots = asked.params.get("slotnum", "1")
         if not (slots.isascii() and slots.isdigit() and int(slots)):
-            raise faults.invalid(f"slotnum is {slots[:40]!r}; it must be a number of at least 1")
+            raise errors.invalid(f"slotnum is {slots[:40]!r}; it must be a number of at least 1")
         return _state(asked, session, min(int(slots), _buckets(table)))
 
     def _get(self, asked: Asked) -> dict[str, Any]:
@@ -85,7 +84,7 @@ class TunnelUpserts:
         bucket = asked.params.get("bucketid", "")
         buckets = [str(number) for number in range(_buckets(session.table))]
         if bucket not in buckets:
-            raise faults.invalid(f"bucketid is {bucket[:40]!r}; it must be 0 to {buckets[-1]}")
+            raise errors.invalid(f"bucketid is {bucket[:40]!r}; it must be 0 to {buckets[-1]}")
         stream = self._writes.open_stream(session, bucket, 1, appends=True)
         batches = counted(asked, uploaded(self._service, session, asked, _EXTRA))
         self._writes.write(session, stream, _stored(session.table, batches), partial=True)
@@ -129,7 +128,7 @@ def counted(asked: Asked, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Reco
         yield batch
     declared = asked.params.get("record_count", str(rows))
     if declared != str(rows):
-        raise faults.malformed(
+        raise errors.malformed(
             f"record_count is {declared[:40]}, but {rows} rows were received; send them again"
         )
 
@@ -140,7 +139,7 @@ def _stored(table: StoredTable, batches: Iterator[pa.RecordBatch]) -> Iterator[p
     for batch in batches:
         operations = batch.column(OPERATION.name)
         if set(operations.unique().to_pylist()) - {ord("U"), ord("D")}:
-            raise faults.invalid("__operation must be 85 (upsert) or 68 (delete) in each row")
+            raise errors.invalid("__operation must be 85 (upsert) or 68 (delete) in each row")
         updated = batch.column(UPDATED.name)
         check_places(updated, len(table.schema.columns), enabled=enabled)
         dropped = [*_DROPPED, *([] if is_partial(updated).true_count else [UPDATED.name])]

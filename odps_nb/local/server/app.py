@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.local.routes import asgi_io as edge
 from odps_nb.local.routes.catalogapi import catalog_routes
 from odps_nb.local.routes.instances import InstanceRoutes
@@ -29,16 +29,16 @@ from odps_nb.local.routes.surface import Surface
 from odps_nb.local.routes.table import ALL, Asked, At, To
 from odps_nb.local.routes.tables import TableRoutes
 from odps_nb.local.routes.tunnel import tunnel_routes
-from odps_nb.local.server.misbehaviour import MisbehavingApp, Misbehaviour
+from odps_nb.local.server.faults import FaultRules, FaultyApp
 from odps_nb.local.service import Service
 from odps_nb.wire import control
 
 
-def build_app(service: Service, misbehaviour: Misbehaviour | None = None) -> ASGIApp:
+def build_app(service: Service, rules: FaultRules | None = None) -> ASGIApp:
     """Return the ASGI application of an open service, with fault injection if requested."""
     routes: list[Route] = []
-    if misbehaviour is not None:
-        routes += Surface(service, xml=True).routes(_rules(misbehaviour))
+    if rules is not None:
+        routes += Surface(service, xml=True).routes(_rules(rules))
     routes += [
         *storage_routes(service),
         *storage_v1_routes(service),
@@ -47,17 +47,17 @@ def build_app(service: Service, misbehaviour: Misbehaviour | None = None) -> ASG
         *rest_routes(service),
     ]
     app = Starlette(routes=routes)
-    return app if misbehaviour is None else MisbehavingApp(app, service, misbehaviour)
+    return app if rules is None else FaultyApp(app, service, rules)
 
 
-def _rules(misbehaviour: Misbehaviour) -> Iterator[At]:
+def _rules(rules: FaultRules) -> Iterator[At]:
     """Yield the routes that set, show and clear the fault injection rules."""
 
     def answer(asked: Asked) -> Response:
         if asked.wire.method in ("PUT", "DELETE"):
             body = asked.wire.body or b""
-            misbehaviour.load(body if asked.wire.method == "PUT" else b"")
-        return Response(misbehaviour.dump(), media_type="application/json")
+            rules.load(body if asked.wire.method == "PUT" else b"")
+        return Response(rules.dump(), media_type="application/json")
 
     yield At(["/api/misbehaviour"], None, answer, methods=ALL)
 
@@ -78,7 +78,7 @@ def rest_routes(service: Service) -> Iterator[Route]:
         wire = replace(asked.wire, path=path, body=await edge.body_bytes(request))
         call = control.decode_control(wire)
         if call is None or (is_mcqa and not isinstance(call, of_instances)):
-            raise faults.no_such(f"there is no resource at {asked.wire.path} for {wire.method}")
+            raise errors.no_such(f"there is no resource at {asked.wire.path} for {wire.method}")
         asked = replace(asked, wire=wire, is_mcqa=is_mcqa)
         check_params(values[type(call)], asked)
         return await surface.answer_value(request, asked, call, values[type(call)])

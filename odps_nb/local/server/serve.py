@@ -30,7 +30,7 @@ from odps_nb.local.forms import Forms
 from odps_nb.local.reading.plan import ReadRules
 from odps_nb.local.samples.tables import adopt, install_samples
 from odps_nb.local.server.app import build_app
-from odps_nb.local.server.misbehaviour import Misbehaviour
+from odps_nb.local.server.faults import FaultRules
 from odps_nb.local.service import DEFAULT_PROJECT, Service, Settings
 from odps_nb.local.sql.queries import QueryLimits
 from odps_nb.local.store.folder import DataFolder
@@ -211,7 +211,7 @@ def _serve(options: argparse.Namespace, root: Path, ended: threading.Event) -> N
     with listener, Service(root, settings, prepare=prepare) as service:
         if prepared:
             adopt(service)
-        app = build_app(service, Misbehaviour() if options.misbehave else None)
+        app = build_app(service, FaultRules() if options.misbehave else None)
         server = uvicorn.Server(
             uvicorn.Config(
                 app,

@@ -11,9 +11,9 @@ from typing import Any
 from sqlglot import exp
 from sqlglot.optimizer.simplify import simplify
 
-from odps_nb.local import faults
+from odps_nb.local import errors
+from odps_nb.local.sql.parsing.statements import CreateTable, Insert, SelectStatement, Statement
 from odps_nb.local.sql.query import FindTable, parse_query, tables_of
-from odps_nb.local.sql.statements import CreateTable, Insert, SelectStatement, Statement
 from odps_nb.local.store.snapshots import Segment
 from odps_nb.local.store.tables import StoredTable
 from odps_nb.terms import PartitionSpec
@@ -53,7 +53,7 @@ def iter_scans(
     for found, name in tables_of(query):
         table = find(name, views[-1] if views else None)
         if any(one.table_id == table.table_id for one in views):
-            raise faults.semantic(f"the view {table.name} refers to itself")
+            raise errors.semantic(f"the view {table.name} refers to itself")
         if table.view is not None:
             yield from iter_scans(parse_query(table.view.text), find, (*views, table))
         else:
@@ -114,7 +114,7 @@ def check_query(text: str, find: FindTable, settings: Mapping[str, str]) -> None
         for found, table in iter_scans(query, find):
             if table.is_partitioned and not partition_conditions(found, table):
                 name = f"{table.name.project},{table.name.table}"
-                raise faults.semantic(
+                raise errors.semantic(
                     "physical plan generation failed: java.lang.RuntimeException: "
                     f"Table({name}) is full scan with all partitions, "
                     "please specify partition predicates.",
@@ -122,7 +122,7 @@ def check_query(text: str, find: FindTable, settings: Mapping[str, str]) -> None
                 )
     is_checked = settings.get("odps.sql.validate.orderby.limit", "").lower() != "false"
     if is_checked and has_order_without_limit(query):
-        raise faults.semantic(
+        raise errors.semantic(
             "ORDER BY must be used with a LIMIT clause, please set "
             "odps.sql.validate.orderby.limit=false to use it."
         )

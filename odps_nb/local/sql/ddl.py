@@ -10,10 +10,10 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from odps_nb.errors import NotFoundError
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.local.duck import Duck
 from odps_nb.local.rights import Right, Rights
-from odps_nb.local.sql.statements import (
+from odps_nb.local.sql.parsing.statements import (
     AlterTable,
     ChangeColumn,
     ChangePartitions,
@@ -42,7 +42,7 @@ def zone_of(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
-        raise faults.semantic(
+        raise errors.semantic(
             f"there is no time zone {name!r}", advice="use a name such as Asia/Shanghai"
         ) from None
 
@@ -63,7 +63,7 @@ class Place:
     def table(self, name: Name, right: Right = Right.QUERY) -> TableName:
         """Resolve a name as written in SQL, or raise 403 if the key lacks the right."""
         if len(name) > 3:
-            raise faults.parse_failed(f"{'.'.join(name)} is not a valid table name")
+            raise errors.parse_failed(f"{'.'.join(name)} is not a valid table name")
         if len(name) == 2 and self.three_parts:
             found = TableName(project=self.project, schema=name[0], table=name[1])
         else:
@@ -78,7 +78,7 @@ class Place:
             return catalog.table(wanted)
         except NotFoundError as error:
             advice = self._advice(catalog, name, error.code)
-            message = faults.with_advice(error.message, advice)
+            message = errors.with_advice(error.message, advice)
             raise NotFoundError(message, status=error.status, code=error.code) from None
 
     def _advice(self, catalog: Catalog, name: Name, code: str | None) -> str:
@@ -98,7 +98,7 @@ def changed_table(catalog: Catalog, place: Place, written: Name, *kinds: TableKi
     found = place.named(catalog, written, Right.WRITE)
     if found.kind not in (kinds or ("table",)):
         wanted = kinds[0] if kinds else "table"
-        raise faults.semantic(f"{found.name} is a {found.kind}, not a {wanted}")
+        raise errors.semantic(f"{found.name} is a {found.kind}, not a {wanted}")
     return found
 
 
@@ -153,7 +153,7 @@ class Definitions:
         for spec in map(table.spec, statement.specs):
             covered = [one for one in self._catalog.partitions(table) if spec.covers(one.spec)]
             if not covered and not statement.lenient:
-                raise faults.no_such_partition(spec, table.name)
+                raise errors.no_such_partition(spec, table.name)
             found += covered
         for condition in statement.conditions:
             found += [one for one in self._matching(table, condition) if one not in found]
@@ -174,7 +174,7 @@ class Definitions:
         keys = TableSchema(partition_columns=table.schema.partition_columns)
         predicate = Predicate.parse(condition, keys, self._duck)
         if not predicate.columns:
-            raise faults.semantic("the condition in PARTITION (…) names no partition column")
+            raise errors.semantic("the condition in PARTITION (…) names no partition column")
         known = self._catalog.partitions(table)
         kept = predicate.keeps([one.spec for one in known], keys)
         return [one for one, is_kept in zip(known, kept, strict=True) if is_kept]
@@ -221,7 +221,7 @@ class Definitions:
             _, made = self._catalog.ensure_partition(table, spec)
             if not made and not statement.lenient:
                 values = json.dumps([value for _, value in spec], ensure_ascii=False)
-                raise faults.invalid(
+                raise errors.invalid(
                     "ODPS-0110061: Failed to run ddltask - AlreadyExistsException(message:"
                     f"Partition already exists, existed values: {values})",
                     code="ObjectAlreadyExists",
@@ -235,7 +235,7 @@ def _changed_column(
     column = _found_column(table, change.column)
     said = change.said or column
     if said.type != column.type and not _is_wider(said.type, column.type):
-        raise faults.lacks("changing the type of a column with CHANGE COLUMN", is_sure=True)
+        raise errors.lacks("changing the type of a column with CHANGE COLUMN", is_sure=True)
     name, stored = change.new_name or column.name, dict(table.stored)
     if name != column.name:
         _check_free(table, column, "renamed")
@@ -278,7 +278,7 @@ def _without(table: StoredTable, names: Sequence[str]) -> tuple[TableSchema, Map
 def _found_column(table: StoredTable, name: str) -> Column:
     column = table.schema.find(name)
     if column is None:
-        raise faults.semantic(f"{table.name} has no column {name!r}")
+        raise errors.semantic(f"{table.name} has no column {name!r}")
     return column
 
 
@@ -289,7 +289,7 @@ def _check_free(table: StoredTable, column: Column, what: str) -> None:
     sources = map(table.schema.source_of, table.schema.partition_columns)
     used += [source.name for source in sources if source is not None]
     if column.name.casefold() in map(str.casefold, used):
-        raise faults.semantic(
+        raise errors.semantic(
             f"the column {column.name!r} of {table.name} cannot be {what}: a primary key, the "
             "partitions or the clustering use it"
         )

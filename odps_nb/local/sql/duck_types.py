@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from odps_nb.arrow.types import ARROW_TYPES
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.local.duck import duck_quoted
 from odps_nb.local.store.arrow_types import arrow_type
 from odps_nb.schema import (
@@ -62,7 +62,7 @@ def duck_type(odps: OdpsType) -> str:
         return f"DECIMAL({min(precision, 38)}, {scale})"
     if found := TYPE_FACTS[odps.code].duck:
         return found
-    raise faults.invalid(f"SQL in the embedded service does not support {odps.code.name}")
+    raise errors.invalid(f"SQL in the embedded service does not support {odps.code.name}")
 
 
 def result_type(spelled: str, arrow: pa.DataType) -> OdpsType:
@@ -88,7 +88,7 @@ def _from_arrow(arrow: pa.DataType) -> OdpsType:
         return StructType(tuple(StructField(f.name, _from_arrow(f.type)) for f in arrow))
     if arrow in _RESULT:
         return PrimitiveType(_RESULT[arrow])
-    raise faults.invalid(f"a result column has the type {arrow}, which MaxCompute does not support")
+    raise errors.invalid(f"a result column has the type {arrow}, which MaxCompute does not support")
 
 
 def result_array(array: pa.Array, odps: OdpsType) -> pa.Array:
@@ -108,7 +108,7 @@ def result_array(array: pa.Array, odps: OdpsType) -> pa.Array:
         return array.cast(target)
     except pa.ArrowInvalid as error:
         if not has_timestamp(odps):
-            raise faults.invalid(f"a value of the result cannot be stored: {error}") from None
+            raise errors.invalid(f"a value of the result cannot be stored: {error}") from None
     return array.cast(arrow_type(odps, timestamp_unit=TimeUnit.MICRO))
 
 
@@ -119,12 +119,12 @@ def _durations(array: pa.Array) -> pa.Array:
             nanos.append(None)
             continue
         if value.months:
-            raise faults.invalid("an interval of months cannot be converted to days")
+            raise errors.invalid("an interval of months cannot be converted to days")
         nanos.append(value.days * 86_400_000_000_000 + value.nanoseconds)
     try:
         return pa.array(nanos, pa.int64()).cast(pa.duration("ns"))
     except OverflowError:
-        raise faults.invalid("an interval of the result is longer than 106751 days") from None
+        raise errors.invalid("an interval of the result is longer than 106751 days") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

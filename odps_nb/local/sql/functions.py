@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from odps_nb import sql_parser
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.local.sql.function_table import FUNCTIONS, MISSING
 from odps_nb.local.sql.refusals import did_you_mean
 from odps_nb.local.sql.trees import CALLED, call, cast, place_of, wrap
@@ -113,7 +113,7 @@ def check_functions(query: Any) -> None:
         if name in _INTERNAL or node.find_ancestor(exp.Hint) is not None:
             continue
         if name not in FUNCTIONS:
-            raise faults.lacks_function(
+            raise errors.lacks_function(
                 name,
                 is_sure=name in MISSING,
                 at=place_of(node),
@@ -121,7 +121,7 @@ def check_functions(query: Any) -> None:
             )
         node.meta[CALLED] = name
     if (unnest := query.find(exp.Unnest)) is not None:
-        raise faults.lacks_function("unnest", is_sure=False, at=place_of(unnest))
+        raise errors.lacks_function("unnest", is_sure=False, at=place_of(unnest))
 
 
 def translate_functions(query: Any, types: Types, blobs: Collection[str] = ()) -> None:
@@ -149,7 +149,7 @@ def translate_functions(query: Any, types: Types, blobs: Collection[str] = ()) -
 def _refuse_blobs(node: Any, name: str, blobs: Collection[str]) -> None:
     for value in node.iter_expressions():
         if isinstance(value, exp.Column) and value.name.casefold() in blobs:
-            raise faults.lacks(
+            raise errors.lacks(
                 f"{name.upper()} of a BLOB",
                 is_sure=name == "lengthb",
                 at=place_of(value.this),
@@ -161,7 +161,7 @@ def _name_macro(node: Any, name: str) -> None:
     given = node.expressions
     if name == "wm_concat" and given and isinstance(given[0], exp.Distinct):
         if len(given) != 1 or len(given[0].expressions) != 2:
-            raise faults.semantic("WM_CONCAT requires a separator and a value")
+            raise errors.semantic("WM_CONCAT requires a separator and a value")
         separator, value = given[0].expressions
         node.replace(call("string_agg", exp.Distinct(expressions=[value]), separator))
         return
@@ -176,7 +176,7 @@ def _name_macro(node: Any, name: str) -> None:
 def _matched(node: Any, _types: Types, *, all_of: bool) -> Any:
     """Rewrite ALL_MATCH and ANY_MATCH, which are true and false for an empty array."""
     if len(node.expressions) != 2 or not isinstance(node.expressions[1], exp.Lambda):
-        raise faults.semantic(f"{node.name.upper()} requires an ARRAY and a function")
+        raise errors.semantic(f"{node.name.upper()} requires an ARRAY and a function")
     array, function = node.expressions
     folded = call(
         "list_bool_and" if all_of else "list_bool_or",
@@ -230,7 +230,7 @@ def _truncated(node: Any, types: Types) -> Any:
     places = rest[0] if rest else exp.Literal.number(0)
     number = places.this if isinstance(places, exp.Neg) else places
     if value is None or len(rest) > 1 or not isinstance(number, exp.Literal):
-        raise faults.semantic(
+        raise errors.semantic(
             "TRUNC requires a number and a constant number of decimal places",
             at=place_of(node),
         )
@@ -261,7 +261,7 @@ def _extracted(node: Any, _types: Types) -> Any:
     pattern, group = node.expression, node.args.get("group")
     is_whole = isinstance(group, exp.Literal) and group.this == "0"
     if isinstance(pattern, exp.Literal) and "(" not in pattern.this and not is_whole:
-        raise faults.semantic(
+        raise errors.semantic(
             "the pattern of REGEXP_EXTRACT has no group",
             at=place_of(pattern),
             advice="put parentheses around what to extract, or pass 0 for the whole match",
@@ -271,7 +271,7 @@ def _extracted(node: Any, _types: Types) -> Any:
 
 def _replaced(node: Any, _types: Types) -> Any:
     if node.args.get("position") is not None or node.args.get("occurrence") is not None:
-        raise faults.lacks("REGEXP_REPLACE of one occurrence", is_sure=True)
+        raise errors.lacks("REGEXP_REPLACE of one occurrence", is_sure=True)
     return node
 
 
@@ -294,13 +294,13 @@ def _respell(query: Any) -> None:
         value = node.this
         values = value.expressions if isinstance(value, exp.Distinct) else [value]
         if None in values or node.args.get("quantile") is None:
-            raise faults.semantic("PERCENTILE requires a column and a fraction")
+            raise errors.semantic("PERCENTILE requires a column and a fraction")
         for one in values:
             one.replace(exp.cast(one.copy(), "double"))
         node.replace(call("quantile_cont", node.this, node.args["quantile"]))
     for node in query.find_all(exp.ArraySort):
         if isinstance(node.expression, exp.Lambda):
-            raise faults.lacks("ARRAY_SORT with a comparator", is_sure=True)
+            raise errors.lacks("ARRAY_SORT with a comparator", is_sure=True)
     for node in list(query.find_all(exp.WithinGroup)):
         _order_texts(node)
     for node in query.find_all(exp.TimeToStr):
@@ -346,7 +346,7 @@ def join_lateral_views(query: Any) -> None:
             )
             select.append("joins", exp.Join(this=joined, **kind))
         if laterals and not isinstance(laterals[0].this, (exp.Explode, exp.Posexplode)):
-            raise faults.lacks(f"LATERAL VIEW {_name_of(laterals[0].this)}", is_sure=True)
+            raise errors.lacks(f"LATERAL VIEW {_name_of(laterals[0].this)}", is_sure=True)
 
 
 def _name_exploded(select: Any) -> None:
@@ -359,7 +359,7 @@ def _name_exploded(select: Any) -> None:
             named = zip(values, shown.aliases, strict=True)
             found += [exp.Alias(this=exp.Explode(this=one), alias=name) for one, name in named]
         else:
-            raise faults.lacks(f"{_name_of(shown.this)} with several aliases", is_sure=True)
+            raise errors.lacks(f"{_name_of(shown.this)} with several aliases", is_sure=True)
     select.set("expressions", found)
 
 
@@ -381,5 +381,5 @@ def _lists_of(function: Any, named: int) -> list[Any]:
 def _check_format(form: Any, function: str) -> None:
     """Convert a constant format (e.g. ``yyyy-mm-dd hh:mi:ss``) to DuckDB's format, or raise 400."""
     if not (isinstance(form, exp.Literal) and form.is_string):
-        raise faults.semantic(f"the format of {function} must be a string literal")
+        raise errors.semantic(f"the format of {function} must be a string literal")
     form.set("this", _FORMAT.sub(lambda found: _STRFTIME[found[0].lower()], form.this))

@@ -14,11 +14,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.local.rights import Right
 from odps_nb.local.sql.ddl import Place
 from odps_nb.local.sql.duck_types import StoredRows
-from odps_nb.local.sql.statements import Name
+from odps_nb.local.sql.parsing.statements import Name
 from odps_nb.local.store.arrow_types import arrow_schema
 from odps_nb.local.store.catalog import Catalog
 from odps_nb.local.store.database import Database
@@ -90,13 +90,13 @@ class InformationSchema:
             return None
         shown, view = ".".join(name).upper(), parts[2]
         if not place.three_parts:
-            text = faults.no_such_table(".".join(name)).message
+            text = errors.no_such_table(".".join(name)).message
             advice = "set odps.namespace.schema=true"
-            raise faults.no_such(faults.with_advice(text, advice), code="NoSuchTable")
+            raise errors.no_such(errors.with_advice(text, advice), code="NoSuchTable")
         if view in _OTHERS:
-            raise faults.lacks(shown, is_sure=True)
+            raise errors.lacks(shown, is_sure=True)
         if view not in _VIEWS:
-            raise faults.no_such_table(shown)
+            raise errors.no_such_table(shown)
         number = list(_VIEWS).index(view) + 1
         named = TableName(project=PROJECT, schema=SCHEMA, table=view)
         return StoredTable(table_id=-number, name=named, schema=_schema(view))

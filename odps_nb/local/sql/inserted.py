@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.local.sql.ddl import Place, zone_of
 from odps_nb.local.sql.duck_types import CLOCKS, duck_type, result_array
+from odps_nb.local.sql.parsing.statements import Insert
 from odps_nb.local.sql.queries import Described
-from odps_nb.local.sql.statements import Insert
 from odps_nb.local.store.arrow_types import arrow_type
 from odps_nb.local.store.tables import OPERATION, PASSTHROUGH_PROPERTY, StoredTable
 from odps_nb.schema import Column, TypeCode, has_timestamp
@@ -62,7 +62,7 @@ def check_insert(table: StoredTable, statement: Insert) -> None:
     is_plain = not (statement.overwrite or statement.rewrites or statement.has_operations)
     permitted = table.lower_property(PASSTHROUGH_PROPERTY) == "true"
     if is_plain and table.records_changes and not permitted:
-        raise faults.semantic(
+        raise errors.semantic(
             f"{table.name} records changes, so it does not support INSERT INTO",
             advice="use MERGE INTO",
         )
@@ -105,17 +105,17 @@ def _listed(
     for name in names:
         column = known.get(name.casefold())
         if column is None:
-            raise faults.semantic(f"the table has no column {name!r}")
+            raise errors.semantic(f"the table has no column {name!r}")
         if column in columns:
-            raise faults.semantic(f"the column {name!r} is listed twice")
+            raise errors.semantic(f"the column {name!r} is listed twice")
         if column.name in fixed:
-            raise faults.semantic(f"PARTITION (…) already sets the listed column {name!r}")
+            raise errors.semantic(f"PARTITION (…) already sets the listed column {name!r}")
         columns.append(column)
     absent = [c for c in dynamic if c not in columns]
     is_partial = len(absent) < len(dynamic)
     missing = [c.name for c in absent if is_partial or c.name not in named]
     if missing:
-        raise faults.semantic(f"the column list lacks the partition column {missing[0]!r}")
+        raise errors.semantic(f"the column list lacks the partition column {missing[0]!r}")
     return (*columns, *absent)
 
 
@@ -142,7 +142,7 @@ def chosen_rows(
     found = [rows for rows in found if rows.num_rows]
     if len(found) > 1 and all(rows.schema == found[0].schema for rows in found):
         back = pc.sort_indices(pa.concat_arrays(order))
-        return [pa.concat_batches(found).take(back)]
+        found = pa.Table.from_batches(found).take(back).combine_chunks().to_batches()
     return found
 
 
@@ -164,7 +164,7 @@ def converted(
     number = ["number"] if numbered else []
     if len(found.columns) != len(fed) + len(number):
         count = len(found.columns) - len(number)
-        raise faults.semantic(
+        raise errors.semantic(
             f"wrong columns count {count} in data source, requires {len(fed)} columns "
             "(includes dynamic partitions if any)"
         )

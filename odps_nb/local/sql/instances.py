@@ -20,16 +20,16 @@ from threading import Lock
 import pyarrow as pa
 
 from odps_nb.errors import CancelledError, OdpsNbError, ServerFaultError
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.local.forms import Forms
 from odps_nb.local.reading.plan import find_column
 from odps_nb.local.reading.scans import ScanFile, ScanPlan, scan
 from odps_nb.local.sql.ddl import Place
+from odps_nb.local.sql.parsing.statements import SelectStatement, Statement
+from odps_nb.local.sql.parsing.text import parse_job
 from odps_nb.local.sql.refusals import FarTime
 from odps_nb.local.sql.results import FarResult, ResultRows, write_rows
 from odps_nb.local.sql.run import Job, SqlRunner, Stopper
-from odps_nb.local.sql.statements import SelectStatement, Statement
-from odps_nb.local.sql.text import parse_job
 from odps_nb.local.store.database import Database
 from odps_nb.local.store.folder import DataFolder, new_id
 from odps_nb.local.store.row_files import FAR
@@ -180,7 +180,7 @@ class Instances:
             "SELECT * FROM instances WHERE instance_id = ? AND project = ?", instance_id, project
         )
         if row is None:
-            raise faults.no_such(f"the instance {instance_id!r} does not exist")
+            raise errors.no_such(f"the instance {instance_id!r} does not exist")
         return self._instance(row)
 
     def _instance(self, row: sqlite3.Row) -> Instance:
@@ -195,7 +195,7 @@ class Instances:
     def check_owner(self, project: str, instance_id: str, access_id: str) -> None:
         """Raise 403 if another key submitted the instance."""
         if self.get(project, instance_id).owner != access_id:
-            raise faults.forbidden(
+            raise errors.forbidden(
                 f"ODPS-0130013:Authorization exception - another key owns instance {instance_id}"
             )
 
@@ -205,7 +205,7 @@ class Instances:
         with self._lock:
             running = self._running.get(instance_id)
         if running is None:
-            raise faults.instance_over(instance_id)
+            raise errors.instance_over(instance_id)
         stopper, future = running
         stopper.stop()
         wait([future], timeout=CANCEL_SECONDS)
@@ -243,11 +243,11 @@ class Instances:
         """Return an instance with a result; raise 400 if it failed or has none, 409 if running."""
         found = self.get(project, instance_id)
         if found.status == FAILED:
-            raise faults.invalid(found.message)
+            raise errors.invalid(found.message)
         if found.status != SUCCESS:
-            raise faults.invalid_state(f"the instance {instance_id} is {found.status.lower()}")
+            raise errors.invalid_state(f"the instance {instance_id} is {found.status.lower()}")
         if not found.schema.columns:
-            raise faults.invalid(
+            raise errors.invalid(
                 f"the instance {instance_id} has no result rows", code="InstanceTypeNotSupported"
             )
         return found
@@ -264,7 +264,7 @@ class Instances:
         """Return the instance of a download id; limit its result if the download is limited."""
         row = self._db.row("SELECT instance_id FROM downloads WHERE download_id = ?", download_id)
         if row is None or row["instance_id"] != instance_id:
-            raise faults.no_such_session(download_id)
+            raise errors.no_such_session(download_id)
         found = self.result(project, instance_id)
         return limited_result(found) if download_id.startswith(_LIMITED) else found
 
@@ -273,7 +273,7 @@ class Instances:
     ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """Return the schema and rows ``[offset, offset + count)`` of a result."""
         if offset > instance.rows:
-            raise faults.invalid(
+            raise errors.invalid(
                 f"Offset is {offset}, but the result has {instance.rows} rows",
                 code="InvalidRowRange",
             )
@@ -352,7 +352,7 @@ class Instances:
             status, message = FAILED, _spelled(error)
         except Exception as error:  # any error must end the instance
             status, message = FAILED, "ODPS-0010000: System internal error"
-            if (fault := faults.of_disk(error)) is not None:
+            if (fault := errors.of_disk(error)) is not None:
                 message += f" - {fault.message}"
             else:
                 log.exception("instance %s failed inside the service", instance_id)

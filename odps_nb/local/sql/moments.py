@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from sqlglot import exp
 
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.local.sql.trees import place_of
 
 _BETWEEN = re.compile(r"\b(timestamp|version)\s+between\b", re.IGNORECASE)
@@ -35,11 +35,11 @@ def moment_of(table: Any, timezone: str) -> PastVersion | None:
     if kind == "VERSION AS OF" and isinstance(value, exp.Literal) and value.is_int:
         return PastVersion(int(value.this))
     if kind != "TIMESTAMP AS OF" or not (isinstance(value, exp.Literal) and value.is_string):
-        raise faults.lacks(f"{kind} an expression", is_sure=True, at=place_of(table.this))
+        raise errors.lacks(f"{kind} an expression", is_sure=True, at=place_of(table.this))
     try:
         local = datetime.fromisoformat(value.this)
     except ValueError:
-        raise faults.semantic(
+        raise errors.semantic(
             f"{value.this!r} is not a time", at=place_of(table.this), advice="write a constant time"
         ) from None
     return PastVersion(
@@ -52,4 +52,4 @@ def check_no_range(text: str) -> None:
     if found := _BETWEEN.search(text):
         before = text[: found.start()].split("\n")
         at = len(before), len(before[-1]) + 1
-        raise faults.lacks(f"{found[1].upper()} BETWEEN after a table", is_sure=True, at=at)
+        raise errors.lacks(f"{found[1].upper()} BETWEEN after a table", is_sure=True, at=at)

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from odps_nb.child_process import OF_PYTHON, Child, IdleTimer, passed_on
 from odps_nb.errors import CancelledError, OdpsNbError
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.local.sql.duck_types import StoredRows
 from odps_nb.local.sql.worker import BATCH_BYTES, MAX_ROW, OUT_OF_MEMORY
 from odps_nb.local.store.folder import new_id
@@ -197,7 +197,7 @@ class QueryRun:
         except EOFError:
             raise self._failure() from None
         except ValueError as error:
-            raise faults.internal(f"invalid response from a query process: {error}") from None
+            raise errors.internal(f"invalid response from a query process: {error}") from None
         if (failed := found.get("failed")) is not None:
             # after an out-of-memory error, the process has less memory for the next query
             self._is_idle = not failed.startswith("Out of Memory")
@@ -212,11 +212,11 @@ class QueryRun:
             return CancelledError("the query was cancelled")
         if self._ended_for:
             seconds = self._limits.seconds
-            return faults.invalid(f"{_FAILED} the query exceeded its limit of {seconds:g} seconds")
+            return errors.invalid(f"{_FAILED} the query exceeded its limit of {seconds:g} seconds")
         if status == OUT_OF_MEMORY:
             memory = self._limits.memory
-            return faults.invalid(f"{_FAILED} the query exceeded its memory limit of {memory} MiB")
-        return faults.invalid(f"{_FAILED} the process of the query ended with status {status}")
+            return errors.invalid(f"{_FAILED} the query exceeded its memory limit of {memory} MiB")
+        return errors.invalid(f"{_FAILED} the process of the query ended with status {status}")
 
 
 _FAILED = "ODPS-0121095:"

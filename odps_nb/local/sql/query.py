@@ -15,7 +15,7 @@ from sqlglot.errors import SqlglotError
 
 from odps_nb import sql_parser
 from odps_nb.errors import NotFoundError
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.local.duck_text import compare_bytes, compare_chars, spell
 from odps_nb.local.sql.conversions import convert, convert_rows, fit_constants, has_star
 from odps_nb.local.sql.functions import (
@@ -83,7 +83,7 @@ def translate(
     """
     query = parse_query(text)
     if not isinstance(query, (exp.Query, exp.Values)):
-        raise faults.parse_failed("the text is not a query")
+        raise errors.parse_failed("the text is not a query")
     if isinstance(query, exp.Values):
         query = exp.select("*").from_(
             exp.alias_(query, "v", table=True) if not query.alias else query
@@ -149,9 +149,9 @@ def _spell(query: Any) -> str:
     except SqlglotError as error:
         said = str(error).splitlines()[0].replace("in DuckDB", "in the embedded service")
         advice = "rewrite the query, or run it in MaxCompute"
-        raise faults.parse_failed(said, advice=advice) from None
+        raise errors.parse_failed(said, advice=advice) from None
     except RecursionError:
-        raise faults.parse_failed("the query is nested too deeply") from None
+        raise errors.parse_failed("the query is nested too deeply") from None
 
 
 def parse_query(text: str) -> Any:
@@ -162,15 +162,15 @@ def parse_query(text: str) -> Any:
         check_no_range(text)
         raise unreadable(error) from None
     except RecursionError:
-        raise faults.parse_failed("the query is nested too deeply") from None
+        raise errors.parse_failed("the query is nested too deeply") from None
     if len(parsed) != 1 or parsed[0] is None:
-        raise faults.parse_failed("expected one query")
+        raise errors.parse_failed("expected one query")
     found = parsed[0]
     _check_signs(found, text)
     check_functions(found)
     for table in found.find_all(exp.Table):
         if text[table.this.meta.get("start", len(text)) :][:1] in ("'", '"'):
-            raise faults.parse_failed(
+            raise errors.parse_failed(
                 f"{table.name!r} is text, not the name of a table",
                 at=place_of(table.this),
                 advice=f"write `{table.name}`, or omit the quotes",
@@ -186,7 +186,7 @@ def _check_signs(query: Any, text: str) -> None:
     if any(sign in text for sign in "{}$@?:"):
         for token in maxcompute_dialect()().tokenize(text):
             if token.token_type in kinds:
-                raise faults.parse_failed(
+                raise errors.parse_failed(
                     f"{token.text!r} is not expected here",
                     at=(token.line, token.col),
                     advice="write the value or name itself, or bind it with params=; "
@@ -194,7 +194,7 @@ def _check_signs(query: Any, text: str) -> None:
                 )
     for struct in query.find_all(exp.Struct):
         if not struct.expressions:
-            raise faults.parse_failed(
+            raise errors.parse_failed(
                 "a STRUCT needs at least one member",
                 at=place_of(struct),
                 advice="write named_struct('name', value)",
@@ -226,10 +226,10 @@ class _Replacing:
         named = []
         for node, name in tables_of(query):
             if not isinstance(node.this, exp.Identifier):
-                raise faults.semantic(f"{node.sql(dialect='hive')[:60]!r} is not a table")
+                raise errors.semantic(f"{node.sql(dialect='hive')[:60]!r} is not a table")
             table = self._found(node, name, view)
             if table.table_id in inside:
-                raise faults.semantic(f"the view {table.name} refers to itself")
+                raise errors.semantic(f"the view {table.name} refers to itself")
             named.append(table)
             _unqualify(node, name)
             alias = node.args.get("alias") or _alias(node.name)
@@ -241,7 +241,7 @@ class _Replacing:
                 node.set("db", None)
                 node.set("catalog", None)
             elif moment is not None:
-                raise faults.lacks("AS OF a view", is_sure=False, at=place_of(node.this))
+                raise errors.lacks("AS OF a view", is_sure=False, at=place_of(node.this))
             else:
                 expanded = self._expanded(table, table.view, inside)
                 kept = {
@@ -257,7 +257,7 @@ class _Replacing:
                 continue
             given = node.expressions
             if len(given) != 1 or not (isinstance(given[0], exp.Literal) and given[0].is_string):
-                raise faults.semantic(
+                raise errors.semantic(
                     "MAX_PT requires one table name in quotes",
                     at=place_of(node),
                     advice="write max_pt('table') or max_pt('project.table')",

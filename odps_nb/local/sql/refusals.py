@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from odps_nb.errors import InvalidRequestError
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.local.sql.macros import FAR
 from odps_nb.terms import shorten
 
@@ -45,7 +45,7 @@ def unreadable(error: Any) -> Exception:
     line = first.get("line") or 1
     # sqlglot reports where the word ends; the service reports where it starts
     column = max(1, (first.get("col") or 1) - max(1, len(word)) + 1)
-    return faults.parse_failed(_parser_words(said, word), at=(line, column))
+    return errors.parse_failed(_parser_words(said, word), at=(line, column))
 
 
 def _parser_words(said: str, word: str) -> str:
@@ -76,7 +76,7 @@ def refusal(said: str, names: QueryNames) -> Exception:
     if kind in ("Parser Error", "Binder Error", "Catalog Error"):
         return _semantic(f"the query cannot be run: {plain}")
     if kind == "Out of Memory Error":  # DuckDB's own message suggests DuckDB settings
-        return faults.invalid("ODPS-0121095: the query exceeded its memory limit")
+        return errors.invalid("ODPS-0121095: the query exceeded its memory limit")
     what, advice = _KINDS.get(kind, ("the query failed", "rewrite the query"))
     return _failure(f"{what}: {plain}", advice)
 
@@ -90,11 +90,11 @@ _KINDS = {
 
 def _semantic(message: str, at: tuple[int, int] = (1, 1), advice: str = "") -> Exception:
     advice = advice or "check the names, types and clauses of the query"
-    return faults.semantic(message, at=at, advice=advice)
+    return errors.semantic(message, at=at, advice=advice)
 
 
 def _failure(message: str, advice: str) -> Exception:
-    return faults.invalid(faults.with_advice(f"ODPS-0121095: {message}", advice))
+    return errors.invalid(errors.with_advice(f"ODPS-0121095: {message}", advice))
 
 
 def _says(message: str, advice: str, *, plain: bool = False) -> Refusal:
@@ -129,7 +129,7 @@ def _no_table(found: re.Match[str], names: QueryNames) -> Exception:
 
 def _no_function(found: re.Match[str], names: QueryNames) -> Exception:
     at = names.functions.get(found[1].casefold(), (1, 1))
-    return faults.lacks_function(found[1], is_sure=False, at=at)
+    return errors.lacks_function(found[1], is_sure=False, at=at)
 
 
 def _arguments(found: re.Match[str], names: QueryNames) -> Exception:
@@ -167,13 +167,13 @@ _KNOWN: tuple[tuple[str, Refusal], ...] = (
     (
         f"{FAR}|Could not convert Timestamp to higher precision",
         lambda _found, _names: FarTime(
-            faults.with_advice(f"ODPS-0121095: {FAR}", "filter such rows"), status=400
+            errors.with_advice(f"ODPS-0121095: {FAR}", "filter such rows"), status=400
         ),
     ),
     (
         r"does not fit in precision|Decimal value|for Decimal d:|to type DECIMAL\(38,"
         r"|Overflow in (?:HUGEINT|\w+ of (?:DECIMAL|INT128))|cast value -?\d+ to DECIMAL\(38,",
-        lambda _found, _names: faults.lacks("DECIMAL of more than 38 digits in SQL", is_sure=True),
+        lambda _found, _names: errors.lacks("DECIMAL of more than 38 digits in SQL", is_sure=True),
     ),
     (rf"Referenced column {_QUOTED} not found", _NO_COLUMN),
     (rf"does not have a column named {_QUOTED}", _NO_COLUMN),

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from odps_nb.arrow.leaves import with_leaf_types
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.local.sql.duck_types import StoredRows, duck_type, result_array, result_type
 from odps_nb.local.sql.queries import QueryRun
 from odps_nb.local.store.arrow_types import arrow_schema, constant
@@ -168,7 +168,7 @@ def _in_unit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     try:
         return batch if batch.schema == schema else batch.cast(schema)
     except pa.ArrowInvalid as error:
-        raise faults.invalid(
+        raise errors.invalid(
             "in the result, some TIMESTAMPs are outside the range of nanoseconds and others have "
             f"digits below a microsecond, so no unit fits both; cast them to DATETIME ({error})"
         ) from None

@@ -15,11 +15,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from odps_nb.errors import CancelledError, InvalidRequestError, NotFoundError
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.local.duck import Duck
 from odps_nb.local.reading.plan import find_column
 from odps_nb.local.rights import Right
-from odps_nb.local.sql.changes import rows_of, rows_of_merge
 from odps_nb.local.sql.ddl import Definitions, Place, changed_table
 from odps_nb.local.sql.information import InformationSchema
 from odps_nb.local.sql.inserted import (
@@ -29,18 +28,8 @@ from odps_nb.local.sql.inserted import (
     converted,
     insert_target,
 )
-from odps_nb.local.sql.queries import QueryRun, QueryRunner
-from odps_nb.local.sql.refusals import refusal
-from odps_nb.local.sql.results import (
-    ResultRows,
-    explained,
-    output_of,
-    stored_rows,
-    text_rows,
-    typed_rows,
-)
-from odps_nb.local.sql.shown import ShowRunner
-from odps_nb.local.sql.statements import (
+from odps_nb.local.sql.parsing.changes import rows_of, rows_of_merge
+from odps_nb.local.sql.parsing.statements import (
     ChangeRows,
     CloneTable,
     CreateMaterialized,
@@ -56,6 +45,17 @@ from odps_nb.local.sql.statements import (
     Show,
     Statement,
 )
+from odps_nb.local.sql.queries import QueryRun, QueryRunner
+from odps_nb.local.sql.refusals import refusal
+from odps_nb.local.sql.results import (
+    ResultRows,
+    explained,
+    output_of,
+    stored_rows,
+    text_rows,
+    typed_rows,
+)
+from odps_nb.local.sql.shown import ShowRunner
 from odps_nb.local.store.blobs import BlobStore
 from odps_nb.local.store.catalog import DEFAULT_SCHEMA, Catalog
 from odps_nb.local.store.folder import DataFolder, new_id
@@ -204,7 +204,7 @@ class SqlRunner:
         """Return the greatest value of the first partition column among partitions with rows."""
         if not table.is_partitioned:
             advice = "pass a partitioned table to MAX_PT"
-            raise faults.semantic(f"{table.name} has no partitions", advice=advice)
+            raise errors.semantic(f"{table.name} has no partitions", advice=advice)
         segments = self._snapshots.visible(table)
         return max((one.spec.items[0][1] for one in segments if one.rows), default=None)
 
@@ -253,7 +253,7 @@ class SqlRunner:
         if moment is None:
             return self._snapshots.visible(table)
         if table.table_id < 0:
-            raise faults.lacks("AS OF a view", is_sure=False)
+            raise errors.lacks("AS OF a view", is_sure=False)
         version = moment.version
         if version is None:
             version = self._snapshots.version_at(table, moment.at)
@@ -450,7 +450,7 @@ class SqlRunner:
     def _clone(self, statement: CloneTable, place: Place) -> None:
         source = place.named(self._catalog, statement.source)
         if source.kind != "table":
-            raise faults.semantic(f"{source.name} is a {source.kind}, not a table")
+            raise errors.semantic(f"{source.name} is a {source.kind}, not a table")
         specs = [source.spec(spec) for spec in statement.specs]
 
         def fill(table: StoredTable) -> None:
@@ -476,7 +476,7 @@ def _columns_of_view(statement: CreateView, columns: tuple[Column, ...]) -> tupl
     if not statement.columns:
         return columns
     if len(columns) != len(statement.columns):
-        raise faults.semantic(
+        raise errors.semantic(
             f"the query returns {len(columns)} columns, but the view lists {len(statement.columns)}"
         )
     return tuple(

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.local.rights import Right
 from odps_nb.local.sql.ddl import Place
+from odps_nb.local.sql.parsing.statements import Name, Show
+from odps_nb.local.sql.parsing.words import quoted
 from odps_nb.local.sql.results import ResultRows, text_rows
-from odps_nb.local.sql.statements import Name, Show
-from odps_nb.local.sql.text_words import quoted
 from odps_nb.local.store.catalog import Catalog
 from odps_nb.local.store.snapshots import Snapshots
 from odps_nb.local.store.tables import CLUSTERED_BY, PRIMARY_KEY, VIEW, StoredTable
@@ -42,7 +42,7 @@ class ShowRunner:
                 names = self._catalog.schemas(project)
             else:  # the text of the real service (aliyun/dbt-maxcompute, its README and tests)
                 text = "Failed to run ddltask - Invalid database operations on two-tier model"
-                raise faults.invalid(f"ODPS-0110061: {text}", code="ODPS-0110061")
+                raise errors.invalid(f"ODPS-0110061: {text}", code="ODPS-0110061")
             found = [(name,) for name in names if fnmatch.fnmatch(name, statement.pattern)]
             return text_rows((f"{statement.what[:-1]}_name",), found)
         table = place.named(self._catalog, statement.name)
@@ -72,7 +72,7 @@ class ShowRunner:
         if len(name) == 2:
             return name[0], name[1]
         if len(name) > 2:
-            raise faults.parse_failed(f"{'.'.join(name)} is not a valid schema name")
+            raise errors.parse_failed(f"{'.'.join(name)} is not a valid schema name")
         is_project = not place.three_parts and name[0] in self._catalog.projects()
         if is_project or name[0] not in self._catalog.schemas(place.project):
             return name[0], None

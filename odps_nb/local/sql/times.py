@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 from sqlglot import exp
 
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.local.duck_text import compared_with
 from odps_nb.local.sql.ddl import ZONE, zone_of
 from odps_nb.local.sql.trees import call, cast, forget, wrap
@@ -232,8 +232,8 @@ def _in_utc(found: re.Match[str], zone: ZoneInfo) -> str:
         clock = datetime.fromisoformat(f"{found[1]} {found[2] or '00:00:00'}{found[4] or ''}")
         moment = (clock if found[4] else clock.replace(tzinfo=zone)).astimezone(UTC)
     except OverflowError:
-        raise faults.invalid(
-            faults.with_advice(
+        raise errors.invalid(
+            errors.with_advice(
                 f"ODPS-0121095: the time {found[0]!r} of {zone.key} is before the year 1 or after "
                 "the year 9999 in UTC",
                 f"use a time at least one day away from that limit, or set {ZONE} to UTC",
@@ -257,5 +257,5 @@ def spell_intervals(query: Any) -> None:
             sign, years, months = found.groups()
             spelled = f"{sign}{years} years {sign}{months} months"
         else:
-            raise faults.lacks(f"intervals of nanoseconds such as {text[:40]!r}", is_sure=True)
+            raise errors.lacks(f"intervals of nanoseconds such as {text[:40]!r}", is_sure=True)
         interval.replace(exp.Interval(this=exp.Literal.string(spelled)))

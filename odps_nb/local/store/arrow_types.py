@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from odps_nb.arrow.types import ARROW_TYPES
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.schema import (
     ArrayType,
     Column,
@@ -69,7 +69,7 @@ def arrow_type(
         return pa.timestamp(_ARROW_UNITS[timestamp_unit])
     found = _PLAIN.get(odps.code)
     if found is None:
-        raise faults.invalid(f"the type {odps.code.name} is not supported by Arrow reads")
+        raise errors.invalid(f"the type {odps.code.name} is not supported by Arrow reads")
     return found
 
 
@@ -95,14 +95,14 @@ def in_units(array: pa.Array, target: pa.DataType) -> pa.Array:
         rounded_up = pc.greater(cut, array)
         return pc.subtract(cut.view(pa.int64()), rounded_up.cast(pa.int64())).view(target)
     except pa.ArrowInvalid:
-        raise faults.time_overflow() from None
+        raise errors.time_overflow() from None
 
 
 def check_listable(text: str, key: str) -> None:
     """Raise 400 for a partition value that XML, the format of partition lists, cannot represent."""
     if not text or not has_spelling(text):
         problem = "contains a character that XML cannot represent" if text else "is empty"
-        raise faults.invalid(
+        raise errors.invalid(
             f"a value of the partition key {key!r} {problem}", code="InvalidPartitionSpec"
         )
 
@@ -117,7 +117,7 @@ def constant(text: str, odps: OdpsType, key: str) -> pa.Scalar:
         trimmed = text.rstrip(" ") if odps.code is TypeCode.CHAR else text
         return pa.scalar(trimmed, pa.string()).cast(target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise faults.invalid(
+        raise errors.invalid(
             f"{text!r} is not a valid value of the partition key {key!r} ({target})",
             code="InvalidPartitionSpec",
         ) from None
@@ -126,7 +126,7 @@ def constant(text: str, odps: OdpsType, key: str) -> pa.Scalar:
 def spelled(array: pa.Array, key: str) -> pa.Array:
     """Return partition values as the text used in partition names, or raise 400 for null."""
     if array.null_count:
-        raise faults.invalid(
+        raise errors.invalid(
             f"a value of the partition key {key!r} is null", code="InvalidPartitionSpec"
         )
     text = array if pa.types.is_string(array.type) else array.cast(pa.string())

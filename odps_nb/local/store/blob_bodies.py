@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from odps_nb.errors import FramingError, ProtocolError, TruncatedError
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.terms import Compression
 from odps_nb.wire.blocks import BlockEncoder
 from odps_nb.wire.codings import decoder, encoder
@@ -83,7 +83,7 @@ def _unpacked(body: Path, work: Path, coding: Compression) -> Iterator[None]:
         yield
     except ProtocolError as error:
         work.unlink(missing_ok=True)
-        raise faults.malformed(f"the body cannot be decoded: {error}") from error
+        raise errors.malformed(f"the body cannot be decoded: {error}") from error
 
 
 # -- downloads --------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ def _raw(path: Path, blob: Piece) -> Iterator[bytes]:
         while left:
             chunk = pack.read(min(left, READ_BYTES))
             if not chunk:
-                raise faults.internal("the pack of a blob is too short")
+                raise errors.internal("the pack of a blob is too short")
             left -= len(chunk)
             yield chunk
 

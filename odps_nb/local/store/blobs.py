@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.local.store.blob_bodies import (
     Piece,
     download_body,
@@ -107,7 +107,7 @@ class BlobStore:
         found = self._look_up(keys)
         for reference, key in zip(references, keys, strict=True):
             if key not in found:
-                raise faults.no_such(f"there is no blob {reference!r}")
+                raise errors.no_such(f"there is no blob {reference!r}")
         return [found[key] for key in keys]
 
     def _look_up(self, keys: Iterable[_Key]) -> dict[_Key, StoredBlob]:
@@ -126,10 +126,10 @@ class BlobStore:
         raw = [None if value is None else _raw(value) for value in array.to_pylist()]
         keys = [None if value is None else _key(value) for value in raw]
         if any(value is not None and key is None for value, key in zip(raw, keys, strict=True)):
-            raise faults.invalid("a BLOB column contains a value that is not a blob reference")
+            raise errors.invalid("a BLOB column contains a value that is not a blob reference")
         known = self._look_up(keys)
         if any(key is not None and key not in known for key in keys):
-            raise faults.invalid(
+            raise errors.invalid(
                 "a BLOB column contains a reference that is unknown to this service"
             )
         used.update(key[0] for key in keys if key is not None)

@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 from typing import NamedTuple
 
 from odps_nb.errors import InvalidRequestError
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.local.store.database import RECORDED, Database
 from odps_nb.local.store.tables import (
     PRIMARY_KEY,
@@ -68,7 +68,7 @@ class Catalog:
         """Return a project's owner and creation time, or raise `NotFoundError` if it is unknown."""
         row = self._db.row("SELECT owner, created FROM projects WHERE name = ?", name)
         if row is None:
-            raise faults.no_such_project(name)
+            raise errors.no_such_project(name)
         return row["owner"], row["created"]
 
     def schemas(self, project: str) -> dict[str, SchemaFacts]:
@@ -92,7 +92,7 @@ class Catalog:
             if name in self.schemas(project):
                 if if_not_exists:
                     return
-                raise faults.invalid(  # the number that aliyun/dbt-maxcompute looks for
+                raise errors.invalid(  # the number that aliyun/dbt-maxcompute looks for
                     "ODPS-0110061: Failed to run ddltask - AlreadyExistsException(message:"
                     f"the schema {name!r} already exists)",
                     code="ObjectAlreadyExists",
@@ -104,17 +104,17 @@ class Catalog:
         """Drop an empty schema."""
         with self._db.transaction() as db:
             if name not in self.schemas(project):
-                raise faults.no_such_schema(name)
+                raise errors.no_such_schema(name)
             if name == DEFAULT_SCHEMA:
-                raise faults.invalid("the schema 'default' cannot be dropped")
+                raise errors.invalid("the schema 'default' cannot be dropped")
             if self.tables(project, name):
-                raise faults.invalid_state(f"the schema {name!r} still contains tables")
+                raise errors.invalid_state(f"the schema {name!r} still contains tables")
             others = (
                 "SELECT 1 FROM resources WHERE project = ?1 AND schema = ?2"
                 " UNION ALL SELECT 1 FROM functions WHERE project = ?1 AND schema = ?2"
             )
             if db.execute(others, (project, name)).fetchone():
-                raise faults.invalid_state(
+                raise errors.invalid_state(
                     f"the schema {name!r} still contains resources or functions"
                 )
             db.execute("DELETE FROM schemas WHERE project = ? AND name = ?", (project, name))
@@ -165,7 +165,7 @@ class Catalog:
     def require_free(self, name: TableName) -> None:
         """Raise 400 ``ObjectAlreadyExists`` if a table or view has this name."""
         if self.find_table(name) is not None:
-            raise faults.invalid(
+            raise errors.invalid(
                 "ODPS-0110061: Failed to run ddltask - Table or view already exists - "
                 f"table {name} is already existing",
                 code="ObjectAlreadyExists",
@@ -186,7 +186,7 @@ class Catalog:
         found = self.find_table(name)
         if found is None:
             self._check_schema(name)
-            raise faults.no_such_table(name)
+            raise errors.no_such_table(name)
         return found
 
     def stored_table(self, name: TableName, *, writes: bool = False) -> StoredTable:
@@ -226,7 +226,7 @@ class Catalog:
         """Return a table by its id, or raise `NotFoundError` if it was dropped."""
         row = self._db.row("SELECT * FROM tables WHERE table_id = ?", table_id)
         if row is None:
-            raise faults.no_such_table(f"with id {table_id}")
+            raise errors.no_such_table(f"with id {table_id}")
         return table_of_row(row)
 
     def tables(
@@ -289,7 +289,7 @@ class Catalog:
                 table.table_id,
             )
         except sqlite3.IntegrityError:
-            raise faults.invalid(
+            raise errors.invalid(
                 f"the table {named} already exists", code="ObjectAlreadyExists"
             ) from None
 
@@ -327,7 +327,7 @@ class Catalog:
         for found in self.partitions(table):
             if found.spec == spec:
                 return found
-        raise faults.no_such_partition(spec, table.name)
+        raise errors.no_such_partition(spec, table.name)
 
     def ensure_partition(self, table: StoredTable, spec: PartitionSpec) -> tuple[int, bool]:
         """Create a partition if it is missing; return its id and whether it was created."""
@@ -357,7 +357,7 @@ class Catalog:
         try:
             self._db.run(change, text, self._clock(), partition.partition_id)
         except sqlite3.IntegrityError:
-            raise faults.invalid(
+            raise errors.invalid(
                 f"the partition {spec} of {table.name} already exists", code="ObjectAlreadyExists"
             ) from None
 
@@ -367,9 +367,9 @@ class Catalog:
 
     def _check_schema(self, name: TableName) -> None:
         if (name.schema or DEFAULT_SCHEMA) not in self.schemas(name.project):
-            raise faults.no_such_schema(name.schema)
+            raise errors.no_such_schema(name.schema)
 
 
 def _check_table_name(name: str) -> None:
     if not is_table_name(name):
-        raise faults.invalid(f"{name!r} is not a valid table name")
+        raise errors.invalid(f"{name!r} is not a valid table name")

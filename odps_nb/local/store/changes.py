@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.local.store.database import EXPIRED, RECORDED, REPLACED, Database
 from odps_nb.local.store.folder import DataFolder
 from odps_nb.local.store.ledger import Ledger
@@ -139,9 +139,9 @@ class ChangeLog:
         replaced -= set(self._db.marked(table.table_id, after, upto, EXPIRED))
         for version in range(max(after, 0) + 1, upto + 1):
             if version not in recorded and version in replaced:
-                raise faults.not_appended(table.name, version)
+                raise errors.not_appended(table.name, version)
             if version not in recorded:
-                raise faults.no_such_version(table.name, version)
+                raise errors.no_such_version(table.name, version)
         rows = self._db.rows(
             "SELECT f.name, f.added, v.at, p.spec FROM files f"
             " JOIN pins ON pins.file_id = f.file_id AND pins.session_id = ?"
@@ -154,7 +154,7 @@ class ChangeLog:
         )
         for row in rows:
             if table.is_partitioned and row["spec"] is None:
-                raise faults.no_such_version(table.name, row["added"])
+                raise errors.no_such_version(table.name, row["added"])
             spec = spec_of_text(table, row["spec"])
             if not specs or any(one.covers(spec) for one in specs):
                 yield Record(name=row["name"], version=row["added"], at=row["at"], spec=spec)

@@ -15,7 +15,7 @@ from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.local.store.catalog import DEFAULT_SCHEMA, Catalog
 from odps_nb.local.store.database import Database
 from odps_nb.local.store.folder import PACK, DataFolder
@@ -92,7 +92,7 @@ class Resources:
         """Return the name of an object, or raise 404 if its schema does not exist."""
         schema = schema or DEFAULT_SCHEMA
         if schema not in self._catalog.schemas(project):
-            raise faults.no_such_schema(schema)
+            raise errors.no_such_schema(schema)
         return Named(project, schema, name)
 
     # -- resources ----------------------------------------------------------------------------
@@ -101,7 +101,7 @@ class Resources:
         """Return a resource, or raise 404."""
         row = self._db.row(f"SELECT * FROM resources WHERE {_PLACE} name = ?", *named)
         if row is None:
-            raise faults.no_such(f"the resource {named.name!r} does not exist")
+            raise errors.no_such(f"the resource {named.name!r} does not exist")
         return _resource(row)
 
     def listed(
@@ -120,7 +120,7 @@ class Resources:
         with self._db.transaction():  # its file is deleted only after a later commit
             found = self.get(named)
             if found.pack is None:
-                raise faults.invalid(f"the resource {named.name!r} is a table; read the table")
+                raise errors.invalid(f"the resource {named.name!r} is a table; read the table")
             return found, self._folder.blob_pack(found.pack).open("rb")
 
     def put(self, given: Resource, body: Path | None, *, is_new: bool) -> None:
@@ -133,7 +133,7 @@ class Resources:
         if body is not None:
             md5, size = _md5_of(body), body.stat().st_size
             if size > MAX_SIZE:
-                raise faults.invalid(f"a resource has at most {MAX_SIZE} bytes, not {size}")
+                raise errors.invalid(f"a resource has at most {MAX_SIZE} bytes, not {size}")
             pack = self._folder.publish_data(body, self._folder.blob_pack)
             given = replace(given, size=size, md5=md5, pack=pack)
         self._keep(given, is_new=is_new and not given.is_part)
@@ -150,11 +150,11 @@ class Resources:
                     stored, file = self.open(part)
                     with file:
                         if not stored.is_part:
-                            raise faults.invalid(f"the resource {part.name!r} is not a part")
+                            raise errors.invalid(f"the resource {part.name!r} is not a part")
                         while chunk := file.read(CHUNK):
                             merged.write(chunk)
             if str(work.stat().st_size) != size or _md5_of(work) != md5.lower():
-                raise faults.invalid("the parts differ from the announced size or MD5")
+                raise errors.invalid("the parts differ from the announced size or MD5")
             self.put(given, work, is_new=is_new)
         finally:
             work.unlink(missing_ok=True)
@@ -196,7 +196,7 @@ class Resources:
         if not is_new:
             old = self.get(named)
             if old.kind != given.kind:
-                raise faults.invalid(
+                raise errors.invalid(
                     f"the resource {given.name!r} has the type {old.kind}, not {given.kind}"
                 )
             return replace(given, owner=old.owner, created=old.created)
@@ -218,7 +218,7 @@ class Resources:
         """Return a function, or raise 404."""
         row = self._function_row(named)
         if row is None:
-            raise faults.no_such(f"the function {named.name!r} does not exist")
+            raise errors.no_such(f"the function {named.name!r} does not exist")
         return _function(row)
 
     def has_function(self, named: Named) -> bool:
@@ -280,7 +280,7 @@ class Resources:
                 return self.named(project, None, name)
             case [project, "schemas", schema, "resources", name]:
                 return self.named(project, schema, name)
-        raise faults.invalid(f"{text!r} is not the name of a resource")
+        raise errors.invalid(f"{text!r} is not the name of a resource")
 
 
 def _resource(row: sqlite3.Row) -> Resource:
@@ -295,12 +295,12 @@ def _function(row: sqlite3.Row) -> RegisteredFunction:
 
 
 def _exists(kind: str, name: str) -> Exception:
-    return faults.invalid(f"the {kind} {name!r} already exists", code="ObjectAlreadyExists")
+    return errors.invalid(f"the {kind} {name!r} already exists", code="ObjectAlreadyExists")
 
 
 def _check_name(name: str) -> None:
     if not _NAME.fullmatch(name):
-        raise faults.invalid(f"{name[:300]!r} is not a valid name")
+        raise errors.invalid(f"{name[:300]!r} is not a valid name")
 
 
 def _md5_of(path: Path) -> str:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.local.store.folder import ROWS, DataFolder
 from odps_nb.local.store.group_starts import GroupStarts
 from odps_nb.terms import TimeUnit
@@ -126,7 +126,7 @@ def unit_of(names: Sequence[str]) -> tuple[TimeUnit, str]:
     far = any(name.endswith(FAR) for name in names)
     fine = any(name.endswith(FINE) for name in names)
     if far and fine:
-        raise faults.invalid(
+        raise errors.invalid(
             "some TIMESTAMPs are outside the range of nanoseconds and others have digits below a"
             " microsecond; in the embedded service, a table cannot contain both if it has a"
             " primary key or is written by SQL"

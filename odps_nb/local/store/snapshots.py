@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from odps_nb.errors import NotFoundError
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.local.store.catalog import Catalog
 from odps_nb.local.store.database import GONE, LOST, REPLACED, Database
 from odps_nb.local.store.folder import ROWS, DataFolder
@@ -79,17 +79,17 @@ class Snapshots:
     def as_of(self, table: StoredTable, version: int) -> tuple[Segment, ...]:
         """Return the files that were visible at a version; raise if some may be deleted."""
         if not table.hours_of_history:
-            raise faults.semantic(
+            raise errors.semantic(
                 f"{table.name} keeps no history",
                 advice="create it as a transactional table with acid.data.retain.hours",
             )
         if not 0 <= version <= table.version:
-            raise faults.semantic(f"{table.name} has versions 0 to {table.version}, not {version}")
+            raise errors.semantic(f"{table.name} has versions 0 to {table.version}, not {version}")
         condition = "f.added <= ? AND (f.removed IS NULL OR f.removed > ?)"
         found = self._segments(table, condition, (version, version), ())
         is_lost = self._db.marked(table.table_id, version, table.version, LOST)
         if is_lost or (table.is_partitioned and any(not one.spec.items for one in found)):
-            raise faults.no_such_version(table.name, version)
+            raise errors.no_such_version(table.name, version)
         return found
 
     def added_since(
@@ -108,10 +108,10 @@ class Snapshots:
         """
         replaced = self._db.marked(table.table_id, after, upto, REPLACED)
         if replaced and not appends_only:
-            raise faults.not_appended(table.name, replaced[0])
+            raise errors.not_appended(table.name, replaced[0])
         gone = self._db.marked(table.table_id, after, upto, GONE)
         if missing := [version for version in gone if version not in replaced]:
-            raise faults.no_such_version(table.name, missing[0])
+            raise errors.no_such_version(table.name, missing[0])
         return self._segments(
             table,
             "f.added > ? AND f.added <= ? AND f.added NOT IN (SELECT version FROM version_marks"
@@ -148,7 +148,7 @@ class Snapshots:
         with self._db.transaction() as db:
             table = self._catalog.table_by_id(table.table_id)
             if since is not None and table.version != since:
-                raise faults.table_modified(table.name)
+                raise errors.table_modified(table.name)
             version = table.version + 1
             if replace and (replaced := self.visible(table, replace)):
                 self._db.mark(table.table_id, version, REPLACED)

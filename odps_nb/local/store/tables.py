@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.local.store.arrow_types import arrow_type, check_listable, constant
 from odps_nb.schema import (
     Column,
@@ -177,14 +177,14 @@ class StoredTable:
             name = known.get(key.casefold())
             if name is None or name in given:
                 keys = ", ".join(self.partition_keys) or "(none)"
-                raise faults.invalid(
+                raise errors.invalid(
                     f"{items} does not match the partition keys {keys} of {self.name.table}",
                     code="InvalidPartitionSpec",
                 )
             given[name] = value
         if whole and len(given) < len(known):
             missing = next(key for key in self.partition_keys if key not in given)
-            raise faults.invalid(
+            raise errors.invalid(
                 f"the partition spec {str(items)!r} has no value for {missing!r}",
                 code="InvalidPartitionSpec",
             )
@@ -212,27 +212,27 @@ def check_values(table: StoredTable, spec: PartitionSpec) -> PartitionSpec:
         check_listable(value, key)
         constant(value, columns[key].type, key)
         if problem := partition_value_problem(columns[key], value):
-            raise faults.invalid(problem, code="InvalidPartitionSpec")
+            raise errors.invalid(problem, code="InvalidPartitionSpec")
     return spec
 
 
 def check_columns(schema: TableSchema, comment: str = "") -> None:
     """Raise 400 if the columns or the comment are invalid for a table."""
     if not schema.columns:
-        raise faults.invalid("a table needs at least one column")
+        raise errors.invalid("a table needs at least one column")
     seen: set[str] = set()
     for column in schema.all_columns:
         if column.name.casefold() in seen:
-            raise faults.invalid(f"the column name {column.name!r} is used twice")
+            raise errors.invalid(f"the column name {column.name!r} is used twice")
         seen.add(column.name.casefold())
         arrow_type(column.type)
         inner = types_in(column.type)  # keys must be comparable, but blobs are not
         if any(isinstance(one, MapType) and has_blob(one.key) for one in inner):
-            raise faults.invalid(f"the column {column.name!r} has a MAP whose key contains a BLOB")
+            raise errors.invalid(f"the column {column.name!r} has a MAP whose key contains a BLOB")
         if not is_column_name(column.name):
-            raise faults.invalid(f"{column.name!r} is not a valid column name")
+            raise errors.invalid(f"{column.name!r} is not a valid column name")
     if problem := definition_problem(schema, comment):
-        raise faults.invalid(problem)
+        raise errors.invalid(problem)
 
 
 def check_properties(properties: Mapping[str, str]) -> None:
@@ -240,7 +240,7 @@ def check_properties(properties: Mapping[str, str]) -> None:
     for key, value in properties.items():
         hours = int(value) if value.isascii() and value.isdigit() and len(value) <= 3 else 0
         if key.lower() == _RETENTION and not 1 <= hours <= _MAX_HOURS:
-            raise faults.semantic(
+            raise errors.semantic(
                 f"the property {key} is {value!r}; it must be a number from 1 to {_MAX_HOURS}"
             )
 
@@ -262,13 +262,13 @@ def check_types(
         if properties.get(k, "").lower() != v
     ]
     if missing:
-        raise faults.semantic("only Append Delta tables support BLOB; add: " + ", ".join(missing))
+        raise errors.semantic("only Append Delta tables support BLOB; add: " + ", ".join(missing))
 
 
 def check_decimals(schema: TableSchema, settings: Mapping[str, str]) -> None:
     """Raise 400 if a wide DECIMAL column lacks the required settings."""
     if lacking := _lacking(decimal_settings(schema), settings):
-        raise faults.semantic(
+        raise errors.semantic(
             "DECIMAL has at most 38 digits, 18 of them after the point; for more, "
             "add: " + ", ".join(lacking)
         )

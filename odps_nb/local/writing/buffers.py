@@ -10,7 +10,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.types as pt
 
-from odps_nb.local import faults
+from odps_nb.local import errors
 
 PADDING = 64
 """Writers may pad a buffer of a slice to a multiple of this number of bytes."""
@@ -72,7 +72,7 @@ def _fits(
     if buffer is None or buffer.size <= size:
         return
     if is_doubled or buffer.size > -(-size // PADDING) * PADDING:
-        raise faults.malformed(
+        raise errors.malformed(
             f"a buffer of the column {path!r} has {buffer.size} bytes, but {len(array)} values of"
             f" {array.type} need {size}; send the types that the session describes"
         )

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from odps_nb.errors import InvalidRequestError
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.local.store.arrow_types import arrow_type
 from odps_nb.schema import (
     ArrayType,
@@ -53,19 +53,19 @@ def match_columns(
     by_name: dict[str, int] = {}
     for index, name in enumerate(incoming.names):
         if by_name.setdefault(name.casefold(), index) != index:
-            raise faults.invalid(f"the rows contain the column {name!r} twice")
+            raise errors.invalid(f"the rows contain the column {name!r} twice")
     found = tuple(by_name.get(column.name.casefold()) for column in columns)
     matched = {index for index in found if index is not None}
     strangers = [n for i, n in enumerate(incoming.names) if i not in matched]
     if strangers:
         by_place = _by_place(found, columns, len(incoming), optional)
         if by_place is None:
-            raise faults.invalid(f"the table has no column {strangers[0]!r}", code="SchemaModified")
+            raise errors.invalid(f"the table has no column {strangers[0]!r}", code="SchemaModified")
         return by_place
     absent = [c.name for c, i in zip(columns, found, strict=True) if i is None]
     missing = [name for name in absent if name not in optional]
     if exact and missing:
-        raise faults.invalid(f"the rows have no column {missing[0]!r}", code="SchemaModified")
+        raise errors.invalid(f"the rows have no column {missing[0]!r}", code="SchemaModified")
     return found
 
 
@@ -100,7 +100,7 @@ def coerce_batch(
         else:
             array = _fit_column(batch.column(index), column, target, blobs)
         if not column.nullable and array.null_count:
-            raise faults.null_value(column.name)
+            raise errors.null_value(column.name)
         arrays.append(array)
     fields = [pa.field(c.name, a.type) for c, a in zip(columns, arrays, strict=True)]
     return pa.record_batch(arrays, schema=pa.schema(fields))
@@ -165,7 +165,7 @@ def _fit_nested(
         keys = _fit(entries.field(0), odps.key, target.key_type, f"{path}.key", blobs)
         items = _fit(entries.field(1), odps.value, target.item_type, f"{path}.value", blobs)
         if keys.null_count:
-            raise faults.invalid(f"the map {path!r} has a null key")
+            raise errors.invalid(f"the map {path!r} has a null key")
         return pa.MapArray.from_arrays(offsets, keys, items, target, mask=_mask(array))
     assert isinstance(odps, StructType)
     return _fit_struct(array, odps, target, path, blobs)
@@ -177,9 +177,9 @@ def _fit_vector(
     lists = _fit_nested(array, ArrayType(odps.element), target, path, blobs)
     lengths = pc.list_value_length(lists)
     if not pc.all(pc.equal(lengths, odps.length), min_count=0).as_py():
-        raise faults.invalid(f"a vector in {path!r} does not have {odps.length} elements")
+        raise errors.invalid(f"a vector in {path!r} does not have {odps.length} elements")
     if lists.flatten().null_count:
-        raise faults.invalid(f"a vector in {path!r} has a null element")
+        raise errors.invalid(f"a vector in {path!r} has a null element")
     return lists
 
 
@@ -191,7 +191,7 @@ def _fit_struct(
     places = {array.type.field(i).name.casefold(): i for i in range(array.type.num_fields)}
     wanted = {f.name.casefold() for f in odps.fields}
     if strangers := sorted(places.keys() - wanted):
-        raise faults.invalid(f"the struct {path!r} has no member {strangers[0]!r}")
+        raise errors.invalid(f"the struct {path!r} has no member {strangers[0]!r}")
     members = []
     for index, member in enumerate(odps.fields):
         inner = target.field(index).type
@@ -241,7 +241,7 @@ def _plain(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
             array = array.cast(pa.decimal256(76, target.scale))
         return array.cast(target, safe=True)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise faults.invalid(f"the column {path!r}: {error}") from error
+        raise errors.invalid(f"the column {path!r}: {error}") from error
 
 
 def _interval(array: pa.Array, path: str) -> pa.Array:
@@ -252,7 +252,7 @@ def _interval(array: pa.Array, path: str) -> pa.Array:
     try:
         total = pc.add_checked(pc.multiply_checked(seconds, 1_000_000_000), nanos)
     except pa.ArrowInvalid as error:
-        raise faults.invalid(f"the column {path!r}: {error}") from error
+        raise errors.invalid(f"the column {path!r}: {error}") from error
     return total.cast(pa.duration("ns"))
 
 
@@ -285,13 +285,13 @@ def _check_size(array: pa.Array, odps: OdpsType, path: str) -> None:
         return
     longest = pc.max(pc.binary_length(array)).as_py()
     if longest is not None and longest > MAX_FIELD_SIZE:
-        raise faults.invalid(
+        raise errors.invalid(
             f"a value of {path!r} has {longest} bytes; the maximum is {MAX_FIELD_SIZE}"
         )
     if isinstance(odps, LengthType) and longest is not None and longest > odps.length:
         letters = pc.max(pc.utf8_length(array)).as_py()
         if letters > odps.length:
-            raise faults.invalid(
+            raise errors.invalid(
                 f"a value of {path!r} has {letters} characters; the maximum is {odps.length}"
             )
 
@@ -303,7 +303,7 @@ def _check_json(array: pa.Array, path: str) -> None:
             found = json.loads(text, parse_constant=_no_json)
             json.dumps(found, ensure_ascii=False).encode()  # rejects lone surrogates
         except (ValueError, RecursionError) as error:
-            raise faults.invalid(f"a value of {path!r} is not JSON: {error}") from None
+            raise errors.invalid(f"a value of {path!r} is not JSON: {error}") from None
 
 
 def _no_json(name: str) -> None:
@@ -311,4 +311,4 @@ def _no_json(name: str) -> None:
 
 
 def _mismatch(path: str, source: pa.DataType, target: pa.DataType) -> Exception:
-    return faults.invalid(f"the column {path!r} requires {target}, not {source}")
+    return errors.invalid(f"the column {path!r} requires {target}, not {source}")

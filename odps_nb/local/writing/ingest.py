@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from odps_nb.arrow.generated import generated_values
 from odps_nb.arrow.validation import Validator
 from odps_nb.errors import ProtocolError
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.local.store.arrow_types import arrow_schema, arrow_type, spelled
 from odps_nb.local.store.blobs import BlobStore
 from odps_nb.local.store.folder import DataFolder
@@ -103,7 +103,7 @@ class Ingest:
         for spec, rows in self._by_partition(fitted):
             if (spec, rows.schema) not in self._targets:
                 if len(self._targets) >= MAX_PARTITIONS:
-                    raise faults.invalid(
+                    raise errors.invalid(
                         f"one request can write to at most {MAX_PARTITIONS} partitions"
                     )
                 writer = RowFileWriter(self._folder, rows.schema)
@@ -157,7 +157,7 @@ class Ingest:
             kept = pc.and_not(kept, is_partial(batch.column(UPDATED.name)))
         for column in self._table.schema.columns:
             if not column.nullable and batch.column(column.name).filter(kept).null_count:
-                raise faults.null_value(column.name)
+                raise errors.null_value(column.name)
 
     def _by_partition(
         self, batch: pa.RecordBatch
@@ -224,7 +224,7 @@ def _groups(
 def read_body(path: Path) -> Iterator[pa.RecordBatch]:
     """Yield the non-empty batches of an uploaded Arrow IPC stream; raise 400 if it is damaged."""
     if not path.stat().st_size:
-        raise faults.malformed("the body is not an Arrow IPC stream: it is empty")
+        raise errors.malformed("the body is not an Arrow IPC stream: it is empty")
     with pa.memory_map(str(path)) as source:
         yield from checked_batches(source.read_buffer())
 
@@ -243,7 +243,7 @@ def checked_batches(stream: pa.Buffer) -> Iterator[pa.RecordBatch]:
                     check_buffers(validated)
                     yield validated
     except (ProtocolError, pa.ArrowException, OSError, ValueError, MemoryError) as error:
-        raise faults.malformed(f"the Arrow IPC stream is invalid: {error}") from error
+        raise errors.malformed(f"the Arrow IPC stream is invalid: {error}") from error
 
 
 _INGESTION = "ingestion_time_partition"

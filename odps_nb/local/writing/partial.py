@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.schema import ArrayType, Column, PrimitiveType, TypeCode
 
 UPDATED = Column(name="__value_cols", type=ArrayType(PrimitiveType(TypeCode.BIGINT)))
@@ -29,12 +29,12 @@ def check_places(updated: pa.Array, count: int, *, enabled: bool) -> None:
     if not len(places):
         return
     if not enabled:
-        raise faults.invalid(
+        raise errors.invalid(
             "the table has no partial updates; set acid.partial.fields.update.enable to true"
         )
     ends = pc.min_max(places).as_py()
     if places.null_count or not 0 <= ends["min"] <= ends["max"] < count:
-        raise faults.invalid(f"__value_cols names a column outside of 0 to {count - 1}")
+        raise errors.invalid(f"__value_cols names a column outside of 0 to {count - 1}")
 
 
 def completed(rows: pa.Table, keys: Sequence[str], deleted: np.ndarray) -> pa.Table:

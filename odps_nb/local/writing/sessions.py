@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import pyarrow as pa
 
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.local.store.blobs import BlobStore
 from odps_nb.local.store.catalog import Catalog
 from odps_nb.local.store.database import Database
@@ -81,9 +81,9 @@ class WriteSessions:
                 self._insert(key, table, PartitionSpec(), overwrite=False, mode=mode)
         row = self._db.row("SELECT * FROM write_sessions WHERE session_id = ?", key)
         if row is None or row["table_id"] != table.table_id:
-            raise faults.no_such_session(session_id)
+            raise errors.no_such_session(session_id)
         if row["status"] == OPEN and row["expires"] <= self._clock() and session_id != DEFAULT_ID:
-            raise faults.expired(session_id)
+            raise errors.expired(session_id)
         return StoredWriteSession(
             session_id=key,
             table=table,
@@ -124,7 +124,7 @@ class WriteSessions:
         with self._db.transaction() as db:
             session = self.get(session.table.name, session.session_id)
             if session.status == COMMITTED:
-                raise faults.invalid_state(f"the session {session.session_id!r} is committed")
+                raise errors.invalid_state(f"the session {session.session_id!r} is committed")
             if session.is_streaming:
                 return
             self.streams.drop_parts(session.session_id)
@@ -168,7 +168,7 @@ class WriteSessions:
             self._require_open(session)
             newest = self.streams.newest(session, stream_id)
             if newest is not None and version < newest.version:
-                raise faults.invalid_state(
+                raise errors.invalid_state(
                     f"the stream {stream_id!r} is already at version {newest.version}"
                 )
             token = secrets.token_urlsafe(16) if exactly_once else ""
@@ -193,7 +193,7 @@ class WriteSessions:
         """Mark a stream as complete. Idempotent."""
         stream = self.streams.stream(session, stream_id, version)
         if session.status == ABORTED:
-            raise faults.invalid_state(f"the session {session.session_id!r} is aborted")
+            raise errors.invalid_state(f"the session {session.session_id!r} is aborted")
         self._db.run(
             "UPDATE streams SET state = 'closed' WHERE session_id = ? AND stream_id = ?"
             " AND version = ?",
@@ -234,11 +234,11 @@ class WriteSessions:
         self._check_writable(session, stream)
         if row_offset is not None:
             if not stream.token:
-                raise faults.invalid("the stream was not created for exactly-once writes")
+                raise errors.invalid("the stream was not created for exactly-once writes")
             if not hmac.compare_digest(stream.token.encode(), (token or "").encode()):
-                raise faults.forbidden("the access token of the stream is not the latest one")
+                raise errors.forbidden("the access token of the stream is not the latest one")
             if row_offset > stream.next_row:
-                raise faults.offset_conflict(stream.next_row, row_offset)
+                raise errors.offset_conflict(stream.next_row, row_offset)
         place = (self._folder, session.table, session.spec, self._blobs)
         with Ingest(*place, exact=True, partial=partial) as ingest:
             for batch in batches:
@@ -267,7 +267,7 @@ class WriteSessions:
                 if row_offset + rows <= stream.next_row:
                     self._ledger.drop([a.file.file_name for a in additions])
                     return stream, ""
-                raise faults.offset_conflict(stream.next_row, row_offset)
+                raise errors.offset_conflict(stream.next_row, row_offset)
             if session.is_streaming or stream.stream_id == DEFAULT_ID:
                 number = self._publisher.publish(session.table, additions)
             else:
@@ -298,7 +298,7 @@ class WriteSessions:
 
     def _require_open(self, session: StoredWriteSession) -> None:
         if session.status != OPEN:
-            raise faults.invalid_state(
+            raise errors.invalid_state(
                 f"the session {session.session_id!r} is {session.status.lower()}"
             )
 
@@ -306,11 +306,11 @@ class WriteSessions:
         self._require_open(session)
         newest = self.streams.newest(session, stream.stream_id)
         if newest is not None and newest.version > stream.version:
-            raise faults.invalid_state(
+            raise errors.invalid_state(
                 f"version {newest.version} of the stream {stream.stream_id!r} replaced this version"
             )
         if not stream.is_open and not session.is_streaming:
-            raise faults.invalid_state(f"the stream {stream.stream_id!r} is closed")
+            raise errors.invalid_state(f"the stream {stream.stream_id!r} is closed")
 
     def _insert(
         self,

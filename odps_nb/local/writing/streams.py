@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.local.store.database import Database
 from odps_nb.local.store.folder import ROWS
 from odps_nb.local.store.ledger import Ledger
@@ -76,7 +76,7 @@ class Streams:
             version,
         )
         if row is None:
-            raise faults.no_such_stream(stream_id)
+            raise errors.no_such_stream(stream_id)
         return _stream(row)
 
     def newest(self, session: StoredWriteSession, stream_id: str) -> Stream | None:

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
+from IPython.core import error as ipython
+
 from odps_nb.errors import OdpsNbError, explain, visible
 from odps_nb.terms import shorten
 
@@ -19,6 +21,14 @@ MAX_LINE = 600
 
 # No colours: some front ends show errors on a red background.
 _BOLD, _RESET = "\x1b[1m", "\x1b[0m"
+
+
+class UsageError(ipython.UsageError):
+    """A refused command line of ``%odps``.
+
+    IPython only prints its own ``UsageError`` on stderr, so a program that runs notebooks finds no
+    error output and cannot say why the job failed. `FailureHook` shows this class as an output.
+    """
 
 
 def error_lines(error: BaseException) -> list[str]:
@@ -34,6 +44,8 @@ def error_lines(error: BaseException) -> list[str]:
 class FailureHook:
     """An IPython error hook that shows `error_lines` instead of tracebacks for odps_nb errors.
 
+    It shows a `UsageError` as an error output of one line.
+
     ``wants_traceback`` is called for each error; ``True`` shows IPython's own traceback.
     """
 
@@ -43,11 +55,11 @@ class FailureHook:
         self._last: traceback.TracebackException | None = None
 
     def install(self) -> None:
-        """Install the hook for odps_nb errors; an existing hook still handles its own errors."""
+        """Install the hook; an existing one still handles its own errors."""
         shell = self._shell
         self._before = (shell.custom_exceptions, shell.CustomTB)
         theirs = tuple(shell.custom_exceptions)
-        shell.set_custom_exc((OdpsNbError, *theirs), self._handle)
+        shell.set_custom_exc((OdpsNbError, UsageError, *theirs), self._handle)
         self._installed = shell.CustomTB
 
     def remove(self) -> None:
@@ -70,6 +82,10 @@ class FailureHook:
         trace: TracebackType | None,
         tb_offset: int | None = None,
     ) -> list[str]:
+        if isinstance(error, UsageError):
+            lines = [f"{_BOLD}UsageError{_RESET}: {visible(str(error))}"]
+            shell._showtraceback(kind, error, lines)  # as below
+            return lines
         if not isinstance(error, OdpsNbError):  # the previous hook handles it
             assert self._before is not None
             return self._before[1](kind, error, trace, tb_offset=tb_offset) or []

@@ -53,7 +53,8 @@ from odps_nb.notebook.explore.taking import (
     write_file,
 )
 from odps_nb.notebook.explore.view import RowView
-from odps_nb.notebook.live.twin import LiveView, Told, in_kernel
+from odps_nb.notebook.live.twin import LiveView, in_kernel
+from odps_nb.notebook.progress.told import Told
 from odps_nb.schema import TypeCode
 from odps_nb.terms import format_bytes
 
@@ -175,7 +176,12 @@ class Explorer(TakesRows, LiveView):
 
     def _on_ready(self, _: Mapping[str, Any], buffers: object) -> None:
         self._send(table_message(self.view))
-        self._on_page({"start": self._start}, ())
+        page, note = self._static or (None, "")
+        if page is not None and page.start == self._start and not note:
+            # Without a thread, because Colab may drop messages that other threads send.
+            self._send(page_message(self.view, page), page.data)
+        else:
+            self._on_page({"start": self._start}, ())
         self._describe_and_count()
 
     def _on_page(self, content: Mapping[str, Any], _: object) -> None:

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from odps_nb.client.calls.cancel import CancelToken
-from odps_nb.errors import ArgumentError, ConfigError, NotFoundError, ProtocolError, visible
+from odps_nb.errors import ArgumentError, ConfigError, visible
 from odps_nb.notebook.live.together import side_by_side
 from odps_nb.notebook.preview.kind import Format
 from odps_nb.notebook.preview.peek import glance
 from odps_nb.notebook.preview.registry import kinds
-from odps_nb.notebook.preview.tile import UNREAD, Tile
+from odps_nb.notebook.preview.tile import UNREAD, Tile, why_unread
 
 if TYPE_CHECKING:
     from odps_nb.access.blobs.column import BlobColumn
@@ -178,12 +178,13 @@ class Chosen:
     def _look(self, index: int, blob: StreamedBlob, choice: GalleryChoice) -> None:
         try:
             if choice.by_format:
-                self._formats[index], text = glance(blob)
+                self._formats[index], text = glance(blob, blob.file_name)
                 self._read(index, text.casefold(), choice)
             if index not in self._heads:  # name and size arrive with the first bytes
                 name = " ".join(visible(blob.file_name or "").split())
                 self._heads[index] = (name or f"blob {index}", blob.size)
-        except (ProtocolError, NotFoundError):
+        except Exception as error:  # noqa: BLE001  # a defect of one blob must not end a search
+            why_unread(error)
             self._heads.setdefault(index, (f"blob {index}", None))
             self._formats[index] = UNREAD
 

@@ -11,7 +11,7 @@ const KEYS =
   "Ctrl+A: all · Escape: none";
 
 function render({ model, el }) {
-  const send = (message, buffers) => watch.ask(() => model.send(message, undefined, buffers));
+  const send = (message, buffers) => live.send(message, buffers);
   const me = String(Math.random());
   let gallery = null;
   let order = null; // blob by place; null: all blobs in row order
@@ -54,7 +54,6 @@ function render({ model, el }) {
   });
   const busy = busyLine(send);
   const problem = h("div", { class: "odps-x-problem", role: "alert" });
-  const watch = kernelWatch(model, problem, () => (box.removeAttribute("aria-busy"), (busy.line.hidden = true)));
   const question = h("div", { class: "odps-x-busy", hidden: true });
   const canvas = h("div", { class: "odps-g-canvas" });
   const box = h(
@@ -83,7 +82,7 @@ function render({ model, el }) {
   const every = h("button", { onclick: selectAll }, "Select all");
   const root = h(
     "div",
-    { class: "odps-x odps-g", role: "group", onfocusin: ownKeys, hidden: true },
+    { class: "odps-x odps-g", role: "group", onfocusin: ownKeys },
     h("div", { class: "odps-x-bar" }, h("div", {}, title, facts), views, menu, by, way, search),
     busy.line,
     question,
@@ -92,8 +91,6 @@ function render({ model, el }) {
     large,
     h("div", { class: "odps-x-bar" }, h("div", {}, where, said), every, ...ofSelection, h("label", {}, "Folder ", folder))
   );
-  el.append(root);
-
   // -- filter and order -----------------------------------------------------------------------
 
   function ask(more) {
@@ -134,7 +131,7 @@ function render({ model, el }) {
     by.value = gallery.order;
     way.setAttribute("aria-pressed", String(gallery.descending));
     way.textContent = gallery.descending ? "↑" : "↓";
-    if (document.activeElement !== search) search.value = gallery.search;
+    if (focusNear(search) !== search) search.value = gallery.search;
   }
 
   // A response to an older request leaves the controls unchanged, because a newer one will follow.
@@ -146,8 +143,7 @@ function render({ model, el }) {
 
   function showGallery(message, buffers) {
     if (!gallery) {
-      el.prepend(hidesTwin(model)); // the kernel responds: replace the static view
-      root.hidden = false;
+      live.appear();
       view = message.view;
     }
     gallery = message;
@@ -281,7 +277,7 @@ function render({ model, el }) {
       const heading = lines.slice(0, first).map((line) => h("div", { class: "odps-g-heading", dir: "auto" }, line));
       return h("div", { class: "odps-g-rows" }, ...heading, h("table", {}, h("tbody", {}, ...rows)));
     }
-    if (tile.text) return h("pre", { dir: "auto" }, tile.text);
+    if (tile.text) return h("pre", { dir: "auto", class: tile.wraps ? "odps-g-wraps" : null }, tile.text);
     return h("span", { class: "odps-x-muted" }, tile.failed ? "not read" : tile.kind);
   }
 
@@ -469,7 +465,9 @@ function render({ model, el }) {
     for (const one of zooms) one.disabled = !is;
     if (tile.player && PLAYER.test(tile.player)) {
       const tag = tile.player.startsWith("data:audio/") ? "audio" : "video";
-      stage.replaceChildren(h(tag, { controls: true, src: tile.player, "aria-label": tile.name }));
+      const refused = () => stage.replaceChildren(shot(tile), h("div", {}, "this browser cannot play it"));
+      const poster = is && tag === "video" ? tile.src : null;
+      stage.replaceChildren(h(tag, { controls: true, src: tile.player, poster, onerror: refused, "aria-label": tile.name }));
     } else stage.replaceChildren(shot(tile));
     fit();
     const rows = [tile.words, tile.verified ? "✓ verified" : "", tile.row, tile.declared ? `uploaded as ${tile.declared}` : "", ...tile.notes];
@@ -517,7 +515,7 @@ function render({ model, el }) {
     if (opened < 0) return;
     opened = -1;
     stage.replaceChildren(); // stop playback
-    const hadFocus = large.contains(document.activeElement);
+    const hadFocus = large.contains(focusNear(large));
     large.hidden = true;
     box.hidden = false;
     box.scrollTop = top;
@@ -550,8 +548,6 @@ function render({ model, el }) {
   // -- messages ---------------------------------------------------------------------------------
 
   function receive(message, buffers) {
-    stopSaying();
-    watch.heard();
     if (message.kind === "gallery") showGallery(message, buffers);
     else if (message.kind === "tiles") message.tiles.forEach(showTile);
     else if (message.kind === "large") showLarge(message.tile, false);
@@ -574,14 +570,11 @@ function render({ model, el }) {
   }
   const sizes = new ResizeObserver(() => draw());
   sizes.observe(box);
-  model.on("msg:custom", receive);
-  const stopSaying = sayUntilHeard(model, () => send({ do: "ready" }));
+  const live = liveView({ model, el, root, problem, receive, ready: () => ({ do: "ready" }) });
   return () => {
-    stopSaying();
-    model.off("msg:custom", receive);
+    live.end();
     sizes.disconnect();
     clearTimeout(asking);
-    watch.end();
   };
 }
 

@@ -14,7 +14,7 @@ from odps_nb.notebook.display.html import BACKDROP
 from odps_nb.notebook.gallery.chosen import Chosen
 from odps_nb.notebook.preview.registry import differs
 from odps_nb.notebook.preview.shared import Size, markup_text
-from odps_nb.notebook.preview.tile import UNREAD, Tile, row_beside, tile, unread_tile
+from odps_nb.notebook.preview.tile import UNREAD, Tile, row_beside, tile, unread_tile, why_unread
 from odps_nb.terms import shorten
 
 #: Maximum bytes of cached messages.
@@ -26,6 +26,9 @@ _LARGE: Final = Size(layout="single", width=960, height=720, rows=100, columns=2
 _LARGE_BUDGET: Final = 2 * 1024 * 1024
 _LARGE_TEXT: Final = 40_000
 _AROUND: Final = 1_000  # bytes assumed for a message's names and numbers
+
+#: Kinds whose long lines are wrapped.
+_WRAPPED: Final = frozenset({"document", "json", "message", "notebook", "text"})
 
 Message = dict[str, Any]
 
@@ -56,13 +59,15 @@ class Tiles:
         """Iterate over the messages of tiles; the message of a failed blob contains the reason."""
         with closing(self._column._glances(places, cancel)) as blobs:
             for index, blob in zip(places, blobs, strict=True):
+                name = f"blob {index}"
                 try:
-                    made = tile(blob, size=TILE, fallback_name=f"blob {index}", budget=_BUDGET)
-                except OdpsNbError as error:
+                    made = tile(blob, size=TILE, fallback_name=name, budget=_BUDGET)
+                    message = self._message(index, made, _TEXT)
+                except Exception as error:  # noqa: BLE001  # a defect of one blob
                     yield self._failed(index, error)
                     continue
                 self._chosen.learn(index, made)
-                yield self._keep(index, self._message(index, made, _TEXT))
+                yield self._keep(index, message)
 
     def large(self, index: int, cancel: CancelToken) -> Message:
         """Return the message that shows an enlarged blob; it is never cached."""
@@ -70,10 +75,11 @@ class Tiles:
         with closing(self._column._glances([index], cancel)) as blobs:
             try:
                 made = tile(next(blobs), size=_LARGE, fallback_name=name, budget=_LARGE_BUDGET)
-            except OdpsNbError as error:
+                message = self._message(index, made, _LARGE_TEXT)
+            except Exception as error:  # noqa: BLE001  # a defect of one blob
                 return self._failed(index, error)
         self._chosen.learn(index, made)
-        return {**self._message(index, made, _LARGE_TEXT), "player": made.drawing.player}
+        return {**message, "player": made.drawing.player}
 
     # -- caching ------------------------------------------------------------------------------
 
@@ -88,7 +94,7 @@ class Tiles:
         return made
 
     def _message(self, index: int, made: Tile, limit: int) -> Message:
-        row = row_beside(self._column.caption(index), made.name)
+        row = row_beside(self._column.caption(index), made.name, made.size)
         declared = made.declared if differs(made.declared, made.format) else ""
         src = made.drawing.picture
         return {
@@ -99,16 +105,18 @@ class Tiles:
             "kind": made.format.kind,
             "verified": made.verified,
             "declared": shorten(visible(declared), 200),
-            "notes": [shorten(visible(note), 240) for note in made.notes],
+            "notes": [shorten(visible(note), 240) for note in made.lines],
             "failed": made.format is UNREAD,
             "src": src,
             "checked": BACKDROP in made.drawing.html,
             "text": "" if src else visible(markup_text(made.drawing.html)[:limit]),
             "rows": "<table" in made.drawing.html,
+            "wraps": made.drawing.refused or made.format.kind in _WRAPPED,
         }
 
-    def _failed(self, index: int, error: OdpsNbError) -> Message:
-        made = unread_tile(str(error), size=TILE, name=f"blob {index}")
+    def _failed(self, index: int, error: Exception) -> Message:
+        reason = str(error) if isinstance(error, OdpsNbError) else why_unread(error)
+        made = unread_tile(reason, size=TILE, name=f"blob {index}")
         return self._message(index, made, _TEXT)
 
 

@@ -33,7 +33,8 @@ from odps_nb.notebook.gallery.page import (
 )
 from odps_nb.notebook.gallery.tiles import Tiles
 from odps_nb.notebook.live.together import side_by_side
-from odps_nb.notebook.live.twin import LiveView, Told, in_kernel
+from odps_nb.notebook.live.twin import LiveView, in_kernel
+from odps_nb.notebook.progress.told import Told
 from odps_nb.terms import count_of, shorten
 
 if TYPE_CHECKING:

@@ -5,7 +5,14 @@
 const PICTURE = /^data:image\/(png|jpeg|webp|svg\+xml);base64,[A-Za-z0-9+/=]*$/;
 const NO_ANSWER = "no response yet: the kernel is busy, or it was restarted; after a restart, run the cell again";
 const KERNEL_BUSY = "the kernel is busy; it responds when the running cell ends";
-const KERNEL_GONE = "the kernel has stopped or was restarted; run the cell again";
+const KERNEL_GONE = "the kernel has stopped or was restarted; run the cell again for the live view";
+// Colours of text and background of a host. A view uses a pair or none of it: some hosts set only
+// some of JupyterLab's variables.
+const HOST_COLOURS = [
+  ["--vscode-editor-foreground", "--vscode-editor-background"],
+  ["--colab-primary-text-color", "--colab-primary-surface-color"],
+  ["--jp-ui-font-color1", "--jp-layout-color0"],
+];
 
 function h(tag, props = {}, ...children) {
   const made = document.createElement(tag);
@@ -21,6 +28,9 @@ function h(tag, props = {}, ...children) {
 // For `onfocusin`: disables the notebook's shortcuts while an element of a widget has the focus. The
 // shortcuts match the focused element (`:focus`) or its ancestors.
 const ownKeys = (event) => event.target.setAttribute("data-lm-suppress-shortcuts", "true");
+
+// The focused element of the document or shadow root that contains `node`.
+const focusNear = (node) => node.getRootNode().activeElement;
 
 const many = (n, thing) => `${count(n)} ${thing}${n === 1 ? "" : "s"}`;
 const count = (n) => Number(n).toLocaleString("en-US");
@@ -40,12 +50,6 @@ function aboutPercent(n, of) {
   if (share <= 0 || share >= 100) return share ? "all" : "none seen";
   if (share < 1) return "under 1 %";
   return share > 99 ? "over 99 %" : `about ${Math.round(share)} %`;
-}
-
-// While this style is in the page, it hides the static view that is saved in the notebook.
-function hidesTwin(model) {
-  const id = String(model.get("static_id")).replace(/[^0-9a-f]/g, "");
-  return h("style", {}, `.jp-OutputArea-child:has(.odps-nb-${id}) { display: none }`);
 }
 
 // Shows a picture that the kernel drew (explore/charts/drawing.py), whose marks have titles as tooltips. The
@@ -84,7 +88,8 @@ async function copyText(text) {
     await navigator.clipboard.writeText(text);
   } catch {
     const area = h("textarea", { style: "position:fixed;opacity:0" }); // fallback without permission
-    const back = document.activeElement;
+    let back = document.activeElement;
+    while (back?.shadowRoot?.activeElement) back = back.shadowRoot.activeElement;
     area.value = text;
     document.body.append(area);
     area.select();
@@ -123,12 +128,76 @@ function busyLine(send) {
   return { line, show, end };
 }
 
-// Shows in `problem` why no response comes, and calls `ended` when the kernel is gone. JupyterLab and
-// Notebook 7 report the kernel's status; other front ends report nothing.
-function kernelWatch(model, problem, ended) {
-  const kernel = model.widget_manager?.kernel;
+// Yields a document or shadow root, and the open shadow roots in it.
+function* rootsIn(root) {
+  yield root;
+  for (const one of root.querySelectorAll("*")) if (one.shadowRoot) yield* rootsIn(one.shadowRoot);
+}
+
+// Yields the roots of a window and its frames, as far as they have the origin of this page.
+function* rootsOf(page) {
+  let found = null;
+  try {
+    found = page.document;
+  } catch {} // another origin
+  if (found) yield* rootsIn(found);
+  for (let n = 0; n < page.length; n++) yield* rootsOf(page[n]);
+}
+
+// Hides the static page of a view wherever the host has put it, also when the kernel replaces it, and
+// returns a function that shows it again. Its wrapper is hidden where nothing else is in it.
+function hideStatic(model, el) {
+  const id = String(model.get("static_id")).replace(/[^0-9a-f]/g, "");
+  if (!id) return () => {}; // a card stays, its button is added to it
+  const mark = `.odps-nb-${id}`;
+  const near = [];
+  for (let root = el.getRootNode(); root; root = root.host?.getRootNode()) near.push(root);
+  const holds = (root) => root.querySelector(mark) !== null;
+  const found = near.some(holds) ? near.filter(holds) : [...rootsOf(window.top)].filter(holds);
+  const wrappers = `:has(> ${mark}:only-child), .jp-OutputArea-child:has(${mark})`;
+  const styles = found.map((root) => {
+    const style = (root.ownerDocument ?? root).createElement("style");
+    style.textContent = `${mark}, ${wrappers} { display: none !important }`;
+    (root.head ?? root).append(style);
+    return style;
+  });
+  return () => styles.forEach((style) => style.remove());
+}
+
+function isLight(colour) {
+  const canvas = h("canvas", { width: 1, height: 1 }).getContext("2d");
+  canvas.fillStyle = colour;
+  canvas.fillRect(0, 0, 1, 1);
+  const [red, green, blue] = canvas.getImageData(0, 0, 1, 1).data;
+  return 0.299 * red + 0.587 * green + 0.114 * blue > 127;
+}
+
+// Gives a view the colours of its host; without any, those of a light or dark page, as its text is.
+function takeColours(root, page) {
+  const set = getComputedStyle(root);
+  const pair = HOST_COLOURS.find((names) => names.every((name) => set.getPropertyValue(name).trim()));
+  if (pair) {
+    root.style.setProperty("--x-text", `var(${pair[0]})`);
+    root.style.setProperty("--x-back", `var(${pair[1]})`);
+  }
+  root.style.colorScheme = isLight(getComputedStyle(pair ? root : page).color) ? "dark" : "light";
+}
+
+// Connects a live view with the kernel. The static page of twin.py stays until the view calls `appear`,
+// because it has drawn something of its own; it returns when the kernel is gone. `ready` returns the
+// first request, which is repeated until the kernel responds. A view that no kernel answers stays
+// hidden: in an export, or in a notebook that was reopened. `problem` shows why no response comes.
+//
+// A kernel with ipykernel 7.0 to 7.3 may leave a message unread until the next one arrives (ipykernel
+// issue 1554). A busy kernel answers each message later, so it gets fewer of them.
+function liveView({ model, el, root, ready, receive, problem = h("div") }) {
+  const known = model.widget_manager?.kernel;
+  const kernel = known?.statusChanged ? known : null; // some hosts have none, or only a part of it
+  const note = h("div", { class: "odps-x-note", role: "status" });
   let timer = 0;
+  let repeat = 0;
   let gone = false;
+  let showStatic = null;
   const say = (text) => (problem.textContent = text);
   const hint = (text) => problem.textContent || say(text); // keeps an error or a question
   const unsay = () => [NO_ANSWER, KERNEL_BUSY].includes(problem.textContent) && say("");
@@ -137,60 +206,58 @@ function kernelWatch(model, problem, ended) {
     else unsay();
     timer = setTimeout(look, 1000);
   }
+  function send(message, buffers) {
+    clearTimeout(timer);
+    if (gone) return; // would raise an error
+    model.send(message, undefined, buffers);
+    timer = kernel ? setTimeout(look, 1000) : setTimeout(hint, 10000, NO_ANSWER);
+  }
+  function start(left) {
+    send(ready());
+    const wait = kernel && kernel.status !== "busy" ? 1000 : 5000;
+    if (left) repeat = setTimeout(start, wait, left - 1);
+  }
+  function stop() {
+    clearTimeout(timer);
+    clearTimeout(repeat);
+  }
+  function heard(message, buffers) {
+    stop();
+    unsay();
+    if (!showStatic) note.textContent = ["busy", "problem"].includes(message.kind) ? message.text : "";
+    receive(message, buffers);
+  }
+  function appear() {
+    if (gone || showStatic) return;
+    note.textContent = "";
+    root.classList.remove("odps-x-waiting");
+    takeColours(root, note);
+    showStatic = hideStatic(model, el);
+  }
   function changed(_, status) {
     if (["restarting", "autorestarting", "terminating", "dead"].includes(status)) lost();
   }
   function lost() {
+    stop();
     gone = true;
-    clearTimeout(timer);
-    ended();
-    say(KERNEL_GONE);
-  }
-  // Sends a request with `send`, which would raise an error without a kernel.
-  function ask(send) {
-    clearTimeout(timer);
-    if (gone) return lost();
-    send();
-    timer = kernel ? setTimeout(look, 1000) : setTimeout(hint, 10000, NO_ANSWER);
-  }
-  function heard() {
-    clearTimeout(timer);
-    unsay();
+    if (!showStatic) return;
+    note.textContent = KERNEL_GONE;
+    root.classList.add("odps-x-waiting");
+    showStatic();
   }
   function end() {
-    clearTimeout(timer);
+    stop();
+    showStatic?.();
+    model.off("msg:custom", heard);
     kernel?.statusChanged.disconnect(changed);
-    kernel?.disposed.disconnect(lost);
+    kernel?.disposed?.disconnect(lost);
   }
-  kernel?.statusChanged.connect(changed);
-  kernel?.disposed.connect(lost); // shut down
-  return { ask, heard, end };
-}
-
-// Adds a live view without showing it, and returns a function that shows it in place of the static
-// view. Call that function when the live view has something to show. Until then it keeps its width.
-function inPlaceOfTwin(model, el, root) {
   root.classList.add("odps-x-waiting");
-  el.append(root);
-  return () => {
-    if (!root.classList.contains("odps-x-waiting")) return;
-    root.classList.remove("odps-x-waiting");
-    el.prepend(hidesTwin(model));
-  };
-}
-
-// Sends "ready" until the kernel responds, and returns a function that stops sending. Without a
-// response, the view stays hidden. A kernel with ipykernel 7.0 to 7.3 may leave a message unread
-// until the next one arrives (ipykernel issue 1554). A busy kernel answers each message later, so it
-// gets fewer of them.
-function sayUntilHeard(model, say) {
-  const kernel = model.widget_manager?.kernel;
-  let timer = 0;
-  const again = (left) => {
-    say();
-    const wait = kernel && kernel.status !== "busy" ? 1000 : 5000;
-    if (left) timer = setTimeout(again, wait, left - 1);
-  };
-  again(60);
-  return () => clearTimeout(timer);
+  el.append(root, note);
+  note.addEventListener("transitionend", () => takeColours(root, note)); // the page's theme changed
+  model.on("msg:custom", heard);
+  kernel?.statusChanged.connect(changed);
+  kernel?.disposed?.connect(lost); // shut down
+  queueMicrotask(() => start(60)); // once the caller has the functions returned here
+  return { send, appear, end };
 }

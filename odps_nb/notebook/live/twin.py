@@ -1,7 +1,7 @@
 """Shows a static view, and a widget that hides it while the kernel responds.
 
-The view and the widget are separate outputs. A combined output would show "model not found" when a
-trusted notebook is reopened without its kernel, and would show nothing in an export.
+The view and the widget are separate outputs, for reasons that docs/decisions/notebook.md lists for
+each host.
 """
 
 from __future__ import annotations
@@ -16,12 +16,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from odps_nb.client.calls.cancel import CancelToken
-from odps_nb.client.calls.progress import ProgressSnapshot
 from odps_nb.errors import CancelledError, MissingDependencyError, OdpsNbError, explain, visible
 from odps_nb.lifetime import end_at_exit, start_thread
 from odps_nb.notebook.display import output
-from odps_nb.notebook.progress import words
-from odps_nb.notebook.progress.operations import Flusher
 
 _NO_MODEL = (
     ".jp-OutputArea-child:has(.{}) + .jp-OutputArea-child:not(:has(.odps-x)) {{display:none}}"
@@ -64,6 +61,12 @@ def widget_class(script: Path, parts: tuple[str, ...], *texts: str) -> Any:
     code = {"_esm": together("js"), "_css": together("css")}
     # anywidget identifies a widget's style sheet by the class name.
     return type(f"{script.stem.title()}Widget", (anywidget.AnyWidget,), {**state, **code})
+
+
+def widget_bundle(widget: Any, text: str) -> dict[str, Any]:
+    """Return the MIME bundle that displays a widget; hosts without widgets show ``text``."""
+    bundle = widget._repr_mimebundle_()
+    return {**(bundle[0] if isinstance(bundle, tuple) else bundle), "text/plain": text}
 
 
 class LiveView:
@@ -122,12 +125,9 @@ class LiveView:
         Without anywidget, the static view stays, with a line that says what to install.
         """
         try:
-            bundle = self.widget()._repr_mimebundle_()
+            output.show(widget_bundle(self.widget(), text))
         except MissingDependencyError as error:
             output.show({"text/plain": f"{error}: {error.hint}"})
-            return
-        bundle = bundle[0] if isinstance(bundle, tuple) else bundle
-        output.show({**bundle, "text/plain": text})
 
     def close(self) -> None:
         """Cancel all work and free memory; the static view stays. Idempotent."""
@@ -222,31 +222,3 @@ class LiveView:
             self._tell_error(task, error)
         if is_last:
             self._tell_end(task)
-
-
-class Told(Flusher):
-    """A progress listener that reports a task's progress to the browser."""
-
-    def __init__(
-        self, send: Callable[[Mapping[str, Any]], None], cancel: Callable[[], None], task: str = ""
-    ) -> None:
-        super().__init__(delay=0.0, on_cancel=cancel)
-        self._send, self._task = send, task
-
-    def _is_shown(self) -> bool:
-        return True
-
-    def _draw(self, snapshot: ProgressSnapshot) -> None:
-        text = " · ".join([words.ending(snapshot), *words.figures(snapshot)])
-        told = {
-            "kind": "busy",
-            "task": self._task,
-            "text": f"{self._task}: {text}" if self._task else text,
-            "share": snapshot.fraction,
-            "done": snapshot.items,
-            "moving": next(([one.name, one.sent] for one in snapshot.moving), None),
-        }
-        self._send(told)
-
-    def _draw_end(self, snapshot: ProgressSnapshot) -> None:
-        pass  # the result is sent in a separate message

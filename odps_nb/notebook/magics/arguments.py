@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from IPython.core import magic_arguments
 from IPython.core.error import UsageError
+from IPython.utils.text import DollarFormatter
 
 from odps_nb.access.partitions import parse_choices
 from odps_nb.errors import ArgumentError
@@ -25,6 +26,8 @@ _USERINFO = re.compile(r"^\w+://[^/\s]*@")
 _PIECE = re.compile(
     r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`|(?P<comment>(?<!\S)\#.*)|.""", re.DOTALL
 )
+# A word in quotes, an option, or a value in quotes after a comparison.
+_COMPARED = re.compile(r"""'[^']*'|"[^"]*"|(?<!\S)-[\w-]+=?|([<>=])('[^'"]*')""")
 _OPTION = re.compile(r"\s*(--?[A-Za-z][\w-]*)")
 _WORD = re.compile(r"""\s*(=?(?:"[^"]*"|'[^']*'|\S+))""")
 _LATE_OPTION = re.compile(r"\s(--?[A-Za-z][\w-]*)(?:[\s=]+[^\s'\"]+)?$")
@@ -111,17 +114,17 @@ class Command:
 
     def option_strings(self) -> tuple[str, ...]:
         """Return the names of the options, long forms first."""
-        shown = [a for a in parser_of(self.run)._actions if a.help is not argparse.SUPPRESS]
-        found = [name for action in shown for name in action.option_strings]
+        found = list(parser_of(self.run)._option_string_actions)
         return tuple(sorted([*found, "--help"], key=lambda name: (not name.startswith("--"), name)))
 
 
 def split_line(line: str) -> list[str]:
-    """Split a line into words as a shell does, but keep backslashes.
+    """Split a line into words as a shell does, but keep backslashes and quotes of compared values.
 
-    >>> split_line("orders -w \\"note = 'a b'\\"")
-    ['orders', '-w', "note = 'a b'"]
+    >>> split_line("orders -w \\"note = 'a b'\\" -p ds>'2030'")
+    ['orders', '-w', "note = 'a b'", '-p', "ds>'2030'"]
     """
+    line = _COMPARED.sub(lambda found: f'{found[1]}"{found[2]}"' if found[2] else found[0], line)
     lexer = shlex.shlex(line, posix=True, punctuation_chars=False)
     lexer.whitespace_split, lexer.commenters, lexer.escape = True, "", ""
     try:
@@ -165,6 +168,28 @@ def split_text(line: str, command: Callable[..., Any]) -> tuple[list[str], str]:
     if late and late[1] in known:
         raise UsageError(f"write {late[1]} before the query, not after it")
     return words, text
+
+
+def expanded(words: Iterable[str], variables: Mapping[str, Any]) -> list[str]:
+    """Replace ``{expression}``, ``$name`` and ``${name}`` in words with their values.
+
+    Other line magics of IPython do the same. A value stays one word. A filter (``-w``) does not
+    change, because ``:name`` inserts quoted values there.
+    """
+    formatter, found = DollarFormatter(), []
+    is_filter = False
+    for word in words:
+        if not is_filter and not word.startswith(("-w", "--where=")) and set("{$") & set(word):
+            try:
+                word = formatter.vformat(word.replace("${", "{"), [], dict(variables))
+            except NameError as error:
+                near = suggest(error.name or "", [k for k in variables if not k.startswith("_")])
+                raise UsageError(f"{word}: there is no variable {error.name!r}{near}") from None
+            except Exception as error:  # noqa: BLE001  an expression may raise any
+                raise UsageError(f"{word}: {error}; write {{{{ for a brace") from None
+        found.append(word)
+        is_filter = word in ("-w", "--where")
+    return found
 
 
 def parse(command: Callable[..., Any], words: list[str]) -> argparse.Namespace:

@@ -7,10 +7,11 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from IPython.core.error import UsageError
 
+from odps_nb.convert.fitting.conversions import DecimalConversion, TextConversion, TimeConversion
 from odps_nb.notebook.display import output
 from odps_nb.notebook.display.listing import Listing
 from odps_nb.notebook.magics import looking, reading, spark_sql
@@ -24,6 +25,7 @@ from odps_nb.notebook.magics.arguments import (
     parse_partitions,
     parsed_as,
     positive,
+    together,
 )
 from odps_nb.notebook.magics.context import PLACE, Context, is_source
 
@@ -52,7 +54,6 @@ _ROOT = re.compile(r"[^\W\d]\w*")
 @argument("--schema", help="The default schema.")
 @argument("--timezone", metavar="ZONE", help="Time zone of all times, e.g. Asia/Shanghai.")
 @argument("--root", metavar="DIR", help="With local: the folder in which to store the tables.")
-@argument("--give", action="store_true", help=argparse.SUPPRESS)  # added by `magics`
 def connect(context: Context, args: argparse.Namespace, cell: str | None) -> Connection | None:
     """Choose the connection that the %odps magics use, and check the project with one request.
 
@@ -177,12 +178,41 @@ def blobs(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
 
 
 def _of_type(mime: str | None) -> Callable[[Blob], bool] | None:
-    """Return a filter on the media type detected in a blob's bytes; sends one request per blob."""
+    """Return a filter on the media type detected in a blob's bytes; sends one request per blob.
+
+    A blob that cannot be read is kept, because its tile states the reason.
+    """
     if mime is None:
         return None
     from odps_nb.notebook.preview.peek import glance
+    from odps_nb.notebook.preview.tile import why_unread
 
-    return lambda blob: glance(blob)[0].mime.startswith(mime.lower())
+    def keep(blob: Blob) -> bool:
+        try:
+            return glance(blob)[0].mime.startswith(mime.lower())
+        except Exception as error:  # noqa: BLE001  # a defect of one blob
+            return bool(why_unread(error))
+
+    return keep
+
+
+_CONVERSIONS = together(
+    argument(
+        "--decimals",
+        choices=get_args(DecimalConversion),
+        help="Values with too many decimal places: exact (default) raises an error.",
+    ),
+    argument(
+        "--times",
+        choices=get_args(TimeConversion),
+        help="Times that are more precise than their column: exact (default) raises an error.",
+    ),
+    argument(
+        "--text",
+        choices=get_args(TextConversion),
+        help="Text for columns of numbers, times or booleans: exact (default) raises an error.",
+    ),
+)
 
 
 @parsed_as("odps write")
@@ -194,6 +224,7 @@ def _of_type(mime: str | None) -> Callable[[Blob], bool] | None:
 @argument(
     "--types", metavar="'A TYPE, …'", help="With --create: types of some columns of a variable."
 )
+@_CONVERSIONS
 @argument("--index", action="store_true", help="Also write a pandas index as columns.")
 @argument("--pattern", metavar="GLOB", action="append", help="For a folder: e.g. only *.jpg.")
 @argument("--resume", action="store_true", help="For a folder: resume an interrupted upload.")
@@ -211,6 +242,8 @@ def write(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     parse_partition(args.partition)
     folder, value = _source(context, args.source)
     overwrite: Overwrite = "partitions" if args.overwrite_partitions else args.overwrite
+    conversions = {name: getattr(args, name) for name in ("decimals", "times", "text")}
+    conversions = {name: value for name, value in conversions.items() if value is not None}
     if folder is None:
         reading.refuse(args, "pattern", "resume", why="it only applies to a folder")
         return context.connection.table(args.table).write(
@@ -221,10 +254,11 @@ def write(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
             partitioned_by=args.partitioned_by,
             types=args.types,
             index=args.index or None,
+            **conversions,
             progress=context.listener(quiet=args.quiet),
         )
     reading.refuse(args, "partitioned_by", why="use -p KEY=VALUE for a folder")
-    reading.refuse(args, "types", why="the columns of a folder's table are fixed")
+    reading.refuse(args, "types", *conversions, why="the columns of a folder's table are fixed")
     reading.refuse(args, "index", why="it only applies to pandas objects")
     return context.connection.table(args.table).write_files(
         folder,

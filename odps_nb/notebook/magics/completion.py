@@ -170,9 +170,21 @@ def _among(fragment: str, words: Iterable[str], kind: str = "param") -> Candidat
     return Candidates(fragment=fragment, words=tuple(found)[:MAX_SHOWN], kind=kind)
 
 
-def matcher(ask: Callable[[str, str], Candidates | None]) -> Callable[..., Any]:
-    """Return an IPython matcher (API 2) that passes the text around the cursor to ``ask``."""
-    from IPython.core.completer import SimpleCompletion, context_matcher
+def matcher(completer: Any, ask: Callable[[str, str], Candidates | None]) -> Callable[..., Any]:
+    """Return an IPython matcher (API 2) that passes the text around the cursor to ``ask``.
+
+    IPython 7 (on Colab and Kaggle) has only API 1, in which ``ask`` gets the cursor's line.
+    """
+    try:
+        from IPython.core.completer import SimpleCompletion, context_matcher
+    except ImportError:
+
+        def odps_line_matcher(text: str) -> list[str]:
+            found = ask(completer.text_until_cursor, "") or Candidates(fragment="")
+            # IPython replaces ``text``, which may be longer or shorter than the fragment.
+            return [text + word[len(found.fragment) :] for word in found.words]
+
+        return odps_line_matcher
 
     @context_matcher(identifier="odps_nb")  # type: ignore[untyped-decorator]  # untyped
     def odps_matcher(context: Any) -> dict[str, Any]:

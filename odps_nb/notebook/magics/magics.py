@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import linecache
 import os
 import re
 import sys
 from collections.abc import Mapping
 from dataclasses import fields
+from types import FrameType
 from typing import Any
 
-from IPython.core.error import UsageError
-from IPython.core.inputtransformer2 import MagicAssign
+from IPython.core.error import UsageError as IPythonUsageError
 from IPython.core.magic import (
     Magics,
     line_cell_magic,
@@ -21,12 +22,13 @@ from IPython.core.magic import (
 from traitlets import Bool, Enum, Float, Integer
 
 from odps_nb.errors import CancelledError, OdpsNbError
-from odps_nb.notebook.display.failures import FailureHook
+from odps_nb.notebook.display.failures import FailureHook, UsageError
 from odps_nb.notebook.magics import (
     completion,
     sidebar,  # noqa: F401  JupyterLab's sidebar calls it by name
 )
 from odps_nb.notebook.magics.arguments import (
+    expanded,
     parse,
     refuse_keys,
     split_line,
@@ -42,7 +44,8 @@ from odps_nb.notebook.progress.operations import MAX_HZ, Operations, Options
 # "%odps read?" shows the help of that subcommand; IPython would look for a variable. A line magic
 # replaces "%%odps sql?", because a cell magic needs a body.
 _HELP = re.compile(r"^\s*%?(?P<start>%odps\s+\w+)\s*\?{1,2}\s*$")
-_GIVING = re.compile(r"\A%odps\s+(?:connect|sql)\b(?!\s+--give\b)")
+# How IPython, nbconvert and jupytext write "name = %odps …" in Python.
+_ASSIGNED = re.compile(r"""\s*[^'"#]*=\s*get_ipython\(\)\.run_line_magic\(['"]odps['"]""")
 
 
 def _overview() -> str:
@@ -99,7 +102,7 @@ class OdpsMagics(Magics):
         self.operations = Operations()
         self.failures = FailureHook(shell, wants_traceback=lambda: bool(self.traceback))
         self.context = Context(self)
-        self._matcher = completion.matcher(self._complete)
+        self._matcher = completion.matcher(shell.Completer, self._complete)
         self._replaced: dict[str, Any] = {}
 
     def options(self) -> Options:
@@ -113,6 +116,14 @@ class OdpsMagics(Magics):
         self, line: str, cell: str | None = None, local_ns: Mapping[str, Any] | None = None
     ) -> Any:
         """Work with MaxCompute tables and blobs; see the overview below."""
+        local = (local_ns or {}) if cell is None else _caller_locals()
+        try:
+            with self.context.inside(local):
+                return self._run(line, cell)
+        except IPythonUsageError as error:
+            raise UsageError(*error.args) from None
+
+    def _run(self, line: str, cell: str | None) -> Any:
         bare, is_silent = without_end(line)
         name, *more = bare.split(None, 1) or [""]
         if not bare and cell is None and (theirs := self._replaced.get("line")) is not None:
@@ -134,19 +145,19 @@ class OdpsMagics(Magics):
             is_silent = False  # here, a semicolon ends the SQL statement
         else:
             rest = split_line(after)
-        refuse_keys(rest)
         if "--help" in rest or "-h" in rest:
             self.context.show_text(command.help())
             return None
+        refuse_keys(rest)  # refuse typed keys; values of variables are not saved in the cell
         if cell is not None and command.cell == "never":
             raise UsageError(f"%%odps {name} takes no cell: write %odps {name} on one line")
         if text and (cell or "").strip():
             raise UsageError("write the query on the line or in the cell, not in both")
-        args = parse(command.run, rest)
+        args = parse(command.run, expanded(rest, self.context.variables))
+        args.give = cell is None and _is_assigned()
         try:
-            with self.context.inside((local_ns or {}) if cell is None else _caller_locals()):
-                found = command.run(self.context, args, text or cell)
-                return None if is_silent else found
+            found = command.run(self.context, args, text or cell)
+            return None if is_silent and not args.give else found
         except KeyboardInterrupt:
             what = f"{name} {getattr(args, 'table', '')}".rstrip()
             raise CancelledError(
@@ -162,7 +173,6 @@ class OdpsMagics(Magics):
         self.shell.register_magics(self)
         self.shell.Completer.custom_matchers.append(self._matcher)
         self.shell.input_transformers_cleanup.append(_help_line)
-        self.shell.input_transformer_manager.token_transformers.append(_Assigned)
         self.failures.install()
 
     def uninstall(self) -> None:
@@ -177,7 +187,6 @@ class OdpsMagics(Magics):
             (self.shell.configurables, self),
             (self.shell.Completer.custom_matchers, self._matcher),
             (self.shell.input_transformers_cleanup, _help_line),
-            (self.shell.input_transformer_manager.token_transformers, _Assigned),
         ):
             kept[:] = [one for one in kept if one is not item]
         self.failures.remove()
@@ -226,40 +235,14 @@ def _help_line(lines: list[str]) -> list[str]:
     return lines
 
 
-class _Assigned(MagicAssign):
-    """A transformer that edits ``name = %odps …`` before IPython turns it into a call.
-
-    ``c = %odps connect`` returns the connection; without an assignment only a note is displayed.
-    ``df = %odps sql …`` returns the rows instead of an explorer. A trailing semicolon does not
-    suppress an assigned value.
-    """
-
-    priority = 0
-
-    @classmethod
-    def find(cls, tokens_by_line: Any) -> Any:
-        """Find the first assignment that needs an edit; text in quotes never matches."""
-        for tokens in tokens_by_line:
-            found = MagicAssign.find([tokens])  # type: ignore[no-untyped-call]  # untyped in IPython
-            if found is None:
-                continue
-            line = next(one.line for one in tokens if one.start[0] == found.start_line + 1)
-            if _assigned(line[found.start_col :]) != line[found.start_col :]:
-                return cls((found.start_line + 1, found.start_col))
-        return None
-
-    def transform(self, lines: list[str]) -> list[str]:
-        """Edit the assignment that `find` located, and return all lines."""
-        line = lines[self.start_line]
-        edited = line[: self.start_col] + _assigned(line[self.start_col :])
-        return [*lines[: self.start_line], edited, *lines[self.start_line + 1 :]]
-
-
-def _assigned(magic: str) -> str:
-    if not re.match(r"%odps\b", magic):
-        return magic
-    bare, ended = without_end(magic)
-    return _GIVING.sub(r"\g<0> --give", f"{bare}\n" if ended else magic)
+def _is_assigned() -> bool:
+    """Whether the line that runs a line magic assigns its value, as in ``odps = %odps connect``."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_name != "run_line_magic":
+        frame = frame.f_back
+    if frame is None or (frame := frame.f_back) is None:
+        return False
+    return _ASSIGNED.match(linecache.getline(frame.f_code.co_filename, frame.f_lineno)) is not None
 
 
 def _caller_locals() -> Mapping[str, Any]:

@@ -182,7 +182,6 @@ def read(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
 @argument(
     "--chart", metavar="KIND:X[,Y]", help="Show a chart of the result, e.g. bar:status,amount."
 )
-@argument("--give", action="store_true", help=argparse.SUPPRESS)  # `magics` adds this switch
 def sql(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     """Run the cell as SQL on the service, and show the result in an explorer.
 
@@ -312,7 +311,7 @@ def _finish(
         context.show_note(f"{title} · {cut}")
     note = shape_of(value, title, cut)
     if kind == "pandas" and args.decimals in (None, "auto"):
-        from odps_nb.convert.decimal_array import decimal_note
+        from odps_nb.convert.decimal_floats import decimal_note
 
         note = " · ".join(filter(None, [note, decimal_note(source.arrow_schema, value)]))
     return context.deliver(value, into=args.output, note=note)

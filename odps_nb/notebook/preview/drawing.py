@@ -55,6 +55,7 @@ class Drawing:
     note: str = ""  #: One line below the caption.
     picture: str = ""  #: ``data:`` URL of the picture, for views that show it without the markup.
     player: str = ""  #: ``data:`` URL of the audio or video, for the same views.
+    refused: bool = False  #: Whether the preview is only the reason, which is also the ``note``.
 
 
 def framed(content: str, size: Size) -> Html:
@@ -70,6 +71,13 @@ def framed(content: str, size: Size) -> Html:
 def placeholder(words: str, size: Size, *, facts: tuple[str, ...] = (), note: str = "") -> Drawing:
     """Draw ``words`` in place of a picture."""
     return Drawing(html=framed(element("em", words, style=MUTED), size), facts=facts, note=note)
+
+
+def refusal(reason: str, size: Size) -> Drawing:
+    """Draw the reason why a blob is not shown, in place of its content."""
+    style = f"{MUTED};padding:12px 16px;overflow-wrap:anywhere;max-height:100%;overflow:auto"
+    words = element("div", element("em", reason), attributes={"dir": "auto"}, style=style)
+    return Drawing(html=framed(words, size), note=reason, refused=True)
 
 
 def reason_to_show(error: Exception) -> str:

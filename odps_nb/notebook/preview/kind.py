@@ -56,10 +56,17 @@ class Head:
     encoding: str = ""  #: The encoding of the text.
     guessed: bool = False  #: Whether the encoding was guessed.
     brand: bytes = b""  #: The first recognised brand of an ISO base media file.
+    name: str = ""  #: The file's name; only decides between formats that the bytes allow.
 
     @classmethod
     def of(
-        cls, data: bytes, *, whole: bool, brands: Set[bytes] = frozenset(), guess: bool = False
+        cls,
+        data: bytes,
+        *,
+        whole: bool,
+        brands: Set[bytes] = frozenset(),
+        guess: bool = False,
+        name: str = "",
     ) -> Head:
         """Create a head: decode the bytes if they are text, and look for one of ``brands``.
 
@@ -73,11 +80,12 @@ class Head:
             encoding=found.name if found else "",
             guessed=found is not None and found.guessed,
             brand=_brand(data, brands),
+            name=name,
         )
 
 
 #: Draws an excerpt of a blob: ``draw(excerpt, format, size, *, name)``, where ``name`` is the
-#: displayed name of the blob. After an `UnshowableError`, the tile shows the reason and a hex dump.
+#: displayed name of the blob. After an `UnshowableError`, the tile shows the reason.
 Draw = Callable[..., Drawing]
 
 
@@ -89,7 +97,7 @@ class Kind:
     formats: tuple[Format, ...]
     draw: Draw
     draw_rendered: Draw | None = None  #: Used instead of ``draw`` if ``render=True``.
-    fallback: Draw | None = None  #: Used if ``draw`` fails, instead of a hex dump.
+    fallback: Draw | None = None  #: Used if ``draw`` fails, instead of the reason alone.
     #: Returns one of the formats; called if no ``starts`` or ``brands`` match. It may only inspect
     #: bytes and text, because libraries must run in the parser process.
     recognise: Callable[[Head], Format | None] | None = None

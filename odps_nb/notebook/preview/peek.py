@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from odps_nb.notebook.preview.drawing import Excerpt
 from odps_nb.notebook.preview.kind import HEAD, MIB, Format
 from odps_nb.notebook.preview.registry import kinds, sniff
-from odps_nb.parsing.encodings import decode
 
 if TYPE_CHECKING:
     from odps_nb.access.blob import Blob
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from odps_nb.client.blob.streamed import StreamedBlob
 
 
-def peek(blob: Blob | StreamedBlob, *, embed: int, alone: bool = False) -> tuple[Format, Excerpt]:
+def peek(blob: StreamedBlob, *, embed: int, alone: bool = False) -> tuple[Format, Excerpt]:
     """Return the format of a blob and the bytes that its preview needs.
 
     Opens and closes the blob once. Reads the whole blob if it is within the limit of its kind,
@@ -30,7 +29,7 @@ def peek(blob: Blob | StreamedBlob, *, embed: int, alone: bool = False) -> tuple
         Whether the blob is shown alone and large; the read limit is then at least `Kind.alone`.
     """
     with closing(blob.open()) as file:
-        format, head, size = _look(blob, file)
+        format, head, size = _look(blob, file, blob.file_name)
         kind = kinds()[format.kind]
         embedded = embed if kind.embedded else 0
         limit = max(HEAD, kind.limit, format.limit, embedded, kind.alone if alone else 0)
@@ -48,19 +47,24 @@ def peek(blob: Blob | StreamedBlob, *, embed: int, alone: bool = False) -> tuple
         )
 
 
-def glance(blob: Blob | StreamedBlob) -> tuple[Format, str]:
-    """Return the format of a blob and, for text, the first characters; reads only the head."""
+def glance(blob: Blob | StreamedBlob, name: str = "") -> tuple[Format, str]:
+    """Return the format of a blob and, for text, the first characters; reads only the head.
+
+    ``name`` is the blob's file name, if known without a request.
+    """
     with closing(blob.open()) as file:
-        format, head, _ = _look(blob, file)
-    text = decode(head[:HEAD], format.encoding, whole=False) if format.encoding else ""
+        format, head, _ = _look(blob, file, name)
+    text = head[:HEAD].decode(format.encoding, "replace") if format.encoding else ""
     return format, text
 
 
-def _look(blob: Blob | StreamedBlob, file: PieceFile) -> tuple[Format, bytes, int | None]:
+def _look(
+    blob: Blob | StreamedBlob, file: PieceFile, name: str
+) -> tuple[Format, bytes, int | None]:
     """Return the format, the first bytes (one more than `HEAD`), and the size if known."""
     head = _read_up_to(file, HEAD + 1)
     size = len(head) if len(head) <= HEAD else blob.size
-    return sniff(head[:HEAD], size), head, size
+    return sniff(head[:HEAD], size, name), head, size
 
 
 def _read_up_to(file: PieceFile, count: int, head: bytes = b"") -> bytes:

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import importlib
 import logging
-import mimetypes
 import pkgutil
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib.metadata import entry_points
 from types import MappingProxyType
 from typing import Final
 
-from odps_nb.notebook.preview.kind import UNKNOWN, Format, Head, Kind
+from odps_nb.notebook.preview.kind import TEXTS, UNKNOWN, Format, Head, Kind
+from odps_nb.parsing.encodings import CONTROLS, decode
+from odps_nb.parsing.media_types import type_of_name
 
 #: Entry point group for other packages' kinds.
 GROUP: Final = "odps_nb.preview_kinds"
@@ -47,15 +48,25 @@ class Kinds:
     def __getitem__(self, name: str) -> Kind:
         return self._by_name[name]
 
-    def sniff(self, head: bytes, size: int | None = None) -> Format:
-        """Recognise the format of a blob of ``size`` bytes from its first `HEAD` bytes."""
+    def sniff(self, head: bytes, size: int | None = None, name: str = "") -> Format:
+        """Recognise the format of a blob of ``size`` bytes from its first `HEAD` bytes.
+
+        Its ``name`` only decides between formats that the bytes allow.
+        """
         whole = size is not None and size <= len(head)
-        found = self._match(Head.of(head, whole=whole, brands=self._brands))
+        found = self._match(self._head(head, whole=whole, name=name))
         if found.mime != UNKNOWN:
             return found
         # guess an encoding if no format matches
-        guessed = Head.of(head, whole=whole, brands=self._brands, guess=True)
+        guessed = self._head(head, whole=whole, guess=True, name=name)
         return self._match(guessed) if guessed.guessed else found
+
+    def _head(self, data: bytes, *, whole: bool, name: str, guess: bool = False) -> Head:
+        try:
+            return Head.of(data, whole=whole, brands=self._brands, guess=guess, name=name)
+        except Exception as error:  # noqa: BLE001  # codecs and a library's guess may raise anything
+            _log.warning("the encoding of a blob was not detected: %s", error)
+            return Head(data=data, whole=whole)
 
     def _match(self, head: Head) -> Format:
         for kind in self:
@@ -84,9 +95,9 @@ def kinds() -> Kinds:
     return found
 
 
-def sniff(head: bytes, size: int | None = None) -> Format:
+def sniff(head: bytes, size: int | None = None, name: str = "") -> Format:
     """Recognise a format with all `kinds`; see `Kinds.sniff`."""
-    return kinds().sniff(head, size)
+    return kinds().sniff(head, size, name)
 
 
 def media_type(head: bytes, size: int, name: str) -> str:
@@ -94,11 +105,44 @@ def media_type(head: bytes, size: int, name: str) -> str:
 
     Return ``application/octet-stream`` if unknown.
     """
-    found = sniff(head, size)
-    guess = mimetypes.guess_type(name)[0]
+    guess = type_of_name(name)
+    if guess is not None and size and _confirms(head, size, guess):
+        return guess
+    found = sniff(head, size, name)
     if guess is None or not size:
         return found.mime
     return found.mime if differs(guess, found) else guess
+
+
+def _confirms(head: bytes, size: int, guess: str) -> bool:
+    """Whether the bytes are certainly of a type, found without trying all kinds.
+
+    True only if `differs` would be false for the detected format.
+    """
+    starts, is_text = _proofs().get(guess, ((), guess.startswith("text/")))
+    if not is_text:
+        return head.startswith(starts) and not head[:64].isascii()
+    try:
+        text = decode(head, "utf-8", whole=size <= len(head))
+    except UnicodeDecodeError:
+        return False
+    may_be_page = text.lstrip("\ufeff \t\r\n")[:1] == "<" and guess not in _HARMLESS
+    if may_be_page or CONTROLS.search(text):
+        return False
+    seen = Head(data=head, whole=size <= len(head), text=text, encoding="utf-8")
+    first = (kind for kind in kinds() if kind.precedence < TEXTS)
+    return not any(kind.match(seen) for kind in first)
+
+
+@cache
+def _proofs() -> Mapping[str, tuple[tuple[bytes, ...], bool]]:
+    """Return the first bytes that identify each media type, and whether it is a text type."""
+    return {
+        format.mime: (format.starts, kind.is_text)
+        for kind in kinds()
+        for format in kind.formats
+        if format.starts or kind.is_text
+    }
 
 
 _LABEL: Final = re.compile(r"[\w.+!#$&^-]+/[\w.+!#$&^-]+", re.ASCII)

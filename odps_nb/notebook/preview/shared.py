@@ -12,6 +12,7 @@ ASF: Final = bytes.fromhex("3026b2758e66cf11a6d900aa0062ce6c")
 #: GUID in the header of an ASF file with a video stream (ASF 1.2, 10.4).
 ASF_FILM: Final = bytes.fromhex("c0ef19bc4d5bcf11a8fd00805f5c442b")
 
+_INDENT: Final = "  "  # of each level of a tree
 _LONGEST: Final = 400  # maximum characters of each string in a parser's result
 _HIDDEN: Final = frozenset({"script", "style", "title"})
 _LINES: Final = frozenset(
@@ -102,15 +103,17 @@ class _MarkupText(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self.parts: list[str] = []
-        self._hidden = 0
+        self._hidden = self._depth = 0
 
     def handle_starttag(self, tag: str, attrs: object) -> None:
         self._hidden += tag in _HIDDEN
+        self._depth += tag == "details"
         if tag in _LINES:
-            self.parts.append("\n")
+            self.parts.append("\n" + _INDENT * (self._depth - (tag in ("details", "summary"))))
 
     def handle_endtag(self, tag: str) -> None:
         self._hidden -= tag in _HIDDEN and self._hidden > 0
+        self._depth -= tag == "details" and self._depth > 0
         if tag in _LINES:
             self.parts.append("\n")
         elif tag in ("td", "th"):

@@ -1,7 +1,7 @@
 """Draws one blob as a tile: a preview and a caption.
 
-Defects of a blob (corrupt, truncated, deleted) are shown as a line on its tile; connection errors
-(`TransportError`) and `CancelledError` are raised.
+Whatever goes wrong with one blob (damaged, deleted, a defect of a parser) is a line on its tile.
+Errors that concern all blobs are raised: see `OF_ALL`.
 """
 
 from __future__ import annotations
@@ -13,15 +13,19 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from odps_nb.errors import (
+    CancelledError,
     ConfigError,
     LimitExceededError,
     MissingDependencyError,
     NotFoundError,
-    ProtocolError,
+    OdpsNbError,
+    ServiceError,
+    StateError,
+    TransportError,
     visible,
 )
 from odps_nb.notebook.display.html import LINE, MUTED, SMALL, Html, bundle, element, join
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, placeholder, reason_to_show
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, placeholder, reason_to_show, refusal
 from odps_nb.notebook.preview.kind import UNKNOWN, Format
 from odps_nb.notebook.preview.kinds import binary
 from odps_nb.notebook.preview.peek import peek
@@ -41,6 +45,8 @@ _log = logging.getLogger("odps_nb")
 TILE_BUDGET: Final = 512 * 1024
 #: Format of a blob that was not read.
 UNREAD: Final = Format(mime=UNKNOWN, label="not read", kind="binary")
+#: Errors that concern the connection or the caller, not one blob; except `NotFoundError`.
+OF_ALL: Final = (TransportError, ServiceError, ConfigError, StateError, CancelledError)
 _CAPTION: Final = 4096  # characters
 
 
@@ -79,7 +85,13 @@ class Tile:
     @property
     def beside(self) -> str:
         """The caption of the row, without a value that equals the tile's name."""
-        return row_beside(self.row, self.name)
+        return row_beside(self.row, self.name, self.size)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The notes without the reason that is drawn in place of the content."""
+        refused = self.drawing.note if self.drawing.refused else None
+        return tuple(note for note in self.notes if note != refused)
 
     @property
     def text(self) -> str:
@@ -130,7 +142,7 @@ class Tile:
             badges.append(_badge(words, "rgba(235,140,20,0.30)", title))
         if badges:
             yield element("div", *badges)
-        for note in self.notes:
+        for note in self.lines:
             yield element("div", shorten(visible(note), 240), style=small)
 
 
@@ -146,14 +158,15 @@ def _badge(words: str, colour: str, title: str | None) -> Html:
     )
 
 
-def row_beside(row: str, name: str) -> str:
-    """Return a caption such as ``id 12 · name cat.png`` without the value that equals ``name``."""
+def row_beside(row: str, name: str, size: int | None) -> str:
+    """Return a caption such as ``id 12 · size 9`` without the blob's name and its size in bytes."""
 
-    def is_name(part: str) -> bool:
+    def is_known(part: str) -> bool:
         column, _, value = part.partition(" ")
-        return name in (part, value) and column != "row"
+        is_size = column.rstrip(":").lower() in ("size", "bytes", "length") and value == str(size)
+        return is_size or (name in (part, value) and column != "row")
 
-    return " · ".join(part for part in row.split(" · ") if not is_name(part))
+    return " · ".join(part for part in row.split(" · ") if not is_known(part))
 
 
 def tile(
@@ -181,14 +194,28 @@ def tile(
         Maximum characters of markup; beyond this, the tile shows a hex dump of the head and a note.
     """
     try:
-        # three embedded bytes take four characters; the caption also needs space
-        room = max(0, min(budget, TILE_BUDGET) - _CAPTION) // 4 * 3
-        format, excerpt = peek(blob, embed=room, alone=size.layout == "single")
-        stated, declared = blob.file_name, blob.mime_type
-    except (ProtocolError, NotFoundError) as error:
-        reason = f"{type(error).__name__}: {error}"
-        return unread_tile(reason, size=size, name=fallback_name, row=row)
-    name = " ".join(visible(stated or "").split()) or fallback_name
+        return _tile(blob, size, fallback_name=fallback_name, row=row, render=render, budget=budget)
+    except Exception as error:  # noqa: BLE001  # a defect of one blob must not end a gallery
+        return unread_tile(why_unread(error), size=size, name=fallback_name, row=row)
+
+
+def why_unread(error: Exception) -> str:
+    """Return the reason why one blob is not shown; raise an error that concerns all blobs."""
+    if isinstance(error, OF_ALL) and not isinstance(error, NotFoundError):
+        raise error
+    if isinstance(error, OdpsNbError):
+        return f"{type(error).__name__}: {error}"
+    _log.warning("a blob is not shown: %s", error, exc_info=error)
+    return refusal_of(error)
+
+
+def _tile(
+    blob: StreamedBlob, size: Size, *, fallback_name: str, row: str, render: bool, budget: int
+) -> Tile:
+    # three embedded bytes take four characters; the caption also needs space
+    room = max(0, min(budget, TILE_BUDGET) - _CAPTION) // 4 * 3
+    format, excerpt = peek(blob, embed=room, alone=size.layout == "single")
+    name = " ".join(visible(blob.file_name or "").split()) or fallback_name
     drawing = _draw(excerpt, format, size, name=name, render=render)
     notes = [drawing.note, "" if excerpt.whole else _head_note(excerpt)]
     made = Tile(
@@ -196,7 +223,7 @@ def tile(
         format=format,
         drawing=drawing,
         space=size,
-        declared=declared or "",
+        declared=blob.mime_type or "",
         size=excerpt.size,
         verified=excerpt.verified,
         notes=tuple(filter(None, notes)),
@@ -243,12 +270,12 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str, render: bo
     except Exception as error:  # noqa: BLE001 - decoders may raise anything for malicious bytes
         # show the reason on this tile, so that the other tiles are still drawn
         note = refusal_of(error)
-    try:
-        made = (kind.fallback or binary.draw)(excerpt, format, size, name=name)
-    except Exception:  # noqa: BLE001  # e.g. the bytes are invalid in the text's encoding
-        _log.debug("the fallback of %s failed", format.kind, exc_info=True)
-        made = binary.draw(excerpt, format, size, name=name)
-    return replace(made, note=note)
+    if kind.fallback is not None:
+        try:
+            return replace(kind.fallback(excerpt, format, size, name=name), note=note)
+        except Exception:  # noqa: BLE001  # e.g. the bytes are invalid in the text's encoding
+            _log.debug("the fallback of %s failed", format.kind, exc_info=True)
+    return refusal(note, size)
 
 
 def _head_note(excerpt: Excerpt) -> str:

@@ -7,11 +7,14 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from odps_nb.client.calls.progress import ItemProgress, Phase, ProgressSnapshot, SplitProgress
+from odps_nb.errors import MissingDependencyError
 from odps_nb.notebook.display import output
 from odps_nb.notebook.display.html import STATUS, STATUS_SMALL, bundle, escape
+from odps_nb.notebook.live.twin import widget_bundle, widget_class
 from odps_nb.notebook.progress import words
 from odps_nb.notebook.progress.operations import SHOW_AFTER, Flusher, Options
 from odps_nb.terms import count_of, shorten
@@ -20,6 +23,7 @@ MAX_BARS = 16
 MAX_EVENT = 700
 """Maximum characters of an event; two refusals of a transfer service, with request ids, fit."""
 
+_CANCEL = Path(__file__).with_name("cancel.js")
 # Only accents have fixed colours: text inherits the page's colour, light or dark.
 _ACCENT = {Phase.DONE: "#1e8e3e", Phase.CANCELLED: "#c77700", Phase.FAILED: "#d93025"}
 _RUNNING = "#1a73e8"
@@ -217,21 +221,22 @@ class CardListener(Flusher):
 
 
 class CancelButton:
-    """A button in the current cell that calls ``cancel``; not shown without ipywidgets."""
+    """A button in the current cell that calls ``cancel``; not shown without anywidget.
+
+    Like every live view, it is hidden until the kernel responds, and when the kernel is gone.
+    """
 
     def __init__(self, cancel: Callable[[], None]) -> None:
         self._cancel = cancel
         self._display_id = f"odps-nb-{uuid.uuid4().hex}"
         self._widget: Any = None
         try:
-            import ipywidgets as widgets
-        except ImportError:
+            self._widget = widget_class(_CANCEL, ())()
+        except MissingDependencyError:
             return
-        self._widget = widgets.Button(description="Cancel", tooltip="cancel this operation")
-        self._widget.on_click(self._clicked)
+        self._widget.on_msg(self._receive)
         # with empty text, nothing is shown when the notebook is reopened without its kernel
-        shown = {**self._widget._repr_mimebundle_(), "text/plain": ""}
-        output.show(shown, display_id=self._display_id)
+        output.show(widget_bundle(self._widget, ""), display_id=self._display_id)
 
     def remove(self) -> None:
         """Remove the button; may be called from any thread. Idempotent."""
@@ -240,6 +245,8 @@ class CancelButton:
             self._widget = None
             output.replace({"text/plain": ""}, display_id=self._display_id)
 
-    def _clicked(self, button: Any) -> None:
-        button.disabled, button.description = True, "Cancelling …"
-        self._cancel()
+    def _receive(self, widget: Any, content: object, _: object) -> None:
+        if content == {"do": "ready"}:
+            widget.send({"kind": "ready"})
+        elif content == {"do": "cancel"}:
+            self._cancel()

@@ -17,8 +17,6 @@ function render({ model, el }) {
   let running = false;
   let queue = Promise.resolve();
 
-  const hide = hidesTwin(model); // once the kernel has responded
-
   const input = h("input", {
     type: "file",
     multiple: true,
@@ -32,14 +30,12 @@ function render({ model, el }) {
   const bar = h("progress", { max: 1, value: 0, hidden: true, "aria-label": "all files" });
   const list = h("ul", { "aria-label": "chosen files" });
   const problem = h("div", { class: "odps-u-problem", role: "alert" });
-  const watch = kernelWatch(model, problem, () => running && ended("failed", "failed"));
-  const send = (message, buffers) => watch.ask(() => model.send(message, undefined, buffers));
+  const send = (message, buffers) => live.send(message, buffers);
   const root = h(
     "div",
     {
       class: "odps-x odps-u",
       role: "group",
-      hidden: true,
       onfocusin: ownKeys,
       ondragover: (event) => over(event, !running),
       ondragleave: (event) => over(event, false),
@@ -54,8 +50,6 @@ function render({ model, el }) {
     list,
     problem
   );
-  el.append(root);
-
   function over(event, is) {
     event.preventDefault();
     root.classList.toggle("odps-u-over", is);
@@ -153,8 +147,7 @@ function render({ model, el }) {
   }
 
   function ready({ said }) {
-    root.hidden = false;
-    el.append(hide);
+    live.appear();
     if (said && !files.length) status.textContent = said;
   }
 
@@ -173,21 +166,12 @@ function render({ model, el }) {
       problem.replaceChildren(...said.map((line) => h("div", {}, line)));
     },
   };
-  const listen = (message) => {
-    stopSaying();
-    watch.heard();
+  const receive = (message) => {
     if (message.kind === "ready") ready(message);
     else if (message.run === run && heard[message.kind]) heard[message.kind](message);
   };
-  model.on("msg:custom", listen);
-  // no kernel responds if the notebook was reopened without one
-  const stopSaying = sayUntilHeard(model, () => send({ do: "ready" }));
-  return () => {
-    stopSaying();
-    watch.end();
-    model.off("msg:custom", listen);
-    hide.remove();
-  };
+  const live = liveView({ model, el, root, problem, receive, ready: () => ({ do: "ready" }) });
+  return live.end;
 }
 
 export default { render };

@@ -22,7 +22,8 @@ from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import ArgumentError, CancelledError, ConfigError, FramingError, OdpsNbError
 from odps_nb.notebook.display.failures import error_lines
 from odps_nb.notebook.display.html import STATUS, STATUS_SMALL, Html, bundle, element, join
-from odps_nb.notebook.live.twin import LiveView, Told, in_kernel
+from odps_nb.notebook.live.twin import LiveView, in_kernel
+from odps_nb.notebook.progress.told import Told
 from odps_nb.terms import format_bytes
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from odps_nb import sql_parser
@@ -24,7 +24,6 @@ from odps_nb.filters.tree import (
     ValueKind,
     nodes_of,
     text_of,
-    with_columns,
 )
 from odps_nb.schema import Column, TypeCode
 from odps_nb.spark.pushdown.parse import ParsedQuery
@@ -112,18 +111,6 @@ def within_length(conditions: Iterable[Node]) -> tuple[Node, ...]:
             kept.append(one)
             size += length
     return tuple(kept)
-
-
-def renamed(condition: Node, names: Mapping[str, str]) -> Node:
-    """Return the condition with its columns renamed."""
-
-    def change(column: ColumnValue) -> ColumnValue:
-        if not isinstance(column, Computed):
-            return replace(column, name=names[column.name])
-        meant = ((said, replace(one, name=names[one.name])) for said, one in column.names)
-        return replace(column, names=tuple(meant))
-
-    return with_columns(condition, change)
 
 
 def computed_of(

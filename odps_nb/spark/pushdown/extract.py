@@ -3,11 +3,12 @@
 Spark runs the whole query over the rows read, so a condition may be applied early if the query
 drops the same rows anyway. This applies to conjuncts of WHERE, and of ON if the join type allows
 it. On the nullable side of an outer join, it applies only to conditions that nulls do not satisfy.
+Conditions on a subquery or CTE are not applied to the tables inside it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from odps_nb.access.engines.comparable import Value, may_be_null_tested
@@ -15,23 +16,9 @@ from odps_nb.filters.parse import column_value
 from odps_nb.filters.tree import AllOf, AnyOf, IsNull, Node, Not
 from odps_nb.schema import Column, TableSchema
 from odps_nb.spark.pushdown.comparisons import Moment, compare, is_in, like, value_of
-from odps_nb.spark.pushdown.conditions import (
-    Computed,
-    columns_in,
-    computed_of,
-    rejects_nulls,
-    renamed,
-)
+from odps_nb.spark.pushdown.conditions import Computed, computed_of, rejects_nulls
 from odps_nb.spark.pushdown.parse import ParsedQuery, Reference, fold
-from odps_nb.spark.pushdown.scopes import (
-    FromClause,
-    Outputs,
-    from_clause_of,
-    kind_of,
-    outer_relations,
-    outputs_of,
-    parts_of,
-)
+from odps_nb.spark.pushdown.scopes import FromClause, from_clause_of, kind_of, parts_of
 
 # Arguments allowed in a condition's nodes; any other argument may change the meaning.
 _KNOWN_ARGS = frozenset(
@@ -47,55 +34,8 @@ def conditions_of(
     if not (query.is_regular and query.is_repeatable):
         return ()
     known = {id(one.node): schema for one, schema in schemas.items()}
-    return tuple(dict.fromkeys(_conditions(query, reference.node, known)))
-
-
-def _conditions(
-    query: ParsedQuery, node: Any, schemas: Mapping[int, TableSchema]
-) -> Iterator[Node]:
-    """Yield the conditions on a relation, from its own select and from outer selects."""
-    clause = from_clause_of(node, schemas)
-    if clause is None:
-        return
-    reader = _Extractor(query, clause)
-    yield from reader.conditions()
-    outers = outer_relations(
-        query.tree, clause, reader.column, lambda select: _outputs(query, select, schemas)
-    )
-    found = [
-        [
-            renamed(one, outer.names)
-            for one in _conditions(query, outer.node, {**schemas, id(outer.node): outer.schema})
-        ]
-        for outer in outers
-    ]
-    nullable = clause.nullable(len(clause.all))
-    for one in _wanted_by_all(found):
-        if rejects_nulls(one) or not nullable:
-            yield one
-
-
-def _outputs(query: ParsedQuery, select: Any, schemas: Mapping[int, TableSchema]) -> Outputs | None:
-    """Return the output columns of a select over a known relation; ``None`` if uncertain."""
-    from sqlglot import exp
-
-    first = select.args.get("from_") if isinstance(select, exp.Select) else None
-    clause = None if first is None else from_clause_of(first.this, schemas)
-    if clause is None or clause.own.schema is None:
-        return None
-    found, is_all = outputs_of(clause, _Extractor(query, clause).column)
-    return found if is_all else None
-
-
-def _wanted_by_all(found: Sequence[Sequence[Node]]) -> Iterator[Node]:
-    """Yield conditions that keep every row that any of several outer relations needs."""
-    if len(found) == 1:
-        yield from found[0]
-        return
-    for columns in dict.fromkeys(columns_in(one) for one in (found[0] if found else ())):
-        parts = [tuple(one for one in some if columns_in(one) == columns) for some in found]
-        if all(parts):
-            yield AnyOf(tuple(AllOf(part) if len(part) > 1 else part[0] for part in parts))
+    clause = from_clause_of(reference.node, known)
+    return () if clause is None else tuple(dict.fromkeys(_Extractor(query, clause).conditions()))
 
 
 def where_is_covered(
@@ -133,7 +73,7 @@ class _Extractor:
 
         self._query, self._texts, self._clause = query, query.plain_texts, clause
         self._own = clause.own
-        assert self._own.schema is not None  # the relation is an ODPS table or derived from one
+        assert self._own.schema is not None  # the relation is an ODPS table
         self._schema = self._own.schema
         self._qualifiers = [[self._own.alias]]
         node = self._own.node

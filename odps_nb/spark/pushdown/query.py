@@ -72,7 +72,8 @@ def sql(
     A name in the query denotes the first of these that exists: a ``with`` entry of the query, a
     view or table that Spark knows, or a table of the service (``table``, ``project.table``,
     ``project.schema.table``). Only columns, partitions and rows that the query can use are read;
-    `explain_sql` shows which. Spark's catalog does not change.
+    `explain_sql` shows which. Conditions restrict a table only in the SELECT that names it, not
+    outside of its subquery or ``with`` entry. Spark's catalog does not change.
 
     Parameters
     ----------

@@ -253,7 +253,6 @@ class StorageCall:
     """Content type of the body; a body that is not JSON is sent by the caller itself."""
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Encode the request."""
         draft = fill(Draft(api_version), self)
         has_body = self.METHOD == "POST" and self.CONTENT_TYPE == JSON_TYPE
         return storage_request(

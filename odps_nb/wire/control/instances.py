@@ -245,7 +245,6 @@ class SubmitSql:
         )
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> SubmittedInstance:
-        """Decode the response."""
         return SubmittedInstance.decode(body, headers)
 
 
@@ -362,7 +361,6 @@ class _OfInstance(SafeCall):
     instance_id: str
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Encode the request."""
         path = project_path(self.project, "instances", self.instance_id)
         return rest_request(path, self.QUERY, scope=scope)
 
@@ -408,7 +406,6 @@ class CancelInstance(_OfInstance):
     """Request to stop an instance; has no effect if the instance has ended."""
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Encode the request."""
         return rest_request(
             project_path(self.project, "instances", self.instance_id),
             scope=scope,

@@ -85,7 +85,6 @@ class GetProject(SafeCall):
     project: str
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Encode the request."""
         return rest_request(project_path(self.project), scope=scope)
 
     decode_answer = staticmethod(ProjectInfo.decode)
@@ -121,7 +120,6 @@ class ListProjects(SafeCall):
         return rest_request("/projects", asked, scope=NO_SCOPE)
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> NamePage:
-        """Decode the response."""
         return NamePage.decode(body, root="Projects", item="Project")
 
 
@@ -134,12 +132,10 @@ class ListSchemas(SafeCall):
     marker: str = ""
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Encode the request."""
         asked = paged(("name", self.prefix), ("marker", self.marker))
         return rest_request(project_path(self.project, "schemas"), asked, scope=scope)
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> NamePage:
-        """Decode the response."""
         return NamePage.decode(body, root="Schemas", item="Schema")
 
 
@@ -168,7 +164,6 @@ class GetTenant(SafeCall):
     """Request for the tenant. pyodps sends it at login; odps_nb never does."""
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Encode the request."""
         return rest_request("/tenants", scope=scope)
 
 
@@ -180,7 +175,6 @@ class GetTunnelEndpoint(SafeCall):
     quota_name: str | None = None
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Encode the request."""
         quota = (("quotaName", self.quota_name),) if self.quota_name else ()
         return rest_request(
             project_path(self.project, "tunnel"), (("service", ""), *quota), scope=scope

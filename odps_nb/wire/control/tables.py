@@ -235,11 +235,9 @@ class GetTable(SafeCall):
     extended: bool = False
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Encode the request."""
         return _of_table(self.table, (("extended", ""),) if self.extended else (), scope)
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> TableInfo:
-        """Decode the response."""
         return TableInfo.decode(body, headers, asked=self.table)
 
 
@@ -302,7 +300,6 @@ class ListTables(SafeCall):
     marker: str = ""
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Encode the request."""
         asked = paged(("name", self.prefix), ("marker", self.marker))
         path = project_path(self.project, "tables")
         return rest_request(path, asked, scope=scope, schema=self.schema)
@@ -377,7 +374,6 @@ class GetPartition(SafeCall):
         return _of_table(self.table, (("partition", _quoted(self.partition)),), scope)
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> PartitionInfo:
-        """Decode the response."""
         return PartitionInfo.decode(body, headers, asked=self.partition)
 
 
@@ -433,7 +429,6 @@ class ListPartitions(SafeCall):
     marker: str = ""
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Encode the request."""
         asked = paged(("partition", _quoted(self.partition)), ("marker", self.marker))
         return _of_table(self.table, (("partitions", ""), *asked), scope)
 

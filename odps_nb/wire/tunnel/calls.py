@@ -218,7 +218,6 @@ class OpenDownload:
     limited: bool = False
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Encode the request."""
         params = [("downloads", "")]
         if isinstance(self.of, TableOf):
             params.append(("asyncmode", "true"))
@@ -238,7 +237,6 @@ class GetDownload:
     download_id: str
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Encode the request."""
         return _request(self.of, [("downloadid", self.download_id)], scope, method="GET")
 
     decode_answer = staticmethod(decode_download)
@@ -262,7 +260,6 @@ class ReadDownload:
     compression: Compression = Compression.NONE
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Encode the request."""
         params = [
             ("data", ""),
             ("downloadid", self.download_id),
@@ -293,7 +290,6 @@ class OpenUpload:
     overwrite: bool = False
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Encode the request."""
         params = [("uploads", "1")]
         if self.of.partition.items:
             params.append(("create_partition", "true"))
@@ -313,7 +309,6 @@ class GetUpload:
     upload_id: str
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Encode the request."""
         return _request(self.of, [("uploadid", self.upload_id)], scope, method="GET")
 
     decode_answer = staticmethod(decode_upload)
@@ -352,7 +347,6 @@ class CommitUpload:
     upload_id: str
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Encode the request."""
         return _request(self.of, [("uploadid", self.upload_id)], scope, method="POST", body=b"")
 
     decode_answer = staticmethod(decode_upload)

@@ -73,6 +73,17 @@ def test_a_folder_becomes_a_table(odps: Connection, new_name: Name, folder: Path
 
 
 @pytest.mark.storage_api("blobs")
+def test_a_file_whose_type_is_not_detected_is_stored_with_the_others(
+    odps: Connection, new_name: Name, folder: Path
+) -> None:
+    (folder / "cut").write_bytes("Les élèves\n".encode("cp1252") * 5_940 + b"caf\xe9 \x81")
+    written = odps.table(new_name("cut"))
+    assert written.write_files(folder, recursive=False).rows == 5
+    (cut,) = written.read(where="name = 'cut'").to_arrow().to_pylist()
+    assert odps.blob(cut["content"]).bytes() == (folder / "cut").read_bytes()
+
+
+@pytest.mark.storage_api("blobs")
 def test_patterns_choose_and_partitions_are_made(
     odps: Connection, new_name: Name, folder: Path
 ) -> None:

@@ -70,9 +70,9 @@ def test_a_view_that_is_refused_is_not_ended_at_exit() -> None:
     assert lifetime._ENDING.all() == before, refused
 
 
-def test_a_button_takes_its_layout_and_style_with_it(kernel: Any) -> None:
+def test_a_button_takes_its_layout_with_it(kernel: Any) -> None:
     before = set(registry._instances)
     button = CancelButton(lambda: None)
-    assert len(set(registry._instances) - before) == 3
+    assert len(set(registry._instances) - before) == 2
     button.remove()
     assert set(registry._instances) == before

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import datetime as dt
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from IPython.core.error import UsageError
 
 from odps_nb.notebook.magics.arguments import (
+    expanded,
     parse,
     parse_columns,
     parse_partition,
@@ -29,11 +32,47 @@ SECRET = "LTAI5tSecretKeyMaterial"
         ("-w 'note = \"a b\"'", ["-w", 'note = "a b"']),
         (r"--root C:\data", ["--root", r"C:\data"]),
         ("-p ds=2024-01-01,hour=3", ["-p", "ds=2024-01-01,hour=3"]),
+        ("-p ds>'2030',h='1'", ["-p", "ds>'2030',h='1'"]),
+        ("-p \"ds>'2030'\"", ["-p", "ds>'2030'"]),
+        ("--where=\"ds>'2030'\"", ["--where=ds>'2030'"]),
+        ("--save='a b'", ["--save=a b"]),
         ("orders # no comment", ["orders", "#", "no", "comment"]),
     ],
 )
 def test_a_line_is_split_into_words(line, words):
     assert split_line(line) == words
+
+
+@pytest.mark.parametrize(
+    ("words", "values"),
+    [
+        (["{table}", "-n", "$n"], ["orders", "-n", "3"]),
+        (["-p", "ds={day},x={table[:3]}"], ["-p", "ds=2024-01-31,x=ord"]),
+        (["-p", "ds>'{day.year - 1}'"], ["-p", "ds>'2023'"]),
+        (["-p", "n=${n},h=$n"], ["-p", "n=3,h=3"]),
+        (["--save=$folder"], ["--save=a b"]),
+        (["-w", "c = '{table}'"], ["-w", "c = '{table}'"]),
+        (["--where", "c = '$n'", "$n"], ["--where", "c = '$n'", "3"]),
+        (["--where=c = '$n'", "-wc='$n'"], ["--where=c = '$n'", "-wc='$n'"]),
+        (["--pattern", "a{{b}}"], ["--pattern", "a{b}"]),
+    ],
+)
+def test_a_variable_is_inserted_in_every_word_except_a_filter(words, values):
+    known = {"table": "orders", "n": 3, "day": dt.date(2024, 1, 31), "folder": "a b"}
+    assert expanded(words, known) == values
+
+
+@pytest.mark.parametrize(
+    ("word", "reason"),
+    [
+        ("ds={months}", r"ds=\{months\}: there is no variable 'months'; did you mean month\?"),
+        ("ds={month", r"ds=\{month: expected '\}' .*; write \{\{ for a brace"),
+        ("ds={1 / 0}", "division by zero"),
+    ],
+)
+def test_what_cannot_be_inserted_is_refused(word, reason):
+    with pytest.raises(UsageError, match=reason):
+        expanded([word], {"month": "2024-01"})
 
 
 @pytest.mark.parametrize("name", ["read", "sql", "spark", "write", "blobs"])

@@ -76,6 +76,12 @@ def test_connect_gives_the_connection_where_it_is_assigned(ip, odps):
     assert run(ip, "%odps connect odps") is None  # displayed as text, not again as a repr
 
 
+def test_an_assignment_below_load_ext_in_one_cell_gives_the_connection(ip, odps):
+    ip.run_line_magic("unload_ext", "odps_nb")
+    run(ip, "%load_ext odps_nb\nmine = %odps connect odps;")
+    assert ip.user_ns["mine"] is odps
+
+
 @pytest.mark.parametrize("kind", ["profile", "pyodps"])
 def test_connect_takes_what_connect_takes_from_a_variable(ip, service, kind):
     facts = {"endpoint": service.endpoint, "project": service.project}
@@ -213,7 +219,7 @@ def test_decimals_and_dtypes_are_switches_of_every_frame(ip, cell):
 
     assert dtypes("") == ["int64", "float64"]
     assert dtypes("--decimals auto") == ["int64", "float64"]
-    assert dtypes("--decimals exact") == ["int64", "decimal128(18, 2)[pyarrow]"]
+    assert dtypes("--decimals exact") == ["int64", "object"]
     assert dtypes("--decimals float") == ["int64", "float64"]
     assert dtypes("--decimals float --dtype-backend numpy_nullable") == ["Int64", "Float64"]
     assert dtypes("--dtype-backend pyarrow")[0] == "int64[pyarrow]"

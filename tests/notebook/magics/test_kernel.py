@@ -45,6 +45,7 @@ CELLS = {
     "blobs": "%odps blobs media -c content -n 3",
     "status": "%odps status",
     "doctor": "%odps doctor",
+    "refused": "%odps read orders --colums id",
     "no table": "%odps read orderz",
     "no column": "%odps read orders -c amout",
     "no connection": "nobody = odps_nb.connect(endpoint='http://127.0.0.1:9/api', project='p',"
@@ -216,6 +217,13 @@ def test_an_error_of_ours_is_three_lines_and_the_cell_failed(book):
 
 def test_an_unknown_column_names_a_similar_one(book):
     assert any("did you mean 'amount'?" in line for line in error(book, "no column"))
+
+
+def test_a_refused_line_is_an_error_output_with_its_reason(book):
+    (output,) = outputs(book, "refused")
+    reason = "odps read has no option --colums; did you mean --columns?"
+    assert (output.output_type, output.ename, output.evalue) == ("error", "UsageError", reason)
+    assert error(book, "refused") == [f"UsageError: {reason}"]
 
 
 def test_errors_outside_of_magics_are_three_lines_too(book):

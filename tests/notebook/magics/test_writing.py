@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
+from decimal import Decimal
+
 import pandas as pd
 import pytest
 from IPython.core.completer import provisionalcompleter
@@ -49,6 +52,30 @@ def test_a_variable_makes_its_table(ip, new_name):
     ip.user_ns["rows"] = [{"id": 4, "ds": "b"}]
     run(ip, f"%odps write rows {name} -q")
     assert sorted(run(ip, f"%odps read {name} -p ds=b -q").id) == [2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "written"),
+    [
+        ("--decimals round", Decimal("1.005"), Decimal("1.01")),
+        (
+            "--times round",
+            dt.datetime(2024, 1, 31, 0, 0, 0, 1600),
+            dt.datetime(2024, 1, 31, 0, 0, 0, 2000),
+        ),
+        ("--text parse", "12.50", Decimal("12.50")),
+    ],
+)
+def test_values_are_converted_where_an_option_says_so(ip, odps, new_name, option, value, written):
+    name = new_name("magic_converted")
+    kind = "datetime" if "times" in option else "decimal(10,2)"
+    odps.create_table(name, f"v {kind}")
+    ip.user_ns["rows"] = [{"v": value}]
+    with pytest.raises(ConversionError):
+        run(ip, f"%odps write rows {name}")
+    run(ip, f"%odps write rows {name} {option} -q")
+    (found,) = odps.table(name).read().to_arrow()["v"].to_pylist()
+    assert (found if option != "--times round" else found.replace(tzinfo=None)) == written
 
 
 @pytest.mark.storage_api("blobs")

@@ -505,14 +505,14 @@ def hide(names):
     [
         ("clip.mp4", "PyAV", "video"),
         ("clip.webm", "PyAV", "video"),
-        ("clip.mkv", "PyAV", "pre"),
+        ("clip.mkv", "PyAV", "em"),
         ("song.mp3", "PyAV", "audio"),
         ("song.flac", "PyAV", "audio"),
         ("page.pdf", "pypdfium2", "div"),
-        ("book.xlsx", "python-calamine", "pre"),
-        ("scan.dcm", "pydicom", "pre"),
-        ("grid.h5", "h5py", "pre"),
-        ("names.rar", "rarfile", "pre"),
+        ("book.xlsx", "python-calamine", "em"),
+        ("scan.dcm", "pydicom", "em"),
+        ("grid.h5", "h5py", "em"),
+        ("names.rar", "rarfile", "em"),
     ],
 )
 def test_without_a_library_the_tile_says_which_one_would_show_more(plain, name, library, tag):

@@ -25,10 +25,10 @@ def drawn(data, **options):
 
 
 def reason(data):
-    """Return the only note of a tile that shows bytes instead of the document."""
+    """Return the only note of a tile, which is shown in place of the document."""
     made, page = drawn(data)
-    assert "0000  " in page.text
     (note,) = made.notes
+    assert page.text.count(note) == 1
     assert "0x" not in note
     return note
 
@@ -47,7 +47,7 @@ def reason(data):
         (odf("graphics", ""), "OpenDocument drawing"),
         (odf("spreadsheet", ""), "OpenDocument sheet"),
         (epub(), "EPUB"),
-        (epub().replace(b"mimetype", b"mimetypo"), "EPUB"),
+        (epub().replace(b"mimetype", b"mimetypo"), "ZIP"),
         (packed({"xl/workbook.xml": "", "word/document.xml": ""}), "Excel"),
         (packed({"ppt/presentation.xml": "", "xl/workbook.xml": ""}), "PowerPoint"),
         (packed({"word/list.txt": "tea"}), "ZIP"),
@@ -291,7 +291,7 @@ def test_an_odd_charset_still_makes_a_tile(charset):
     name = charset.encode("utf-8", "surrogateescape")
     body = rb"tea \ud800 +2AA- a\x00b"
     made, page = drawn(head % (name, name) + body)
-    assert "From:" in page.text
+    assert "From:" in page.text or "not decoded here" in page.text
     made.html.encode()
 
 

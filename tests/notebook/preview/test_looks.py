@@ -10,7 +10,7 @@ from PIL import Image
 from fuzz.media_files import files as media
 from odps_nb.notebook.gallery.tiles import TILE
 from odps_nb.notebook.preview.kind import MIB
-from odps_nb.notebook.preview.shared import GRID, SINGLE
+from odps_nb.notebook.preview.shared import GRID, SINGLE, markup_text
 from odps_nb.notebook.preview.tile import row_beside, tile
 from tests.support.previews import Seen, Value
 
@@ -150,7 +150,17 @@ def test_a_picture_that_is_transparent_has_a_backdrop_and_a_drawing_of_ours_has_
         ("row 1", "1", "row 1"),
         ("blob 3", "blob 3", ""),
         ("", "cat.png", ""),
+        ("size 132927 · year 2024", "cat.png", "year 2024"),
+        ("row 1 · bytes: 132927", "cat.png", "row 1"),
+        ("price 132927", "cat.png", "price 132927"),
     ],
 )
-def test_a_caption_does_not_repeat_the_name(row, name, shown):
-    assert row_beside(row, name) == shown
+def test_a_caption_does_not_repeat_the_name_and_the_size(row, name, shown):
+    assert row_beside(row, name, 132_927) == shown
+
+
+def test_the_text_of_a_tree_keeps_its_indentation():
+    made = tile(Value(b'{"a": {"b": [1, 2]}}'))
+    assert markup_text(made.drawing.html).splitlines() == [
+        *("1 key", "  a: 1 key", "    b: 2 items", "      0: 1", "      1: 2")
+    ]

@@ -8,7 +8,7 @@ import textwrap
 
 import pytest
 
-from fuzz.preview_files import files
+from fuzz.preview_files import files, gguf, torch
 from odps_nb.notebook.preview.registry import kinds, sniff
 from odps_nb.notebook.preview.shared import GRID
 from odps_nb.notebook.preview.tile import tile
@@ -21,6 +21,8 @@ FILES = files()
 SAYS = {
     "weights.safetensors": ("safetensors · 2 tensors · 49,153 parameters", "encoder.weight F16"),
     "model.onnx": ("ONNX · IR version 9", "producer: pytorch"),
+    "model.gguf": ("GGUF · 2 tensors · 48 parameters", "token_embd.weight F32 5×8"),
+    "model.pt": ("PyTorch · 2 imports", "torch._utils._rebuild_tensor_v2"),
     "area.geojson": ("GeoJSON · 3 features · 3° W to 13° E, 46.02° N to 53.98° N", ""),
     "report.ipynb": ("notebook · python · 2 cells · 1 output", "print('<b>1</b>')"),
     "sound.wav": ("WAV · 0:03 · 8 kHz · stereo", ""),
@@ -228,3 +230,17 @@ def test_the_parser_of_an_installed_package_runs_in_the_process_aside(installed,
             parser.parse("os", MIDI, {"size": size})
     finally:
         parser.close()
+
+
+def test_a_model_of_which_only_the_settings_were_read_shows_them():
+    made = tile(Value(gguf(tokens=100_000)))
+    page = Seen(made.html)
+    assert "GGUF · 2 tensors" in made.text
+    assert "parameters" not in made.text
+    assert "llama.block_count" in page.text
+
+
+def test_a_pytorch_file_names_the_code_that_it_would_run():
+    made = tile(Value(torch(("os", "system"))))
+    assert "os.system" in Seen(made.html).text
+    assert "never loaded here" in made.notes[0]

@@ -2,8 +2,10 @@
 
 import codecs
 import gzip
+import importlib
 import io
 import json
+import mimetypes
 import struct
 import tarfile
 import zipfile
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 
 from odps_nb.notebook.preview.kind import HEAD, Format
 from odps_nb.notebook.preview.registry import differs, kinds, media_type, sniff
+from odps_nb.parsing import media_types
 
 WHAT = {
     "mountains.jpg": "image/jpeg",
@@ -284,3 +287,27 @@ def test_a_tar_is_known_by_its_mark_at_257():
 )
 def test_a_label_lies_only_when_it_contradicts_the_bytes(declared, data, lies):
     assert differs(declared, kind_of(data)) is lies
+
+
+def test_media_types_by_name_do_not_depend_on_the_machine(tmp_path):
+    (tmp_path / "mime.types").write_text("text/odd png parquet odd\n")
+    mimetypes.init([str(tmp_path / "mime.types")])
+    try:
+        assert mimetypes.guess_type("a.odd")[0] == "text/odd"
+        importlib.reload(media_types)
+        names = ("a.png", "a.parquet", "a.odd", "a.csv.gz", "data:,a")
+        assert [media_types.type_of_name(name) for name in names] == [
+            *("image/png", "application/vnd.apache.parquet", None, "application/gzip", None)
+        ]
+    finally:
+        mimetypes.init()
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.csv", "a.png", "a.html", "a.json", "a.py", "a"])
+def test_a_name_that_the_bytes_confirm_gives_the_type_of_a_full_detection(files, name):
+    for blob in files.values():
+        head, size = blob.data[:HEAD], len(blob.data)
+        guess = media_types.type_of_name(name)
+        found = sniff(head, size, name)
+        contradicted = guess is None or not size or differs(guess, found)
+        assert media_type(head, size, name) == (found.mime if contradicted else guess)

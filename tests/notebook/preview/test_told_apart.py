@@ -242,3 +242,54 @@ def test_an_interval_of_arrow_that_pyarrow_has_no_class_for_is_refused_with_a_re
     with pytest.raises(ConversionError, match="cannot be read") as caught:
         as_table(data, "application/vnd.apache.arrow.stream", max_bytes=1 << 20)
     assert "21" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("main", "embedded", "shown"),
+    [
+        ("WordDocument", "Workbook", "Word 97"),
+        ("Workbook", "WordDocument", "Excel 97"),
+        ("Quill", "Book", "Publisher"),
+        ("Contents", "MyWorkbook", "compound file"),
+    ],
+)
+def test_a_compound_file_is_what_its_first_known_stream_says(main, embedded, shown):
+    data = bytearray(document_files.compound(main, bytes(5000)))
+    at = data.index(main.encode("utf-16-le")) + 128
+    name = f"{embedded}\0".encode("utf-16-le")
+    data[at : at + len(name)] = name
+    data[at + 64 : at + 67] = bytes((len(name), 0, 2))
+    assert label(bytes(data)) == shown
+
+
+def test_an_epub_is_one_by_the_file_that_states_it():
+    def zipped(*names):
+        out = io.BytesIO()
+        with zipfile.ZipFile(out, "w") as archive:
+            for name in names:
+                archive.writestr(name, "application/epub+zip" if name == "mimetype" else "<a/>")
+        return out.getvalue()
+
+    assert label(zipped("META-INF/container.xml", "score.xml")) == "ZIP"
+    assert label(zipped("mimetype", "META-INF/container.xml")) == "EPUB"
+    assert label(zipped("META-INF/container.xml", "mimetype")) == "EPUB"
+
+
+TEXTS = {
+    "FASTQ": "@SEQ_1\nGATTTGGGGTTC\n+\n!''*((((***+\n@SEQ_2\nGATTTGGGG\n+\n!''*((((*\n" * 4,
+    "C#": "# region x\n\n/// See [the docs](https://x.y)\n/// ```\n/// new A();\n/// ```\n"
+    "namespace A\n{\n    class B\n    {\n        int c = `1`;\n    }\n}\n",
+    "Julia": '"""\n    f(x)\n\n```julia\nf(1)\n```\n"""\nfunction f(x)\n    y[1](2)\nend\n# a\n\n'
+    "struct A\n  x\nend\n",
+    "a disk image": "img1\x01" + "x" * 9000,
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_text_that_looks_a_little_like_another_kind_is_not_of_that_kind(name):
+    assert label(TEXTS[name].encode()) not in ("Python", "Markdown", "text of Hive", "CSV")
+
+
+def test_markdown_with_much_code_in_fences_is_markdown():
+    fence = "```c\nint a;\nint b;\nint c;\n```\n"
+    assert label(f"# Title\n\nText with `code`.\n\n{fence * 8}".encode()) == "Markdown"

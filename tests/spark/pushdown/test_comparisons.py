@@ -15,7 +15,7 @@ import pytest
 from odps_nb.filters.row_filter import RowFilter
 from odps_nb.filters.tree import text_of
 from odps_nb.schema import TableSchema
-from odps_nb.spark.pushdown.conditions import Computed, columns_in, renamed
+from odps_nb.spark.pushdown.conditions import Computed
 from odps_nb.spark.pushdown.parse import fill, parse_query
 from odps_nb.spark.pushdown.plan import Answers, TableRead, plan_reads, with_partitions
 from odps_nb.terms import PartitionSpec, TableName
@@ -162,67 +162,6 @@ def test_an_underscore_is_one_character_of_a_partition_too() -> None:
 # -- set operations -----------------------------------------------------------------------------
 
 
-def keys(text: str) -> list[str]:
-    return [
-        "; ".join(map(text_of, (*one.conditions, *one.partition_conditions))) for one in reads(text)
-    ]
-
-
-SAME, NONE = ["ds = 'a'"] * 2, ["", ""]
-
-
-@pytest.mark.parametrize(
-    ("inside", "where", "asked"),
-    [
-        ("$t union all $u", "ds = 'a'", SAME),
-        ("$t union $u", "ds = 'a'", SAME),
-        ("$t except $u", "ds = 'a'", SAME),
-        ("$t intersect all $u", "id = 1", ["id = 1"] * 2),
-        ("($t union all $u) union all ($u)", "ds = 'a'", [*SAME, "ds = 'a'"]),
-        ("select id x, ds y from t union all select n * 1L x, ds from u", "y = 'a'", SAME),
-        ("select * from u union all select * from u", "n = 1", ["n = 1"] * 2),
-        ("$t union all $u order by id", "id = 1", ["id = 1"] * 2),
-        ("$t where id > 3 union all $u", "ds = 'a'", ["id > 3; ds = 'a'", "ds = 'a'"]),
-        ("select max(id) m, ds from t group by ds union all $u", "ds = 'a'", SAME),
-        # different positions, names and types
-        ("$t union all select n, ds from u", "id = 1", NONE),
-        ("select hour, ds from t union all select n, ds from u", "hour = 1", ["hour = 1", "n = 1"]),
-        ("select ds, ds from t union all select ds, ds from u", "ds = 'a'", NONE),
-        ("select id, 'a' as ds from t union all $u", "ds = 'a'", NONE),
-        ("$t union all select 1L, 'a'", "ds = 'a'", [""]),
-        ("select id, upper(ds) as ds from t union all $u", "ds = 'a'", NONE),
-        ("select stack(1, 2, 3), ds from t union all select id, id, ds from u", "ds = 'a'", NONE),
-        ("$t union all by name select ds, id from u", "ds = 'a'", NONE),
-        ("$t union all $u limit 3", "ds = 'a'", NONE),
-        ("($t limit 3) union all $u", "ds = 'a'", ["", "ds = 'a'"]),
-        (
-            "select a.* from u a join u b using (n) union all select * from u",
-            "ds = 'a'",
-            ["", *NONE],
-        ),
-        (
-            "select id, rank() over (order by n) r, ds from u union all select id, n, ds from u",
-            "ds = 'a'",
-            ["", "ds = 'a'"],
-        ),
-    ],
-)
-def test_a_condition_outside_of_a_set_operation_reaches_each_of_its_selects(
-    inside: str, where: str, asked: list[str]
-) -> None:
-    for short, table in (("$t", "t"), ("$u", "u")):
-        inside = inside.replace(short, f"select id, ds from {table}")
-    assert keys(f"select * from ({inside}) where {where}") == asked
-
-
-def test_an_entry_that_is_a_union_is_asked_for_what_all_of_its_readers_want() -> None:
-    entry = "with w as (select id, ds from t union all select id, ds from u) "
-    assert keys(entry + "select * from w where ds = 'a'") == ["ds = 'a'"] * 2
-    both = "select * from w where ds = 'a' union all select * from w where ds = 'b'"
-    assert keys(entry + both) == ["ds = 'a' or ds = 'b'"] * 2
-    assert keys(entry + "select * from w where ds = 'a' union all select * from w") == ["", ""]
-
-
 # -- computed -----------------------------------------------------------------------------------
 
 
@@ -324,5 +263,4 @@ def test_answers_choose_partitions_and_the_clock_is_written_into_the_query() -> 
     fixed = dataclasses.replace(query, fixed=places)
     filled = fill(fixed, dict.fromkeys(query.references, "x"))
     assert "date_format(date'2024-01-03', 'yyyyMMdd')" in filled
-    assert columns_in(renamed(one, {"ds": "day"})) == {"day"}
     assert datetime.date(2024, 1, 3).isoformat() in one.at({"date": "date'2024-01-03'"})

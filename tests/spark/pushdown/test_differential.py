@@ -1,29 +1,24 @@
 """The same query with and without push-down: `odps_nb.spark.sql` compared with plain Spark.
 
 The invariant: the rows that `plan_reads` omits change neither the rows of a query nor whether Spark
-accepts it. Fixed queries run through the service. Random queries run over the local rows that the
-plan keeps, which is the same for Spark and much faster. A failure prints the seed and the query.
+accepts it. `test_left_out` compares random queries in DuckDB, which runs them faster.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from py4j.protocol import Py4JJavaError
 
 import odps_nb.spark
-from odps_nb.errors import ArgumentError, NotFoundError, QueryError
-from odps_nb.spark.pushdown.parse import fill
-from odps_nb.spark.pushdown.plan import TableRead
+from odps_nb.errors import NotFoundError, QueryError
 from tests.support.spark.noted import check_notes, digest, noted
-from tests.support.spark.sql_grammar import Grammar
-from tests.support.spark.sql_rows import ROWS, SCHEMAS, TABLES, arrow, left, plan, reads_less
+from tests.support.spark.sql_rows import ROWS, SCHEMAS, TABLES, arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,7 +26,6 @@ if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
 
 pytestmark = pytest.mark.spark
-EXPLORE = int(os.environ.get("ODPS_NB_EXPLORE") or 0)
 
 
 @dataclass
@@ -80,88 +74,6 @@ def difference(found: Outcome, expected: Outcome, *, ordered: bool) -> str:
         return f"columns {found.columns} instead of {expected.columns}"
     same = found.rows == expected.rows if ordered else Counter(found.rows) == Counter(expected.rows)
     return "" if same else f"{found.rows[:5]} … instead of {expected.rows[:5]} …"
-
-
-# -- random queries, over local rows ------------------------------------------------------------
-
-
-@dataclass
-class Local:
-    """Plain Spark over all rows, and over those that a plan keeps."""
-
-    spark: SparkSession
-    frames: dict[Any, DataFrame] = field(default_factory=dict)
-
-    def whole(self, text: str) -> DataFrame:
-        return self.spark.sql(text)
-
-    def frame(self, read: TableRead) -> DataFrame:
-        """The rows and columns that are read, as a relation without tasks."""
-        key = (read.table.table, read.columns, left(read))
-        if key not in self.frames:
-            self.frames[key] = self.spark.createDataFrame(arrow(*key))
-        return self.frames[key]
-
-    def pushed(self, text: str) -> DataFrame:
-        query, reads = plan(text)
-        given = {f"odps_{n}": self.frame(read) for n, read in enumerate(reads.values())}
-        places = dict(zip(reads, given, strict=True))
-        return self.spark.sql(fill(query, places), **given)
-
-
-@pytest.fixture
-def local(few_tasks: SparkSession) -> Iterator[Local]:
-    """Views of the rows, dropped after the test, because a view hides a table of the same name."""
-    made = Local(few_tasks)
-    for name, schema in SCHEMAS.items():
-        few_tasks.createDataFrame(
-            arrow(name, schema.names, range(len(ROWS[name])))
-        ).createOrReplaceTempView(name)
-    yield made
-    for name in SCHEMAS:
-        few_tasks.catalog.dropTempView(name)
-
-
-def compared(local: Local, seed: int) -> str:
-    """Compare one random query; return how it ended, or how the results differ."""
-    made = Grammar(seed).query()
-    expected = None
-    try:
-        _, reads = plan(made.text)
-        if not reads_less(reads.values()) and seed % 10:
-            return "reads all"  # the very same query
-        expected = outcome(lambda: local.whole(made.text))
-        found = outcome(lambda: local.pushed(made.text))
-    except ArgumentError:
-        return "not read"
-    said = difference(found, expected, ordered=made.total)
-    if said:
-        return f"DIFFERENCE: {said}\nGrammar({seed}).query(): {made.text}"
-    return "refused" if expected.refused else "rows" if expected.rows else "no rows"
-
-
-def search(local: Local, seeds: range) -> Counter[str]:
-    ends = Counter(compared(local, seed) for seed in seeds)
-    assert [end for end in ends if end.startswith("DIFFERENCE")] == []
-    return ends
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(
-    "first", [0, *(pytest.param(n, marks=pytest.mark.nightly) for n in range(10, 40, 10))]
-)
-def test_random_queries_give_the_rows_of_plain_spark(local: Local, first: int) -> None:
-    ends = search(local, range(first, first + 10))
-    assert ends["reads all"] < 7  # otherwise too little was tested
-
-
-if EXPLORE:  # `make explore` prints the number
-
-    @pytest.mark.explore
-    @pytest.mark.timeout(0)
-    def test_many_random_queries_give_the_rows_of_plain_spark(local: Local) -> None:
-        first = int.from_bytes(os.urandom(4), "big")
-        print(f"seeds from {first}:", dict(search(local, range(first, first + EXPLORE))))
 
 
 # -- fixed queries, through the service -----------------------------------------------------------

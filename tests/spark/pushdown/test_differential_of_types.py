@@ -218,9 +218,6 @@ def test_less_is_read_and_said(few_tasks: SparkSession, odps: Connection, served
     plan = odps_nb.spark.explain_sql(few_tasks, odps, text)
     assert "0 of 4 partitions" in str(plan)
     assert plan.to_spark().collect() == []
-    union = "(select id, ds from m1 union all select id, ds from m2)"
-    plan = odps_nb.spark.explain_sql(few_tasks, odps, f"select id from {union} where ds = 'day'")
-    assert [len(read.partitions or ()) for read in plan.reads] == [1, 0]
 
 
 @pytest.mark.parametrize(("ansi", "kept"), [("false", 1), ("true", None)])

@@ -1,6 +1,6 @@
 """Rows and columns that a plan omits do not change a query: random queries, run by DuckDB.
 
-The invariant is that of `test_sql_differential`: a query returns the same result over all rows and
+The invariant is that of `test_differential`: a query returns the same result over all rows and
 columns as over those that `plan_reads` keeps. DuckDB differs from Spark, but it runs both queries,
 so a difference is a bug in the plan. It runs fifty queries per second.
 """

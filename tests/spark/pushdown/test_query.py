@@ -340,21 +340,6 @@ def test_columns_partitions_and_conditions_reach_the_service(
     assert [row.id for row in frame.collect()] == [37]
 
 
-def test_conditions_on_an_entry_of_with_choose_the_partitions_of_its_table(
-    spark: SparkSession, watched: Profile, recorder: Recorder
-) -> None:
-    frame = odps_nb.spark.sql(
-        spark,
-        watched,
-        "with daily as (select ds as day, n, count(*) as rows from sales group by ds, n) "
-        "select day, sum(rows) from daily where day = '20240102' and n = 1 group by day",
-    )
-    (asked,) = sessions(recorder)
-    assert asked["RequiredPartitions"] == ["ds=20240102/hour=1", "ds=20240102/hour=22"]
-    assert asked["FilterPredicate"] == "n = 1"
-    assert [row.day for row in frame.collect()] == ["20240102"]
-
-
 def test_two_references_have_two_sessions_and_equal_ones_share_one(
     spark: SparkSession, watched: Profile, recorder: Recorder
 ) -> None:

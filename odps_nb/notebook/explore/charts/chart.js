@@ -12,29 +12,23 @@ function render({ model, el }) {
     picture,
     note
   );
-  const show = inPlaceOfTwin(model, el, root);
   let code = "";
 
   function receive(message) {
-    stopSaying();
-    watch.heard();
     if (message.kind !== "chart") return;
     title.textContent = message.title;
     note.textContent = message.note;
     code = message.code;
     picture.replaceChildren(svgPicture(message.svg));
-    show();
+    live.appear();
   }
-  model.on("msg:custom", receive);
-  const ready = () => model.send({ do: "ready", width: width() });
-  const watch = kernelWatch(model, h("div"), () => {}); // a picture needs no kernel, so it says nothing
-  const [width, stopWatching] = widthOf(picture, () => watch.ask(ready));
-  const stopSaying = sayUntilHeard(model, ready);
+  const ready = () => ({ do: "ready", width: width() });
+  // a picture needs no kernel, so it does not say that the kernel is busy
+  const live = liveView({ model, el, root, ready, receive });
+  const [width, stopWatching] = widthOf(picture, () => live.send(ready()));
   return () => {
-    stopSaying();
     stopWatching();
-    watch.end();
-    model.off("msg:custom", receive);
+    live.end();
   };
 }
 

@@ -167,7 +167,7 @@ class Chart(LiveView):
         return element(
             "img",
             attributes={"src": source, "alt": alt, "width": WIDTH, "height": HEIGHT},
-            style="max-width:100%;height:auto",
+            style="max-width:100%;height:auto;background:#fff;border-radius:4px",
         )
 
     def _bundle(self) -> dict[str, str]:

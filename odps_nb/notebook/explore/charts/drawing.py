@@ -1,7 +1,7 @@
 """Draws a chart as SVG without scripts or references; each mark has its exact values as a title.
 
-All text is escaped. Colours are readable on light and on dark backgrounds, so that one picture
-serves both.
+All text is escaped. Text is readable on white, on which the static page shows the picture; the live
+view gives it the colour of its page. Marks are visible on light and on dark backgrounds.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WIDTH, HEIGHT = 720, 340
 MIN_WIDTH, MAX_WIDTH = 320, 1600
 _RIGHT, _TOP, _BOTTOM = 16, 16, 64
 _LEFT = 64  # at least; more if the labels of the y axis need it
-_TEXT, _GRID = "#7a7a7a", "#808080"
+_TEXT, _GRID = "#6b6b6b", "#808080"
 _NONE = "#9a9a9a"  # nulls and others
 COLORS = ("#4c8bf5", "#e8793a", "#2fa37c", "#b45fc4", "#d4a017", "#d6556b", "#3fa7c4")
 _POINTS = 80  # above this number, a line's points are small, and omitted in the static view

@@ -158,7 +158,8 @@ function columnLayout({ box, redraw, jump }) {
     open.textContent = hidden.size ? `Columns (${hidden.size} hidden)` : "Columns";
     every.disabled = !hidden.size;
     if (panel.hidden) return;
-    const at = rows.contains(document.activeElement) ? document.activeElement.dataset.list : null;
+    const focused = focusNear(rows);
+    const at = rows.contains(focused) ? focused.dataset.list : null;
     const text = search.value.toLowerCase();
     const found = all().filter((n) => columns[n].name.toLowerCase().includes(text));
     rows.replaceChildren(...found.map(item));

@@ -91,7 +91,7 @@ function chartPanel(send) {
 }
 
 function render({ model, el }) {
-  const send = (message) => watch.ask(() => model.send(message));
+  const send = (message) => live.send(message);
   let table = null;
   let page = null;
   let profile = null;
@@ -140,7 +140,6 @@ function render({ model, el }) {
   );
   const busy = busyLine(send);
   const problem = h("div", { class: "odps-x-problem", role: "alert" });
-  const watch = kernelWatch(model, problem, () => (endBusy("page"), (busy.line.hidden = true)));
   const canTurn = () => !next.disabled;
   const tell = (text) => (said.textContent = text);
   const grid = gridPanel({ send, header, summary, go, canTurn, sort, order, value, openColumn, openCell, showKeys, tell });
@@ -188,7 +187,7 @@ function render({ model, el }) {
     panel,
     h("div", { class: "odps-x-bar odps-x-code" }, code, copy, taking.cell)
   );
-  const appear = inPlaceOfTwin(model, el, root);
+  const live = liveView({ model, el, root, problem, receive, ready: () => ({ do: "ready" }) });
 
   // -- requests -------------------------------------------------------------------------------
 
@@ -309,7 +308,7 @@ function render({ model, el }) {
 
   function showPage(message, buffer) {
     page = { ...message, cells: JSON.parse(new TextDecoder().decode(buffer)) };
-    grid.show(page, root.contains(document.activeElement) ? wanted : null);
+    grid.show(page, root.contains(focusNear(root)) ? wanted : null);
     wanted = null;
     showAround();
   }
@@ -335,7 +334,7 @@ function render({ model, el }) {
     if (profile && page.profiled) showLabel();
     else described.textContent = page.total === 0 ? "" : " · profile: reading the rows…";
     code.textContent = page.code;
-    if (document.activeElement !== search) search.value = page.search;
+    if (focusNear(search) !== search) search.value = page.search;
     const endSearch = () => ((search.value = ""), find());
     if (chips.show(page.conditions, page.search, endSearch)) filterButton.focus();
     builder.applied();
@@ -360,8 +359,8 @@ function render({ model, el }) {
 
   // With `updates`, the panel shows new values of the same item and keeps the focus.
   function openPanel(label, parts, updates = false) {
-    const at = updates ? [...panel.querySelectorAll("button")].indexOf(document.activeElement) : -1;
-    if (panel.hidden) back = document.activeElement;
+    const at = updates ? [...panel.querySelectorAll("button")].indexOf(focusNear(panel)) : -1;
+    if (panel.hidden) back = focusNear(panel);
     delete panel.dataset.column;
     delete panel.dataset.cell;
     const close = h("button", { "aria-label": "close", onclick: closePanel }, "×");
@@ -412,7 +411,7 @@ function render({ model, el }) {
     if (event.key === "Escape") closePanel();
     const rows = [...panel.querySelectorAll("button.odps-x-row")];
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    const now = rows.indexOf(document.activeElement);
+    const now = rows.indexOf(focusNear(panel));
     if (step && now >= 0 && rows[now + step]) {
       rows[now + step].focus();
       event.preventDefault();
@@ -422,8 +421,6 @@ function render({ model, el }) {
   // -- messages -------------------------------------------------------------------------------
 
   function receive(message, buffers) {
-    stopSaying();
-    watch.heard();
     if (message.kind === "table") showTable(message);
     else if (message.kind === "page") showPage(message, buffers[0]);
     else if (message.kind === "profile") showProfile(message);
@@ -438,16 +435,12 @@ function render({ model, el }) {
     else if (message.kind === "idle") endBusy(message.task);
     else if (message.kind === "problem") showProblem(message);
     else taking.receive(message, buffers);
-    if (["page", "busy", "problem"].includes(message.kind)) appear();
+    if (message.kind === "page") live.appear();
   }
-  model.on("msg:custom", receive);
-  const stopSaying = sayUntilHeard(model, () => send({ do: "ready" }));
   return () => {
-    stopSaying();
-    model.off("msg:custom", receive);
+    live.end();
     grid.end();
     charts.end();
-    watch.end();
     clearTimeout(timer);
   };
 }

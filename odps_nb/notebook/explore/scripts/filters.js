@@ -104,7 +104,7 @@ function filterForm(send, leave, frequent) {
 
   function close() {
     if (form.hidden) return;
-    const hadFocus = form.contains(document.activeElement);
+    const hadFocus = form.contains(focusNear(form));
     form.hidden = true;
     if (hadFocus) leave();
   }
@@ -179,7 +179,7 @@ function filterChips(edit, remove) {
 
   // Shows the chips; returns whether the focused one was the last.
   function show(conditions, search, endSearch) {
-    const at = buttons().indexOf(document.activeElement);
+    const at = buttons().indexOf(focusNear(box));
     const made = conditions.map(({ text, where, edit: edited }, n) =>
       chip(text, where, edited && (() => edit(edited, { index: n, where })), () => remove({ index: n, where }))
     );

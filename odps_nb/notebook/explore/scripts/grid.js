@@ -39,7 +39,7 @@ function gridPanel(view) {
 
   const at = (row, column) => grid.querySelector(`[data-row="${row}"][data-column="${column}"]`);
   const placeOf = (cell) => ({ row: Number(cell.dataset.row), column: Number(cell.dataset.column) });
-  const hasFocus = () => grid !== null && grid.contains(document.activeElement);
+  const hasFocus = () => grid !== null && grid.contains(focusNear(grid));
 
   // -- drawing --------------------------------------------------------------------------------
 
@@ -312,7 +312,7 @@ function gridPanel(view) {
   function menuKeys(event) {
     const items = [...menu.children];
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    if (step) items.at((items.indexOf(document.activeElement) + step) % items.length).focus();
+    if (step) items.at((items.indexOf(focusNear(menu)) + step) % items.length).focus();
     else if (["Escape", "Tab"].includes(event.key)) closeMenu();
     else return;
     event.preventDefault();

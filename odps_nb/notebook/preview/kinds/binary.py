@@ -8,23 +8,25 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from odps_nb.notebook.preview import compound
 from odps_nb.notebook.preview.drawing import Drawing, Excerpt, text_box
 from odps_nb.notebook.preview.kind import LAST, UNKNOWN, Format, Head, Kind
 from odps_nb.notebook.preview.shared import Size
 
 _BINARY = Format(UNKNOWN, "binary")
 # compound files from old Microsoft programs, identified by their stream names
-_COMPOUND: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _STREAMS: Final = {
     "WordDocument": Format("application/msword", "Word 97"),
     "PowerPoint Document": Format("application/vnd.ms-powerpoint", "PowerPoint 97"),
     "__properties_version1.0": Format("application/vnd.ms-outlook", "Outlook message"),
+    "Quill": Format("application/vnd.ms-publisher", "Publisher"),
+    "VisioDocument": Format("application/vnd.visio", "Visio"),
     "": Format(
         "application/x-ole-storage",
         "compound file",
         aliases=(
             *("application/vnd.ms-excel", "application/msword", "application/vnd.ms-powerpoint"),
-            *("application/vnd.ms-outlook", "application/x-msi", "application/vnd.visio"),
+            *("application/vnd.ms-outlook", "application/x-msi"),
             "application/vnd.ms-office",
         ),
     ),
@@ -119,9 +121,8 @@ _MARKED: Final = tuple(
 
 
 def _recognise(head: Head) -> Format:
-    if head.data.startswith(_COMPOUND):
-        named = (name for name in _STREAMS if name.encode("utf-16-le") in head.data)
-        return _STREAMS[next(named)]  # always found, because the last name, which is empty, matches
+    if head.data.startswith(compound.SIGNATURE):
+        return _STREAMS[compound.main_stream(head.data, frozenset(_STREAMS))]
     for format, pattern in _MARKED:
         if pattern.match(head.data):
             return format

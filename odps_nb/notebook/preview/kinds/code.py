@@ -110,6 +110,15 @@ _NO_TITLE: Final = ("#", "`", "---", '"', "'", 'r"')
 _SETTING: Final = re.compile(r"^\w+ = (?:[\[({'\"\d]|True\b|False\b|None\b)", re.MULTILINE)
 # a header field (RFC 5322) of a message or of package metadata; the body may be anything
 _FIELD: Final = re.compile(r"[A-Z][A-Za-z-]*: \S")
+# a decorator, or the name of a sequence in FASTQ, which is no second kind of mark
+_WORD: Final = re.compile(r"^@\S*")
+# lines of code outside fenced blocks; Markdown has few, and comments of code may look like Markdown
+_FENCED: Final = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
+_CODE_LINE: Final = re.compile(
+    r"[ \t]{0,24}(?:\S.*[;{}]|end|(?://|/\*|\*/).*|@\w+.*|(?:using|import|function|struct|def|public"
+    r"|private|module|namespace|return|local|if|else)\b[^.]*)\s*"
+)
+_MUCH_CODE: Final = 0.25
 _KNOWN: Final = tuple(
     (format, re.compile(rf"#!.{{0,60}}\b{program}\b"), re.compile(rf"\s{{0,24}}(?:{marks})"))
     for format, program, marks in _LANGUAGES
@@ -151,7 +160,7 @@ def _recognise(head: Head) -> Format | None:
         return None
     counts = [
         (
-            len({match[0].split()[0].split("(")[0].rstrip(";") for match in found}),
+            len({_WORD.sub("@", match[0].split()[0]).split("(")[0].rstrip(";") for match in found}),
             len(found),
             format,
         )
@@ -166,7 +175,11 @@ def _recognise(head: Head) -> Format | None:
     if len(_SETTING.findall(head.text, 0, _JUDGED)) >= 2:
         return None
     marks = [bool(mark.search(head.text, 0, _JUDGED)) for mark in _MARKDOWN_MARKS]
-    return _MARKDOWN if sum(marks) >= 2 and any(marks[:_OWN_MARKS]) else None
+    if sum(marks) < 2 or not any(marks[:_OWN_MARKS]):
+        return None
+    lines = [line for line in _FENCED.sub("", head.text[:_JUDGED]).splitlines() if line.strip()]
+    code = sum(bool(_CODE_LINE.fullmatch(line[:_LINE])) for line in lines)
+    return None if code > _MUCH_CODE * len(lines) else _MARKDOWN
 
 
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:

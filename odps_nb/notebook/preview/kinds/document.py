@@ -44,7 +44,7 @@ _OPEN_DOCUMENTS = tuple(
 _PART: Final = re.compile(
     rb"PK\x03\x04.{26}(?:(word[/\\](?:document|_rels|styles|settings|fontTable|theme|numbering))"
     rb"|(ppt[/\\](?:presentation|_rels|slides|slideMasters|slideLayouts|theme|presProps))"
-    rb"|(xl[/\\])|(META-INF/container\.xml))",
+    rb"|(xl[/\\])|(mimetype.{0,64}?application/epub\+zip(?![a-z])))",
     re.DOTALL,
 )
 _BY_GROUP: Final = {1: _WORD, 2: _POWER_POINT, 3: None, 4: _EPUB}

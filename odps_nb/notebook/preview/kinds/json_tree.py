@@ -25,7 +25,7 @@ _LINES = Format(
 )
 # the start of truncated JSON: an object begins with a quoted key, an array with a value
 _CUT = re.compile(r'\s*(?:\{\s*"(?:[^"\\]|\\.){0,500}"\s*:|\[\s*(?:[\[{"\d-]|true|false|null))')
-_LINES_TO_JUDGE: Final = 20
+_MOSTLY: Final = 0.9  # minimum share of lines that are JSON
 _NODES: Final = 300
 _DEPTH: Final = 12
 _TEXT: Final = 160
@@ -42,9 +42,11 @@ def _recognise(head: Head) -> Format | None:
         return None
     if head.whole and _parses(head.text):
         return _JSON
-    lines = [line for line in head.text.splitlines()[:_LINES_TO_JUDGE] if line.strip()]
-    if len(lines) >= 2 and lines[0].lstrip().startswith("{") and all(map(_parses, lines[:2])):
-        return _LINES
+    lines = head.text.split("\n")
+    lines = [line for line in lines if line.strip()][: None if head.whole else -1]
+    if len(lines) >= 2 and all(map(_parses, lines[:2])):
+        valid = sum(map(_parses, lines))
+        return _LINES if valid >= _MOSTLY * len(lines) else None
     return _JSON if not head.whole and _CUT.match(head.text) else None
 
 
@@ -55,9 +57,9 @@ def _parses(text: str) -> bool:
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
     source = text_of(excerpt, format)
     if format.label == _LINES.label:
-        rows = [line for line in source.splitlines() if line.strip()]
+        rows = [line for line in source.split("\n") if line.strip()]
         fact = count_of(len(rows), "line")
-        value: Any = [_load(row) for row in rows[:_NODES]]
+        value: Any = [_load(row) if _parses(row) else row for row in rows[:_NODES]]
     else:
         value = _load(source.removeprefix("\ufeff"))
         fact = _summary(value)

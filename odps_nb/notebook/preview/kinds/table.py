@@ -9,7 +9,7 @@ from odps_nb.notebook.preview.drawing import Drawing, Excerpt, table_of
 from odps_nb.notebook.preview.kind import TEXTS, Format, Head, Kind, text_of
 from odps_nb.notebook.preview.kinds import text as plain
 from odps_nb.notebook.preview.shared import Size
-from odps_nb.parsing.delimited import HIVE, form_of, lines_of, unevenness
+from odps_nb.parsing.delimited import BLANKS, HIVE, form_of, lines_of, may_be_row, unevenness
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of
 
@@ -18,17 +18,18 @@ _CSV = Format(
 )
 _TSV = Format("text/tab-separated-values", "TSV", aliases=("text/tsv", "text/csv", "text/plain"))
 _HIVE = Format("text/x-hive", "text of Hive", aliases=("text/csv", "text/plain"))
-_SEPARATED: Final = {"\t": _TSV, HIVE: _HIVE}
+_COLUMNS = Format("text/x-columns", "text in columns", aliases=("text/csv", "text/plain"))
+_SEPARATED: Final = {"\t": _TSV, HIVE: _HIVE, BLANKS: _COLUMNS}
 
 
 def _recognise(head: Head) -> Format | None:
-    form = form_of(head.text, whole=head.whole)
+    form = form_of(head.text, whole=head.whole, file_name=head.name)
     return None if form is None else _SEPARATED.get(form.separator, _CSV)
 
 
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
     text = text_of(excerpt, format)
-    form = form_of(text, whole=excerpt.whole)
+    form = form_of(text, whole=excerpt.whole, file_name=name)
     if form is None:  # unlikely, because recognition accepted this text
         raise UnshowableError(f"not valid {format.label}")
     if not excerpt.whole:
@@ -41,6 +42,8 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
         head, body, count = [], [row for _, row in lines[: size.rows]], count + 1
     elif uneven := [(number, len(row)) for number, row in lines if len(row) != len(head)]:
         note = f"{unevenness(*uneven[0], len(head))}: to_table(ragged=True) pads or adds columns"
+    elif body and may_be_row(head, body[0]):
+        note = "the first line may be a row: to_table(header=False) reads it as one"
     head += [f"f{place}" for place in range(len(head), width)]
     rows = [row + [""] * (width - len(row)) for row in body]
     counted = count_of(count, "row") if excerpt.whole else "first rows"
@@ -51,7 +54,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
 
 KIND = Kind(
     name="table",
-    formats=(_CSV, _TSV, _HIVE),
+    formats=(_CSV, _TSV, _HIVE, _COLUMNS),
     draw=_draw,
     fallback=plain.draw,
     recognise=_recognise,

@@ -1,6 +1,7 @@
-"""Model weights: tensor names, types and shapes (safetensors), or the producer (ONNX).
+"""Model weights: tensor names, types and shapes (safetensors, GGUF), producer (ONNX), or imports.
 
-Only headers are read, so the size of a file does not matter.
+Only headers are read, so the size of a file does not matter. A PyTorch file is a ZIP that begins
+with a pickle, which is never loaded; the names that it imports show which code it would run.
 """
 
 from __future__ import annotations
@@ -9,14 +10,26 @@ import math
 import re
 from typing import Any, Final
 
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, card, table_of
-from odps_nb.notebook.preview.kind import BINARIES, Format, Head, Kind, load_json
+from odps_nb.notebook.preview.drawing import (
+    Drawing,
+    Excerpt,
+    card,
+    headed,
+    source_box,
+    table_of,
+)
+from odps_nb.notebook.preview.kind import BINARIES, MIB, Format, Head, Kind, load_json
+from odps_nb.notebook.preview.parsing import draw_parsed
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of, shorten
 
 _SAFETENSORS = Format("application/x-safetensors", "safetensors")
 _ONNX = Format("application/x-onnx", "ONNX", aliases=("application/onnx",))
+_GGUF = Format("application/x-gguf", "GGUF", starts=(b"GGUF\x02\0\0\0", b"GGUF\x03\0\0\0"))
+_TORCH = Format("application/x-pytorch", "PyTorch", aliases=("application/zip",))
+# the opcode GLOBAL of pickle protocol 2, which torch.save uses
+_IMPORT = re.compile(rb"c([A-Za-z_][\w.]{0,100})\n([A-Za-z_][\w.]{0,100})\n")
 # https://huggingface.co/docs/safetensors: u64 length of a JSON header, which begins with {
 _HEADER: Final = 100_000_000
 _TENSOR = re.compile(
@@ -27,6 +40,9 @@ _TENSOR = re.compile(
 
 def _recognise(head: Head) -> Format | None:
     data = head.data
+    if data.startswith(b"PK\x03\x04"):
+        name = data[30 : 30 + int.from_bytes(data[26:28], "little")]
+        return _TORCH if name.endswith(b"/data.pkl") else None
     length = int.from_bytes(data[:8], "little")
     if data[8:10] in (b'{"', b"{}", b"{ ") and 2 <= length <= _HEADER:
         return _SAFETENSORS
@@ -39,6 +55,10 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
         lines = (f"{key}: {shorten(str(value), 80)}" for key, value in fields.items())
         version = f"IR version {fields['IR version']}"
         return Drawing(html=card("ONNX", lines, size), facts=(version,))
+    if format.label == _TORCH.label:
+        return _torch(excerpt.data, size, name=name)
+    if format.label == _GGUF.label:
+        return draw_parsed(excerpt, format, size, name=name)
     length = int.from_bytes(excerpt.data[:8], "little")
     header = excerpt.data[8 : 8 + length]
     whole = len(header) == length
@@ -56,6 +76,19 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
     rows = [(called, kind, "×".join(shape) or "scalar") for called, kind, shape in shown]
     html = table_of(("tensor", "type", "shape"), rows, size, label=f"tensors of {name}")
     return Drawing(html=html, facts=tuple(facts))
+
+
+def _torch(data: bytes, size: Size, *, name: str) -> Drawing:
+    end = data.find(b"PK\x03\x04", 4)
+    found = _IMPORT.findall(data[: end if end > 0 else len(data)])
+    imports = list(dict.fromkeys(b".".join(one).decode() for one in found))
+    lines = "\n".join(imports[: size.lines]) or "no imports"
+    facts = (count_of(len(imports), "import") if end > 0 else "first imports",)
+    note = "never loaded here: loading it runs the code that it imports"
+    html = headed(
+        ("imports",), lambda box: source_box(lines, box, label=f"imports of {name}"), size
+    )
+    return Drawing(html=html, facts=facts, note=note)
 
 
 def _name(text: bytes) -> str:
@@ -85,8 +118,9 @@ def _onnx(data: bytes) -> dict[str, Any]:
 
 KIND = Kind(
     name="weights",
-    formats=(_SAFETENSORS, _ONNX),
+    formats=(_SAFETENSORS, _ONNX, _GGUF, _TORCH),
     draw=_draw,
     recognise=_recognise,
     precedence=BINARIES + 15,
+    head=MIB,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from odps_nb.notebook.preview import compound
 from odps_nb.notebook.preview.drawing import Drawing, Excerpt
 from odps_nb.notebook.preview.kind import MIB, Format, Head, Kind
 from odps_nb.notebook.preview.parsing import draw_parsed
@@ -48,20 +49,18 @@ _LOCKED = Format(
         "application/vnd.openxmlformats-officedocument.presentationml.presentation",
     ),
 )
-_PACKAGE: Final = "EncryptedPackage\0".encode("utf-16-le")  # a stream name in a compound file
-_COMPOUND: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-# stream names in a compound file, and the first record of a workbook, usually at byte 512
-_BOOKS: Final = ("Workbook\0".encode("utf-16-le"), "Book\0".encode("utf-16-le"))
-_BEGINS: Final = (b"\x09\x08\x10\x00\x00\x06\x05\x00", b"\x09\x08\x08\x00\x00\x05\x05\x00")
+# streams of compound files; a document may also contain a workbook
+_STREAMS: Final = {
+    **dict.fromkeys(("Workbook", "Book"), _OLD),
+    "EncryptedPackage": _LOCKED,
+    **dict.fromkeys(("WordDocument", "PowerPoint Document", "Quill", "VisioDocument")),
+}
 
 
 def _recognise(head: Head) -> Format | None:
     data = head.data
-    if data.startswith(_COMPOUND):
-        is_book = data.startswith(_BEGINS, 512) or any(name in data for name in _BOOKS)
-        if is_book:
-            return _OLD
-        return _LOCKED if _PACKAGE in data else None
+    if data.startswith(compound.SIGNATURE):
+        return _STREAMS.get(compound.main_stream(data, frozenset(_STREAMS)))
     if not data.startswith(b"PK\x03\x04"):
         return None
     # OpenDocument states its type in an uncompressed file, usually the first one

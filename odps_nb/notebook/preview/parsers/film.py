@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _PACKETS: Final = 400  # maximum packets before the first frame
 _DULL: Final = 24  # brightness range (of 256 levels) below which a frame is considered blank
+_LATER: Final = 6  # parts of a video; a frame from the end of each may replace a blank first frame
+_SKIPPED: Final = 12  # the same, in frames, for a video that was read in part
 _INDEXED: Final = (
     *("video/mp4", "video/quicktime", "video/3gpp"),
     *("video/webm", "video/x-matroska", "video/x-ms-asf"),
@@ -62,23 +64,37 @@ def _is_cover(film: VideoStream) -> bool:
 
 
 def _poster(container: InputContainer, film: VideoStream, *, whole: bool) -> Image.Image:
-    """Return the first frame, or a frame from the middle if the first one is blank."""
+    """Return the first frame, or a later one that is not blank if the first one is."""
     film.codec_context.thread_count = 1
     film.codec_context.options = {"max_pixels": str(MAX_PIXELS)}
     first = _next_frame(container, film)
     if first is None:
         raise UnshowableError("no frame found in its first packets")
-    levels = np.asarray(first.convert("L"))
-    if whole and levels.max() - levels.min() < _DULL and container.duration:
-        with contextlib.suppress(*FAILURES):
-            container.seek(container.duration // 2)
-            return _next_frame(container, film) or first
+    if not _is_blank(first):
+        return first
+    with contextlib.suppress(*FAILURES):
+        for part in range(1, _LATER):
+            if whole and container.duration:
+                container.seek(container.duration * part // _LATER)
+            frame = _next_frame(container, film, skip=0 if whole else _SKIPPED)
+            if frame is not None and not _is_blank(frame):
+                return frame
     return first
 
 
-def _next_frame(container: InputContainer, film: VideoStream) -> Image.Image | None:
+def _is_blank(picture: Image.Image) -> bool:
+    dark, bright = np.percentile(np.asarray(picture.convert("L")), (2, 98))
+    return bool(bright - dark < _DULL)
+
+
+def _next_frame(
+    container: InputContainer, film: VideoStream, *, skip: int = 0
+) -> Image.Image | None:
     for packet in itertools.islice(container.demux(film), _PACKETS):
         for frame in packet.decode():
+            if skip:
+                skip -= 1
+                continue
             check_pixels(frame.width, frame.height)  # the header may state another size
             picture: Image.Image = frame.to_image()  # type: ignore[no-untyped-call]
             return picture.rotate(frame.rotation, expand=True) if frame.rotation else picture

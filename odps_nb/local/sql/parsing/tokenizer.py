@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from functools import cache, partial
 from typing import Any, TypeVar
 
-from odps_nb.local import faults
+from odps_nb.local import errors
 
 T = TypeVar("T")
 
@@ -57,13 +57,13 @@ def _tokens(source: str) -> list[Any]:
     from sqlglot.errors import TokenError
 
     if len(source) > MAX_SQL:
-        raise faults.parse_failed(
+        raise errors.parse_failed(
             f"the text has {len(source)} characters; the maximum is {MAX_SQL}"
         )
     try:
         found: list[Any] = _tokenizer()().tokenize(source)
     except TokenError:
-        raise faults.parse_failed("unterminated string, name or comment") from None
+        raise errors.parse_failed("unterminated string, name or comment") from None
     return found
 
 
@@ -264,7 +264,7 @@ class Cursor:
             text = f"{text} in {kind}"
         elif kind and not text.startswith(kind):
             text = f"{kind} {text}"
-        return faults.lacks(text, is_sure=words[0] in _keywords(), at=self.line_and_column)
+        return errors.lacks(text, is_sure=words[0] in _keywords(), at=self.line_and_column)
 
     def unexpected(self, expected: str, known: Iterable[str] = ()) -> Exception:
         """Return the error for the next token: unsupported words, or unexpected text."""
@@ -277,7 +277,7 @@ class Cursor:
         at = self._at - back
         start = self._start(at)
         near = self._text[start : min(self._end, start + 20)].split("\n")[0]
-        return faults.parse_failed(
+        return errors.parse_failed(
             f"{message}, near {near!r}" if near else f"{message}, at the end",
             at=self._line_and_column(at),
             advice=advice,

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from odps_nb.local import faults
-from odps_nb.local.sql.changes import read_delete, read_merge, read_update
-from odps_nb.local.sql.statements import (
+from odps_nb.local import errors
+from odps_nb.local.sql.parsing.changes import read_delete, read_merge, read_update
+from odps_nb.local.sql.parsing.create import read_create, read_properties
+from odps_nb.local.sql.parsing.statements import (
     AlterTable,
     ChangeColumn,
     ChangePartitions,
@@ -28,8 +29,8 @@ from odps_nb.local.sql.statements import (
     Show,
     Statement,
 )
-from odps_nb.local.sql.text_create import read_create, read_properties
-from odps_nb.local.sql.text_words import (
+from odps_nb.local.sql.parsing.tokenizer import Cursor, statements
+from odps_nb.local.sql.parsing.words import (
     columns_of,
     integer,
     items,
@@ -40,7 +41,6 @@ from odps_nb.local.sql.text_words import (
     specs,
     specs_or_conditions,
 )
-from odps_nb.local.sql.tokenizer import Cursor, statements
 from odps_nb.local.store.tables import TableKind
 from odps_nb.terms import PartitionSpec
 
@@ -56,7 +56,7 @@ def parse_job(source: str, settings: Mapping[str, str]) -> tuple[Statement, ...]
     allows at most one statement that returns rows.
     """
     if not source.strip("; \t\r\n"):
-        raise faults.parse_failed("there is no statement")
+        raise errors.parse_failed("there is no statement")
     every = statements(source)
     given = {key: settings.get(key, "").lower() for key in (_MODE, _READ_ONLY)}
     for one in filter(_is_setting, every):
@@ -73,11 +73,11 @@ def parse_job(source: str, settings: Mapping[str, str]) -> tuple[Statement, ...]
     if changing and given[_READ_ONLY] == "true":
         # The vendor's MCP server and JDBC driver set it, so that a job cannot change anything.
         message = f"the statement changes data, but {_READ_ONLY} is true"
-        raise faults.semantic(message, at=changing[0], advice="run only queries, SHOW and DESC")
+        raise errors.semantic(message, at=changing[0], advice="run only queries, SHOW and DESC")
     shown = [at for at, one in zip(starts, found, strict=True) if returns_rows(one)]
     if len(shown) > 1:
         message = "a script can contain only one statement that returns rows"
-        raise faults.parse_failed(message, at=shown[1], advice="write the others as CREATE TABLE")
+        raise errors.parse_failed(message, at=shown[1], advice="write the others as CREATE TABLE")
     return found
 
 
@@ -101,7 +101,7 @@ def _statement(cursor: Cursor) -> Statement:
         read = _query
     if read is None and cursor.peek("@"):
         at = cursor.line_and_column
-        raise faults.lacks("variables of script mode (@name := …)", is_sure=True, at=at)
+        raise errors.lacks("variables of script mode (@name := …)", is_sure=True, at=at)
     if read is None:
         known = (*" ".join(_READERS).split(), *_QUERIES, "set")
         raise cursor.lacks(cursor.words or ("this statement",), known=known)
@@ -135,7 +135,7 @@ def _explain(cursor: Cursor) -> Statement:
         return Explain(text="", output=True)
     if not any(cursor.peek(word) for word in _QUERIES):
         what = " ".join(("EXPLAIN", *cursor.words))
-        raise faults.lacks(what, is_sure=True, at=cursor.line_and_column)
+        raise errors.lacks(what, is_sure=True, at=cursor.line_and_column)
     return Explain(text=cursor.take(cursor.placed), output=output)
 
 
@@ -155,7 +155,7 @@ def _clone(cursor: Cursor) -> Statement:
     cursor.expect("to")
     name, at = cursor.dotted(), cursor.line_and_column
     if cursor.peek("if", "exists"):
-        raise faults.lacks("IF EXISTS in CLONE TABLE", is_sure=True, at=at)
+        raise errors.lacks("IF EXISTS in CLONE TABLE", is_sure=True, at=at)
     return CloneTable(source=source, specs=chosen, name=name)
 
 

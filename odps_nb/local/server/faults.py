@@ -28,7 +28,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from odps_nb.local import faults
+from odps_nb.local import errors
 from odps_nb.local.routes.asgi_io import drain
 from odps_nb.local.routes.surface import error_document
 from odps_nb.local.service import Service
@@ -59,7 +59,7 @@ class Rule:
 
 
 @dataclass(slots=True)
-class Misbehaviour:
+class FaultRules:
     """The active rules; initially empty."""
 
     rules: list[Rule] = field(default_factory=list)
@@ -71,7 +71,7 @@ class Misbehaviour:
             given = json.loads(document or b"{}")
             rules = [_rule(one) for one in given.get("rules", [])][:MAX_RULES]
         except (ValueError, TypeError, AttributeError) as error:
-            raise faults.invalid(f"the rules are invalid: {error}") from None
+            raise errors.invalid(f"the rules are invalid: {error}") from None
         with self._lock:
             self.rules = rules
 
@@ -105,11 +105,11 @@ def _rule(given: dict[str, Any]) -> Rule:
     return rule
 
 
-class MisbehavingApp:
+class FaultyApp:
     """Wraps the application and injects faults according to the rules."""
 
-    def __init__(self, app: ASGIApp, service: Service, misbehaviour: Misbehaviour) -> None:
-        self._app, self._service, self._misbehaviour = app, service, misbehaviour
+    def __init__(self, app: ASGIApp, service: Service, rules: FaultRules) -> None:
+        self._app, self._service, self._rules = app, service, rules
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request; if a rule matches, inject its fault."""
@@ -118,7 +118,7 @@ class MisbehavingApp:
             return
         params = parse_qs(scope["query_string"].decode("latin-1"))
         action, session = (params.get(name, [""])[0] for name in ("Action", "SessionId"))
-        rule = self._misbehaviour.choose(action, scope["path"], session)
+        rule = self._rules.choose(action, scope["path"], session)
         if rule is None:
             await self._app(scope, receive, send)
         elif rule.fault == "status":

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from odps_nb.local import faults
-from odps_nb.local.sql.statements import Branch, ChangeRows, Insert, Merge
-from odps_nb.local.sql.text_words import names, quoted
-from odps_nb.local.sql.tokenizer import Cursor
+from odps_nb.local import errors
+from odps_nb.local.sql.parsing.statements import Branch, ChangeRows, Insert, Merge
+from odps_nb.local.sql.parsing.tokenizer import Cursor
+from odps_nb.local.sql.parsing.words import names, quoted
 from odps_nb.local.store.tables import StoredTable
 from odps_nb.local.writing.upserts import DELETE, UPSERT
 
@@ -245,7 +245,7 @@ def _added(table: StoredTable, branch: Branch) -> list[str | None]:
     columns = _all(table)
     if not branch.values[0][0]:
         if len(branch.values) != len(columns):
-            raise faults.semantic(
+            raise errors.semantic(
                 f"the INSERT of MERGE has {len(branch.values)} values, but the table "
                 f"{table.name.table} requires {len(columns)}"
             )
@@ -259,7 +259,7 @@ def _set_values(table: StoredTable, given: tuple[tuple[str, str], ...]) -> dict[
     fixed = {name.casefold() for name in (*table.key_columns, *table.partition_keys)}
     for name, _ in given:
         if name.casefold() in fixed:
-            raise faults.semantic(f"{name!r} is a key column and cannot be updated")
+            raise errors.semantic(f"{name!r} is a key column and cannot be updated")
     return _named(table, given)
 
 
@@ -270,14 +270,14 @@ def _named(table: StoredTable, given: tuple[tuple[str, str], ...]) -> dict[str, 
         found = known.get(name.casefold())
         if found is None or found in values:
             reason = "has no column" if found is None else "assigns twice to"
-            raise faults.semantic(f"{table.name.table} {reason} {name!r}")
+            raise errors.semantic(f"{table.name.table} {reason} {name!r}")
         values[found] = expression
     return values
 
 
 def _check_transactional(table: StoredTable, what: str) -> None:
     if not table.key_columns and not table.is_append2:
-        raise faults.semantic(
+        raise errors.semantic(
             f"{table.name.table} is not transactional: {what} needs a table with a "
             "primary key, or with TBLPROPERTIES ('transactional'='true')"
         )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from odps_nb.errors import ArgumentError
-from odps_nb.local import faults
-from odps_nb.local.sql.statements import Show
-from odps_nb.local.sql.tokenizer import Cursor
+from odps_nb.local import errors
+from odps_nb.local.sql.parsing.statements import Show
+from odps_nb.local.sql.parsing.tokenizer import Cursor
 from odps_nb.schema import Column
 from odps_nb.terms import PartitionSpec
 from odps_nb.wire.type_text import parse_columns
@@ -41,9 +41,9 @@ def read_columns(text: str, at: tuple[int, int]) -> tuple[Column, ...]:
         return parse_columns(text)
     except ArgumentError as error:
         if error.message.lower().endswith("found 'default'"):
-            raise faults.lacks("a DEFAULT value for a column", is_sure=True, at=at) from None
+            raise errors.lacks("a DEFAULT value for a column", is_sure=True, at=at) from None
         advice = f"check the types: {error.hint}"
-        raise faults.parse_failed(error.message, at=at, advice=advice) from None
+        raise errors.parse_failed(error.message, at=at, advice=advice) from None
 
 
 def specs(cursor: Cursor) -> tuple[PartitionSpec, ...]:
@@ -85,7 +85,7 @@ def items(cursor: Cursor) -> tuple[tuple[str, str | None], ...]:
         key = inner.name()
         if any(inner.peek(sign) for sign in _CONDITIONS):
             what, at = "condition in PARTITION (…)", inner.line_and_column
-            raise faults.lacks(what, is_sure=True, at=at)
+            raise errors.lacks(what, is_sure=True, at=at)
         found.append((key, inner.value() if inner.accept("=") else None))
         if not (inner.accept(",") or inner.accept("/")):
             break

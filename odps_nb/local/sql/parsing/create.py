@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from odps_nb.local import faults
-from odps_nb.local.sql.statements import (
+from odps_nb.local import errors
+from odps_nb.local.sql.parsing.statements import (
     ChangeSchema,
     CreateMaterialized,
     CreateTable,
     CreateView,
     Statement,
 )
-from odps_nb.local.sql.text_words import columns_of, integer, names, read_columns
-from odps_nb.local.sql.tokenizer import Cursor
+from odps_nb.local.sql.parsing.tokenizer import Cursor
+from odps_nb.local.sql.parsing.words import columns_of, integer, names, read_columns
 from odps_nb.local.store.tables import CLUSTERED_BY, PRIMARY_KEY
 from odps_nb.schema import Column, TableSchema
 from odps_nb.wire.control.generated import parse_generated
@@ -142,7 +142,7 @@ def _stored_as(cursor: Cursor) -> None:
     """Parse a file format. Only the format of internal tables is accepted."""
     at, word = cursor.line_and_column, cursor.name().upper()
     if word != "ALIORC":
-        raise faults.lacks(f"STORED AS {word} in CREATE TABLE", is_sure=True, at=at)
+        raise errors.lacks(f"STORED AS {word} in CREATE TABLE", is_sure=True, at=at)
 
 
 def _generated(cursor: Cursor, columns: tuple[Column, ...]) -> Column:
@@ -192,7 +192,7 @@ def _columns_and_keys(cursor: Cursor) -> tuple[tuple[Column, ...], tuple[str, ..
     columns = read_columns(kept + text[start:], at)
     known = {c.name.casefold(): c.name for c in columns}
     if missing := [key for key in keys if key.casefold() not in known]:
-        raise faults.semantic(f"the key column {missing[0]!r} is not in the column list")
+        raise errors.semantic(f"the key column {missing[0]!r} is not in the column list")
     return columns, tuple(known[key.casefold()] for key in keys)
 
 

@@ -1,0 +1,103 @@
+"""Documents made of notebooks: their pages show every view, and no control without a kernel."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+from tests.hosts.conftest import SEEN, VIEWS, Program
+from tests.support.browser import CHROMIUM, FLAGS
+from tests.support.lab import free_port, notebook
+
+pytestmark = [pytest.mark.nightly, pytest.mark.kernel, pytest.mark.browser]
+
+SETTINGS = {
+    "myst_nb": "nb_execution_mode = 'off'",
+    "nbsphinx": "nbsphinx_execute = 'never'",
+}
+CONTROLS = "button:visible, input:visible, select:visible, textarea:visible"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as running:
+        chromium = running.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
+        yield chromium
+        chromium.close()
+
+
+def published(executed: Path, folder: Path, kind: str) -> Path:
+    """Make a page of the notebook, and return its path."""
+    shutil.copy(executed, folder)
+    if kind == "nbconvert":
+        command = ["nbconvert", "--to", "html", executed.name]
+    else:
+        conf = f"extensions = ['{kind}']\nroot_doc = 'views'\n{SETTINGS[kind]}\n"
+        (folder / "conf.py").write_text(conf, "utf-8")
+        command = ["sphinx", "-b", "html", ".", "."]
+    subprocess.run([sys.executable, "-m", *command], cwd=folder, check=True, timeout=600)
+    return folder / "views.html"
+
+
+@pytest.mark.parametrize("kind", ["nbconvert", *SETTINGS])
+def test_a_page_shows_every_view_and_no_control(
+    executed: Path, tmp_path: Path, browser: Browser, kind: str
+) -> None:
+    path = published(executed, tmp_path, kind)
+    with browser.new_page() as page:
+        page.route("http*://**", lambda route: route.abort())
+        page.goto(path.as_uri())
+        text = page.inner_text("body")
+        assert [one for one in SEEN if one not in text.replace(",", "")] == []
+        outputs = page.locator(".output, .cell_output, .jp-OutputArea, .nboutput")
+        assert outputs.locator(CONTROLS).count() == 0
+        assert outputs.locator("img:visible, svg:visible").count() >= 4
+
+
+@pytest.mark.parametrize("form", ["py:percent", "md", "md:myst", "Rmd"])
+def test_magics_go_to_jupytext_and_back(tmp_path: Path, form: str, program: Program) -> None:
+    cells = [*VIEWS.values(), "rows = %odps read orders -n 3", "%odps read orders -p ds={day};"]
+    book = nbformat.from_dict(notebook(*cells))
+    nbformat.write(book, tmp_path / "one.ipynb")
+    ending = form.partition(":")[0]
+    for command in (
+        ("--to", form, "one.ipynb", "-o", f"two.{ending}"),
+        ("--to", "ipynb", f"two.{ending}", "-o", "three.ipynb"),
+    ):
+        done = program("jupytext", *command)
+        assert done.returncode == 0, done.stderr
+    back = nbformat.read(tmp_path / "three.ipynb", as_version=4)
+    assert [one.source for one in back.cells] == cells
+
+
+def test_voila_shows_live_views(
+    tmp_path: Path, browser: Browser, surroundings: dict[str, str]
+) -> None:
+    book = nbformat.from_dict(notebook(*VIEWS.values()))
+    nbformat.write(book, tmp_path / "views.ipynb")
+    port = free_port()
+    options = ("--no-browser", "--Voila.ip=127.0.0.1", f"--port={port}", "views.ipynb")
+    command = [sys.executable, "-m", "voila", *options]
+    with subprocess.Popen(command, cwd=tmp_path, env=surroundings) as server:
+        try:
+            with browser.new_page() as page:
+                page.set_default_timeout(180_000)
+                for _ in range(120):
+                    try:
+                        page.goto(f"http://127.0.0.1:{port}/")
+                        break
+                    except Exception as error:
+                        if "ERR_CONNECTION_REFUSED" not in str(error):
+                            raise
+                        page.wait_for_timeout(1000)
+                for view in ("explore", "blobs", "chart"):
+                    page.locator(f".odps-{view}").first.wait_for()
+        finally:
+            server.terminate()

@@ -1,0 +1,66 @@
+"""Whatever goes wrong with one blob is that blob's message, and no other blob's."""
+
+import pytest
+
+from fuzz.preview_files import files
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.convert import blob_content
+from odps_nb.errors import CancelledError, ChecksumError, ConversionError, TransportError
+from odps_nb.notebook.gallery.chosen import Chosen, GalleryChoice
+from odps_nb.notebook.gallery.tiles import Tiles
+from odps_nb.notebook.preview.peek import glance
+from odps_nb.notebook.preview.tile import UNREAD, tile
+from tests.support.damaged import damaged_heads, escaped
+from tests.support.previews import Column, Value
+
+LINE = "Les élèves étaient à l'école, où ils étaient.\r\n".encode("cp1252")
+#: A guess from the complete lines does not fit the last line, which is cut by the end of the head.
+CUT_LINE = LINE * (65_400 // len(LINE)) + b"caf\xe9 \x81"
+
+
+def test_a_guessed_encoding_fits_all_bytes_that_it_decodes():
+    for data in (CUT_LINE, CUT_LINE + b"x" * 70_000):
+        made, (format, text) = tile(Value(data)), glance(Value(data))
+        assert made.format == format
+        assert text.startswith("Les") == bool(format.encoding)
+
+
+def test_a_text_is_guessed_from_its_first_bytes_that_are_not_ascii():
+    data = b"id,name\n" * 20_000 + "1,Zoë Müller\n".encode("cp1252") * 50
+    assert blob_content.as_text(data, None).endswith("Zoë Müller\n")
+
+
+def test_damaged_utf_8_is_not_read_in_another_encoding():
+    data = "1,Zoë\n".encode() * 20_000 + b"caf\xe9\n"
+    with pytest.raises(ConversionError, match="not valid utf-8 from byte 140003 on"):
+        blob_content.as_text(data, None)
+
+
+FAILING = [RuntimeError("a defect"), RecursionError(), ChecksumError("damaged"), MemoryError()]
+
+
+@pytest.mark.parametrize("error", FAILING, ids=lambda error: type(error).__name__)
+def test_the_other_blobs_of_a_gallery_and_of_a_search_are_shown(error):
+    blobs = Column([Value(b"tea"), Value(b"tea", error=error), Value(b"tea", file_name="last")])
+    chosen = Chosen(blobs)
+    shown = list(Tiles(chosen).read(range(3)))
+    assert [one["failed"] for one in shown] == [False, True, False]
+    assert shown[1]["notes"] != []
+    for choice in (GalleryChoice(search="tea"), GalleryChoice(kind="text"), GalleryChoice()):
+        chosen = Chosen(blobs)
+        chosen.choose(choice, CancelToken())
+        assert {0, 2} <= set(chosen.indices)
+    assert tile(blobs[1]).format is UNREAD
+
+
+@pytest.mark.parametrize("error", [TransportError("gone"), CancelledError("stopped")])
+def test_an_error_that_concerns_all_blobs_is_raised(error):
+    with pytest.raises(type(error)):
+        tile(Value(b"tea", error=error))
+
+
+@pytest.mark.gate(1)
+@pytest.mark.parametrize("seed", range(10))
+def test_no_exception_leaves_the_tile_of_a_damaged_head(seed):
+    own = [*files().values(), CUT_LINE, LINE * 40, b"a,b\n1,2\n3,4\n", b'{"a": 1}\n["b"]\n']
+    assert [found for data in damaged_heads(own, seed, 40) if (found := escaped(data))] == []
