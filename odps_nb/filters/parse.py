@@ -240,20 +240,10 @@ class _Reader:
         others: list[str] = []
         kinds: dict[str, Any] = {}
         for item in self.lists[name]:
-            if item[0] == "'":
-                yield Constant(ValueKind.TEXT, item[1:-1])
-            elif item[0] in "(-0123456789":
-                yield _number(item.strip("()"))
-            elif found := _CAST.fullmatch(item):
-                if (kind := found[2]) not in kinds:
-                    kinds[kind] = _parsed(f"CAST('' AS {kind})").to
-                yield cast(Constant(ValueKind.TEXT, found[1]), kinds[kind])
-            elif found := _UNHEX.fullmatch(item):
-                yield Constant(ValueKind.BYTES, bytes.fromhex(found[1]))
-            elif found := _INTERVAL.fullmatch(item):
-                yield Constant(ValueKind.DURATION, duration_of(found[1]))
-            else:
+            if (node := _bound(item, kinds)) is None:
                 others.append(item)
+            else:
+                yield node
         for start in range(0, len(others), _PIECE):
             piece = ", ".join(others[start : start + _PIECE])
             yield from map(self.read, _parsed(f"x in ({piece})").expressions)
@@ -303,6 +293,25 @@ class _Reader:
                 "write interval '1 02:03:04' day to second",
             )
         return Constant(ValueKind.DURATION, duration_of(tree.this.name))
+
+
+def _bound(item: str, kinds: dict[str, Any]) -> Node | None:
+    """Convert a literal as `bind` writes it; ``None`` for others. ``kinds``: parsed type names."""
+    if item[0] == "'":
+        return Constant(ValueKind.TEXT, item[1:-1])
+    if item[0] in "(-0123456789":
+        return _number(item.strip("()"))
+    if item.casefold() == "null":
+        return Constant(ValueKind.NULL, None)
+    if found := _CAST.fullmatch(item):
+        if (kind := found[2]) not in kinds:
+            kinds[kind] = _parsed(f"CAST('' AS {kind})").to
+        return cast(Constant(ValueKind.TEXT, found[1]), kinds[kind])
+    if found := _UNHEX.fullmatch(item):
+        return Constant(ValueKind.BYTES, bytes.fromhex(found[1]))
+    if found := _INTERVAL.fullmatch(item):
+        return Constant(ValueKind.DURATION, duration_of(found[1]))
+    return None
 
 
 def _number(text: str) -> Constant:

@@ -529,6 +529,12 @@ def test_arrays_of_structs_are_rows(make: Make) -> None:
     refuse(make("bigint"), Holder(nulls), "Arrow cannot read the data")
 
 
+def test_a_stream_with_batches_of_other_columns_is_refused(make: Make) -> None:
+    batches = [pa.record_batch({"v": [1]}), pa.record_batch({"w": [1]})]
+    stream = pa.RecordBatchReader.from_batches(pa.schema({"v": pa.int64()}), batches)
+    refuse(make("bigint"), stream, "has other columns than the stream")
+
+
 @pytest.mark.parametrize("dtype", [">i8", ">f4", ">M8[s]", ">u2"])
 def test_numbers_in_the_other_byte_order_are_stored(
     odps: Connection, new_name: Callable[[str], str], dtype: str

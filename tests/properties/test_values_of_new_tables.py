@@ -51,7 +51,9 @@ def is_plain(kind: Kind) -> bool:
 
 
 @pytest.mark.gate(2)
-@pytest.mark.parametrize("source", ["objects", "arrow-backed", "arrow", "polars", "reader"])
+@pytest.mark.parametrize(
+    "source", ["objects", "arrow-backed", "arrow", "polars", "reader", "scalars"]
+)
 def test_a_new_table_holds_every_value(
     odps: Connection, new_name: Callable[[str], str], source: str
 ) -> None:

@@ -100,7 +100,9 @@ def check_refused(table: Table, source: str, name: str, drawn: Refused) -> None:
 
 
 @pytest.mark.gate(2)
-@pytest.mark.parametrize("source", [name for name in SOURCES if name not in ("polars", "duckdb")])
+@pytest.mark.parametrize(
+    "source", [name for name in SOURCES if name not in ("polars", "duckdb", "scalars")]
+)
 def test_what_does_not_fit_is_refused(
     odps: Connection, new_name: Callable[[str], str], source: str
 ) -> None:

@@ -373,7 +373,13 @@ def _stream_chunks(
 
 def _batches_of(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
     try:
-        yield from reader
+        for batch in reader:
+            if batch.schema.names != reader.schema.names:
+                raise ConversionError(
+                    f"a batch has other columns than the stream: {batch.schema.names}",
+                    hint="create the stream with the schema of its batches",
+                )
+            yield batch
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise ConversionError(
             f"Arrow cannot read the data: {error}",
