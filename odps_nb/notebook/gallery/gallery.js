@@ -147,7 +147,7 @@ function render({ model, el }) {
       view = message.view;
     }
     gallery = message;
-    order = buffers?.length ? numbers(buffers[0]) : null;
+    order = buffers.length ? numbers(buffers[0]) : null;
     title.textContent = gallery.title;
     const part = gallery.count === gallery.total ? "" : `${count(gallery.count)} of `;
     facts.textContent = [` · ${part}${gallery.summary}`, gallery.note].filter(Boolean).join(" · ");

@@ -225,7 +225,7 @@ function liveView({ model, el, root, ready, receive, problem = h("div") }) {
     stop();
     unsay();
     if (!showStatic) note.textContent = ["busy", "problem"].includes(message.kind) ? message.text : "";
-    receive(message, buffers);
+    receive(message, buffers ?? []); // some hosts send none
   }
   function appear() {
     if (gone || showStatic) return;
