@@ -6,12 +6,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from odps_nb.errors import visible
 from odps_nb.notebook.display.html import Html, data_url, element, escape, join, scroller
 from tests.support.previews import Seen
 
-VISIBLE = st.text(
-    st.characters(exclude_categories=("Cs", "Cc"), exclude_characters="\u202d\u202e"), max_size=60
-)
+VISIBLE = st.text(max_size=60).map(visible)
 
 
 @given(VISIBLE)
