@@ -245,7 +245,7 @@ def test_codes_are_those_of_the_embedded_service():
         for path in (ROOT / "odps_nb" / "local").rglob("*.py")
         for code in re.findall(r'\bcode(?:: str )?=\s?"([\w-]+)"', path.read_text("utf-8"))
     }
-    faults = (ROOT / "odps_nb" / "local" / "faults.py").read_text("utf-8")
+    faults = (ROOT / "odps_nb" / "local" / "errors.py").read_text("utf-8")
     used |= set(re.findall(r'\bconflict\([^"]*?"(\w+)"\)', faults))
     signed = {"Unauthorized", "SignatureNotMatch", "RequestTimeTooSkewed"}  # by `wire.signing`
     assert shown == used | signed

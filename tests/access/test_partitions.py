@@ -87,7 +87,7 @@ def test_a_plan_holds_what_was_there_when_it_was_made(table: Table) -> None:
     ("partitions", "kind", "said"),
     [
         ("ds>2024-09-01", NotFoundError, "no partition of .* matches ds>2024-09-01"),
-        (["latest", "ds<'2000'"], NotFoundError, "no partition of .* matches ds<2000"),
+        (["latest", "ds<'2000'"], NotFoundError, "no partition of .* matches ds<'2000'"),
         ("dss>=1", ArgumentError, "'dss' is not a partition column"),
         ("hour>=ten", ArgumentError, "'ten' cannot be compared with .* 'hour' of type BIGINT"),
         ("ds>=", ArgumentError, "is not a partition level"),

@@ -219,7 +219,7 @@ def test_a_table_looks_itself_up_once_when_shown(odps, small):
     assert "3 rows" in text
     assert "  note  string" in text
     assert repr(small) == text
-    assert "<table>" in bundle["text/html"]
+    assert "<table" in bundle["text/html"]
 
 
 def test_names_from_the_service_are_escaped(odps, new_name):
@@ -236,7 +236,7 @@ def test_a_table_that_cannot_be_looked_up_shows_the_error(odps):
     assert lines[0].endswith(".nothing_here")
     assert lines[1].startswith("NotFoundError: ")
     assert len(lines) <= 4
-    assert odps.table("nothing_here")._repr_mimebundle_().keys() == {"text/plain"}
+    assert "NotFoundError: " in odps.table("nothing_here")._repr_html_()
 
 
 def test_a_wide_table_shows_a_part_of_itself(odps, new_name):

@@ -90,7 +90,7 @@ def test_a_deadline_within_which_silence_is_never_retried_is_refused_with_what_t
 def test_options_are_a_frozen_value_with_keywords_only():
     with pytest.raises(dataclasses.FrozenInstanceError):
         OTHER.retries = 5
-    with pytest.raises(TypeError):
+    with pytest.raises(ArgumentError, match="by keyword"):
         ClientOptions(3)
     assert pickle.loads(pickle.dumps(OTHER)) == OTHER
 

@@ -148,7 +148,7 @@ def test_the_button_of_a_background_card_cancels(kernel, stalled):
     shown = [m["content"]["data"] for m in started if m["msg_type"] == "display_data"]
     (button,) = (data[view]["model_id"] for data in shown if view in data)
     printed(client, WAIT_FOR_ROWS)
-    click = {"method": "custom", "content": {"event": "click"}}
+    click = {"method": "custom", "content": {"do": "cancel"}}
     client.shell_channel.send(client.session.msg("comm_msg", {"comm_id": button, "data": click}))
     reply, _ = run(client, "handle.result(30)")
     assert reply["ename"] == "CancelledError"

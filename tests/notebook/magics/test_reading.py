@@ -357,8 +357,7 @@ def test_sql_shows_an_explorer_and_reads_only_what_it_shows(ip, odps, monkeypatc
 
     monkeypatch.setattr(odps._storage, "open", noting)
     with closing(run(ip, f"%%odps sql\n{ORDERS}")) as explorer:
-        (shown,) = ip.user_ns["shown"]
-        assert "rows 1–20 of 231,072" in shown["text/html"]
+        assert "rows 1–20 of 231,072" in explorer._repr_html_()
         assert asked == [100]
         assert explorer.code == f"odps.sql({ORDERS!r})"
     with closing(run(ip, f"%odps sql -n 5 {ORDERS}")) as explorer:

@@ -122,5 +122,6 @@ KIND = Kind(
     draw=_draw,
     recognise=_recognise,
     precedence=BINARIES + 15,
+    limit=MIB,
     head=MIB,
 )
