@@ -1,6 +1,6 @@
 """GGUF model files: the names, types and shapes of tensors, or the settings before them.
 
-The layout is described in the GGUF specification of ggml: counts of tensors and settings, the settings
+The GGUF specification of ggml describes the layout: counts of tensors and settings, the settings
 (key, type, value), then the tensors (name, dimensions, type, offset). A file is read in part.
 """
 
