@@ -10,10 +10,10 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 
 from tests.hosts.conftest import SEEN, VIEWS, Program
-from tests.support.browser import CHROMIUM, FLAGS
+from tests.support.apps import chromium
 from tests.support.lab import free_port, notebook
 
 pytestmark = [pytest.mark.nightly, pytest.mark.kernel, pytest.mark.browser]
@@ -27,10 +27,8 @@ CONTROLS = "button:visible, input:visible, select:visible, textarea:visible"
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with sync_playwright() as running:
-        chromium = running.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
-        yield chromium
-        chromium.close()
+    with chromium() as found:
+        yield found
 
 
 def published(executed: Path, folder: Path, kind: str) -> Path:

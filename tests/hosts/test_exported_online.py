@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
+from playwright.sync_api import Browser, Page, Route, expect
 
 from odps_nb.local.server.launch import start
-from tests.support.browser import CHROMIUM, FLAGS
+from tests.support.apps import chromium
 from tests.support.lab import notebook
 
 pytestmark = [pytest.mark.browser, pytest.mark.nightly]
@@ -70,10 +70,8 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
-        yield chromium
-        chromium.close()
+    with chromium() as found:
+        yield found
 
 
 @pytest.fixture
