@@ -344,7 +344,7 @@ def script(code):
     return subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
 
 
-ASK = "parsing.parse('svg', b'<svg xmlns=\"http://www.w3.org/2000/svg\"/>', GRID).number('drawn')"
+ASK = "parsing.parse('code', b'x = 1', GRID, language='python').rows('rows')"
 
 
 def test_a_forked_process_has_a_parser_of_its_own():

@@ -1,18 +1,14 @@
-"""SVG: shown unchanged in an ``<img>``, which runs no scripts and loads no resources.
-
-An SVG that is too complex is shown as source; see `odps_nb.notebook.preview.parsers.svg`.
-"""
+"""SVG: drawn as a picture; the source if it cannot be drawn."""
 
 from __future__ import annotations
 
 import re
 
-from odps_nb.notebook.display.html import data_url
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, pictured
-from odps_nb.notebook.preview.kind import TEXTS, Format, Head, Kind
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt
+from odps_nb.notebook.preview.kind import MIB, TEXTS, Format, Head, Kind, text_of
 from odps_nb.notebook.preview.kinds import text
 from odps_nb.notebook.preview.kinds.markup import root_at
-from odps_nb.notebook.preview.parsing import parse
+from odps_nb.notebook.preview.parsing import draw_answer, parse
 from odps_nb.notebook.preview.shared import Size
 
 _SVG = Format("image/svg+xml", "SVG", aliases=("image/svg",))
@@ -24,9 +20,8 @@ def _recognise(head: Head) -> Format | None:
 
 
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
-    parse("svg", excerpt.data, size)
-    source = data_url(format.mime, excerpt.data)
-    return pictured(source, size, alt=f"{name}, SVG", facts=("shown as a picture",))
+    source = text_of(excerpt, format).removeprefix("\ufeff")
+    return draw_answer(parse("svg", source.encode("utf-8", "replace"), size), size, name=name)
 
 
 KIND = Kind(
@@ -37,5 +32,5 @@ KIND = Kind(
     recognise=_recognise,
     precedence=TEXTS,
     whole=True,
-    embedded=True,
+    limit=2 * MIB,
 )
