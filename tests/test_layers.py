@@ -73,7 +73,6 @@ UPWARD = {
     ("odps_nb.access.connection", "odps_nb.local.server.launch"): "the type of its service",
     ("odps_nb.access.displayed", "odps_nb.notebook.display.html"): "the page of an error",
     ("odps_nb.access.displayed", "odps_nb.notebook.live.twin"): "the type of a live view",
-    ("odps_nb.access.table", "odps_nb.notebook.upload.uploader"): "Table.upload",
     ("odps_nb.access.elsewhere", "odps_nb.local.server.launch"): "keys of an embedded service",
     ("odps_nb.access.progress", "odps_nb.notebook.progress.cards"): "a card in a notebook",
     ("odps_nb.access.progress", "odps_nb.notebook.progress.spinner"): "a spinner in marimo",
