@@ -152,12 +152,12 @@ def text_of(excerpt: Excerpt, format: Format) -> str:
         raise UnshowableError(f"not valid {format.encoding} from byte {error.start} on") from None
 
 
-def load_json(text: str | bytes, number: Callable[[str], Any] = str) -> Any:
+def load_json(text: str | bytes) -> Any:
     """Parse JSON; return ``None`` if the text is not valid JSON.
 
-    By default, numbers become strings, because converting long numbers is slow.
+    Numbers become strings, because converting long numbers is slow.
     """
     try:
-        return json.loads(text, parse_int=number, parse_float=number)
+        return json.loads(text, parse_int=str, parse_float=str)
     except (ValueError, RecursionError):
         return None

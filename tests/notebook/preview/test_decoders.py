@@ -139,7 +139,7 @@ def test_a_large_audio_file_in_boxes_shows_its_length_or_that_its_index_is_at_th
     assert "too large to play here" in page.text
     assert in_front.was_read < 2 * HEAD
     mp3 = Page(tile(Value(FILMS["song.mp3"] * 2000)).html)
-    assert "large sound" in mp3.text
+    assert re.search(r"1:0\d:\d\d\s*48 kHz\s*mono", mp3.text)
     assert "pre" not in mp3.tags
 
 
@@ -526,7 +526,6 @@ def test_without_a_library_the_tile_says_which_one_would_show_more(plain, name, 
 
 
 def test_without_libraries_there_is_still_what_needs_none(plain):
-    assert "FLAC · 0:02 · 48 kHz · mono" in plain["song.flac"].text
     assert "def main(name):" in plain["tool.py"].text
 
 

@@ -20,7 +20,7 @@ def test_kinds_are_asked_in_this_order():
     """First formats that may be readable but are not text, then text, then the rest."""
     assert [kind.name for kind in kinds()] == [
         *("dicom", "empty", "message", "pdf", "raw"),
-        *("svg", "markup", "notebook", "map", "json", "table", "code", "text"),
+        *("svg", "markup", "notebook", "json", "table", "code", "text"),
         *(
             "array",
             "arrow",

@@ -46,14 +46,6 @@ def test_dicom_is_dicom_whatever_its_preamble_says():
     assert "DICOM · MR · 48 × 32" in tile(Value(both)).text
 
 
-def test_topojson_is_json_and_not_geojson():
-    point = '{"type": "Point", "coordinates": [1, 2]}'
-    topology = f'{{"type": "Topology", "objects": {{"a": {point}}}, "arcs": []}}'
-    assert label(topology.encode()) == "JSON"
-    assert label(f'{{"objects": {{"a": {point}}}, "type": "Topology"}}'.encode()) == "JSON"
-    assert label(point.encode()) == "GeoJSON"
-
-
 def test_lines_of_json_may_be_null():
     assert label(b'{"a": 1}\nnull\n{"a": 2}\n') == "JSON lines"
 

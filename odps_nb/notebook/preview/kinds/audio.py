@@ -1,13 +1,12 @@
 """Audio: the waveform, and a player with the original bytes if they fit into the page.
 
 PyAV (the ``previews`` extra) decodes all formats except WAV in the parser process; the browser
-plays the sound. WAV and FLAC state their duration in the first bytes.
+plays the sound.
 """
 
 from __future__ import annotations
 
 import re
-import struct
 from typing import Final
 
 from odps_nb.errors import MissingDependencyError
@@ -16,7 +15,7 @@ from odps_nb.notebook.preview.boxes import boxes, place_of_index
 from odps_nb.notebook.preview.drawing import Drawing, Excerpt, card, framed, reason_to_show
 from odps_nb.notebook.preview.kind import MIB, Format, Head, Kind
 from odps_nb.notebook.preview.parsing import parse
-from odps_nb.notebook.preview.shared import ASF, ASF_FILM, OTHER_CODEC, Size, length_of
+from odps_nb.notebook.preview.shared import ASF, ASF_FILM, OTHER_CODEC, Size
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import format_bytes
 
@@ -142,19 +141,22 @@ def _mp3_frame(head: bytes, at: int) -> int | None:
 
 
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
-    facts = _facts(excerpt.data, format)
+    facts: tuple[str, ...] = ()
     wave = note = player = ""
     may_play = excerpt.whole
-    if excerpt.whole:
-        try:
-            parsed = parse("sound", excerpt.data, size, mime=format.mime)
-            # omit the codec if the name of the format implies it
-            facts = tuple(fact for fact in parsed.texts("facts") if fact != format.label)
-            wave = _waveform(parsed.data, size)
-        except (UnshowableError, MissingDependencyError) as error:
+    try:
+        length = excerpt.size or len(excerpt.data)
+        parsed = parse(
+            "sound", excerpt.data, size, mime=format.mime, whole=excerpt.whole, length=length
+        )
+        # omit the codec if the name of the format implies it
+        facts = tuple(fact for fact in parsed.texts("facts") if fact != format.label)
+        wave = _waveform(parsed.data, size)
+    except (UnshowableError, MissingDependencyError) as error:
+        if excerpt.whole:
             note = reason_to_show(error)
-            # for any other error, the browser cannot play the file either
-            may_play = isinstance(error, MissingDependencyError) or note.startswith(OTHER_CODEC)
+        # for any other error, the browser cannot play the file either
+        may_play &= isinstance(error, MissingDependencyError) or note.startswith(OTHER_CODEC)
     played = format.mime in _PLAYED and _wav_code(excerpt.data, format) in _PLAYED_CODES
     if may_play and played and len(excerpt.data) + len(wave) <= excerpt.room:
         player = data_url(format.mime, excerpt.data)
@@ -213,57 +215,6 @@ def _waveform(levels: bytes, size: Size) -> str:
         f'stroke-width="{width / columns * 0.7:.2f}" d="{bars}"/></svg>'
     )
     return data_url("image/svg+xml", drawing.encode())
-
-
-def _facts(data: bytes, format: Format) -> tuple[str, ...]:
-    """Return duration, sampling rate and channels, if stated in the first bytes."""
-    if format.mime == _M4A.mime:
-        seconds = _length_in_index(data)
-        return (length_of(seconds),) if seconds else ()
-    told = {"WAV": _wav, "FLAC": _flac}.get(format.label)
-    found = told(data) if told else None
-    if found is None:
-        return ()
-    seconds, hertz, channels = found
-    named = {1: "mono", 2: "stereo"}.get(channels, f"{channels} channels")
-    return length_of(seconds), f"{hertz / 1000:g} kHz", named
-
-
-def _wav(data: bytes) -> tuple[float, int, int] | None:
-    """Parse the chunks ``fmt`` and ``data`` (RIFF WAVE, Microsoft and IBM 1991)."""
-    at, rate = 12, 0
-    hertz = channels = 0
-    while at + 8 <= len(data):
-        name, length = data[at : at + 4], int.from_bytes(data[at + 4 : at + 8], "little")
-        if name == b"fmt " and length >= 16:
-            channels = int.from_bytes(data[at + 10 : at + 12], "little")
-            hertz = int.from_bytes(data[at + 12 : at + 16], "little")
-            rate = int.from_bytes(data[at + 16 : at + 20], "little")
-        if name == b"data":
-            return (length / rate, hertz, channels) if rate and hertz and channels else None
-        at += 8 + length + length % 2
-    return None
-
-
-def _flac(data: bytes) -> tuple[float, int, int] | None:
-    """Parse STREAMINFO (RFC 9639, 8.2): rate (20 bits), channels (3), depth (5), samples (36)."""
-    packed = int.from_bytes(data[18:26], "big")
-    if len(data) < 26 or data[4] & 0x7F:
-        return None
-    hertz, channels = packed >> 44, (packed >> 41 & 7) + 1
-    samples = packed & (1 << 36) - 1
-    return (samples / hertz, hertz, channels) if hertz and samples else None
-
-
-def _length_in_index(data: bytes) -> float | None:
-    """Return the duration in the box ``mvhd`` (ISO 14496-12, 8.2.2) in seconds."""
-    at = data.find(b"mvhd") + 4
-    if at < 4 or len(data) < at + 32:
-        return None
-    # after the version: two timestamps, the time unit and the duration; the unit has 4 bytes, and
-    # the others have 4 or 8
-    units, length = struct.unpack_from(">20xIQ" if data[at] else ">12xII", data, at)
-    return length / units if units else None
 
 
 KIND = Kind(

@@ -47,6 +47,12 @@ _FORMATS = (
     Format("application/vnd.las", "LAS", aliases=("application/vnd.laszip",), starts=(b"LASF",)),
     Format("application/x-hdf", "HDF4", starts=(b"\x0e\x03\x13\x01",)),
     Format(
+        "application/x-netcdf",
+        "netCDF-3",
+        aliases=("application/netcdf",),
+        starts=(b"CDF\x01", b"CDF\x02", b"CDF\x05"),
+    ),
+    Format(
         "application/vnd.tcpdump.pcap",
         "pcap",
         aliases=("application/x-pcap",),

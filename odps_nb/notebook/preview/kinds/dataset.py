@@ -1,4 +1,4 @@
-"""Scientific datasets (HDF5, netCDF): names, shapes, types and attributes of the contents."""
+"""Scientific datasets (HDF5, netCDF-4): names, shapes, types and attributes of the contents."""
 
 from __future__ import annotations
 
@@ -22,12 +22,6 @@ _HDF5 = Format(
     ),
     starts=(_HDF,),
 )
-_NETCDF3 = Format(
-    "application/x-netcdf",
-    "netCDF-3",
-    aliases=("application/netcdf",),
-    starts=(b"CDF\x01", b"CDF\x02", b"CDF\x05"),
-)
 
 
 def _recognise(head: Head) -> Format | None:
@@ -36,7 +30,7 @@ def _recognise(head: Head) -> Format | None:
 
 KIND = Kind(
     name="dataset",
-    formats=(_HDF5, _NETCDF3),
+    formats=(_HDF5,),
     draw=draw_parsed,
     recognise=_recognise,
     limit=8 * MIB,

@@ -81,8 +81,22 @@ except ImportError:  # `opened` reports that PyAV is missing
 FAILURES: Final = (OSError, ValueError, *(() if av is None else (av.error.FFmpegError,)))
 
 
-def opened(data: bytes, mime: str) -> InputContainer:
-    """Open the file and read its stream information, without decoding. The caller closes it."""
+class _Beginning(io.BytesIO):
+    """The beginning of a longer file."""
+
+    length = 0
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        if whence == io.SEEK_END:
+            return super().seek(self.length + offset)
+        return super().seek(offset, whence)
+
+
+def opened(data: bytes, mime: str, length: int = 0) -> InputContainer:
+    """Open the file and read its stream information, without decoding. The caller closes it.
+
+    ``length`` is the length of the whole file, if ``data`` is its beginning.
+    """
     if av is None:
         raise MissingDependencyError("decoding it needs PyAV", extra="previews")
     name = _DEMUXERS[mime]
@@ -93,9 +107,11 @@ def opened(data: bytes, mime: str) -> InputContainer:
         "enable_drefs": "0",
         "max_streams": "16",
     }
+    file = _Beginning(data)
+    file.length = max(length, len(data))
     try:
         return av.open(
-            io.BytesIO(data),
+            file,
             mode="r",
             format=name,
             container_options=bounds,

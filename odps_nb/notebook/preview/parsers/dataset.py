@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, Final
 
 from odps_nb.errors import MissingDependencyError
-from odps_nb.notebook.preview.parsers import netcdf
+from odps_nb.notebook.preview.shared import answer
 from odps_nb.parsing.reasons import reason_of
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of
@@ -43,8 +43,6 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
 
     ``data`` is the beginning of the file; the option ``length`` is the size of the whole file.
     """
-    if data.startswith(b"CDF"):
-        return netcdf.parse(data, options)
     if h5py is None:
         raise MissingDependencyError("reading HDF5 files needs h5py", extra="previews")
     with h5py.File(_Beginning(data, options["length"]), "r") as file:
@@ -86,7 +84,9 @@ def _read(file: Any) -> tuple[dict[str, Any], bytes]:
     is_netcdf = any(name in file.attrs for name in _NETCDF)
     fact = count_of(count, "dataset") if complete else "first datasets"
     facts = ["netCDF-4", fact] if is_netcdf else [fact]
-    return netcdf.described(facts, _attributes(file), rows)
+    about = _attributes(file)
+    heading = [about[0], " · ".join(("", *about[1:]))] if about else []
+    return answer(facts, heading=heading, head=("name", "shape", "type", "attributes"), rows=rows)
 
 
 def _objects(file: Any) -> Iterator[tuple[str, Any]]:

@@ -35,14 +35,31 @@ _COUNTED: Final = ("audio/amr", "audio/aac")
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     """Return facts and the minimum and maximum level of each waveform column; 128 is silence."""
+    if not options.get("whole", True):
+        return _stated(data, options["mime"], options["length"])
     read = _wav if options["mime"] == "audio/wav" else _decoded
     length, hertz, channels, levels, codec = read(data, options["mime"])
     if not len(levels) or not hertz:
         raise UnshowableError("no sound inside")
-    named = {1: "mono", 2: "stereo"}.get(channels, f"{channels} channels")
-    facts = [length, f"{hertz / 1000:g} kHz", named, *(name for name in codec if name != "PCM")]
+    facts = [length, *_form(hertz, channels), *(name for name in codec if name != "PCM")]
     numbers = np.clip(np.nan_to_num(levels), -1, 1) * 127 + 128
     return answer(facts, numbers.astype(np.uint8).tobytes())
+
+
+def _form(hertz: int, channels: int) -> tuple[str, str]:
+    named = {1: "mono", 2: "stereo"}.get(channels, f"{channels} channels")
+    return f"{hertz / 1000:g} kHz", named
+
+
+def _stated(data: bytes, mime: str, length: int) -> tuple[dict[str, Any], bytes]:
+    """Return the facts that the beginning of a long file states."""
+    with opened(data, mime, length) as container:
+        track = container.streams.audio[0]
+        context = track.codec_context
+        form = _form(context.sample_rate, context.layout.nb_channels)
+        seconds = (container.duration or 0) / 1_000_000
+        is_known = seconds and mime not in _COUNTED
+        return answer((length_of(seconds), *form) if is_known else form)
 
 
 # duration, samples per second, channels, levels, codec name
