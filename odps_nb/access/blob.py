@@ -18,6 +18,7 @@ from odps_nb.access.displayed import Displayed
 from odps_nb.access.saving import Folder, file_name_for, save_stream
 from odps_nb.errors import ArgumentError, ConversionError, OdpsNbError
 from odps_nb.explained import explained, explained_init
+from odps_nb.formats.registry import sniff
 from odps_nb.terms import BlobReference, format_bytes, shorten
 
 if TYPE_CHECKING:
@@ -375,8 +376,6 @@ class Blob(Displayed):
         return data
 
     def _recognise(self, data: builtins.bytes, name: str = "") -> str:
-        from odps_nb.notebook.preview.registry import sniff
-
         return sniff(data[:_HEAD], len(data), name).mime
 
     def _ask_size(self) -> int:

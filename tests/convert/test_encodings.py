@@ -5,7 +5,7 @@ import pytest
 
 from odps_nb.convert import blob_content, blob_conversion
 from odps_nb.errors import ConversionError
-from odps_nb.notebook.preview.registry import media_type, sniff
+from odps_nb.formats.registry import media_type, sniff
 from odps_nb.parsing.encodings import detect
 
 POEM = "床前明月光，疑是地上霜。\n举头望明月，低头思故乡。\n"

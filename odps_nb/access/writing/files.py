@@ -28,6 +28,7 @@ from odps_nb.convert.arrow_schema import fit_batch, match_columns
 from odps_nb.convert.fitting.conversions import Conversions
 from odps_nb.convert.generated import fill_generated
 from odps_nb.errors import ConversionError
+from odps_nb.formats.registry import media_type
 from odps_nb.schema import TypeCode
 from odps_nb.terms import TableName
 
@@ -132,8 +133,6 @@ def groups(files: Iterable[FolderFile]) -> Iterator[list[FolderFile]]:
 
 def chunk_of(group: list[FolderFile], first: int, target: Target) -> Chunk:
     """Return the rows of some files; ``first`` is the first row number, for error messages."""
-    from odps_nb.notebook.preview.registry import media_type
-
     names = [PurePosixPath(one.path).name for one in group]
     kinds = [
         media_type(one.head(_HEAD), one.size, name) for one, name in zip(group, names, strict=True)

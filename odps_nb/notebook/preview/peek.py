@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from odps_nb.notebook.preview.drawing import Excerpt
-from odps_nb.notebook.preview.kind import HEAD, MIB, Format
-from odps_nb.notebook.preview.registry import kinds, sniff
+from odps_nb.formats.drawing import Excerpt
+from odps_nb.formats.kind import HEAD, MIB, Format
+from odps_nb.formats.registry import kinds, sniff
 
 if TYPE_CHECKING:
     from odps_nb.access.blob import Blob

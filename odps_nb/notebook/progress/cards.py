@@ -12,8 +12,8 @@ from typing import Any
 
 from odps_nb.client.calls.progress import ItemProgress, Phase, ProgressSnapshot, SplitProgress
 from odps_nb.errors import MissingDependencyError
+from odps_nb.html import STATUS, STATUS_SMALL, bundle, escape
 from odps_nb.notebook.display import output
-from odps_nb.notebook.display.html import STATUS, STATUS_SMALL, bundle, escape
 from odps_nb.notebook.live.twin import widget_bundle, widget_class
 from odps_nb.notebook.progress import words
 from odps_nb.notebook.progress.operations import SHOW_AFTER, Flusher, Options

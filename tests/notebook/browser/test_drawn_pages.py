@@ -13,9 +13,9 @@ import threading
 
 import pytest
 
-from odps_nb.notebook.display.html import escape
+from odps_nb.formats.kinds.markup import POLICY
+from odps_nb.html import escape
 from odps_nb.notebook.preview import tile as preview
-from odps_nb.notebook.preview.kinds.markup import POLICY
 from tests.support.browser import CHROMIUM, FLAGS
 from tests.support.sockets.peers import own_address
 from tests.support.svgs import HOSTILE

@@ -11,9 +11,9 @@ import pytest
 import zstandard
 from PIL import Image
 
-from odps_nb.notebook.preview.kind import HEAD, MIB
-from odps_nb.notebook.preview.parsers import arrow
-from odps_nb.notebook.preview.shared import GRID, LIST, SINGLE
+from odps_nb.formats.kind import HEAD, MIB
+from odps_nb.formats.parsers import arrow
+from odps_nb.formats.shared import GRID, LIST, SINGLE
 from odps_nb.notebook.preview.tile import TILE_BUDGET, tile
 from tests.support.previews import Seen, Value, seen
 from tests.support.samples import bomb, encode

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from fuzz.science_files import hdf5, rar
-from odps_nb.notebook.preview.kind import MIB
-from odps_nb.notebook.preview.registry import sniff
-from odps_nb.notebook.preview.shared import SINGLE
+from odps_nb.formats.kind import MIB
+from odps_nb.formats.registry import sniff
+from odps_nb.formats.shared import SINGLE
 from odps_nb.notebook.preview.tile import tile
 from tests.support.previews import Seen, Value
 

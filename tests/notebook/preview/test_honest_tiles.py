@@ -14,9 +14,9 @@ import pytest
 from PIL import Image
 
 from fuzz import media_files
-from odps_nb.notebook.preview.drawing import Excerpt
-from odps_nb.notebook.preview.registry import differs, kinds, media_type, sniff
-from odps_nb.notebook.preview.shared import GRID
+from odps_nb.formats.drawing import Excerpt
+from odps_nb.formats.registry import differs, kinds, media_type, sniff
+from odps_nb.formats.shared import GRID
 from odps_nb.notebook.preview.tile import tile
 from odps_nb.parsing.reasons import reason_of, refusal_of
 from odps_nb.parsing.values import UnshowableError

@@ -9,8 +9,8 @@ import textwrap
 import pytest
 
 from fuzz.preview_files import files, gguf, torch
-from odps_nb.notebook.preview.registry import kinds, sniff
-from odps_nb.notebook.preview.shared import GRID
+from odps_nb.formats.registry import kinds, sniff
+from odps_nb.formats.shared import GRID
 from odps_nb.notebook.preview.tile import tile
 from odps_nb.parsing.client import Parser
 from odps_nb.parsing.values import UnshowableError

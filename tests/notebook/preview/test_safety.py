@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from odps_nb.errors import ChecksumError
-from odps_nb.notebook.preview.registry import kinds
-from odps_nb.notebook.preview.shared import GRID, LIST, SINGLE
+from odps_nb.formats.registry import kinds
+from odps_nb.formats.shared import GRID, LIST, SINGLE
 from odps_nb.notebook.preview.tile import tile
 from tests.support.previews import NASTY, Seen, Value, seen
 

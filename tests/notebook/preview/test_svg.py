@@ -6,7 +6,7 @@ import io
 import pytest
 from PIL import Image
 
-from odps_nb.notebook.preview.parsers import svg
+from odps_nb.formats.parsers import svg
 from odps_nb.notebook.preview.tile import tile
 from odps_nb.parsing.values import UnshowableError
 from tests.support.previews import Seen, Value

@@ -13,7 +13,7 @@ import pytest
 from fuzz import document_files, media_files
 from odps_nb.convert.blob_content import as_table
 from odps_nb.errors import ConversionError
-from odps_nb.notebook.preview.registry import sniff
+from odps_nb.formats.registry import sniff
 from odps_nb.notebook.preview.tile import tile
 from tests.support.previews import Seen, Value
 
