@@ -1,4 +1,7 @@
-"""JSON and JSON Lines: a foldable tree without scripts, with limits on nodes, depth and text."""
+"""JSON and JSON Lines: a foldable tree without scripts, with limits on nodes, depth and text.
+
+Lines with ``messages`` or ``conversations``, as in training data of chat models, are conversations.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from odps_nb.formats.drawing import Drawing, Excerpt
 from odps_nb.formats.kind import TEXTS, Format, Head, Kind, load_json, text_of
 from odps_nb.formats.kinds import text
 from odps_nb.formats.shared import Size
-from odps_nb.html import MONO, Html, element, escape, join, scroller
+from odps_nb.html import LINE, MONO, MUTED, SMALL, Html, element, escape, join, scroller
 from odps_nb.terms import count_of, shorten
 
 _JSON = Format(
@@ -29,6 +32,9 @@ _MOSTLY: Final = 0.9  # minimum share of lines that are JSON
 _NODES: Final = 300
 _DEPTH: Final = 12
 _TEXT: Final = 160
+_TURNS: Final = 20  # maximum turns of a conversation
+_TURN: Final = 1_000  # characters
+_ASKING: Final = ("user", "human")
 
 
 class _Number(str):
@@ -60,14 +66,58 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
         rows = [line for line in source.split("\n") if line.strip()]
         fact = count_of(len(rows), "line")
         value: Any = [_load(row) if _parses(row) else row for row in rows[:_NODES]]
+        if found := [turns for one in value[: size.rows] if (turns := _turns(one))]:
+            body = join(map(_conversation, found))
+            return Drawing(html=_box(body, size, name), facts=("conversations", fact))
     else:
         value = _load(source.removeprefix("\ufeff"))
         fact = _summary(value)
     tree = _Tree()
     body = tree.node(value, None, 0)
-    inner = element("div", body, style=f"padding:8px 10px;{MONO}")
-    box = scroller("div", inner, label=f"content of {name}", style=size.box)
-    return Drawing(html=box, facts=(fact,), note="the first nodes" if tree.cut else "")
+    html = _box(element("div", body, style=MONO), size, name)
+    return Drawing(html=html, facts=(fact,), note="the first nodes" if tree.cut else "")
+
+
+def _box(body: Html, size: Size, name: str) -> Html:
+    inner = element("div", body, style="padding:8px 10px")
+    return scroller("div", inner, label=f"content of {name}", style=size.box)
+
+
+def _turns(record: Any) -> list[tuple[str, str]]:
+    """Return the roles and texts of a conversation; none if the record has no messages."""
+    found = record if isinstance(record, dict) else {}
+    messages = found.get("messages") or found.get("conversations")
+    return [
+        (str(one.get("role", one.get("from", ""))), _said(one.get("content", one.get("value"))))
+        for one in (messages if isinstance(messages, list) else ())
+        if isinstance(one, dict)
+    ]
+
+
+def _said(content: Any) -> str:
+    if isinstance(content, list):  # parts, such as texts and pictures
+        return "\n".join(map(_said, content))
+    if isinstance(content, dict):
+        return str(content.get("text") or f"[{content.get('type', 'part')}]")
+    return "" if content is None else str(content)
+
+
+def _conversation(turns: list[tuple[str, str]]) -> Html:
+    parts = [
+        element(
+            "div",
+            element("div", element("b", shorten(role, 40)), style=MUTED),
+            element("div", shorten(text, _TURN), style="white-space:pre-wrap"),
+            attributes={"dir": "auto"},
+            style=f"margin:0 0 6px;padding-left:8px;border-left:3px solid {colour}",
+        )
+        for role, text in turns[:_TURNS]
+        for colour in ["#3b82f6" if role in _ASKING else "rgba(128,128,128,0.5)"]
+    ]
+    if len(turns) > _TURNS:
+        parts.append(element("div", f"… {len(turns) - _TURNS:,} more", style=MUTED))
+    style = f"margin:0 0 10px;padding:0 0 6px;border-bottom:{LINE};overflow-wrap:anywhere;{SMALL}"
+    return element("div", *parts, style=style)
 
 
 def _load(text: str) -> Any:

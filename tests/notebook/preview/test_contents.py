@@ -1,6 +1,7 @@
 """The contents of science files and archives, and files that are only identified."""
 
 import io
+import json
 import struct
 
 import h5py
@@ -148,3 +149,19 @@ def test_files_of_other_programs_are_named(name):
 def test_a_mark_at_its_place_alone_names_nothing():
     assert sniff(b"GRIB is the word\xff\0", 18).label == "binary"
     assert sniff(bytes(28) + b"\xe8\3\0\0", 32).label == "binary"
+
+
+# -- conversations --------------------------------------------------------------------------------
+
+
+def test_conversations_in_json_lines_are_readable():
+    asked = {"role": "user", "content": [{"type": "text", "text": "<b>tea?"}, {"type": "image"}]}
+    records = [
+        {"messages": [asked, {"role": "assistant", "content": "yes"}]},
+        {"conversations": [{"from": "human", "value": "more"}, {"from": "gpt", "value": None}]},
+        {"messages": 1},
+    ]
+    made = drawn("\n".join(map(json.dumps, records)).encode())
+    assert "JSON lines · conversations · 3 lines" in made.text
+    assert "user<b>tea?\n[image]assistantyeshumanmoregpt" in Seen(made.html).text
+    assert "conversations" not in drawn(b'{"messages": 1}\n{"messages": [2]}\n').text

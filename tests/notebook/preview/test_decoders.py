@@ -20,10 +20,10 @@ from PIL import Image
 from fuzz import document_files, media_files, science_files
 from fuzz.media_files import psd
 from odps_nb.convert.pictures import PICTURES
+from odps_nb.convert.workbook import MAX_UNPACKED
 from odps_nb.formats import parsing
 from odps_nb.formats.kind import HEAD, MIB
 from odps_nb.formats.parsers import containers
-from odps_nb.formats.parsers.workbook import MAX_UNPACKED
 from odps_nb.formats.registry import kinds, sniff
 from odps_nb.formats.shared import GRID, SINGLE
 from odps_nb.notebook.explore.static import thumbnail
