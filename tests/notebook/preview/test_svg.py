@@ -45,6 +45,13 @@ def test_a_tile_shows_the_picture_or_the_source_and_why():
     assert "not decoded here: SVG data parsing failed" in made.html
 
 
+@pytest.mark.parametrize("family", ["", "font-family='No Such Font'", "font-family='monospace'"])
+def test_text_is_drawn_whatever_its_font(family):
+    drawn = picture(f'{HEAD}<text y="70" font-size="50" fill="red" {family}>Tea</text></svg>')
+    assert drawn.getextrema()[0][1] > 200
+    assert svg._FONT
+
+
 def hiding_places(path):
     """Return SVG texts that refer to a picture file in different ways."""
     inner = (
