@@ -110,6 +110,11 @@ class Kind:
     #: Whether to embed the original bytes in the page if they fit. If true, the read limit is at
     #: least the number of bytes that fit.
     embedded: bool = False
+    _starts: tuple[bytes, ...] = field(init=False, repr=False)  # of all formats
+
+    def __post_init__(self) -> None:
+        starts = tuple(start for format in self.formats for start in format.starts)
+        object.__setattr__(self, "_starts", starts)
 
     @property
     def is_text(self) -> bool:
@@ -120,7 +125,9 @@ class Kind:
         """Return the format of the bytes, or ``None`` if they are of another kind."""
         if self.is_text and not head.encoding:
             return None
-        found = next((format for format in self.formats if _proves(head, format)), None)
+        found = None
+        if head.brand or head.data.startswith(self._starts):
+            found = next((format for format in self.formats if _proves(head, format)), None)
         if found is None and self.recognise is not None:
             found = self.recognise(head)
         if found is None:
