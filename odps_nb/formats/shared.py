@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable
 from dataclasses import dataclass
 from html.parser import HTMLParser
@@ -44,6 +45,20 @@ class Size:
 GRID = Size(layout="tile", width=256, height=176, rows=7, columns=6, lines=14)
 LIST = Size(layout="row", width=240, height=120, rows=4, columns=6, lines=8)
 SINGLE = Size(layout="single", width=720, height=480, rows=20, columns=20, lines=60)
+
+
+class Beginning(io.BytesIO):
+    """The beginning of a file of ``length`` bytes."""
+
+    def __init__(self, data: bytes, length: int) -> None:
+        super().__init__(data)
+        self._length = length
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move to an offset, counted from the end of the whole file for `io.SEEK_END`."""
+        if whence == io.SEEK_END:
+            return super().seek(self._length + offset)
+        return super().seek(offset, whence)
 
 
 def words(text: str) -> frozenset[str]:

@@ -1,7 +1,6 @@
 """Audio: the waveform, and a player with the original bytes if they fit into the page.
 
-PyAV (the ``previews`` extra) decodes all formats except WAV in the parser process; the browser
-plays the sound.
+PyAV (the ``previews`` extra) decodes the sound in the parser process; the browser plays it.
 """
 
 from __future__ import annotations
@@ -30,13 +29,11 @@ _AIFF = Format("audio/aiff", "AIFF", aliases=("audio/x-aiff",))
 _AAC = Format(
     "audio/aac", "AAC", aliases=("audio/aacp", "audio/x-aac", "audio/x-hx-aac-adts", "audio/mp4")
 )
-_AC3 = Format("audio/ac3", "AC-3", aliases=("audio/x-ac3", "audio/vnd.dolby.dd-raw"))
 _WMA = Format("audio/x-ms-wma", "WMA", aliases=("video/x-ms-asf", "audio/x-ms-asf", "audio/wma"))
 _FORMATS = (
     _WAV,
     _AIFF,
     _AAC,
-    _AC3,
     Format("audio/basic", "AU", aliases=("audio/x-au",), starts=(b".snd\x00\x00\x00",)),
     Format(
         "audio/amr",
@@ -53,10 +50,6 @@ _FORMATS = (
 # kbit/s of MPEG-1 and MPEG-2 layer III; index 0 is "free", 15 is not allowed
 _RATES_1: Final = (0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320)
 _RATES_2: Final = (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160)
-# kbit/s of AC-3, indexed by half the frame size code (ATSC A/52, table 5.18)
-_RATES_AC3: Final = (
-    *(32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512, 576, 640),
-)
 #: Media types that browsers play, and WAV format codes that they play (integer, float, A-law,
 #: µ-law, extensible).
 _PLAYED: Final = ("audio/wav", "audio/mpeg", "audio/flac", "audio/ogg", "audio/mp4", "audio/aac")
@@ -83,7 +76,7 @@ def _recognise(head: Head) -> Format | None:
             return _FLAC
         return _AAC if _aac_frame(data, begins) else _MP3
     # without a tag, require two consecutive frames, because a sync word has only 11 bits
-    for format, frame in ((_MP3, _mp3_frame), (_AAC, _aac_frame), (_AC3, _ac3_frame)):
+    for format, frame in ((_MP3, _mp3_frame), (_AAC, _aac_frame)):
         length = frame(data, 0)
         if length and frame(data, length):
             return format
@@ -115,17 +108,6 @@ def _aac_frame(head: bytes, at: int) -> int | None:
         return None
     length = int.from_bytes(head[at + 3 : at + 6], "big") >> 5 & 0x1FFF
     return length if length > 7 and head[at + 2] >> 2 & 15 < 13 else None
-
-
-def _ac3_frame(head: bytes, at: int) -> int | None:
-    """Return the length of the AC-3 frame at ``at`` (ATSC A/52, 5.3), or ``None``."""
-    if head[at : at + 2] != b"\x0b\x77" or len(head) < at + 6:
-        return None
-    rate, size, version = head[at + 4] >> 6, head[at + 4] & 63, head[at + 5] >> 3
-    if rate == 3 or size >= 2 * len(_RATES_AC3) or version > 10:
-        return None
-    kilobits, odd = _RATES_AC3[size // 2], size % 2
-    return 2 * (2 * kilobits, 320 * kilobits // 147 + odd, 3 * kilobits)[rate]
 
 
 def _mp3_frame(head: bytes, at: int) -> int | None:

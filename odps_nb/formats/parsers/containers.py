@@ -6,10 +6,10 @@ decoders of common formats. It cannot open other files.
 
 from __future__ import annotations
 
-import io
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from odps_nb.errors import MissingDependencyError
+from odps_nb.formats.shared import Beginning
 from odps_nb.parsing.reasons import refusal_of
 from odps_nb.parsing.values import UnshowableError
 
@@ -34,7 +34,7 @@ _DEMUXERS: Final = {
     "video/x-flv": "flv",
     "audio/mpeg": "mp3",
     "audio/basic": "au",
-    **{f"audio/{name}": name for name in ("flac", "aac", "wav", "amr", "aiff", "ac3")},
+    **{f"audio/{name}": name for name in ("flac", "aac", "wav", "amr", "aiff")},
 }
 #: All names of a demuxer that has several.
 _NAMES: Final = {"mov": "mov,mp4,m4a,3gp,3g2,mj2", "matroska": "matroska,webm"}
@@ -81,17 +81,6 @@ except ImportError:  # `opened` reports that PyAV is missing
 FAILURES: Final = (OSError, ValueError, *(() if av is None else (av.error.FFmpegError,)))
 
 
-class _Beginning(io.BytesIO):
-    """The beginning of a longer file."""
-
-    length = 0
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        if whence == io.SEEK_END:
-            return super().seek(self.length + offset)
-        return super().seek(offset, whence)
-
-
 def opened(data: bytes, mime: str, length: int = 0) -> InputContainer:
     """Open the file and read its stream information, without decoding. The caller closes it.
 
@@ -107,11 +96,9 @@ def opened(data: bytes, mime: str, length: int = 0) -> InputContainer:
         "enable_drefs": "0",
         "max_streams": "16",
     }
-    file = _Beginning(data)
-    file.length = max(length, len(data))
     try:
         return av.open(
-            file,
+            Beginning(data, max(length, len(data))),
             mode="r",
             format=name,
             container_options=bounds,

@@ -6,13 +6,12 @@ so no other file is opened.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Final
 
 from odps_nb.errors import MissingDependencyError
-from odps_nb.formats.shared import answer
+from odps_nb.formats.shared import Beginning, answer
 from odps_nb.parsing.reasons import reason_of
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of
@@ -45,21 +44,12 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     """
     if h5py is None:
         raise MissingDependencyError("reading HDF5 files needs h5py", extra="previews")
-    with h5py.File(_Beginning(data, options["length"]), "r") as file:
+    with h5py.File(_Padded(data, options["length"]), "r") as file:
         return _read(file)
 
 
-class _Beginning(io.BytesIO):
+class _Padded(Beginning):
     """The beginning of a longer file; unread bytes are zeros."""
-
-    def __init__(self, data: bytes, length: int) -> None:
-        super().__init__(data)
-        self._length = length
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        if whence == io.SEEK_END:
-            return super().seek(self._length + offset)
-        return super().seek(offset, whence)
 
     def readinto(self, buffer: Any) -> int:
         view = memoryview(buffer)

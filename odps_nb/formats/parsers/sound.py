@@ -1,12 +1,7 @@
-"""Audio: duration, sampling rate, channels, and loudness over time.
-
-Integer WAV is decoded here, everything else by FFmpeg.
-"""
+"""Audio: duration, sampling rate, channels, and loudness over time, decoded by FFmpeg."""
 
 from __future__ import annotations
 
-import io
-import wave
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -37,8 +32,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     """Return facts and the minimum and maximum level of each waveform column; 128 is silence."""
     if not options.get("whole", True):
         return _stated(data, options["mime"], options["length"])
-    read = _wav if options["mime"] == "audio/wav" else _decoded
-    length, hertz, channels, levels, codec = read(data, options["mime"])
+    length, hertz, channels, levels, codec = _decoded(data, options["mime"])
     if not len(levels) or not hertz:
         raise UnshowableError("no sound inside")
     facts = [length, *_form(hertz, channels), *(name for name in codec if name != "PCM")]
@@ -64,23 +58,6 @@ def _stated(data: bytes, mime: str, length: int) -> tuple[dict[str, Any], bytes]
 
 # duration, samples per second, channels, levels, codec name
 _Sound = tuple[str, int, int, "Levels", list[str]]
-
-
-def _wav(data: bytes, mime: str) -> _Sound:
-    """Decode 8- to 32-bit integers; the drawing uses only the top two bytes."""
-    try:
-        with wave.open(io.BytesIO(data)) as file:
-            channels, width, hertz = file.getnchannels(), file.getsampwidth(), file.getframerate()
-            raw = file.readframes(file.getnframes())
-    except (wave.Error, EOFError):  # the samples are floating-point, compressed or damaged
-        return _decoded(data, mime)
-    step = channels * width
-    frames = np.frombuffer(raw[: len(raw) // step * step], np.uint8).reshape(-1, channels, width)
-    top = frames[:, :, -1] ^ 128 if width == 1 else frames[:, :, -1]  # 8-bit samples are unsigned
-    samples = top.view(np.int8).mean(axis=1, dtype=np.float32) / 128
-    if width > 1:
-        samples += frames[:, :, -2].mean(axis=1, dtype=np.float32) / 32768
-    return length_of(len(samples) / (hertz or 1)), hertz, channels, _columns(samples), []
 
 
 def _decoded(data: bytes, mime: str) -> _Sound:

@@ -17,7 +17,7 @@ KINDS = """PNG JPEG GIF WebP BMP TIFF AVIF HEIC ICO SVG Parquet Arrow ORC Avro N
     notebook
     MP4 QuickTime WebM Matroska AVI MP3 Ogg M4A Excel OpenDocument DICOM Markdown Python
     Word PowerPoint EPUB message PPM DDS PSD
-    AMR AU AIFF AAC AC-3 WMA WMV MPEG-TS MPEG-PS FLV 3GP SQLite"""
+    AMR AU AIFF AAC WMA WMV MPEG-TS MPEG-PS FLV 3GP SQLite"""
 
 
 @pytest.mark.nightly

@@ -52,7 +52,6 @@ SAYS = {
     "call.au": ("AU · 0:02 · 8 kHz · mono", "browsers cannot play it"),
     "song.aiff": ("AIFF · 0:02 · 48 kHz · mono", "browsers cannot play it"),
     "song.aac": ("AAC · 0:02 · 48 kHz · mono", ""),
-    "song.ac3": ("AC-3 · 0:02 · 48 kHz · mono", "browsers cannot play it"),
     "song.wma": ("WMA · 0:01 · 44.1 kHz · mono", "browsers cannot play it"),
     "clip.wmv": ("WMV · 0:02 · 64 × 48", "browsers cannot play it"),
     "clip.ts": ("MPEG-TS · 0:02 · 64 × 48 · MPEG-2", "browsers cannot play it"),
