@@ -100,13 +100,10 @@ def pictured(
     alt: str,
     facts: tuple[str, ...] = (),
     note: str = "",
-    backdrop: bool = True,
 ) -> Drawing:
     """Draw the picture of a ``data:`` URL, centred in a box."""
-    # an SVG may not state its size, so set its height instead of a maximum
-    height = "height" if source.startswith("data:image/svg+xml") else "width:auto;max-height"
-    style = f"max-width:100%;{height}:{size.height}px"
-    if backdrop and not source.startswith("data:image/jpeg"):
+    style = f"max-width:100%;width:auto;max-height:{size.height}px"
+    if not source.startswith("data:image/jpeg"):
         style += f";{BACKDROP}"
     html = framed(element("img", attributes={"src": source, "alt": alt}, style=style), size)
     return Drawing(html=html, facts=facts, note=note, picture=source)

@@ -107,9 +107,6 @@ class Kind:
     head: int = HEAD  #: Number of bytes to read from a larger blob.
     alone: int = 0  #: Replaces ``limit`` for a large preview, if greater.
     whole: bool = False  #: Whether drawing requires all bytes.
-    #: Whether to embed the original bytes in the page if they fit. If true, the read limit is at
-    #: least the number of bytes that fit.
-    embedded: bool = False
     _starts: tuple[bytes, ...] = field(init=False, repr=False)  # of all formats
 
     def __post_init__(self) -> None:

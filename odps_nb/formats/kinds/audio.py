@@ -199,6 +199,4 @@ def _waveform(levels: bytes, size: Size) -> str:
     return data_url("image/svg+xml", drawing.encode())
 
 
-KIND = Kind(
-    name="audio", formats=_FORMATS, draw=_draw, recognise=_recognise, limit=8 * MIB, embedded=True
-)
+KIND = Kind(name="audio", formats=_FORMATS, draw=_draw, recognise=_recognise, limit=8 * MIB)

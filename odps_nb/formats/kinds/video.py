@@ -151,5 +151,4 @@ KIND = Kind(
     recognise=_recognise,
     limit=8 * MIB,
     head=MIB,  # 1 MiB usually contains the index and a first frame
-    embedded=True,
 )

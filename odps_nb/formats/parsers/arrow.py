@@ -18,10 +18,8 @@ from odps_nb.formats.parsers.strip import strip
 from odps_nb.formats.shared import Size, answer
 from odps_nb.parsing.reasons import DAMAGED, reason_of
 from odps_nb.parsing.values import UnshowableError
-from odps_nb.terms import count_of, format_bytes
+from odps_nb.terms import count_of
 
-#: Maximum decompressed bytes of the first rows of Parquet and ORC.
-MAX_UNPACKED: Final = 64 * 1024 * 1024
 _LONGEST: Final = 200
 
 
@@ -66,12 +64,6 @@ def _bytes_of(batch: pa.RecordBatch) -> Iterator[tuple[str, list[bytes]]]:
 def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
     """Return a batch without rows."""
     return pa.RecordBatch.from_arrays([pa.nulls(0, kind) for kind in schema.types], schema=schema)
-
-
-def check_unpacked(promised: int) -> None:
-    """Raise `UnshowableError` if decompression would yield more than `MAX_UNPACKED` bytes."""
-    if not 0 <= promised <= MAX_UNPACKED:
-        raise UnshowableError(f"would expand to {format_bytes(max(promised, 0))}: not decompressed")
 
 
 def _value(value: Any) -> Any:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from odps_nb.convert.unreadable import check_encryption
-from odps_nb.formats.parsers.arrow import check_unpacked, empty_batch, first_rows
+from odps_nb.formats.parsers.arrow import empty_batch, first_rows
 from odps_nb.formats.shared import Size
 from odps_nb.terms import count_of
 
@@ -20,10 +20,6 @@ def _read(data: bytes, size: Size) -> tuple[pa.RecordBatch, str]:
         if not file.metadata.num_row_groups:
             return empty_batch(file.schema_arrow), count
         check_encryption(data, file.metadata)
-        group = file.metadata.row_group(0)
-        check_unpacked(
-            sum(group.column(n).total_uncompressed_size for n in range(group.num_columns))
-        )
         batches = file.iter_batches(
             batch_size=size.rows, row_groups=[0], columns=names, use_threads=False
         )
