@@ -29,7 +29,7 @@ _RESERVE: Final = 6 * 1024
 # bytes reserved for the heading, the frame and the last line
 _AROUND: Final = 2 * 1024
 _TEXT_LINES: Final = 12
-HEIGHT: Final = 560
+HEIGHT: Final = 694
 """Maximum height in pixels of the box that contains the tiles, as in gallery.js."""
 # maximum concurrent requests for the tiles of a page, each for a few tiles
 _WORKERS: Final = 3
