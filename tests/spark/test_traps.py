@@ -45,7 +45,8 @@ def road(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def load(road: str, spark: SparkSession, odps: Connection) -> Load:
     """Load a table in one of the two ways, with the columns in this order."""
-    odps_nb.spark.register(spark, odps)
+    if road == "format":
+        odps_nb.spark.register(spark, odps)
 
     def by_read(name: str, *columns: str) -> DataFrame:
         return odps_nb.spark.read(spark, odps, name, columns=columns or None)

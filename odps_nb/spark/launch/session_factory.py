@@ -21,7 +21,7 @@ from odps_nb.access.java import find_java
 from odps_nb.access.progress import in_kernel, listener_of
 from odps_nb.client.calls.progress import Progress, ProgressTracker
 from odps_nb.convert.loaded import loaded
-from odps_nb.errors import ArgumentError, ConfigError, MissingDependencyError
+from odps_nb.errors import ArgumentError, ConfigError
 from odps_nb.explained import explained
 from odps_nb.spark.launch._quiet import (
     be_quiet,
@@ -36,11 +36,10 @@ from odps_nb.spark.launch.connect import (
     check_server,
     is_connect,
 )
+from odps_nb.spark.versions import pyspark_version, require_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-MINIMUM_PYSPARK = (4, 0)
 
 #: Pattern of settings whose values Spark hides in its UI and event log. Spark's default misses
 #: ``access_key``, ``access_id`` and ``bearer``.
@@ -80,8 +79,9 @@ def session(
     conf
         Spark settings, which override our defaults: ``**{"spark.executor.memory": "2g"}``, or with
         underscores: ``spark_executor_memory="2g"``. Never pass keys or tokens here: settings appear
-        in Spark's UI, its event log and the process list. With a local master, Spark stores its own
-        tables in a temporary folder; ``spark.sql.warehouse.dir`` sets another folder.
+        in Spark's UI, its event log and the process list. With a ``local`` master, the Spark UI is
+        off (``spark_ui_enabled=True`` enables it), and Spark stores its own tables in a temporary
+        folder (``spark.sql.warehouse.dir`` sets another folder).
 
     Returns
     -------
@@ -93,7 +93,7 @@ def session(
     Raises
     ------
     MissingDependencyError
-        pyspark >= 4.0 or Java >= 17 (not needed with a remote server) is not installed.
+        pyspark >= 3.5 or Java >= 17 (not needed with a remote server) is not installed.
     ConfigError
         A name is not a Spark setting, or both `master` and `remote` are passed.
     ConnectError
@@ -140,6 +140,7 @@ def _started(
             "(master) or a Spark Connect server (remote)",
         )
     if remote:
+        require_connect()
         check_connect()
         if not remote.startswith("local"):
             check_server(remote)
@@ -192,23 +193,6 @@ def _made(
     return spark
 
 
-def pyspark_version() -> tuple[int, int]:
-    """Return (major, minor) of the installed pyspark."""
-    hint = "pip install 'odps-nb[spark]'"
-    try:
-        import pyspark
-    except ImportError:
-        raise MissingDependencyError("pyspark is not installed", extra="spark", hint=hint) from None
-    major, minor = (int(part) for part in pyspark.__version__.split(".")[:2])
-    if (major, minor) < MINIMUM_PYSPARK:
-        raise MissingDependencyError(
-            f"pyspark {pyspark.__version__} is too old; 4.0 or newer is needed",
-            extra="spark",
-            hint=hint,
-        )
-    return major, minor
-
-
 def defaults(master: str) -> dict[str, str]:
     """Return our default settings for a master.
 
@@ -216,7 +200,6 @@ def defaults(master: str) -> dict[str, str]:
     """
     settings = {
         "spark.app.name": "odps-nb",
-        "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.redaction.regex": REDACTION,
         "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -239,6 +222,8 @@ def defaults(master: str) -> dict[str, str]:
             settings["spark.python.daemon.module"] = "odps_nb.spark.launch.worker_daemon"
         if sys.platform == "linux":  # 17-20 % faster; socket paths may be too long on other systems
             settings["spark.python.unix.domain.socket.enabled"] = "true"
+    if master.startswith("local"):
+        settings["spark.ui.enabled"] = "false"  # a notebook shows progress itself
     if master.startswith("local["):
         settings["spark.driver.memory"] = _heap(machine_memory())
         # Shuffles in notebooks are small; Spark's default of 200 tasks would mostly be overhead.

@@ -34,7 +34,8 @@ from odps_nb.spark.reading.task import ReadTask, read_split, require_types
 from odps_nb.spark.source.options import StreamReadSettings
 from odps_nb.spark.tasks.credentials import TaskProfile
 from odps_nb.spark.tasks.errors import task_errors
-from odps_nb.spark.tasks.types import arrow_schema, spark_schema
+from odps_nb.spark.tasks.types import spark_schema
+from odps_nb.spark.versions import arrow_schema
 from odps_nb.terms import TableName
 
 if TYPE_CHECKING:

@@ -100,14 +100,15 @@ def job_errors() -> Iterator[None]:
     """Replace a job's Spark error with the odps_nb error that its task raised."""
     try:
         yield
-    except _job_failures() as failure:
+    except job_failures() as failure:
         ours = from_spark(failure)
         if ours is None:
             raise
         raise ours from None
 
 
-def _job_failures() -> tuple[type[BaseException], ...]:
+def job_failures() -> tuple[type[BaseException], ...]:
+    """Return the types of Spark's errors; before 4.0, errors of Java are among them."""
     from pyspark.errors import PySparkException
 
     try:

@@ -6,8 +6,6 @@ INTERVAL_YEAR_MONTH becomes a number of months: Spark cannot send year-month int
 from __future__ import annotations
 
 from collections.abc import Iterable
-from inspect import signature
-from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types as spark
 
@@ -27,9 +25,6 @@ from odps_nb.schema import (
 )
 from odps_nb.type_facts import TYPE_FACTS
 from odps_nb.wire.type_text import format_type
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 #: Metadata key for the MaxCompute type of a column, if Spark's type is less precise.
 TYPE_KEY = "odps.type"
@@ -107,17 +102,6 @@ def spark_schema(columns: Iterable[Column]) -> spark.StructType:
             problem.hint = f"select the other columns with columns={names}, or {problem.hint}"
         raise problem
     return spark.StructType(fields)
-
-
-def arrow_schema(schema: spark.StructType) -> pa.Schema:
-    """Return the Arrow schema that Spark expects for batches from a Python worker."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    # pyspark up to 4.1 always uses UTC and lacks this parameter; later versions require it.
-    zone: dict[str, Any] = (
-        {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
-    )
-    return to_arrow_schema(schema, **zone)
 
 
 def table_type(kind: spark.DataType, *, column: str = "") -> OdpsType:
