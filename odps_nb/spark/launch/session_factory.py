@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 REDACTION = r"(?i)secret|password|token|access[._-]?key|access[._-]?id|credential|bearer"
 
 _MASTER = "ODPS_NB_SPARK_MASTER"
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit, which has started the JVM
 _GIB = 1 << 30
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
@@ -64,7 +65,8 @@ def session(
     Parameters
     ----------
     master
-        Spark master. Default: the value of ``ODPS_NB_SPARK_MASTER``, else ``local[*]``.
+        Spark master. Default: the value of ``ODPS_NB_SPARK_MASTER``, else ``local[*]``. In a job of
+        ``spark-submit``, the default is the master and all settings of the job, without ours.
     remote
         Address of a Spark Connect server, instead of a master: ``"sc://host:15002"``, or
         ``"local[2]"`` to start a server on this machine that listens on loopback only. Default: the
@@ -149,6 +151,8 @@ def _started(
             return _made(builder, ours, chosen, quiet=quiet)
         check_free()
         builder, master = SparkSession.builder.remote(remote), remote
+    elif not master and _SUBMITTED in os.environ:
+        return _made(SparkSession.builder, {}, chosen, quiet=quiet)
     else:
         master = master or os.environ.get(_MASTER) or "local[*]"
         builder = SparkSession.builder.master(master)

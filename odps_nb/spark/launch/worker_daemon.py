@@ -22,6 +22,7 @@ LOADED = (
     "pyspark.worker",
     "odps_nb.client.read.session",
     "odps_nb.client.read.splits",
+    "odps_nb.client.write.staging",
     "odps_nb.convert.references",
     "odps_nb.spark.blobs.api",
     "odps_nb.spark.reading.dataframe",

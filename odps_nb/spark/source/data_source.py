@@ -35,6 +35,7 @@ from odps_nb.spark.source.options import (
 )
 from odps_nb.spark.tasks.credentials import TaskProfile
 from odps_nb.spark.tasks.errors import task_errors
+from odps_nb.spark.tasks.shipping import Shipped
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -131,7 +132,7 @@ class _Split(InputPartition):
         self.number = number
 
 
-class OdpsReader(DataSourceReader):
+class OdpsReader(Shipped, DataSourceReader):
     """Reader of one read session; Spark keeps the reader as long as the DataFrame."""
 
     def __init__(
@@ -169,7 +170,7 @@ class _Message(WriterCommitMessage):
     written: Written | None
 
 
-class OdpsWriter(DataSourceArrowWriter):
+class OdpsWriter(Shipped, DataSourceArrowWriter):
     """Writer of one session; Spark calls `commit` or `abort` on a copy in another process."""
 
     def __init__(

@@ -30,6 +30,7 @@ from odps_nb.wire.type_text import format_type
 TYPE_KEY = "odps.type"
 
 _BARE_DECIMAL = (38, 18)
+_BINARY = "UTF8_BINARY"  # Spark's default collation, the only one that tables have
 
 _TABLE: dict[type[spark.DataType], TypeCode] = {
     # if several types map to one Spark type, use the first
@@ -119,12 +120,15 @@ def table_type(kind: spark.DataType, *, column: str = "") -> OdpsType:
             tuple(StructField(f.name, table_type(f.dataType, column=column)) for f in kind.fields)
         )
     code = _TABLE.get(type(kind))
-    if code is None:
+    collated = getattr(kind, "collation", _BINARY) != _BINARY
+    if code is None or collated:
         raise ConversionError(
             f"column {column!r}: MaxCompute has no type for Spark's {kind.simpleString()}",
             column=column or None,
             source_type=kind.simpleString(),
-            hint="cast the column, or drop it",
+            hint="cast the column to string; tables have no collations"
+            if collated
+            else "cast the column, or drop it",
         )
     return PrimitiveType(code)
 

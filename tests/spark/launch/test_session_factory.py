@@ -160,6 +160,21 @@ def test_a_session_on_this_machine_leaves_no_folder_next_to_the_notebook(
     assert kept == "kept"
 
 
+def test_a_job_of_spark_submit_keeps_its_master_and_settings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("odps_nb.spark.launch.session_factory._running", lambda: None)
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "4711")
+    given: list[tuple[dict[str, str], dict[str, str]]] = []
+
+    def made(_: object, ours: dict[str, str], chosen: dict[str, str], *, quiet: bool) -> None:
+        given.append((ours, chosen))
+
+    monkeypatch.setattr("odps_nb.spark.launch.session_factory._made", made)
+    odps_nb.spark.session(spark_sql_shuffle_partitions=7)
+    assert given == [({}, {"spark.sql.shuffle.partitions": "7"})]
+
+
 @pytest.mark.spark
 def test_the_session_is_set_up_right(spark_session: SparkSession) -> None:
     assert spark_session.conf.get("spark.driver.host") == "127.0.0.1"

@@ -25,7 +25,7 @@ from odps_nb.schema import (
     VectorType,
 )
 from odps_nb.spark.tasks.types import TYPE_KEY, spark_schema, spark_type, table_type
-from odps_nb.spark.versions import arrow_schema
+from odps_nb.spark.versions import arrow_schema, pyspark_version
 from odps_nb.wire.type_text import format_type
 
 SPARK_TEXT = {
@@ -158,3 +158,12 @@ def test_a_spark_type_that_no_table_has_is_refused(kind: spark.DataType) -> None
     with pytest.raises(ConversionError, match="column 'v'") as caught:
         table_type(kind, column="v")
     assert caught.value.source_type == kind.simpleString()
+
+
+def test_a_collation_that_no_table_has_is_refused_at_any_depth() -> None:
+    if pyspark_version() < (4, 0):
+        return  # its strings have no collation
+    kind = spark.ArrayType(spark.StringType("UNICODE_CI"))
+    with pytest.raises(ConversionError, match="no type for Spark's string collate UNICODE_CI"):
+        table_type(kind, column="v")
+    assert table_type(spark.StringType()) == PrimitiveType(TypeCode.STRING)
