@@ -91,7 +91,7 @@ class _Call:
         return self.made
 
 
-def _restored(make: Callable[..., object], arguments: Sequence[object], state: dict) -> object:
+def _restored(make: Callable[..., object], arguments: Sequence[object], state: Any) -> object:
     made = make(*arguments)
     vars(made).update(state or {})
     return made
