@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from odps_nb.spark.pushdown.query import explain_sql, sql
     from odps_nb.spark.reading.dataframe import read
     from odps_nb.spark.source.attached import attach
-    from odps_nb.spark.source.data_source import options, register
+    from odps_nb.spark.source.registering import options, register
     from odps_nb.spark.writing.dataframe import write
 
 __all__ = [
@@ -43,7 +43,7 @@ _MODULES = {
     "odps_nb.spark.pushdown.query": ("explain_sql", "sql"),
     "odps_nb.spark.reading.dataframe": ("read",),
     "odps_nb.spark.source.attached": ("attach",),
-    "odps_nb.spark.source.data_source": ("options", "register"),
+    "odps_nb.spark.source.registering": ("options", "register"),
     "odps_nb.spark.writing.dataframe": ("write",),
 }
 _LAZY = {name: module for module, names in _MODULES.items() for name in names}

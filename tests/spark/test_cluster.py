@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,9 +25,11 @@ from pathlib import Path
 from queue import Queue
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyspark
 import pytest
 
+import odps_nb
 from odps_nb.access.java import find_java
 from tests.support.spark.services import misbehaving
 
@@ -106,21 +109,36 @@ def _daemon(kind: str, *arguments: str, ready: str, folder: Path) -> Iterator[re
         child.stderr.close()
 
 
-@pytest.fixture(scope="module")
-def environment(repo: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with the odps_nb of this checkout, installed by pip from its wheel.
+PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "-q")
 
-    Other packages, which pip would get from an index, are those of the tests.
-    """
-    folder = tmp_path_factory.mktemp("executors")
-    home, wheels = folder / "environment", folder / "wheels"
-    venv.create(home, symlinks=True)
-    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "-q")
+
+@pytest.fixture(scope="module")
+def wheel(repo: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this checkout."""
+    wheels = tmp_path_factory.mktemp("wheels")
     build = ("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(wheels), str(repo))
-    subprocess.run([*pip, *build], check=True)
-    (wheel,) = wheels.iterdir()
+    subprocess.run([*PIP, *build], check=True)
+    (made,) = wheels.iterdir()
+    return made
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with the packages of the tests, which pip would get from an index."""
+    return _environment(tmp_path_factory.mktemp("bare") / "environment")
+
+
+@pytest.fixture(scope="module")
+def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Such an environment with the odps_nb of this checkout, installed by pip from its wheel."""
+    home = _environment(tmp_path_factory.mktemp("executors") / "environment")
     install = ("--python", str(home), "install", "--no-index", "--no-deps", str(wheel))
-    subprocess.run([*pip, *install], check=True)
+    subprocess.run([*PIP, *install], check=True)
+    return home
+
+
+def _environment(home: Path) -> Path:
+    venv.create(home, symlinks=True)
     # A file in a folder that such a line adds adds no more folders: no editable odps_nb.
     others = sysconfig.get_path("purelib")
     (_packages(home) / "others.pth").write_text(others + "\n")
@@ -198,6 +216,29 @@ def _run(
         timeout=560,
         env=env,
         cwd=marks,
+    )
+
+
+def _submit(
+    cluster: Cluster, odps: Connection, job: Path, python: str, *options: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a job with spark-submit; ``python`` is that of the executors."""
+    profile = odps.profile.as_options()
+    names = ("endpoint", "tunnel_endpoint", "project", "access_id", "access_key")
+    env = {
+        **os.environ,
+        **{f"ODPS_{name.upper()}": profile[name] for name in names},
+        "JAVA_HOME": str(find_java().home),
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": python,
+        "PYTHONPATH": str(Path(odps_nb.__file__).parents[1]),  # of the driver only
+        "SPARK_HOME": str(HOME),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    conf = [f"--conf={name}={value}" for name, value in CLUSTER.items()]
+    command = [str(HOME / "bin" / "spark-submit"), "--master", cluster.master, *conf, *options]
+    return subprocess.run(
+        [*command, str(job)], capture_output=True, text=True, timeout=300, env=env, cwd=job.parent
     )
 
 
@@ -280,3 +321,43 @@ def test_on_a_local_cluster_rows_stay_exact_when_executors_die_tasks_fail_and_co
         assert _ids(broken, name) == list(range(COUNT))
     assert _ids(broken, "lost") == list(range(2 * COUNT))
     assert _ids(broken, "refused") == []
+
+
+@pytest.mark.spark
+@pytest.mark.nightly
+@pytest.mark.parametrize("way", ["archives", "zip", "none"])
+def test_the_job_of_the_page_runs_where_executors_get_the_package_with_it(
+    cluster: Cluster,
+    broken: Connection,
+    environment: Path,
+    bare: Path,
+    wheel: Path,
+    repo: Path,
+    tmp_path: Path,
+    way: str,
+) -> None:
+    page = (repo / "docs" / "spark-clusters.md").read_text("utf-8")
+    job = tmp_path / "job.py"
+    job.write_text(page.partition("```python\n")[2].partition("```")[0])
+    broken.create_table("orders", "status string, quantity bigint", partitioned_by="ds string")
+    rows = pa.table({"status": ["paid", "open", "paid"], "quantity": [9, 10, 8]})
+    broken.table("orders").write(rows, partition="ds=2024-01-01", progress=False)
+    python, options = str(bare / "bin" / "python"), []
+    if way == "archives":
+        shutil.make_archive(str(tmp_path / "environment"), "gztar", environment)
+        python, options = (
+            "./environment/bin/python",
+            ["--archives", "environment.tar.gz#environment"],
+        )
+    elif way == "zip":
+        shutil.copy(wheel, tmp_path / "odps_nb.zip")
+        options = ["--py-files", "odps_nb.zip"]
+    done = _submit(cluster, broken, job, python, *options)
+    assert "Connected to Spark cluster with app ID" in done.stderr, done.stderr[-3000:]
+    if way == "none":
+        assert "MissingDependencyError" in done.stderr, done.stderr[-3000:]
+        assert f"pip install odps-nb=={odps_nb.__version__}" in done.stderr
+        return
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.splitlines()[-1] == "2 rows"
+    assert broken.table("busy").read().row_count == 2

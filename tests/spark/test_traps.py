@@ -14,7 +14,9 @@ import pyarrow as pa
 import pytest
 
 import odps_nb.spark
+from odps_nb.errors import ConfigError
 from odps_nb.spark.reading.statistics import LARGEST, split_rows
+from odps_nb.spark.versions import pyspark_version
 from tests.support.spark.services import explained
 
 if TYPE_CHECKING:
@@ -45,7 +47,8 @@ def road(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def load(road: str, spark: SparkSession, odps: Connection) -> Load:
     """Load a table in one of the two ways, with the columns in this order."""
-    odps_nb.spark.register(spark, odps)
+    if road == "format":
+        odps_nb.spark.register(spark, odps)
 
     def by_read(name: str, *columns: str) -> DataFrame:
         return odps_nb.spark.read(spark, odps, name, columns=columns or None)
@@ -207,3 +210,20 @@ def test_the_planned_size_is_the_size_and_costs_no_rows(spark: SparkSession) -> 
     assert split_rows(spark, 0, 0).collect() == []
     told = explained(split_rows(spark, 7, 400 << 20), mode="cost")
     assert "sizeInBytes=400." in told
+
+
+def test_rows_reach_python_with_lz4_and_a_null_column_says_what_to_set(
+    spark: SparkSession, odps: Connection, new_name: Names
+) -> None:
+    codec, name = "spark.sql.execution.arrow.compression.codec", new_name("packed")
+    spark.conf.set(codec, "lz4")  # has no effect before Spark 4.1
+    try:
+        rows = spark.range(9).selectExpr("id", "'x' s")
+        assert odps_nb.spark.write(rows, odps, name, create=True).rows == 9
+        assert odps_nb.spark.read(spark, odps, name).filter("id >= 0").count() == 9
+        if pyspark_version() >= (4, 1):
+            with pytest.raises(ConfigError, match="lz4") as caught:
+                odps_nb.spark.write(rows.selectExpr("id", "cast(null as string) s"), odps, name)
+            assert caught.value.option == codec
+    finally:
+        spark.conf.unset(codec)

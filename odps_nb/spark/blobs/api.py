@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -21,6 +21,7 @@ from odps_nb.spark.progress.actions import counter_of
 from odps_nb.spark.progress.counting import Activity
 from odps_nb.spark.tasks.credentials import TaskProfile, profile_of
 from odps_nb.spark.tasks.shipping import map_in_arrow
+from odps_nb.spark.versions import arrow_schema, struct_of
 from odps_nb.terms import Compression, format_bytes
 
 if TYPE_CHECKING:
@@ -103,9 +104,8 @@ def blob_map(
     >>> {row.name: bytes(row.magic) for row in found.collect()}["mountains.jpg"]
     b'\\xff\\xd8\\xff'
     """
-    from pyspark.sql.types import StructType
-
-    asked = cast(StructType, StructType.fromDDL(schema)) if isinstance(schema, str) else schema
+    check_dataframe(df)
+    asked = struct_of(schema) if isinstance(schema, str) else schema
     task = partial(BlobTask, fn=fn, compression=Compression.of(compression))
     return _mapped(df, odps, ref_column, task, asked, "schema", on_error, progress)
 
@@ -157,6 +157,7 @@ def with_blobs(
     """
     from pyspark.sql.types import StructType
 
+    check_dataframe(df)
     if not 0 < max_blob_bytes <= LARGEST_VALUE:
         raise ArgumentError(
             f"max_blob_bytes is {max_blob_bytes}; it must be between 1 and {LARGEST_VALUE}",
@@ -164,7 +165,7 @@ def with_blobs(
             hint="use odps_nb.spark.blob_map for larger blobs; the maximum for a value in a Spark "
             f"row is {format_bytes(LARGEST_VALUE)}",
         )
-    kind = cast(StructType, StructType.fromDDL(f"blob {NEW_BLOB}")).fields[0].dataType
+    kind = struct_of(f"blob {NEW_BLOB}").fields[0].dataType
     added = StructType().add(column, kind)
     coding = Compression.of(compression)
     task = partial(BlobTask, fn=_whole, compression=coding, largest=max_blob_bytes)
@@ -189,9 +190,7 @@ def _mapped(
     from pyspark.sql.types import StructField, StructType
 
     from odps_nb.client.calls.storage import StorageClient
-    from odps_nb.spark.tasks.types import arrow_schema
 
-    check_dataframe(df)
     # A null reference makes the new columns null, even if the schema says NOT NULL.
     added = StructType([StructField(f.name, f.dataType, metadata=f.metadata) for f in asked.fields])
     index = _checked_column(df.schema, ref_column, added, option)

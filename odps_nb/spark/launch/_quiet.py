@@ -11,13 +11,14 @@ import warnings
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from odps_nb.spark.versions import query_loggers
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _NOTICE = "PySpark does not yet fully support pandas"
 _JAVA = b"WARNING: Using incubator modules: "
 _STDERR = 2
-_QUERY_LOGS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
 @contextlib.contextmanager
@@ -66,13 +67,11 @@ def be_quiet(spark: SparkSession) -> None:
     The filter is appended, so that any other filter for the notice takes precedence. Only the log
     handler that pyspark adds is silenced.
     """
-    from pyspark.logger import PySparkLogger
-
     before, stop = list(warnings.filters), spark.stop
     warnings.filterwarnings("ignore", _NOTICE, category=FutureWarning, append=True)
     added = [one for one in warnings.filters if one not in before]
-    handlers = [PySparkLogger.getLogger(name).handlers[:1] for name in _QUERY_LOGS]
-    levels = {one: one.level for (one,) in handlers if type(one) is logging.StreamHandler}
+    handlers = [one for log in query_loggers() for one in log.handlers[:1]]
+    levels = {one: one.level for one in handlers if type(one) is logging.StreamHandler}
     for handler in levels:
         handler.setLevel(logging.CRITICAL + 1)
 
@@ -101,16 +100,13 @@ def without_refused_settings(names: Iterable[str]) -> Iterator[None]:
 @contextlib.contextmanager
 def without_query_log() -> Iterator[None]:
     """Suppress, in this thread only, pyspark's JSON log of query errors, which are also raised."""
-    from pyspark.logger import PySparkLogger
-
-    # the first call for a name determines the logger's class, so use pyspark's own getLogger
-    log, thread = PySparkLogger.getLogger(_QUERY_LOGS[0]), threading.get_ident()
+    thread = threading.get_ident()
 
     def is_of_others(record: logging.LogRecord) -> bool:
         return record.thread != thread
 
-    log.addFilter(is_of_others)
-    try:
+    with contextlib.ExitStack() as undo:
+        for log in query_loggers():
+            log.addFilter(is_of_others)
+            undo.callback(log.removeFilter, is_of_others)
         yield
-    finally:
-        log.removeFilter(is_of_others)

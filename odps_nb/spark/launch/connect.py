@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from odps_nb.errors import ArgumentError, ConfigError, ConnectError, MissingDependencyError
+from odps_nb.spark.versions import require_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -122,3 +123,5 @@ def _check(argument: str, value: object, wanted: str, has: str, hint: str = "") 
             argument=argument,
             hint=hint or f"pass the arguments in this order: ({argument}, odps, …)",
         )
+    if type(value).__module__.startswith("pyspark.sql.connect."):
+        require_connect()

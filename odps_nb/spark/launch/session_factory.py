@@ -21,7 +21,7 @@ from odps_nb.access.java import find_java
 from odps_nb.access.progress import in_kernel, listener_of
 from odps_nb.client.calls.progress import Progress, ProgressTracker
 from odps_nb.convert.loaded import loaded
-from odps_nb.errors import ArgumentError, ConfigError, MissingDependencyError
+from odps_nb.errors import ArgumentError, ConfigError
 from odps_nb.explained import explained
 from odps_nb.spark.launch._quiet import (
     be_quiet,
@@ -36,17 +36,17 @@ from odps_nb.spark.launch.connect import (
     check_server,
     is_connect,
 )
+from odps_nb.spark.versions import pyspark_version, require_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-MINIMUM_PYSPARK = (4, 0)
 
 #: Pattern of settings whose values Spark hides in its UI and event log. Spark's default misses
 #: ``access_key``, ``access_id`` and ``bearer``.
 REDACTION = r"(?i)secret|password|token|access[._-]?key|access[._-]?id|credential|bearer"
 
 _MASTER = "ODPS_NB_SPARK_MASTER"
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit, which has started the JVM
 _GIB = 1 << 30
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
@@ -65,7 +65,8 @@ def session(
     Parameters
     ----------
     master
-        Spark master. Default: the value of ``ODPS_NB_SPARK_MASTER``, else ``local[*]``.
+        Spark master. Default: the value of ``ODPS_NB_SPARK_MASTER``, else ``local[*]``. In a job of
+        ``spark-submit``, the default is the master and all settings of the job, without ours.
     remote
         Address of a Spark Connect server, instead of a master: ``"sc://host:15002"``, or
         ``"local[2]"`` to start a server on this machine that listens on loopback only. Default: the
@@ -80,8 +81,9 @@ def session(
     conf
         Spark settings, which override our defaults: ``**{"spark.executor.memory": "2g"}``, or with
         underscores: ``spark_executor_memory="2g"``. Never pass keys or tokens here: settings appear
-        in Spark's UI, its event log and the process list. With a local master, Spark stores its own
-        tables in a temporary folder; ``spark.sql.warehouse.dir`` sets another folder.
+        in Spark's UI, its event log and the process list. With a ``local`` master, the Spark UI is
+        off (``spark_ui_enabled=True`` enables it), and Spark stores its own tables in a temporary
+        folder (``spark.sql.warehouse.dir`` sets another folder).
 
     Returns
     -------
@@ -93,7 +95,7 @@ def session(
     Raises
     ------
     MissingDependencyError
-        pyspark >= 4.0 or Java >= 17 (not needed with a remote server) is not installed.
+        pyspark >= 3.5 or Java >= 17 (not needed with a remote server) is not installed.
     ConfigError
         A name is not a Spark setting, or both `master` and `remote` are passed.
     ConnectError
@@ -140,6 +142,7 @@ def _started(
             "(master) or a Spark Connect server (remote)",
         )
     if remote:
+        require_connect()
         check_connect()
         if not remote.startswith("local"):
             check_server(remote)
@@ -148,6 +151,8 @@ def _started(
             return _made(builder, ours, chosen, quiet=quiet)
         check_free()
         builder, master = SparkSession.builder.remote(remote), remote
+    elif not master and _SUBMITTED in os.environ:
+        return _made(SparkSession.builder, {}, chosen, quiet=quiet)
     else:
         master = master or os.environ.get(_MASTER) or "local[*]"
         builder = SparkSession.builder.master(master)
@@ -192,23 +197,6 @@ def _made(
     return spark
 
 
-def pyspark_version() -> tuple[int, int]:
-    """Return (major, minor) of the installed pyspark."""
-    hint = "pip install 'odps-nb[spark]'"
-    try:
-        import pyspark
-    except ImportError:
-        raise MissingDependencyError("pyspark is not installed", extra="spark", hint=hint) from None
-    major, minor = (int(part) for part in pyspark.__version__.split(".")[:2])
-    if (major, minor) < MINIMUM_PYSPARK:
-        raise MissingDependencyError(
-            f"pyspark {pyspark.__version__} is too old; 4.0 or newer is needed",
-            extra="spark",
-            hint=hint,
-        )
-    return major, minor
-
-
 def defaults(master: str) -> dict[str, str]:
     """Return our default settings for a master.
 
@@ -216,7 +204,6 @@ def defaults(master: str) -> dict[str, str]:
     """
     settings = {
         "spark.app.name": "odps-nb",
-        "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.redaction.regex": REDACTION,
         "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -239,6 +226,8 @@ def defaults(master: str) -> dict[str, str]:
             settings["spark.python.daemon.module"] = "odps_nb.spark.launch.worker_daemon"
         if sys.platform == "linux":  # 17-20 % faster; socket paths may be too long on other systems
             settings["spark.python.unix.domain.socket.enabled"] = "true"
+    if master.startswith("local"):
+        settings["spark.ui.enabled"] = "false"  # a notebook shows progress itself
     if master.startswith("local["):
         settings["spark.driver.memory"] = _heap(machine_memory())
         # Shuffles in notebooks are small; Spark's default of 200 tasks would mostly be overhead.

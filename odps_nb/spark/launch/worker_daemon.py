@@ -14,17 +14,20 @@ from types import SimpleNamespace
 
 from pyspark import daemon
 
+from odps_nb.spark.versions import DATA_SOURCES, pyspark_version
+
 #: Modules that our tasks import; pyarrow imports some, such as pandas, only at the first row.
 LOADED = (
     "pandas",
     "pyspark.worker",
     "odps_nb.client.read.session",
     "odps_nb.client.read.splits",
+    "odps_nb.client.write.staging",
     "odps_nb.convert.references",
     "odps_nb.spark.blobs.api",
     "odps_nb.spark.reading.dataframe",
-    "odps_nb.spark.source.data_source",
     "odps_nb.spark.writing.dataframe",
+    *(["odps_nb.spark.source.data_source"] if pyspark_version() >= DATA_SOURCES else []),
 )
 
 

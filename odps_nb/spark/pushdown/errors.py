@@ -8,17 +8,18 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from odps_nb.errors import NotFoundError, OdpsNbError, QueryError
-from odps_nb.spark.tasks.errors import from_spark
+from odps_nb.spark.tasks.errors import from_spark, job_failures
+from odps_nb.spark.versions import contexts_of, parameters_of, told_by
 from odps_nb.terms import did_you_mean, shorten
 
 if TYPE_CHECKING:
-    from pyspark.errors import PySparkException
-
     from odps_nb.spark.pushdown.plan import TableRead
 
 #: Matches the line number in Spark's messages; replacing table names does not change the number.
 _LINE = re.compile(r"\s*\(line (\d+), pos(?:ition)? \d+\)")
 _VIEW = re.compile(r"\(_pyspark_\w+ as `([^`]*)`\)")
+#: Matches the same line in the text of an error, with the underlined part of it.
+_UNDERLINED = re.compile(r"== SQL.*?\(line \d+, pos(?:ition)? \d+\) ==\n(.*)\n( *)(\^+)")
 _SHOWN, _MAX_MESSAGE = 80, 400
 
 
@@ -29,11 +30,9 @@ def query_errors(reads: Sequence[TableRead]) -> Iterator[None]:
     The message is Spark's, without the Java stack trace; a note quotes the line of the query that
     caused the error.
     """
-    from pyspark.errors import PySparkException
-
     try:
         yield
-    except PySparkException as failure:
+    except job_failures() as failure:
         error = _error_of(failure, reads)
         place = _place_of(failure)
         if place is not None and isinstance(error, (NotFoundError, QueryError)):
@@ -41,10 +40,12 @@ def query_errors(reads: Sequence[TableRead]) -> Iterator[None]:
         raise error from None
 
 
-def _place_of(failure: PySparkException) -> str | None:
+def _place_of(failure: BaseException) -> str | None:
     """Return the query line that an error refers to, with its number; ``None`` if unknown."""
-    told, fragment = str(failure), str((failure.getMessageParameters() or {}).get("error", ""))
-    for context in failure.getQueryContext() or ():
+    told, fragment = str(failure), parameters_of(failure).get("error", "")
+    if found := _UNDERLINED.search(told):  # PySpark 3.5 has no contexts
+        fragment = found[1][len(found[2]) : found.end(3) - found.start(2)]
+    for context in contexts_of(failure):
         # Use the first context that is neither a Python call nor the text of a Spark view.
         if context.contextType().name == "SQL" and not context.objectType():
             told, fragment = context.summary(), context.fragment()
@@ -56,19 +57,18 @@ def _place_of(failure: PySparkException) -> str | None:
     return f"line {line[1]} of the query: {shorten(shown, _SHOWN)}"
 
 
-def _error_of(failure: PySparkException, reads: Sequence[TableRead]) -> OdpsNbError:
+def _error_of(failure: BaseException, reads: Sequence[TableRead]) -> OdpsNbError:
     ours = from_spark(failure)
     if ours is not None:
         return ours
-    condition = failure.getCondition() or type(failure).__name__
-    text = str(failure).partition("; line ")[0].partition("== SQL ")[0]
+    condition, text = told_by(failure)
+    text = text.partition("; line ")[0].partition("== SQL ")[0]
     text = _LINE.sub("", text)  # its column number refers to the text with replaced names
     message = " ".join(text.partition("JVM stacktrace:")[0].split())
     if not condition.startswith("UNRESOLVED_COLUMN"):
         hint = "call explain_sql to see what is read from each table; the message is from Spark"
         return QueryError(shorten(message, _MAX_MESSAGE), code=condition, hint=hint)
-    parameters = failure.getMessageParameters() or {}
-    column = str(parameters.get("objectName", "")).rpartition(".")[2].strip("`")
+    column = parameters_of(failure).get("objectName", "").rpartition(".")[2].strip("`")
     names = dict.fromkeys(name for read in reads for name in read.schema.names)
     shown = ", ".join([*names][:20]) + (", …" if len(names) > 20 else "")
     return NotFoundError(

@@ -33,6 +33,7 @@ from odps_nb.spark.pushdown.parse import ParsedQuery, Reference, fill, parse_que
 from odps_nb.spark.pushdown.plan import TableRead, plan_reads
 from odps_nb.spark.reading.casting import in_zone
 from odps_nb.spark.tasks.credentials import profile_of
+from odps_nb.spark.versions import pyspark_version, to_arrow
 from odps_nb.terms import TableName, TimeUnit, query_title
 
 if TYPE_CHECKING:
@@ -236,7 +237,7 @@ class SparkQuery:
                 frame = self._frame(spark, listener)
                 token.check()
                 tracker.phase(Phase.READING)
-                return frame.toArrow()
+                return to_arrow(frame)
 
     def to_pandas(self, *, progress: Progress = None) -> pd.DataFrame:
         """Run the query and return its rows, with the same dtypes as a table read.
@@ -278,8 +279,6 @@ class SparkQuery:
 
 
 def _active() -> SparkSession | None:
-    from odps_nb.spark.launch.session_factory import pyspark_version
-
     pyspark_version()
     from pyspark.sql import SparkSession
 

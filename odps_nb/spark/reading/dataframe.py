@@ -159,6 +159,7 @@ def read_scan(spark: SparkSession, scan: Scan, *, progress: Progress = None) -> 
 def local_dataframe(spark: SparkSession, rows: pa.Table, schema: TableSchema) -> DataFrame:
     """Return a DataFrame of local rows, with the same Spark types as a table read."""
     from odps_nb.spark.tasks.types import columns_for_spark, spark_schema
+    from odps_nb.spark.versions import from_arrow
 
     check_session(spark, _SESSION)
     kept = columns_for_spark(schema)
@@ -167,7 +168,7 @@ def local_dataframe(spark: SparkSession, rows: pa.Table, schema: TableSchema) ->
     with without_pandas_notice():
         if not rows.num_rows:  # Spark rejects an Arrow table without batches
             return spark.createDataFrame([], found)
-        return spark.createDataFrame(rows.rename_columns([one.name for one in kept]), found)
+        return from_arrow(spark, rows.rename_columns([one.name for one in kept]), found)
 
 
 def session_dataframe(
@@ -178,7 +179,8 @@ def session_dataframe(
     progress: Progress = None,
 ) -> DataFrame:
     """Return the DataFrame that reads the splits of a session, with columns in the plan's order."""
-    from odps_nb.spark.tasks.types import arrow_schema, columns_for_spark, spark_schema
+    from odps_nb.spark.tasks.types import columns_for_spark, spark_schema
+    from odps_nb.spark.versions import arrow_schema
 
     counter = counter_of(spark, read_activity(session), progress)
     task = ReadTask.of(TaskProfile.of(storage), session, counter=counter)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 #: never broadcasts a table of this size.
 LARGEST = 8 << 30
 _CELL = 8  # minimum bytes of a value in a Spark row; also the size of a `range` number
-#: Number of null columns in `split_rows`; Spark counts each as 100 bytes per row.
+#: Number of binary columns in `split_rows`; Spark counts each as 100 bytes per row.
 _PADS = 10
 _ROW, _PADDED = 8 + _CELL, 8 + _CELL + 100 * _PADS
 
@@ -63,10 +63,12 @@ def planned_size(session: ReadSession) -> int:
 def split_rows(spark: SparkSession, count: int, size: int) -> DataFrame:
     """Return one numbered row per split, each in its own partition, padded to ``size`` bytes.
 
-    Null columns increase the size that Spark estimates. Extra ``range`` rows, which the JVM filters
-    out, add the remaining size: at most 17 million rows, each taking a few nanoseconds.
+    Columns of one byte increase the size that Spark estimates. They are not null, because Spark
+    cannot send a null column to Python with ``spark.sql.execution.arrow.compression.codec=lz4``.
+    Extra ``range`` rows, which the JVM filters out, add the remaining size: at most 17 million
+    rows, each taking a few nanoseconds.
     """
     step = max(1, -(-size * _ROW // (_CELL * _PADDED * max(1, count))))
     numbers = spark.range(0, count * step, 1, max(1, count)).filter(f"id % {step} = 0")
-    pads = [f"cast(null as binary) _{index}" for index in range(_PADS)]
+    pads = [f"x'00' _{index}" for index in range(_PADS)]
     return numbers.selectExpr(f"id div {step} split", *pads)

@@ -17,9 +17,10 @@ from odps_nb.explained import explained
 from odps_nb.schema import TableSchema
 from odps_nb.spark.launch.connect import hide_keys
 from odps_nb.spark.progress.counting import TaskCounter
-from odps_nb.spark.source.data_source import OdpsDataSource, source_counter
+from odps_nb.spark.source.registering import source_counter
 from odps_nb.spark.tasks.credentials import TaskProfile, profile_of
 from odps_nb.spark.tasks.errors import task_errors
+from odps_nb.spark.versions import require_data_sources
 from odps_nb.terms import TableName
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from odps_nb.access.connection import Connection
+    from odps_nb.spark.source.data_source import OdpsDataSource
 
 #: Comment that marks a database as created by `attach`.
 _COMMENT = "ODPS tables of odps_nb.spark.attach"
@@ -87,6 +89,7 @@ def attach(
     from odps_nb.client.calls.storage import StorageClient
     from odps_nb.client.catalog import fetch_table
 
+    require_data_sources("attach")
     hide_keys(spark)
     _check_catalog(spark)
     profile = profile_of(odps)
@@ -106,6 +109,8 @@ def _source_of(
     table: TableName, profile: Profile, counts: TaskCounter | None
 ) -> type[OdpsDataSource]:
     """Return a data source class for one table; it is pickled with the profile."""
+    from odps_nb.spark.source.data_source import OdpsDataSource
+
     known = TaskProfile(tuple(profile.as_options().items()))
 
     class Attached(OdpsDataSource):

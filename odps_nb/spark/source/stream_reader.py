@@ -34,7 +34,9 @@ from odps_nb.spark.reading.task import ReadTask, read_split, require_types
 from odps_nb.spark.source.options import StreamReadSettings
 from odps_nb.spark.tasks.credentials import TaskProfile
 from odps_nb.spark.tasks.errors import task_errors
-from odps_nb.spark.tasks.types import arrow_schema, spark_schema
+from odps_nb.spark.tasks.shipping import Shipped
+from odps_nb.spark.tasks.types import spark_schema
+from odps_nb.spark.versions import arrow_schema
 from odps_nb.terms import TableName
 
 if TYPE_CHECKING:
@@ -224,7 +226,7 @@ class _Part(InputPartition):
         return f"_Part({self.task.session.session_id!r}, {self.number})"
 
 
-class OdpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class OdpsStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Streams the rows added by new versions of one table."""
 
     def __init__(self, settings: StreamReadSettings, schema: StructType) -> None:

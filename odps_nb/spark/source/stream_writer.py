@@ -38,6 +38,7 @@ from odps_nb.errors import (
 from odps_nb.spark.source.commit_log import CommitLog, Intent
 from odps_nb.spark.source.options import StreamWriteSettings
 from odps_nb.spark.tasks.errors import task_errors
+from odps_nb.spark.tasks.shipping import Shipped
 from odps_nb.spark.writing.task import WriteTask, Written, check_or_abort, write_partition
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class _Message(WriterCommitMessage):
     written: Written | None
 
 
-class OdpsStreamWriter(DataSourceStreamArrowWriter):
+class OdpsStreamWriter(Shipped, DataSourceStreamArrowWriter):
     """Writes and commits the micro-batches of one query."""
 
     def __init__(

@@ -25,6 +25,7 @@ _END = re.compile(r"\n\s*\n|\n\s*SQLSTATE: \w|\n\s+at [\w.$]+\(")
 # Spark's messages for a Python that has a different version, is missing, or lacks odps_nb.
 _VERSIONS = re.compile(r"different version: ([\d.]+) than that in driver:? ([\d.]+[\d])")
 _PROGRAM = re.compile(r'Cannot run program "([^"]*)": error=2\b')
+_LZ4 = "Lz4 compressed input contains less than one frame"
 _PACKAGE = re.compile(r"ModuleNotFoundError: No module named 'odps_nb\b")
 _WHERE = "\nwhere: "
 _TO_DO = "\nto do: "
@@ -42,7 +43,7 @@ def from_spark(failure: BaseException) -> OdpsNbError | None:
     found = _OURS.search(told)
     kind = getattr(errors, found.group(1), None) if found else None
     if found is None or not (isinstance(kind, type) and issubclass(kind, OdpsNbError)):
-        return _wrong_python(told)
+        return _wrong_setup(told)
     text = _END.split(found.group(2), maxsplit=1)[0].rstrip()
     story, _, hint = text.partition(_TO_DO)
     message, *notes = story.splitlines()
@@ -52,8 +53,8 @@ def from_spark(failure: BaseException) -> OdpsNbError | None:
     return error
 
 
-def _wrong_python(told: str) -> OdpsNbError | None:
-    """Return the error for a missing or mismatched Python on the executors, or ``None``."""
+def _wrong_setup(told: str) -> OdpsNbError | None:
+    """Return the error for a Python or a setting with which tasks cannot run, or ``None``."""
     if found := _VERSIONS.search(told):
         return ConfigError(
             f"the executors run Python {found.group(1)}, but the driver runs {found.group(2)}",
@@ -67,6 +68,13 @@ def _wrong_python(told: str) -> OdpsNbError | None:
             option="PYSPARK_PYTHON",
             hint="set PYSPARK_PYTHON to the path of Python on the executors, and restart the "
             "session",
+        )
+    if _LZ4 in told:
+        return ConfigError(
+            "Spark cannot send a column that is empty or null to Python with lz4",
+            option="spark.sql.execution.arrow.compression.codec",
+            hint="set it to 'zstd' or 'none': spark.conf.set('spark.sql.execution.arrow."
+            "compression.codec', 'zstd')",
         )
     if _PACKAGE.search(told):
         return MissingDependencyError(
@@ -100,14 +108,15 @@ def job_errors() -> Iterator[None]:
     """Replace a job's Spark error with the odps_nb error that its task raised."""
     try:
         yield
-    except _job_failures() as failure:
+    except job_failures() as failure:
         ours = from_spark(failure)
         if ours is None:
             raise
         raise ours from None
 
 
-def _job_failures() -> tuple[type[BaseException], ...]:
+def job_failures() -> tuple[type[BaseException], ...]:
+    """Return the types of Spark's errors; before 4.0, errors of Java are among them."""
     from pyspark.errors import PySparkException
 
     try:

@@ -9,8 +9,9 @@ in one worker.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+import pickle
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from odps_nb import __version__
 from odps_nb.spark.launch._quiet import without_pandas_notice
@@ -60,19 +61,60 @@ def _one_after_another(first: Step, second: Step) -> Step:
 
 def shipped(function: Batches, *, name: str | None = None) -> Batches:
     """Wrap a function for ``mapInArrow``; it raises a clear error if odps_nb cannot be loaded."""
-    from pyspark import cloudpickle
-
-    payload: bytes = cloudpickle.dumps(function)  # type: ignore[no-untyped-call]  # no types there
-    version = __version__
+    load, payload = _loader(), _pickled(function)
 
     # Do not use names of this module below: the function is pickled by value.
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from load(payload)(batches)
+
+    run.__name__ = name or function.__name__  # plans show it
+    return run
+
+
+class Shipped:
+    """Base class of objects that Spark sends to executors; raises the same error there."""
+
+    def __reduce_ex__(self, _: object) -> tuple[Any, ...]:
+        """Return what pickle loads: bytes in bytes, of which only the inner ones need odps_nb."""
+        make, arguments, state = cast("tuple[Any, ...]", super().__reduce_ex__(2))[:3]
+        inner = _pickled(_Call(_restored, make, arguments, state))
+        return pickle.loads, (_pickled(_Call(_loader(), inner)),)
+
+
+class _Call:
+    """Is unpickled as the result of a call."""
+
+    def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
+        self.made = function, arguments
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return self.made
+
+
+def _restored(make: Callable[..., object], arguments: Sequence[object], state: Any) -> object:
+    made = make(*arguments)
+    vars(made).update(state or {})
+    return made
+
+
+def _pickled(value: object) -> bytes:
+    from pyspark import cloudpickle
+
+    made: bytes = cloudpickle.dumps(value)  # type: ignore[no-untyped-call]  # no types there
+    return made
+
+
+def _loader() -> Callable[[bytes], Any]:
+    version = __version__
+
+    # Do not use names of this module below: the function is pickled by value.
+    def load(payload: bytes) -> Any:
         import pickle
         import socket
         import sys
 
         try:
-            inside = pickle.loads(payload)  # noqa: S301  pickled by the driver
+            return pickle.loads(payload)  # noqa: S301  pickled by the driver
         except (ImportError, AttributeError) as error:
             found = getattr(sys.modules.get("odps_nb"), "__version__", None)
             there = f"it has odps_nb {found}" if found else "odps_nb is not installed there"
@@ -80,10 +122,9 @@ def shipped(function: Batches, *, name: str | None = None) -> Batches:
             raise kind(
                 f"the Python of an executor cannot run this task: {there}, but the notebook has "
                 f"{version}\nwhere: {sys.executable} on {socket.gethostname()}: {error}\n"
-                f"to do: pip install odps-nb=={version} for that Python on every executor, or set "
-                "PYSPARK_PYTHON to a Python that has it, and restart the session"
+                f"to do: pip install odps-nb=={version} for that Python on every executor, set "
+                "PYSPARK_PYTHON to a Python that has it, or send the package with the job "
+                "(docs/spark-clusters.md), and restart the session"
             ) from None
-        yield from inside(batches)
 
-    run.__name__ = name or function.__name__  # plans show it
-    return run
+    return load

@@ -6,8 +6,6 @@ INTERVAL_YEAR_MONTH becomes a number of months: Spark cannot send year-month int
 from __future__ import annotations
 
 from collections.abc import Iterable
-from inspect import signature
-from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types as spark
 
@@ -28,13 +26,11 @@ from odps_nb.schema import (
 from odps_nb.type_facts import TYPE_FACTS
 from odps_nb.wire.type_text import format_type
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 #: Metadata key for the MaxCompute type of a column, if Spark's type is less precise.
 TYPE_KEY = "odps.type"
 
 _BARE_DECIMAL = (38, 18)
+_BINARY = "UTF8_BINARY"  # Spark's default collation, the only one that tables have
 
 _TABLE: dict[type[spark.DataType], TypeCode] = {
     # if several types map to one Spark type, use the first
@@ -109,17 +105,6 @@ def spark_schema(columns: Iterable[Column]) -> spark.StructType:
     return spark.StructType(fields)
 
 
-def arrow_schema(schema: spark.StructType) -> pa.Schema:
-    """Return the Arrow schema that Spark expects for batches from a Python worker."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    # pyspark up to 4.1 always uses UTC and lacks this parameter; later versions require it.
-    zone: dict[str, Any] = (
-        {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
-    )
-    return to_arrow_schema(schema, **zone)
-
-
 def table_type(kind: spark.DataType, *, column: str = "") -> OdpsType:
     """Return the MaxCompute type that stores values of a Spark type without loss."""
     if isinstance(kind, spark.DecimalType):
@@ -135,12 +120,15 @@ def table_type(kind: spark.DataType, *, column: str = "") -> OdpsType:
             tuple(StructField(f.name, table_type(f.dataType, column=column)) for f in kind.fields)
         )
     code = _TABLE.get(type(kind))
-    if code is None:
+    collated = getattr(kind, "collation", _BINARY) != _BINARY
+    if code is None or collated:
         raise ConversionError(
             f"column {column!r}: MaxCompute has no type for Spark's {kind.simpleString()}",
             column=column or None,
             source_type=kind.simpleString(),
-            hint="cast the column, or drop it",
+            hint="cast the column to string; tables have no collations"
+            if collated
+            else "cast the column, or drop it",
         )
     return PrimitiveType(code)
 

@@ -35,7 +35,8 @@ from odps_nb.schema import (
     has_blob,
 )
 from odps_nb.spark.blobs.api import NEW_BLOB
-from odps_nb.spark.tasks.types import TYPE_KEY, arrow_schema, table_type
+from odps_nb.spark.tasks.types import TYPE_KEY, table_type
+from odps_nb.spark.versions import arrow_schema
 from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.type_text import parse_type
 

@@ -40,6 +40,7 @@ from odps_nb.spark.progress.counting import Activity
 from odps_nb.spark.tasks.credentials import TaskProfile, profile_of
 from odps_nb.spark.tasks.errors import job_errors
 from odps_nb.spark.tasks.shipping import shipped
+from odps_nb.spark.versions import grouped
 from odps_nb.spark.writing.checks import check_frame, create_if_missing, months_as_numbers
 from odps_nb.spark.writing.task import (
     MAX_PARTITIONS,
@@ -282,7 +283,7 @@ def _arranged(df: DataFrame, target: Target, change: Change | None, most: int) -
         return (rows.sortWithinPartitions(*keys) if keys else rows).coalesce(most)
     if not keys:
         return df.coalesce(most)
-    rows = df.hint("rebalance", *keys).sortWithinPartitions(*keys)
+    rows = grouped(df, named).sortWithinPartitions(*keys)
     return rows if most == MAX_STREAMS else rows.coalesce(most)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import pickle
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -67,10 +69,27 @@ def test_a_missing_package_is_said_with_what_to_install_where(
     assert f"pip install odps-nb=={odps_nb.__version__}" in str(typed.value.hint)
     assert sys.executable in " ".join(typed.value.notes)
     assert "java" not in str(typed.value).lower()
-    odps_nb.spark.register(spark, odps)
-    with pytest.raises(Exception, match="odps_nb") as caught:
-        spark.read.format("odps").load("media").count()
-    assert isinstance(from_spark(caught.value), MissingDependencyError)
+
+
+def test_a_missing_package_is_said_by_the_data_source_too(
+    spark: SparkSession, odps: Connection, tmp_path: Path
+) -> None:
+    # The driver has the package, and the Python that loads the reader for a task does not.
+    odps_nb.spark.register(spark)
+    given = {**odps_nb.spark.options(odps), "table": "media"}
+    from odps_nb.spark.source.data_source import OdpsDataSource
+
+    source = OdpsDataSource(given)
+    reader = pickle.dumps(source.reader(source.schema()))
+    assert pickle.loads(reader).partitions()
+    program = tmp_path / "task.py"
+    lines = ["import pickle, sys", "sys.modules['odps_nb'] = None", f"pickle.loads({reader!r})"]
+    program.write_text("\n".join(lines))
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True)
+    error = from_spark(RuntimeError(done.stderr))
+    assert isinstance(error, MissingDependencyError), done.stderr
+    assert "odps_nb is not installed there" in error.message
+    assert f"pip install odps-nb=={odps_nb.__version__}" in str(error.hint)
 
 
 def test_a_path_without_a_python_is_said(

@@ -19,9 +19,9 @@ from odps_nb.spark.launch.session_factory import (
     defaults,
     local_zone,
     machine_memory,
-    pyspark_version,
 )
 from odps_nb.spark.launch.worker_daemon import LOADED
+from odps_nb.spark.versions import pyspark_version
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,8 +43,8 @@ def test_a_missing_pyspark_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> N
 def test_an_old_pyspark_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     import pyspark
 
-    monkeypatch.setattr(pyspark, "__version__", "3.5.4")
-    with pytest.raises(MissingDependencyError, match=r"3\.5\.4 is too old"):
+    monkeypatch.setattr(pyspark, "__version__", "3.4.4")
+    with pytest.raises(MissingDependencyError, match=r"3\.4\.4 is too old"):
         pyspark_version()
 
 
@@ -56,9 +56,15 @@ def test_masters_on_this_machine_bind_to_loopback(master: str) -> None:
 
 def test_a_cluster_elsewhere_keeps_its_own_addresses_and_memory() -> None:
     settings = defaults("spark://10.0.0.7:7077")
-    assert not {"spark.driver.host", "spark.driver.bindAddress", "spark.driver.memory"} & set(
-        settings
-    )
+    ours = {"spark.driver.host", "spark.driver.bindAddress", "spark.driver.memory"}
+    assert not {*ours, "spark.ui.enabled"} & {*settings}
+
+
+@pytest.mark.parametrize(
+    "master", ["yarn", "k8s://https://10.0.0.7:6443", "spark://localhost:7077"]
+)
+def test_the_ui_of_a_cluster_is_left_on(master: str) -> None:
+    assert "spark.ui.enabled" not in defaults(master)
 
 
 def test_the_heap_leaves_memory_free_on_small_and_large_machines() -> None:
@@ -152,6 +158,21 @@ def test_a_session_on_this_machine_leaves_no_folder_next_to_the_notebook(
     assert Path(made_folder).parent == Path(tempfile.gettempdir())
     Path(made_folder).rmdir()  # empty; otherwise removed at exit
     assert kept == "kept"
+
+
+def test_a_job_of_spark_submit_keeps_its_master_and_settings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("odps_nb.spark.launch.session_factory._running", lambda: None)
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "4711")
+    given: list[tuple[dict[str, str], dict[str, str]]] = []
+
+    def made(_: object, ours: dict[str, str], chosen: dict[str, str], *, quiet: bool) -> None:
+        given.append((ours, chosen))
+
+    monkeypatch.setattr("odps_nb.spark.launch.session_factory._made", made)
+    odps_nb.spark.session(spark_sql_shuffle_partitions=7)
+    assert given == [({}, {"spark.sql.shuffle.partitions": "7"})]
 
 
 @pytest.mark.spark

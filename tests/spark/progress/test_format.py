@@ -11,9 +11,10 @@ import pytest
 
 import odps_nb.spark
 from odps_nb.client.calls.progress import Phase, silent
-from odps_nb.spark.launch.session_factory import pyspark_version
 from odps_nb.spark.progress.runs import runs_of
-from odps_nb.spark.source.data_source import _connected, source_counter
+from odps_nb.spark.source.data_source import connected
+from odps_nb.spark.source.registering import source_counter
+from odps_nb.spark.versions import pyspark_version
 from tests.support.spark.watched import (
     ROWS,
     Action,
@@ -156,7 +157,7 @@ def test_a_save_whose_tasks_fail_is_a_write_that_failed(
 
 def test_silence_shows_nothing(spark: SparkSession, numbers: str, slow: Connection) -> None:
     assert source_counter(spark, silent) is None
-    reader = _connected(slow.profile, None)({"table": numbers}).reader(spark.range(0).schema)
+    reader = connected(slow.profile, None)({"table": numbers}).reader(spark.range(0).schema)
     assert b"accumulator" not in pickle.dumps(reader)
 
 
@@ -167,7 +168,7 @@ def test_streams_count_nothing(
     assert counter is not None
     schema = registered.range(0).schema
     given = {"table": numbers, "checkpointLocation": str(tmp_path)}
-    source = _connected(slow.profile, counter)
+    source = connected(slow.profile, counter)
     follows = source({"table": numbers}).streamReader(schema)
     writes = source(given).streamWriter(schema, overwrite=False)
     for one in (follows, writes):

@@ -20,6 +20,7 @@ from odps_nb.filters.row_filter import RowFilter
 from odps_nb.filters.tree import AllOf
 from odps_nb.spark.pushdown.parse import parse_query
 from odps_nb.spark.pushdown.plan import plan_reads
+from odps_nb.spark.versions import from_arrow, to_arrow
 from odps_nb.terms import TableName
 from tests.spark.pushdown.test_differential import difference, outcome, whole
 from tests.support.spark.noted import check_notes, noted
@@ -75,7 +76,7 @@ def served(few_tasks: SparkSession, odps: Connection) -> Iterator[dict[str, Data
     # one batch from one place, because the cached rows are read a hundred times
     frames = {name: odps_nb.spark.read(few_tasks, odps, name) for name in ("m1", "m2")}
     yield {
-        name: few_tasks.createDataFrame(frame.toArrow(), frame.schema).cache()
+        name: from_arrow(few_tasks, to_arrow(frame), frame.schema).cache()
         for name, frame in frames.items()
     }
     for name in ("m1", "m2"):
@@ -143,7 +144,7 @@ def test_no_condition_that_is_asked_for_drops_a_row_that_spark_keeps(
 ) -> None:
     """All conditions in one query of plain Spark, compared with the rows that are kept."""
     told = ", ".join(f"({where}) as c{number}" for number, where in enumerate(CONDITIONS))
-    truth = whole(few_tasks, served, f"select id, {told} from m1").toArrow().sort_by("id")
+    truth = to_arrow(whole(few_tasks, served, f"select id, {told} from m1")).sort_by("id")
     rows = pa.concat_tables(_rows(day, 100 * place) for place, day in enumerate(DAYS))
     name, schema = TableName(project="p", table="m1"), odps.table("m1").schema
     for number, where in enumerate(CONDITIONS):

@@ -40,8 +40,14 @@ if TYPE_CHECKING:
 def test_an_error_of_spark_quotes_the_query_as_it_was_typed(
     spark: SparkSession, odps: Connection, text: str, kind: type[Exception], place: str
 ) -> None:
-    with pytest.raises(kind) as caught:
-        odps_nb.spark.explain_sql(spark, odps, text).to_arrow()
+    ansi = "spark.sql.ansi.enabled"
+    before = spark.conf.get(ansi)
+    spark.conf.set(ansi, "true")  # the default since 4.0
+    try:
+        with pytest.raises(kind) as caught:
+            odps_nb.spark.explain_sql(spark, odps, text).to_arrow()
+    finally:
+        spark.conf.set(ansi, str(before))
     assert any(place in line for line in explain(caught.value)), explain(caught.value)
     assert "_pyspark" not in "\n".join(explain(caught.value))
     assert "pos " not in str(caught.value)

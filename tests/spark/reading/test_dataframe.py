@@ -23,6 +23,7 @@ from odps_nb.errors import (
 from odps_nb.spark.reading import dataframe as frames
 from odps_nb.spark.reading.task import SplitList
 from odps_nb.spark.tasks.errors import from_spark
+from odps_nb.spark.versions import to_arrow
 from odps_nb.terms import IndexSplit, RowRangeSplit
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def test_every_value_is_what_arrow_reads_in_any_session_zone(
 ) -> None:
     spark.conf.set("spark.sql.session.timeZone", zone)
     frame = odps_nb.spark.read(spark, odps, table)
-    assert plain(frame.toArrow()) == plain(odps.table(table).read().to_arrow())
+    assert plain(to_arrow(frame)) == plain(odps.table(table).read().to_arrow())
 
 
 @pytest.mark.spark
@@ -182,7 +183,7 @@ def test_a_filter_is_exact_whatever_the_service_leaves_out(
     )
     assert frame.columns == ["id"]
     kept = everything.filter((pc.field("quantity") > 2) & (pc.field("status") == "paid"))
-    found = sorted(frame.toArrow()["id"].to_pylist())
+    found = sorted(to_arrow(frame)["id"].to_pylist())
     assert found == sorted(kept["id"].to_pylist()) != []
 
 
@@ -210,7 +211,7 @@ def test_a_scan_becomes_a_dataframe_of_its_own_snapshot(
     spark: SparkSession, odps: Connection
 ) -> None:
     scan = odps.table("types_all").read(columns=["row_name", "c_int"])
-    assert plain(scan.to_spark(spark).toArrow()) == plain(scan.to_arrow())
+    assert plain(to_arrow(scan.to_spark(spark))) == plain(scan.to_arrow())
 
 
 @pytest.mark.nightly

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from odps_nb.spark.launch.session_factory import pyspark_version
+from odps_nb.spark.versions import pyspark_version
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 import odps_nb.spark
+from odps_nb.spark.versions import to_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -242,7 +243,7 @@ def test_every_value_is_read_as_it_is_and_written_as_it_is(
 ) -> None:
     spark.conf.set("spark.sql.session.timeZone", zone)
     frame, copy = _frame(road, spark, odps, whole), new_name("matrix")
-    assert _normal(frame.toArrow()) == _normal(_matrix())
+    assert _normal(to_arrow(frame)) == _normal(_matrix())
     odps.create_table(copy, f"`row` bigint, {COLUMNS}")
     if road == "read":
         assert odps_nb.spark.write(frame.repartition(2), odps, copy).rows == len(_matrix())

@@ -24,7 +24,8 @@ from odps_nb.schema import (
     UnknownType,
     VectorType,
 )
-from odps_nb.spark.tasks.types import TYPE_KEY, arrow_schema, spark_schema, spark_type, table_type
+from odps_nb.spark.tasks.types import TYPE_KEY, spark_schema, spark_type, table_type
+from odps_nb.spark.versions import arrow_schema, pyspark_version
 from odps_nb.wire.type_text import format_type
 
 SPARK_TEXT = {
@@ -147,8 +148,22 @@ def test_a_spark_schema_survives_the_way_to_a_table_and_back() -> None:
     assert spark_schema(columns).simpleString() == schema.simpleString()
 
 
-@pytest.mark.parametrize("kind", [spark.VariantType(), spark.CalendarIntervalType()])
+NOT_STORED = ("VariantType", "CalendarIntervalType")  # PySpark 3.5 has no VariantType
+
+
+@pytest.mark.parametrize(
+    "kind", [getattr(spark, name)() for name in NOT_STORED if hasattr(spark, name)]
+)
 def test_a_spark_type_that_no_table_has_is_refused(kind: spark.DataType) -> None:
     with pytest.raises(ConversionError, match="column 'v'") as caught:
         table_type(kind, column="v")
     assert caught.value.source_type == kind.simpleString()
+
+
+def test_a_collation_that_no_table_has_is_refused_at_any_depth() -> None:
+    if pyspark_version() < (4, 0):
+        return  # its strings have no collation
+    kind = spark.ArrayType(spark.StringType("UNICODE_CI"))
+    with pytest.raises(ConversionError, match="no type for Spark's string collate UNICODE_CI"):
+        table_type(kind, column="v")
+    assert table_type(spark.StringType()) == PrimitiveType(TypeCode.STRING)

@@ -34,8 +34,6 @@ _nightly = (pytest.param(road, marks=pytest.mark.nightly) for road in ROADS if r
 
 @pytest.fixture(params=[*CALLED, *_nightly])
 def write(request: pytest.FixtureRequest, spark: SparkSession, odps: Connection) -> Write:
-    odps_nb.spark.register(spark, odps, progress=False)
-
     def run(
         table: Table, rows: Rows, *, partition: str | None = None, overwrite: Any = False
     ) -> None:
@@ -62,6 +60,7 @@ def write(request: pytest.FixtureRequest, spark: SparkSession, odps: Connection)
                 frame, odps, table.name, partition=partition, overwrite=overwrite, progress=False
             )
         else:
+            odps_nb.spark.register(spark, odps, progress=False)
             writer = frame.write.format("odps").mode("overwrite" if overwrite else "append")
             if overwrite in ("partitions", "all"):
                 writer = writer.option("overwrite", overwrite)

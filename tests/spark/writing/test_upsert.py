@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +14,7 @@ from odps_nb.errors import ArgumentError, ConversionError
 from tests.support.service.services import by_storage_api
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from odps_nb.access.connection import Connection
     from odps_nb.access.table import Table
@@ -53,6 +55,26 @@ def test_frames_are_upserted_and_their_keys_deleted(spark: SparkSession, table: 
     )
     table.upsert(mixed, partition="ds=even", deleted="gone")
     assert rows(table) == [(2, "new", "w", "even"), (3, "3", "w", "odd")]
+
+
+def test_each_micro_batch_of_a_stream_is_upserted(
+    spark: SparkSession, table: Table, tmp_path: Path
+) -> None:
+    (tmp_path / "arriving").mkdir()
+    for time, ids in enumerate([(1, 2), (2, 3)], 1):
+        file = tmp_path / "arriving" / f"{time}.json"
+        file.write_text("\n".join(f'{{"id": {one}, "v": "{time}", "w": "w"}}' for one in ids))
+        os.utime(file, (time, time))  # Spark takes the oldest first
+    reader = spark.readStream.schema("id bigint, v string, w string")
+    arriving = reader.option("maxFilesPerTrigger", 1).json(str(tmp_path / "arriving"))
+
+    def upsert(batch: DataFrame, _: int) -> None:
+        table.upsert(batch, partition="ds=x", progress=False)
+
+    writer = arriving.writeStream.foreachBatch(upsert).trigger(availableNow=True)
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    query.awaitTermination()
+    assert rows(table) == [(1, "1", "w", "x"), (2, "2", "w", "x"), (3, "2", "w", "x")]
 
 
 def test_rows_of_one_key_are_written_by_one_task(spark: SparkSession, table: Table) -> None:
