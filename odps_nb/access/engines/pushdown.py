@@ -48,7 +48,7 @@ from odps_nb.filters.tree import (
 )
 from odps_nb.filters.tree import columns_of as filter_columns
 from odps_nb.schema import Column, TableSchema, TypeCode
-from odps_nb.terms import PartitionSpec
+from odps_nb.terms import PartitionSpec, covered
 
 Projection = Sequence[str] | dict[str, pc.Expression] | None
 
@@ -77,9 +77,9 @@ def plan_query(
     said = [one for one in parts if _columns_in([one], arrow) & set(keys)]
     chosen = False
     if said:
-        wanted = base.partitions or (PartitionSpec(),)
         listed = list_partitions(PartitionSpec() if tree is None else _fixed(tree, schema))
-        known = [one for one in listed if any(spec.covers(one) for spec in wanted)]
+        in_base = covered(base.partitions or (PartitionSpec(),))
+        known = [one for one in listed if in_base(one)]
         kept = _surviving(known, schema, arrow, said)
         if not kept:
             return None
