@@ -320,9 +320,11 @@ def _plan(
     reads = plan_reads(
         query, {ref: (name, schemas[name]) for ref, name in names.items()}, limit=limit
     )
-    chosen = list(dict.fromkeys(r.table for r in reads.values() if r.partition_conditions))
+    chosen = list(
+        dict.fromkeys((r.table, r.listed) for r in reads.values() if r.partition_conditions)
+    )
     lists = _side_by_side(
-        lambda table: [info.spec for info in iter_partitions(storage, table)], chosen
+        lambda one: [info.spec for info in iter_partitions(storage, one[0], *one[1])], chosen
     )
     known = dict(zip(chosen, lists, strict=True))
     return choose_partitions(spark, reads, known)
