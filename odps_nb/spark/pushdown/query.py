@@ -338,12 +338,13 @@ def _open(
 ) -> list[DataFrame]:
     """Open the read sessions concurrently, then create the DataFrames."""
     from odps_nb.spark.reading.dataframe import session_dataframe
-    from odps_nb.spark.reading.plan import open_session
+    from odps_nb.spark.reading.plan import cores_of, open_session
     from odps_nb.spark.tasks.types import spark_schema
 
     reads = [_with_types(read) for read in reads]
     plans = {read: _read_plan(read) for read in reads if not read.is_empty}
-    opened = _side_by_side(lambda plan: open_session(storage, plan), plans.values())
+    cores = cores_of(spark)
+    opened = _side_by_side(lambda plan: open_session(storage, plan, cores), plans.values())
     sessions = dict(zip(plans, opened, strict=True))
     frames = []
     for read in reads:
