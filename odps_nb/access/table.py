@@ -168,7 +168,7 @@ class Table(Displayed, ForEngines):
         `ArgumentError` if the table is not partitioned.
         """
         spec, storage = self._under(under), self._connection._storage
-        found = [one.spec for one in iter_partitions(storage, self._name, under=spec)]
+        found = [one.spec for one in iter_partitions(storage, self._name, spec)]
         if not spec.items:
             self._partition_count = len(found)
         return found
