@@ -350,11 +350,13 @@ class RowView(TakesRows):
         starts: str | None = None,
         null: bool = False,
         exclude: bool = False,
+        ignore_case: bool = False,
         cancel: CancelToken | None = None,
     ) -> None:
         """Show only the rows that also match a condition on one column.
 
         Pass a range (``low`` and ``high`` are included), ``values``, text to find, or ``null``.
+        ``ignore_case`` finds the text whether its letters from A to Z are large or small.
         ``exclude`` shows the rows that do not match, including those with a null. For any other
         condition, call ``choose(Choice(conditions=("quantity > 9 or gift",)))``. To show all rows
         again, call ``choose(Choice())``.
@@ -372,7 +374,12 @@ class RowView(TakesRows):
             raise ArgumentError(f"there is no column {column!r} to filter by")
         made = given_condition(
             found,
-            {"range": (low, high), "values": values, "contains": contains, "starts": starts},
+            {
+                "range": (low, high),
+                "values": values,
+                f"{'i' * ignore_case}contains": contains,
+                f"{'i' * ignore_case}starts": starts,
+            },
             null=null,
             exclude=exclude,
             timezone=self.timezone,
