@@ -190,6 +190,8 @@ class Explorer(TakesRows, LiveView):
 
     def _send_page(self, start: int, token: CancelToken) -> None:
         self._told_at = time.monotonic()
+        if self.view.sorts_again(start):
+            self._tell_busy("page", "sorting more rows: a SQL job is running")
         page = self.view.page(start, token)
         token.check()
         self._start = page.start

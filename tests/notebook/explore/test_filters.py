@@ -392,7 +392,7 @@ def test_what_costs_too_much_or_is_no_sql_is_not_counted(odps, frame):
 
 def test_a_count_that_the_rows_belie_is_forgotten(view):
     view.filter("id", low=0)
-    view._know(150)
+    view._profiles.know(view.where, 150)
     assert view.total == 150
     view.page(100)
     assert view.total is None  # the page contains rows up to the 200th
