@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -19,6 +19,9 @@ from odps_nb.notebook.explore.profiles.sampling import SAMPLE_BYTES, draw_sample
 
 if TYPE_CHECKING:
     from odps_nb.schema import Column
+
+JOINED_ROWS = 60_000
+"""Number of rows to profile at a time, because small batches take more CPU time per row."""
 
 
 class KnownProfiles:
@@ -91,9 +94,9 @@ class KnownProfiles:
         """Profile all matching rows in bounded memory, with the bars of an earlier profile."""
         profiler, count = Profiler(self._columns, before=self.whole or self.profile(where)), 0
         with closing(rows.every(where, cancel, ahead=SAMPLE_BYTES, progress=progress)) as batches:
-            for batch in batches:
-                profiler.add(batch)
-                count += batch.num_rows
+            for part in _joined(batches):
+                profiler.add(part)
+                count += part.num_rows
         return self._keep(where, profiler, rows=count, total=count, is_random=False)
 
     def _keep(
@@ -133,3 +136,17 @@ class KnownProfiles:
         cancel.check()
         self.know(where, int(rows.query(text)["n"][0].as_py()))
         return self.counted(where)
+
+
+def _joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Join batches to about `JOINED_ROWS` rows or `SAMPLE_BYTES`."""
+    found: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        found.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= JOINED_ROWS or size >= SAMPLE_BYTES:
+            yield pa.Table.from_batches(found)
+            found, rows, size = [], 0, 0
+    if found:
+        yield pa.Table.from_batches(found)
