@@ -100,8 +100,8 @@ def _total(array: pa.Array, steps: np.ndarray | None) -> Decimal:
     """Return the exact sum of integers, or of decimals with these `steps_of`."""
     if steps is not None or pt.is_integer(array.type):
         whole = array.cast(pa.int64()).to_numpy() if steps is None else steps
-        total = int((whole >> 32).sum()) * 2**32 + int((whole & 0xFFFFFFFF).sum())
-        return _WIDE.scaleb(Decimal(total), 0 if steps is None else -array.type.scale)
+        added = int((whole >> 32).sum()) * 2**32 + int((whole & 0xFFFFFFFF).sum())
+        return _WIDE.scaleb(Decimal(added), 0 if steps is None else -array.type.scale)
     if array.type.precision <= 60:
         return Decimal(pc.sum(array.cast(pa.decimal256(76, array.type.scale))).as_py())
     total = Decimal(0)
