@@ -290,9 +290,11 @@ class CardListener(Flusher):
     def _draw(self, snapshot: ProgressSnapshot) -> None:
         if not self._placed:
             self._join(snapshot)
-        if self._loop is not None and self._loop.count and not snapshot.message:
+        if self._loop is not None and self._loop.count:
             count = count_of(self._loop.count, f"other {snapshot.operation} operation")
-            snapshot = replace(snapshot, message=f"after {count} in this cell: {self._loop.words}")
+            told = f"after {count} in this cell: {self._loop.words}"
+            message = " · ".join(filter(None, (told, snapshot.message)))
+            snapshot = replace(snapshot, message=message)
         made = bundle(card_html(snapshot), card_text(snapshot))
         if self._mode == "text":
             del made["text/html"]
