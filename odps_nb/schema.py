@@ -276,6 +276,7 @@ class TableSchema:
         texts = ((one.name, str(one.type), one.comment) for one in self)
         rows = [[text if text.isprintable() else ascii(text) for text in row] for row in texts]
         wide = [max((len(row[n]) for row in rows), default=0) for n in range(2)]
+        wide[1] = min(wide[1], 16)  # one long type must not move all comments to the right
         lines = (
             f"{name:{wide[0]}}  {kind:{wide[1]}}  {said}".rstrip() for name, kind, said in rows
         )
