@@ -57,14 +57,7 @@ def _shown(cell: nbformat.NotebookNode) -> str:
 def test_every_cell_runs_and_the_gallery_shows_the_thumbnails(
     notebook: nbformat.NotebookNode, service: LocalService, odps: Connection
 ):
-    env = {
-        **os.environ,
-        "ODPS_ENDPOINT": service.endpoint,
-        "ODPS_TUNNEL_ENDPOINT": service.tunnel_endpoint,
-        "ODPS_PROJECT": service.project,
-        "ODPS_ACCESS_ID": service.access_id,
-        "ODPS_ACCESS_KEY": service.access_key,
-    }
+    env = os.environ | service.environment
     from nbclient import NotebookClient
 
     try:

@@ -84,14 +84,7 @@ def test_the_quickstart_runs_in_a_real_jupyterlab(
     service = slow_service
     notebook = tmp_path / "01_quickstart.ipynb"
     notebook.write_text(json.dumps(quickstart(repo, spark=True)), "utf-8")
-    env = {
-        **os.environ,
-        "ODPS_ENDPOINT": service.endpoint,
-        "ODPS_TUNNEL_ENDPOINT": service.tunnel_endpoint,
-        "ODPS_PROJECT": service.project,
-        "ODPS_ACCESS_ID": service.access_id,
-        "ODPS_ACCESS_KEY": service.access_key,
-    }
+    env = os.environ | service.environment
     with lab_page.open_notebook(notebook, env=env) as page:
         check_run(page, lab_page.run_all(page, seconds=300), service, least=15)
 

@@ -14,13 +14,6 @@ def service_environment() -> Iterator[dict[str, str]]:
     """Start the embedded service; yield an environment in which `odps_nb.connect()` uses it."""
     running = start()
     try:
-        yield {
-            **os.environ,
-            "ODPS_ENDPOINT": running.endpoint,
-            "ODPS_TUNNEL_ENDPOINT": running.tunnel_endpoint,
-            "ODPS_PROJECT": running.project,
-            "ODPS_ACCESS_ID": running.access_id,
-            "ODPS_ACCESS_KEY": running.access_key,
-        }
+        yield os.environ | running.environment
     finally:
         running.stop()

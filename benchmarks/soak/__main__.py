@@ -95,11 +95,7 @@ def _environment(service: LocalService, folders: dict[str, Path], root: Path) ->
         "ODPS_NB_CACHE_DIR": str(folders["cache"]),
         "XDG_CONFIG_HOME": str(root / "config"),
         "IPYTHONDIR": str(root / "ipython"),
-        "ODPS_ENDPOINT": service.endpoint,
-        "ODPS_TUNNEL_ENDPOINT": service.tunnel_endpoint,
-        "ODPS_PROJECT": service.project,
-        "ODPS_ACCESS_ID": service.access_id,
-        "ODPS_ACCESS_KEY": service.access_key,
+        **service.environment,
     }
 
 

@@ -82,14 +82,23 @@ class Front:
         until: Sequence[str] = (),
         buffers: Sequence[bytes] = (),
     ) -> list[Mapping[str, Any]]:
-        """Send a message to a widget; return its messages once all kinds in ``until`` arrive."""
+        """Send a message to a widget; return its messages once all kinds in ``until`` arrive.
+
+        Raises
+        ------
+        CellError
+            The widget reports a problem.
+        """
         self._said.clear()
         content = {"comm_id": widget, "data": {"method": "custom", "content": message}}
         session, socket = self._client.session, self._client.shell_channel.socket
         session.send(socket, "comm_msg", content, buffers=list(buffers))
         missing = set(until)
         while missing:
-            missing -= {said["kind"] for one, said in self._said if one == widget}
+            told = [said for one, said in self._said if one == widget]
+            if problems := [said for said in told if said["kind"] == "problem"]:
+                raise CellError(f"{message}: {problems[0]['text']}")
+            missing -= {said["kind"] for said in told}
             if missing:
                 self._heard()
         return [said for one, said in self._said if one == widget]

@@ -91,6 +91,9 @@ _PIECE = 2000
 _CAST = re.compile(r"CAST\('([^'\\]*)' AS (\w+(?:\(\d+,\d+\))?)\)")
 _UNHEX = re.compile(r"UNHEX\('((?:[0-9a-f]{2})*)'\)")
 _INTERVAL = re.compile(r"INTERVAL '([^'\\]*)' DAY TO SECOND")
+_PART = r"'([^'\\]*)'|CHR\((\d{1,3})\)"
+_TEXT = re.compile(rf"CHR\(\d{{1,3}}\)|CONCAT\((?:{_PART})(?:, (?:{_PART}))++\)")
+_PARTS = re.compile(_PART)
 
 
 def _without_lists(text: str) -> tuple[str, dict[str, list[str]]]:
@@ -319,6 +322,9 @@ def _bound(item: str, kinds: dict[str, Any]) -> Node | None:
         if (kind := found[2]) not in kinds:
             kinds[kind] = _parsed(f"CAST('' AS {kind})").to
         return cast(Constant(ValueKind.TEXT, found[1]), kinds[kind])
+    if _TEXT.fullmatch(item):
+        parts = (chr(int(code)) if code else text for text, code in _PARTS.findall(item))
+        return Constant(ValueKind.TEXT, "".join(parts))
     if found := _UNHEX.fullmatch(item):
         return Constant(ValueKind.BYTES, bytes.fromhex(found[1]))
     if found := _INTERVAL.fullmatch(item):

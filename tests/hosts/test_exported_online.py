@@ -56,11 +56,7 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path.write_text(json.dumps(notebook(*CELLS)))
     with start() as service:
         env = {
-            "ODPS_ENDPOINT": service.endpoint,
-            "ODPS_TUNNEL_ENDPOINT": service.tunnel_endpoint,
-            "ODPS_PROJECT": service.project,
-            "ODPS_ACCESS_ID": service.access_id,
-            "ODPS_ACCESS_KEY": service.access_key,
+            **service.environment,
             "PYTHONPATH": os.pathsep.join(filter(None, [str(REPO), os.environ.get("PYTHONPATH")])),
         }
         _nbconvert(path, "notebook", "--execute", "--inplace", env=env)

@@ -23,11 +23,7 @@ def test_nothing_that_others_share_is_changed_by_import_extension_register_or_re
 ) -> None:
     given = {
         **os.environ,
-        "ODPS_ENDPOINT": service.endpoint,
-        "ODPS_TUNNEL_ENDPOINT": service.tunnel_endpoint,
-        "ODPS_PROJECT": service.project,
-        "ODPS_ACCESS_ID": service.access_id,
-        "ODPS_ACCESS_KEY": service.access_key,
+        **service.environment,
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYTHONPATH": str(ROOT),

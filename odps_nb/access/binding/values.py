@@ -53,6 +53,8 @@ def plain(value: object) -> PlainValue:
     ``None``, NaT, ``pandas.NA`` and Arrow nulls become ``None``, as do missing values in a Series
     of any dtype but float. A float NaN stays a float.
     """
+    if type(value) in _PLAIN:
+        return value  # type: ignore[return-value]
     for convert in (_of_pandas, _of_numpy, _of_arrow, _of_polars, _of_python, _of_others):
         found = convert(value)
         if found is not _UNKNOWN:
@@ -60,6 +62,7 @@ def plain(value: object) -> PlainValue:
     raise ArgumentError(f"a {type(value).__name__} cannot be bound", hint=_hint(value))
 
 
+_PLAIN = {bool, int, float, str, bytes, type(None)}
 _UNKNOWN = object()
 WRITE_FIRST = (
     "to query its rows, write them to a table, e.g. odps.table('new').write(rows, create=True)"

@@ -69,6 +69,20 @@ class LocalService:
         """Whether the process is running."""
         return self._process.poll() is None
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """Environment variables with which `odps_nb.connect` in another process uses the service.
+
+        They contain the access key.
+        """
+        return {
+            "ODPS_ENDPOINT": self.endpoint,
+            "ODPS_TUNNEL_ENDPOINT": self.tunnel_endpoint,
+            "ODPS_PROJECT": self.project,
+            "ODPS_ACCESS_ID": self.access_id,
+            "ODPS_ACCESS_KEY": self.access_key,
+        }
+
     def __enter__(self) -> LocalService:
         return self
 

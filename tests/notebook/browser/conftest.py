@@ -50,13 +50,7 @@ def odps(moody_odps: Connection) -> Connection:
 @pytest.fixture(scope="package")
 def jupyter(service: LocalService, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jupyter]:
     """A server whose kernels connect to this run's service through environment variables."""
-    env = {
-        "ODPS_ENDPOINT": service.endpoint,
-        "ODPS_TUNNEL_ENDPOINT": service.tunnel_endpoint,
-        "ODPS_PROJECT": service.project,
-        "ODPS_ACCESS_ID": service.access_id,
-        "ODPS_ACCESS_KEY": service.access_key,
-    }
+    env = service.environment
     with lab(tmp_path_factory.mktemp("notebooks"), tmp_path_factory.mktemp("lab"), env) as running:
         yield running
 

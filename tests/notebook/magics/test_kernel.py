@@ -75,14 +75,7 @@ def book(service, tmp_path_factory) -> nbformat.NotebookNode:
         allow_errors=True,
         resources={"metadata": {"path": str(tmp_path_factory.mktemp("book"))}},
     )
-    env = {
-        **os.environ,
-        "ODPS_ENDPOINT": service.endpoint,
-        "ODPS_TUNNEL_ENDPOINT": service.tunnel_endpoint,
-        "ODPS_PROJECT": service.project,
-        "ODPS_ACCESS_ID": service.access_id,
-        "ODPS_ACCESS_KEY": service.access_key,
-    }
+    env = os.environ | service.environment
     client.execute(env=env)
     return made
 

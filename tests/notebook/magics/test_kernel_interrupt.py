@@ -21,16 +21,7 @@ print([t.name for t in threading.enumerate() if "odps" in t.name])
 @pytest.fixture(scope="module")
 def kernel(moody) -> Iterator[tuple[KernelManager, BlockingKernelClient]]:
     manager = KernelManager(kernel_name="python3")
-    manager.start_kernel(
-        env={
-            **os.environ,
-            "ODPS_ENDPOINT": moody.endpoint,
-            "ODPS_TUNNEL_ENDPOINT": moody.tunnel_endpoint,
-            "ODPS_PROJECT": moody.project,
-            "ODPS_ACCESS_ID": moody.access_id,
-            "ODPS_ACCESS_KEY": moody.access_key,
-        }
-    )
+    manager.start_kernel(env=os.environ | moody.environment)
     client = manager.client()
     client.start_channels()
     try:

@@ -46,14 +46,7 @@ CELLS = {
 
 
 def environment(service: LocalService) -> dict[str, str]:
-    return {
-        **os.environ,
-        "ODPS_ENDPOINT": service.endpoint,
-        "ODPS_TUNNEL_ENDPOINT": service.tunnel_endpoint,
-        "ODPS_PROJECT": service.project,
-        "ODPS_ACCESS_ID": service.access_id,
-        "ODPS_ACCESS_KEY": service.access_key,
-    }
+    return os.environ | service.environment
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import os
 import signal
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 
     from odps_nb.access.connection import Connection
     from odps_nb.access.table import Table
+    from odps_nb.local.server.launch import LocalService
 
 Make = Callable[[str], "Table"]
 COLUMNS = "id bigint, at timestamp, amount decimal(18,4), tags array<string>, by map<string,int>"
@@ -165,6 +169,54 @@ def test_a_driver_that_dies_between_the_commit_and_sparks_note_doubles_nothing(
     for _ in range(1 if LIMITS else 2):  # older versions end a run after it repeats a batch
         start(follow(spark, odps, source), odps, sink, tmp_path)
     assert ids(sink) == [1, 2, 3]
+
+
+@pytest.mark.nightly
+@pytest.mark.spark
+def test_a_driver_killed_after_an_upsert_repeats_the_batch_and_each_key_has_its_newest_row(
+    odps: Connection, service: LocalService, make: Make, new_name: Any, tmp_path: Path
+) -> None:
+    source = make("source")
+    sink = odps.create_table(new_name("newest"), "id bigint, tag string", primary_key="id")
+    arguments = [str(tmp_path), str(source.name), str(sink.name)]
+
+    def run(*dies: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-W", "ignore", "-c", UPSERTS, *arguments, *dies]
+        with tempfile.TemporaryDirectory() as left:  # short, because Spark creates sockets there
+            env = {**os.environ, **service.environment, "TMPDIR": left, "SPARK_LOCAL_DIRS": left}
+            env["SPARK_SUBMIT_OPTS"] = f"-Djava.io.tmpdir={left}"
+            return subprocess.run(command, env=env, capture_output=True, text=True, timeout=WAIT)
+
+    add(source, 1, 2)
+    assert run("dies").returncode == -signal.SIGKILL
+    assert not (tmp_path / "commits" / "0").exists()
+    add(source, 3)
+    add(source, 2)
+    for _ in range(1 if LIMITS else 2):  # older versions end a run after it repeats a batch
+        done = run()
+        assert done.returncode == 0, done.stderr[-3000:]
+    found = sink.read().to_arrow().sort_by("id").to_pylist()
+    assert found == [{"id": number, "tag": str(number)} for number in (1, 2, 3)]
+
+
+UPSERTS = """
+import os, signal, sys
+import odps_nb, odps_nb.spark
+from pyspark.sql import functions as F
+folder, source, sink, *dies = sys.argv[1:]
+odps = odps_nb.connect()
+spark = odps_nb.spark.session("local[2]", spark_driver_memory="1g")
+odps_nb.spark.register(spark)
+
+def upsert(rows, batch):
+    odps.table(sink).upsert(rows.groupBy("id").agg(F.max(F.element_at("tags", 1)).alias("tag")))
+    if dies:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+reader = spark.readStream.format("odps").options(**odps_nb.spark.options(odps), table=source)
+writer = reader.load().writeStream.foreachBatch(upsert).option("checkpointLocation", folder)
+writer.trigger(availableNow=True).start().awaitTermination()
+"""
 
 
 def dying_source() -> type:
