@@ -124,7 +124,7 @@ def first_found(view: RowView) -> tuple[Page, str]:
         return page, "there may be more rows; use explore()"
     if is_late:
         return page, f"found within {SECONDS:.0f} s; explore() continues the search"
-    view._know(page.count)
+    view._profiles.know(view.where, page.count)
     return page, ""
 
 

@@ -54,9 +54,17 @@ class Context:
 
     @property
     def connection(self) -> Connection:
-        """The connection of ``%odps connect``, or else one opened from the environment."""
+        """The connection of ``%odps connect``, of the only variable with one, or a new one."""
         if self._connection is None:
-            self.use(_from_settings(self.variables), owned=True)
+            from odps_nb.access.connection import Connection
+
+            named = ((n, one) for n, one in self.variables.items() if n[0] != "_")
+            found = {n: one for n, one in named if isinstance(one, Connection)}
+            if len({id(one) for one in found.values()}) == 1:
+                name, connection = next(iter(found.items()))
+                self.use(connection, owned=False, origin=(name,))
+            else:
+                self.use(_from_settings(self.variables), owned=True)
         assert self._connection is not None  # set by use()
         return self._connection
 
