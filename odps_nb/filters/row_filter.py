@@ -273,8 +273,8 @@ def fixed_partitions(
         match part:
             case Compare("=", ColumnValue(name, code=TypeCode.STRING), Constant(value=str(one))):
                 found = {one}
-            case IsIn(ColumnValue(name, code=TypeCode.STRING), among):
-                found = {one for one in among if isinstance(one, str)}
+            case IsIn(ColumnValue(name, code=TypeCode.STRING), constants):
+                found = {one for one in constants if isinstance(one, str)}
             case _:
                 continue
         values[name] = found & values.get(name, found) or found
