@@ -31,7 +31,6 @@ def files() -> dict[str, bytes]:
         "call.au": sound("au", "pcm_mulaw", rate=8000),
         "song.aiff": sound("aiff", "pcm_s16be"),
         "song.aac": sound("adts", "aac"),
-        "song.ac3": sound("ac3", "ac3"),
         "song.wma": sound("asf", "wmav2", rate=44_100, bits=64_000),
         "clip.wmv": film("asf", "wmv2"),
         "clip.ts": film("mpegts", "mpeg2video"),

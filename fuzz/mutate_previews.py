@@ -229,7 +229,7 @@ def inputs(seed: int, start: int, stop: int) -> Any:
 
 def draw(seed: int, start: int, stop: int) -> None:
     """Draw inputs in this process and print each outcome; any input may crash the process."""
-    from odps_nb.notebook.preview.shared import GRID, LIST, SINGLE
+    from odps_nb.formats.shared import GRID, LIST, SINGLE
     from odps_nb.notebook.preview.tile import TILE_BUDGET, tile
 
     for number, name, data in inputs(seed, start, stop):

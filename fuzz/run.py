@@ -34,7 +34,7 @@ INSTRUMENTED = (
     "odps_nb.local.routes",
     "odps_nb.local.sql",
     "odps_nb.local.reading.predicates",
-    "odps_nb.notebook.preview.kinds",
+    "odps_nb.formats.kinds",
 )
 """Packages whose branches guide the fuzzer."""
 

@@ -9,12 +9,12 @@ import zlib
 import h5py
 import numpy as np
 
-__all__ = ["files", "hdf5", "netcdf3", "rar"]
+__all__ = ["files", "hdf5", "rar"]
 
 
 def files() -> dict[str, bytes]:
     """Return the files by name."""
-    return {"grid.h5": hdf5(), "grid.nc": netcdf3(), "names.rar": rar()}
+    return {"grid.h5": hdf5(), "names.rar": rar()}
 
 
 def hdf5(*, netcdf: bool = False) -> bytes:
@@ -35,44 +35,6 @@ def hdf5(*, netcdf: bool = False) -> bytes:
         file["soft"] = h5py.SoftLink("/heat")
         file["other"] = h5py.ExternalLink("/etc/hostname", "/x")
     return out.getvalue()
-
-
-def netcdf3(version: int = 1, *, records: int = 5) -> bytes:
-    """Return two variables with two dimensions, the first of which is the record dimension."""
-    wide, place = (">Q" if version == 5 else ">I"), (">I" if version == 1 else ">Q")
-
-    def number(value: int) -> bytes:
-        return struct.pack(wide, value)
-
-    def text(value: str) -> bytes:
-        raw = value.encode()
-        return number(len(raw)) + raw + bytes(-len(raw) % 4)
-
-    def entries(tag: int, *parts: bytes) -> bytes:
-        return struct.pack(">I", tag if parts else 0) + number(len(parts)) + b"".join(parts)
-
-    def attribute(name: str, value: str) -> bytes:
-        return text(name) + struct.pack(">I", 2) + text(value)
-
-    def variable(name: str, kind: int, dimensions: tuple[int, ...], *about: bytes) -> bytes:
-        shape = number(len(dimensions)) + b"".join(number(one) for one in dimensions)
-        last = struct.pack(">I", kind) + number(40) + struct.pack(place, 400)
-        return text(name) + shape + entries(12, *about) + last
-
-    limits = text("valid_range") + struct.pack(">I", 3) + number(2) + struct.pack(">hh", -5, 7)
-    return (
-        b"CDF"
-        + bytes([version])
-        + number(records)
-        + entries(10, text("time") + number(0), text("place") + number(4))
-        + entries(12, attribute("title", "Tide <b>"))
-        + entries(
-            11,
-            variable("tide", 3, (0, 1), attribute("units", "m"), limits),
-            variable("name", 2, (1,)),
-        )
-        + bytes(200)
-    )
 
 
 def rar(names: tuple[str, ...] = ("tea.txt", "dir/<b>.txt"), *, locked: bool = False) -> bytes:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from typing import Any
 
 __all__ = [
     "PLAIN_NAME",
@@ -269,6 +270,17 @@ class TableSchema:
 
     def __iter__(self) -> Iterator[Column]:
         return iter(self.all_columns)
+
+    def _repr_pretty_(self, printer: Any, _: object) -> None:
+        """Show one column per line in IPython."""
+        texts = ((one.name, str(one.type), one.comment) for one in self)
+        rows = [[text if text.isprintable() else ascii(text) for text in row] for row in texts]
+        wide = [max((len(row[n]) for row in rows), default=0) for n in range(2)]
+        wide[1] = min(wide[1], 16)  # one long type must not move all comments to the right
+        lines = (
+            f"{name:{wide[0]}}  {kind:{wide[1]}}  {said}".rstrip() for name, kind, said in rows
+        )
+        printer.text("\n".join(lines) or "no columns")
 
     def __len__(self) -> int:
         return len(self.columns) + len(self.partition_columns)

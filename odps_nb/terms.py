@@ -9,7 +9,7 @@ import datetime
 import operator
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -350,6 +350,22 @@ class PartitionSpec:
         """Whether ``other`` has the same value for each key of this (partial) spec."""
         theirs = dict(other.items)
         return all(theirs.get(key) == value for key, value in self.items)
+
+
+def covered(specs: Iterable[PartitionSpec]) -> Callable[[PartitionSpec], bool]:
+    """Return whether one of many (partial) specs covers a spec, in a time independent of them."""
+    by_keys: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
+    for one in specs:
+        pairs = sorted(one.items)
+        by_keys.setdefault(tuple(k for k, _ in pairs), set()).add(tuple(v for _, v in pairs))
+
+    def test(spec: PartitionSpec) -> bool:
+        values = dict(spec.items)
+        return any(
+            tuple(values.get(key) for key in keys) in among for keys, among in by_keys.items()
+        )
+
+    return test
 
 
 _INVALID = "InvalidPartitionSpec"

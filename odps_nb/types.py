@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from odps_nb.notebook.explore.charts.chart import Chart
     from odps_nb.notebook.explore.charts.choice import ChartAggregate, ChartKind, ChartStep
     from odps_nb.notebook.explore.explorer import Explorer
-    from odps_nb.notebook.upload.uploader import Uploader
     from odps_nb.schema import Column, OdpsType, TableSchema
     from odps_nb.spark.blobs.cells import Row
     from odps_nb.spark.pushdown.query import SparkQuery
@@ -96,7 +95,6 @@ __all__ = [
     "TextConversion",
     "TimeConversion",
     "Transfer",
-    "Uploader",
     "WriteSessionRef",
 ]
 
@@ -122,7 +120,6 @@ _MODULES = {
     "notebook.explore.charts.chart": ["Chart"],
     "notebook.explore.charts.choice": ["ChartAggregate", "ChartKind", "ChartStep"],
     "notebook.explore.explorer": ["Explorer"],
-    "notebook.upload.uploader": ["Uploader"],
     "schema": ["Column", "OdpsType", "TableSchema"],
     "spark.blobs.cells": ["Row"],
     "spark.pushdown.query": ["SparkQuery"],

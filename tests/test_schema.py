@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 
 import pytest
+from IPython.lib.pretty import pretty
 
 from odps_nb.schema import (
     ArrayType,
@@ -95,6 +96,11 @@ def test_schema_lists_data_then_partition_columns() -> None:
     assert SCHEMA.all_columns == SCHEMA.columns + SCHEMA.partition_columns
     assert len(SCHEMA) == 3
     assert pickle.loads(pickle.dumps(SCHEMA)) == SCHEMA
+
+
+def test_ipython_shows_one_column_of_a_schema_per_line() -> None:
+    assert pretty(SCHEMA) == "id     bigint\nGröße  string\nds     string"
+    assert pretty(TableSchema()) == "no columns"
 
 
 def test_empty_schema_is_a_schema() -> None:

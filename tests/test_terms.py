@@ -29,6 +29,7 @@ from odps_nb.terms import (
     TableName,
     TimeUnit,
     WriteMode,
+    covered,
     format_bytes,
     query_title,
 )
@@ -272,6 +273,16 @@ def test_partial_spec_covers_its_partitions() -> None:
     assert hour.covers(PartitionSpec.of("h=2,ds=1"))
     assert not hour.covers(day)
     assert not PartitionSpec.of("ds=2").covers(hour)
+
+
+def test_covered_by_many_specs_is_covered_by_one_of_them() -> None:
+    wanted = [PartitionSpec.of(text) for text in ("ds=1", "ds=2,h=3", "h=4")]
+    chosen = covered(wanted)
+    for text in ("ds=1,h=1", "ds=2,h=3", "h=3,ds=2", "ds=2,h=2", "ds=3,h=4", "ds=2", "ds=3,h=3"):
+        spec = PartitionSpec.of(text)
+        assert chosen(spec) == any(one.covers(spec) for one in wanted)
+    assert covered([PartitionSpec()])(wanted[0])
+    assert not covered([])(wanted[0])
 
 
 # -- compression and the other words ----------------------------------------------------------

@@ -80,7 +80,6 @@ class Front:
         message: Mapping[str, Any],
         *,
         until: Sequence[str] = (),
-        buffers: Sequence[bytes] = (),
     ) -> list[Mapping[str, Any]]:
         """Send a message to a widget; return its messages once all kinds in ``until`` arrive.
 
@@ -92,7 +91,7 @@ class Front:
         self._said.clear()
         content = {"comm_id": widget, "data": {"method": "custom", "content": message}}
         session, socket = self._client.session, self._client.shell_channel.socket
-        session.send(socket, "comm_msg", content, buffers=list(buffers))
+        session.send(socket, "comm_msg", content)
         missing = set(until)
         while missing:
             told = [said for one, said in self._said if one == widget]
@@ -101,12 +100,6 @@ class Front:
             missing -= {said["kind"] for said in told}
             if missing:
                 self._heard()
-        return [said for one, said in self._said if one == widget]
-
-    def hear(self, widget: str) -> list[Mapping[str, Any]]:
-        """Wait for the next message of the kernel; return the widget's message in it, if any."""
-        self._said.clear()
-        self._heard()
         return [said for one, said in self._said if one == widget]
 
     def _heard(self) -> Mapping[str, Any]:

@@ -112,28 +112,6 @@ def explorer(front: Front, turn: int) -> None:
     front.run("shown.close()\ndel shown")
 
 
-def uploader(front: Front, turn: int) -> None:
-    """Write two files with a file picker into a new table."""
-    files = {"a.txt": b"text " * 1000, "b.bin": bytes(range(256)) * 4096}
-    front.run(f"shown = odps.table('picked_{turn % 3}').upload()\ndisplay(shown)")
-    (widget,) = front.opened
-    front.tell(widget, {"do": "ready"}, until=["ready"])
-    listed = [{"name": name, "size": len(data), "modified": 1.7e12} for name, data in files.items()]
-    said = front.tell(widget, {"do": "upload", "run": 1, "files": listed}, until=["want"])
-    # both are small: each is one piece, and all are requested at once
-    wanted = [one for one in said if one["kind"] == "want"]
-    while len(wanted) < len(files):
-        wanted += [one for one in front.hear(widget) if one["kind"] == "want"]
-    for number, want in enumerate(wanted):
-        until = ["done"] if number + 1 == len(wanted) else []
-        piece = list(files.values())[want["file"]]
-        front.tell(widget, {**want, "do": "piece"}, until=until, buffers=[piece])
-    front.run(
-        "assert shown.receipt.rows == 2\nshown.close()\ndel shown\n"
-        f"odps.drop_table('picked_{turn % 3}')"
-    )
-
-
 def write(front: Front, _: int) -> None:
     """Create a table, append to it, overwrite it, update it by key, and drop it."""
     front.run(
@@ -242,7 +220,6 @@ DONE_BY: Mapping[Job, int] = {
     write: 1,
     sql: 1,
     errors: 1,
-    uploader: 1,
     blobs: 2,
     engines: 2,
     interrupt_read: 2,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from odps_nb.notebook.preview.kind import Format
-from odps_nb.notebook.preview.registry import sniff
+from odps_nb.formats.kind import Format
+from odps_nb.formats.registry import sniff
 
 
 def kinds(data: bytes) -> None:

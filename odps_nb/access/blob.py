@@ -18,6 +18,7 @@ from odps_nb.access.displayed import Displayed
 from odps_nb.access.saving import Folder, file_name_for, save_stream
 from odps_nb.errors import ArgumentError, ConversionError, OdpsNbError
 from odps_nb.explained import explained, explained_init
+from odps_nb.formats.registry import sniff
 from odps_nb.terms import BlobReference, format_bytes, shorten
 
 if TYPE_CHECKING:
@@ -293,10 +294,11 @@ class Blob(Displayed):
         header: bool | None = None,
         names: Sequence[str] | None = None,
         ragged: bool = False,
+        sheet: str | int | None = None,
         max_bytes: int = MAX_BYTES,
         trusted: bool = False,
     ) -> pa.Table:
-        """Parse Parquet, Arrow (file or stream), CSV, TSV or JSON lines into an Arrow table.
+        """Parse Parquet, Arrow (file or stream), CSV, TSV, JSON lines or a workbook into a table.
 
         The first line of CSV and TSV names the columns, whose types are inferred; blank lines and
         comments (``#``) are skipped. A Hive text file has fields separated by ``\\x01``, no column
@@ -317,6 +319,9 @@ class Blob(Displayed):
         ragged
             Accept lines with fewer or more fields than the first line. Missing fields are empty;
             extra fields become columns ``f3``, ``f4``, …. By default, such a line raises an error.
+        sheet
+            Name or number of the sheet in a workbook (Excel, OpenDocument; extra ``previews``).
+            Default: the first sheet, 0. A column with values of different types is text.
         max_bytes
             Maximum size in bytes of the blob, and of its decompressed rows.
         trusted
@@ -354,6 +359,7 @@ class Blob(Displayed):
                 names=None if names is None else list(names),
                 ragged=ragged,
                 file_name=name,
+                sheet=sheet,
             )
 
     @contextmanager
@@ -375,8 +381,6 @@ class Blob(Displayed):
         return data
 
     def _recognise(self, data: builtins.bytes, name: str = "") -> str:
-        from odps_nb.notebook.preview.registry import sniff
-
         return sniff(data[:_HEAD], len(data), name).mime
 
     def _ask_size(self) -> int:

@@ -20,7 +20,7 @@ from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker
 from odps_nb.client.catalog import list_projects, list_schemas, list_tables
 from odps_nb.client.sql.definitions import create_table, drop_table
 from odps_nb.errors import ArgumentError, StateError
-from odps_nb.explained import explained
+from odps_nb.explained import Instructive, explained
 from odps_nb.terms import (
     BlobReference,
     TableName,
@@ -57,7 +57,7 @@ MAX_QUERIES = 100
 
 
 @explained
-class Connection(DisplayedText):
+class Connection(DisplayedText, Instructive):
     """Tables, blobs and SQL of one project; created by ``odps_nb.connect(…)``.
 
     A context manager that calls `close`. Thread-safe; a forked child opens its own sockets. A
@@ -72,6 +72,13 @@ class Connection(DisplayedText):
        days
     0     8
     """
+
+    _instead = {  # noqa: RUF012
+        "read write head explore chart partitions": "call odps.table('name').{name}(…)",
+        "execute execute_sql query run_sql": "call odps.sql('select …')",
+        "get_table t list_tables": "call odps.table('name') or odps.tables()",
+        "[]": "call odps.table({key})",
+    }
 
     def __init__(
         self,

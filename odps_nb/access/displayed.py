@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from odps_nb.convert.loaded import loaded
 from odps_nb.errors import OdpsNbError
+from odps_nb.html import failed_page
 
 if TYPE_CHECKING:
     from odps_nb.notebook.live.twin import LiveView
@@ -39,8 +40,6 @@ class Displayed:
         """Return the page as ``text/html`` without scripts, and as ``text/plain``."""
 
     def _repr_mimebundle_(self, **_: object) -> Mapping[str, str]:
-        from odps_nb.notebook.display.html import failed_page
-
         try:
             return self._static_page()
         except OdpsNbError as error:

@@ -334,7 +334,7 @@ def fetch_details(
             modified=_moment(found.modified_at),
         )
 
-    jobs = [partial(fetch, info) for info in iter_partitions(storage, table, under=under)]
+    jobs = [partial(fetch, info) for info in iter_partitions(storage, table, under)]
     return list(fan_out(jobs, size=lambda _: 0, cancel=storage.operation()))
 
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePath
 from typing import BinaryIO
 
-from odps_nb.convert.media_types import ending_of
 from odps_nb.errors import ConfigError
+from odps_nb.formats.media_types import ending_of
 from odps_nb.terms import shorten
 
 MAX_NAME_BYTES = 150

@@ -82,7 +82,6 @@ if TYPE_CHECKING:
     from odps_nb.notebook.explore.charts.chart import Chart
     from odps_nb.notebook.explore.charts.choice import ChartAggregate, ChartKind, ChartStep
     from odps_nb.notebook.explore.explorer import Explorer
-    from odps_nb.notebook.upload.uploader import Uploader
     from odps_nb.wire.control import TableInfo
 
 _SHOWN_COLUMNS = 60
@@ -106,6 +105,7 @@ class Table(Displayed, ForEngines):
         "columns, partitions=, where= and limit= of read() select what to read",
         "filter where select query loc iloc": "call table.read(['column'], where='…').to_pandas()",
         "columns dtypes": "see table.schema",
+        "upload": "upload files with the file browser of JupyterLab, then call write_files(folder)",
         "[]": "call table.read([{key}]).to_pandas()",
     }
 
@@ -168,7 +168,7 @@ class Table(Displayed, ForEngines):
         `ArgumentError` if the table is not partitioned.
         """
         spec, storage = self._under(under), self._connection._storage
-        found = [one.spec for one in iter_partitions(storage, self._name, under=spec)]
+        found = [one.spec for one in iter_partitions(storage, self._name, spec)]
         if not spec.items:
             self._partition_count = len(found)
         return found
@@ -669,37 +669,6 @@ class Table(Displayed, ForEngines):
         receipt = write(files, self, options, create=create)
         self.reload()
         return receipt
-
-    def upload(
-        self,
-        *,
-        partition: PartitionLike | None = None,
-        overwrite: Overwrite = False,
-        create: bool = True,
-        accept: str = "",
-    ) -> Uploader:
-        """Return a file picker for a notebook that writes the chosen files as rows.
-
-        While no cell runs, the browser uploads the files in pieces of 1 MiB to a temporary folder
-        of the kernel; then all files are written in one commit. After an error no rows are written.
-
-        Parameters
-        ----------
-        partition, overwrite, create
-            As for `write_files`; a missing table is created when the first files are written.
-        accept
-            File types that the browser offers: ``"image/*"``, ``".csv,.parquet"``. Not enforced.
-
-        Returns
-        -------
-        Uploader
-            A widget, shown if it is the last expression of a cell. Its ``receipt`` is the receipt
-            of the last commit.
-        """
-        from odps_nb.notebook.upload.uploader import Uploader
-
-        options = WriteOptions(partition=PartitionSpec.of(partition), overwrite=overwrite)
-        return Uploader(self, options, create=create, accept=accept)
 
     def open_write(
         self,

@@ -237,9 +237,9 @@ def _listed_tables(storage: StorageClient, table: TableName) -> list[str]:
 
 
 def iter_partitions(
-    storage: StorageClient, table: TableName, *, under: PartitionSpec | None = None
+    storage: StorageClient, table: TableName, *under: PartitionSpec
 ) -> Iterator[PartitionInfo]:
-    """Iterate over a table's partitions, or only those ``under`` a partial spec, page by page."""
-    under = under or PartitionSpec()
-    for page in _pages(storage, ListPartitions(table=table, partition=under)):
-        yield from (one for one in page.partitions if under.covers(one.spec))
+    """Iterate over a table's partitions, or only those ``under`` partial specs, page by page."""
+    for spec in under or (PartitionSpec(),):
+        for page in _pages(storage, ListPartitions(table=table, partition=spec)):
+            yield from (one for one in page.partitions if spec.covers(one.spec))

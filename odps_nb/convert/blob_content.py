@@ -21,6 +21,7 @@ from odps_nb.arrow.validation import validate
 from odps_nb.convert.pictures import PICTURES, icon_size, open_picture, register, tiff_form
 from odps_nb.convert.text_table import TableTextOptions, delimited_table, json_table
 from odps_nb.convert.unreadable import check_encryption, check_unions
+from odps_nb.convert.workbook import WORKBOOKS, sheet_table
 from odps_nb.errors import ConversionError, LimitExceededError, MissingDependencyError
 from odps_nb.parsing.delimited import BLANKS, HIVE
 from odps_nb.parsing.encodings import SAMPLE, decode, detect, detect_after
@@ -157,8 +158,17 @@ def as_table(
     names: Sequence[str] | None = None,
     ragged: bool = False,
     file_name: str = "",
+    sheet: str | int | None = None,
 ) -> pa.Table:
-    """Return the rows of a Parquet, Arrow, CSV, TSV or JSON lines file, or of delimited text."""
+    """Return the rows of a file in one of the formats of `odps_nb.access.blob.Blob.to_table`."""
+    if mime in WORKBOOKS:
+        has_header = names is None if header is None else header
+        with readable(mime, "table", max_bytes):
+            rows = sheet_table(data, 0 if sheet is None else sheet, header=has_header, names=names)
+            _require_unpacked(rows.nbytes, max_bytes)
+            return rows
+    if sheet is not None:
+        raise _other_kind(mime, "workbook", "omit sheet=")
     options = TableTextOptions(
         separator=separator, header=header, names=names, ragged=ragged, file_name=file_name
     )
@@ -183,8 +193,8 @@ def as_table(
 
 
 _TABLES = (
-    "use this method for Parquet, Arrow, CSV, TSV and JSON lines; for other formats, read "
-    "blob.open(seek=True) with another library"
+    "use this method for Parquet, Arrow, CSV, TSV, JSON lines and workbooks; for other formats, "
+    "read blob.open(seek=True) with another library"
 )
 _NO_TABLE = (
     "pass separator= (' ' for any number of blanks), and ragged=True if its lines have different "

@@ -55,7 +55,7 @@ def picture(data: bytes, mime: str, *, max_pixels: int) -> Image.Image:
 
 
 def table(
-    data: bytes, mime: str, *, max_bytes: int, **options: str | bool | list[str] | None
+    data: bytes, mime: str, *, max_bytes: int, **options: str | int | list[str] | None
 ) -> pa.Table:
     """Parse a table like `blob_content.as_table`, but in the parser process."""
     found = _parsed(data, mime, "table", max_bytes, max_bytes=max_bytes, **options)

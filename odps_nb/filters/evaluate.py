@@ -326,6 +326,7 @@ def _coalesce(*parts: Values) -> Values:
 
 _CALLS: dict[str, Callable[..., Values]] = {
     "length": pc.utf8_length,
+    "lower": pc.ascii_lower,
     "abs": lambda values: pc.abs_checked(values) if pt.is_integer(values.type) else pc.abs(values),
     "trim": lambda values: pc.utf8_trim(values, " "),
     "ltrim": lambda values: pc.utf8_ltrim(values, " "),

@@ -1,7 +1,7 @@
 """Converts casts and calls that MaxCompute and Arrow define identically; rejects all others.
 
-For example, ``upper`` and ``lower`` are rejected because MaxCompute and Arrow treat non-ASCII
-letters differently. Regular expressions are also rejected.
+For example, ``upper`` is rejected because MaxCompute and Arrow treat non-ASCII letters differently;
+``lower`` is allowed only before ``like`` (see ``parse``). Regular expressions are also rejected.
 """
 
 from __future__ import annotations

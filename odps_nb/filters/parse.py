@@ -30,6 +30,7 @@ from odps_nb.filters.tree import (
     Arithmetic,
     ColumnValue,
     Constant,
+    FunctionCall,
     IsNull,
     Like,
     Node,
@@ -189,6 +190,8 @@ class _Reader:
                 raise refuse(f"{date} without quotes is a subtraction", f"write '{date}'")
             return arithmetic(_ARITHMETIC[name], *self._sides(tree))
         made = call(tree, self.read)
+        if name == "lower":
+            raise refuse(f"{_text(tree)} is supported only before like", "write lower(s) like 'a'")
         if made is None:
             raise refuse(f"{_text(tree)} is not supported in where=")
         return made
@@ -265,7 +268,9 @@ class _Reader:
         return AllOf((compare(">=", value, low, self.zone), compare("<=", value, high, self.zone)))
 
     def _like(self, tree: Any) -> Node:
-        value, pattern = self._sides(tree)
+        is_folded = type(tree.this).__name__ == "Lower"
+        value = self.read(tree.this.this if is_folded else tree.this)
+        pattern = self.read(tree.expression)
         if ValueKind.NULL in (value.kind, pattern.kind):
             return Constant(ValueKind.BOOLEAN, None)
         if value.kind is not ValueKind.TEXT or not isinstance(pattern, Constant):
@@ -273,6 +278,13 @@ class _Reader:
         if isinstance(value, Constant):
             raise refuse(f"{_text(tree)} has no column")
         regex_of(str(pattern.value))  # reject an invalid pattern before rows arrive
+        if is_folded:
+            value = FunctionCall("lower", (value,), ValueKind.TEXT)
+            if any(one.lower() != one.upper() for one in str(pattern.value) if not one.isascii()):
+                raise refuse(
+                    f"{_text(tree)}: lower changes only the letters A to Z",
+                    "write like without lower, once per spelling, with or",
+                )
         found = Like(value, str(pattern.value))
         return Not(found) if tree.args.get("negate") else found
 

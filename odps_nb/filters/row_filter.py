@@ -8,6 +8,7 @@ condition, but never fewer. It contains only expressions that the C++ client's l
 from __future__ import annotations
 
 import datetime
+import itertools
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -35,10 +36,13 @@ from odps_nb.filters.tree import (
     nodes_of,
 )
 from odps_nb.schema import Column, DecimalType, TableSchema, TypeCode, types_in
-from odps_nb.terms import TimeUnit
+from odps_nb.terms import PartitionSpec, TimeUnit
 
 MAX_LENGTH = 16 * 1024
 """Maximum number of characters in a predicate; the service's limit is not documented."""
+
+MOST_LISTS = 8
+"""Maximum number of specs under which partitions are listed one by one; otherwise, list all."""
 
 MOST_SCALE = 18
 """DECIMAL scale above which the vendor's Spark connector sends no predicate (OdpsScan)."""
@@ -253,6 +257,35 @@ def _name(column: ColumnValue) -> str:
     if _BARE.fullmatch(column.name) and column.name.casefold() not in _WORDS:
         return column.name
     return "`" + column.name.replace("`", "``") + "`"
+
+
+def fixed_partitions(
+    conditions: Iterable[Node], keys: Iterable[Column]
+) -> tuple[PartitionSpec, ...]:
+    """Return specs that cover every partition that may satisfy the conditions.
+
+    They contain the leading STRING keys that ``=`` or a short ``in`` restricts to a few values, so
+    a client can list the partitions under these specs only. Without such keys, the result is one
+    empty spec.
+    """
+    values: dict[str, set[str]] = {}
+    for part in itertools.chain.from_iterable(map(_parts, conditions)):
+        match part:
+            case Compare("=", ColumnValue(name, code=TypeCode.STRING), Constant(value=str(one))):
+                found = {one}
+            case IsIn(ColumnValue(name, code=TypeCode.STRING), among):
+                found = {one for one in among if isinstance(one, str)}
+            case _:
+                continue
+        values[name] = found & values.get(name, found) or found
+    specs: list[tuple[tuple[str, str], ...]] = [()]
+    for key in keys:
+        among = values.get(key.name)
+        if among is None or len(specs) * len(among) > MOST_LISTS:
+            break
+        specs = [(*spec, (key.name, value)) for spec in specs for value in sorted(among)]
+    made = tuple(map(PartitionSpec, specs))
+    return made if all(spec.has_name for spec in made) else (PartitionSpec(),)
 
 
 def conditions_on(whole: RowFilter, columns: Iterable[Column]) -> RowFilter | None:

@@ -31,6 +31,7 @@ _STATED: Final = (
 _ESCAPES: Final = re.compile(rb"\x1b[$(]")
 _COMMON: Final = ("gb18030", "gbk", "gb2312", "big5", "cp932", "cp949", "cp1251", "cp1252")
 _ADJACENT: Final = re.compile(rb"[\x80-\xff]{2}")
+_ABOUT_EQUAL: Final = 0.03  # difference of coherences; for Turkish and Baltic texts it is larger
 _WIDER: Final = {
     "gb2312": "gb18030", "gbk": "gb18030", "euc_kr": "cp949", "shift_jis": "cp932",
     "iso8859_1": "cp1252", "ascii": "cp1252",
@@ -156,7 +157,7 @@ def _guessed(data: bytes, *, whole: bool) -> Encoding | None:
     if not _ADJACENT.search(sample):  # accented letters: prefer Western if equally likely
         western = [one for one in matches if "cp1252" in (one.encoding, *one.could_be_from_charset)]
         is_text = _is_text(data, "cp1252", whole=whole)
-        if western and western[0].coherence >= best.coherence and is_text:
+        if western and western[0].coherence >= best.coherence - _ABOUT_EQUAL and is_text:
             return Encoding(name="cp1252", guessed=True)
     equal = [one for one in matches if (one.chaos, one.coherence) == (best.chaos, best.coherence)]
     names = [name for one in equal for name in (one.encoding, *one.could_be_from_charset)]

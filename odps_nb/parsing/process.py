@@ -34,7 +34,7 @@ from odps_nb.parsing.values import Limits, UnshowableError
 
 #: Entry point group for parsers in other packages; each is a module with a function `parse`.
 GROUP: Final = "odps_nb.preview_parsers"
-_PREVIEWS: Final = "odps_nb.notebook.preview.parsers"
+_PREVIEWS: Final = "odps_nb.formats.parsers"
 _CONVERSION: Final = "odps_nb.convert.blob_parser"
 # libraries in the ``notebook`` extra; all others are in ``previews``
 _OF_NOTEBOOK: Final = ("PIL", "nh3", "pygments")

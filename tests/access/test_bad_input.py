@@ -263,6 +263,9 @@ def test_forgotten_quotes_are_named(odps, where, hint):
 @pytest.mark.parametrize(
     ("kind", "name", "advice"),
     [
+        ("connection", "get_table", "call odps.table('name')"),
+        ("connection", "write", "call odps.table('name').write(…)"),
+        ("connection", "[]", "call odps.table('id')"),
         ("table", "to_pandas", "call table.read().to_pandas()"),
         ("table", "where", "call table.read(['column'], where='…').to_pandas()"),
         ("table", "[]", "call table.read(['id']).to_pandas()"),
@@ -277,7 +280,7 @@ def test_a_missing_method_names_the_one_to_call(odps, kind, name, advice):
     if kind == "result":
         found = odps.sql("select 1 as id")
     else:
-        found = table if kind == "table" else table.read(limit=1)
+        found = {"table": table, "connection": odps}.get(kind) or table.read(limit=1)
     with pytest.raises((AttributeError, TypeError)) as caught:
         found["id"] if name == "[]" else getattr(found, name)
     assert advice in str(caught.value)

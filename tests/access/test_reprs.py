@@ -159,7 +159,6 @@ def displayed(odps: Connection) -> list[Any]:
         odps.queries(mine=True),
         orders.explore(),
         orders.chart("status"),
-        orders.upload(),
         odps.table("no_such_table"),
         odps.table("no_such_table").read(),
         odps.blob("d3Jvbmc="),
@@ -188,4 +187,4 @@ def test_a_public_class_with_a_display_has_all_displays() -> None:
     shown = {one.__name__ for one in public_classes() if methods & set(dir(one))}
     assert shown == {one.__name__ for one in public_classes() if issubclass(one, Displayed)}
     assert {"Blob", "BlobColumn", "Chart", "Explorer", "Queries", "Result"} <= shown
-    assert {"Scan", "Table", "Uploader"} <= shown
+    assert {"Scan", "Table"} <= shown

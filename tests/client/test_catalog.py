@@ -263,7 +263,7 @@ def test_partitions_come_page_by_page():
     assert found == ["ds=a,h=1", "ds=b,h=1", "ds=b,h=2"]
     with ControlService(ListPartitions=[page("", "ds=b,h=1")]) as service, service.client() as s:
         under = PartitionSpec.of("ds=a")
-        assert list(iter_partitions(s, TABLE, under=under)) == []
+        assert list(iter_partitions(s, TABLE, under)) == []
     assert service.calls["ListPartitions"][0].partition == under
 
 

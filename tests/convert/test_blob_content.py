@@ -21,8 +21,8 @@ from odps_nb.convert import blob_content, blob_conversion
 from odps_nb.convert.blob_content import as_array, as_text, pixels_of
 from odps_nb.convert.pictures import PICTURES, icon_size, register
 from odps_nb.errors import ConversionError, LimitExceededError, OdpsNbError
-from odps_nb.notebook.preview.parsers import picture as previewed
-from odps_nb.notebook.preview.registry import media_type
+from odps_nb.formats.parsers import picture as previewed
+from odps_nb.formats.registry import media_type
 
 ROWS = pa.table({"id": range(5000), "word": ["some words"] * 5000})
 

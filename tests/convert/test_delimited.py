@@ -6,7 +6,7 @@ import pytest
 
 from odps_nb.convert import blob_content, blob_conversion
 from odps_nb.errors import ConversionError, LimitExceededError
-from odps_nb.notebook.preview.registry import sniff
+from odps_nb.formats.registry import sniff
 from odps_nb.notebook.preview.tile import tile
 from odps_nb.parsing.delimited import form_of, lines_of
 from tests.support.previews import Seen, Value

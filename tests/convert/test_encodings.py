@@ -5,10 +5,11 @@ import pytest
 
 from odps_nb.convert import blob_content, blob_conversion
 from odps_nb.errors import ConversionError
-from odps_nb.notebook.preview.registry import media_type, sniff
+from odps_nb.formats.registry import media_type, sniff
 from odps_nb.parsing.encodings import detect
 
 POEM = "床前明月光，疑是地上霜。\n举头望明月，低头思故乡。\n"
+SPANISH = "El niño comió una piña en la montaña, ¿verdad? Sí, señor.\n" * 8
 NEWS = {
     "gb18030": POEM * 4,
     "gbk": "编号,名称,价格\n1,苹果,3.5\n2,香蕉,4.2\n3,葡萄,8.0\n",
@@ -21,6 +22,8 @@ NEWS = {
     "koi8-r": "Сегодня очень хорошая погода.\nЯ иду в школу, а потом домой.\n" * 4,
     "windows-1251": "Сегодня очень хорошая погода.\nЯ иду в школу, а потом домой.\n" * 4,
     "windows-1252": "Les élèves étaient déjà à l'école, où ils apprenaient le français.\n" * 4,
+    "windows-1254": "Türkiye'nin başkenti Ankara'dır. Çok güzel bir şehir, değil mi?\n" * 5,
+    "windows-1257": "Lietuvos sostinė yra Vilnius. Žmonės čia mėgsta gamtą ir ežerus.\n" * 5,
     "utf-16-le": POEM,
     "utf-16-be": "The quick brown fox jumps over the lazy dog.\n" * 3,
     "utf-32": POEM,
@@ -43,7 +46,7 @@ def test_a_few_chinese_characters_are_gbk(text):
     assert blob_content.as_text(text.encode("gbk"), None) == text
 
 
-@pytest.mark.parametrize("text", ["Café crème", "Grüße aus Köln", "naïve"])
+@pytest.mark.parametrize("text", ["Café crème", "Grüße aus Köln", "naïve", SPANISH])
 def test_letters_with_accents_are_latin(text):
     assert blob_content.as_text(text.encode("latin-1"), None) == text
 

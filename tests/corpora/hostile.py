@@ -24,8 +24,8 @@ from fuzz.office_files import docx, odf
 from odps_nb.access.blob import MAX_PIXELS
 from odps_nb.convert import blob_conversion
 from odps_nb.errors import ConversionError, LimitExceededError
-from odps_nb.notebook.preview.parsers import document
-from odps_nb.notebook.preview.shared import SINGLE
+from odps_nb.formats.parsers import document
+from odps_nb.formats.shared import SINGLE
 from odps_nb.notebook.preview.tile import TILE_BUDGET, tile
 from odps_nb.parsing import client
 from odps_nb.parsing.values import Limits

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from odps_nb.convert.pictures import PICTURES, register
-from odps_nb.notebook.preview.parsing import parse
-from odps_nb.notebook.preview.shared import GRID
+from odps_nb.formats.parsing import parse
+from odps_nb.formats.shared import GRID
 
 #: Both libraries read the same values. Otherwise, one line states the difference, or that the other
 #: library rejects the file.

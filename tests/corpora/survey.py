@@ -20,9 +20,9 @@ from odps_nb.access.blob import MAX_BYTES, MAX_PIXELS
 from odps_nb.convert import blob_content, blob_conversion
 from odps_nb.convert.pictures import PICTURES
 from odps_nb.errors import ConversionError, LimitExceededError, MissingDependencyError
-from odps_nb.notebook.preview.kind import HEAD
-from odps_nb.notebook.preview.registry import sniff
-from odps_nb.notebook.preview.shared import GRID
+from odps_nb.formats.kind import HEAD
+from odps_nb.formats.registry import sniff
+from odps_nb.formats.shared import GRID
 from odps_nb.notebook.preview.tile import tile
 from tests.corpora import references
 from tests.support.corpora import files

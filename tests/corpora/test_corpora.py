@@ -14,7 +14,7 @@ import pytest
 
 from odps_nb.convert import blob_content
 from odps_nb.errors import ConversionError
-from odps_nb.notebook.preview.shared import GRID
+from odps_nb.formats.shared import GRID
 from odps_nb.notebook.preview.tile import tile
 from tests.corpora import agreed
 from tests.corpora.references import EQUAL, REFUSES

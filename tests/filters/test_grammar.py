@@ -94,6 +94,7 @@ def kept(text: str, timezone: str = "UTC") -> str:
         (r"s like '%\n%'", "3"),
         ("s like 'x_y'", "3"),
         ("s not like 'a'", "23"),
+        ("lower(s) like 'x%Y' or lower(s) like '%y' and lower(s) not like 'a'", "3"),
         ('s = "a" or s is null', "14"),
         ("c = 'ab '", "12"),  # trailing blanks of a CHAR are ignored
         ("c in ('ab', 'x')", "12"),
@@ -143,7 +144,8 @@ def test_times_are_read_where_the_connection_says():
         ("id = :x", ":x has no value", "params={'x': …}"),
         ("tags = 1", "tags (ARRAY)", "odps.sql"),
         ("s.a = 1", "s.a is not a simple column name", "`s.a`"),
-        ("lower(s) = 'a'", "LOWER(s) is not supported", "odps.sql"),
+        ("lower(s) = 'a'", "LOWER(s) is supported only before like", "lower(s) like 'a'"),
+        ("lower(s) like '%é%'", "lower changes only the letters A to Z", "once per spelling"),
         ("s rlike 'a'", "not supported", "odps.sql"),
         ("s like c", "like requires a STRING column and a pattern", "odps.sql"),
         ("c like 'a%'", "like requires a STRING column", "odps.sql"),

@@ -32,7 +32,6 @@ CELLS = [
     "odps.table('media').explore(rows=3)",
     "odps.table('media').chart('declared')",
     "odps.table('media').blobs('content', limit=4)",
-    "odps.table('hosted').upload()",
     # as after an operation that was running when the notebook was saved
     "from odps_nb.notebook.progress.cards import CancelButton\nbutton = CancelButton(print)",
 ]

@@ -21,7 +21,6 @@ VIEWS = (
     'odps.table("orders").explore()',
     'odps.table("orders").chart("status", kind="bar")',
     'odps.table("media").blobs("content", limit=4)',
-    'odps.table("photos").upload()',
 )
 PAGES = (
     'odps.table("orders")',

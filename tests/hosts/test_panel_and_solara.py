@@ -32,7 +32,6 @@ def objects():
         orders.explore(),
         orders.chart("status", kind="bar"),
         odps.table("media").blobs("content", limit=4),
-        odps.table("photos").upload(),
         orders,
         orders.read(["id", "status"], limit=5),
         orders.read(limit=5),

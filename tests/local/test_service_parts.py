@@ -105,6 +105,29 @@ def test_a_read_session_ends_after_a_day_unless_refreshed(service: Service, cloc
     assert rows(service, kept) == [(1, "x")]
 
 
+def test_naming_partitions_takes_time_linear_in_their_number(service: Service) -> None:
+    steps, database = [0], service.catalog._db._connection
+
+    def steps_to_name(count: int) -> int:
+        """Create partitions and a file in each, and count SQLite's steps to read all of them."""
+        session = begin(service)
+        names = [f"{number:04}" for number in range(count)]
+        put(service, session, "0", pa.record_batch({"a": range(count), "ds": names}))
+        service.write_sessions.commit(session)
+        steps[0] = 0
+        specs = tuple(PartitionSpec.of(f"ds={name}") for name in names)
+        request = CreateReadSession(table=NAME, partitions=specs)
+        assert service.read_sessions.create(request).size
+        return steps[0]
+
+    def step() -> None:
+        steps[0] += 1
+
+    database.set_progress_handler(step, 100)
+    few = steps_to_name(50)
+    assert steps_to_name(200) < 8 * few
+
+
 def test_replaced_files_live_as_long_as_a_session_reads_them(
     service: Service, clock: Clock
 ) -> None:

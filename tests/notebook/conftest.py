@@ -11,6 +11,7 @@ from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
+from odps_nb.notebook.progress.cards import CardListener
 from odps_nb.wire.calls import WireRequest
 from tests.support.samples import SampleBlob, media
 from tests.support.service.connecting import connected
@@ -36,6 +37,7 @@ def shell() -> Iterator[InteractiveShell]:
         if "OdpsMagics" in registry:
             registry["OdpsMagics"].uninstall()
         shell.restore_sys_module_state()
+        CardListener._loops.clear()  # a loop ends with its cell, and some tests run no cell
         InteractiveShell.clear_instance()
 
 

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 ROWS = 40_000
 SPLITS = 4
 EXECUTORS = 3
-TASKS = 2_000
 BATCHES, SPLITS_EACH = 4, 100  # micro-batches of a stream
 DAY = {"ds": "2026-01-01"}
 LONG = 900.0  # seconds; no job may wait for the end of a stall
@@ -124,8 +123,9 @@ def fail_first_attempt(mark: str) -> Callable[[Batches], Iterator[pa.RecordBatch
 class Stage:
     """A session, a service that misbehaves, and a table with forty thousand numbers."""
 
-    def __init__(self, spark: SparkSession, odps: Connection, marks: Path) -> None:
-        self.spark, self.odps, self.marks = spark, odps, marks
+    def __init__(self, spark: SparkSession, odps: Connection, given: dict[str, Any]) -> None:
+        self.spark, self.odps, self.marks = spark, odps, Path(given["marks"])
+        self.commit, self.tasks = given["commit"], given["tasks"]
         odps_nb.spark.register(spark, odps)
 
     def numbers(self) -> DataFrame:
@@ -143,6 +143,9 @@ class Stage:
     def ask(self, *rules: dict[str, Any]) -> None:
         body = json.dumps({"rules": rules}).encode()
         self.odps._storage.rest(WireRequest(method="PUT", path="/misbehaviour", body=body))
+
+    def ask_commit(self, **fault: Any) -> None:
+        self.ask({**self.commit, **fault})
 
     def rules(self) -> list[dict[str, Any]]:
         _, body = self.odps._storage.rest(WireRequest(method="GET", path="/misbehaviour"))
@@ -263,9 +266,9 @@ def failed_first(stage: Stage) -> Any:
 def lost_commit(stage: Stage) -> Any:
     """The commit succeeds but its response is lost: one commit, for both kinds of write."""
     name = stage.target("lost")
-    stage.ask({"action": "TableCommitWriteSession", "fault": "close"})
+    stage.ask_commit(fault="close")
     rows = odps_nb.spark.write(stage.numbers(), stage.odps, name).rows
-    stage.ask({"action": "TableCommitWriteSession", "fault": "close"})
+    stage.ask_commit(fault="close")
     frame = stage.numbers().selectExpr(f"id + {ROWS} id")
     frame.write.format("odps").mode("append").save(name)
     struck = stage.rules()[0]["struck"]
@@ -279,13 +282,12 @@ def refused_commit(stage: Stage) -> Any:
     The response does not justify a retry; single-process tests cover the others.
     """
     name = stage.target("refused")
-    refused = {"action": "TableCommitWriteSession", "fault": "status", "status": 403, "times": 0}
     told = []
     for road in (
         lambda: odps_nb.spark.write(stage.numbers(), stage.odps, name),
         lambda: stage.numbers().write.format("odps").mode("append").save(name),
     ):
-        stage.ask(refused)
+        stage.ask_commit(fault="status", status=403, times=0)
         try:
             road()
         except Exception as error:  # noqa: BLE001  told as it is
@@ -296,8 +298,8 @@ def refused_commit(stage: Stage) -> Any:
 
 
 def replace_day(stage: Stage) -> Receipt:
-    """Replace one partition in a job of two thousand tasks."""
-    numbers = stage.spark.range(0, 10 * TASKS, 1, TASKS)
+    """Replace one partition in a job of many tasks."""
+    numbers = stage.spark.range(0, 10 * stage.tasks, 1, stage.tasks)
     return odps_nb.spark.write(numbers, stage.odps, "days", partition=DAY, overwrite=True)
 
 
@@ -306,7 +308,7 @@ def driver_killed(stage: Stage) -> None:
     days = stage.odps.create_table("days", "id bigint", partitioned_by="ds string")
     days.write(pa.table({"id": [-1]}), partition=DAY)
     job = partial(replace_day, stage)
-    stage.when_stalled(stage.kill_driver, job, action="TableWrite", skip=TASKS // 2)
+    stage.when_stalled(stage.kill_driver, job, action="TableWrite", skip=stage.tasks // 2)
 
 
 def run_again(stage: Stage) -> Any:
@@ -354,7 +356,7 @@ def main() -> None:
     given: dict[str, Any] = json.load(sys.stdin)
     spark = odps_nb.spark.session(given["master"], **given["conf"])
     with odps_nb.connect(**given["connection"]) as odps:
-        stage = Stage(spark, odps, Path(given["marks"]))
+        stage = Stage(spark, odps, given)
         result = {}
         for name in given["acts"]:
             print(f"{name} …", file=sys.stderr, flush=True)  # visible if the job times out

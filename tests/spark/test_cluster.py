@@ -31,7 +31,9 @@ import pytest
 
 import odps_nb
 from odps_nb.access.java import find_java
-from tests.support.spark.services import misbehaving
+from odps_nb.spark.writing.task import MAX_TUNNEL_STREAMS
+from tests.support.service.services import by_storage_api
+from tests.support.spark.services import misbehaving, of_commit
 
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 HOME = Path(pyspark.__file__).parent
 READY = 120.0
 COUNT = 40_000
-TASKS, SPLITS_EACH, EXECUTORS = 2_000, 100, 3
+SPLITS_EACH, EXECUTORS = 100, 3
 CLUSTER = {"spark.executor.memory": "512m", "spark.executor.cores": "1"}
 #: Attempts that hang are run a second time, on the other host, as soon as half of them are done.
 SPECULATION = {
@@ -197,6 +199,8 @@ def _run(
         "master": cluster.master,
         "conf": conf,
         "marks": str(marks),
+        "commit": of_commit(odps, by_storage_api()),
+        "tasks": _tasks(),
         "connection": {**given, "api_version": odps.profile.api_version},
     }
     env = dict(os.environ)
@@ -242,6 +246,11 @@ def _submit(
     )
 
 
+def _tasks() -> int:
+    """Return the number of tasks of a long job, each of which writes a stream."""
+    return 2_000 if by_storage_api() else MAX_TUNNEL_STREAMS
+
+
 def _told(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     """Return what each act told."""
     assert done.returncode == 0, done.stderr[-3000:]
@@ -276,18 +285,19 @@ def test_on_a_standalone_cluster_rows_stay_exact_when_attempts_die_or_run_twice(
 
 @pytest.mark.spark
 @pytest.mark.nightly  # four minutes
-def test_a_job_of_2000_tasks_whose_driver_is_killed_changes_nothing_and_can_be_run_again(
+def test_a_job_of_many_tasks_whose_driver_is_killed_changes_nothing_and_can_be_run_again(
     cluster: Cluster, broken: Connection, tmp_path: Path
 ) -> None:
     killed = _run(["driver_killed"], cluster, broken, tmp_path, **CLUSTER)
     assert killed.returncode == -signal.SIGKILL, killed.stderr[-3000:]
     assert _ids(broken, "days") == [-1]
     again = _run(["run_again"], cluster, broken, tmp_path, **CLUSTER)
-    assert _told(again) == {"run_again": [10 * TASKS, TASKS]}
-    assert _ids(broken, "days") == list(range(10 * TASKS))
+    assert _told(again) == {"run_again": [10 * _tasks(), _tasks()]}
+    assert _ids(broken, "days") == list(range(10 * _tasks()))
 
 
 @pytest.mark.spark
+@pytest.mark.storage_api("versions")
 @pytest.mark.nightly  # two minutes
 def test_a_stream_whose_driver_is_killed_repeats_only_its_uncommitted_micro_batch(
     cluster: Cluster, broken: Connection, tmp_path: Path

@@ -10,10 +10,10 @@ from odps_nb.access.blob import MAX_BYTES, MAX_PIXELS
 from odps_nb.convert import blob_content, blob_conversion
 from odps_nb.convert.pictures import PICTURES
 from odps_nb.errors import ConversionError, LimitExceededError, MissingDependencyError
-from odps_nb.notebook.preview.kind import HEAD
+from odps_nb.formats.kind import HEAD
+from odps_nb.formats.registry import media_type
+from odps_nb.formats.shared import GRID
 from odps_nb.notebook.preview.peek import glance
-from odps_nb.notebook.preview.registry import media_type
-from odps_nb.notebook.preview.shared import GRID
 from odps_nb.notebook.preview.tile import UNREAD, tile
 from tests.support.previews import Value
 

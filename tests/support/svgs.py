@@ -1,7 +1,5 @@
 """SVG texts: malicious ones that draw without end, and ordinary ones."""
 
-import re
-
 from tests.support.samples import sample_file
 
 HEAD = (
@@ -30,73 +28,29 @@ def chained(prop, wrapper, levels=8, times=10):
 
 HOSTILE = {
     "use": nested('<use href="#l8"/>'),
-    "use by xlink": nested('<use xlink:href="#l8"/>', href="xlink:href"),
-    "use of a later definition": HEAD + '<use href="#l8"/>' + nested("")[len(HEAD) :],
-    "use with spaces": nested('<use href=" #l8 "/>'),
     "fill pattern": chained("fill", "pattern"),
-    "stroke pattern": chained("stroke", "pattern"),
     "mask": chained("mask", "mask"),
     "clip path": chained("clip-path", "clipPath"),
     "marker": chained("marker-mid", "marker", levels=4),
-    "style attribute": re.sub(
-        r'fill="(url\(#p\d\))"', r"""style="fill:\1" """, chained("fill", "pattern")
-    ),
-    "inherited paint": HEAD
-    + '<defs><pattern id="p">'
-    + "<path/>" * 200
-    + '</pattern></defs><g fill="url(#p)">'
-    + "<path/>" * 200
-    + "</g></svg>",
-    "inherited by use": HEAD
-    + '<defs><pattern id="p">'
-    + "<path/>" * 200
-    + '</pattern><g id="s">'
-    + "<path/>" * 100
-    + '</g></defs><use fill="url(#p)" href="#s"/></svg>',
-    "marker at each point": HEAD
-    + '<defs><marker id="m">'
-    + "<path/>" * 50
-    + f'</marker></defs><path marker-mid="url(#m)" d="M{"1 2 " * 500}"/></svg>',
-    "style sheet": HEAD
-    + '<style>path{fill:url(#p)}</style><pattern id="p"><rect/></pattern>'
-    + "<path/>" * 9
-    + "</svg>",
     "many points": f'{HEAD}<path d="M{"1 2 " * 150_000}"/></svg>',
     "many shapes": HEAD + "<rect/>" * 10_001 + "</svg>",
     "many letters": f"{HEAD}<text>{'x' * 300_000}</text></svg>",
-    "entities": '<!DOCTYPE svg [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;">]>'
-    + HEAD
-    + "<text>&b;</text></svg>",
     "attribute entity": '<!DOCTYPE svg [<!ENTITY a "#l8">]>' + nested('<use href="&a;"/>'),
     "unknown entity": '<!DOCTYPE svg SYSTEM "x.dtd">' + HEAD + "<text>&b;</text></svg>",
-    "processing instruction": '<?xml-stylesheet href="data:text/css,*{fill:red}"?>'
-    + HEAD
-    + "</svg>",
     "itself": f'{HEAD}<g id="a"><use href="#a"/></g></svg>',
     "deep": HEAD + "<g>" * 200 + "</g>" * 200 + "</svg>",
     "deep references": HEAD
     + "".join(f'<g id="a{n}"><use href="#a{n + 1}"/></g>' for n in range(2000))
     + "</svg>",
-    "foreign object": f"{HEAD}<foreignObject><p/></foreignObject></svg>",
-    "animation": f'{HEAD}<rect><animate attributeName="x" dur="1s"/></rect></svg>',
-    "animated style": f"{HEAD}<style>rect{{animation:a 1s infinite}}</style><rect/></svg>",
-    "key frames": f"{HEAD}<style>@keyframes a{{to{{x:1}}}}</style><rect/></svg>",
-    "picture inside": f'{HEAD}<image href="data:image/svg+xml,x"/></svg>',
-    "feImage": f'{HEAD}<filter id="f"><feImage href="#a"/></filter></svg>',
-    "filter property": f'{HEAD}<rect style="filter:blur(9px)"/></svg>',
-    "filter attribute": f'{HEAD}<rect filter="blur(9px)"/></svg>',
-    "variables": f'{HEAD}<rect style="--a:var(--b)var(--b);fill:var(--a)"/></svg>',
-    "escaped style": f"{HEAD}<style>rect{{fill:ur\\6c(#p)}}</style><rect/></svg>",
-    "import": f"{HEAD}<style>@import 'data:text/css,x';</style></svg>",
-    "other document": f'{HEAD}<use href="data:image/svg+xml,x#a"/></svg>',
-    "id twice": f'{HEAD}<g id="a"/><g id="a"/><use href="#a"/></svg>',
     "short dashes": f'{HEAD}<path d="M0 0H1e9" stroke-dasharray="1e-6"/></svg>',
-    "far dashes": HEAD + '<path d="M0 0H1e9" stroke-dasharray="1"/>' * 100 + "</svg>",
-    "counted dashes": f'{HEAD}<g stroke-dasharray="1"><path d="M0" pathLength="1e9"/></g></svg>',
-    "no namespace": "<svg><rect/></svg>",
     "cut": HEAD,
     "selectors": f"{HEAD}<style>{'a b c d e f{x:y}' * 2000}</style>{'<g/>' * 900}</svg>",
-    "pseudo class": f"{HEAD}<style>:has(*){{fill:red}}</style></svg>",
+    "nested blur": f'{HEAD}<filter id="f"><feGaussianBlur stdDeviation="1e6"/></filter>'
+    + '<g filter="url(#f)">' * 50
+    + '<rect width="100" height="100"/>'
+    + "</g>" * 50
+    + "</svg>",
+    "huge": HEAD.replace(">", ' width="1e9" height="1e9"><rect width="1e9" height="1e9"/></svg>'),
 }
 
 PLAIN = {

@@ -197,7 +197,7 @@ class TableDataset(UnionDataset):
             columns=columns_of(columns, filter, self.schema),
             filter=filter,
             list_partitions=lambda under: (
-                one.spec for one in iter_partitions(storage, table, under=under)
+                one.spec for one in iter_partitions(storage, table, *under)
             ),
         )
         if plan is not None and limit is not None and filter is None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from decimal import Decimal
-from itertools import takewhile
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,10 +33,10 @@ from odps_nb.access.engines.expression import (
 )
 from odps_nb.client.read.plan import ReadPlan
 from odps_nb.filters.parse import column_value, kind_of
+from odps_nb.filters.row_filter import fixed_partitions
 from odps_nb.filters.tree import (
     AllOf,
     AnyOf,
-    ColumnValue,
     Compare,
     Constant,
     IsIn,
@@ -48,7 +47,7 @@ from odps_nb.filters.tree import (
 )
 from odps_nb.filters.tree import columns_of as filter_columns
 from odps_nb.schema import Column, TableSchema, TypeCode
-from odps_nb.terms import PartitionSpec
+from odps_nb.terms import PartitionSpec, covered
 
 Projection = Sequence[str] | dict[str, pc.Expression] | None
 
@@ -60,13 +59,13 @@ def plan_query(
     *,
     columns: Iterable[str],
     filter: pc.Expression | None,
-    list_partitions: Callable[[PartitionSpec], Iterable[PartitionSpec]],
+    list_partitions: Callable[[Sequence[PartitionSpec]], Iterable[PartitionSpec]],
 ) -> ReadPlan | None:
     """Return the plan of one query; ``None`` if no partition can match.
 
     ``base`` is the plan of the dataset; ``columns`` includes the filter's columns.
-    ``list_partitions`` is called only if the filter uses partition columns, and then once, with a
-    partial spec of the partitions to list.
+    ``list_partitions`` is called only if the filter uses partition columns, and then once, with
+    partial specs of the partitions to list.
     """
     keys = tuple(column.name for column in schema.partition_columns)
     plan = replace(base, columns=tuple(columns), partition_columns=keys, schema=schema)
@@ -77,9 +76,9 @@ def plan_query(
     said = [one for one in parts if _columns_in([one], arrow) & set(keys)]
     chosen = False
     if said:
-        wanted = base.partitions or (PartitionSpec(),)
-        listed = list_partitions(PartitionSpec() if tree is None else _fixed(tree, schema))
-        known = [one for one in listed if any(spec.covers(one) for spec in wanted)]
+        listed = list_partitions(() if tree is None else _fixed(tree, schema))
+        in_base = covered(base.partitions or (PartitionSpec(),))
+        known = [one for one in listed if in_base(one)]
         kept = _surviving(known, schema, arrow, said)
         if not kept:
             return None
@@ -123,20 +122,10 @@ def _binds(expression: pc.Expression, schema: pa.Schema, *, without: str) -> boo
     return True
 
 
-def _fixed(tree: Tree, schema: TableSchema) -> PartitionSpec:
-    """Return the leading STRING keys for which the filter requires one value.
-
-    Otherwise, each query would list all partitions, which takes many requests if there are
-    thousands.
-    """
-    values = {}
-    for part in parts_of(tree):
-        match _condition(part, schema, ""):
-            case Compare("=", ColumnValue(name, code=TypeCode.STRING), Constant(value=value)):
-                values[name] = str(value)
-    keys = [column.name for column in schema.partition_columns]
-    fixed = PartitionSpec(tuple((key, values[key]) for key in takewhile(values.__contains__, keys)))
-    return fixed if fixed.has_name else PartitionSpec()
+def _fixed(tree: Tree, schema: TableSchema) -> tuple[PartitionSpec, ...]:
+    """Return specs of the partitions to list; listing thousands would take many requests."""
+    parts = (_condition(part, schema, "") for part in parts_of(tree))
+    return fixed_partitions((one for one in parts if one is not None), schema.partition_columns)
 
 
 def _surviving(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from odps_nb.access.binding.literals import literal
-from odps_nb.access.looking.ordering import Order, name_in_sql, order_by
+from odps_nb.access.looking.ordering import MAX_SORTED, Order, name_in_sql, order_by
 from odps_nb.access.looking.selected import SelectedRows
 from odps_nb.access.looking.sql_job import JOB_SETTINGS, SqlJob
 from odps_nb.access.row_forms import RowForms
@@ -261,20 +261,20 @@ class _ScanRows:
         RowFilter.parse(both, schema, timezone=plan.timezone)  # raises if the condition is invalid
         return replace(plan, where=both, schema=schema)
 
-    def ordered(self, order: Order, where: str | None) -> Rows:
-        """Run the query that `sorting` returns as a SQL job; return its first `MAX_SORTED` rows.
+    def ordered(self, order: Order, where: str | None, most: int = MAX_SORTED) -> Rows:
+        """Run the query that `sorting` returns as a SQL job; return at most ``most`` rows.
 
         As in SQL, a null sorts below every value: first if ascending, last if descending.
         """
-        text = self.sorting(order, where)
+        text = self.sorting(order, where, most)
         found = self._job.run(self.connection, text, shown=self._scan._plan.text)
         return _ResultRows(found, title=self.title, like=self.columns)
 
-    def sorting(self, order: Order, where: str | None) -> str:
+    def sorting(self, order: Order, where: str | None, most: int = MAX_SORTED) -> str:
         """Return the query that `ordered` runs."""
         named = [name_in_sql(one.name) for one in self.columns]
         text = f"select {', '.join(named) if self._scan._plan.columns else '*'} "
-        return text + self.relation(where) + order_by(self.columns, order)
+        return text + self.relation(where) + order_by(self.columns, order, most)
 
     @property
     def partitions(self) -> tuple[str, ...]:
@@ -486,13 +486,13 @@ class _ResultRows:
             return batch
         return batch.select(range(self._first_columns))
 
-    def ordered(self, order: Order, where: str | None) -> Rows:
-        text, result = self.sorting(order, where), self._result
+    def ordered(self, order: Order, where: str | None, most: int = MAX_SORTED) -> Rows:
+        text, result = self.sorting(order, where, most), self._result
         found = self._job.run(self.connection, text, shown=result._text, settings=result.settings)
         return _ResultRows(found, title=self.title, like=self.columns)
 
-    def sorting(self, order: Order, where: str | None) -> str:
-        return f"select * {self.relation(where)}{order_by(self.columns, order)}"
+    def sorting(self, order: Order, where: str | None, most: int = MAX_SORTED) -> str:
+        return f"select * {self.relation(where)}{order_by(self.columns, order, most)}"
 
     partitions: tuple[str, ...] = ()
 

@@ -11,7 +11,9 @@ from odps_nb.type_facts import TYPE_FACTS
 from odps_nb.wire.type_text import format_type
 
 MAX_SORTED = 10_000
-"""Maximum number of sorted rows: SQL requires a limit with ``order by``."""
+"""Number of rows to sort at first: SQL requires a limit with ``order by``."""
+MORE_SORTED = 1_000_000
+"""Number of rows to sort when a page beyond the first rows is opened."""
 _PLAIN_NAME = re.compile(r"[A-Za-z_]\w*")
 _WORDS = frozenset({"all", "and", "as", "asc", "between", "by", "case", "cast", "date", "desc"})
 _WORDS |= {"distinct", "else", "end", "exists", "false", "from", "group", "having", "if", "in"}
@@ -52,8 +54,8 @@ def check_order(columns: Sequence[Column], order: Order) -> None:
         raise ArgumentError("a column to sort by is listed twice")
 
 
-def order_by(columns: Sequence[Column], order: Order) -> str:
+def order_by(columns: Sequence[Column], order: Order, most: int = MAX_SORTED) -> str:
     """Return the ORDER BY clause, with the limit that SQL requires."""
     check_order(columns, order)
     keys = [name_in_sql(name) + (" desc" if descending else "") for name, descending in order]
-    return f" order by {', '.join(keys)} limit {MAX_SORTED}"
+    return f" order by {', '.join(keys)} limit {most}"

@@ -20,8 +20,8 @@ from odps_nb.access.writing.pictures import PNG, ImageFormat, encoded, is_array,
 from odps_nb.convert.arrow_types import is_bytes, is_list
 from odps_nb.convert.blob_columns.arrow_blob import is_reference
 from odps_nb.convert.fitting.misfit import shorten
-from odps_nb.convert.media_types import type_of_name
 from odps_nb.errors import ConversionError
+from odps_nb.formats.media_types import type_of_name
 from odps_nb.schema import ArrayType, Column, MapType, OdpsType, StructType, TypeCode
 from odps_nb.terms import BlobReference
 from odps_nb.wire.type_text import format_type

@@ -13,7 +13,7 @@ from odps_nb.access.blob import NewBlob
 from odps_nb.access.checks import check_overwrite, check_partition
 from odps_nb.access.writing.columns import partitioned, schema_of
 from odps_nb.access.writing.creating import NewTable, schema_of_target
-from odps_nb.access.writing.folder_files import Files, FolderFile
+from odps_nb.access.writing.folder_files import FolderFile, FolderFiles
 from odps_nb.access.writing.rows import WriteOptions, write_chunks
 from odps_nb.access.writing.sources import (
     BLOB_ROWS,
@@ -28,6 +28,7 @@ from odps_nb.convert.arrow_schema import fit_batch, match_columns
 from odps_nb.convert.fitting.conversions import Conversions
 from odps_nb.convert.generated import fill_generated
 from odps_nb.errors import ConversionError
+from odps_nb.formats.registry import media_type
 from odps_nb.schema import TypeCode
 from odps_nb.terms import TableName
 
@@ -54,7 +55,9 @@ CHUNK_BYTES = 64 * 2**20
 _HEAD = 64 * 2**10
 
 
-def write_files(files: Files, table: Table, options: WriteOptions, *, create: bool) -> Receipt:
+def write_files(
+    files: FolderFiles, table: Table, options: WriteOptions, *, create: bool
+) -> Receipt:
     """Write all files, one row per file; see `Table.write_files`."""
     count, size = files.check()
     storage = table.connection._storage
@@ -72,7 +75,9 @@ def make_table(table: Table, options: WriteOptions) -> None:
     table.reload()
 
 
-def _write(files: Files, count: int, size: int, table: Table, options: WriteOptions) -> Receipt:
+def _write(
+    files: FolderFiles, count: int, size: int, table: Table, options: WriteOptions
+) -> Receipt:
     target, options = checked(table, options)
     given = WriteInput(lanes=(_chunks(files, target),), rows=count, blob_bytes=size)
     return write_chunks(table, target, given, options)
@@ -103,7 +108,7 @@ def _check_columns(target: Target, table: TableName) -> None:
     )
 
 
-def _chunks(files: Files, target: Target) -> Iterator[Chunk]:
+def _chunks(files: FolderFiles, target: Target) -> Iterator[Chunk]:
     first = 0
     for group in groups(files):
         yield chunk_of(group, first, target)
@@ -128,8 +133,6 @@ def groups(files: Iterable[FolderFile]) -> Iterator[list[FolderFile]]:
 
 def chunk_of(group: list[FolderFile], first: int, target: Target) -> Chunk:
     """Return the rows of some files; ``first`` is the first row number, for error messages."""
-    from odps_nb.notebook.preview.registry import media_type
-
     names = [PurePosixPath(one.path).name for one in group]
     kinds = [
         media_type(one.head(_HEAD), one.size, name) for one, name in zip(group, names, strict=True)

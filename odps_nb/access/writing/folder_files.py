@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Protocol
 
 from odps_nb.client.blob.upload import open_file
 from odps_nb.errors import ArgumentError, ConfigError, FramingError
@@ -47,16 +46,6 @@ class FolderFile:
                 f"{self.file} changed while it was being sent",
                 hint="repeat the call while no other program changes the folder",
             )
-
-
-class Files(Protocol):
-    """A collection of files, listed in the same order each time."""
-
-    def check(self) -> tuple[int, int]:
-        """Return the number of files and their total size; raise if a file is unreadable."""
-
-    def __iter__(self) -> Iterator[FolderFile]:
-        """Iterate over the files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,7 +39,7 @@ class Remainder:
             return cls(table=target.table)
         from odps_nb.client.catalog import iter_partitions
 
-        found = iter_partitions(storage, target.table, under=target.fixed)
+        found = iter_partitions(storage, target.table, target.fixed)
         return cls(table=target.table, partitions=tuple(info.spec.checked() for info in found))
 
     def drop(self, storage: StorageClient, written: Iterable[PartitionSpec]) -> None:

@@ -51,7 +51,7 @@ class ReadPlan:
         Estimated bytes per split, or the number of splits. By default, a split has 64 MiB, or more
         if this would give over 100,000 splits.
     row_ranges
-        Request row ranges even with a filter, so that `cut_for_blobs` can divide splits.
+        Request row ranges even with a filter, so that the client can divide splits of blobs.
     limit
         Maximum number of rows.
     versions

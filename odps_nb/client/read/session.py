@@ -39,7 +39,7 @@ from odps_nb.errors import (
     ServiceError,
     SessionExpiredError,
 )
-from odps_nb.schema import has_blob, text_as_binary
+from odps_nb.schema import text_as_binary
 from odps_nb.terms import (
     IndexSplit,
     RowRangeSplit,
@@ -342,21 +342,13 @@ def _bearable(splits: int) -> int:
     return splits
 
 
-def cut_for_blobs(session: ReadSession, rows: int) -> ReadSession:
-    """Return the session; if it reads a BLOB column, limit its splits to ``rows`` rows each.
-
-    The service's size estimate counts the 36 bytes of a reference, not the blob. If any split is
-    not a row range, the session is returned unchanged.
-    """
+def divided(session: ReadSession, splits: int) -> ReadSession:
+    """Return the session with at least ``splits`` row ranges, if all its splits are row ranges."""
     ranges = [split for split in session.splits if isinstance(split, RowRangeSplit)]
-    blobs = any(has_blob(column.type) for column in session.schema)
-    if not blobs or len(ranges) < len(session.splits):
+    wanted = min(DEFAULT_SPLITS, splits)
+    if wanted <= len(ranges) or len(ranges) < len(session.splits):
         return session
-    total = sum(split.count for split in ranges)
-    wanted = min(DEFAULT_SPLITS, math.ceil(total / rows))
-    if wanted <= len(ranges):
-        return session
-    return replace(session, splits=plan_ranges(total, wanted))
+    return replace(session, splits=plan_ranges(sum(split.count for split in ranges), wanted))
 
 
 def plan_ranges(rows: int, splits: int) -> tuple[RowRangeSplit, ...]:

@@ -49,7 +49,7 @@ from odps_nb.errors import (
     ServiceError,
     SessionExpiredError,
 )
-from odps_nb.filters.row_filter import RowFilter, conditions_on
+from odps_nb.filters.row_filter import RowFilter, conditions_on, fixed_partitions
 from odps_nb.schema import TableSchema, has_blob, text_as_binary
 from odps_nb.terms import PartitionSpec, SessionStatus, TableName, TextMode
 from odps_nb.wire.tunnel.calls import DownloadAnswer, GetDownload, OpenDownload, ResultOf, TableOf
@@ -155,16 +155,18 @@ def _partitions(
         return
     test = None if found is None else _test(found, schema)
     seen: set[PartitionSpec] = set()
-    for wanted in plan.partitions or (PartitionSpec(),):
-        empty = True
-        whole = len(wanted) == len(keys)
-        listed = iter_partitions(storage, plan.table, under=wanted)
+    named = bool(plan.partitions)
+    conditions = () if found is None else (found.condition,)
+    for wanted in plan.partitions or fixed_partitions(conditions, keys):
+        empty = named
+        whole = named and len(wanted) == len(keys)
+        listed = iter_partitions(storage, plan.table, wanted)
         for spec in [wanted] if whole else (one.spec for one in listed):
             empty = False
             if spec not in seen and (test is None or test(spec)):
                 seen.add(spec)
                 yield spec
-        if empty and wanted.items:
+        if empty:
             raise NotFoundError(
                 f"no partition of {plan.table} matches {wanted}",
                 code="NoSuchPartition",

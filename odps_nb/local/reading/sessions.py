@@ -138,7 +138,7 @@ class ReadSessions:
         table = self._catalog.stored_table(request.table)
         specs = [] if request.partition is None else [table.spec(request.partition)]
         if must_exist and specs:
-            self._must_exist(table, specs[0])
+            self._must_exist(table, specs)
         segments = self._snapshots.visible(table, specs)
         chosen = tuple(find_column(table.schema, name) for name in request.columns)
         plan = scan_plan(table, segments, chosen or tuple(table.schema.all_columns))
@@ -173,8 +173,7 @@ class ReadSessions:
     ) -> tuple[StoredTable, tuple[Segment, ...], tuple[Changed, ...] | None]:
         """Pin the files to read. For an incremental read of changes, write the files first."""
         specs = [table.spec(spec) for spec in request.partitions]
-        for spec in specs:
-            self._must_exist(table, spec)
+        self._must_exist(table, specs)
         if not request.incremental_read:
             segments = self._snapshots.visible(table, specs)
             self._snapshots.pin(session_id, segments)
@@ -197,9 +196,15 @@ class ReadSessions:
         own = [(one.spec, one.file) for one in changed]
         return table, self._snapshots.pin_own(session_id, table, own), changed
 
-    def _must_exist(self, table: StoredTable, spec: PartitionSpec) -> None:
-        if not any(spec.covers(one.spec) for one in self._catalog.partitions(table)):
-            raise errors.no_such_partition(spec, table.name)
+    def _must_exist(self, table: StoredTable, specs: Sequence[PartitionSpec]) -> None:
+        known = [dict(one.spec) for one in self._catalog.partitions(table)] if specs else []
+        held: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
+        for spec in specs:
+            keys = tuple(key for key, _ in spec)
+            if keys not in held:
+                held[keys] = {tuple(one[key] for key in keys) for one in known}
+            if tuple(value for _, value in spec) not in held[keys]:
+                raise errors.no_such_partition(spec, table.name)
 
     def _planned(
         self,

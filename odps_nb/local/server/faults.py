@@ -9,20 +9,23 @@ JSON, ``GET`` returns them with their counters, and ``DELETE`` removes them::
         {"action": "/api/projects/p/tables/new", "fault": "status", "code": "NoSuchTable"},
         {"action": "TableCommitWriteSession", "fault": "close"}]}
 
-``action`` is a Storage API action, ``*``, or a path prefix (``/api/projects``). With ``session``,
-only requests of that read or write session match. A rule ignores the first ``skip`` matching
-requests and applies to the next ``times`` ones (default: 1; 0 for all). ``code`` and ``message``
-replace those of the error; the status of a known ``code`` is set automatically.
+``action`` is a Storage API action, ``*``, or a path prefix (``/api/projects``). Requests of the
+tunnel and of version 1 that read rows, write rows, or open or close a stream have the name of the
+action that does the same. With ``session``, only requests of that read or write session match. A
+rule ignores the first ``skip`` matching requests and applies to the next ``times`` ones (default:
+1; 0 for all). ``code`` and ``message`` replace those of the error; the status of a known ``code``
+is set automatically.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from threading import Lock
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qsl
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -116,9 +119,11 @@ class FaultyApp:
         if scope["type"] != "http" or scope["path"] == "/api/misbehaviour":
             await self._app(scope, receive, send)
             return
-        params = parse_qs(scope["query_string"].decode("latin-1"))
-        action, session = (params.get(name, [""])[0] for name in ("Action", "SessionId"))
-        rule = self._rules.choose(action, scope["path"], session)
+        query = scope["query_string"].decode("latin-1")
+        params = dict(parse_qsl(query, keep_blank_values=True))
+        action = params.get("Action", "")
+        session = next((params[name] for name in _SESSIONS if name in params), "")
+        rule = self._rules.choose(action or _same_action(scope, params), scope["path"], session)
         if rule is None:
             await self._app(scope, receive, send)
         elif rule.fault == "status":
@@ -131,6 +136,28 @@ class FaultyApp:
             if rule.fault == "expire":
                 self._service.read_sessions.expire(session)
             await self._app(_watched(scope), receive, _Spoiled(rule, scope, send).send)
+
+
+_SESSIONS = ("SessionId", "session_id", "downloadid")
+#: Actions by the method and a parameter of the tunnel's requests; the first that matches counts.
+_OF_TUNNEL = {
+    ("GET", "data"): "TableRead",
+    ("PUT", "blockid"): "TableWrite",
+    ("POST", "uploads"): "TableCreateWriteStream",
+    ("POST", "uploadid"): "TableCloseWriteStream",
+}
+
+
+def _same_action(scope: Scope, params: Mapping[str, str]) -> str:
+    """Return the action of the Storage API that does the same; empty if there is none."""
+    method, path = scope["method"], scope["path"]
+    if path.startswith("/api/storage/v1/"):
+        write = "TableWrite" if "/sessions/" in path else "TableRead"
+        return write if path.endswith("/data") else ""
+    if path.startswith("/api/"):
+        return ""
+    found = (name for (verb, key), name in _OF_TUNNEL.items() if verb == method and key in params)
+    return next(found, "")
 
 
 def _watched(scope: Scope) -> Scope:

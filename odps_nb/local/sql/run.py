@@ -71,7 +71,7 @@ from odps_nb.local.store.tables import (
 from odps_nb.local.writing.ingest import Ingest, with_generated
 from odps_nb.local.writing.upserts import Publisher
 from odps_nb.schema import Column, TableSchema, TypeCode
-from odps_nb.terms import PartitionSpec, TableName
+from odps_nb.terms import PartitionSpec, TableName, covered
 from odps_nb.wire.control import SqlCost
 
 if TYPE_CHECKING:  # `query` imports sqlglot, which only queries need
@@ -454,8 +454,9 @@ class SqlRunner:
         specs = [source.spec(spec) for spec in statement.specs]
 
         def fill(table: StoredTable) -> None:
+            chosen = covered(specs)
             for one in self._catalog.partitions(source):
-                if not specs or any(spec.covers(one.spec) for spec in specs):
+                if not specs or chosen(one.spec):
                     self._catalog.ensure_partition(table, one.spec)
             self._publisher.copy(source, table, specs)
 

@@ -22,7 +22,7 @@ from odps_nb.local.store.ledger import Ledger
 from odps_nb.local.store.snapshots import Addition, list_file
 from odps_nb.local.store.tables import StoredTable, spec_of_text, spec_text
 from odps_nb.schema import Column, PrimitiveType, TypeCode
-from odps_nb.terms import PartitionSpec
+from odps_nb.terms import PartitionSpec, covered
 
 OPERATION_TYPE = Column(name="__meta_op_type", type=PrimitiveType(TypeCode.TINYINT))
 """How a change affected a row (live tests of the C++ client: TestIncrementalReadOptionsCDCMode)."""
@@ -152,9 +152,10 @@ class ChangeLog:
             after,
             upto,
         )
+        chosen = covered(specs)
         for row in rows:
             if table.is_partitioned and row["spec"] is None:
                 raise errors.no_such_version(table.name, row["added"])
             spec = spec_of_text(table, row["spec"])
-            if not specs or any(one.covers(spec) for one in specs):
+            if not specs or chosen(spec):
                 yield Record(name=row["name"], version=row["added"], at=row["at"], spec=spec)

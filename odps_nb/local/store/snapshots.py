@@ -19,7 +19,7 @@ from odps_nb.local.store.folder import ROWS, DataFolder
 from odps_nb.local.store.ledger import Ledger
 from odps_nb.local.store.row_files import FAR, FINE, RowFile, unit_of
 from odps_nb.local.store.tables import Partition, StoredTable, spec_of_text
-from odps_nb.terms import PartitionSpec
+from odps_nb.terms import PartitionSpec, covered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,7 +252,8 @@ class Snapshots:
             )
             for row in rows
         )
-        return tuple(s for s in found if not specs or any(one.covers(s.spec) for one in specs))
+        chosen = covered(specs)
+        return tuple(s for s in found if not specs or chosen(s.spec))
 
     def _hide(self, segments: Iterable[Segment], version: int) -> None:
         with self._db.transaction() as db:

@@ -32,7 +32,7 @@ from odps_nb.local.store.row_files import (
 from odps_nb.local.store.snapshots import Addition, Snapshots
 from odps_nb.local.store.tables import OPERATION, StoredTable
 from odps_nb.local.writing.partial import UPDATED, completed, is_partial
-from odps_nb.terms import PartitionSpec, TimeUnit
+from odps_nb.terms import PartitionSpec, TimeUnit, covered
 
 UPSERT, DELETE = ord("U"), ord("D")
 BATCH_ROWS = 64 * 1024
@@ -60,14 +60,12 @@ class Publisher:
                 table, additions, replace=replace, since=since, one_unit=one_unit
             )
         with self._db.transaction():
-            replaced = [
-                s.spec for one in replace or () for s in self._snapshots.visible(table, [one])
-            ]
+            old = self._snapshots.visible(table, replace) if replace else ()
+            replaced, emptied = [segment.spec for segment in old], covered(replace or ())
             merged, changes = [], []
             for spec in dict.fromkeys([*(addition.spec for addition in additions), *replaced]):
                 parts = [a.file.name for a in additions if a.spec == spec]
-                over = replace is not None and any(one.covers(spec) for one in replace)
-                visible, changed = self._merge(table, spec, parts, stay=not over)
+                visible, changed = self._merge(table, spec, parts, stay=not emptied(spec))
                 merged.append(visible)
                 changes.append(changed)
             self._ledger.drop([addition.file.file_name for addition in additions])

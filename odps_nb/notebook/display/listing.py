@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from odps_nb.access.displayed import Displayed
-from odps_nb.notebook.display.html import bundle, escape
+from odps_nb.html import bundle, escape
 from odps_nb.terms import no_item, shorten
 
 MAX_ROWS = 1000

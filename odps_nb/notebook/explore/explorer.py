@@ -180,6 +180,7 @@ class Explorer(TakesRows, LiveView):
         if page is not None and page.start == self._start and not note:
             # Without a thread, because Colab may drop messages that other threads send.
             self._send(page_message(self.view, page), page.data)
+            self._send({"kind": "idle", "task": "page"})
         else:
             self._on_page({"start": self._start}, ())
         self._describe_and_count()
@@ -190,6 +191,8 @@ class Explorer(TakesRows, LiveView):
 
     def _send_page(self, start: int, token: CancelToken) -> None:
         self._told_at = time.monotonic()
+        if self.view.sorts_again(start):
+            self._tell_busy("page", "sorting more rows: a SQL job is running")
         page = self.view.page(start, token)
         token.check()
         self._start = page.start

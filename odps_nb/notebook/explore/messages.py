@@ -70,7 +70,8 @@ def page_message(view: RowView, page: Page) -> dict[str, Any]:
         "search": choice.search,
         "searched": view.searched,
         "order": [[names.index(name), descending] for name, descending in choice.order],
-        "note": " · ".join(filter(None, (view.note, page.note))),
+        "note": view.note,
+        "about": page.note,
         "code": visible(view.code),
     }
 
@@ -97,7 +98,13 @@ def condition_message(view: RowView, one: Condition) -> dict[str, Any]:
 
 def count_message(view: RowView) -> dict[str, Any]:
     """Return the message with the number of rows that match the filter."""
-    return {"kind": "count", "total": view.total, "rows": count_label(view), "why": ""}
+    return {
+        "kind": "count",
+        "total": view.total,
+        "rows": count_label(view),
+        "note": view.note,
+        "why": "",
+    }
 
 
 def _offered(view: RowView, column: Column, one: ColumnProfile) -> Iterator[tuple[str, int, str]]:

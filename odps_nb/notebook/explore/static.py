@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from odps_nb.access.blob import iter_glances
 from odps_nb.access.looking.browsing import rows_of
 from odps_nb.errors import OdpsNbError, RequestTimeoutError
-from odps_nb.notebook.display.html import (
+from odps_nb.formats.shared import Size
+from odps_nb.html import (
     LINE,
     MUTED,
     NOT_WIDER,
@@ -28,7 +29,6 @@ from odps_nb.notebook.explore.profiles.profile import ColumnProfile, TableProfil
 from odps_nb.notebook.explore.values.cells import has_separators, is_number, separated, type_label
 from odps_nb.notebook.explore.view import RowView
 from odps_nb.notebook.live.together import side_by_side
-from odps_nb.notebook.preview.shared import Size
 from odps_nb.notebook.preview.tile import tile
 from odps_nb.schema import Column, DecimalType, TypeCode
 from odps_nb.terms import count_of
@@ -124,7 +124,7 @@ def first_found(view: RowView) -> tuple[Page, str]:
         return page, "there may be more rows; use explore()"
     if is_late:
         return page, f"found within {SECONDS:.0f} s; explore() continues the search"
-    view._know(page.count)
+    view._profiles.know(view.where, page.count)
     return page, ""
 
 

@@ -1,6 +1,7 @@
 """`RowView`: the pages, conditions and profile behind an explorer, without a widget.
 
-Its pages, choice, counts and profiles change together, so they are in one class.
+Pages, filters, profiles, charts and exports all depend on what is shown, so they are in one class;
+each is computed in another module.
 """
 
 from __future__ import annotations
@@ -8,13 +9,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
 from odps_nb.access.looking.browsing import Rows
-from odps_nb.access.looking.ordering import MAX_SORTED, Order, check_order
+from odps_nb.access.looking.ordering import MAX_SORTED, MORE_SORTED, Order, check_order
 from odps_nb.access.looking.selected import SelectedRows
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress
@@ -35,9 +36,9 @@ from odps_nb.notebook.explore.choosing.search import (
     first_in_order,
 )
 from odps_nb.notebook.explore.pages import Cell, Mark, Page, RangePager, StreamPager, TellTested
-from odps_nb.notebook.explore.profiles.behind import with_whole
-from odps_nb.notebook.explore.profiles.profile import Profiler, TableProfile, sample_label
-from odps_nb.notebook.explore.profiles.sampling import SAMPLE_BYTES, bounded, draw_sample
+from odps_nb.notebook.explore.profiles.known import KnownProfiles
+from odps_nb.notebook.explore.profiles.profile import TableProfile
+from odps_nb.notebook.explore.profiles.sampling import bounded
 from odps_nb.notebook.explore.taking import TakesRows, sort_code
 from odps_nb.notebook.explore.values.cells import cell_texts, nested_text
 from odps_nb.schema import Column, TypeCode
@@ -48,12 +49,25 @@ if TYPE_CHECKING:
 
 _Pagers = RangePager | StreamPager
 _T = TypeVar("_T")
-_UNDONE = ("_pager", "_shown", "choice", "_counted", "_seen", "profile", "_profiled")
 
 MAX_COLUMNS = 100
 PAGE_ROWS, MAX_PAGE_ROWS = 100, 1000
 MAX_CELL, MAX_COPY = 100_000, 4_000_000
 """Maximum characters of one displayed or copied cell, and of all cells copied at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shown:
+    """A choice, its rows and pages, and the number of rows seen so far.
+
+    ``most`` is the maximum number of rows that a sort by SQL returned.
+    """
+
+    choice: Choice
+    rows: Rows | KnownRows
+    pager: _Pagers
+    most: int = MAX_SORTED
+    seen: int = 0
 
 
 class RowView(TakesRows):
@@ -64,7 +78,6 @@ class RowView(TakesRows):
     """
 
     all_columns: int
-    choice: Choice
     connection: Connection
     page_rows: int
     timezone: str | None
@@ -94,13 +107,8 @@ class RowView(TakesRows):
         wide = self.all_columns > MAX_COLUMNS
         self._rows = rows.narrowed(MAX_COLUMNS) if wide else rows
         self.columns: tuple[Column, ...] = self._rows.columns
-        self.page_rows, self._sample, self._seed = page_rows, sample, seed
-        self.choice = Choice()
-        self.profile: TableProfile | None = None
-        self._profiled: str | None = None  # the condition of the profiled rows
-        self._whole: TableProfile | None = None  # the profile without a filter
-        self._counted: int | None = None  # number of matching rows, from a count or a profile
-        self._seen = 0
+        self.page_rows = page_rows
+        self._profiles = KnownProfiles(self.columns, sample, seed)
         self._lock = threading.Lock()
         self._describing = CancelToken()  # cancels `describe_all`
         self._sorting: Rows | None = None
@@ -110,53 +118,77 @@ class RowView(TakesRows):
         """Called while a filter or a search reads rows; several threads call it."""
         self.title, self.connection = self._rows.title, self._rows.connection
         self.timezone = rows.connection.profile.timezone  # for times in cells and conditions
-        self._shown: Rows | KnownRows = self._rows
-        self._pager = self._pager_of(self._rows, Choice())
-        # the state of the previous choice, until a page of the current one is read
-        self._before: dict[str, object] | None = None
+        # what is shown, and what was shown before until a page of the new choice is read
+        self._shown = self._unsorted(Choice())
+        self._before: _Shown | None = None
 
     # -- rows -----------------------------------------------------------------------------------
 
     @property
+    def choice(self) -> Choice:
+        """The filter, the search text and the order of the displayed rows."""
+        return self._shown.choice
+
+    @property
     def total(self) -> int | None:
         """Number of rows to page through; ``None`` if not yet known."""
-        found, counted = self._pager.total, None if self.choice.search else self._counted
-        if found is None and counted is not None and counted >= self._seen:
+        shown, counted = self._shown, self._profiles.counted(self.where)
+        if self._has_more_sorted:
+            return min(self._known or MAX_SORTED, MORE_SORTED)
+        found = shown.pager.total
+        if found is None and not self.choice.search and (counted or 0) >= shown.seen:
             return counted
         return found
+
+    @property
+    def _known(self) -> int | None:
+        """Number of rows that match the filter but not necessarily the search."""
+        return self.all_rows if self.where is None else self._profiles.counted(self.where)
 
     @property
     def matching(self) -> int | None:
         """Number of rows that match the filter, even if fewer are shown; ``None`` if unknown."""
         if not self.is_sorted_part and not self.choice.search:
             return self.total
-        return self.all_rows if self.where is None else self._counted
+        return self._known
 
     @property
     def is_sorted_part(self) -> bool:
-        """Whether there may be more rows than the first `MAX_SORTED` in the order of the view."""
-        if not self.choice.order or (self.total or 0) < MAX_SORTED:
+        """Whether there may be more rows than those that a sort returned."""
+        shown = self._shown
+        if not shown.choice.order or (shown.pager.total or 0) < MAX_SORTED:
             return False
-        known = self.all_rows if self.where is None else self._counted
-        return bool(self.choice.search) or known != self.total
+        return bool(shown.choice.search) or self._known != shown.pager.total
+
+    @property
+    def _has_more_sorted(self) -> bool:
+        """Whether a second SQL job may sort more rows."""
+        shown = self._shown
+        is_first = shown.most == MAX_SORTED and not isinstance(shown.rows, KnownRows)
+        return is_first and self.is_sorted_part and not shown.rows.is_cut
+
+    def sorts_again(self, start: int) -> bool:
+        """Return whether `page` runs another SQL job to sort rows as far as ``start``."""
+        return start >= MAX_SORTED and self._has_more_sorted
 
     @property
     def at_least(self) -> int:
         """Number of matching rows found so far."""
         described = self.profile.rows if self.profile is not None and self.is_profiled else 0
-        return max(self._seen, described)
+        return max(self._shown.seen, described)
 
     @property
     def all_rows(self) -> int | None:
         """Number of rows without the filter of this view; ``None`` if not yet known."""
-        if (known := self._rows.row_count) is None and self._whole is not None:
-            return self._whole.total
+        whole = self._profiles.whole
+        if (known := self._rows.row_count) is None and whole is not None:
+            return whole.total
         return known
 
     @property
     def nbytes(self) -> int:
         """Bytes of cached rows; at most 1 MiB."""
-        return self._pager.nbytes
+        return self._shown.pager.nbytes
 
     def page(self, start: int, cancel: CancelToken | None = None) -> Page:
         """Return the page that contains row ``start``, or the last page if there is no such row."""
@@ -166,21 +198,22 @@ class RowView(TakesRows):
             token.check()
             if self.total is not None:
                 start = min(start, max(0, self.total - 1) // self.page_rows * self.page_rows)
-            page = self._pager.page(start, token)
+            if self.sorts_again(start):
+                self._shown = self._sorted(self.choice, token, MORE_SORTED)
+            page = self._shown.pager.page(start, token)
             if not page.count and page.start:  # the rows ended with the previous page
-                page = self._pager.page(page.start - self.page_rows, token)
+                page = self._shown.pager.page(page.start - self.page_rows, token)
             self._before = None
-            self._adopt(self._pager.source)
-            self._seen = max(self._seen, page.start + page.count)
+            seen = max(self._shown.seen, page.start + page.count)
+            self._adopt(self._shown.pager.source, seen)
             return page
 
-    def _adopt(self, renewed: Rows | KnownRows) -> None:
-        """Switch to the rows of a renewed session."""
-        if renewed is self._shown:
-            return
-        if self._shown is self._rows and not isinstance(renewed, KnownRows):
+    def _adopt(self, renewed: Rows | KnownRows, seen: int) -> None:
+        """Store the number of rows seen, and the rows of a renewed session."""
+        is_unsorted = self._shown.rows is self._rows
+        if is_unsorted and not isinstance(renewed, KnownRows):
             self._rows = renewed
-        self._shown = renewed
+        self._shown = replace(self._shown, rows=renewed, seen=seen)
 
     def _renewing(self, read: Callable[[], _T]) -> _T:
         """Call ``read``; if the session has expired, call it again with a new session."""
@@ -191,7 +224,8 @@ class RowView(TakesRows):
             with self._lock:
                 if self._rows is rows:
                     self._rows = rows.renewed()
-                    self._shown = self._rows if self._shown is rows else self._shown
+                if self._shown.rows is rows:
+                    self._shown = replace(self._shown, rows=self._rows)
             return read()
 
     def first_rows(
@@ -244,8 +278,8 @@ class RowView(TakesRows):
 
     def _again(self, start: int, count: int, cancel: CancelToken | None) -> list[pa.RecordBatch]:
         with self._lock:
-            batches = self._pager.rows(start, count, cancel or CancelToken())
-            self._adopt(self._pager.source)
+            batches = self._shown.pager.rows(start, count, cancel or CancelToken())
+            self._adopt(self._shown.pager.source, self._shown.seen)
         found = [batch for batch in batches if batch.num_rows]
         if not found:
             raise ArgumentError(f"there is no row {start:,}")
@@ -280,7 +314,7 @@ class RowView(TakesRows):
         """Python code that reads all selected rows, and a note of what it omits (or ``""``)."""
         search, order = self.choice.search, self.choice.order
         if order and not search and not self.is_sorted_part:
-            return self._shown.code(None), ""  # type: ignore[union-attr]  # no search
+            return self._shown.rows.code(None), ""  # type: ignore[union-attr]  # no search
         omitted = [f"the {one}" for one, is_set in (("search", search), ("order", order)) if is_set]
         note = f"without {' and '.join(omitted)}" if omitted else ""
         return self._rows.code(self.where), note
@@ -302,21 +336,15 @@ class RowView(TakesRows):
             self._rows.check(where)
         with self._lock:
             token.check()
-            shown, pager = self._sorted(choice, token)
+            shown = self._sorted(choice, token) if choice.order else self._unsorted(choice)
             token.check()
-            self._pager.close()
-            self._before = {name: getattr(self, name) for name in _UNDONE}
-            if where != self.where:
-                self._counted = None
-            self._pager, self._shown, self.choice, self._seen = pager, shown, choice, 0
-            if where is None and self._whole is not None:
-                self.profile, self._profiled = self._whole, None
-                self._counted = self._whole.total
+            self._shown.pager.close()
+            self._shown, self._before = shown, self._shown
 
-    def _sorted(self, choice: Choice, token: CancelToken) -> tuple[Rows | KnownRows, _Pagers]:
-        """Return the rows of a choice, sorted if it has an order, and their pager."""
-        if not choice.order:
-            return self._rows, self._pager_of(self._rows, choice)
+    def _unsorted(self, choice: Choice) -> _Shown:
+        return _Shown(choice=choice, rows=self._rows, pager=self._pager_of(self._rows, choice))
+
+    def _sorted(self, choice: Choice, token: CancelToken, most: int = MAX_SORTED) -> _Shown:
         self._sorting = rows = self._rows.twin()
         shown: Rows | KnownRows
         try:
@@ -327,17 +355,17 @@ class RowView(TakesRows):
                 if pager.renewals:
                     self._rows = self._rows.renewed()
             else:
-                shown = rows.ordered(choice.order, choice.where)
+                shown = rows.ordered(choice.order, choice.where, most)
         finally:
             self._sorting = None
-        return shown, RangePager(shown, self.columns, self.page_rows)
+        pages = RangePager(shown, self.columns, self.page_rows)
+        return _Shown(choice=choice, rows=shown, pager=pages, most=most)
 
     def undo(self, choice: Choice) -> None:
         """Return to the previous choice, because no page of the new one could be read."""
         with self._lock:
             if self.choice is choice and self._before is not None:
-                self.__dict__.update(self._before)
-                self._before = None
+                self._shown, self._before = self._before, None
 
     def filter(
         self,
@@ -350,11 +378,13 @@ class RowView(TakesRows):
         starts: str | None = None,
         null: bool = False,
         exclude: bool = False,
+        ignore_case: bool = False,
         cancel: CancelToken | None = None,
     ) -> None:
         """Show only the rows that also match a condition on one column.
 
         Pass a range (``low`` and ``high`` are included), ``values``, text to find, or ``null``.
+        ``ignore_case`` finds the text whether its letters from A to Z are large or small.
         ``exclude`` shows the rows that do not match, including those with a null. For any other
         condition, call ``choose(Choice(conditions=("quantity > 9 or gift",)))``. To show all rows
         again, call ``choose(Choice())``.
@@ -372,7 +402,12 @@ class RowView(TakesRows):
             raise ArgumentError(f"there is no column {column!r} to filter by")
         made = given_condition(
             found,
-            {"range": (low, high), "values": values, "contains": contains, "starts": starts},
+            {
+                "range": (low, high),
+                "values": values,
+                f"{'i' * ignore_case}contains": contains,
+                f"{'i' * ignore_case}starts": starts,
+            },
             null=null,
             exclude=exclude,
             timezone=self.timezone,
@@ -422,35 +457,41 @@ class RowView(TakesRows):
     @property
     def searched(self) -> int | None:
         """Number of rows that the search has tested; ``None`` without a search."""
-        if isinstance(self._shown, KnownRows):
-            return self._shown.searched
-        if isinstance(self._pager, StreamPager) and self.choice.search:
-            return self._pager.searched
+        shown = self._shown
+        if isinstance(shown.rows, KnownRows):
+            return shown.rows.searched
+        if isinstance(shown.pager, StreamPager) and shown.choice.search:
+            return shown.pager.searched
         return None
 
     @property
     def note(self) -> str:
         """Notes about the displayed rows, or ``""``."""
-        notes = []
-        job = "" if isinstance(self._shown, KnownRows) else " by a SQL job"
-        if self.is_sorted_part:
-            notes.append(f"the first {MAX_SORTED:,} rows in this order, sorted{job}")
+        notes, shown = [], self._shown
+        job = "" if isinstance(shown.rows, KnownRows) else " by a SQL job"
+        if self.is_sorted_part and self.total != self.matching:
+            notes.append(f"the first {self.total:,} rows in this order, sorted{job}")
         elif self.choice.order:
             notes.append(f"sorted{job}")
         elif self._rows.is_cut:
             notes.append(f"first {self.all_rows:,} rows; the access key has no permission for more")
         if self.all_columns > len(self.columns):
             notes.append(f"first {len(self.columns)} of {self.all_columns:,} columns")
-        if self._pager.renewals:
+        if shown.pager.renewals:
             notes.append("the session expired; these rows are from a newer snapshot")
         return " · ".join(notes)
 
     # -- profiles -------------------------------------------------------------------------------
 
     @property
+    def profile(self) -> TableProfile | None:
+        """The profile of the rows that match the filter; until it is ready, the previous one."""
+        return self._profiles.profile(self.where)
+
+    @property
     def is_profiled(self) -> bool:
         """Whether ``profile`` covers the rows that match the current filter."""
-        return self.profile is not None and self._profiled == self.where
+        return self._profiles.has(self.where)
 
     @property
     def unprofiled(self) -> str:
@@ -460,30 +501,14 @@ class RowView(TakesRows):
     def describe(self, cancel: CancelToken | None = None) -> TableProfile:
         """Profile the columns from a random sample of all rows that match the filter."""
         token, where = cancel or CancelToken(), self.where
-        return self._renewing(lambda: self._describe(where, token))
 
-    def _describe(self, where: str | None, token: CancelToken) -> TableProfile:
-        drawn = draw_sample(
-            self._rows.twin(),
-            where,
-            self._sample,
-            self._seed,
-            token,
-            matching=lambda: self.matching,
-        )
-        profiler = self._profiler(where)
-        if any(not one.schema.equals(drawn.batches[0].schema) for one in drawn.batches):
-            return self._describe(where, token)  # the time unit changed during the read
-        if drawn.batches:
-            profiler.add(pa.Table.from_batches(drawn.batches))
-        total = self.all_rows if where is None else None
-        return self._keep_profile(
-            where,
-            profiler,
-            rows=drawn.rows,
-            total=drawn.rows if drawn.is_all else total,
-            is_random=drawn.is_random,
-        )
+        def describe() -> TableProfile:
+            rows, every = self._rows.twin(), self.all_rows
+            return self._profiles.by_sample(
+                rows, where, token, total=every, matching=lambda: self.matching
+            )
+
+        return self._renewing(describe)
 
     def describe_all(
         self, progress: Progress = None, cancel: CancelToken | None = None
@@ -495,41 +520,10 @@ class RowView(TakesRows):
         token, where = cancel or CancelToken(), self.where
         if not self.is_profiled:
             self.describe(token)
-        return self._renewing(lambda: self._describe_all(where, progress, token))
-
-    def _describe_all(
-        self, where: str | None, progress: Progress, token: CancelToken
-    ) -> TableProfile:
-        profiler, count = self._profiler(where, self.profile), 0
         self._describing = token = CancelToken(token)
-        rows = self._rows.twin().every(where, token, ahead=SAMPLE_BYTES, progress=progress)
-        with closing(rows):
-            for batch in rows:
-                profiler.add(batch)
-                count += batch.num_rows
-        return self._keep_profile(where, profiler, rows=count, total=count, is_random=False)
-
-    def _profiler(self, where: str | None, before: TableProfile | None = None) -> Profiler:
-        return Profiler(self.columns, before=before if where is None else self._whole or before)
-
-    def _keep_profile(
-        self, where: str | None, found: Profiler, *, rows: int, total: int | None, is_random: bool
-    ) -> TableProfile:
-        """Create and store the profile of rows that match a condition."""
-        columns = found.result(is_sample=total is None or rows < total)
-        if where is not None and self._whole is not None:
-            columns = with_whole(columns, self._whole.columns)
-        label = sample_label(rows, total, random=is_random)
-        made = TableProfile(
-            columns=columns, rows=rows, total=total, label=label, is_random=is_random
+        return self._renewing(
+            lambda: self._profiles.by_all(self._rows.twin(), where, progress, token)
         )
-        if where is None:
-            self._whole = made
-        if where == self.where:  # the filter may have changed in the meantime
-            self.profile, self._profiled = made, where
-            self._know(rows if total == rows else self._counted)
-            return self.profile
-        return made
 
     def count(self, most_bytes: int, cancel: CancelToken | None = None) -> int | None:
         """Count the matching rows with a SQL job, unless the count is already known.
@@ -539,31 +533,9 @@ class RowView(TakesRows):
         """
         if self.matching is not None or self._rows.is_cut:
             return self.matching
-        token, rows, where = cancel or CancelToken(), self._rows.twin(), self.where
-        try:
-            text = f"select count(*) as n {rows.relation(where)}"
-        except ArgumentError:
-            return None
-        cost = self.connection.sql_cost(text, settings=rows.job_settings)
-        if (cost.input_bytes or 0) > most_bytes:
-            return None
-        token.watch(rows)
-        token.check()
-        found = int(rows.query(text)["n"][0].as_py())
-        if where == self.where:
-            self._know(found)
+        token, where = cancel or CancelToken(), self.where
+        self._profiles.count(self._rows.twin(), where, most_bytes, token)
         return self.matching
-
-    def _know(self, count: int | None) -> None:
-        """Store the number of matching rows, and add it to the label of a sampled profile."""
-        self._counted, profile = count, self.profile
-        if count is None or profile is None or not self.is_profiled or profile.total is not None:
-            return
-        if count >= profile.rows and profile.is_random:
-            label = sample_label(profile.rows, count, random=True)
-            self.profile = replace(profile, total=count, label=label)
-            if self.where is None:
-                self._whole = self.profile
 
     def chart(
         self, choice: ChartChoice, cancel: CancelToken | None = None, *, by_query: bool = True
@@ -594,13 +566,12 @@ class RowView(TakesRows):
     def selected(self) -> RowForms:
         """Return a new read of all selected rows, in order; `stop_taking` cancels it.
 
-        If the view shows only the first `MAX_SORTED` rows of an order, the read sorts all rows in
-        memory.
+        If there are more rows than the SQL job of a sort returned, the read sorts them in memory.
         """
         choice = self.choice
         if not choice.search and not self.is_sorted_part:
-            assert not isinstance(self._shown, KnownRows)  # only a search creates `KnownRows`
-            self._taken = taken = self._shown.twin()
+            assert not isinstance(self._shown.rows, KnownRows)  # only a search creates `KnownRows`
+            self._taken = taken = self._shown.rows.twin()
             return taken.selected(None if choice.order else self.where, self._text)
         if self._rows.is_cut and choice.order:
             raise ArgumentError(
@@ -630,7 +601,7 @@ class RowView(TakesRows):
 
     def stop(self) -> None:
         """Cancel the read of a page or a sort; may be called from any thread."""
-        self._pager.stop()
+        self._shown.pager.stop()
         if (sorting := self._sorting) is not None:
             sorting.stop()
 
@@ -640,7 +611,7 @@ class RowView(TakesRows):
         self.stop_profile()
         self.stop_taking()
         with self._lock:
-            self._pager.close()
+            self._shown.pager.close()
 
 
 def _first_matches(pager: StreamPager, order: Order, token: CancelToken) -> KnownRows:

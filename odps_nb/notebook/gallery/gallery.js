@@ -5,7 +5,7 @@ const PLAYER = /^data:(audio|video)\/[a-z0-9]+;base64,[A-Za-z0-9+/=]*$/;
 const GAP = 10;
 const SHAPES = { grid: { width: 190, height: 218 }, list: { width: 0, height: 92 } };
 const KEPT = 500; // maximum cached tiles
-const HEIGHT = 560;
+const HEIGHT = 694; // three rows of tiles
 const KEYS =
   "arrows: move · Space: select · Shift: a range · Enter: enlarge · s: save · c: copy the reference · " +
   "Ctrl+A: all · Escape: none";

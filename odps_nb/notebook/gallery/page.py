@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import ArgumentError, OdpsNbError, ServiceError, TransportError
-from odps_nb.notebook.display.html import MUTED, SMALL, Html, bundle, element, scroller
+from odps_nb.formats.shared import GRID, LIST, Size
+from odps_nb.html import MUTED, SMALL, Html, bundle, element, scroller
 from odps_nb.notebook.live.together import side_by_side
-from odps_nb.notebook.preview.shared import GRID, LIST, Size
 from odps_nb.notebook.preview.tile import TILE_BUDGET, Tile, tile, unread_tile
 from odps_nb.terms import count_of, shorten
 
@@ -29,7 +29,7 @@ _RESERVE: Final = 6 * 1024
 # bytes reserved for the heading, the frame and the last line
 _AROUND: Final = 2 * 1024
 _TEXT_LINES: Final = 12
-HEIGHT: Final = 560
+HEIGHT: Final = 694
 """Maximum height in pixels of the box that contains the tiles, as in gallery.js."""
 # maximum concurrent requests for the tiles of a page, each for a few tiles
 _WORKERS: Final = 3

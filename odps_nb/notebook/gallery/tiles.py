@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import OdpsNbError, visible
-from odps_nb.notebook.display.html import BACKDROP
+from odps_nb.formats.registry import differs
+from odps_nb.formats.shared import Size, markup_text
+from odps_nb.html import BACKDROP
 from odps_nb.notebook.gallery.chosen import Chosen
-from odps_nb.notebook.preview.registry import differs
-from odps_nb.notebook.preview.shared import Size, markup_text
 from odps_nb.notebook.preview.tile import UNREAD, Tile, row_beside, tile, unread_tile, why_unread
 from odps_nb.terms import shorten
 

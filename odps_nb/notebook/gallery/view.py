@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import OdpsNbError, visible
-from odps_nb.notebook.display.html import failed_page
+from odps_nb.html import failed_page
 from odps_nb.notebook.gallery.chosen import (
     ALL,
     AT_A_TIME,

@@ -19,9 +19,9 @@ from odps_nb.access.displayed import DisplayedLive
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.convert.loaded import loaded
 from odps_nb.errors import CancelledError, MissingDependencyError, OdpsNbError, explain, visible
+from odps_nb.html import escape
 from odps_nb.lifetime import end_at_exit, start_thread
 from odps_nb.notebook.display import output
-from odps_nb.notebook.display.html import escape
 
 _NO_MODEL = (
     ".jp-OutputArea-child:has(.{}) + .jp-OutputArea-child:not(:has(.odps-x)) {{display:none}}"

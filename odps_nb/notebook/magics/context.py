@@ -13,8 +13,8 @@ from IPython.core.error import UsageError
 
 from odps_nb.client.calls.progress import ProgressListener
 from odps_nb.errors import ConfigError, OdpsNbError, StateError, visible
+from odps_nb.html import bundle, escape
 from odps_nb.notebook.display import output
-from odps_nb.notebook.display.html import bundle, escape
 from odps_nb.notebook.live.twin import in_kernel
 from odps_nb.notebook.magics.arguments import suggest
 from odps_nb.notebook.magics.completion import Lookup, NameCache
@@ -54,9 +54,17 @@ class Context:
 
     @property
     def connection(self) -> Connection:
-        """The connection of ``%odps connect``, or else one opened from the environment."""
+        """The connection of ``%odps connect``, of the only variable with one, or a new one."""
         if self._connection is None:
-            self.use(_from_settings(self.variables), owned=True)
+            from odps_nb.access.connection import Connection
+
+            named = ((n, one) for n, one in self.variables.items() if n[0] != "_")
+            found = {n: one for n, one in named if isinstance(one, Connection)}
+            if len({id(one) for one in found.values()}) == 1:
+                name, connection = next(iter(found.items()))
+                self.use(connection, owned=False, origin=(name,))
+            else:
+                self.use(_from_settings(self.variables), owned=True)
         assert self._connection is not None  # set by use()
         return self._connection
 

@@ -104,7 +104,7 @@ def partitions(context: Context, args: argparse.Namespace, cell: str | None) -> 
             _known(one.size, format_bytes),
             _time(one.modified_at),
         )
-        for one in iter_partitions(context.connection._storage, table.name, under=under)
+        for one in iter_partitions(context.connection._storage, table.name, under)
     )
     return _without_empty(("partition", "rows", "size", "changed"), rows, "no partitions yet")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from odps_nb.notebook.preview.drawing import Excerpt
-from odps_nb.notebook.preview.kind import HEAD, MIB, Format
-from odps_nb.notebook.preview.registry import kinds, sniff
+from odps_nb.formats.drawing import Excerpt
+from odps_nb.formats.kind import HEAD, MIB, Format
+from odps_nb.formats.registry import kinds, sniff
 
 if TYPE_CHECKING:
     from odps_nb.access.blob import Blob
@@ -31,8 +31,7 @@ def peek(blob: StreamedBlob, *, embed: int, alone: bool = False) -> tuple[Format
     with closing(blob.open()) as file:
         format, head, size = _look(blob, file, blob.file_name)
         kind = kinds()[format.kind]
-        embedded = embed if kind.embedded else 0
-        limit = max(HEAD, kind.limit, format.limit, embedded, kind.alone if alone else 0)
+        limit = max(HEAD, kind.limit, format.limit, kind.alone if alone else 0)
         if size is not None and size > limit:
             data = _read_up_to(file, kind.head, head)
             return format, Excerpt(data=data[: kind.head], whole=False, size=size)

@@ -24,13 +24,13 @@ from odps_nb.errors import (
     TransportError,
     visible,
 )
-from odps_nb.notebook.display.html import LINE, MUTED, SMALL, Html, bundle, element, join
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, placeholder, reason_to_show, refusal
-from odps_nb.notebook.preview.kind import UNKNOWN, Format
-from odps_nb.notebook.preview.kinds import binary
+from odps_nb.formats.drawing import Drawing, Excerpt, placeholder, reason_to_show, refusal
+from odps_nb.formats.kind import UNKNOWN, Format
+from odps_nb.formats.kinds import binary
+from odps_nb.formats.registry import differs, kinds
+from odps_nb.formats.shared import GRID, SINGLE, Size
+from odps_nb.html import LINE, MUTED, SMALL, Html, bundle, element, join
 from odps_nb.notebook.preview.peek import peek
-from odps_nb.notebook.preview.registry import differs, kinds
-from odps_nb.notebook.preview.shared import GRID, SINGLE, Size
 from odps_nb.parsing.client import ParserStoppedError
 from odps_nb.parsing.reasons import refusal_of
 from odps_nb.parsing.values import UnshowableError

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import math
+import threading
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from odps_nb.client.calls.progress import ItemProgress, Phase, ProgressSnapshot, SplitProgress
+from odps_nb.client.calls.progress import (
+    ItemProgress,
+    Phase,
+    ProgressSnapshot,
+    ProgressTracker,
+    SplitProgress,
+)
+from odps_nb.convert.loaded import loaded
 from odps_nb.errors import MissingDependencyError
+from odps_nb.html import STATUS, STATUS_SMALL, bundle, escape
 from odps_nb.notebook.display import output
-from odps_nb.notebook.display.html import STATUS, STATUS_SMALL, bundle, escape
 from odps_nb.notebook.live.twin import widget_bundle, widget_class
 from odps_nb.notebook.progress import words
 from odps_nb.notebook.progress.operations import SHOW_AFTER, Flusher, Options
-from odps_nb.terms import count_of, shorten
+from odps_nb.terms import count_of, format_bytes, shorten
 
 MAX_BARS = 16
 MAX_EVENT = 700
@@ -156,8 +164,36 @@ def _share(splits: Sequence[SplitProgress]) -> float | None:
     return None if splits[0].rows or splits[0].wire_bytes else 0.0
 
 
+@dataclass(slots=True)
+class _Loop:
+    """Totals of the operations of one kind that have succeeded in the running cell, and a card."""
+
+    count: int = 0
+    rows: int = 0
+    nbytes: int = 0
+    seconds: float = 0.0
+    display_id: str | None = None
+
+    def add(self, snapshot: ProgressSnapshot) -> None:
+        self.count, self.rows = self.count + 1, self.rows + snapshot.rows
+        self.nbytes += snapshot.wire_bytes or snapshot.item_bytes
+        self.seconds += snapshot.elapsed
+
+    @property
+    def words(self) -> str:
+        known = ((self.rows, count_of(self.rows, "row")), (self.nbytes, format_bytes(self.nbytes)))
+        parts = [text for amount, text in known if amount]
+        return f"{', '.join(parts) or 'no rows'} in {words.format_seconds(self.seconds)}"
+
+
 class CardListener(Flusher):
-    """Shows one operation as a card in the cell that started it; see `Flusher`."""
+    """Shows one operation as a card in the cell that started it; see `Flusher`.
+
+    In a loop, each operation replaces the card of the one before, if that has succeeded and has the
+    same title; the card shows their totals.
+    """
+
+    _loops: ClassVar[dict[tuple[str, str], _Loop]] = {}
 
     def __init__(
         self,
@@ -169,7 +205,46 @@ class CardListener(Flusher):
         super().__init__(options=options, delay=delay, on_cancel=on_cancel)
         self._display_id = f"odps-nb-{uuid.uuid4().hex}"
         self._placed = self._lasts = False
+        self._loop: _Loop | None = None
         self._button: CancelButton | None = None
+
+    def start(self, tracker: ProgressTracker) -> None:
+        """Start drawing; in Colab, draw now, because it may drop messages from threads."""
+        now = tracker.snapshot()
+        if self._in_colab and not self._placed and self._is_shown():
+            self._join(now)
+            self._draw(now)
+        super().start(tracker)
+
+    @property
+    def _in_colab(self) -> bool:
+        is_main = threading.current_thread() is threading.main_thread()
+        return is_main and loaded("google.colab") is not None
+
+    def _join(self, snapshot: ProgressSnapshot) -> None:
+        """Take the place of the previous card of a loop."""
+        self._loop = None if self._lasts else self._loops.get(_kind(snapshot))
+        if self._loop is not None and self._loop.display_id is not None:
+            self._display_id, self._placed = self._loop.display_id, True
+            self._loop.display_id = None  # an operation in another thread needs a card of its own
+
+    def _end_in_loop(self, snapshot: ProgressSnapshot) -> None:
+        if snapshot.phase is not Phase.DONE or self._lasts:
+            self._loops.pop(_kind(snapshot), None)
+            return
+        if not self._loops:
+            registered: list[Callable[[], None]] = []
+
+            def forget(_: BaseException | None) -> None:
+                self._loops.clear()
+                for remove in registered:
+                    remove()
+
+            registered.append(output.after_cell(forget))
+        loop = self._loops.setdefault(_kind(snapshot), _Loop())
+        loop.add(snapshot)
+        if self._placed:
+            loop.display_id = self._display_id
 
     def place(self, operation: str, title: str) -> None:
         """Display the card in the current cell now, for an operation that outlives the cell.
@@ -189,6 +264,9 @@ class CardListener(Flusher):
         if snapshot.error and not self._lasts:  # the cell shows the full error below the card
             snapshot = replace(snapshot, message=snapshot.error)
         super().stop(snapshot)
+        self._end_in_loop(snapshot)
+        if self._in_colab and self._placed:
+            self._draw(snapshot)
         if self._lasts and self._placed:
             self._draw(snapshot)  # draw a card even if the operation never started
             self._draw_again(snapshot)
@@ -210,6 +288,13 @@ class CardListener(Flusher):
         registered.append(output.after_cell(once))
 
     def _draw(self, snapshot: ProgressSnapshot) -> None:
+        if not self._placed:
+            self._join(snapshot)
+        if self._loop is not None and self._loop.count:
+            count = count_of(self._loop.count, f"other {snapshot.operation} operation")
+            told = f"after {count} in this cell: {self._loop.words}"
+            message = " · ".join(filter(None, (told, snapshot.message)))
+            snapshot = replace(snapshot, message=message)
         made = bundle(card_html(snapshot), card_text(snapshot))
         if self._mode == "text":
             del made["text/html"]
@@ -218,6 +303,10 @@ class CardListener(Flusher):
         else:
             self._placed = True
             output.show(made, display_id=self._display_id)
+
+
+def _kind(snapshot: ProgressSnapshot) -> tuple[str, str]:
+    return snapshot.operation, snapshot.title
 
 
 class CancelButton:

@@ -6,7 +6,7 @@ from typing import Any
 
 from odps_nb.client.calls.progress import ProgressSnapshot
 from odps_nb.convert.loaded import loaded
-from odps_nb.notebook.display.html import escape
+from odps_nb.html import escape
 from odps_nb.notebook.progress import words
 from odps_nb.notebook.progress.cards import card_html
 from odps_nb.notebook.progress.operations import Flusher

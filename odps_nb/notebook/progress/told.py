@@ -29,8 +29,6 @@ class Told(Flusher):
             "task": self._task,
             "text": f"{self._task}: {text}" if self._task else text,
             "share": snapshot.fraction,
-            "done": snapshot.items,
-            "moving": next(([one.name, one.sent] for one in snapshot.moving), None),
         }
         self._send(told)
 

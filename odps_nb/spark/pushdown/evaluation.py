@@ -25,18 +25,18 @@ Fixed = tuple[tuple[int, int, str], ...]
 def choose_partitions(
     spark: SparkSession | None,
     reads: Mapping[Reference, TableRead],
-    known: Mapping[TableName, Sequence[PartitionSpec]],
+    known: Mapping[tuple[TableName, tuple[PartitionSpec, ...]], Sequence[PartitionSpec]],
 ) -> tuple[dict[Reference, TableRead], Fixed]:
     """Return the reads with their partitions, and the clock values to insert into the query.
 
     Without a session, computed conditions are ignored. ``known`` contains the partitions of each
-    table that has conditions on partitions.
+    table that has conditions on partitions, under the specs of `TableRead.listed`.
     """
     wanted: dict[Computed, set[tuple[Value | None, ...]]] = {}
     for read in reads.values():
         for condition in read.partition_conditions:
             for one in computed_in(condition):
-                rows = partition_rows(read, known[read.table])
+                rows = partition_rows(read, known[read.table, read.listed])
                 values = {tuple(row[column.name] for _, column in one.names) for row in rows}
                 wanted.setdefault(one, set()).update(some for some in values if None not in some)
     if spark is None:
@@ -48,7 +48,9 @@ def choose_partitions(
         if spark is not None and 0 < len(some) <= _MOST_ROWS:
             answers[one] = _ask(spark, one, list(some), clock)
     made = {
-        ref: with_partitions(read, known[read.table], answers)
+        ref: with_partitions(
+            read, known[read.table, read.listed], answers, whole=not any(map(len, read.listed))
+        )
         if read.partition_conditions
         else read
         for ref, read in reads.items()

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from odps_nb.access.engines.comparable import MAX_PARTITIONS, Value, partition_value
 from odps_nb.filters.evaluate import mask_of
+from odps_nb.filters.row_filter import fixed_partitions
 from odps_nb.filters.tree import ColumnValue, Node, text_of, with_columns
 from odps_nb.schema import TableSchema
 from odps_nb.spark.pushdown.columns import used_columns
@@ -29,7 +30,7 @@ class TableRead:
     """The planned read of one table reference.
 
     ``partitions`` is ``None`` if all partitions are read; ``known_partitions`` is the number
-    of the table's partitions, if they were listed. ``conditions`` filter rows, and
+    of the table's partitions, if all of them were listed. ``conditions`` filter rows, and
     ``partition_conditions`` select partitions.
     """
 
@@ -44,6 +45,11 @@ class TableRead:
     limit: int | None = None
 
     @property
+    def listed(self) -> tuple[PartitionSpec, ...]:
+        """Specs of the partitions to list; one empty spec for all."""
+        return fixed_partitions(self.partition_conditions, self.schema.partition_columns)
+
+    @property
     def is_empty(self) -> bool:
         """Whether no partitions remain to be read."""
         return self.partitions == ()
@@ -53,7 +59,11 @@ class TableRead:
         told = [f"{len(self.columns)} of {len(self.schema)} columns"]
         if self.partition_conditions:
             kept = "some" if self.partitions is None else f"{len(self.partitions):,}"
-            counted = f"{kept} of {self.known_partitions or 0:,} partitions"
+            counted = f"{kept} partitions"
+            if self.known_partitions is not None:
+                counted = f"{kept} of {self.known_partitions:,} partitions"
+            elif kept == "1":
+                counted = "1 partition"
             told.append(f"{counted} ({_short(self.partition_conditions)})")
         if self.conditions:
             told.append(_short(self.conditions))
@@ -95,9 +105,13 @@ def plan_reads(
 
 
 def with_partitions(
-    read: TableRead, known: Sequence[PartitionSpec], answers: Answers | None = None
+    read: TableRead,
+    known: Sequence[PartitionSpec],
+    answers: Answers | None = None,
+    *,
+    whole: bool = True,
 ) -> TableRead:
-    """Choose the partitions that the query may need.
+    """Choose the partitions that the query may need, from all or, without ``whole``, from some.
 
     ``answers`` are Spark's results for computed conditions, keyed by partition values. If too many
     partitions are left, or if a request cannot express a partition unambiguously, the condition
@@ -106,10 +120,10 @@ def with_partitions(
     found = _held(read, known, answers or {})
     kept = tuple(spec for spec, held in zip(known, found, strict=True) if False not in held)
     decided = all(False in held or all(held) for held in found)
-    read = replace(read, known_partitions=len(known), partitions=kept)
+    read = replace(read, known_partitions=len(known) if whole else None, partitions=kept)
     if not decided:
         read = replace(read, limit=None)
-    if len(kept) == len(known) and kept:
+    if whole and len(kept) == len(known) and kept:
         return replace(read, partitions=None)
     if len(kept) <= MAX_PARTITIONS and all(spec.has_name for spec in kept):
         return read

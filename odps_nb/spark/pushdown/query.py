@@ -319,9 +319,11 @@ def _plan(
     reads = plan_reads(
         query, {ref: (name, schemas[name]) for ref, name in names.items()}, limit=limit
     )
-    chosen = list(dict.fromkeys(r.table for r in reads.values() if r.partition_conditions))
+    chosen = list(
+        dict.fromkeys((r.table, r.listed) for r in reads.values() if r.partition_conditions)
+    )
     lists = _side_by_side(
-        lambda table: [info.spec for info in iter_partitions(storage, table)], chosen
+        lambda one: [info.spec for info in iter_partitions(storage, one[0], *one[1])], chosen
     )
     known = dict(zip(chosen, lists, strict=True))
     return choose_partitions(spark, reads, known)
@@ -335,12 +337,13 @@ def _open(
 ) -> list[DataFrame]:
     """Open the read sessions concurrently, then create the DataFrames."""
     from odps_nb.spark.reading.dataframe import session_dataframe
-    from odps_nb.spark.reading.plan import open_session
+    from odps_nb.spark.reading.plan import cores_of, open_session
     from odps_nb.spark.tasks.types import spark_schema
 
     reads = [_with_types(read) for read in reads]
     plans = {read: _read_plan(read) for read in reads if not read.is_empty}
-    opened = _side_by_side(lambda plan: open_session(storage, plan), plans.values())
+    cores = cores_of(spark)
+    opened = _side_by_side(lambda plan: open_session(storage, plan, cores), plans.values())
     sessions = dict(zip(plans, opened, strict=True))
     frames = []
     for read in reads:

@@ -15,6 +15,7 @@ from odps_nb.spark.launch._quiet import without_pandas_notice
 from odps_nb.spark.launch.connect import check_session
 from odps_nb.spark.progress.actions import counter_of
 from odps_nb.spark.reading.plan import (
+    cores_of,
     cut_session,
     open_session,
     plan_of,
@@ -82,7 +83,9 @@ def read(
     limit
         Maximum number of rows.
     splits, split_bytes
-        Approximate number of tasks, or of bytes per task.
+        Approximate number of tasks, or of bytes per task. By default, a task reads at most 64 MiB,
+        or 256 rows with a BLOB column. If this gives fewer tasks than Spark has cores, the tasks
+        are smaller, but have at least 100,000 rows.
     text
         Handling of text that is not UTF-8, as in `Table.read`: ``"replace"`` replaces invalid bytes
         with U+FFFD, ``"binary"`` returns all text of data columns as ``binary``.
@@ -137,7 +140,7 @@ def read(
             changes=changes,
         )
         plan = plan_of(storage, profile.table(table), options)
-        session = open_session(storage, plan)
+        session = open_session(storage, plan, cores_of(spark))
         frame = session_dataframe(spark, storage, session, plan, progress)
         return with_known_count(frame, session)
 
@@ -150,7 +153,7 @@ def read_scan(spark: SparkSession, scan: Scan, *, progress: Progress = None) -> 
     from odps_nb.client.calls.storage import StorageClient
 
     check_session(spark, _SESSION)
-    session = cut_session(scan._opened(), scan._plan)
+    session = cut_session(scan._opened(), scan._plan, cores_of(spark))
     with StorageClient(scan.connection.profile) as storage:
         frame = session_dataframe(spark, storage, session, scan._plan, progress)
         return with_known_count(frame, session)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -9,16 +10,22 @@ from odps_nb.client.calls.progress import Phase
 from odps_nb.errors import visible
 from odps_nb.filters.tree import text_of
 from odps_nb.schema import has_blob
+from odps_nb.spark.launch.connect import is_connect
 from odps_nb.spark.progress.counting import Activity
 from odps_nb.terms import TableName, TimeUnit, shorten
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from odps_nb.access.reading.planning import ReadOptions
     from odps_nb.client.calls.storage import StorageClient
     from odps_nb.client.read.plan import ReadPlan, ReadSession
 
 #: Maximum rows of a task that reads a BLOB column: a few seconds of work with 1 MB blobs.
 BLOB_ROWS = 256
+#: Minimum rows or requests of a task that a free core would run. A task costs 16 ms, as much as
+#: reading about 16,000 rows of six columns; the tunnel needs a request for each partition.
+TASK_ROWS, TASK_REQUESTS = 100_000, 4
 _SHOWN = 200
 
 
@@ -37,22 +44,39 @@ def plan_of(storage: StorageClient, table: TableName, options: ReadOptions) -> R
     )
 
 
-def open_session(storage: StorageClient, plan: ReadPlan) -> ReadSession:
+def cores_of(spark: SparkSession) -> int:
+    """Return the number of tasks that a session runs at a time; 1 with Spark Connect."""
+    return 1 if is_connect(spark) else spark.sparkContext.defaultParallelism
+
+
+def open_session(storage: StorageClient, plan: ReadPlan, cores: int) -> ReadSession:
     """Open the read session of a plan, split for tasks; raises like `open_read_session`."""
     from odps_nb.client.reading import open_read_session
 
     blobs = [column for column in plan.schema or () if has_blob(column.type)]
     chosen = {name.casefold() for name in plan.columns}
     ranges = any(not chosen or column.name.casefold() in chosen for column in blobs)
-    return cut_session(open_read_session(storage, replace(plan, row_ranges=ranges)), plan)
+    return cut_session(open_read_session(storage, replace(plan, row_ranges=ranges)), plan, cores)
 
 
-def cut_session(session: ReadSession, plan: ReadPlan) -> ReadSession:
-    """Split the session into tasks of few rows if it reads BLOBs and the plan sets no size."""
-    from odps_nb.client.read.session import cut_for_blobs
+def cut_session(session: ReadSession, plan: ReadPlan, cores: int) -> ReadSession:
+    """Divide the splits of a session further for tasks, unless the plan sets their number or size.
 
-    free = plan.splits is None and plan.split_bytes is None and plan.increment is None
-    return cut_for_blobs(session, BLOB_ROWS) if free else session
+    Each core gets a task of at least `TASK_ROWS` rows or `TASK_REQUESTS` requests, and tasks that
+    read BLOBs are small: the service's size estimate counts the 36 bytes of a reference, not the
+    blob.
+    """
+    from odps_nb.client.read.requests import Downloads
+    from odps_nb.client.read.resume import rows_of
+    from odps_nb.client.read.session import divided
+
+    if plan.splits is not None or plan.split_bytes is not None or plan.increment is not None:
+        return session
+    rows = sum(rows_of(split) or 0 for split in session.splits)
+    if any(has_blob(column.type) for column in session.schema):
+        return divided(session, math.ceil(rows / BLOB_ROWS))
+    requests = len(session.source.parts) if isinstance(session.source, Downloads) else 0
+    return divided(session, min(cores, max(rows // TASK_ROWS, requests // TASK_REQUESTS)))
 
 
 def read_activity(session: ReadSession) -> Activity:

@@ -17,6 +17,7 @@ from odps_nb.explained import explained
 from odps_nb.schema import TableSchema
 from odps_nb.spark.launch.connect import hide_keys
 from odps_nb.spark.progress.counting import TaskCounter
+from odps_nb.spark.reading.plan import cores_of
 from odps_nb.spark.source.registering import source_counter
 from odps_nb.spark.tasks.credentials import TaskProfile, profile_of
 from odps_nb.spark.tasks.errors import task_errors
@@ -100,13 +101,13 @@ def attach(
     counter = source_counter(spark, progress)
     _make_database(spark, database)
     for entry, name in names.items():
-        spark.dataSource.register(_source_of(name, profile, counter))
+        spark.dataSource.register(_source_of(name, profile, counter, cores_of(spark)))
         _make_entry(spark, entry, name, schemas[entry])
     return tuple(names)
 
 
 def _source_of(
-    table: TableName, profile: Profile, counts: TaskCounter | None
+    table: TableName, profile: Profile, counts: TaskCounter | None, parallel: int
 ) -> type[OdpsDataSource]:
     """Return a data source class for one table; it is pickled with the profile."""
     from odps_nb.spark.source.data_source import OdpsDataSource
@@ -116,6 +117,7 @@ def _source_of(
     class Attached(OdpsDataSource):
         registered: ClassVar[TaskProfile | None] = known
         counter: ClassVar[TaskCounter | None] = counts
+        cores: ClassVar[int] = parallel
 
         @classmethod
         def name(cls) -> str:

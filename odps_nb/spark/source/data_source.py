@@ -44,13 +44,16 @@ if TYPE_CHECKING:
     from odps_nb.spark.writing.task import Written
 
 
-def connected(profile: Profile | None, counts: TaskCounter | None) -> type[OdpsDataSource]:
+def connected(
+    profile: Profile | None, counts: TaskCounter | None, parallel: int
+) -> type[OdpsDataSource]:
     """Return a data source class bound to a profile; both are pickled together."""
     known = None if profile is None else TaskProfile(tuple(profile.as_options().items()))
 
     class Connected(OdpsDataSource):
         registered = known
         counter = counts
+        cores = parallel
 
     return Connected
 
@@ -62,6 +65,8 @@ class OdpsDataSource(DataSource):
     registered: ClassVar[TaskProfile | None] = None
     #: Counter of batch reads and writes; streams are not counted, because no cell waits for them.
     counter: ClassVar[TaskCounter | None] = None
+    #: Tasks that Spark ran at a time when the source was registered.
+    cores: ClassVar[int] = 1
 
     @classmethod
     def name(cls) -> str:
@@ -97,7 +102,8 @@ class OdpsDataSource(DataSource):
         each action.
         """
         with task_errors('format("odps")'):
-            return OdpsReader(ReadSettings.of(self._given()), schema, self.counter)
+            settings = ReadSettings.of(self._given())
+            return OdpsReader(settings, schema, self.counter, cores=self.cores)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001
         """Check the columns of `schema` against the table, then open a write session."""
@@ -136,7 +142,12 @@ class OdpsReader(Shipped, DataSourceReader):
     """Reader of one read session; Spark keeps the reader as long as the DataFrame."""
 
     def __init__(
-        self, settings: ReadSettings, schema: StructType, counter: TaskCounter | None = None
+        self,
+        settings: ReadSettings,
+        schema: StructType,
+        counter: TaskCounter | None = None,
+        *,
+        cores: int = 1,
     ) -> None:
         from odps_nb.client.calls.storage import StorageClient
         from odps_nb.spark.reading.plan import open_session, read_activity
@@ -145,7 +156,7 @@ class OdpsReader(Shipped, DataSourceReader):
         from odps_nb.spark.versions import arrow_schema
 
         with StorageClient(settings.profile) as storage:
-            session = open_session(storage, settings.plan(storage, schema.names))
+            session = open_session(storage, settings.plan(storage, schema.names), cores)
             require_types(schema, spark_schema(session.schema))
             counts = None if counter is None else counter.of(read_activity(session))
             self._task = ReadTask.of(TaskProfile.of(storage), session, counter=counts)

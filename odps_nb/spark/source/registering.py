@@ -9,6 +9,7 @@ from odps_nb.explained import explained
 from odps_nb.secret import Hidden
 from odps_nb.spark.launch.connect import hide_keys
 from odps_nb.spark.progress.counting import Activity, TaskCounter
+from odps_nb.spark.reading.plan import cores_of
 from odps_nb.spark.tasks.credentials import profile_of
 from odps_nb.spark.versions import require_data_sources
 
@@ -90,7 +91,7 @@ def register(
 
     hide_keys(spark)
     profile = None if odps is None else profile_of(odps)
-    spark.dataSource.register(connected(profile, source_counter(spark, progress)))
+    spark.dataSource.register(connected(profile, source_counter(spark, progress), cores_of(spark)))
 
 
 def source_counter(spark: SparkSession, progress: Progress) -> TaskCounter | None:

@@ -6,6 +6,7 @@ plans, event logs or the UI. Spark settings and SQL text never contain it.
 
 from __future__ import annotations
 
+import functools
 import os
 import socket
 from collections.abc import Iterator
@@ -75,10 +76,8 @@ class TaskProfile:
 
     @property
     def profile(self) -> Profile:
-        """The profile, rebuilt on an executor."""
-        return (
-            _found(self.settings) if self.finds_keys else Profile.from_options(dict(self.settings))
-        )
+        """The profile; a worker rebuilds it for its first task with these settings."""
+        return _found(self.settings) if self.finds_keys else _rebuilt(self.settings)
 
     @contextmanager
     def open(self) -> Iterator[StorageClient]:
@@ -108,6 +107,11 @@ class TaskProfile:
     def __repr__(self) -> str:
         known = dict(self.settings)
         return f"TaskProfile(endpoint={known.get('endpoint')!r}, project={known.get('project')!r})"
+
+
+@functools.lru_cache(4)
+def _rebuilt(settings: tuple[tuple[str, str], ...]) -> Profile:
+    return Profile.from_options(dict(settings))
 
 
 # The last task's client, unless another task is using it.

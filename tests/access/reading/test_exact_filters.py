@@ -153,7 +153,7 @@ def test_a_table_with_a_decimal_of_a_large_scale_is_filtered_here_alone(
     assert [i for _, one in rows.found(condition) for i in one["id"].to_pylist()] == wanted
     with StorageClient(watched.profile) as storage:
         options = ReadOptions(columns=["id"], where=condition)
-        session = open_session(storage, plan_of(storage, made.name, options))
+        session = open_session(storage, plan_of(storage, made.name, options), cores=1)
         found = [i for one in iter_batches(storage, session) for i in one["id"].to_pylist()]
     assert found == wanted
     if not by_storage_api():

@@ -84,7 +84,7 @@ def asked() -> Asked:
 
 @pytest.fixture
 def other(odps: Connection, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connection]:
-    monkeypatch.setattr("odps_nb.notebook.preview.registry.media_type", asked)
+    monkeypatch.setattr("odps_nb.access.writing.files.media_type", asked)
     with Connection(odps.profile) as made:
         yield made
 
@@ -144,13 +144,13 @@ def test_a_process_that_was_killed_is_gone_on_with_by_another(
     job = (
         "import os, sys\n"
         "from odps_nb.access.writing import files\n"
-        "import odps_nb, odps_nb.notebook.preview.registry as kinds\n"
+        "import odps_nb\n"
         "files.BLOB_ROWS = 2\n"
-        "real = kinds.media_type\n"
+        "real = files.media_type\n"
         "def media_type(head, size, name):\n"
         "    if name == '3.txt': os.kill(os.getpid(), 9)\n"
         "    return real(head, size, name)\n"
-        "kinds.media_type = media_type\n"
+        "files.media_type = media_type\n"
         "odps_nb.connect().table(sys.argv[2]).write_files(sys.argv[1], resume=True)\n"
     )
     env = {

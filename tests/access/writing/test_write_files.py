@@ -187,7 +187,7 @@ def test_a_file_that_changes_in_the_meantime_ends_the_write_and_leaves_no_table(
         return "text/plain"
 
     name, totals = new_name("changing"), Totals()
-    monkeypatch.setattr("odps_nb.notebook.preview.registry.media_type", grow)
+    monkeypatch.setattr("odps_nb.access.writing.files.media_type", grow)
     with Connection(odps.profile) as other:
         with pytest.raises(FramingError, match="changed while") as changed:
             other.table(name).write_files(folder, pattern="b.txt", progress=totals)
@@ -263,7 +263,7 @@ def test_a_file_that_becomes_something_else_in_the_meantime_is_never_committed(
         return "text/plain"
 
     table = odps.create_table(new_name("replaced"), FILE_COLUMNS)
-    monkeypatch.setattr("odps_nb.notebook.preview.registry.media_type", changing)
+    monkeypatch.setattr("odps_nb.access.writing.files.media_type", changing)
     with Connection(odps.profile) as other:
         with pytest.raises(OdpsNbError, match=r"changed while|cannot be read"):
             other.table(table.name).write_files(

@@ -5,7 +5,7 @@ import base64
 import numpy as np
 import pytest
 
-from odps_nb.notebook.preview.shared import SINGLE
+from odps_nb.formats.shared import SINGLE
 from odps_nb.notebook.preview.tile import tile
 from tests.notebook.preview.test_colours import (
     PROFILES,

@@ -78,6 +78,7 @@ def page(lab_page, jupyter, hostile):
 def test_pages_turn_forwards_backwards_and_to_any_row(page, odps):
     view = explorer(page, ORDERS)
     expect(status(view)).to_have_text("rows 1–100 of 2,048,000")
+    expect(view.locator("[aria-busy]")).to_have_count(0)
     view.get_by_label("next page").click()
     expect(status(view)).to_have_text("rows 101–200 of 2,048,000")
     view.get_by_label("last page").click()

@@ -17,7 +17,6 @@ import pytest
 from playwright.sync_api import Browser, Page, Route
 
 from odps_nb.notebook.gallery.view import Gallery
-from odps_nb.notebook.upload.uploader import Uploader
 
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
@@ -201,25 +200,6 @@ def test_a_gallery_shows_text_and_pictures_of_its_own(
         tell(page, kind="said", text=text)
         tell(page, kind="busy", task=text, text=text, share=None, stop=text)
         tell(page, kind="problem", task="save", text=text)
-    check(page)
-
-
-@pytest.mark.nightly
-def test_a_file_picker_shows_names_of_files_and_errors_as_text(
-    view: Callable[..., Page], odps: Connection
-) -> None:
-    picker = odps.table("picked").upload()
-    assert isinstance(picker, Uploader)
-    script = picker.widget()._esm
-    picker.close()
-    for text in TEXTS.values():
-        page = view(script, where=text, accept=text)
-        tell(page, kind="ready", said=text)
-        file = {"name": text.replace("/", "_"), "mimeType": text, "buffer": b"12345"}
-        page.locator("input[type=file]").last.set_input_files([file, file])
-        page.get_by_role("button", name="Upload", exact=True).last.click()
-        tell(page, kind="busy", run=1, text=text, share=0.5, done=0, moving=[text, 3])
-        tell(page, kind="problem", run=1, state=text, lines=[text, text])
     check(page)
 
 

@@ -21,7 +21,6 @@ VIEWS: dict[str, Callable[[Connection], Any]] = {
     "gallery": lambda odps: odps.table("media").blobs("content", limit=4),
     "explorer": lambda odps: odps.table("media").explore(rows=3),
     "chart": lambda odps: odps.table("media").chart("name"),
-    "uploader": lambda odps: odps.table("hosted").upload(),
 }
 OPENED = {"explorer": ("Filter", "Columns", "Chart", "keys"), "gallery": ("show as a list",)}
 GONE = "the kernel has stopped or was restarted; run the cell again for the live view"
@@ -82,11 +81,8 @@ def test_the_static_page_is_shown_until_the_live_view_is_drawn_and_when_the_kern
 
 
 def test_a_view_follows_its_page_from_light_to_dark(mount: Callable[..., Mounted]) -> None:
-    view = mount("uploader", "light page")
+    view = mount("gallery", "light page")
     view.exchange(view.is_live)
-    view.frame.locator("input[type=file]").set_input_files(
-        [{"name": "a.png", "mimeType": "image/png", "buffer": b"12345"}]
-    )
     live = view.frame.locator(".odps-x")
     for colours, scheme in (("background: #14181e; color: #ced6dd", "dark"), ("", "light")):
         view.frame.evaluate("(colours) => document.body.setAttribute('style', colours)", colours)

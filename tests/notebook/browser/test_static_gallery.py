@@ -11,7 +11,7 @@ import threading
 import pytest
 
 from fuzz import document_files, media_files
-from odps_nb.notebook.display.html import escape
+from odps_nb.html import escape
 from odps_nb.notebook.gallery import page as gallery
 from odps_nb.notebook.preview import tile as preview
 from tests.support import previews

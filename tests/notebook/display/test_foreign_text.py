@@ -14,10 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import odps_nb
-from odps_nb import errors
+from odps_nb import errors, html
 from odps_nb.client.calls.progress import Phase, ProgressSnapshot
 from odps_nb.errors import InvalidRequestError, OdpsNbError, explain, visible
-from odps_nb.notebook.display import html
 from odps_nb.notebook.display.listing import Listing
 from odps_nb.notebook.gallery.page import GalleryPage
 from odps_nb.notebook.magics.context import Context
@@ -129,7 +128,7 @@ def test_html_reaches_a_page_in_one_way_only() -> None:
     assert GalleryPage.bundle
     for path in Path(odps_nb.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Dict) and "notebook/display/html.py" not in path.as_posix():
+            if isinstance(node, ast.Dict) and "odps_nb/html.py" not in path.as_posix():
                 keys = [key.value for key in node.keys if isinstance(key, ast.Constant)]
                 assert "text/html" not in keys, path
     assert html.bundle("<b>", "\x1b") == {

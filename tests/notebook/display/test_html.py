@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from odps_nb.errors import visible
-from odps_nb.notebook.display.html import Html, data_url, element, escape, join, scroller
+from odps_nb.html import Html, data_url, element, escape, join, scroller
 from tests.support.previews import Seen
 
 VISIBLE = st.text(max_size=60).map(visible)

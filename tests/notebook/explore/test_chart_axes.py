@@ -138,6 +138,14 @@ def test_a_picture_has_the_width_of_its_place(odps, new_name, width):
         assert outside == [], (x, kind)
         for (y, _, right), (next_y, left, _) in pairwise(boxes):
             assert next_y != y or left > right, (x, kind)
+        below = next(
+            float(one.get("y"))
+            for one in root.iter(f"{space}text")
+            if one.text == x and one.get("y")
+        )
+        for one in root.iter(f"{space}text"):
+            if tilted := re.search(r"(\S+)\) rotate\(-30\)", one.get("transform", "")):
+                assert float(tilted[1]) + 3.1 * len(one.text) < below - 8
     odps.drop_table(table.name)
 
 

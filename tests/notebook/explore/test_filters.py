@@ -115,6 +115,8 @@ CHOSEN = [
     ("clock", {"low": MIDDLE}, lambda v: v >= MIDDLE),
     ("name", {"starts": "n_3"}, lambda v: v.startswith("n_3")),
     ("name", {"contains": "_1"}, lambda v: "_1" in v),
+    ("name", {"contains": "N_1", "ignore_case": True}, lambda v: "n_1" in v),
+    ("name", {"starts": "N_3", "ignore_case": True}, lambda v: v.startswith("n_3")),
     ("code", {"values": ["c1", "c8"]}, lambda v: v in ("c1", "c8")),
     ("tags", {"null": True}, None),
     ("word", {"null": True}, None),
@@ -200,6 +202,7 @@ def test_filters_add_up_and_hold_for_sorted_rows_too(view, frame):
         ("id", {"contains": "1"}, "does not support the condition 'contains'"),
         ("tags", {"values": ["a"]}, "does not support the condition 'values'"),
         ("word", {"contains": ""}, "enter the text"),
+        ("word", {"contains": "é", "ignore_case": True}, "only the letters A to Z"),
         ("nothing", {"null": True}, "no column 'nothing'"),
     ],
     ids=str,
@@ -294,6 +297,7 @@ def test_a_chip_is_read_by_people(view):
         ("code", {"values": list("abcdef"), "exclude": True}),
         ("word", {"values": [""]}),
         ("word", {"contains": "x", "exclude": True}),
+        ("word", {"contains": "X", "ignore_case": True}),
         ("day", {"low": datetime.date(2024, 1, 1), "high": datetime.date(2024, 1, 7)}),
         ("seen", {"high": MIDDLE}),
         ("word", {"null": True, "exclude": True}),
@@ -307,7 +311,8 @@ def test_a_chip_is_read_by_people(view):
         "code is paid or shipped",
         "code is not a, b, c or 3 more",
         "word is (empty)",
-        "word does not contain “x”",
+        "word does not contain exactly “x”",
+        "word contains “X”",
         "day 2024-01-01 to 2024-01-07",
         "seen ≤ 2024-03-31 12:00:00",
         "word is not null",
@@ -387,7 +392,7 @@ def test_what_costs_too_much_or_is_no_sql_is_not_counted(odps, frame):
 
 def test_a_count_that_the_rows_belie_is_forgotten(view):
     view.filter("id", low=0)
-    view._know(150)
+    view._profiles.know(view.where, 150)
     assert view.total == 150
     view.page(100)
     assert view.total is None  # the page contains rows up to the 200th

@@ -58,7 +58,7 @@ def expected(number: int) -> list[int]:
 
 def look(view: RowView, number: int) -> None:
     """Open a page that is no longer cached."""
-    view._pager._pages.clear()
+    view._shown.pager._pages.clear()
     assert ids(view.page(number * SIZE)) == expected(number)
 
 
@@ -79,7 +79,7 @@ def test_going_back_moves_no_row_before_the_page(view, recorder):
 @pytest.mark.storage_api("its requests")
 def test_a_new_snapshot_forgets_where_pages_were(view, recorder):
     look(view, PAGES // 2)
-    scan = view._pager._rows._chosen[1]
+    scan = view._shown.pager._rows._chosen[1]
     scan._session = replace(scan._opened(), session_id="0" * 32)  # unknown to the service
     look(view, 3)
     look(view, PAGES - 1)

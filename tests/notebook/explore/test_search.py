@@ -193,10 +193,10 @@ def test_a_search_and_conditions_are_combined_and_pages_go_back(view, written):
     view.choose(Choice(conditions=("id >= 100",), search="z"))
     everything = all_ids(view)
     assert everything == list(range(100, ROWS))
-    view._pager._pages.clear()
+    view._shown.pager._pages.clear()
     for start in (1200, 500, 0, 800):
         assert ids(view.page(start)) == everything[start : start + 100]
-        view._pager._pages.clear()
+        view._shown.pager._pages.clear()
     assert view.where == "id >= 100"
 
 
@@ -337,7 +337,9 @@ def test_a_filter_that_begins_at_a_later_position_tells_no_total(view):
     view.tell_tested = lambda *said: told.append(said)
     view.filter("id", low=0)
     begin = Mark(start=500, place=RowPlace(0, 500), searched=500)
-    assert sum(batch.num_rows for _, batch in view._pager.matches(begin, CancelToken())) == 900
+    assert (
+        sum(batch.num_rows for _, batch in view._shown.pager.matches(begin, CancelToken())) == 900
+    )
     assert told[-1] == ("filtering", 900, None)
 
 
@@ -347,7 +349,7 @@ def test_nothing_is_told_between_two_pages(odps, view):
     view.filter("id", low=0)
     view.page(0)
     before = [*told]
-    view._pager._count_tested(5)  # rows are still read ahead
+    view._shown.pager._count_tested(5)  # rows are still read ahead
     assert told == before
     view.page(view.page_rows)
     assert view.page(0).count == view.page_rows

@@ -174,6 +174,7 @@ def test_a_page_is_one_message_of_bounded_size(live):
     explorer, browser = live
     explorer.receive({"do": "ready"})
     content, buffers = browser.wait("page", start=0)
+    browser.wait("idle", task="page")  # ends the message "reading"
     assert (content["total"], content["count"], len(buffers)) == (2_048_000, 100, 1)
     assert len(buffers[0]) < 100_000
     assert len(json.loads(buffers[0])) == 22

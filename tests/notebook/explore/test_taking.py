@@ -92,7 +92,7 @@ def test_all_selected_rows_are_those_that_pandas_selects(view, source, odps):
 
 @pytest.fixture(scope="module")
 def large(odps):
-    """More rows than a sorted view pages through, with ties, nulls and a partition column."""
+    """More rows than the first job of a sort returns, with ties, nulls and a partition column."""
     count = 3 * MAX_SORTED
     rows = {
         "id": range(count),
@@ -148,6 +148,26 @@ def test_an_export_of_a_sorted_view_has_all_rows_in_that_order(odps, large, orde
         assert names["found"]["id"].tolist() == found["id"].to_pylist()
     exec(f"found = {view.code}", names)
     assert len(ids) <= len(names["found"].to_arrow())
+    if not choice.search:
+        view.count(2**40)
+        assert (view.total, view.note) == (len(ids), "sorted by a SQL job")
+        ends = [int(one) for one in view.page(len(ids) - 1).columns[0]]
+        assert ends == found["id"].to_pylist()[-len(ends) :]
+        assert len(view.to_arrow()) == len(ids)
+    view.close()
+
+
+def test_the_pages_of_a_sorted_view_end_where_its_second_job_does(odps, large, monkeypatch):
+    monkeypatch.setattr("odps_nb.notebook.explore.view.MORE_SORTED", 2 * MAX_SORTED)
+    view = RowView(rows_of(odps.table(large).read()))
+    view.choose(Choice(order=(("id", True),)))
+    for start in (0, MAX_SORTED, 3 * MAX_SORTED):
+        page = view.page(start)
+        assert page.columns[0][0] == f"{3 * MAX_SORTED - 1 - page.start}"
+        assert (view.total, view.matching) == (2 * MAX_SORTED, 3 * MAX_SORTED)
+        assert view.note == "the first 20,000 rows in this order, sorted by a SQL job"
+    assert page.start == 2 * MAX_SORTED - 100
+    assert len(view.to_arrow()) == 3 * MAX_SORTED
     view.close()
 
 

@@ -120,7 +120,7 @@ def test_an_excluded_value_keeps_the_other_filters_of_its_column(view):
 
 def expire(view):
     """Let the sessions of a view expire: the service knows none of them any more."""
-    for rows in (view._rows, view._shown):
+    for rows in (view._rows, view._shown.rows):
         if (result := getattr(rows, "_result", None)) is not None:
             while result._whole is not None:
                 result = result._whole

@@ -209,7 +209,7 @@ def test_pages_of_a_condition_go_back_also_to_those_that_are_not_kept(view):
     forwards = [ids(view.page(start)) for start in range(0, 600, 100)]
     assert view.page(600).start == 500  # the rows end with a full page
     assert view.total == 600
-    view._pager._pages.clear()
+    view._shown.pager._pages.clear()
     backwards = [ids(view.page(start)) for start in range(500, -100, -100)]
     assert backwards == forwards[::-1]
 
@@ -472,7 +472,7 @@ def test_text_that_is_not_utf8_is_shown_described_searched_and_sorted(odps, new_
     page = view.page(0)
     assert page.columns[1] == ["a", "caf\ufffd", None]
     assert page.note == "\ufffd replaces bytes that are not UTF-8"
-    assert page_message(view, page)["note"] == page.note
+    assert page_message(view, page)["about"] == page.note
     assert view.cell(1, 1)[0] == "caf\ufffd"
     assert view.describe().columns[1].distinct == 2
     assert view.describe_all().columns[1].nulls == 1

@@ -4,11 +4,11 @@ import pytest
 
 from fuzz.preview_files import files
 from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.formats.registry import kinds
 from odps_nb.notebook.gallery import chosen
 from odps_nb.notebook.gallery.chosen import Chosen, GalleryChoice
 from odps_nb.notebook.gallery.tiles import Tiles
 from odps_nb.notebook.gallery.view import Gallery
-from odps_nb.notebook.preview.registry import kinds
 from tests.support import previews
 from tests.support.previews import Value
 

@@ -28,7 +28,6 @@ def kernel(shell: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 VIEWS: dict[str, Callable[[Connection], Any]] = {
     "gallery": lambda odps: odps.table("media").blobs("content", limit=2),
     "explorer": lambda odps: odps.table("media").explore(rows=3),
-    "uploader": lambda odps: odps.table("closing").upload(),
 }
 
 

@@ -15,7 +15,6 @@ VALUES: tuple[Any, ...] = (
     *(None, True, -1, 10**400, math.inf, -math.inf, math.nan, "", "x", "9" * 6000, "\ud800"),
     *([], [[]], [1], [[1, 2]], [[math.inf, 0]], [None], {}, {"a": 1}, "<img src=x onerror=x>"),
 )
-FILE = {"name": "a", "size": 3, "modified": 0.0}
 # the messages of each view, with accepted values
 VIEWS: dict[str, tuple[Callable[[Connection], Any], dict[str, dict[str, Any]]]] = {
     "explorer": (
@@ -51,15 +50,6 @@ VIEWS: dict[str, tuple[Callable[[Connection], Any], dict[str, dict[str, Any]]]] 
             "select": {"by": ""},
         },
     ),
-    "uploader": (
-        lambda odps: odps.table("messages").upload(),
-        {
-            "upload": {"run": 1, "files": [FILE]},
-            "piece": {"run": 1, "file": 0, "start": 0, "size": 3},
-            "unreadable": {"run": 1, "file": 0, "why": ""},
-            "cancel": {},
-        },
-    ),
 }
 
 
@@ -83,8 +73,6 @@ def odd_messages(shapes: Mapping[str, Mapping[str, Any]]) -> list[Any]:
         for name in members:
             found.append({"do": do, **{key: members[key] for key in members if key != name}})
             found += [{"do": do, **members, name: value} for value in VALUES]
-    files = [{**FILE, name: value} for name in FILE for value in VALUES]
-    found += [{"do": "upload", "run": 1, "files": [file]} for file in files]
     return found
 
 

@@ -43,6 +43,14 @@ def test_without_any_setting_the_first_use_says_what_is_missing(shell):
     assert caught.value.hint.startswith("run %odps connect o, which holds a pyodps object; ")
 
 
+def test_the_connection_of_the_only_variable_is_used_and_not_closed(shell, odps):
+    load_ipython_extension(shell)
+    shell.user_ns |= {"odps": odps, "same": odps, "_3": object()}
+    assert "orders" in str(run(shell, "%odps tables"))
+    run(shell, "%unload_ext odps_nb")
+    assert "orders" in odps.tables()
+
+
 def test_connect_to_a_url_takes_the_keys_from_the_environment(ip, service, monkeypatch):
     monkeypatch.setenv("ODPS_ACCESS_ID", service.access_id)
     monkeypatch.setenv("ODPS_ACCESS_KEY", service.access_key)

@@ -75,7 +75,7 @@ def test_a_dry_run_tells_what_would_be_read(ip):
         " and quantity > 3",
     )
     assert list(listing) == [
-        ("orders", "4 of 22 columns · 1 of 8 partitions (ds = '2024-01-02') · quantity > 3")
+        ("orders", "4 of 22 columns · 1 partition (ds = '2024-01-02') · quantity > 3")
     ]
     assert len(run(ip, "%%odps spark --dry-run\nselect 1")) == 0
     with pytest.raises(NotFoundError) as caught:
@@ -99,9 +99,7 @@ def test_a_query_is_shown_kept_and_converted(ip, spark_session):
     assert first.shape == (10, 2)
     assert set(first["status"]) == {"paid"}
     reads, more = texts(ip)[:2]
-    assert reads == (
-        "orders: 3 of 22 columns · 1 of 8 partitions (ds = '2024-01-02') · status = 'paid'"
-    )
+    assert reads == ("orders: 3 of 22 columns · 1 partition (ds = '2024-01-02') · status = 'paid'")
     assert more == "the first 10 rows; -n N shows more, -o VAR keeps all"
 
     assert run(ip, f"%%odps spark -o paid\n{query}") is None

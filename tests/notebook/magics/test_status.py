@@ -7,7 +7,7 @@ import pytest
 
 from odps_nb import load_ipython_extension
 from odps_nb.client.calls.progress import ProgressTracker
-from odps_nb.notebook.display.html import escape
+from odps_nb.html import escape
 from odps_nb.notebook.progress.cards import CardListener, card_html
 from odps_nb.notebook.progress.operations import MAX_OPERATIONS, Operations
 from tests.support.service.connecting import connected

@@ -11,9 +11,8 @@ import pytest
 import zstandard
 from PIL import Image
 
-from odps_nb.notebook.preview.kind import HEAD, MIB
-from odps_nb.notebook.preview.parsers import arrow
-from odps_nb.notebook.preview.shared import GRID, LIST, SINGLE
+from odps_nb.formats.kind import HEAD, MIB
+from odps_nb.formats.shared import GRID, LIST, SINGLE
 from odps_nb.notebook.preview.tile import TILE_BUDGET, tile
 from tests.support.previews import Seen, Value, seen
 from tests.support.samples import bomb, encode
@@ -29,8 +28,11 @@ def zstd_bomb():
     return b"".join(packer.compress(piece) for _ in range(50)) + packer.flush()
 
 
+EXPANDED = 64 * MIB
+
+
 def arrow_bomb():
-    batch = pa.record_batch({"a": pa.array(np.zeros(arrow.MAX_UNPACKED // 8 + 1))})
+    batch = pa.record_batch({"a": pa.array(np.zeros(EXPANDED // 8 + 1))})
     out = io.BytesIO()
     options = pa.ipc.IpcWriteOptions(compression="zstd")
     with pa.ipc.new_stream(out, batch.schema, options=options) as writer:
@@ -40,7 +42,7 @@ def arrow_bomb():
 
 def parquet_bomb():
     out = io.BytesIO()
-    count = arrow.MAX_UNPACKED // 8 + 1
+    count = EXPANDED // 8 + 1
     options = {"compression": "zstd", "use_dictionary": False, "row_group_size": count}
     pq.write_table(pa.table({"a": np.zeros(count)}), out, **options)
     return out.getvalue()
@@ -110,7 +112,7 @@ def test_of_a_large_blob_only_the_head_is_read():
 
 @pytest.mark.parametrize(
     ("start", "limit"),
-    [(b"<svg >", TILE_BUDGET), (b"RIFF\x00\x00\x00\x00WAVE", 8 * MIB + 1)],
+    [(b"<svg >", 2 * MIB + 1), (b"RIFF\x00\x00\x00\x00WAVE", 8 * MIB + 1)],
 )
 def test_of_a_blob_of_unknown_size_no_more_than_the_limit_is_read(start, limit):
     blob = Value(start + b" " * 9_000_000, size=False)
@@ -127,14 +129,6 @@ def test_a_small_allowance_is_kept(samples):
 def test_packed_streams_are_unpacked_within_a_bound():
     page = seen(zstd_bomb())
     assert "all work and no play" in page.text
-
-
-def test_an_arrow_buffer_that_promises_too_much_is_not_unpacked():
-    data = arrow_bomb()
-    assert len(data) < 1_000_000
-    page = seen(data)
-    assert "would expand to 67.1 MB" in page.text
-    assert "table" not in page.tags
 
 
 @pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
@@ -163,11 +157,3 @@ def test_times_are_shown_to_their_last_digit():
     assert "1970-01-01 00:00:01.500000" in page.text
     assert "1970-01-01 01:00:00+01:00" in page.text
     assert "5881580-07-11" in page.text or "date32" in page.text
-
-
-def test_a_parquet_row_group_that_promises_too_much_is_not_unpacked():
-    data = parquet_bomb()
-    assert len(data) < 1_000_000
-    page = seen(data)
-    assert "would expand to 67.1 MB" in page.text
-    assert "table" not in page.tags

@@ -10,9 +10,9 @@ from PIL import Image
 
 from odps_nb.convert import blob_content
 from odps_nb.errors import ConversionError
-from odps_nb.notebook.preview.kind import HEAD, MIB
-from odps_nb.notebook.preview.registry import sniff
-from odps_nb.notebook.preview.shared import GRID, SINGLE
+from odps_nb.formats.kind import HEAD, MIB
+from odps_nb.formats.registry import sniff
+from odps_nb.formats.shared import GRID, SINGLE
 from odps_nb.notebook.preview.tile import tile
 from tests.support.previews import Seen, Value
 

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image, TiffImagePlugin
 
 from odps_nb.convert import blob_content, blob_conversion
-from odps_nb.notebook.preview.shared import GRID, SINGLE
+from odps_nb.formats.shared import GRID, SINGLE
 from odps_nb.notebook.preview.tile import tile
 from tests.support.previews import Seen, Value
 from tests.support.profiles import (

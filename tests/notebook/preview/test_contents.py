@@ -1,16 +1,17 @@
 """The contents of science files and archives, and files that are only identified."""
 
 import io
+import json
 import struct
 
 import h5py
 import numpy as np
 import pytest
 
-from fuzz.science_files import hdf5, netcdf3, rar
-from odps_nb.notebook.preview.kind import MIB
-from odps_nb.notebook.preview.registry import sniff
-from odps_nb.notebook.preview.shared import SINGLE
+from fuzz.science_files import hdf5, rar
+from odps_nb.formats.kind import MIB
+from odps_nb.formats.registry import sniff
+from odps_nb.formats.shared import SINGLE
 from odps_nb.notebook.preview.tile import tile
 from tests.support.previews import Seen, Value
 
@@ -87,43 +88,6 @@ def test_of_many_datasets_the_first_are_listed():
     assert 20 < made.html.count("<tr") <= 61
 
 
-# -- netCDF-3 -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("version", [1, 2, 5])
-def test_netcdf_3_in_all_its_forms(version):
-    made = drawn(netcdf3(version))
-    assert "netCDF-3 · 2 variables · 2 dimensions" in made.text
-    page = Seen(made.html).text
-    assert "tidetime 5 × place 4int16units: m; valid_range: -5, 7" in page
-    assert "nameplace 4char" in page
-
-
-def test_netcdf_3_that_is_being_written_has_no_records_yet():
-    assert "time 0 × place 4" in Seen(drawn(netcdf3(records=0xFFFFFFFF)).html).text
-
-
-@pytest.mark.nightly
-def test_every_cut_of_a_netcdf_3_header_is_told():
-    whole = netcdf3()[:-200]
-    for end in range(8, len(whole)):
-        notes = drawn(whole[:end]).notes
-        assert notes == ("truncated or damaged: its data ends early",), end
-
-
-def test_netcdf_3_that_promises_too_much_is_refused():
-    many = b"CDF\1" + struct.pack(">III", 1, 10, 0xFFFFFFF0)
-    assert drawn(many + bytes(100)).notes == ("not decoded here: its header is not valid netCDF",)
-
-
-def test_a_shape_that_repeats_a_long_name_takes_no_memory():
-    places = 4096
-    made = [b"CDF\1", struct.pack(">IIII", 0, 10, 1, MIB), b"a" * MIB, struct.pack(">I", 3)]
-    made += [bytes(8), struct.pack(">III", 11, 1, 1), b"v\0\0\0", struct.pack(">I", places)]
-    made += [bytes(4 * places + 8), struct.pack(">III", 1, 3, 0)]
-    assert drawn(b"".join(made)).notes == ()
-
-
 # -- RAR ------------------------------------------------------------------------------------------
 
 
@@ -145,6 +109,7 @@ def test_names_of_a_rar_can_be_locked():
 # -- named, with nothing of the inside ------------------------------------------------------------
 
 NAMED = {
+    "netCDF-3": (b"CDF\x01" + bytes(99), "netCDF-3"),
     "shapefile": (b"\0\0\x27\x0a".ljust(28, b"\0") + b"\xe8\3\0\0", "shapefile"),
     "LAS": (b"LASF" + bytes(40), "LAS"),
     "NIfTI": (struct.pack("<I", 348).ljust(344, b"\0") + b"n+1\0", "NIfTI"),
@@ -184,3 +149,19 @@ def test_files_of_other_programs_are_named(name):
 def test_a_mark_at_its_place_alone_names_nothing():
     assert sniff(b"GRIB is the word\xff\0", 18).label == "binary"
     assert sniff(bytes(28) + b"\xe8\3\0\0", 32).label == "binary"
+
+
+# -- conversations --------------------------------------------------------------------------------
+
+
+def test_conversations_in_json_lines_are_readable():
+    asked = {"role": "user", "content": [{"type": "text", "text": "<b>tea?"}, {"type": "image"}]}
+    records = [
+        {"messages": [asked, {"role": "assistant", "content": "yes"}]},
+        {"conversations": [{"from": "human", "value": "more"}, {"from": "gpt", "value": None}]},
+        {"messages": 1},
+    ]
+    made = drawn("\n".join(map(json.dumps, records)).encode())
+    assert "JSON lines · conversations · 3 lines" in made.text
+    assert "user<b>tea?\n[image]assistantyeshumanmoregpt" in Seen(made.html).text
+    assert "conversations" not in drawn(b'{"messages": 1}\n{"messages": [2]}\n').text

@@ -13,11 +13,11 @@ import pytest
 
 # all kinds with third-party parsers, and some others
 KINDS = """PNG JPEG GIF WebP BMP TIFF AVIF HEIC ICO SVG Parquet Arrow ORC Avro NumPy ZIP gzip bzip2
-    xz zstd tar HTML PDF text WAV FLAC pickle safetensors ONNX GGUF PyTorch GeoJSON
+    xz zstd tar HTML PDF text WAV FLAC pickle safetensors ONNX GGUF PyTorch
     notebook
     MP4 QuickTime WebM Matroska AVI MP3 Ogg M4A Excel OpenDocument DICOM Markdown Python
     Word PowerPoint EPUB message PPM DDS PSD
-    AMR AU AIFF AAC AC-3 WMA WMV MPEG-TS MPEG-PS FLV 3GP SQLite"""
+    AMR AU AIFF AAC WMA WMV MPEG-TS MPEG-PS FLV 3GP SQLite"""
 
 
 @pytest.mark.nightly

@@ -6,8 +6,8 @@ import sqlite3
 import pytest
 
 from fuzz.office_files import sqlite
-from odps_nb.notebook.preview.parsers import database
-from odps_nb.notebook.preview.shared import SINGLE
+from odps_nb.formats.parsers import database
+from odps_nb.formats.shared import SINGLE
 from odps_nb.notebook.preview.tile import tile
 from tests.support.previews import Seen, Value
 

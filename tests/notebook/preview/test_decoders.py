@@ -20,13 +20,13 @@ from PIL import Image
 from fuzz import document_files, media_files, science_files
 from fuzz.media_files import psd
 from odps_nb.convert.pictures import PICTURES
+from odps_nb.convert.workbook import MAX_UNPACKED
+from odps_nb.formats import parsing
+from odps_nb.formats.kind import HEAD, MIB
+from odps_nb.formats.parsers import containers
+from odps_nb.formats.registry import kinds, sniff
+from odps_nb.formats.shared import GRID, SINGLE
 from odps_nb.notebook.explore.static import thumbnail
-from odps_nb.notebook.preview import parsing
-from odps_nb.notebook.preview.kind import HEAD, MIB
-from odps_nb.notebook.preview.parsers import containers
-from odps_nb.notebook.preview.parsers.workbook import MAX_UNPACKED
-from odps_nb.notebook.preview.registry import kinds, sniff
-from odps_nb.notebook.preview.shared import GRID, SINGLE
 from odps_nb.notebook.preview.tile import tile
 from odps_nb.parsing import client
 from odps_nb.parsing.values import Limits, UnshowableError
@@ -139,7 +139,7 @@ def test_a_large_audio_file_in_boxes_shows_its_length_or_that_its_index_is_at_th
     assert "too large to play here" in page.text
     assert in_front.was_read < 2 * HEAD
     mp3 = Page(tile(Value(FILMS["song.mp3"] * 2000)).html)
-    assert "large sound" in mp3.text
+    assert re.search(r"1:0\d:\d\d\s*48 kHz\s*mono", mp3.text)
     assert "pre" not in mp3.tags
 
 
@@ -526,7 +526,6 @@ def test_without_a_library_the_tile_says_which_one_would_show_more(plain, name, 
 
 
 def test_without_libraries_there_is_still_what_needs_none(plain):
-    assert "FLAC · 0:02 · 48 kHz · mono" in plain["song.flac"].text
     assert "def main(name):" in plain["tool.py"].text
 
 
@@ -583,7 +582,6 @@ def test_the_length_of_aac_is_counted_frame_by_frame():
         ((b"G" + bytes(187)) * 4, "MPEG-TS"),
         ((bytes(4) + b"G" + bytes(187)) * 4, "MPEG-TS"),
         (FILMS["song.aac"][:100], "binary"),  # one frame is not enough
-        (FILMS["song.ac3"][:300], "binary"),
         (b"#!AMR-WB\n" + b"\x04" + bytes(17), "AMR"),
         (b"\0\0\0\x14ftyp3gp5\0\0\0\0mmp4" + bytes(90), "3GP"),
         (b"G'day to all of you.\n" * 30, "text"),
@@ -601,7 +599,7 @@ def test_of_a_large_stream_a_frame_of_its_first_part_is_shown_and_no_length():
 
 
 def test_what_browsers_do_not_play_gets_no_player():
-    for name in ("call.wav", "call.amr", "song.ac3"):
+    for name in ("call.wav", "call.amr"):
         page = page_of(FILMS[name], name)
         assert "audio" not in page.tags
         assert "img" in page.tags

@@ -8,9 +8,9 @@ import pytest
 
 from fuzz.document_files import compound
 from fuzz.office_files import docx, eml, epub, odf, packed, pptx
-from odps_nb.notebook.preview.parsers import document, xml_text
-from odps_nb.notebook.preview.registry import media_type, sniff
-from odps_nb.notebook.preview.shared import GRID, SINGLE
+from odps_nb.formats.parsers import document, xml_text
+from odps_nb.formats.registry import media_type, sniff
+from odps_nb.formats.shared import GRID, SINGLE
 from odps_nb.notebook.preview.tile import tile
 from tests.support.previews import NASTY, Seen, Value
 

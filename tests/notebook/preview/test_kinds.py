@@ -15,8 +15,8 @@ from odps_nb.errors import (
     OdpsNbError,
     TruncatedError,
 )
-from odps_nb.notebook.preview.drawing import Excerpt
-from odps_nb.notebook.preview.shared import GRID, SINGLE
+from odps_nb.formats.drawing import Excerpt
+from odps_nb.formats.shared import GRID, SINGLE
 from odps_nb.notebook.preview.tile import mimebundle, tile
 from tests.support.previews import Seen, Value, seen
 from tests.support.samples import encode

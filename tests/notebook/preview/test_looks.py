@@ -8,9 +8,9 @@ import pytest
 from PIL import Image
 
 from fuzz.media_files import files as media
+from odps_nb.formats.kind import MIB
+from odps_nb.formats.shared import GRID, SINGLE, markup_text
 from odps_nb.notebook.gallery.tiles import TILE
-from odps_nb.notebook.preview.kind import MIB
-from odps_nb.notebook.preview.shared import GRID, SINGLE, markup_text
 from odps_nb.notebook.preview.tile import row_beside, tile
 from tests.support.previews import Seen, Value
 

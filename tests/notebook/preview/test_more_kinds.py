@@ -9,8 +9,8 @@ import textwrap
 import pytest
 
 from fuzz.preview_files import files, gguf, torch
-from odps_nb.notebook.preview.registry import kinds, sniff
-from odps_nb.notebook.preview.shared import GRID
+from odps_nb.formats.registry import kinds, sniff
+from odps_nb.formats.shared import GRID
 from odps_nb.notebook.preview.tile import tile
 from odps_nb.parsing.client import Parser
 from odps_nb.parsing.values import UnshowableError
@@ -23,10 +23,10 @@ SAYS = {
     "model.onnx": ("ONNX · IR version 9", "producer: pytorch"),
     "model.gguf": ("GGUF · 2 tensors · 48 parameters", "token_embd.weight F32 5×8"),
     "model.pt": ("PyTorch · 2 imports", "torch._utils._rebuild_tensor_v2"),
-    "area.geojson": ("GeoJSON · 3 features · 3° W to 13° E, 46.02° N to 53.98° N", ""),
+    "area.geojson": ("JSON · 2 keys", "type : “FeatureCollection”"),
     "report.ipynb": ("notebook · python · 2 cells · 1 output", "print('<b>1</b>')"),
     "sound.wav": ("WAV · 0:03 · 8 kHz · stereo", ""),
-    "sound.flac": ("FLAC · 1:30 · 44.1 kHz · mono", "1:30 44.1 kHz mono"),  # no sound inside
+    "sound.flac": ("FLAC", "no sound inside"),
     "rows.orc": ("ORC · 3 rows × 2 columns", "<b>cake</b>"),
     "rows.avro": ("Avro · 2 columns, deflate", "<b>tea</b> 2 null"),
     "photo.heic": ("HEIC · 256 × 256", ""),
@@ -52,7 +52,6 @@ SAYS = {
     "call.au": ("AU · 0:02 · 8 kHz · mono", "browsers cannot play it"),
     "song.aiff": ("AIFF · 0:02 · 48 kHz · mono", "browsers cannot play it"),
     "song.aac": ("AAC · 0:02 · 48 kHz · mono", ""),
-    "song.ac3": ("AC-3 · 0:02 · 48 kHz · mono", "browsers cannot play it"),
     "song.wma": ("WMA · 0:01 · 44.1 kHz · mono", "browsers cannot play it"),
     "clip.wmv": ("WMV · 0:02 · 64 × 48", "browsers cannot play it"),
     "clip.ts": ("MPEG-TS · 0:02 · 64 × 48 · MPEG-2", "browsers cannot play it"),
@@ -62,10 +61,6 @@ SAYS = {
     "grid.h5": (
         "HDF5 · 6 datasets",
         "title: Heat <b> name shape type attributes heat 3 × 4 float32 units: K",
-    ),
-    "grid.nc": (
-        "netCDF-3 · 2 variables · 2 dimensions",
-        "title: Tide <b> name shape type attributes tide time 5 × place 4 int16",
     ),
     "names.rar": ("RAR · 2 files", "tea.txt · 4 B dir/<b>.txt · 4 B"),
     "photo.jp2": ("JPEG 2000 · 64 × 48", ""),
@@ -148,9 +143,8 @@ def test_sound_that_is_too_large_to_play_still_says_how_long_it_is():
     assert "too large to play here" in made.html
 
 
-def test_json_that_only_speaks_of_shapes_is_json():
-    for data in (b'{"type": "Feature", "n": 1}', b'{"type":"Point","x":[1,2]}', b'{"cells": 3}'):
-        assert sniff(data, len(data)).kind == "json"
+def test_json_that_only_speaks_of_cells_is_json():
+    assert sniff(b'{"cells": 3}', 12).kind == "json"
     assert sniff(b'{"type": "Point", "coordinates": [1, 2', 38).kind == "text"
 
 

@@ -19,9 +19,9 @@ from PIL import Image
 
 from odps_nb.child_process import LENGTHS
 from odps_nb.errors import MissingDependencyError
+from odps_nb.formats.parsers import picture
+from odps_nb.formats.shared import GRID
 from odps_nb.notebook.gallery.page import mimebundle
-from odps_nb.notebook.preview.parsers import picture
-from odps_nb.notebook.preview.shared import GRID
 from odps_nb.notebook.preview.tile import tile
 from odps_nb.parsing import client, process
 from odps_nb.parsing.client import Parsed, Parser, ParserStoppedError
@@ -116,10 +116,10 @@ BOOT = (
     "from odps_nb.parsing.process import main\n"
     "from odps_nb.parsing.values import UnshowableError\n"
     "broken = types.ModuleType('broken')\n"
-    "sys.modules['odps_nb.notebook.preview.parsers.array'] = broken\n"
+    "sys.modules['odps_nb.formats.parsers.array'] = broken\n"
     "fine = types.ModuleType('fine')\n"
     "fine.parse = lambda data, options: ({'n': len(data)}, b'')\n"
-    "sys.modules['odps_nb.notebook.preview.parsers.svg'] = fine"
+    "sys.modules['odps_nb.formats.parsers.svg'] = fine"
 )
 
 
@@ -340,16 +340,16 @@ def test_threads_get_their_own_answers(obeying):
 
 
 def script(code):
-    command = [sys.executable, "-c", f"from odps_nb.notebook.preview import parsing\n{code}"]
+    command = [sys.executable, "-c", f"from odps_nb.formats import parsing\n{code}"]
     return subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
 
 
-ASK = "parsing.parse('svg', b'<svg xmlns=\"http://www.w3.org/2000/svg\"/>', GRID).number('drawn')"
+ASK = "parsing.parse('code', b'x = 1', GRID, language='python').rows('rows')"
 
 
 def test_a_forked_process_has_a_parser_of_its_own():
     done = script(
-        "import os\nfrom odps_nb.notebook.preview.shared import GRID\n"
+        "import os\nfrom odps_nb.formats.shared import GRID\n"
         "parsing._parser = parsing.Parser(idle_seconds=600)\n"  # however slow the child is
         "os.register_at_fork(after_in_child=parsing._parser.forget)\n"
         f"first = {ASK}\nmine = parsing._parser._process.pid\n"
@@ -367,7 +367,7 @@ def test_a_forked_process_has_a_parser_of_its_own():
 @pytest.mark.parametrize("end", ["", "import os; os.kill(os.getpid(), 9)"])
 def test_the_process_ends_with_its_kernel(end):
     done = script(
-        "from odps_nb.notebook.preview.shared import GRID\n"
+        "from odps_nb.formats.shared import GRID\n"
         f"{ASK}\nprint(parsing._parser._process.pid, flush=True)\n{end}"
     )
     with_pid = int(done.stdout)
@@ -471,7 +471,7 @@ def test_what_came_back_is_checked_before_it_is_used():
 
 def test_a_picture_that_came_back_as_something_else_is_not_shown(monkeypatch):
     answer = Parsed(found={"facts": ["<b>"]}, data=b"<svg xmlns='http://www.w3.org/2000/svg'/>")
-    monkeypatch.setattr("odps_nb.notebook.preview.kinds.image.parse", lambda *a, **k: answer)
+    monkeypatch.setattr("odps_nb.formats.kinds.image.parse", lambda *a, **k: answer)
     made = tile(Value(good()), size=GRID)
     assert "<img" not in made.html
     assert "the parser returned no picture" in made.html
@@ -483,7 +483,7 @@ def test_the_answer_of_the_parser_is_not_trusted(monkeypatch):
 
     def answered(**found):
         answer = Parsed(found={**good, "note": NASTY, **found}, data=b"")
-        monkeypatch.setattr("odps_nb.notebook.preview.parsing.parse", lambda *a, **k: answer)
+        monkeypatch.setattr("odps_nb.formats.parsing.parse", lambda *a, **k: answer)
         return tile(Value(b"SQLite format 3\0"), size=GRID)
 
     assert {"script", "img"}.isdisjoint(Seen(answered().html).tags)
@@ -503,10 +503,10 @@ def test_the_process_loads_parsers_and_nothing_else_of_the_notebook():
             "import importlib, sys\n"
             "from odps_nb.parsing import process\n"
             "import pkgutil\n"
-            "from odps_nb.notebook.preview import parsers\n"
+            "from odps_nb.formats import parsers\n"
             "for each in pkgutil.iter_modules(parsers.__path__): process._parser(each.name)\n"
             "loaded = {n.removeprefix('odps_nb.') for n in sys.modules if 'odps_nb.' in n}\n"
-            "ours = 'notebook.preview.parsers.'\n"
+            "ours = 'formats.parsers.'\n"
             "print(*sorted(name for name in loaded if not name.startswith(ours)))",
         ],
         capture_output=True,
@@ -521,10 +521,9 @@ def test_the_process_loads_parsers_and_nothing_else_of_the_notebook():
             "convert.pictures",
             "convert.unreadable",
             "errors",
-            "notebook",
-            "notebook.preview",
-            "notebook.preview.parsers",
-            "notebook.preview.shared",
+            "formats",
+            "formats.parsers",
+            "formats.shared",
         ),
         *("parsing", "parsing.process", "parsing.reasons", "parsing.values", "terms"),
     ]
@@ -535,7 +534,7 @@ def test_a_new_parser_is_one_file_among_the_parsers(tmp_path, monkeypatch):
     (tmp_path / "model.py").write_text(code, encoding="utf-8")
     boot = (
         "import sys; sys.path[:] = sys.argv[1:]\n"
-        "from odps_nb.notebook.preview import parsers\n"
+        "from odps_nb.formats import parsers\n"
         f"parsers.__path__.append({str(tmp_path)!r})\n"
         "from odps_nb.parsing.process import main\nmain()"
     )

@@ -5,11 +5,11 @@ from itertools import permutations
 
 import pytest
 
+from odps_nb.formats import kinds as package
+from odps_nb.formats.drawing import Drawing
+from odps_nb.formats.kind import HEAD, MIB, UNKNOWN, Format, Head, Kind
+from odps_nb.formats.registry import Kinds, kinds, sniff
 from odps_nb.notebook.gallery.view import Gallery
-from odps_nb.notebook.preview import kinds as package
-from odps_nb.notebook.preview.drawing import Drawing
-from odps_nb.notebook.preview.kind import HEAD, MIB, UNKNOWN, Format, Head, Kind
-from odps_nb.notebook.preview.registry import Kinds, kinds, sniff
 from odps_nb.notebook.preview.tile import tile
 from tests.support.previews import Column, Value
 
@@ -20,7 +20,7 @@ def test_kinds_are_asked_in_this_order():
     """First formats that may be readable but are not text, then text, then the rest."""
     assert [kind.name for kind in kinds()] == [
         *("dicom", "empty", "message", "pdf", "raw"),
-        *("svg", "markup", "notebook", "map", "json", "table", "code", "text"),
+        *("svg", "markup", "notebook", "json", "table", "code", "text"),
         *(
             "array",
             "arrow",
@@ -90,9 +90,9 @@ def test_limits_are_whole_numbers_of_bytes_within_what_a_kernel_may_hold():
 NEW_KIND = """
     '''DWG: the length that the header promises.'''
 
-    from odps_nb.notebook.display.html import element
-    from odps_nb.notebook.preview.drawing import Drawing
-    from odps_nb.notebook.preview.kind import MIB, Format, Kind
+    from odps_nb.html import element
+    from odps_nb.formats.drawing import Drawing
+    from odps_nb.formats.kind import MIB, Format, Kind
 
 
     def draw(excerpt, format, size, *, name):

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from odps_nb.errors import ChecksumError
-from odps_nb.notebook.preview.registry import kinds
-from odps_nb.notebook.preview.shared import GRID, LIST, SINGLE
+from odps_nb.formats.registry import kinds
+from odps_nb.formats.shared import GRID, LIST, SINGLE
 from odps_nb.notebook.preview.tile import tile
 from tests.support.previews import NASTY, Seen, Value, seen
 
@@ -88,11 +88,11 @@ def test_no_preview_ever_allows_scripts_or_loads_anything(samples, drawn, size):
         assert page.tags.count("iframe") == (render and made.format.mime == "text/html"), name
 
 
-def test_svg_is_shown_by_an_image_tag_alone(samples):
+def test_svg_is_drawn_as_a_picture(samples):
     page = Seen(tile(samples["script_inside.svg"], render=True).html)
     (source,) = page.values("src")
     assert page.tags.count("img") == 1
-    assert source.startswith("data:image/svg+xml;base64,")
+    assert source.startswith("data:image/png;base64,")
     assert {"svg", "object", "embed", "iframe"}.isdisjoint(page.tags)
 
 

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from odps_nb.notebook.preview.shared import SINGLE
+from odps_nb.formats.shared import SINGLE
 from odps_nb.notebook.preview.tile import tile
 from tests.support.previews import Seen, Value
 

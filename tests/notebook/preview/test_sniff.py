@@ -14,9 +14,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from odps_nb.convert import media_types
-from odps_nb.notebook.preview.kind import HEAD, Format
-from odps_nb.notebook.preview.registry import differs, kinds, media_type, sniff
+from odps_nb.formats import media_types
+from odps_nb.formats.kind import HEAD, Format
+from odps_nb.formats.registry import differs, kinds, media_type, sniff
 
 WHAT = {
     "mountains.jpg": "image/jpeg",

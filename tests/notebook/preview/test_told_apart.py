@@ -13,7 +13,7 @@ import pytest
 from fuzz import document_files, media_files
 from odps_nb.convert.blob_content import as_table
 from odps_nb.errors import ConversionError
-from odps_nb.notebook.preview.registry import sniff
+from odps_nb.formats.registry import sniff
 from odps_nb.notebook.preview.tile import tile
 from tests.support.previews import Seen, Value
 
@@ -44,14 +44,6 @@ def test_dicom_is_dicom_whatever_its_preamble_says():
     both = TIFF + scan[len(TIFF) :]
     assert label(both) == "DICOM"
     assert "DICOM · MR · 48 × 32" in tile(Value(both)).text
-
-
-def test_topojson_is_json_and_not_geojson():
-    point = '{"type": "Point", "coordinates": [1, 2]}'
-    topology = f'{{"type": "Topology", "objects": {{"a": {point}}}, "arcs": []}}'
-    assert label(topology.encode()) == "JSON"
-    assert label(f'{{"objects": {{"a": {point}}}, "type": "Topology"}}'.encode()) == "JSON"
-    assert label(point.encode()) == "GeoJSON"
 
 
 def test_lines_of_json_may_be_null():

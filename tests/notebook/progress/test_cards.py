@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import threading
 import time
 from html.parser import HTMLParser
@@ -284,6 +285,35 @@ def test_one_display_id_carries_the_card_from_first_to_last(shown):
     assert set(first[2]) == {"text/html", "text/plain"}
     assert rest[-1][2]["text/plain"].startswith("read orders: done in")
     assert not [t for t in threading.enumerate() if t.name == "odps-nb-flusher"]
+
+
+def test_a_loop_has_one_card_with_the_totals_until_the_cell_ends(shell, shown):
+    def ids():
+        return {display_id for _, display_id, _ in bundles(shown)}
+
+    for delay in (0, 60, 0):  # the second ends before its card is due
+        before = len(shown)
+        with ProgressTracker("read", "orders", listener=CardListener(delay=delay)) as tracker:
+            tracker.add(rows=10, wire_bytes=2000)
+            wait_until(lambda n=before, due=not delay: len(shown) > n or not due)
+        assert len(ids()) == 1
+    assert "after 2 other read operations in this cell: 20 rows, 4.0 kB in" in str(shown[-1])
+    with ProgressTracker("read", "customers", listener=CardListener(delay=0)):
+        wait_until(lambda: len(ids()) == 2)
+    failed(CardListener(delay=0), shown)
+    assert len(ids()) == 2  # the last card of the loop shows the failure
+    shell.run_cell("1;")
+    with ProgressTracker("read", "orders", listener=CardListener(delay=0)):
+        wait_until(lambda: len(ids()) == 3)
+    shell.run_cell("1;")
+
+
+def test_in_colab_the_thread_of_the_cell_draws_the_first_and_the_last_state(shown, monkeypatch):
+    monkeypatch.setitem(sys.modules, "google.colab", sys)
+    monkeypatch.setattr(CardListener, "_run", lambda *_: None)  # no other thread draws
+    with ProgressTracker("read", "orders", listener=CardListener()):
+        assert len(shown) == 1
+    assert "read orders: done" in shown[-1]["data"]["text/plain"]
 
 
 def test_an_interrupt_leaves_a_card_that_says_cancelled(shown):

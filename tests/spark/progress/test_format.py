@@ -157,7 +157,7 @@ def test_a_save_whose_tasks_fail_is_a_write_that_failed(
 
 def test_silence_shows_nothing(spark: SparkSession, numbers: str, slow: Connection) -> None:
     assert source_counter(spark, silent) is None
-    reader = connected(slow.profile, None)({"table": numbers}).reader(spark.range(0).schema)
+    reader = connected(slow.profile, None, 1)({"table": numbers}).reader(spark.range(0).schema)
     assert b"accumulator" not in pickle.dumps(reader)
 
 
@@ -168,7 +168,7 @@ def test_streams_count_nothing(
     assert counter is not None
     schema = registered.range(0).schema
     given = {"table": numbers, "checkpointLocation": str(tmp_path)}
-    source = connected(slow.profile, counter)
+    source = connected(slow.profile, counter, 1)
     follows = source({"table": numbers}).streamReader(schema)
     writes = source(given).streamWriter(schema, overwrite=False)
     for one in (follows, writes):

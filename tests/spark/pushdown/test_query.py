@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime
 import json
 from collections.abc import Callable, Iterator
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 import pytest
 
 import odps_nb.spark
+from odps_nb import ClientOptions
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.errors import ArgumentError, CancelledError, NotFoundError, QueryError
@@ -338,6 +340,43 @@ def test_columns_partitions_and_conditions_reach_the_service(
     assert asked["FilterPredicate"] == "n = 1"  # the others are evaluated on received rows
     assert asked["FilterPredicateFallback"] is True
     assert [row.id for row in frame.collect()] == [37]
+
+
+@pytest.mark.gate(6)
+@pytest.mark.parametrize("way", ["sql", "where", "partitions"])
+@pytest.mark.parametrize("transfer", ["storage", "tunnel"])
+@pytest.mark.parametrize(
+    ("where", "listed"),
+    [
+        ("ds = '20240102'", ["ds='20240102'"]),
+        ("ds = '20240102' and hour > 2", ["ds='20240102'"]),
+        ("ds in ('20240103', '20240101') and n = 1", ["ds='20240101'", "ds='20240103'"]),
+        ("ds >= '20240102'", [""]),
+    ],
+)
+def test_only_partitions_under_the_fixed_leading_keys_are_listed(
+    spark: SparkSession,
+    watched: Profile,
+    recorder: Recorder,
+    way: str,
+    transfer: Literal["storage", "tunnel"],
+    where: str,
+    listed: list[str],
+) -> None:
+    options = ClientOptions(transfer=transfer)
+    profile = dataclasses.replace(watched, client_options=options)
+    if way == "sql":
+        odps_nb.spark.sql(spark, profile, f"select id from sales where {where}")
+    elif way == "where":
+        odps_nb.spark.read(spark, profile, "sales", where=where)
+        listed = listed if transfer == "tunnel" else []  # the service evaluates the condition
+    else:
+        some = [f"ds={day},hour={hour}" for day in DAYS for hour in (1, 22)]
+        odps_nb.spark.read(spark, profile, "sales", where=where, partitions=some)
+        listed = []
+    requests = [dict(one.params) for one in recorder.take()]
+    lists = [params for params in requests if "partitions" in params]
+    assert [params.get("partition", "") for params in lists] == listed
 
 
 def test_two_references_have_two_sessions_and_equal_ones_share_one(

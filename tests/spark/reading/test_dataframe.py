@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import odps_nb.spark
+from odps_nb import ClientOptions
 from odps_nb.client.read.session import plan_ranges
 from odps_nb.errors import (
     ArgumentError,
@@ -21,6 +22,7 @@ from odps_nb.errors import (
     SessionExpiredError,
 )
 from odps_nb.spark.reading import dataframe as frames
+from odps_nb.spark.reading.plan import TASK_ROWS
 from odps_nb.spark.reading.task import SplitList
 from odps_nb.spark.tasks.errors import from_spark
 from odps_nb.spark.versions import to_arrow
@@ -238,6 +240,34 @@ def test_a_blob_table_is_cut_by_its_rows_where_its_blobs_are_read(
     ]
     assert [frame.rdd.getNumPartitions() for frame in whole] == [1, 1, 1]
     assert odps_nb.spark.read(spark, odps, name, splits=2).rdd.getNumPartitions() == 2
+
+
+@pytest.mark.spark
+def test_tasks_follow_the_cores_and_have_a_floor_of_rows(
+    spark: SparkSession, odps: Connection, new_name: Callable[[str], str]
+) -> None:
+    """The session has two cores."""
+    made = odps.create_table(new_name("many"), "id bigint", partitioned_by="p string")
+    rows = TASK_ROWS * 5 // 2
+    parts = [f"p{number % 8}" for number in range(rows)]
+    made.write(pa.table({"id": range(rows), "p": parts}), progress=False)
+    options = ClientOptions(transfer="tunnel")
+    by_tunnel = dataclasses.replace(odps.profile, client_options=options)
+    odps_nb.spark.register(spark, odps)
+
+    def tasks(profile: Profile = odps.profile, **asked: Any) -> int:
+        frame = odps_nb.spark.read(spark, profile, made.name, **asked)
+        return frame.rdd.getNumPartitions()
+
+    assert tasks() == tasks(limit=2 * TASK_ROWS) == 2
+    assert made.read().to_spark(spark).rdd.getNumPartitions() == 2
+    assert spark.read.format("odps").load(str(made.name)).rdd.getNumPartitions() == 2
+    assert tasks(limit=10) == tasks(limit=2 * TASK_ROWS - 1) == tasks(partitions="p=p1") == 1
+    assert tasks(splits=1) == tasks(split_bytes=2**40) == 1
+    assert tasks(splits=5, partitions="p=p1") == 5
+    assert tasks(by_tunnel, limit=TASK_ROWS) == 2  # rows of eight partitions need eight requests
+    assert tasks(by_tunnel, partitions=["p=p1", "p=p2"]) == 1
+    assert odps_nb.spark.read(spark, odps, made.name).distinct().count() == rows
 
 
 @pytest.mark.spark

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.support.service.connecting import connected
 
@@ -25,6 +25,17 @@ def misbehaving() -> Iterator[Connection]:
         connected(service) as connection,
     ):
         yield connection
+
+
+def of_commit(odps: Connection, by_storage_api: bool, **fault: Any) -> dict[str, Any]:
+    """Return a fault rule for the commit of a write by Spark.
+
+    Without the Storage API, it is the second SQL statement, after that which creates the staging
+    table.
+    """
+    if by_storage_api:
+        return {"action": "TableCommitWriteSession", **fault}
+    return {"action": f"/api/projects/{odps.profile.project}/instances", "skip": 1, **fault}
 
 
 def explained(frame: DataFrame, mode: str = "extended") -> str:

@@ -14,7 +14,7 @@ from odps_nb.access.looking.ordering import name_in_sql
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.convert.warning import warn
 from odps_nb.errors import visible
-from odps_nb.notebook.display.html import MUTED, Html, bundle, data_url, element
+from odps_nb.html import MUTED, Html, bundle, data_url, element
 from odps_nb.notebook.explore.charts.choice import ChartChoice, choose
 from odps_nb.notebook.explore.charts.drawing import HEIGHT, WIDTH, group_name, svg, title
 from odps_nb.notebook.explore.charts.figures import FigureQuery, Figures

@@ -25,13 +25,14 @@ from odps_nb.notebook.explore.values.axis import (
 
 WIDTH, HEIGHT = 720, 340
 MIN_WIDTH, MAX_WIDTH = 320, 1600
-_RIGHT, _TOP, _BOTTOM = 16, 16, 64
+_RIGHT, _TOP = 16, 16
 _LEFT = 64  # at least; more if the labels of the y axis need it
 _TEXT, _GRID = "#6b6b6b", "#808080"
 _NONE = "#9a9a9a"  # nulls and others
 COLORS = ("#4c8bf5", "#e8793a", "#2fa37c", "#b45fc4", "#d4a017", "#d6556b", "#3fa7c4")
 _POINTS = 80  # above this number, a line's points are small, and omitted in the static view
 _LETTER = 6.2  # average width of a letter in a label
+_TILTED = 14  # maximum letters of a tilted label
 _LEGEND = 18  # height of one row of the legend
 _LEGEND_LETTERS = 14  # maximum letters of a name in the legend
 _MOST_LETTERS = 10  # maximum letters in the tick label next to the label for nulls
@@ -64,7 +65,9 @@ class _Drawing:
         is_crowded = self._widest > self._slot()
         self._times = self._calendar() if is_crowded and names and choice.is_time else []
         self._tilted = is_crowded and len(names) <= 24 and not self._times
-        self._bottom = _BOTTOM if self._tilted else 46
+        # labels are tilted by 30°, so half of the longest one is its height
+        tall = math.ceil(min(max(map(len, names), default=1), _TILTED) * _LETTER / 2)
+        self._bottom = tall + 42 if self._tilted else 46
         self._named_colors = list(self._legend_places())
         rows = self._named_colors[-1][2] + 1 if self._named_colors else 0
         self._foot = self._bottom + _LEGEND * rows + (2 if rows else 0)
@@ -141,7 +144,7 @@ class _Drawing:
             name = self._group(group)
             if self._tilted:
                 at = (self._x(group) + 4, y - 4)
-                text = shortened(name, 14)
+                text = shortened(name, _TILTED)
                 yield _label(0, 0, text, anchor="end", turned=at, angle=-30, whole=name)
             elif n % every == 0:
                 yield self._centred(self._x(group), y, shortened(name, 40), whole=name)

@@ -30,8 +30,15 @@ _LONG = 2**63 - 1  # larger integers are DECIMAL literals
 MAX_LISTED = 100
 """Maximum number of values in a condition of the filter builder."""
 
+# The beginning of the pattern, the text if it matches, and if it does not; "i" ignores case.
+_LIKE = {
+    "icontains": ("%", "contains", "does not contain"),
+    "istarts": ("", "starts with", "does not start with"),
+    "contains": ("%", "contains exactly", "does not contain exactly"),
+    "starts": ("", "starts exactly with", "does not start exactly with"),
+}
 _OF_KIND = {
-    "TEXT": ("values", "contains", "starts"),
+    "TEXT": ("values", *_LIKE),
     "CHAR": ("values",),
     "BOOLEAN": ("true", "false"),
     **dict.fromkeys(("INTEGER", "FLOAT", "DOUBLE", "DECIMAL"), ("range", "values")),
@@ -99,8 +106,9 @@ def make_condition(
         bound: dict[str, object] = {"v": plain if len(plain) > 1 else plain[0]}
     elif op == "range":
         bound = dict(zip(("low", "high"), (_integers([one])[0] for one in values), strict=True))
-    elif op in ("contains", "starts"):
-        bound = {"v": f"{'%' if op == 'contains' else ''}{_literally(values[0])}%"}
+    elif op in _LIKE:
+        needle = _folded(values[0]) if op[0] == "i" else values[0]
+        bound = {"v": f"{_LIKE[op][0]}{_literally(needle)}%"}
     else:
         bound = {}
     return Condition(
@@ -174,8 +182,8 @@ def typed_texts(condition: Condition, timezone: str | None) -> list[str]:
 
 
 def _check(op: str, values: Sequence[Any], timezone: str | None) -> None:
-    least, most = {"range": (2, 2), "values": (1, MAX_LISTED), "contains": (1, 1)}.get(
-        op, (1, 1) if op == "starts" else (0, 0)
+    least, most = {"range": (2, 2), "values": (1, MAX_LISTED)}.get(
+        op, (1, 1) if op in _LIKE else (0, 0)
     )
     if not least <= len(values) <= most:
         raise ArgumentError(f"the condition has {len(values)} values; enter {least} to {most}")
@@ -186,7 +194,7 @@ def _check(op: str, values: Sequence[Any], timezone: str | None) -> None:
         if None not in values and _is_less(high, low):
             ends = [shown_value(one, timezone) for one in values]
             raise ArgumentError(f"{ends[0]} is greater than {ends[1]}; swap the two values")
-    elif op in ("contains", "starts") and not (values[0] and isinstance(values[0], str)):
+    elif op in _LIKE and not (values[0] and isinstance(values[0], str)):
         raise ArgumentError("enter the text to look for")
 
 
@@ -209,8 +217,18 @@ def _template(name: str, op: str, values: Sequence[Any], *, below: bool, exclude
         high = [f"{name} {'<' if below else '<='} :high"] if values[1] is not None else []
         text = " and ".join(low + high)
     else:
-        text = f"{name} like :v" if op in ("contains", "starts") else f"{name} = {op.upper()}"
+        subject = f"lower({name})" if op[0] == "i" else name
+        text = f"{subject} like :v" if op in _LIKE else f"{name} = {op.upper()}"
     return f"not ({text}) or {name} is null" if exclude else text
+
+
+def _folded(text: str) -> str:
+    if any(one.lower() != one.upper() for one in text if not one.isascii()):
+        raise ArgumentError(
+            f"only the letters A to Z can be compared without case, not those of {text!r:.100}",
+            hint="search in the whole table, or choose the case-sensitive condition",
+        )
+    return text.lower()
 
 
 def _literally(text: str) -> str:
@@ -223,10 +241,8 @@ def _words(
 ) -> str:
     shown = ["" if one is None else shown_value(one, timezone) for one in values]
     negated = "not " if exclude else ""
-    if op == "contains":
-        return f"{'does not contain' if exclude else 'contains'} “{shown[0]}”"
-    if op == "starts":
-        return f"{'does not start' if exclude else 'starts'} with “{shown[0]}”"
+    if op in _LIKE:
+        return f"{_LIKE[op][1 + exclude]} “{shown[0]}”"
     if op == "values":
         more = len(shown) - _LISTED
         listed = [*shown[:_LISTED], f"{more} more"] if more > 1 else shown

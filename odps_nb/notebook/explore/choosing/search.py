@@ -178,6 +178,8 @@ def _texts(array: pa.Array, column: Column, digits: int) -> pa.Array:
 class KnownRows:
     """Rows in memory, with the same paging methods as the rows of a SQL job."""
 
+    is_cut = False
+
     def __init__(self, table: pa.Table) -> None:
         self._table = table
         self.searched: int | None = None

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from odps_nb.notebook.explore.profiles.sketches import QuantileSketch
-from odps_nb.notebook.explore.values.scale import Scale
+from odps_nb.notebook.explore.values.scale import Scale, steps_of
 
 EXACT = 64_000
 """Maximum number of values for which quantiles are computed exactly."""
@@ -70,7 +70,11 @@ class _Numbers:
         self._is_decimal = False
 
     def add(self, array: pa.Array) -> None:
-        places = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        steps = steps_of(array)
+        if steps is None:
+            places = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        else:
+            places = steps / 10.0**array.type.scale
         self._zeros += int(np.count_nonzero(places == 0))
         with np.errstate(over="ignore", invalid="ignore"):  # values near 1e308 overflow
             mean = float(places.mean())
@@ -81,7 +85,7 @@ class _Numbers:
         self._count = both
         self._is_decimal = pt.is_decimal(array.type)
         if not pt.is_floating(array.type):
-            self._total = _WIDE.add(Decimal(self._total or 0), _total(array))
+            self._total = _WIDE.add(Decimal(self._total or 0), _total(array, steps))
 
     def values(self) -> dict[str, Any]:
         mean: float | Decimal = self._mean
@@ -92,11 +96,12 @@ class _Numbers:
         return {"mean": mean, "std": deviation, "zeros": self._zeros}
 
 
-def _total(array: pa.Array) -> Decimal:
-    """Return the exact sum of integers or decimals."""
-    if pt.is_integer(array.type):
-        whole = array.cast(pa.int64()).to_numpy()
-        return Decimal(int((whole >> 32).sum()) * 2**32 + int((whole & 0xFFFFFFFF).sum()))
+def _total(array: pa.Array, steps: np.ndarray | None) -> Decimal:
+    """Return the exact sum of integers, or of decimals with these `steps_of`."""
+    if steps is not None or pt.is_integer(array.type):
+        whole = array.cast(pa.int64()).to_numpy() if steps is None else steps
+        added = int((whole >> 32).sum()) * 2**32 + int((whole & 0xFFFFFFFF).sum())
+        return _WIDE.scaleb(Decimal(added), 0 if steps is None else -array.type.scale)
     if array.type.precision <= 60:
         return Decimal(pc.sum(array.cast(pa.decimal256(76, array.type.scale))).as_py())
     total = Decimal(0)

@@ -320,18 +320,15 @@ class _Values:
         return self._sketch is not None
 
     def add(self, array: pa.Array) -> None:
-        counts = array.value_counts()
         self.total += len(array)
-        new = pa.table({"value": counts.field("values"), "n": counts.field("counts")})
-        if len(self._known):
-            place = pc.index_in(new.column("value"), self._known)
-            found = pc.is_valid(place)
-            at = place.filter(found).to_numpy()
-            self._known_rows[at] += new.column("n").filter(found).to_numpy()
         if self._sketch is not None:
-            self._sketch.add(counts.field("values"))
+            self._sketch.add(array)
+            self._count_known(array, np.ones(1, dtype=np.int64))
             return
-        self._tables.append(new)
+        counts = array.value_counts()
+        self._tables.append(
+            pa.table({"value": counts.field("values"), "n": counts.field("counts")})
+        )
         if sum(one.num_rows for one in self._tables[1:]) > MAX_VALUES:
             self._merge()
 
@@ -342,9 +339,19 @@ class _Values:
         (table,) = self._tables
         too_many = table.num_rows > MAX_VALUES or table.nbytes > MAX_VALUE_BYTES
         if self._is_bounded and too_many:
+            values = table.column("value").combine_chunks()
             self._sketch = DistinctSketch()
-            self._sketch.add(table.column("value").combine_chunks())
+            self._sketch.add(values)
+            self._count_known(values, table.column("n").to_numpy())
             self._tables = []
+
+    def _count_known(self, values: pa.Array, rows: np.ndarray) -> None:
+        """Add the number of rows of each value to that of the values with a bar."""
+        if len(self._known):
+            place = pc.fill_null(pc.index_in(values, self._known), -1).to_numpy()
+            is_known = place >= 0
+            weights = np.broadcast_to(rows, place.shape)[is_known]
+            np.add.at(self._known_rows, place[is_known], weights)
 
     def distinct(self) -> int:
         """Return the number of distinct values, or an estimate of it."""

@@ -37,7 +37,8 @@ class DistinctSketch:
             self._drop()
 
     def _drop(self) -> None:
-        self._hashes = np.unique(self._hashes)[: self.KEPT]
+        found = np.sort(self._hashes)  # np.unique takes several times as long
+        self._hashes = found[np.diff(found, prepend=~found[:1]) != 0][: self.KEPT]
         if len(self._hashes) == self.KEPT:
             self._limit = self._hashes[-1]
 

@@ -313,14 +313,14 @@ function render({ model, el }) {
     showAround();
   }
 
-  function showCount({ total, rows, why = "" }) {
-    page.total = total;
+  function showCount({ total, rows, note, why = "" }) {
+    Object.assign(page, { total, note });
     facts.textContent = [rows, many(table.all_columns, "column")].map((one) => one && ` · ${one}`).join("");
     facts.title = why && `the rows were not counted: ${why}`;
     const end = page.start + page.count;
     const of = total === null ? "· more may follow" : `of ${count(total)}`;
     where.textContent = page.count ? `rows ${count(page.start + 1)}–${count(end)} ${of}` : "no rows";
-    if (page.note) where.textContent += ` · ${page.note}`;
+    for (const one of [note, page.about]) if (one) where.textContent += ` · ${one}`;
     first.disabled = before.disabled = page.start === 0;
     next.disabled = total !== null && end >= total;
     last.disabled = next.disabled || total === null;

@@ -4,6 +4,8 @@
 const CONDITIONS = {
   range: "is between",
   values: "is one of",
+  icontains: "contains",
+  istarts: "starts with",
   contains: "contains (case-sensitive)",
   starts: "starts with (case-sensitive)",
   true: "is true",
@@ -86,7 +88,7 @@ function filterForm(send, leave, frequent) {
         return made;
       };
       for (const value of values.length || texts.length ? values : [""]) if (!texts.includes(value)) add(value);
-    } else if (op === "contains" || op === "starts") {
+    } else if (op.endsWith("contains") || op.endsWith("starts")) {
       fields.replaceChildren(field("text", values[0] || ""));
     } else fields.replaceChildren();
   }

@@ -33,6 +33,10 @@ _MONTHS = (1, 3, 6, *(12 * n for n in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000,
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
+MOST_STEPS = 18
+"""Maximum precision of decimals that `steps_of` returns."""
+
+
 def _floats(array: pa.Array) -> np.ndarray:
     found: np.ndarray = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     return found
@@ -40,6 +44,15 @@ def _floats(array: pa.Array) -> np.ndarray:
 
 def _integers(array: pa.Array) -> pa.Array:
     return array.cast(pa.int64())
+
+
+def steps_of(array: pa.Array) -> np.ndarray | None:
+    """Return short decimals as integers without their point; ``None`` for other arrays."""
+    kind = array.type
+    if not pt.is_decimal128(kind) or kind.precision > MOST_STEPS:
+        return None
+    words = np.frombuffer(array.buffers()[1], dtype=np.int64)
+    return words[2 * array.offset : 2 * (array.offset + len(array)) : 2]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +171,7 @@ def scale_of(column: Column, arrow: pa.DataType) -> Scale | None:
             keys=lambda array: array.cast(pa.float64()),
         )
     if isinstance(column.type, DecimalType):
-        return _decimals(column.type)
+        return _decimals(column.type, arrow)
     if pt.is_date(arrow):
         return Scale(
             at=lambda place, _: _DAY + timedelta(days=min(max(round(place), -719162), 2932896)),
@@ -175,7 +188,7 @@ def scale_of(column: Column, arrow: pa.DataType) -> Scale | None:
     return _times(arrow) if pt.is_timestamp(arrow) else None
 
 
-def _decimals(kind: DecimalType) -> Scale:
+def _decimals(kind: DecimalType, arrow: pa.DataType) -> Scale:
     scale = 18 if kind.scale is None else kind.scale
     unit = Decimal(1).scaleb(-scale)
     most = _WIDE.subtract(Decimal(1).scaleb((kind.precision or 38) - scale), unit)
@@ -184,12 +197,24 @@ def _decimals(kind: DecimalType) -> Scale:
         value = Decimal(repr(_rounded(float(place), step))).quantize(unit, context=_WIDE)
         return min(max(value, most.copy_negate()), most)
 
+    def keys(array: pa.Array) -> pa.Array:
+        return array if (steps := steps_of(array)) is None else pa.array(steps)
+
+    def back(key: Decimal | float) -> Decimal:
+        if not is_short:
+            return key if isinstance(key, Decimal) else at(key, abs(key) * 1e-6)
+        if isinstance(key, Decimal):
+            return _WIDE.scaleb(key, -scale)
+        return at(key / 10**scale, abs(key) / 10**scale * 1e-6)
+
+    is_short = steps_of(pa.nulls(0, arrow)) is not None
     return Scale(
         at=at,
         step=lambda step: _unit_step(step, float(unit)),
         text=number_text,
-        keys=lambda array: array,
-        back=lambda key: key if isinstance(key, Decimal) else at(key, abs(key) * 1e-6),
+        keys=keys,
+        key=(lambda value: int(_WIDE.scaleb(value, scale))) if is_short else (lambda value: value),
+        back=back,
     )
 
 

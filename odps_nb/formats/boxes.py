@@ -1,0 +1,37 @@
+"""Parses the boxes of ISO base media files (MP4, M4A, QuickTime, 3GP), and locates the index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from odps_nb.formats.drawing import Excerpt
+
+#: Maximum boxes to search for the index.
+_BOXES: Final = 64
+
+
+def boxes(data: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """Yield the name, start and end of each box whose header is in ``data``."""
+    at = 0
+    for _ in range(_BOXES):
+        if at + 16 > len(data):
+            return
+        length, name = int.from_bytes(data[at : at + 4], "big"), data[at + 4 : at + 8]
+        if length == 1:
+            length = int.from_bytes(data[at + 8 : at + 16], "big")
+        if length < 8:
+            return
+        yield name, at, at + length
+        at += length
+
+
+def place_of_index(excerpt: Excerpt) -> int | None:
+    """Return the earliest possible offset of the index if it was not read, otherwise ``None``."""
+    if excerpt.whole or excerpt.size is None:
+        return None
+    found = list(boxes(excerpt.data))
+    if not found or any(name == b"moov" for name, _, _ in found):
+        return None
+    behind = found[-1][2]
+    return behind if len(excerpt.data) < behind < excerpt.size else None

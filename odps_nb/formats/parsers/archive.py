@@ -1,0 +1,134 @@
+"""Archives and compressed files: the names inside, or the first decompressed bytes.
+
+Nothing is extracted to disk. Compressed streams are decompressed into memory up to 1 MiB, enough
+for the first names in a tar file or the first lines of text.
+"""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import io
+import lzma
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from typing import Any, Final
+
+import zstandard
+
+from odps_nb.errors import MissingDependencyError
+from odps_nb.formats.parsers.strip import strip
+from odps_nb.formats.shared import Size
+from odps_nb.parsing.reasons import DAMAGED
+from odps_nb.parsing.values import UnshowableError
+from odps_nb.terms import count_of, format_bytes, shorten
+
+#: Maximum decompressed bytes.
+MAX_UNPACKED: Final = 1024 * 1024
+_HEAD: Final = 64 * 1024
+_NAMES: Final = 200
+_SAMPLE: Final = 4 * 1024 * 1024  # maximum bytes of a picture to show
+_PICTURES: Final = (".jpg", ".jpeg", ".png", ".webp")
+_CUT: Final = (tarfile.TarError, lzma.LZMAError, EOFError, ValueError, OSError)
+_Found = dict[str, Any]
+
+try:
+    import rarfile
+except ImportError:  # `parse` reports that rarfile is missing
+    rarfile = None
+else:
+    # disabled: rarfile would run an external program to decompress a comment
+    rarfile.rar3_decompress = lambda *_, **__: b""
+
+
+def parse(data: bytes, options: dict[str, Any]) -> tuple[_Found, bytes]:
+    """Return an archive's files as ``names``, or a compressed file's first bytes as data."""
+    label, whole = options["label"], options["whole"]
+    if label in ("ZIP", "NumPy archive"):
+        return _zip(data), strip(_zipped(data), Size(**options["size"]))
+    if label == "tar":
+        return _tar(data, whole=whole), strip(_tarred(data), Size(**options["size"]))
+    if label == "RAR":
+        return _rar(data, whole=whole), b""
+    inner = _unpack(data, label)
+    if inner.startswith(b"ustar", 257):
+        return _tar(inner, whole=whole and len(inner) < MAX_UNPACKED), b""
+    return {"length": len(inner)}, inner[:_HEAD]
+
+
+def _entries(found: list[tuple[str, int]], *facts: str) -> _Found:
+    names = [f"{shorten(name, 200)} · {format_bytes(size)}" for name, size in found]
+    return {"names": names, "facts": facts}
+
+
+def _listed(infos: list[Any], *, whole: bool = True) -> _Found:
+    found = [(info.filename, info.file_size) for info in infos[:_NAMES]]
+    return _entries(found, count_of(len(infos), "file") if whole else "first files")
+
+
+def _zip(data: bytes) -> _Found:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        return _listed(archive.infolist())
+
+
+def _zipped(data: bytes) -> Iterator[bytes]:
+    # damaged or encrypted members end the samples, but not the list of names
+    failures = (*_CUT, RuntimeError, NotImplementedError, zipfile.BadZipFile, zlib.error)
+    with contextlib.suppress(*failures), zipfile.ZipFile(io.BytesIO(data)) as archive:
+        for info in archive.infolist():
+            if not info.is_dir():
+                read = info.file_size <= _SAMPLE and info.filename.lower().endswith(_PICTURES)
+                yield archive.read(info) if read else b""
+
+
+def _tarred(data: bytes) -> Iterator[bytes]:
+    with contextlib.suppress(*_CUT), tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
+        for member in archive:
+            if member.isreg() and (file := archive.extractfile(member)):
+                yield file.read(_SAMPLE)
+
+
+def _rar(data: bytes, *, whole: bool) -> _Found:
+    if rarfile is None:
+        raise MissingDependencyError("listing RAR archives needs rarfile", extra="previews")
+    # read only this part of a multi-part archive, because the other parts are separate blobs
+    with rarfile.RarFile(io.BytesIO(data), part_only=True) as archive:
+        infos, locked, broken = archive.infolist(), archive.needs_password(), archive.strerror()
+    if not infos:
+        why = "password-protected" if locked else broken and f"{DAMAGED}: a header in it"
+        raise UnshowableError(why or "no file begins in this part of the archive")
+    return _listed(infos, whole=whole)
+
+
+def _tar(data: bytes, *, whole: bool) -> _Found:
+    found: list[tuple[str, int]] = []
+    more = not whole
+    try:
+        with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
+            for member in archive:
+                found.append((member.name, member.size))
+                if len(found) >= _NAMES:
+                    more = True
+                    break
+    except (tarfile.TarError, EOFError, ValueError, OSError):
+        more = True  # expected: only the beginning was decompressed
+    if not found:
+        damaged = f"{DAMAGED}: it contains no complete file"
+        raise UnshowableError(damaged if whole else "no file in the part that was read")
+    return _entries(found, "tar", "first files" if more else count_of(len(found), "file"))
+
+
+def _unpack(data: bytes, label: str) -> bytes:
+    """Decompress up to `MAX_UNPACKED` bytes; a truncated stream ends early without an error."""
+    if label == "gzip":
+        return zlib.decompressobj(wbits=31).decompress(data, MAX_UNPACKED)
+    if label == "bzip2":
+        return bz2.BZ2Decompressor().decompress(data, MAX_UNPACKED)
+    if label == "xz":
+        return lzma.LZMADecompressor(memlimit=1 << 27).decompress(data, MAX_UNPACKED)
+    # the window size limits memory; the byte count below limits the output
+    unpacker = zstandard.ZstdDecompressor(max_window_size=1 << 27)
+    with unpacker.stream_reader(io.BytesIO(data), read_across_frames=False) as reader:
+        return reader.read(MAX_UNPACKED)

@@ -1,0 +1,96 @@
+"""Arrow IPC: column names, types and first rows as strings.
+
+Offsets are validated before values are read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Final
+
+import pyarrow as pa
+
+from odps_nb.convert.unreadable import check_unions
+from odps_nb.errors import ConversionError
+from odps_nb.formats.parsers.strip import strip
+from odps_nb.formats.shared import Size, answer
+from odps_nb.parsing.reasons import DAMAGED, reason_of
+from odps_nb.parsing.values import UnshowableError
+from odps_nb.terms import count_of
+
+_LONGEST: Final = 200
+
+
+def first_rows(
+    read: Callable[[bytes, Size], tuple[pa.RecordBatch, str]], data: bytes, options: dict[str, Any]
+) -> tuple[dict[str, Any], bytes]:
+    """Return the names, types and first rows of the batch that ``read`` returns."""
+    size = Size(**options["size"])
+    try:
+        batch, count = read(data, size)
+    except KeyError:  # pyarrow has no class for Arrow's month and day intervals
+        why = "not decoded here: pyarrow does not support the type of a column"
+        raise UnshowableError(why) from None
+    except ConversionError as error:
+        raise UnshowableError(error.message) from None
+    # one more column than fits, so that the table can indicate omitted columns
+    shown = batch.slice(0, size.rows).columns[: size.columns + 1]
+    try:
+        batch.validate(full=True)
+    except pa.ArrowException as error:
+        raise UnshowableError(f"{DAMAGED}: {reason_of(error)}") from None
+    head = [f"{one.name[:_LONGEST]} · {one.type}" for one in batch.schema][: len(shown)]
+    rows = zip(*(map(_value, column) for column in shown), strict=True)
+    facts = (f"{count} × {count_of(len(batch.schema), 'column')}",)
+    for name, values in _bytes_of(batch):
+        if picture := strip(values, size):
+            note = f"pictures of column {name[:_LONGEST]!r}; to_table() returns all columns"
+            return answer(facts, picture, note=note)
+    return answer(facts, head=head, rows=rows)
+
+
+def _bytes_of(batch: pa.RecordBatch) -> Iterator[tuple[str, list[bytes]]]:
+    """Yield the binary columns, and those whose values contain a binary field, such as images."""
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        inner = list(field.type) if pa.types.is_struct(field.type) else [field.with_name("")]
+        for one in inner:
+            if pa.types.is_binary(one.type) or pa.types.is_large_binary(one.type):
+                values = column.field(one.name) if one.name else column
+                yield field.name, [data for data in values.to_pylist() if data]
+
+
+def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
+    """Return a batch without rows."""
+    return pa.RecordBatch.from_arrays([pa.nulls(0, kind) for kind in schema.types], schema=schema)
+
+
+def _value(value: Any) -> Any:
+    with contextlib.suppress(ValueError, OverflowError):  # the date is outside Python's range
+        return value.as_py()
+    try:
+        return value.cast(pa.string())
+    except pa.ArrowException:
+        return f"<{value.type}>"
+
+
+def _read(data: bytes, size: Size) -> tuple[pa.RecordBatch, str]:
+    # a file contains a magic number (padded to 8 bytes), a stream, and a footer (not needed here)
+    stream = pa.py_buffer(data)[8:] if data.startswith(b"ARROW1") else pa.py_buffer(data)
+    rows, more = 0, ""
+    with pa.ipc.open_stream(pa.BufferReader(stream)) as reader:
+        check_unions(reader.schema)
+        first = empty_batch(reader.schema)
+        try:
+            for batch in reader:
+                first = first if rows else batch
+                rows += batch.num_rows
+        except (pa.ArrowException, OSError):  # truncated, or no end marker before a footer
+            if not rows:
+                raise
+            more = "at least "
+    return first, f"{more}{count_of(rows, 'row')}"
+
+
+parse = partial(first_rows, _read)

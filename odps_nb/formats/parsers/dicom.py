@@ -1,0 +1,55 @@
+"""DICOM (medical images): the first frame in grey, and technical facts.
+
+Personal data (patient, place, physician) are never returned.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pydicom
+from pydicom.pixels.processing import apply_rescale, apply_voi_lut
+from pydicom.pixels.utils import pixel_array
+
+from odps_nb.formats.parsers.depth import grey
+from odps_nb.formats.parsers.picture import check_pixels, thumbnail
+from odps_nb.formats.shared import Size, answer
+from odps_nb.parsing.reasons import reason_of
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+_PLAIN: Final = ("Modality", "BodyPartExamined", "Manufacturer", "PhotometricInterpretation")
+
+
+def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+    """Return facts and the first frame; without a frame, the elements in `_PLAIN` instead."""
+    found = pydicom.dcmread(io.BytesIO(data))
+    facts = [str(found.get("Modality") or "no modality")[:16]]
+    rows, columns = int(found.get("Rows") or 0), int(found.get("Columns") or 0)
+    note = "no picture inside"
+    if rows and columns and found.get("PixelData"):
+        frames = int(found.get("NumberOfFrames") or 1)
+        facts += [f"{columns} × {rows}", *([f"{frames} frames"] if frames > 1 else [])]
+        try:
+            check_pixels(columns, rows)
+            return answer(facts, thumbnail(_frame(found), Size(**options["size"])))
+        except Exception as error:  # noqa: BLE001 - pixel decoders may raise anything
+            note = f"not drawn: {reason_of(error)}"
+    plain = [(name, found.get(name)) for name in _PLAIN if found.get(name)]
+    return answer(facts, note=note, head=("element", "value"), rows=plain)
+
+
+def _frame(found: pydicom.Dataset) -> Image.Image:
+    """Return the first frame, with grey levels from the file's window or the full range."""
+    values = pixel_array(found, index=0)
+    if values.ndim == 3:  # colour
+        from PIL import Image
+
+        return Image.fromarray(values.astype(np.uint8))
+    scaled = apply_voi_lut(apply_rescale(values, found), found).astype(np.float32)
+    drawn = grey(scaled)
+    inverted = found.get("PhotometricInterpretation") == "MONOCHROME1"  # the minimum is white
+    return drawn.point(lambda level: 255 - level) if inverted else drawn

@@ -1,0 +1,98 @@
+"""A sheet of a workbook is a table; its numbers, dates and blank cells keep their meaning."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+
+import pyarrow as pa
+import pytest
+import xlsxwriter
+
+from fuzz import document_files
+from odps_nb.access.connection import Connection
+from odps_nb.convert import blob_content, blob_conversion
+from odps_nb.convert.workbook import WORKBOOKS
+from odps_nb.errors import ConversionError, LimitExceededError
+from odps_nb.formats.registry import sniff
+
+EXCEL = WORKBOOKS[0]
+LIMIT = 1 << 20
+CELLS = {
+    "id": [1, 2, 3],
+    "price": [2.5, None, 4],
+    "day": [dt.date(2024, 1, 1), dt.datetime(2024, 1, 2, 12), None],
+    "is new": [True, False, None],
+    "mixed": ["a", 1, 2.5],
+    "": ["x", "y", None],
+}
+
+
+def workbook() -> bytes:
+    out = io.BytesIO()
+    with xlsxwriter.Workbook(out, {"default_date_format": "yyyy-mm-dd hh:mm"}) as book:
+        for name in ("cover", "data"):
+            sheet = book.add_worksheet(name)
+            for column, (head, cells) in enumerate(CELLS.items() if name == "data" else ()):
+                sheet.write_column(0, column, [head, *cells])
+    return out.getvalue()
+
+
+def table(data: bytes, mime: str = EXCEL, **options: object) -> pa.Table:
+    """Return the same table of both ways."""
+    here = blob_content.as_table(data, mime, max_bytes=LIMIT, **options)
+    assert blob_conversion.table(data, mime, max_bytes=LIMIT, **options).equals(here)
+    return here
+
+
+def test_columns_have_the_types_of_their_cells() -> None:
+    found = table(workbook(), sheet="data")
+    assert found.column_names == ["id", "price", "day", "is new", "mixed", "f5"]
+    assert [str(kind) for kind in found.schema.types] == [
+        *("int64", "double", "timestamp[us]", "bool", "string", "string")
+    ]
+    assert found["price"].to_pylist() == [2.5, None, 4]
+    assert found["mixed"].to_pylist() == ["a", "1", "2.5"]
+    assert found["day"].to_pylist()[0] == dt.datetime(2024, 1, 1)
+
+
+@pytest.mark.parametrize("make", [document_files.xlsx, document_files.xls, document_files.ods])
+def test_every_form_of_workbook_is_read(make) -> None:
+    data = make()
+    found = table(data, sniff(data, len(data)).mime, sheet=0)
+    assert found.num_columns == 2
+    assert found.num_rows >= 1
+    named = table(data, sniff(data, len(data)).mime, names=["a", "b"])
+    assert (named.column_names, named.num_rows) == (["a", "b"], found.num_rows + 1)
+
+
+def test_a_sheet_without_cells_has_no_columns() -> None:
+    assert table(workbook()).shape == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("mime", "options", "says"),
+    [
+        (EXCEL, {"sheet": "none"}, "no sheet 'none'"),
+        (EXCEL, {"sheet": 2}, "no sheet 2"),
+        (EXCEL, {"sheet": 1, "names": ["a"]}, "names= has 1 names, but the sheet has 6 columns"),
+        ("text/csv", {"sheet": 0}, "the blob is not a workbook"),
+    ],
+)
+def test_what_does_not_fit_is_refused(mime: str, options: dict, says: str) -> None:
+    for convert in (blob_content.as_table, blob_conversion.table):
+        with pytest.raises(ConversionError, match=says):
+            convert(workbook(), mime, max_bytes=LIMIT, **options)
+
+
+def test_the_rows_are_limited() -> None:
+    with pytest.raises(LimitExceededError):
+        blob_conversion.table(workbook(), EXCEL, max_bytes=50, sheet="data")
+
+
+@pytest.mark.storage_api("blobs")
+def test_a_blob_takes_the_name_of_a_sheet(odps: Connection, new_name, tmp_path) -> None:
+    (tmp_path / "book.xlsx").write_bytes(workbook())
+    made = odps.table(new_name("books"))
+    made.write_files(tmp_path)
+    assert made.blobs("content")[0].to_table(sheet="data").num_rows == 3
