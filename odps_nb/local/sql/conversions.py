@@ -130,8 +130,7 @@ def _round(node: Any, types: Types) -> None:
 def _round_double(node: Any, types: Types) -> None:
     """Round the digits of a DOUBLE as they are written: 1.005 to two places is 1.01."""
     places = node.args.get("decimals") or exp.Literal.number(0)
-    is_constant = isinstance(places.this if isinstance(places, exp.Neg) else places, exp.Literal)
-    if is_constant and types.name(node.this) in (*_WHOLE, "DOUBLE", "FLOAT", *_TEXTS):
+    if types.name(node.this) in (*_WHOLE, "DOUBLE", "FLOAT", *_TEXTS):
         wrap(node, lambda one: call("mc_round", one.this, places))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -61,13 +61,30 @@ def _only(known: dict[Any, Any], names: set[str]) -> dict[Any, Any]:
     }
 
 
+#: Arguments that MaxCompute's manual requires to be constant, and what they are.
+_CONSTANT = {
+    "date_format": (slice(1, 2), "format"),
+    "date_trunc": (slice(1), "unit"),
+    "encode": (slice(1, 2), "encoding"),
+    "regexp_extract": (slice(2, 3), "number of a group"),
+    "regexp_instr": (slice(4, 5), "return option"),
+    "round": (slice(1, 2), "number of decimal places"),
+}
+_VARYING = "odps_nb_varying"
+"""Item of `meta` with the description of an argument that has to be constant and is not."""
+
+
 def _build(name: str, make: Callable[..., Any], arguments: list[Any], dialect: Any) -> Any:
     """Return the node of a call, marked with the name of the function."""
+    places, what = _CONSTANT.get(name, (slice(0), ""))
+    varies = any(one.find(exp.Column, exp.Subquery) for one in arguments[places])
     try:
         found = make(arguments)
     except TypeError:  # as in sqlglot: some builders need the dialect
         found = make(arguments, dialect=dialect)
     found.meta[CALLED] = name
+    if varies:
+        found.meta[_VARYING] = what
     return found
 
 
@@ -92,22 +109,41 @@ def _rules(hive: dict[str, Any]) -> dict[str, Any]:
         value, result = arguments  # MaxCompute's order; MAX_BY has the other one
         return kind(this=result, expression=value)
 
+    def struct(arguments: list[Any]) -> Any:  # the parser has named the fields after columns
+        values = [one.expression if isinstance(one, exp.PropertyEQ) else one for one in arguments]
+        return _struct([f"col{number}" for number in range(1, len(values) + 1)], values)
+
+    def named_struct(arguments: list[Any]) -> Any:
+        is_whole = len(arguments) % 2 == 0 and all(one.is_string for one in arguments[::2])
+        return _struct([one.name for one in arguments[::2]] if is_whole else [], arguments[1::2])
+
     return {
         "ARG_MAX": partial(extreme, exp.ArgMax),
         "ARG_MIN": partial(extreme, exp.ArgMin),
         "FROM_UNIXTIME": from_unixtime,
+        "NAMED_STRUCT": named_struct,
         "REVERSE": hive["REVERSE"],
         "SEQUENCE": sequence,
         "STDDEV": exp.StddevPop.from_arg_list,
         "STDDEV_SAMP": exp.StddevSamp.from_arg_list,
+        "STRUCT": struct,
         "TO_DATE": to_date,
         "VARIANCE": exp.VariancePop.from_arg_list,
         "VECTOR": hive["ARRAY"],
     }
 
 
+def _struct(names: Sequence[str], values: Sequence[Any]) -> Any:
+    fields = zip(map(exp.to_identifier, names), values, strict=False)
+    return exp.Struct(expressions=[exp.PropertyEQ(this=n, expression=v) for n, v in fields])
+
+
 def check_functions(query: Any) -> None:
     """Raise 400 for a function that is not listed; mark the calls that the parser does not know."""
+    for node in query.walk():
+        if (what := node.meta.get(_VARYING)) is not None:
+            name = node.meta[CALLED].upper()
+            raise errors.semantic(f"{name} requires a constant {what}", at=place_of(node))
     for node in query.find_all(exp.Anonymous):
         name = node.name.lower()
         if name in _INTERNAL or node.find_ancestor(exp.Hint) is not None:
@@ -131,9 +167,8 @@ def translate_functions(query: Any, types: Types, blobs: Collection[str] = ()) -
     """
     _respell(query)
     for node in reversed(list(query.walk(bfs=False))):  # inner nodes first
-        if isinstance(node, exp.Bracket) and types.name(node.this) == "MAP":
-            # DuckDB's generator takes a number for an index, which begins at 1
-            wrap(node, lambda one: call("map_extract_value", one.this, *one.expressions))
+        if isinstance(node, exp.Bracket):
+            _index(node, types)
         name = "extract" if isinstance(node, exp.Extract) else node.meta.get(CALLED, "")
         if blobs and name and FUNCTIONS[name].returns and name != "isnull":
             _refuse_blobs(node, name, blobs)
@@ -144,6 +179,18 @@ def translate_functions(query: Any, types: Types, blobs: Collection[str] = ()) -
         function = FUNCTIONS.get(name)
         if function and function.how != "rule" and (kind := _CASTS.get(function.returns)):
             wrap(node, partial(cast, name=kind))
+
+
+_MAPS = {"map", "map_concat", "map_from_arrays", "map_from_entries", "str_to_map"}
+
+
+def _index(node: Any, types: Types) -> None:
+    """Rewrite the access to an element; sqlglot adds 1 to constant indexes of arrays only."""
+    if types.name(node.this) == "MAP" or node.this.meta.get(CALLED) in _MAPS:
+        wrap(node, lambda one: call("map_extract_value", one.this, *one.expressions))
+    elif node.find(exp.Column) and not isinstance(node.expressions[0], exp.Literal):
+        place = exp.paren(node.expressions[0].copy()) + 1
+        wrap(node, lambda one: call("list_extract", one.this, place))
 
 
 def _refuse_blobs(node: Any, name: str, blobs: Collection[str]) -> None:

@@ -175,6 +175,10 @@ mc_part_of(s, start, n) AS CASE WHEN s IS NULL OR start IS NULL OR n IS NULL THE
 mc_substr(s, start) AS mc_part_of(CAST(s AS VARCHAR), start, length(CAST(s AS VARCHAR)) + 1),
     (s, start, n) AS mc_part_of(CAST(s AS VARCHAR), start, n);
 mc_substring(s, start) AS mc_substr(s, start), (s, start, n) AS mc_substr(s, start, n);
+-- DuckDB's own function takes a constant separator; sqlglot writes it for ARRAY_JOIN and CONCAT_WS
+array_to_string(x, sep) AS CASE WHEN x IS NOT NULL THEN substr(list_reduce(list_prepend('',
+    list_filter(CAST(x AS VARCHAR[]), lambda v: v IS NOT NULL)), lambda v, w: v || sep || w),
+    length(sep) + 1) END;
 mc_parts(s, sep, n, last) AS CASE WHEN s IS NULL OR sep IS NULL OR n IS NULL OR last IS NULL THEN
     NULL WHEN n < 1 OR last < n THEN error('SPLIT_PART counts from 1 and not backwards') WHEN sep =
     '' THEN s ELSE array_to_string(list_slice(string_split(s, sep), n, last), sep) END;

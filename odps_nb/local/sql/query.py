@@ -205,7 +205,7 @@ def _check_signs(query: Any, text: str) -> None:
     for struct in query.find_all(exp.Struct):
         if not struct.expressions:
             raise errors.parse_failed(
-                "a STRUCT needs at least one member",
+                "a STRUCT needs at least one member, each with a constant name",
                 at=place_of(struct),
                 advice="write named_struct('name', value)",
             )

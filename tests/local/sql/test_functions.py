@@ -53,6 +53,33 @@ def test_a_function_returns_what_its_manual_says(peer: Peer, name: str) -> None:
             assert read.schema.field(0).type == kind, text
 
 
+CONSTANT = re.compile(
+    r"(?:(?:date|datetime|timestamp) )?'(?:[^'\\\\]|\\\\.)*'|(?<![\w(.-])-?\d+\b(?![.\w])"
+)
+REFUSED = r"requires a (number and a )?constant|must be a string literal|each with a constant name"
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_a_function_returns_the_same_for_columns_or_requires_a_constant(
+    peer: Peer, name: str
+) -> None:
+    """DuckDB treats constant arguments of some functions in another way than columns."""
+    for text, wanted in EXAMPLES[name]:
+        constants = dict.fromkeys(CONSTANT.findall(text))
+        if text.startswith("select") or not constants or " as " in text:
+            continue
+        names = {one: f"c{number}" for number, one in enumerate(constants)}
+        columns = ", ".join(f"{one} as {name}" for one, name in names.items())
+        lifted = CONSTANT.sub(lambda found: names[found[0]], text)  # noqa: B023
+        try:
+            read = peer.query(f"select {lifted} from (select {columns}) as given;")
+        except QueryError as error:
+            assert re.search(REFUSED, str(error)), lifted
+            continue
+        (found,) = plain(read.column(0).to_pylist())
+        assert equal(found, wanted), f"{lifted} is {found!r}, not {wanted!r}"
+
+
 def test_every_function_has_examples() -> None:
     assert EXAMPLES.keys() == FUNCTIONS.keys() - OF_TABLES
     assert [name for name, examples in EXAMPLES.items() if len(examples) < 2] == []
