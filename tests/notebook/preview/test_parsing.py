@@ -520,6 +520,7 @@ def test_the_process_loads_parsers_and_nothing_else_of_the_notebook():
             "convert",
             "convert.pictures",
             "convert.unreadable",
+            "convert.workbook",
             "errors",
             "formats",
             "formats.parsers",

@@ -89,14 +89,14 @@ class ReadFigures(FigureQuery):
         text, scale = super()._bin(edges), scale_of(self._choice.x, self._of_x.type)
         assert scale is not None  # every numeric type has a scale
         keys = scale.keys(self._of_x)
-        ends = [pa.scalar(edge, keys.type) for edge in edges]
+        ends = [pa.scalar(scale.key(edge), keys.type) for edge in edges]
         passed = [_true(pc.greater_equal(keys, end)) for end in ends]
         found = np.sum(passed, axis=0) - 1
         found[found == len(edges) - 1] = ABOVE
         found[_true(pc.equal(keys, ends[-1]))] = len(edges) - 2
         found[~passed[0]] = BELOW
         found[~_true(_is_finite(keys))] = OTHERS
-        found[_true(keys.is_null())] = NULL
+        found[_true(self._of_x.is_null())] = NULL
         self._values[text] = pa.array(found)
         return text
 

@@ -47,7 +47,10 @@ def _integers(array: pa.Array) -> pa.Array:
 
 
 def steps_of(array: pa.Array) -> np.ndarray | None:
-    """Return short decimals as integers without their point; ``None`` for other arrays."""
+    """Return short decimals as integers without their point; ``None`` for other arrays.
+
+    A null is an arbitrary number.
+    """
     kind = array.type
     if not pt.is_decimal128(kind) or kind.precision > MOST_STEPS:
         return None
