@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,8 @@ def maxcompute_dialect() -> Any:
     builders = {key: make for key, make in hive.FUNCTIONS.items() if key in by_parser}
     builders |= _rules(hive.FUNCTIONS)
     attributes = {
+        # STRUCT names the fields without an alias by number, also those of columns (manual: STRUCT)
+        "_to_prop_eq": lambda _, value, place: _field(f"col{place + 1}", value),
         "FUNCTIONS": {key: partial(_build, key.lower(), make) for key, make in builders.items()},
         **{key: _only(getattr(hive, key), by_parser) for key in _SYNTAX},
     }
@@ -109,13 +111,11 @@ def _rules(hive: dict[str, Any]) -> dict[str, Any]:
         value, result = arguments  # MaxCompute's order; MAX_BY has the other one
         return kind(this=result, expression=value)
 
-    def struct(arguments: list[Any]) -> Any:  # the parser has named the fields after columns
-        values = [one.expression if isinstance(one, exp.PropertyEQ) else one for one in arguments]
-        return _struct([f"col{number}" for number in range(1, len(values) + 1)], values)
-
     def named_struct(arguments: list[Any]) -> Any:
-        is_whole = len(arguments) % 2 == 0 and all(one.is_string for one in arguments[::2])
-        return _struct([one.name for one in arguments[::2]] if is_whole else [], arguments[1::2])
+        names, values = arguments[::2], arguments[1::2]
+        is_whole = len(names) == len(values) and all(one.is_string for one in names)
+        fields = zip(names, values, strict=True) if is_whole else ()
+        return exp.Struct(expressions=[_field(name.this, value) for name, value in fields])
 
     return {
         "ARG_MAX": partial(extreme, exp.ArgMax),
@@ -126,16 +126,14 @@ def _rules(hive: dict[str, Any]) -> dict[str, Any]:
         "SEQUENCE": sequence,
         "STDDEV": exp.StddevPop.from_arg_list,
         "STDDEV_SAMP": exp.StddevSamp.from_arg_list,
-        "STRUCT": struct,
         "TO_DATE": to_date,
         "VARIANCE": exp.VariancePop.from_arg_list,
         "VECTOR": hive["ARRAY"],
     }
 
 
-def _struct(names: Sequence[str], values: Sequence[Any]) -> Any:
-    fields = zip(map(exp.to_identifier, names), values, strict=False)
-    return exp.Struct(expressions=[exp.PropertyEQ(this=n, expression=v) for n, v in fields])
+def _field(name: str, value: Any) -> Any:
+    return exp.PropertyEQ(this=exp.to_identifier(name), expression=value)
 
 
 def check_functions(query: Any) -> None:

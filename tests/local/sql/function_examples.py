@@ -670,7 +670,11 @@ EXAMPLES: dict[str, tuple[tuple[str, Any], ...]] = {
         ("str_to_map('a=1,b=2')", [("a", "1"), ("b", "2")]),
         ("str_to_map('test1.1,test2.2', ',', '\\\\.')['test2']", "2"),
     ),
-    "struct": (("struct('a', 123)", {"col1": "a", "col2": 123}), ("struct(1).col1", 1)),
+    "struct": (
+        ("struct('a', 123)", {"col1": "a", "col2": 123}),
+        ("struct(1).col1", 1),
+        ("select struct(c, c as x, 2 as b) from (select 1L c) t", {"col1": 1, "x": 1, "b": 2}),
+    ),
     "transform": (
         ("transform(array(1, 2, 3), x -> x + 1)", [2, 3, 4]),
         ("transform(array('a'), x -> upper(x))", ["A"]),
