@@ -13,6 +13,7 @@ from odps_nb import sql_parser
 from odps_nb.local import errors
 from odps_nb.local.sql.function_table import FUNCTIONS, MISSING
 from odps_nb.local.sql.refusals import did_you_mean
+from odps_nb.local.sql.rewrites import REWRITES
 from odps_nb.local.sql.trees import CALLED, call, cast, place_of, wrap
 
 if TYPE_CHECKING:  # `types_of_query` uses the dialect
@@ -27,7 +28,6 @@ _CASTS = {
     **{name: name for name in ("INT", "BIGINT", "DOUBLE", "DATE")},
     **{"DATETIME": "TIMESTAMP_MS"},
 }
-_PLACES = 18
 _INTERNAL = ("mc_once",)  # part of the text that `changes` generates for MERGE
 
 
@@ -71,6 +71,7 @@ _CONSTANT = {
     "regexp_extract": (slice(2, 3), "number of a group"),
     "regexp_instr": (slice(4, 5), "return option"),
     "round": (slice(1, 2), "number of decimal places"),
+    "sha2": (slice(1, 2), "length"),
 }
 _VARYING = "odps_nb_varying"
 """Item of `meta` with the description of an argument that has to be constant and is not."""
@@ -167,11 +168,11 @@ def translate_functions(query: Any, types: Types, blobs: Collection[str] = ()) -
     for node in reversed(list(query.walk(bfs=False))):  # inner nodes first
         if isinstance(node, exp.Bracket):
             _index(node, types)
-        name = "extract" if isinstance(node, exp.Extract) else node.meta.get(CALLED, "")
+        name = _OWN_SYNTAX.get(type(node)) or node.meta.get(CALLED, "")
         if blobs and name and FUNCTIONS[name].returns and name != "isnull":
             _refuse_blobs(node, name, blobs)
-        if name in _REWRITES:
-            node = _REWRITES[name](node, types)
+        if name in REWRITES:
+            node = REWRITES[name](node, types)
         elif isinstance(node, exp.Anonymous) and name:
             _name_macro(node, name)
         function = FUNCTIONS.get(name)
@@ -179,6 +180,7 @@ def translate_functions(query: Any, types: Types, blobs: Collection[str] = ()) -
             wrap(node, partial(cast, name=kind))
 
 
+_OWN_SYNTAX = {exp.Chr: "chr", exp.Extract: "extract"}  # parsed without `_build`
 _MAPS = {"map", "map_concat", "map_from_arrays", "map_from_entries", "str_to_map"}
 
 
@@ -213,124 +215,6 @@ def _name_macro(node: Any, name: str) -> None:
     if name in ("to_char", "to_date", "isdate") and len(given) == 2:
         _check_format(given[1], name.upper())
     node.set("this", f"mc_{name}")
-
-
-# -- functions whose translation depends on types or on syntax ------------------------------------
-
-
-def _matched(node: Any, _types: Types, *, all_of: bool) -> Any:
-    """Rewrite ALL_MATCH and ANY_MATCH, which are true and false for an empty array."""
-    if len(node.expressions) != 2 or not isinstance(node.expressions[1], exp.Lambda):
-        raise errors.semantic(f"{node.name.upper()} requires an ARRAY and a function")
-    array, function = node.expressions
-    folded = call(
-        "list_bool_and" if all_of else "list_bool_or",
-        call(
-            "list_prepend",
-            exp.convert(all_of),
-            exp.Transform(this=array, expression=function),
-        ),
-    )
-    node.replace(folded)
-    return folded
-
-
-def _sampled(node: Any, _types: Types) -> Any:
-    """Rewrite STDDEV_SAMP, which is 0 for one value."""
-    whole = node
-    while isinstance(whole.parent, (exp.Window, exp.Filter)) and whole.arg_key == "this":
-        whole = whole.parent
-    counted = whole.copy()
-    inner = next(one for one in counted.walk() if isinstance(one, exp.StddevSamp))
-    count = exp.Count(this=inner.this.copy())
-    if inner is counted:
-        counted = count
-    else:
-        inner.replace(count)
-    zero = exp.Mul(
-        this=exp.Nullif(this=counted, expression=exp.Literal.number(0)),
-        expression=exp.cast(exp.Literal.number(0), "double"),
-    )
-    wrap(whole, lambda one: exp.Coalesce(this=one, expressions=[zero]))
-    return node
-
-
-def _reversed(node: Any, types: Types) -> Any:
-    if types.name(node.this) in ("ARRAY", "LIST"):
-        node.replace(reversed_ := call("list_reverse", node.this))
-        return reversed_
-    return node
-
-
-def _sized(node: Any, types: Types) -> Any:
-    if types.name(node.this) == "MAP":
-        node.replace(size := call("cardinality", node.this))
-        return size
-    return node
-
-
-def _truncated(node: Any, types: Types) -> Any:
-    """Rewrite TRUNC of a number, or of a date with a unit (the Hive-compatible form)."""
-    value, *rest = node.expressions or [None]
-    places = rest[0] if rest else exp.Literal.number(0)
-    number = places.this if isinstance(places, exp.Neg) else places
-    if value is None or len(rest) > 1 or not isinstance(number, exp.Literal):
-        raise errors.semantic(
-            "TRUNC requires a number and a constant number of decimal places",
-            at=place_of(node),
-        )
-    if number.is_string:
-        node.set("this", "mc_trunc_date")
-        return node
-    digits = max(-_PLACES, min(_PLACES, int(number.this) * (-1 if number is not places else 1)))
-    unit: Any = exp.Literal.number(10**-digits)
-    if digits > 0:
-        spelled = exp.Literal.string(f"1e-{digits}")
-        unit = exp.cast(spelled, f"DECIMAL({digits + 1}, {digits})")
-    if types.name(value) == "DECIMAL":
-        rest_of = exp.Mod(this=value.copy(), expression=unit)
-        made: Any = exp.paren(exp.Sub(this=value, expression=rest_of))
-    else:
-        made = call("mc_trunc", value, unit)
-    node.replace(made)
-    return made
-
-
-def _lengthb(node: Any, types: Types) -> Any:
-    is_binary = len(node.expressions) == 1 and types.name(node.expressions[0]) == "BINARY"
-    node.set("this", "octet_length" if is_binary else "mc_lengthb")
-    return node
-
-
-def _extracted(node: Any, _types: Types) -> Any:
-    pattern, group = node.expression, node.args.get("group")
-    is_whole = isinstance(group, exp.Literal) and group.this == "0"
-    if isinstance(pattern, exp.Literal) and "(" not in pattern.this and not is_whole:
-        raise errors.semantic(
-            "the pattern of REGEXP_EXTRACT has no group",
-            at=place_of(pattern),
-            advice="put parentheses around what to extract, or pass 0 for the whole match",
-        )
-    return node
-
-
-def _replaced(node: Any, _types: Types) -> Any:
-    if node.args.get("position") is not None or node.args.get("occurrence") is not None:
-        raise errors.lacks("REGEXP_REPLACE of one occurrence", is_sure=True)
-    return node
-
-
-_REWRITES: dict[str, Callable[[Any, Any], Any]] = {
-    "all_match": partial(_matched, all_of=True),
-    "any_match": partial(_matched, all_of=False),
-    "lengthb": _lengthb,
-    "regexp_extract": _extracted,
-    "regexp_replace": _replaced,
-    "reverse": _reversed,
-    "size": _sized,
-    "stddev_samp": _sampled,
-    "trunc": _truncated,
-}
 
 
 def _respell(query: Any) -> None:

@@ -54,7 +54,8 @@ def test_a_function_returns_what_its_manual_says(peer: Peer, name: str) -> None:
 
 
 CONSTANT = re.compile(
-    r"(?:(?:date|datetime|timestamp) )?'(?:[^'\\\\]|\\\\.)*'|(?<![\w(.-])-?\d+\b(?![.\w])"
+    r"(?:(?:date|datetime|timestamp) )?'(?:[^'\\]|\\.)*'"
+    r"|(?<![\w.-])-?\d+(?:\.\d+)?(?:BD|[LSY])?(?![.\w])"
 )
 REFUSED = r"requires a (number and a )?constant|must be a string literal|each with a constant name"
 
@@ -63,13 +64,17 @@ REFUSED = r"requires a (number and a )?constant|must be a string literal|each wi
 def test_a_function_returns_the_same_for_columns_or_requires_a_constant(
     peer: Peer, name: str
 ) -> None:
-    """DuckDB treats constant arguments of some functions in another way than columns."""
+    """DuckDB and sqlglot treat constant arguments of some functions in another way than columns.
+
+    Columns of whole numbers are BIGINT, like most in MaxCompute.
+    """
     for text, wanted in EXAMPLES[name]:
         constants = dict.fromkeys(CONSTANT.findall(text))
         if text.startswith("select") or not constants or " as " in text:
             continue
         names = {one: f"c{number}" for number, one in enumerate(constants)}
-        columns = ", ".join(f"{one} as {name}" for one, name in names.items())
+        typed = {one: f"{one}L" if one.lstrip("-").isdigit() else one for one in names}
+        columns = ", ".join(f"{typed[one]} as {name}" for one, name in names.items())
         lifted = CONSTANT.sub(lambda found: names[found[0]], text)  # noqa: B023
         query = f"select {lifted} from (select {columns}) as given;"
         try:
