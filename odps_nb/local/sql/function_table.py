@@ -4,7 +4,7 @@ Each line names how functions run and what they return, then the functions. How:
 
 - ``parser``: sqlglot translates the call to DuckDB
 - ``macro``: the macro ``mc_<name>`` of `macros`
-- ``rule``: code in `functions` or `query` rewrites the call
+- ``rule``: code in `functions`, `rewrites` or `query` rewrites the call
 
 The result is a type, ``1`` for the type of the first argument, or ``-`` if it depends on more.
 Source: the vendor's page of each function. `tests.local.sql.function_examples` has their examples.
