@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.version_1 import OverVersion1
@@ -117,21 +117,18 @@ def sample_of(storage: StorageClient, table: TableName) -> CheckedTable | None:
     return CheckedTable(table=table, column=columns[0].name, partition=partition, blobs=blobs)
 
 
-def check_transfers(
-    storage: StorageClient, sample: CheckedTable, *, run: Callable[..., Iterable[Any]] = map
-) -> list[TransferCheck]:
+def check_transfers(storage: StorageClient, sample: CheckedTable) -> list[TransferCheck]:
     """Open a session of one column by each service, and return one result for each.
 
     Sends at most three requests to each service. What the client remembers of the services
-    (`StorageClient.transfer`) is neither used nor changed. ``run``: `map`, or a function like it
-    that uses threads.
+    (`StorageClient.transfer`) is neither used nor changed.
     """
     ways: dict[Transfer, Callable[[], str]] = {
         Transfer.STORAGE: lambda: _read_session(storage, sample, old=False),
         Transfer.STORAGE_V1: lambda: _read_session(storage, sample, old=True),
         Transfer.TUNNEL: lambda: _download_session(storage, sample),
     }
-    return list(run(lambda service: _checked(service, ways[service], sample.table), ways))
+    return [_checked(service, way, sample.table) for service, way in ways.items()]
 
 
 def choice_among(checks: Sequence[TransferCheck], mode: TransferMode) -> TransferCheck:
