@@ -250,6 +250,8 @@ def commit_settled(
             error.in_doubt = sent
             if sent and _is_done(committed, error, attempts):
                 return
+            if not isinstance(error, (TransportError, ServerFaultError, ProtocolError)):
+                raise  # the service has answered
             attempts.again(error, idempotent=True)
 
 
