@@ -370,7 +370,6 @@ def imported_names(tree: ast.Module) -> set[str]:
 
 
 PUBLIC = ("odps_nb", "odps_nb.spark", "odps_nb.torch", "odps_nb.stream_io", "odps_nb.errors")
-PUBLIC += ("odps_nb.schema", "odps_nb.terms")
 
 
 @pytest.mark.parametrize("name", FILES)

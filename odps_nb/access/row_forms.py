@@ -21,7 +21,7 @@ from odps_nb.convert.frame_options import Decimals, DtypeBackend, FrameOptions
 from odps_nb.convert.warning import warn
 from odps_nb.errors import OdpsNbError
 from odps_nb.explained import Instructive, explained
-from odps_nb.schema import is_readable
+from odps_nb.schema import TableSchema, is_readable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from odps_nb.access.connection import Connection
-    from odps_nb.schema import TableSchema
 
     Batches = Generator[pa.RecordBatch, None, None]
 

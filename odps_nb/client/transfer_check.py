@@ -20,7 +20,7 @@ from odps_nb.client.read.session import (
 )
 from odps_nb.client.transfer import refuses_service
 from odps_nb.errors import InvalidRequestError, OdpsNbError, ServiceError
-from odps_nb.schema import TypeCode, has_any, has_blob, is_readable
+from odps_nb.schema import OdpsType, TypeCode, has_any, has_blob, is_readable
 from odps_nb.terms import (
     PartitionSpec,
     SessionStatus,
@@ -36,7 +36,6 @@ from odps_nb.wire.tunnel.calls import GetDownload, OpenDownload, TableOf
 
 if TYPE_CHECKING:
     from odps_nb.client.calls.storage import StorageClient
-    from odps_nb.schema import OdpsType
 
 MAX_TABLES = 8
 """Maximum number of tables that `find_sample` inspects."""
