@@ -6,7 +6,6 @@ test_write_table_with_generate_cols_and_parts and test_write_sql_to_auto_parted_
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,27 +14,11 @@ import pyarrow as pa
 import pytest
 from odps import ODPS
 
-from odps_nb.local.server.launch import LocalService
+from tests.support.compat.stock import STOCK
 
-pytestmark = [
-    pytest.mark.compat,
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = STOCK
 TIMES = [pd.Timestamp(f"2025-02-{day} 11:23:41") for day in (25, 26, 26, 27)]
 NOTES = ["r1", "r2", "r3", "r4"]
-
-
-@pytest.fixture(scope="module")
-def entry(empty_service: LocalService) -> ODPS:
-    one = empty_service
-    return ODPS(one.access_id, one.access_key, project=one.project, endpoint=one.endpoint)
-
-
-@pytest.fixture
-def name() -> str:
-    return f"c{time.time_ns()}"
 
 
 def _data(kind: str) -> Any:

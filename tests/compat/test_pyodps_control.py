@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable
 from datetime import date, datetime, timedelta
@@ -16,29 +15,9 @@ from odps import ODPS, errors, options
 from odps.tunnel import TableTunnel
 
 from odps_nb.local.server.launch import LocalService
+from tests.support.compat.stock import STOCK
 
-pytestmark = [
-    pytest.mark.compat,
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
-
-
-@pytest.fixture(scope="module")
-def local(empty_service: LocalService) -> LocalService:
-    return empty_service
-
-
-@pytest.fixture(scope="module")
-def entry(local: LocalService) -> ODPS:
-    options.local_timezone = False  # times in UTC, regardless of this machine's time zone
-    return ODPS(local.access_id, local.access_key, project=local.project, endpoint=local.endpoint)
-
-
-@pytest.fixture
-def name() -> str:
-    return f"c{time.time_ns()}"
+pytestmark = STOCK
 
 
 def test_a_table_is_created_listed_described_and_dropped(entry: ODPS, name: str) -> None:
@@ -310,10 +289,10 @@ def test_truncate_empties_a_table(entry: ODPS, name: str) -> None:
         assert reader.count == 0
 
 
-def test_projects_and_schemas_are_known(entry: ODPS, local: LocalService) -> None:
-    assert entry.exist_project(local.project)
+def test_projects_and_schemas_are_known(entry: ODPS, empty_service: LocalService) -> None:
+    assert entry.exist_project(empty_service.project)
     assert not entry.exist_project("no_such_project")
-    assert entry.get_project().owner == local.access_id
+    assert entry.get_project().owner == empty_service.access_id
     with pytest.raises(errors.ODPSError, match=r"(?s)ODPS-0110061.*on two-tier model"):
         list(entry.list_schemas())
 
@@ -326,11 +305,11 @@ def test_the_own_name_and_the_host_of_the_catalog_are_known(entry: ODPS) -> None
         entry.run_security_query("list roles")
 
 
-def test_a_wrong_key_is_distinguished_from_a_wrong_name(local: LocalService) -> None:
-    wrong = ODPS(local.access_id, "wrong", project=local.project, endpoint=local.endpoint)
+def test_a_wrong_key_is_distinguished_from_a_wrong_name(entry: ODPS) -> None:
+    wrong = ODPS(entry.account.access_id, "wrong", project=entry.project, endpoint=entry.endpoint)
     with pytest.raises(errors.SignatureNotMatch):
         wrong.get_table("x").reload()
-    nobody = ODPS("nobody", "wrong", project=local.project, endpoint=local.endpoint)
+    nobody = ODPS("nobody", "wrong", project=entry.project, endpoint=entry.endpoint)
     with pytest.raises(errors.Unauthorized):
         nobody.get_table("x").reload()
 

@@ -15,25 +15,10 @@ from odps.maxstorage import MaxStorageClient
 from odps.maxstorage.models.enums import SplitMode, WriteMode
 from odps.maxstorage.options import IncrementalReadOptions, SplitOptions
 
-from odps_nb.local.server.launch import LocalService
 from odps_nb.wire.control import BLOB_TABLE_PROPERTIES, BLOB_TABLE_SETTINGS
+from tests.support.compat.stock import STOCK
 
-pytestmark = [
-    pytest.mark.compat,
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
-
-
-@pytest.fixture(scope="module")
-def local(empty_service: LocalService) -> LocalService:
-    return empty_service
-
-
-@pytest.fixture(scope="module")
-def entry(local: LocalService) -> ODPS:
-    return ODPS(local.access_id, local.access_key, project=local.project, endpoint=local.endpoint)
+pytestmark = STOCK
 
 
 @pytest.fixture(params=[2, 3], ids=["v2", "v3"])

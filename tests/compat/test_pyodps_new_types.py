@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -14,36 +13,16 @@ from odps.tunnel import TableTunnel
 
 import odps_nb
 from odps_nb.local.server.launch import LocalService
+from tests.support.compat.stock import STOCK
+from tests.support.service.connecting import connected
 
-pytestmark = [
-    pytest.mark.compat,
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = STOCK
 ROWS = [[0.5] * 128, [n * 0.5 for n in range(128)], None]
 
 
 @pytest.fixture
-def name() -> str:
-    return f"v{time.time_ns()}"
-
-
-@pytest.fixture
-def entry(empty_service: LocalService) -> ODPS:
-    one = empty_service
-    return ODPS(one.access_id, one.access_key, project=one.project, endpoint=one.endpoint)
-
-
-@pytest.fixture
 def odps(empty_service: LocalService) -> Iterator[odps_nb.Connection]:
-    one = empty_service
-    with odps_nb.connect(
-        endpoint=one.endpoint,
-        project=one.project,
-        access_id=one.access_id,
-        access_key=one.access_key,
-    ) as found:
+    with connected(empty_service) as found:
         yield found
 
 

@@ -3,49 +3,33 @@
 from __future__ import annotations
 
 import io
-import time
 from collections.abc import Iterator
 
 import pytest
 from odps import ODPS, errors, options
 
 from odps_nb.local.server.launch import LocalService, start
+from tests.support.compat.stock import STOCK, stock_client
 
-pytestmark = [
-    pytest.mark.compat,
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = STOCK
 
 
 @pytest.fixture(scope="module", params=["plain", "schemas"])
 def entry(request: pytest.FixtureRequest, empty_service: LocalService) -> Iterator[ODPS]:
     """A project without schemas, and one where all objects are in another schema."""
     if request.param == "plain":
-        yield connect(empty_service)
+        yield stock_client(empty_service)
         return
     with start(samples=False, options=("--schemas",)) as running:
-        found = connect(running)
+        found = stock_client(running)
         found.create_schema("other")
         yield found
-
-
-def connect(service: LocalService) -> ODPS:
-    return ODPS(
-        service.access_id, service.access_key, project=service.project, endpoint=service.endpoint
-    )
 
 
 @pytest.fixture
 def place(entry: ODPS) -> dict[str, str]:
     """The schema as an argument of the client's methods."""
     return {"schema": "other"} if entry.is_schema_namespace_enabled() else {}
-
-
-@pytest.fixture
-def name() -> str:
-    return f"r{time.time_ns()}"
 
 
 @pytest.mark.parametrize("kind", ["file", "py", "jar", "archive"])

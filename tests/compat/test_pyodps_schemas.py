@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import pytest
-from odps import ODPS, errors
+from odps import errors
 from odps.maxstorage import MaxStorageClient
 from odps.tunnel import TableTunnel
 
 from odps_nb.local.server.launch import LocalService, start
+from tests.support.compat.stock import STOCK, stock_client
 
-pytestmark = [
-    pytest.mark.compat,
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = STOCK
 
 
 @pytest.fixture(scope="module")
@@ -26,20 +21,9 @@ def local() -> Iterator[LocalService]:
         yield running
 
 
-def connect(local: LocalService, **options: str) -> ODPS:
-    return ODPS(
-        local.access_id, local.access_key, project=local.project, endpoint=local.endpoint, **options
-    )
-
-
-@pytest.fixture
-def name() -> str:
-    return f"s{time.time_ns()}"
-
-
 @pytest.mark.nightly
 def test_a_table_of_a_schema_is_reached_in_each_way(local: LocalService, name: str) -> None:
-    entry = connect(local, schema=name)
+    entry = stock_client(local, schema=name)
     entry.create_schema(name)
     assert entry.exist_schema(name)
     assert not entry.exist_schema("no_such_schema")
@@ -61,7 +45,7 @@ def test_a_table_of_a_schema_is_reached_in_each_way(local: LocalService, name: s
 
 
 def test_signatures_of_version_4_are_accepted(local: LocalService, name: str) -> None:
-    entry = connect(local, region_name="cn-hangzhou")
+    entry = stock_client(local, region_name="cn-hangzhou")
     entry.create_table(name, "id bigint")
     assert entry.exist_table(name)
     session = MaxStorageClient(odps=entry).create_table_read_session(name)
@@ -69,7 +53,7 @@ def test_signatures_of_version_4_are_accepted(local: LocalService, name: str) ->
 
 
 def test_a_table_is_renamed_described_and_grown(local: LocalService, name: str) -> None:
-    entry = connect(local)
+    entry = stock_client(local)
     table = entry.create_table(name, "id bigint")
     with table.open_writer() as writer:
         writer.write([[1]])
@@ -86,7 +70,7 @@ def test_a_table_is_renamed_described_and_grown(local: LocalService, name: str) 
 
 
 def test_the_tunnel_previews_a_table(local: LocalService, name: str) -> None:
-    entry = connect(local)
+    entry = stock_client(local)
     table = entry.create_table(name, "id bigint, note string")
     with table.open_writer() as writer:
         writer.write([[i, f"n{i}"] for i in range(10)])

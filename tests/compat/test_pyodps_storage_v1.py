@@ -25,23 +25,15 @@ from odps.apis.storage_api import (
 )
 from odps.errors import ODPSError
 
-from odps_nb.local.server.launch import LocalService
+from tests.support.compat.stock import STOCK
 
-pytestmark = [
-    pytest.mark.compat,
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = STOCK
 
 ROWS = pa.record_batch({"a": pa.array(range(9)), "b": pa.array(["x", None, "z"] * 3)})
 
 
 @pytest.fixture
-def client(empty_service: LocalService) -> StorageApiArrowClient:
-    service = empty_service
-    keys = (service.access_id, service.access_key)
-    entry = ODPS(*keys, project=service.project, endpoint=service.endpoint)
+def client(entry: ODPS) -> StorageApiArrowClient:
     table = entry.create_table(f"v{time.time_ns()}", ("a bigint, b string", "pt string"))
     return StorageApiArrowClient(entry, table)
 

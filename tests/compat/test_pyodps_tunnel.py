@@ -13,21 +13,9 @@ from odps.errors import NoSuchSchema, ODPSError
 from odps.models import Table
 from odps.tunnel import TableTunnel
 
-from odps_nb.local.server.launch import LocalService
+from tests.support.compat.stock import STOCK
 
-pytestmark = [
-    pytest.mark.compat,
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
-
-
-@pytest.fixture(scope="module")
-def entry(empty_service: LocalService) -> ODPS:
-    service = empty_service
-    keys = (service.access_id, service.access_key)
-    return ODPS(*keys, project=service.project, endpoint=service.endpoint)
+pytestmark = STOCK
 
 
 def test_bare_decimals_are_the_same_after_arrow_writes_and_reads(entry: ODPS) -> None:

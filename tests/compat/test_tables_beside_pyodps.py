@@ -12,13 +12,9 @@ import odps_nb
 from odps_nb import Connection, Table
 from odps_nb.errors import ConflictError, NotFoundError
 from odps_nb.local.server.launch import LocalService, start
+from tests.support.compat.stock import STOCK, stock_client
 
-pytestmark = [
-    pytest.mark.compat,
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = STOCK
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +25,7 @@ def local() -> Iterator[LocalService]:
 
 @pytest.fixture(scope="module")
 def theirs(local: LocalService) -> ODPS:
-    return ODPS(local.access_id, local.access_key, project=local.project, endpoint=local.endpoint)
+    return stock_client(local)
 
 
 @pytest.fixture(scope="module")

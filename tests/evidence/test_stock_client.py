@@ -15,26 +15,19 @@ from datetime import UTC, datetime, timedelta
 import pandas as pd
 import pyarrow as pa
 import pytest
-from odps import ODPS, errors, options
+from odps import ODPS, errors
 from odps.models import Instance, Project, Table
 from odps.tunnel import InstanceTunnel, TableTunnel
 
 from odps_nb.local.server.launch import LocalService
+from tests.support.compat.stock import STOCK, stock_client
 
-pytestmark = [
-    pytest.mark.compat,
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = STOCK
 
 
 @pytest.fixture(scope="module")
 def entry(empty_service: LocalService) -> ODPS:
-    options.local_timezone = False  # times in UTC, regardless of this machine's time zone
-    service = empty_service
-    keys = (service.access_id, service.access_key)
-    return ODPS(*keys, project=service.project, endpoint=service.endpoint)
+    return stock_client(empty_service)
 
 
 @pytest.fixture(scope="module")
