@@ -10,7 +10,7 @@ import http.client
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qsl, urlsplit
 
@@ -73,10 +73,14 @@ class ReverseProxy(ThreadingHTTPServer):
         """Return the body to send back; by default the received one."""
         return answer.body
 
+    def altered(self, request: Request, answer: Answer) -> Answer:
+        """Return the response to send back; its headers are always the received ones."""
+        return replace(answer, body=self.changed(request, answer))
+
     @contextmanager
     def running(self) -> Iterator[None]:
         """Serve until the block ends; then close the socket."""
-        thread = threading.Thread(target=self.serve_forever, name="reverse-proxy")
+        thread = threading.Thread(target=self.serve_forever, args=(0.05,), name="reverse-proxy")
         thread.start()
         try:
             yield
@@ -107,18 +111,18 @@ class _Handler(BaseHTTPRequestHandler):
         with closing(http.client.HTTPConnection(*self.server.target, timeout=SECONDS)) as onward:
             self._pass_on(request.body, onward)
             found = onward.getresponse()
-            content = found.read()
-        answer = Answer(status=found.status, headers=_lower(found.getheaders()), body=content)
+            headers = found.getheaders()
+            answer = Answer(status=found.status, headers=_lower(headers), body=found.read())
         self.server.after_answer(request, answer)
-        content = self.server.changed(request, answer)
-        self.send_response_only(found.status, found.reason)
-        for name, value in found.getheaders():
+        answer = self.server.altered(request, answer)
+        self.send_response_only(answer.status)
+        for name, value in headers:
             if name.lower() not in HOP_BY_HOP:
                 self.send_header(name, value)
-        self.send_header("Content-Length", str(len(content)))
+        self.send_header("Content-Length", str(len(answer.body)))
         self.end_headers()
         with suppress(ConnectionError):  # a client may leave early
-            self.wfile.write(content)
+            self.wfile.write(answer.body)
 
     do_GET = do_POST = do_PUT = do_DELETE = do_HEAD = handle_any
 
