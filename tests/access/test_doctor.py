@@ -204,14 +204,6 @@ def test_an_endpoint_without_a_server():
     assert "Project" not in by_name(examine(nobody, online=False))
 
 
-def test_a_wrong_key_is_found(profile):
-    import dataclasses
-
-    checks = by_name(examine(dataclasses.replace(profile, access_key="wrong-secret")))
-    assert checks["Project"].verdict == "bad"
-    assert "wrong-secret" not in str(checks)
-
-
 def test_missing_java_is_no_fault_but_worth_a_word(monkeypatch, tmp_path):
     monkeypatch.setattr(java, "JVM_FOLDER", tmp_path / "none")
     monkeypatch.delenv("JAVA_HOME", raising=False)

@@ -145,13 +145,6 @@ def test_a_stream_goes_over_before_its_first_row(
     odps.drop_table(table.name)
 
 
-def test_who_asks_for_nanoseconds_gets_them_or_an_error(table: Table) -> None:
-    with pytest.raises(InvalidRequestError, match=WARNED) as caught:
-        table.read(timestamp_unit="ns").to_arrow()
-    assert "timestamp_unit='us'" in str(caught.value.hint)
-    assert caught.value.code == "ODPS-0422214"
-
-
 def test_rows_without_such_a_time_keep_nanoseconds(table: Table) -> None:
     near = table.read(limit=20_000).to_arrow()
     assert near["t"].type == pa.timestamp("ns")
@@ -191,16 +184,6 @@ def test_new_rows_of_a_table_are_read_so_too(
             found = table.read(**options).to_arrow()
         assert sorted(found["id"].to_pylist()) == [0, 1, 2]
         assert FAR in found["t"].to_pylist()
-    odps.drop_table(table.name)
-
-
-def test_the_first_rows_show_far_times(odps: Connection, new_name: Callable[[str], str]) -> None:
-    table = odps.create_table(new_name("head"), "id bigint, t timestamp")
-    table.write(rows(3).slice(2), progress=False)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", OdpsNbWarning)
-        found = table.head(5)
-    assert found["t"].to_list() == [FAR]
     odps.drop_table(table.name)
 
 

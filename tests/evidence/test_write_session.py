@@ -7,11 +7,9 @@ aliyun-odps-python-sdk (``odps/maxstorage/tests``, ``odps/apis``), and code of t
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pyarrow as pa
@@ -25,6 +23,7 @@ from odps_nb.errors import ConflictError, InvalidRequestError, NotFoundError, Se
 from odps_nb.terms import PartitionSpec, TableName, WriteMode
 from odps_nb.wire import calls
 from tests.support.service.raw_writes import Raw, Writer
+from tests.support.sockets.peers import Line, Peer
 
 Make = Callable[..., Writer]
 
@@ -269,38 +268,21 @@ def test_staging_ids_are_text(plain: Writer) -> None:
         assert answer.staging_id == opaque
 
 
-class _Created(BaseHTTPRequestHandler):
-    """Responds to each action with 201 and the data that a write needs."""
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        body = b'{"SessionId": "s", "StreamId": "0", "StreamVersion": 1, "Streams": {"0": 1}}'
-        self.send_response(201)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Keep quiet."""
+def created(line: Line) -> None:
+    """Respond to each action with 201 and the data that a write needs."""
+    body = b'{"SessionId": "s", "StreamId": "0", "StreamVersion": 1, "Streams": {"0": 1}}'
+    while line.request() is not None:
+        line.answer(body, 201)
 
 
-@pytest.fixture
-def created() -> Iterator[StorageClient]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Created)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    url = f"http://127.0.0.1:{server.server_port}"
-    profile = Profile(endpoint=url, tunnel_endpoint=url, project="p", access_id="a", access_key="k")
-    with StorageClient(profile) as storage:
-        yield storage
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-def test_any_status_of_success_is_success(created: StorageClient) -> None:
+def test_any_status_of_success_is_success() -> None:
     """evidence 101: the Java SDK's BatchCompatibleWriteContractTest answers 201."""
-    with open_write_session(created, TableName(project="p", table="t")) as session:
+    keys = {"project": "p", "access_id": "a", "access_key": "k"}
+    with (
+        Peer(created) as peer,
+        StorageClient(Profile(endpoint=peer.url, tunnel_endpoint=peer.url, **keys)) as storage,
+        open_write_session(storage, TableName(project="p", table="t")) as session,
+    ):
         session.open_stream().close()
         session.commit()
     assert session.is_over

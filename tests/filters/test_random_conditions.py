@@ -1,4 +1,4 @@
-"""Random conditions give the same rows as DuckDB and as an evaluator in plain Python.
+"""Random conditions give the same rows as DuckDB.
 
 Uses the grammar of ``where=`` over all types, nulls and extreme values. A failure prints the seed
 and the condition; ``make explore`` tries more seeds.
@@ -40,7 +40,7 @@ def ours(found: RowFilter) -> list[int]:
     return kept.column(kept.num_columns - 1).to_pylist()
 
 
-def check(duck: duckdb.DuckDBPyConnection, seed: int, *, slowly: bool) -> int:
+def check(duck: duckdb.DuckDBPyConnection, seed: int) -> int:
     made = Conditions(seed).condition()
     read = RowFilter.parse(made.ours, COLUMNS)
     found = ours(read)
@@ -50,9 +50,6 @@ def check(duck: duckdb.DuckDBPyConnection, seed: int, *, slowly: bool) -> int:
     if read.predicate:  # the predicate keeps these rows, and may keep more
         sent = duck.execute(f"select row from given where {read.predicate}").fetchall()
         assert set(found) <= {row for (row,) in sent}, f"{said} sends {read.predicate}"
-    if slowly:
-        rows = ROWS.to_pylist()
-        assert found == [n for n, row in enumerate(rows) if made.of(row) is True], said
     return len(found)
 
 
@@ -60,7 +57,7 @@ def check(duck: duckdb.DuckDBPyConnection, seed: int, *, slowly: bool) -> int:
     "first", [0, *(pytest.param(n, marks=pytest.mark.nightly) for n in range(100, 1000, 100))]
 )
 def test_random_conditions_choose_the_rows_that_duckdb_chooses(duck, first):
-    kept = [check(duck, seed, slowly=seed % 5 == 0) for seed in range(first, first + 100)]
+    kept = [check(duck, seed) for seed in range(first, first + 100)]
     assert sum(0 < count < ROWS.num_rows for count in kept) > 50  # otherwise too little was tested
 
 
@@ -71,4 +68,4 @@ if EXPLORE:  # `make explore` prints the number
     def test_many_random_conditions_choose_the_rows_that_duckdb_chooses(duck):
         first = int.from_bytes(os.urandom(4), "big")
         for seed in range(first, first + 10 * EXPLORE):
-            check(duck, seed, slowly=seed % 5 == 0)
+            check(duck, seed)

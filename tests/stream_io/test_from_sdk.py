@@ -32,7 +32,6 @@ from odps_nb.stream_io import (
     ArrowReader,
     ArrowWriter,
     BlobDataIterator,
-    BlobStreamReader,
     BlobStreamWriter,
     Compression,
     CrcStrippingStream,
@@ -292,26 +291,6 @@ def test_records_are_pairs() -> None:
     record = next(BlobDataIterator(BODY, expected_count=2))
     assert (record[0], record[1], len(record)) == (record.data, record.mime_type, 2)
     assert record.custom_file_name == "0.bin"
-
-
-def test_blobs_are_streamed_until_there_is_none() -> None:
-    reader: BlobStreamReader | None
-    reader = BlobStreamReader(BlobDataIterator(io.BytesIO(BODY), expected_count=2))
-    found = []
-    while reader is not None:
-        data = b""
-        chunk = reader.read(size=2)
-        while chunk:
-            data += chunk
-            chunk = reader.read(size=2)
-        found.append((reader.mime_type, data))
-        reader = reader.next()
-    assert found == [("a/b", b"one"), ("a/b", b"two")]
-
-
-def test_the_number_of_blobs_must_be_said() -> None:
-    with pytest.raises(TypeError, match="expected_count"):
-        BlobDataIterator(BODY)
 
 
 def test_arguments_have_the_names_of_the_sdk() -> None:

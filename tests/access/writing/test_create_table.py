@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from odps_nb.access.connection import Connection
-from odps_nb.errors import ArgumentError, ConflictError, OdpsNbError
+from odps_nb.errors import ArgumentError, OdpsNbError
 from odps_nb.wire.control import GetTable
 
 
@@ -63,17 +63,6 @@ def test_a_blob_column_and_a_primary_key_get_the_properties_of_both(
     ).items()
     table.write(pd.DataFrame({"id": [1], "photo": [b"picture"]}))
     assert [one.bytes() for one in table.blobs("photo")] == [b"picture"]
-
-
-def test_a_table_that_is_there_stays_as_it_is(
-    odps: Connection, new_name: Callable[[str], str]
-) -> None:
-    name = new_name("there")
-    odps.create_table(name, "id bigint", comment="first")
-    again = odps.create_table(name, "other string", comment="second", if_not_exists=True)
-    assert (again.info.comment, again.schema.names) == ("first", ("id",))
-    with pytest.raises(ConflictError):
-        odps.create_table(name, "id bigint")
 
 
 @pytest.mark.parametrize(

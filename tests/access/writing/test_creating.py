@@ -299,22 +299,6 @@ def test_partition_columns_are_names_or_texts_with_a_type_in_any_list(
     assert [str(p).lower() for p in odps.table(name).partitions()] == ["ds=x,hour=3"]
 
 
-@pytest.mark.parametrize(
-    "columns",
-    [
-        "id bigint, d decimal(10,2)",
-        ["id bigint", "d decimal(10,2)"],
-        ("id bigint, d decimal(10,2)",),
-    ],
-)
-def test_columns_are_one_text_or_a_list_of_texts(
-    odps: Connection, new_name: Name, columns: str | list[str]
-) -> None:
-    name = new_name("columns")
-    odps.create_table(name, columns, partitioned_by=["ds string"])
-    assert types(odps, name) == {"id": "bigint", "d": "decimal(10,2)", "ds": "string"}
-
-
 def test_a_name_without_a_type_says_how_to_write_it_and_that_works(
     odps: Connection, new_name: Name
 ) -> None:

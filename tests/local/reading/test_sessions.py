@@ -318,17 +318,6 @@ def test_preview_gives_the_first_rows_without_a_session(peer: Peer, days: str) -
     assert read.to_pylist() == [{"id": i, "ds": "b"} for i in range(3)]
 
 
-def test_rows_added_since_a_version_are_read_alone(
-    peer: Peer, new_table: Callable[[str], str]
-) -> None:
-    name = new_table("(id bigint)")
-    for i in range(3):
-        peer.write(name, pa.table({"id": [i]}))
-    options = {"Mode": "version", "StartVersion": "1", "EndVersion": "2"}
-    read = peer.read(name, incremental_read=True, incremental_options=options)
-    assert read.column("id").to_pylist() == [1]
-
-
 @pytest.mark.parametrize("when", ["yesterday", "1e9", "12:00"])
 def test_what_is_no_time_is_refused(peer: Peer, plain: str, when: str) -> None:
     request = calls.CreateReadSession(

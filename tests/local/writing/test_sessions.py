@@ -88,26 +88,6 @@ def test_a_committed_session_takes_nothing_more(peer: Peer, name: str) -> None:
         peer.abort(name, session)
 
 
-def test_a_commit_of_all_drops_the_rows_of_open_streams(peer: Peer, name: str) -> None:
-    session = peer.open_write(name)
-    for stream in ("0", "1"):
-        peer.open_stream(name, session, stream)
-        peer.put(name, session, stream, ids(int(stream)))
-    peer.close_stream(name, session, "0")
-    peer.commit(name, session)
-    assert found(peer, name) == [0]
-
-
-def test_a_commit_by_name_takes_only_what_it_names(peer: Peer, name: str) -> None:
-    session = peer.open_write(name)
-    for stream in ("0", "1", "2"):
-        peer.open_stream(name, session, stream)
-        peer.put(name, session, stream, ids(int(stream)))
-        peer.close_stream(name, session, stream)
-    peer.commit(name, session, ("0", 1), ("2", 1))
-    assert found(peer, name) == [0, 2]
-
-
 def test_a_higher_version_replaces_a_stream(peer: Peer, name: str) -> None:
     session = peer.open_write(name)
     peer.open_stream(name, session, "0", 1)
@@ -131,36 +111,6 @@ def test_streams_are_kept_in_the_order_of_their_names(peer: Peer, name: str) -> 
         peer.close_stream(name, session, stream)
     peer.commit(name, session)
     assert peer.read(name).column("id").to_pylist() == [2, 10, 100, 101]
-
-
-def test_overwriting_replaces_a_table(peer: Peer, name: str) -> None:
-    peer.write(name, ids(1, 2))
-    peer.write(name, ids(3), overwrite=True)
-    assert found(peer, name) == [3]
-
-
-def test_overwriting_with_nothing_empties_a_table(peer: Peer, name: str) -> None:
-    peer.write(name, ids(1, 2))
-    peer.commit(name, peer.open_write(name, overwrite=True))
-    assert found(peer, name) == []
-
-
-def test_overwriting_dynamic_partitions_replaces_those_that_got_rows(peer: Peer, days: str) -> None:
-    peer.write(days, pa.table({"id": [1, 2, 3], "ds": ["a", "b", "c"]}))
-    peer.write(days, pa.table({"id": [20, 30], "ds": ["b", "c"]}), overwrite=True)
-    assert found(peer, days) == [1, 20, 30]
-
-
-def test_overwriting_one_partition_leaves_the_others(peer: Peer, days: str) -> None:
-    peer.write(days, pa.table({"id": [1, 2], "ds": ["a", "b"]}))
-    peer.write(days, ids(9), partition="ds=a", overwrite=True)
-    assert found(peer, days) == [2, 9]
-
-
-def test_a_partition_that_the_session_fixes_is_no_column_of_the_rows(peer: Peer, days: str) -> None:
-    with pytest.raises(ConflictError, match="no column 'ds'"):
-        peer.write(days, pa.table({"id": [1], "ds": ["a"]}), partition="ds=a")
-    assert found(peer, days) == []
 
 
 def test_a_partition_needs_a_value(peer: Peer, days: str) -> None:
@@ -188,17 +138,6 @@ def test_the_rows_of_the_body_count_and_not_the_count(peer: Peer, name: str, cou
     peer.close_stream(name, session, "0")
     peer.commit(name, session)
     assert found(peer, name) == [1, 2, 3]
-
-
-@pytest.mark.parametrize("codec", ["zstd", "lz4"])
-def test_compressed_arrow_is_read(peer: Peer, name: str, codec: str) -> None:
-    session = peer.open_write(name)
-    peer.open_stream(name, session, "0")
-    table = ids(*range(1000))
-    peer.put(name, session, "0", table, body=ipc_bytes(table, codec))
-    peer.close_stream(name, session, "0")
-    peer.commit(name, session)
-    assert peer.read(name).equals(table)
 
 
 def test_exactly_once_knows_replays_and_gaps(peer: Peer, name: str) -> None:
@@ -271,11 +210,6 @@ def test_columns_in_the_right_order_may_have_any_names(
         assert peer.read(name).to_pylist() == [{"a": number, "b": "q"}]
     with pytest.raises(ConflictError, match="no column 'z'"):
         peer.write(name, pa.table({"z": [1], "a": [2]}))
-
-
-def test_a_column_that_the_table_lacks_is_named(peer: Peer, name: str) -> None:
-    with pytest.raises(ConflictError, match="'extra'"):
-        peer.write(name, pa.table({"id": [1], "extra": [2]}))
 
 
 def test_a_column_that_must_not_be_null_is_held_to_it(
@@ -387,13 +321,6 @@ def test_streaming_writes_are_visible_at_once(peer: Peer, name: str) -> None:
     assert second is not None
     assert second > first
     assert not first.isdigit()
-
-
-def test_a_write_schema_lists_dynamic_partition_columns_last(peer: Peer, days: str) -> None:
-    opened = peer.open_stream(days, peer.open_write(days), "0")
-    assert [c.name for c in opened.schema.schema.columns] == ["id", "ds"]
-    fixed = peer.open_stream(days, peer.open_write(days, partition="ds=a"), "0")
-    assert [c.name for c in fixed.schema.schema.columns] == ["id"]
 
 
 def damaged_bodies() -> list[bytes]:

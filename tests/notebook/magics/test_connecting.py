@@ -24,12 +24,6 @@ def test_connect_takes_a_variable_and_never_closes_it(ip, odps):
     assert "orders" in odps.tables()
 
 
-def test_connect_to_an_unknown_profile_is_a_config_error(ip):
-    with pytest.raises(ConfigError) as caught:
-        run(ip, "%odps connect nobody")
-    assert caught.value.hint
-
-
 def test_without_any_setting_the_first_use_says_what_is_missing(shell):
     load_ipython_extension(shell)
     with pytest.raises(ConfigError) as caught:

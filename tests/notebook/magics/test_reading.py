@@ -190,6 +190,20 @@ def test_sql_binds_values_and_reads_its_rows(ip):
     assert "needs a query" in usage_error(ip, "%%odps sql\n  ")
 
 
+@pytest.fixture
+def asked(odps, monkeypatch):
+    """The numbers of rows that requests name, as they are sent."""
+    asked = []
+    call = odps._storage.open
+
+    def noting(request, *args, **more):
+        asked.append(getattr(request, "count", None))
+        return call(request, *args, **more)
+
+    monkeypatch.setattr(odps._storage, "open", noting)
+    return asked
+
+
 ORDERS = "select id, status from orders where ds = '2024-01-01'"
 
 
@@ -201,15 +215,7 @@ ORDERS = "select id, status from orders where ds = '2024-01-01'"
         *(("batches", "setting"), ("arrow", "both"), ("pandas", "bg"), ("arrow", "bg")),
     ],
 )
-def test_sql_brings_only_as_many_rows_as_asked(ip, odps, kind, way, monkeypatch):
-    asked = []
-    call = odps._storage.open
-
-    def noting(request, *args, **more):
-        asked.append(getattr(request, "count", None))
-        return call(request, *args, **more)
-
-    monkeypatch.setattr(odps._storage, "open", noting)
+def test_sql_brings_only_as_many_rows_as_asked(ip, asked, kind, way):
     options = {"-n": "-n 5", "setting": "", "both": "-n 5", "bg": "-n 5 --bg"}[way]
     if way in ("setting", "both"):
         run(ip, f"%config OdpsMagics.limit = {5 if way == 'setting' else 7}")
@@ -347,15 +353,7 @@ def test_the_blanks_of_char_are_kept_where_the_line_says_so(ip):
     odps.drop_table("magic_chars")
 
 
-def test_sql_shows_an_explorer_and_reads_only_what_it_shows(ip, odps, monkeypatch):
-    asked = []
-    call = odps._storage.open
-
-    def noting(request, *args, **more):
-        asked.append(getattr(request, "count", None))
-        return call(request, *args, **more)
-
-    monkeypatch.setattr(odps._storage, "open", noting)
+def test_sql_shows_an_explorer_and_reads_only_what_it_shows(ip, asked):
     with closing(run(ip, f"%%odps sql\n{ORDERS}")) as explorer:
         assert "rows 1–20 of 231,072" in explorer._repr_html_()
         assert asked == [100]
