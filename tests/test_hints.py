@@ -133,6 +133,7 @@ def test_every_setting_that_a_hint_names_is_one_that_a_user_can_set(
     assert not unknown, "\n".join(unknown)
 
 
+@pytest.mark.nightly
 def test_the_hints_are_found(told: list[tuple[str, str]]) -> None:
     texts = " ".join(text for _, text in told)
     assert "ClientOptions(read_timeout=…, deadline=…)" in texts

@@ -342,6 +342,19 @@ def test_every_module_says_what_it_is() -> None:
     assert silent == []
 
 
+def test_a_public_class_name_is_defined_once() -> None:
+    places: dict[str, list[str]] = {}
+    for name, tree in trees().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(name)
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def test_few_files_have_one_name() -> None:
+    assert [path.stem for path in FILES.values()].count("catalog") <= 2
+
+
 def bound_names(tree: ast.Module) -> set[str]:
     names: set[str] = set()
     for node in ast.walk(tree):

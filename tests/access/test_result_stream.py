@@ -14,7 +14,7 @@ from odps_nb.access.looking.browsing import rows_of
 from odps_nb.errors import ArgumentError
 from tests.support.threads import running
 
-pytestmark = pytest.mark.every_service
+pytestmark = pytest.mark.every_service(in_turn=True)
 
 ALL = "select id, ds from orders where ds = '2024-01-01'"
 

@@ -15,7 +15,7 @@ from odps_nb.access.table import Table
 from odps_nb.errors import ArgumentError, NotFoundError, OdpsNbError
 from tests.support.watcher import Watcher
 
-pytestmark = pytest.mark.every_service
+pytestmark = pytest.mark.every_service(in_turn=True)
 
 ROWS = pa.table(
     {

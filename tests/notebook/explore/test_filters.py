@@ -15,7 +15,7 @@ from odps_nb.notebook.explore.choosing.choice import Choice
 from odps_nb.notebook.explore.choosing.conditions import operations, typed_condition, typed_texts
 from odps_nb.notebook.explore.messages import profile_message
 from odps_nb.notebook.explore.profiles.sampling import RandomParts
-from odps_nb.notebook.explore.view import RowView
+from odps_nb.notebook.explore.view import MAX_PAGE_ROWS, RowView
 from odps_nb.schema import Column
 from odps_nb.wire.type_text import parse_type
 from tests.support.messages import Browser
@@ -84,7 +84,7 @@ def frame(odps):
 
 @pytest.fixture
 def view(odps, frame):
-    view = RowView(rows_of(odps.table("explore_filters").read()), seed=1)
+    view = RowView(rows_of(odps.table("explore_filters").read()), page_rows=MAX_PAGE_ROWS, seed=1)
     yield view
     view.close()
 
@@ -353,7 +353,8 @@ def test_bars_that_are_excluded_one_after_the_other_are_all_excluded(view, frame
 # -- how many ------------------------------------------------------------------------------------
 
 
-def test_the_rows_that_match_are_counted_and_pages_know_of_it(view, frame):
+def test_the_rows_that_match_are_counted_and_pages_know_of_it(odps, frame):
+    view = RowView(rows_of(odps.table("explore_filters").read()), seed=1)
     view.filter("flag", null=True, exclude=True)
     wanted = frame["id"][frame["flag"].notna()].tolist()
     assert view.page(0).count == 100
@@ -368,6 +369,7 @@ def test_the_rows_that_match_are_counted_and_pages_know_of_it(view, frame):
     assert list(map(int, middle.columns[0])) == wanted[1200:1300]
     view.choose(Choice())
     assert (view.total, view.matching) == (ROWS, ROWS)
+    view.close()
 
 
 def test_rows_that_were_all_read_need_no_job_to_be_counted(view, frame, monkeypatch):

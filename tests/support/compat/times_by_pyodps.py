@@ -1,7 +1,7 @@
-"""Processes of the stock client, one per time zone, which read our tables and write their own.
+"""A process of the stock client in a time zone, which reads our tables and writes its own.
 
-The arguments are endpoint, project, access id, key and, as JSON, the tables by zone. Forks for each
-zone, with ``TZ`` set, and prints a line of JSON: the zone, and the result of each interface.
+The arguments are endpoint, project, access id, key, zone and, as JSON, the names of the tables.
+Prints JSON: the result of each interface by table.
 """
 
 from __future__ import annotations
@@ -99,26 +99,16 @@ def shown(value: Any) -> str | None:
     return None if value is None or value != value else value.isoformat()
 
 
-def in_zone(zone: str, tables: list[str], endpoint: str, project: str, *keys: str) -> None:
-    """Read the existing rows and write the same with each interface, in a process in that zone."""
+def main() -> None:
+    """Read the existing rows in the zone, and write the same with each interface."""
+    endpoint, project, *keys, zone, names = sys.argv[1:]
     os.environ["TZ"] = zone
     time.tzset()
     entry = ODPS(*keys, project=project, endpoint=endpoint)
-    print(json.dumps([zone, {name: read(entry, name) for name in tables}]), flush=True)
+    print(json.dumps({name: read(entry, name) for name in json.loads(names)}))
     for how in WRITES:
         for kind in KINDS:
             write(entry, zone, how, kind)
-
-
-def main() -> None:
-    """Do this in a forked child for each zone, one after the other."""
-    *where, by_zone = sys.argv[1:]
-    for zone, tables in json.loads(by_zone).items():
-        if not (child := os.fork()):
-            in_zone(zone, tables, *where)
-            return
-        if status := os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]):
-            sys.exit(status)
 
 
 if __name__ == "__main__":
