@@ -60,7 +60,7 @@ def test_a_function_returns_what_its_manual_says(peer: Peer, name: str) -> None:
 
 
 CONSTANT = re.compile(
-    r"(?:(?:date|datetime|timestamp) )?'(?:[^'\\]|\\.)*'"
+    r"(?:(?:date|datetime|timestamp(?:_ntz)?) )?'(?:[^'\\]|\\.)*'"
     r"|(?<![\w.-])-?\d+(?:\.\d+)?(?:BD|[LSY])?(?![.\w])"
 )
 REFUSED = r"requires a (number and a )?constant|must be a string literal|each with a constant name"
