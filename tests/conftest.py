@@ -127,14 +127,9 @@ def empty_service(service_pool: Pool) -> LocalService:
 def profile(service: LocalService) -> Profile:
     """The profile that connects to `service`."""
     from odps_nb.client.auth.profile import Profile
+    from tests.support.service.connecting import account_of
 
-    return Profile(
-        endpoint=service.endpoint,
-        tunnel_endpoint=service.tunnel_endpoint,
-        project=service.project,
-        access_id=service.access_id,
-        access_key=service.access_key,
-    )
+    return Profile(**account_of(service))
 
 
 @pytest.fixture(scope="session")

@@ -30,6 +30,7 @@ from odps_nb.errors import (
 )
 from odps_nb.terms import PartitionSpec
 from tests.support.odd_objects import ODD, Mistake
+from tests.support.service.connecting import keys_of
 from tests.support.service.services import by_tunnel
 from tests.support.signatures import MADE, callables
 
@@ -416,12 +417,7 @@ def test_a_query_that_fails_says_why(odps):
 
 
 def test_after_close_there_is_a_state_error(service):
-    closed = odps_nb.connect(
-        endpoint=service.endpoint,
-        project=service.project,
-        access_id=service.access_id,
-        access_key=service.access_key,
-    )
+    closed = odps_nb.connect(**keys_of(service))
     table = closed.table("orders")
     closed.close()
     closed.close()

@@ -11,16 +11,12 @@ from odps import ODPS
 import odps_nb
 from odps_nb.access.progress import default_listener
 from odps_nb.errors import ConfigError, RequestTimeoutError
+from tests.support.service.connecting import keys_of
 
 
 @pytest.fixture
 def keywords(service):
-    return {
-        "endpoint": service.endpoint,
-        "project": service.project,
-        "access_id": service.access_id,
-        "access_key": service.access_key,
-    }
+    return keys_of(service)
 
 
 def test_keywords_are_enough_and_the_tunnel_is_found(keywords):

@@ -14,6 +14,7 @@ import pytest
 
 from odps_nb.client.write.operations import WriteSessionRef
 from odps_nb.client.write.session import fetch_write_status
+from tests.support.service.connecting import account_of
 from tests.support.service.services import by_storage_api
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
@@ -101,13 +102,7 @@ def table(odps):
 @pytest.fixture(scope="module")
 def asked(service, table) -> str:
     """The arguments of a script: how to connect, and the table."""
-    settings = {
-        "endpoint": service.endpoint,
-        "tunnel_endpoint": service.tunnel_endpoint,
-        "project": service.project,
-        "access_id": service.access_id,
-        "access_key": service.access_key,
-    }
+    settings = account_of(service)
     return json.dumps([settings, table])
 
 

@@ -28,6 +28,7 @@ from odps_nb.client.write.session import open_write_session
 from odps_nb.errors import OdpsNbError
 from odps_nb.terms import BlobReference
 from odps_nb.wire.calls import WriteRows
+from tests.support.service.connecting import keys_of
 from tests.support.sockets.peers import Line, Peer, refused
 from tests.support.sockets.relays import Proxy, TlsFront, server_context
 from tests.support.told import SECRETS, Lines, Told
@@ -101,10 +102,7 @@ def test_of_an_account_that_is_refused(told, service, account):
 @pytest.mark.parametrize("region", [None, "cn-x"])
 def test_of_an_account_that_is_welcome(told, service, odps, new_name, region):
     with odps_nb.connect(
-        endpoint=service.endpoint,
-        project=service.project,
-        access_id=service.access_id,
-        access_key=service.access_key,
+        **keys_of(service),
         region=region,
     ) as mine:
         journeys(told, mine)

@@ -17,6 +17,7 @@ from odps_nb import Connection
 from odps_nb.client.auth.profile import Profile
 from odps_nb.errors import ConfigError, StateError
 from tests.access import other_process_job as job
+from tests.support.service.connecting import account_of
 
 Name = Callable[[str], str]
 SECRETS = {
@@ -34,13 +35,7 @@ def keyed(service: Any) -> Iterator[Connection]:
 
 
 def settings_of(service: Any) -> dict[str, str]:
-    return {
-        "endpoint": service.endpoint,
-        "tunnel_endpoint": service.tunnel_endpoint,
-        "project": service.project,
-        "access_id": service.access_id,
-        "access_key": service.access_key,
-    }
+    return account_of(service)
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -17,6 +16,7 @@ from odps_nb.client.calls.progress import silent
 from odps_nb.errors import CancelledError, OdpsNbError, QueryError
 from tests.support.interrupting import interrupt, interrupts_repeated
 from tests.support.service.connecting import connected
+from tests.support.threads import open_sockets
 
 ROWS = 20_000
 MOMENTS = [6, pytest.param(24, marks=pytest.mark.nightly)]  # the long run draws more moments
@@ -29,16 +29,6 @@ def own_temp(tmp_path, monkeypatch):
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     return folder
-
-
-def sockets() -> int:
-    found = 0
-    for entry in Path("/proc/self/fd").iterdir():
-        try:
-            found += str(entry.readlink()).startswith("socket:")
-        except OSError:  # the descriptor of the listing itself
-            continue
-    return found
 
 
 def interrupted(work, after: float) -> bool:
@@ -120,7 +110,7 @@ def test_nothing_is_left_whenever_the_interrupt_comes(
     dice = random.Random(work.__name__)
     threads = set(threading.enumerate())
     gc.collect()
-    before, stopped = sockets(), 0
+    before, stopped = open_sockets(), 0
     whole = {write: ROWS, write_photos: PHOTOS.num_rows}.get(work, 0)
     table = odps.table(f"{name}_photos" if work is write_photos else name)
     with connected(service) as warm:
@@ -139,7 +129,7 @@ def test_nothing_is_left_whenever_the_interrupt_comes(
             rows = now
     assert stopped
     gc.collect()
-    assert sockets() <= before + 4  # includes the idle connections of the shared connection
+    assert open_sockets() <= before + 4  # includes the idle connections of the shared connection
     assert list(own_temp.iterdir()) == []
     for one in (name, f"{name}_photos"):
         odps.drop_table(one)

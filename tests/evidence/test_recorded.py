@@ -23,6 +23,7 @@ from odps_nb.local.server.launch import LocalService
 from odps_nb.probe.command import FORMAT
 from odps_nb.probe.running import Prober, choose
 from odps_nb.terms import TableName
+from tests.support.service.connecting import keys_of
 
 REPORTS = sorted((Path(__file__).parent / "recorded").glob("*.json"))
 CASES = [
@@ -35,12 +36,7 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def prober(empty_service: LocalService) -> Iterator[Prober]:
-    profile = Profile(
-        endpoint=empty_service.endpoint,
-        project=empty_service.project,
-        access_id=empty_service.access_id,
-        access_key=empty_service.access_key,
-    )
+    profile = Profile(**keys_of(empty_service))
     scratch = TableName(project=empty_service.project, table="replayed")
     with Prober(profile, scratch=scratch) as prober:
         yield prober

@@ -25,13 +25,6 @@ PAYLOAD = bytes(range(256)) * 4000
 PASSWORD = "pr0xy-pass"
 
 
-@pytest.fixture
-def transport():
-    transport = RequestsTransport()
-    yield transport
-    transport.close()
-
-
 @pytest.fixture(autouse=True)
 def _no_proxy_yet(monkeypatch):
     for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):

@@ -30,13 +30,6 @@ PAYLOAD = bytes(range(256)) * 4000
 PIECES = [PAYLOAD] * 20
 
 
-@pytest.fixture
-def transport():
-    transport = RequestsTransport()
-    yield transport
-    transport.close()
-
-
 @pytest.fixture(params=[ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=["1.2", "1.3"])
 def tls(trusted, request):
     context = server_context(trusted)

@@ -21,13 +21,6 @@ from odps_nb.http.upload import Upload
 from tests.support.sockets.peers import Line, Peer, refused
 
 
-@pytest.fixture
-def transport():
-    transport = RequestsTransport()
-    yield transport
-    transport.close()
-
-
 def begin(transport: RequestsTransport, url: str, *, timeout: float = 5.0, **facts) -> Upload:
     def request(body):
         return HttpRequest(

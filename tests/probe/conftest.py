@@ -8,6 +8,7 @@ import pytest
 
 from odps_nb.client.auth.profile import Profile
 from odps_nb.local.server.launch import LocalService, start
+from tests.support.service.connecting import keys_of
 
 
 @pytest.fixture(scope="session")
@@ -18,9 +19,4 @@ def embedded() -> Iterator[LocalService]:
 
 @pytest.fixture
 def profile(embedded: LocalService) -> Profile:
-    return Profile(
-        endpoint=embedded.endpoint,
-        project=embedded.project,
-        access_id=embedded.access_id,
-        access_key=embedded.access_key,
-    )
+    return Profile(**keys_of(embedded))

@@ -22,17 +22,13 @@ from odps_nb.probe.question import AS_ASSUMED, CannotTell, Observation, Question
 from odps_nb.probe.running import QUESTIONS, Prober, choose
 from odps_nb.probe.steps import ProbeUpload
 from odps_nb.terms import TableName
+from tests.support.service.connecting import keys_of
 
 SAMPLE, MORE = "orders", ("media", "documents")
 
 
 def profile_of(service: LocalService) -> Profile:
-    return Profile(
-        endpoint=service.endpoint,
-        project=service.project,
-        access_id=service.access_id,
-        access_key=service.access_key,
-    )
+    return Profile(**keys_of(service))
 
 
 def named(profile: Profile, table: str) -> TableName:

@@ -19,6 +19,7 @@ from odps_nb.probe.question import AS_ASSUMED, Observation, Question
 from odps_nb.probe.redaction import Redactor, shown_code, shown_headers, shown_members
 from odps_nb.probe.running import QUESTIONS, Finding, Prober
 from odps_nb.terms import TableName
+from tests.support.service.connecting import keys_of
 
 TABLE = "quiet_orders"
 NAMES = ("Hushed", "rows_of_mine", "inner_secret", "day_of_mine", "hush_project", TABLE, "mine")
@@ -30,12 +31,7 @@ ROWS = 4321
 def told() -> Iterator[tuple[Profile, str, str, Prober, list[Finding]]]:
     """A profile, the report on all questions (JSON and page), and the findings."""
     with start(samples=False, project="hush_project") as service:
-        profile = Profile(
-            endpoint=service.endpoint,
-            project=service.project,
-            access_id=service.access_id,
-            access_key=service.access_key,
-        )
+        profile = Profile(**keys_of(service))
         with StorageClient(profile) as storage:
             run_sql(
                 storage,

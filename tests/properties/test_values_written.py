@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import odps_nb
 from odps_nb import Connection
 from odps_nb.access.table import Table
+from tests.support.service.connecting import account_of
 from tests.support.values.columns import Drawn, check_stored, columns, gather
 from tests.support.values.rules import Kind
 from tests.support.values.sources import SOURCES
@@ -31,11 +32,7 @@ def zoned(odps: Connection) -> Iterator[Connection]:
     """A connection whose naive times are in a time zone."""
     profile = odps.profile
     with odps_nb.connect(
-        endpoint=profile.endpoint,
-        tunnel_endpoint=profile.tunnel_endpoint,
-        project=profile.project,
-        access_id=profile.access_id,
-        access_key=profile.access_key,
+        **account_of(profile),
         timezone=ZONE,
     ) as found:
         yield found

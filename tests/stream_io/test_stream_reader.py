@@ -1,7 +1,6 @@
 """The body of a response over real sockets: complete or an error, freed when closed."""
 
 import io
-from collections.abc import Iterator
 
 import pytest
 import requests
@@ -20,13 +19,6 @@ from tests.support.sockets.peers import Line, Peer
 from tests.support.sockets.raw_streams import ReadOnly, WithHeaders, pattern
 
 BODY = pattern(300_000)
-
-
-@pytest.fixture
-def transport() -> Iterator[RequestsTransport]:
-    transport = RequestsTransport()
-    yield transport
-    transport.close()
 
 
 def fetch(transport: RequestsTransport, peer: Peer) -> HttpResponse:

@@ -27,13 +27,6 @@ from tests.support.sockets.raw_streams import pattern
 DATA = pattern(700_000)
 
 
-@pytest.fixture
-def transport() -> Iterator[RequestsTransport]:
-    transport = RequestsTransport()
-    yield transport
-    transport.close()
-
-
 def opener(transport: RequestsTransport, url: str) -> Callable[[], Upload]:
     def request(body: Iterator[bytes]) -> HttpRequest:
         return HttpRequest(method="POST", url=url, body=body, read_timeout=5.0)

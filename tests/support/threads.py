@@ -1,9 +1,10 @@
-"""Threads that run."""
+"""Threads that run, and sockets that are open."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 from odps_nb.errors import CancelledError
 
@@ -15,6 +16,17 @@ def running() -> list[threading.Thread]:
     launched: CPython keeps it in its list forever, although it never runs.
     """
     return [thread for thread in threading.enumerate() if thread.is_alive()]
+
+
+def open_sockets() -> int:
+    """Return the number of sockets of this process."""
+    found = 0
+    for entry in Path("/proc/self/fd").iterdir():
+        try:
+            found += str(entry.readlink()).startswith("socket:")
+        except OSError:  # the descriptor of the listing itself
+            continue
+    return found
 
 
 def end_when_stopped(work: Callable[[], object], stop: Callable[[], None]) -> object:

@@ -11,6 +11,7 @@ import pytest
 from odps_nb.access.connection import Connection
 from odps_nb.client.auth.profile import Profile
 from odps_nb.local.server.launch import LocalService, start
+from tests.support.service.connecting import account_of
 from tests.sweep.jobs import Way, World
 from tests.sweep.profiles import by
 
@@ -39,10 +40,4 @@ def worlds(_private_home: None, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 def profile(service: LocalService) -> Profile:
-    return Profile(
-        endpoint=service.endpoint,
-        tunnel_endpoint=service.tunnel_endpoint,
-        project=service.project,
-        access_id=service.access_id,
-        access_key=service.access_key,
-    )
+    return Profile(**account_of(service))

@@ -23,6 +23,7 @@ from odps.maxstorage import MaxStorageClient
 from odps_nb.access.connection import Connection
 from odps_nb.client.auth.profile import Profile
 from odps_nb.local.server.launch import start
+from tests.support.service.connecting import account_of
 from tests.sweep.jobs import ALL, BEFORE, BLOBS, NUMBERS, World, ids, sorted_rows, with_rows
 from tests.sweep.notes import note
 from tests.sweep.outcomes import CHANGED, FAULTS, REFUSED, RIGHT, WRONG, Fault
@@ -125,13 +126,7 @@ def sweep(job: PeerJob, fault: Fault, world: World) -> Counter[str]:
 def main(notes: str) -> None:
     options.retry_delay, options.read_timeout = 0, 1
     with start() as service, tempfile.TemporaryDirectory() as folder:
-        profile = Profile(
-            endpoint=service.endpoint,
-            tunnel_endpoint=service.tunnel_endpoint,
-            project=service.project,
-            access_id=service.access_id,
-            access_key=service.access_key,
-        )
+        profile = Profile(**account_of(service))
         with Connection(profile) as steady:
             world = World(steady, Path(folder))
             world.furnish()

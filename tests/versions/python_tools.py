@@ -29,6 +29,7 @@ from jupyter_client.manager import KernelManager
 
 import odps_nb
 from odps_nb.local.server.launch import start
+from tests.support.service.connecting import keys_of
 from tests.versions.results import record
 
 pytestmark = pytest.mark.timeout(900)
@@ -203,12 +204,7 @@ def tool(
             "key": service.access_key,
             "home": str(place),
         }
-        with odps_nb.connect(
-            endpoint=service.endpoint,
-            project=service.project,
-            access_id=service.access_id,
-            access_key=service.access_key,
-        ) as odps:
+        with odps_nb.connect(**keys_of(service)) as odps:
             for statement in TABLES:
                 odps.sql(statement, progress=False)
         env = {k: v for k, v in os.environ.items() if not k.startswith(INHERITED)}

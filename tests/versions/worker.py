@@ -11,6 +11,7 @@ from typing import Any
 
 import odps_nb
 from odps_nb.local.server.launch import LocalService
+from tests.support.service.connecting import keys_of
 
 
 class Worker:
@@ -52,10 +53,4 @@ class Worker:
 
 
 def connected(service: LocalService, **more: Any) -> odps_nb.Connection:
-    return odps_nb.connect(
-        **more,
-        endpoint=service.endpoint,
-        project=service.project,
-        access_id=service.access_id,
-        access_key=service.access_key,
-    )
+    return odps_nb.connect(**more, **keys_of(service))

@@ -15,7 +15,7 @@ from odps_nb.errors import NotFoundError, SessionExpiredError
 from odps_nb.local.server.launch import start
 from odps_nb.wire.calls import WireRequest
 from tests.support.compat.recorder import Recorder
-from tests.support.service.connecting import connected
+from tests.support.service.connecting import account_of, connected
 
 DAY = "ds=2024-01-01"
 
@@ -91,13 +91,7 @@ with odps_nb.connect(**words["connect"]) as odps:
 def test_another_process_reads_the_same_snapshot(odps, forking, where):
     scan = odps.table("orders").read(["id"], where=where, partitions=DAY)
     profile = odps.profile
-    words = {
-        "endpoint": profile.endpoint,
-        "tunnel_endpoint": profile.tunnel_endpoint,
-        "project": profile.project,
-        "access_id": profile.access_id,
-        "access_key": profile.access_key,
-    }
+    words = account_of(profile)
     given = json.dumps({"connect": words, "where": where, "session": scan.session_id})
     ended = forking.run(JOB, given)
     assert ended.returncode == 0, ended.stderr

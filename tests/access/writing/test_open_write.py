@@ -29,6 +29,7 @@ from odps_nb.errors import (
 )
 from odps_nb.local.server.launch import LocalService
 from tests.support.forking import Forking
+from tests.support.service.connecting import account_of
 from tests.support.service.services import by_storage_api
 
 JOB = Path(__file__).with_name("open_write_job.py")
@@ -59,13 +60,7 @@ class Workers:
 
     def __init__(self, service: LocalService, table: Table, forking: Forking) -> None:
         self.table, self._forking = table, forking
-        self.connect = {
-            "endpoint": service.endpoint,
-            "tunnel_endpoint": service.tunnel_endpoint,
-            "project": service.project,
-            "access_id": service.access_id,
-            "access_key": service.access_key,
-        }
+        self.connect = account_of(service)
 
     def run(self, do: str, session: str | WriteSessionRef, **job: Any) -> Any:
         """Return the response; ``None`` if the process killed itself."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -26,7 +25,7 @@ from tests.support.interrupting import interrupt
 from tests.support.sockets.control_peer import ControlService
 from tests.support.sockets.ledger import Ledger
 from tests.support.sockets.scripted import SCHEMA, TABLE, Service, give, ipc, numbers, raw
-from tests.support.threads import running
+from tests.support.threads import open_sockets, running
 
 pytestmark = pytest.mark.usefixtures("repeated_interrupts")
 
@@ -66,16 +65,6 @@ class Interrupter:
             if thread.name.startswith("odps_nb") and thread not in self._before:
                 thread.join(30.0)
                 assert not thread.is_alive()
-
-
-def open_sockets() -> int:
-    found = 0
-    for entry in Path("/proc/self/fd").iterdir():
-        try:
-            found += str(entry.readlink()).startswith("socket:")
-        except OSError:  # the descriptor of the listing itself
-            continue
-    return found
 
 
 @pytest.mark.parametrize("workers", [1, 4])

@@ -18,7 +18,7 @@ from odps_nb.client.write.session import open_write_session
 from odps_nb.client.write.staging import STEM
 from odps_nb.errors import OdpsNbError
 from odps_nb.local.server.launch import LocalService, start
-from tests.support.service.connecting import connected
+from tests.support.service.connecting import account_of, connected
 
 Rows = list[tuple[int, str]]
 PARTS = pa.table({"id": [1, 2, 3, 4], "p": ["a", "a", "b", "c"]})
@@ -83,13 +83,7 @@ def test_a_killed_write_to_several_partitions_has_all_or_no_rows(
 ) -> None:
     table.write(PARTS)
     before = rows(table)
-    settings = {
-        "endpoint": service.endpoint,
-        "tunnel_endpoint": service.tunnel_endpoint,
-        "project": service.project,
-        "access_id": service.access_id,
-        "access_key": service.access_key,
-    }
+    settings = account_of(service)
     told = json.dumps([settings, table.name.table, where])
     done = subprocess.run(
         [sys.executable, "-c", JOB, told], capture_output=True, text=True, timeout=100, check=False

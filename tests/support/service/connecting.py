@@ -11,13 +11,21 @@ if TYPE_CHECKING:
     from odps_nb.local.server.launch import LocalService
 
 
-def connected(service: LocalService, **more: Any) -> Connection:
-    """Return a connection with the service's own key; ``more`` contains arguments of `connect`."""
-    own: dict[str, Any] = {
+def keys_of(service: LocalService) -> dict[str, Any]:
+    """Return what `connect` and a profile need: endpoint, project and the service's own key."""
+    return {
         "endpoint": service.endpoint,
-        "tunnel_endpoint": service.tunnel_endpoint,
         "project": service.project,
         "access_id": service.access_id,
         "access_key": service.access_key,
     }
-    return odps_nb.connect(**{**own, **more})
+
+
+def account_of(service: LocalService) -> dict[str, Any]:
+    """Return these and the tunnel endpoint, which then need not be requested."""
+    return {**keys_of(service), "tunnel_endpoint": service.tunnel_endpoint}
+
+
+def connected(service: LocalService, **more: Any) -> Connection:
+    """Return a connection with the service's own key; ``more`` contains arguments of `connect`."""
+    return odps_nb.connect(**{**account_of(service), **more})

@@ -1,0 +1,5 @@
+"""A transport for each test."""
+
+from tests.http.conftest import transport
+
+__all__ = ["transport"]
