@@ -19,7 +19,8 @@ from odps_nb.wire.type_text import format_type
 
 _FRACTION = re.compile(r"\.(\d+)")
 _OFFSET = re.compile(r"([+-]\d\d)(\d\d)$")
-_SHOWN_BYTES = 32
+SHOWN_BYTES = 32
+"""Number of bytes of a binary value that a cell shows."""
 _NOT_COUNTED = re.compile(r"(^|_)(id|year)$", re.IGNORECASE)
 _NUMBER = re.compile(r"(-?)(\d+)((?:\.\d+)?)")
 
@@ -132,8 +133,8 @@ def _plain(value: Any, bytes_text: Callable[[bytes], str | None]) -> Any:
 def _bytes_text(value: bytes | None) -> str | None:
     if value is None:
         return None
-    more = "…" if len(value) > _SHOWN_BYTES else ""
-    return f"0x{value[:_SHOWN_BYTES].hex()}{more} ({len(value):,} B)"
+    more = "…" if len(value) > SHOWN_BYTES else ""
+    return f"0x{value[:SHOWN_BYTES].hex()}{more} ({len(value):,} B)"
 
 
 def _cast(array: pa.Array) -> list[str | None]:
