@@ -79,6 +79,12 @@ class OdpsMagics(Magics):
         min=1,
         help="Size in bytes above which %odps read requires -n, -p, -w or --all; None: no limit.",
     ).tag(config=True)
+    sql_max_bytes = Integer(
+        None,
+        allow_none=True,
+        min=1,
+        help="Estimated bytes above which a SQL cell is not run; None: no limit, no estimate.",
+    ).tag(config=True)
     progress = Enum(
         ("auto", "html", "text", "none"),
         default_value="auto",

@@ -24,6 +24,21 @@ from tests.support.shell import run, usage_error
 
 pytestmark = pytest.mark.every_service
 
+# -- cost -------------------------------------------------------------------------------------
+
+
+def test_the_cost_of_a_cell_is_shown_with_its_tables_and_limited_by_a_setting(ip):
+    query = "select count(*) as n from orders"
+    shown = dict(run(ip, f"%%odps sql --dry-run\n{query}"))
+    assert shown["reads"] == "404.4 MB"
+    assert shown["table orders"] == "404.4 MB in all, partitioned by ds"
+    run(ip, "%config OdpsMagics.sql_max_bytes = 1_000_000")
+    with pytest.raises(LimitExceededError, match="was not run"):
+        run(ip, f"%%odps sql\n{query}")
+    assert run(ip, f"%%odps sql --max-bytes 1GB\n{query}").view.all_rows == 1
+    run(ip, "%config OdpsMagics.sql_max_bytes = None")
+
+
 # -- reading ----------------------------------------------------------------------------------
 
 
