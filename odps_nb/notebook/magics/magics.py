@@ -204,7 +204,7 @@ class OdpsMagics(Magics):
             names=self.context.names,
             variables=lambda: [n for n in self.shell.user_ns if not n.startswith("_")],
             profiles=_profiles,
-            tables_of=self.context.tables_of,
+            names_of=self.context.names_of,
         )
         return completion.complete(before, known, after)
 
