@@ -37,6 +37,7 @@ from odps_nb.notebook.explore.pages import Page
 from odps_nb.notebook.explore.static import (
     LARGE,
     LARGE_BUDGET,
+    MOST_PICTURES,
     Shown,
     first_found,
     shown_bundle,
@@ -160,7 +161,7 @@ class Explorer(TakesRows, LiveView):
     def _page_of(self, page: Page, note: str) -> dict[str, str]:
         view = self.view
         profile = view.profile if view.is_profiled else None
-        pictures = thumbnails(view, page, most=6) if profile is not None else None
+        pictures = thumbnails(view, page, most=MOST_PICTURES) if profile is not None else None
         shown = Shown(
             view=view,
             page=page,

@@ -261,7 +261,7 @@ def _csv_array(array: pa.Array, column: Column) -> pa.Array:
     if pt.is_dictionary(kind):
         return _csv_array(array.dictionary_decode(), column)
     if pt.is_nested(kind):
-        return _texts(array, lambda value: nested_text(value, column, bytes_text=bytes.hex))
+        return _texts(array, lambda value: nested_text(value, column, as_text=bytes.hex))
     if pt.is_binary(kind) or pt.is_large_binary(kind):
         return _texts(array, bytes.hex)
     if pt.is_interval(kind) or pt.is_duration(kind):

@@ -159,6 +159,18 @@ def test_the_first_rows_have_one_line_each_and_the_types_of_their_columns(odps, 
         assert type(other) is pd.DataFrame
 
 
+def test_the_first_rows_of_a_table_show_its_size_and_its_first_pictures_verified(odps):
+    found = odps.table("media").head(2)._repr_html_()
+    assert "first 2 of 48 rows" in found
+    assert found.count("<img") == 2
+    assert found.count("✓ verified") == 2 * 2  # below each picture, and for screen readers
+    assert "mountains.jpg · image/jpeg" in found
+    day = odps.table("orders").head(1, partitions="ds=2024-01-02", columns=["digest", "attrs"])
+    tags = Tags(day._repr_html_())
+    assert {"0x6c0dd5e7850f (6 B)", '{"colour": "blue"}'} <= {*tags.text}
+    assert " of " not in next(one for one in tags.text if "1 row" in one)
+
+
 # -- the protocol, without a browser --------------------------------------------------------------
 
 
