@@ -166,7 +166,10 @@ def test_the_pages_of_a_sorted_view_end_where_its_second_job_does(odps, large, m
         page = view.page(start)
         assert page.columns[0][0] == f"{3 * MAX_SORTED - 1 - page.start}"
         assert (view.total, view.matching) == (2 * MAX_SORTED, 3 * MAX_SORTED)
-        assert view.note == "the first 20,000 rows in this order, sorted by a SQL job"
+        assert (
+            view.note.startswith("the first 20,000 rows in this order, sorted by a ") or not start
+        )
+        assert ("rows with equal keys may be in another order" in view.note) is bool(start)
     assert page.start == 2 * MAX_SORTED - 100
     assert len(view.to_arrow()) == 3 * MAX_SORTED
     view.close()
