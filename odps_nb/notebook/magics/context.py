@@ -142,7 +142,8 @@ class Context:
 
         value, table = self.shell.user_ns.get(variable), ""
         if isinstance(value, Table):
-            value, table = value.connection, str(value.name)
+            table = str(value.name)
+            value = value.connection
         if not isinstance(value, Connection):
             return None
         if value is self._connection:

@@ -270,7 +270,7 @@ class GetTables(SafeCall):
             scope=scope,
             schema=first.schema,
             method="POST",
-            headers=_XML_HEADERS.items(),
+            headers=tuple(_XML_HEADERS.items()),
             body=xml_body("Tables", named),
         )
 

@@ -182,8 +182,9 @@ def _may_contain(array: pa.Array, needle: str) -> np.ndarray:
     # Arrow writes 2 for 2.0, and other numbers, such as 1e+20, in another way than Python
     size = pc.abs(array)
     plain = pc.or_(pc.equal(size, 0), pc.and_(pc.greater(size, 1e-4), pc.less(size, 1e9)))
-    others = ~_bools(pc.fill_null(plain, True))
-    return _containing(pc.binary_join_element_wise(texts, ".0", ""), needle) | others
+    found = _containing(pc.binary_join_element_wise(texts, ".0", ""), needle)
+    found |= ~_bools(pc.fill_null(plain, True))
+    return found
 
 
 def _in_parents(parents: np.ndarray, found: np.ndarray, count: int) -> np.ndarray:
