@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from odps_nb.access.blob import iter_glances
 from odps_nb.access.looking.browsing import rows_of
-from odps_nb.errors import OdpsNbError, RequestTimeoutError
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.errors import CancelledError, OdpsNbError, RequestTimeoutError
 from odps_nb.formats.shared import Size
 from odps_nb.html import (
     LINE,
@@ -27,6 +28,7 @@ from odps_nb.html import (
 from odps_nb.notebook.explore.charts.chart import Chart
 from odps_nb.notebook.explore.pages import Page, drawn_page
 from odps_nb.notebook.explore.profiles.profile import ColumnProfile, TableProfile
+from odps_nb.notebook.explore.profiles.sampling import bounded
 from odps_nb.notebook.explore.values.cells import (
     bytes_text,
     has_separators,
@@ -48,13 +50,12 @@ if TYPE_CHECKING:
     from odps_nb.access.row_forms import RowForms
     from odps_nb.access.table import Table
     from odps_nb.client.blob.streamed import StreamedBlob
-    from odps_nb.client.calls.cancel import CancelToken
 
 HTML_BYTES = 250_000
 ROWS, TEXT_ROWS, FRAME_ROWS = 20, 10, 60
 SAMPLE = 8_000
 SECONDS = 2.0
-"""Maximum seconds to search for matching rows to show."""
+"""Maximum seconds to search for matching rows to show, or to read the pictures of first rows."""
 CELL, FOLDED, TEXT_CELL, CHOSEN = 60, 500, 24, 500
 TEXT_WIDTH = 100
 BARS = 12
@@ -240,8 +241,10 @@ def frame_html(
         kind = str(frame.dtypes.iloc[n]) if column is None else type_label(column, zone)
         heads.append(_head(str(label), kind, column))
     pictures: dict[tuple[int, int], Thumbnail] = {}
-    with suppress(OdpsNbError):  # then the names and sizes of the blobs are shown
-        pictures = _drawn(table.connection, islice(_references(frame, found, rows), MOST_PICTURES))
+    wanted = islice(_references(frame, found, rows), MOST_PICTURES)
+    # without pictures, the names and sizes of the blobs are shown
+    with suppress(OdpsNbError), bounded(SECONDS, CancelToken()) as within:
+        pictures = _drawn(table.connection, wanted, within)
     body = []
     for row in range(rows):
         cells = [element("td", str(frame.index[row])[:CELL], style=f"{_CELL}{_RIGHT};{MUTED}")]
@@ -442,6 +445,8 @@ def thumbnail(blob: StreamedBlob, *, size: Size = SMALL, budget: int = BUDGET) -
     """Read a blob and draw a thumbnail; if that fails, the thumbnail's text is the error."""
     try:
         made = tile(blob, size=size, budget=budget)
+    except CancelledError:
+        raise
     except OdpsNbError as error:
         return Thumbnail("", f"not read: {error}"[:200])
     mark = f"{_VERIFIED} · " if made.verified else ""

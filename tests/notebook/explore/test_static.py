@@ -4,6 +4,7 @@ import json
 import pickle
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
@@ -225,6 +226,12 @@ def test_the_script_of_an_explorer_is_small(odps):
     explorer = odps.table("orders").explore()
     assert len(explorer.widget()._esm.encode()) <= 64 * 1024
     explorer.close()
+
+
+def test_no_text_of_a_script_depends_on_the_indentation_that_is_removed():
+    for path in Path(exploring.__file__).parents[1].rglob("*.js"):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            assert not line.count("`") % 2, f"{path}: a template literal of several lines"
 
 
 def test_meaningless_requests_are_reported_and_have_no_effect(live):
