@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from odps_nb.client.sql.failures import tables_in
 from odps_nb.client.sql.query import stop_quietly, submit_sql, wait_sql
-from odps_nb.client.sql.suggestions import tables_in
 from odps_nb.errors import FramingError, LimitExceededError, ServiceError
 from odps_nb.terms import format_bytes
 from odps_nb.wire.control import COST_TASK, GetInstanceResult, SqlCost

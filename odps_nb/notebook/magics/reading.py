@@ -12,7 +12,7 @@ from IPython.core.error import UsageError
 
 from odps_nb.access.binding.literals import Target
 from odps_nb.access.binding.text import bind, bind_query
-from odps_nb.client.sql.suggestions import tables_in
+from odps_nb.client.sql.failures import tables_in
 from odps_nb.convert.frame_options import Decimals, DtypeBackend
 from odps_nb.errors import ArgumentError, ConfigError, OdpsNbError
 from odps_nb.notebook.display import output
