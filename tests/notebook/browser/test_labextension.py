@@ -47,7 +47,7 @@ class Lab:
         return sum(said.count(b" HTTP/1.1\r\n") for said in self.front.said)
 
     def wait(self, script: str, *args: object) -> None:
-        self.page.wait_for_function(script, arg=args[0] if args else None, timeout=30_000)
+        self.page.wait_for_function(script, arg=args[0] if args else None)
 
     def wait_status(self, text: str) -> None:
         self.wait(f"(text) => ({STATUS})().includes(text)", text)
