@@ -16,7 +16,7 @@ from typing import Any
 
 from tests.corpora.agreed import is_disputed
 from tests.corpora.references import EQUAL, REFUSES
-from tests.support.corpora import NPM, PYPI, ROOT
+from tests.support.corpora import ROOT, VERSIONS
 
 PAGE = ROOT / "docs" / "results" / "corpora.md"
 _FEW = 3
@@ -74,15 +74,14 @@ def page(notes: Iterable[str]) -> str:
         if "hostile" in found:
             hostile[found["hostile"]["name"]] = found["hostile"]
         texts = found.get("texts", texts)
-    if missing := {*PYPI, *NPM} - corpora.keys():
+    if missing := VERSIONS.keys() - corpora.keys():
         raise SystemExit(f"nothing was noted of {', '.join(sorted(missing))}")
     every = [file for files in corpora.values() for file in files]
     files = [file for file in every if "mime" in file]
-    versions = {**PYPI, **NPM}
     head = _HEAD.format(
         date=dt.datetime.now(dt.UTC).date(),
         count=len(every),
-        corpora=", ".join(f"{name} {versions[name]}" for name in sorted(corpora)),
+        corpora=", ".join(f"{name} {VERSIONS[name]}" for name in sorted(corpora)),
         ended=len(every) - len(files),
         untyped=sum("untyped" in file["ends"].values() for file in files),
         internal=sum(bool(file["internal"]) for file in files),
