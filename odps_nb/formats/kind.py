@@ -14,7 +14,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Final
 
 from odps_nb.formats.drawing import Drawing, Excerpt
-from odps_nb.parsing.encodings import decode, detect
+from odps_nb.parsing.encodings import decode_detected, detect
 from odps_nb.parsing.values import UnshowableError
 
 #: Maximum bytes used for recognition; every preview may read this many.
@@ -76,7 +76,7 @@ class Head:
         return cls(
             data=data,
             whole=whole,
-            text=decode(data, found.name, whole=whole) if found else "",
+            text=decode_detected(data, found.name, whole=whole)[0] if found else "",
             encoding=found.name if found else "",
             guessed=found is not None and found.guessed,
             brand=_brand(data, brands),
@@ -149,9 +149,9 @@ def _brand(data: bytes, known: Set[bytes]) -> bytes:
 
 
 def text_of(excerpt: Excerpt, format: Format) -> str:
-    """Return the excerpt as text."""
+    """Return the excerpt as text, with U+FFFD in place of a few invalid bytes."""
     try:
-        return decode(excerpt.data, format.encoding, whole=excerpt.whole)
+        return decode_detected(excerpt.data, format.encoding, whole=excerpt.whole)[0]
     except UnicodeDecodeError as error:
         raise UnshowableError(f"not valid {format.encoding} from byte {error.start} on") from None
 
