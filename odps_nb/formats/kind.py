@@ -11,10 +11,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Set
 from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 from odps_nb.formats.drawing import Drawing, Excerpt
-from odps_nb.parsing.encodings import decode_detected, detect
+from odps_nb.parsing.encodings import decode_detected, detect, guess_encoding
 from odps_nb.parsing.values import UnshowableError
 
 #: Maximum bytes used for recognition; every preview may read this many.
@@ -70,9 +71,10 @@ class Head:
     ) -> Head:
         """Create a head: decode the bytes if they are text, and look for one of ``brands``.
 
-        With ``guess``, guess the encoding if none is stated and the bytes are not UTF-8.
+        With ``guess``, guess the encoding of bytes that state none and are not UTF-8.
         """
-        found = detect(data, whole=whole, guess=guess) if data else None
+        look = guess_encoding if guess else partial(detect, guess=False)
+        found = look(data, whole=whole) if data else None
         return cls(
             data=data,
             whole=whole,

@@ -85,14 +85,45 @@ def detect(data: bytes, *, whole: bool = True, guess: bool = True) -> Encoding |
     complete = whole and len(sample) == len(data)
     found = next((name for bom, name in _BOMS if sample.startswith(bom)), None)
     if found is not None:
-        return Encoding(name=found) if _is_text(sample, found, whole=complete) else None
-    escapes = _ESCAPES.search(sample)
-    stated = [] if escapes else [*_stated(sample), "utf-8"]
-    for few in (_none, _few_of_characters):
+        is_text = _is_text(sample, found, whole=complete, few=_few_of_characters)
+        return Encoding(name=found) if is_text else None
+    stated = [] if _ESCAPES.search(sample) else [*_stated(sample), "utf-8"]
+    for few in (None, _few_of_characters):
         for name in stated:
             if _is_text(sample, name, whole=complete, few=few):
                 return Encoding(name=name)
-    return _guessed_nearly(sample, whole=complete) if guess else None
+        if _NOT_TEXT.search(sample):
+            break  # of a binary file, do not look for text with invalid bytes
+    return guess_encoding(sample, whole=complete) if guess else None
+
+
+def guess_encoding(data: bytes, *, whole: bool) -> Encoding | None:
+    """Guess the encoding of up to `SAMPLE` bytes that state none and are not UTF-8.
+
+    If no usual encoding fits all of them, guess from the pieces without invalid bytes. A rare
+    encoding, or one in which all bytes are characters (ISO 8859-5), may fit only because of an
+    invalid byte. Text without a guess is UTF-8 if all but a few bytes are ASCII.
+    """
+    found = _guessed(data, whole=whole)
+    if (found and _USUAL.fullmatch(found.name)) or _NOT_TEXT.search(data):
+        return found
+    step = max(_RARE, len(data) // _PIECES)
+    # blanks are no part of a character
+    pieces = [data[at : at + step].split()[1:-1] for at in range(0, len(data), step)]
+    texts = [text for words in pieces if not (text := b" ".join(words)).isascii()]
+    votes = Counter(guess.name for text in texts if (guess := _guessed(text, whole=True)))
+    for name, _ in votes.most_common():
+        fitting = b" ".join(text for text in texts if _is_text(text, name, whole=True))
+        guess = _guessed(fitting, whole=True)
+        if (
+            guess
+            and (not found or _USUAL.fullmatch(guess.name))
+            and _is_text(data, guess.name, whole=whole, few=_few_of_bytes)
+        ):
+            return guess
+    if not found and _is_text(data, "utf-8", whole=whole, few=_few_of_bytes):
+        return Encoding(name="utf-8", guessed=True)
+    return found
 
 
 def detect_after(data: bytes, start: int) -> Encoding | None:
@@ -105,7 +136,7 @@ def detect_after(data: bytes, start: int) -> Encoding | None:
         return None  # damaged UTF-8: another encoding would change the characters before
     first = max(0, start - SAMPLE // 2)
     part = data[first : first + SAMPLE]
-    found = _guessed_nearly(part, whole=first + SAMPLE >= len(data))
+    found = guess_encoding(part, whole=first + SAMPLE >= len(data))
     return found if found and _is_text(data, found.name, whole=True, few=_few_of_bytes) else None
 
 
@@ -140,10 +171,6 @@ def _replaced(data: bytes, encoding: str, *, whole: bool) -> tuple[str, int]:
 _Few = Callable[[str, int, bytes], bool]
 
 
-def _none(text: str, invalid: int, data: bytes) -> bool:
-    return not invalid
-
-
 def _few_of_bytes(text: str, invalid: int, data: bytes) -> bool:
     return invalid * _RARE <= len(data)
 
@@ -172,13 +199,16 @@ def _known(name: str) -> str | None:
     return info.name
 
 
-def _is_text(sample: bytes, name: str, *, whole: bool, few: _Few = _none) -> bool:
+def _is_text(sample: bytes, name: str, *, whole: bool, few: _Few | None = None) -> bool:
     """Whether the bytes are text in this encoding, with at most a ``few`` invalid bytes."""
     try:
-        text, invalid = _replaced(sample, name, whole=whole)
+        if few is None:
+            text = decode(sample, name, whole=whole)
+        else:
+            text, invalid = _replaced(sample, name, whole=whole)
+            if not few(text, invalid, sample):
+                return False
     except (UnicodeError, LookupError):
-        return False
-    if not few(text, invalid, sample):
         return False
     if "\x01" in text and _is_hive(text):
         text = text.replace("\x01", "")
@@ -194,34 +224,6 @@ def _is_hive(text: str) -> bool:
     whole = [line for line in lines[: _HIVE_LINES + 1] if line][: max(1, len(lines) - 1)]
     even = len({line.count("\x01") for line in whole}) == 1
     return even and (len(whole) > 1 or len(text) <= _HIVE_LINE)
-
-
-def _guessed_nearly(data: bytes, *, whole: bool) -> Encoding | None:
-    """Guess the encoding of ``data``, or of its pieces without invalid bytes.
-
-    An encoding may fit only because of an invalid byte: a rare one, or one in which all bytes are
-    characters, as in ISO 8859-5. Text without a guess is UTF-8 if all but a few bytes are ASCII.
-    """
-    found = _guessed(data, whole=whole)
-    if (found and _USUAL.fullmatch(found.name)) or _NOT_TEXT.search(data):
-        return found
-    step = max(_RARE, len(data) // _PIECES)
-    # blanks are no part of a character
-    pieces = [data[at : at + step].split()[1:-1] for at in range(0, len(data), step)]
-    texts = [text for words in pieces if not (text := b" ".join(words)).isascii()]
-    votes = Counter(guess.name for text in texts if (guess := _guessed(text, whole=True)))
-    for name, _ in votes.most_common():
-        fitting = b" ".join(text for text in texts if _is_text(text, name, whole=True))
-        guess = _guessed(fitting, whole=True)
-        if (
-            guess
-            and (not found or _USUAL.fullmatch(guess.name))
-            and _is_text(data, guess.name, whole=whole, few=_few_of_bytes)
-        ):
-            return guess
-    if not found and _is_text(data, "utf-8", whole=whole, few=_few_of_bytes):
-        return Encoding(name="utf-8", guessed=True)
-    return found
 
 
 def _of_letters(sample: bytes) -> str:
