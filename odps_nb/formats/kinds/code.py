@@ -146,6 +146,10 @@ _OTHERS: Final = (
     ".swift",
 )
 _SPARQL: Final = re.compile(r"(?im)\bwhere\s*\{|^\s*(?:prefix|base) \S*:")
+# rules of a Makefile, and comments and lists of Lisp
+_NOT_MARKDOWN: Final = re.compile(
+    r"^[\w.%$(){}/-][\w.%$(){}/ -]*:[^=\n]*\n\t|^;;|^\(\w+ ", re.MULTILINE
+)
 # two of these patterns must match, one of them among the first five (the others are less specific)
 _OWN_MARKS: Final = 5
 _MARKDOWN_MARKS: Final = tuple(
@@ -211,7 +215,8 @@ def _by_marks(text: str, lines: list[str], ending: str) -> Format | None:
 
 
 def _is_markdown(text: str, ending: str) -> bool:
-    if len(_SETTING.findall(text)) >= 2 and ending not in _MARKDOWN_ENDINGS:
+    is_other = len(_SETTING.findall(text)) >= 2 or _NOT_MARKDOWN.search(text)
+    if is_other and ending not in _MARKDOWN_ENDINGS:
         return False
     marks = [bool(mark.search(text)) for mark in _MARKDOWN_MARKS]
     if sum(marks) < 2 or not any(marks[:_OWN_MARKS]):
