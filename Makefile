@@ -72,7 +72,7 @@ sweep: setup ## each job with each single fault at each exchange, five jobs with
 	@rm -f build/sweep.jsonl; mkdir -p build
 	ODPS_NB_SWEEP=$(CURDIR)/build/sweep.jsonl $(PY) -m pytest tests/sweep -n 8 --dist load -rN --tb=short --timeout 1200
 	$(PY) -m tests.sweep.peer build/sweep.jsonl
-	@$(PY) -m tests.sweep.page build/sweep.jsonl
+	@PYTHONPATH=tools $(PY) -m tests.sweep.page build/sweep.jsonl
 
 simulate: setup ## histories of reads and writes over a simulated network (SEEDS=0-20000), or the events of one (SEEDS=17)
 	@$(PY) -m tests.simulation $(SEEDS)
@@ -83,7 +83,7 @@ soak: setup ## mixed work in one kernel for MINUTES=60, to detect leaks; writes 
 corpora: setup ## previews and converts files from other projects (fetched by package name), and compares; writes docs/results/corpora.md
 	@rm -f build/corpora.jsonl; mkdir -p build
 	ODPS_NB_CORPORA_NOTES=$(CURDIR)/build/corpora.jsonl $(PY) -m pytest tests/corpora -n 2 --dist loadfile -rs --tb=short
-	@$(PY) -m tests.corpora.page build/corpora.jsonl
+	@PYTHONPATH=tools $(PY) -m tests.corpora.page build/corpora.jsonl
 
 versions: setup ## tests with other versions of pandas, Spark and other libraries (NAMES="pandas-2 oldest": only these)
 	$(NOX) $(if $(NAMES),-k "$(subst $(space), or ,$(strip $(NAMES)))",-t versions)

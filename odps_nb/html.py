@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import html
+import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -33,6 +34,7 @@ BACKDROP: Final = "background:repeating-conic-gradient(#b4b4b4 0% 25%,#cccccc 0%
 
 # Direction marks that `escape` keeps, because each element isolates its text direction.
 _MARKS = "\u061c\u200e\u200f"
+_BLANK = re.compile(r"\r?\n(?=[ \t]*\r?\n)")  # the end of a line before a blank line
 
 _VOID = frozenset({"br", "img"})
 _BLOCKS = frozenset({"details", "div", "figcaption", "figure", "iframe", "p", "pre", "summary"})
@@ -58,12 +60,15 @@ def escape(value: object) -> Html:
 
 
 def bundle(html: str, text: str) -> dict[str, str]:
-    r"""Return a MIME bundle of HTML and text, with the HTML marked so that MathJax ignores it.
+    r"""Return a MIME bundle of HTML and text, with HTML that contains no Markdown or formulas.
 
-    MathJax would turn ``$\href…$`` in user data into a link.
+    MathJax would turn ``$\href…$`` in user data into a link. In a notebook converted to Markdown,
+    a blank line ends an element (CommonMark, HTML blocks), so the text after it, such as
+    ``![](https://…)``, would be an image.
     """
+    joined = _BLANK.sub("&#10;", html)
     return {
-        "text/html": f'<div class="mathjax_ignore tex2jax_ignore">{html}</div>',
+        "text/html": f'<div class="mathjax_ignore tex2jax_ignore">{joined}</div>',
         "text/plain": visible(text),
     }
 

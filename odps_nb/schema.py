@@ -14,34 +14,6 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
 
-__all__ = [
-    "PLAIN_NAME",
-    "TEXT",
-    "ArrayType",
-    "Column",
-    "DecimalType",
-    "Generated",
-    "LengthType",
-    "MapType",
-    "OdpsType",
-    "PrimitiveType",
-    "StructField",
-    "StructType",
-    "TableSchema",
-    "TypeCode",
-    "UnknownType",
-    "VectorType",
-    "children_of",
-    "explicit_decimals",
-    "has_any",
-    "has_blob",
-    "has_timestamp",
-    "is_readable",
-    "quote_name",
-    "text_as_binary",
-    "types_in",
-]
-
 
 class TypeCode(IntEnum):
     """Type numbers in the nested ("write") schema form.

@@ -15,34 +15,6 @@ from enum import Enum
 
 from odps_nb.errors import ArgumentError, MissingKeyError, PositionError, shown, visible
 
-__all__ = [
-    "STRICT_TEXT",
-    "BlobReference",
-    "Compression",
-    "IndexSplit",
-    "PartitionSpec",
-    "RowRangeSplit",
-    "SessionStatus",
-    "Split",
-    "SplitMode",
-    "TableName",
-    "TextMode",
-    "TextOptions",
-    "TimeUnit",
-    "Transfer",
-    "TransferMode",
-    "WriteMode",
-    "check_choice",
-    "check_partition_value",
-    "count_of",
-    "did_you_mean",
-    "format_bytes",
-    "is_name",
-    "listed_columns",
-    "parse_bytes",
-    "shorten",
-]
-
 # Names are validated here, before they are used in a URL or in SQL.
 _NAME = re.compile(r"[^\W\d]\w{0,127}", re.UNICODE)
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,3})?)\s*([kmgt]?)(i?)b?", re.IGNORECASE | re.ASCII)

@@ -80,16 +80,13 @@ UPWARD = {
     ("odps_nb.access.progress", "odps_nb.notebook.display.output"): "the end of a cell",
     ("odps_nb.access.progress", "odps_nb.notebook.progress.line"): "a line in a terminal",
     ("odps_nb.access.queries", "odps_nb.notebook.display.listing"): "queries are displayed",
-    ("odps_nb.access.row_forms", "odps_nb.notebook.explore.charts.chart"): "Scan.chart",
-    ("odps_nb.access.row_forms", "odps_nb.notebook.explore.charts.choice"): "types of Scan.chart",
-    ("odps_nb.access.row_forms", "odps_nb.notebook.explore.explorer"): "Scan.explore",
+    ("odps_nb.access.viewed", "odps_nb.notebook.explore.charts.chart"): "charts of rows",
+    ("odps_nb.access.viewed", "odps_nb.notebook.explore.charts.choice"): "types of charts",
+    ("odps_nb.access.viewed", "odps_nb.notebook.explore.explorer"): "an explorer of rows",
     ("odps_nb.access.row_forms", "odps_nb.notebook.explore.static"): "rows are displayed",
     ("odps_nb.access.scan", "odps_nb.spark.reading.dataframe"): "Scan.to_spark",
     ("odps_nb.access.sql", "odps_nb.spark.reading.dataframe"): "Result.to_spark",
     ("odps_nb.access.table", "odps_nb.notebook.display.listing"): "a table is displayed",
-    ("odps_nb.access.table", "odps_nb.notebook.explore.charts.chart"): "the type of Table.chart",
-    ("odps_nb.access.table", "odps_nb.notebook.explore.charts.choice"): "types of Table.chart",
-    ("odps_nb.access.table", "odps_nb.notebook.explore.explorer"): "the type of Table.explore",
     ("odps_nb.access.table", "odps_nb.notebook.explore.static"): "first rows are displayed",
     ("odps_nb.access.writing.columns", "odps_nb.spark.writing.checks"): "columns of Spark",
     ("odps_nb.access.writing.rows", "odps_nb.spark.writing.dataframe"): "a DataFrame of Spark",
@@ -373,7 +370,6 @@ def imported_names(tree: ast.Module) -> set[str]:
 
 
 PUBLIC = ("odps_nb", "odps_nb.spark", "odps_nb.torch", "odps_nb.stream_io", "odps_nb.errors")
-PUBLIC += ("odps_nb.schema", "odps_nb.terms")
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from odps_nb.access.blobs.frames import blob_dtypes
 from odps_nb.access.checks import check_count, require
 from odps_nb.access.displayed import Displayed
+from odps_nb.access.viewed import Viewed
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker
 from odps_nb.client.read.resume import asks_for_micro
@@ -20,7 +21,7 @@ from odps_nb.convert.frame_options import Decimals, DtypeBackend, FrameOptions
 from odps_nb.convert.warning import warn
 from odps_nb.errors import OdpsNbError
 from odps_nb.explained import Instructive, explained
-from odps_nb.schema import is_readable
+from odps_nb.schema import TableSchema, is_readable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,10 +29,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from odps_nb.access.connection import Connection
-    from odps_nb.notebook.explore.charts.chart import Chart
-    from odps_nb.notebook.explore.charts.choice import ChartAggregate, ChartKind, ChartStep
-    from odps_nb.notebook.explore.explorer import Explorer
-    from odps_nb.schema import TableSchema
 
     Batches = Generator[pa.RecordBatch, None, None]
 
@@ -40,7 +37,7 @@ T = TypeVar("T")
 
 
 @explained
-class RowForms(Displayed, Instructive, ABC):
+class RowForms(Displayed, Viewed, Instructive, ABC):
     """Base class of `Scan` and `Result`: data frames, Arrow, and notebook display."""
 
     _instead = {  # noqa: RUF012
@@ -308,81 +305,8 @@ class RowForms(Displayed, Instructive, ABC):
             rows = pa.RecordBatchReader.from_batches(schema, self._promised(schema))
         return rows.__arrow_c_stream__(requested_schema)
 
-    def explore(
-        self, *, rows: int = 100, sample: int = 64_000, seed: int | None = None
-    ) -> Explorer:
-        """Return a view of the rows to page through, filter, sort and search in a notebook.
-
-        Pages are fetched when shown; at most 1 MiB of pages is cached. Without the ``notebook``
-        extra, only the first page is shown.
-
-        Parameters
-        ----------
-        rows
-            Number of rows per page.
-        sample, seed
-            Number of sampled rows for column statistics (nulls, distinct values, minimum, maximum,
-            distribution), and the seed of the sample.
-        """
-        from odps_nb.notebook.explore.explorer import explore
-
-        return explore(self, rows=rows, sample=sample, seed=seed)
-
-    def chart(
-        self,
-        x: str,
-        y: str | None = None,
-        *,
-        kind: ChartKind | None = None,
-        agg: ChartAggregate | None = None,
-        color: str | None = None,
-        bins: int | None = None,
-        step: ChartStep | None = None,
-        top: int | None = None,
-    ) -> Chart:
-        """Return a chart of all rows. The service groups and aggregates them with SQL.
-
-        Runs one SQL job, which scans the rows. Histograms, scatter plots and times without
-        ``step`` need two, and many groups more. For a query result of up to 64 MB, the rows are
-        read instead; for a larger one, the query runs again, after a warning with the cost.
-        ``kind="scatter"`` shows a random sample of rows. Times and points far from nearly all
-        others are left out; ``chart.note`` says how many.
-
-        Parameters
-        ----------
-        x
-            The column to group by; its values are on the x axis.
-        y
-            The column to aggregate. Default: count rows.
-        kind
-            ``"bar"``, ``"line"``, ``"area"``, ``"scatter"``, ``"histogram"`` or ``"box"``.
-            Default: a line for times, a histogram for numbers without ``y``, otherwise bars.
-        agg
-            ``"count"``, ``"sum"``, ``"mean"``, ``"min"``, ``"max"``, ``"median"`` or
-            ``"distinct"``. Default: ``"sum"`` of ``y``.
-        color
-            A column whose seven most frequent values each get a colour.
-        bins, step, top
-            How ``x`` is grouped. ``bins``: number of ranges of a numeric column. ``step``:
-            ``"hour"``, ``"day"``, ``"week"``, ``"month"`` or ``"year"`` (default: the shortest one
-            with few enough groups). ``top``: number of largest groups to keep; the others are
-            combined (default: 20, or 21 if there are no more).
-
-        Raises
-        ------
-        ArgumentError
-            A column does not exist or cannot be plotted, or arguments contradict each other.
-
-        Examples
-        --------
-        >>> chart = odps.table("orders").chart("status", kind="bar", top=3)
-        >>> chart.to_pandas()["status"].tolist()
-        ['shipped', 'paid', 'new', 'others']
-        """
-        from odps_nb.notebook.explore.charts.chart import draw
-
-        options = {"kind": kind, "agg": agg, "color": color, "bins": bins, "step": step, "top": top}
-        return draw(self, x, y, **options)
+    def _viewed(self, *, opens: bool) -> RowForms:
+        return self
 
     def _static_page(self) -> Mapping[str, str]:
         from odps_nb.notebook.explore.static import static_page

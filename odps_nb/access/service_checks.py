@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import queue
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Literal
 
-from odps_nb.client.calls.budget import Budget, BudgetTransport, side_by_side, within
 from odps_nb.errors import (
     AccessDeniedError,
     FramingError,
@@ -22,7 +23,6 @@ from odps_nb.errors import (
 if TYPE_CHECKING:
     from odps_nb.client.auth.profile import Profile
     from odps_nb.client.calls.storage import StorageClient
-    from odps_nb.client.sql.query import SqlInstance
     from odps_nb.client.transfer_check import TransferCheck
     from odps_nb.terms import TransferMode
     from odps_nb.wire.control import ProjectInfo
@@ -33,6 +33,7 @@ MAX_SKEW = 300.0
 SECONDS = 15.0
 """Maximum seconds for all checks of the service."""
 _CONNECT_SECONDS = 5.0
+_JOIN_SECONDS = 1.0
 _MAX_NAMES = 1000
 _QUERY = "select 1 as one"
 
@@ -62,88 +63,90 @@ def check_service(profile: Profile, *, seconds: float = SECONDS) -> Iterator[Che
     pending = ["Project", "Clock", "Time zone", "Tables", "SQL"]
     pending += ["Quota"] if profile.quota else []
     pending += ["Storage API", "Storage API v1", "Tunnel", "Rows"]
-    yield from _in_time(profile, seconds, _service, pending)
+    yield from _in_time(profile, seconds, seconds / 3, _service, pending)
 
 
 def check_project(profile: Profile, *, seconds: float = _CONNECT_SECONDS) -> list[Check]:
     """Check the project and its time zone with one request, in about ``seconds`` at most."""
-    return list(_in_time(profile, seconds, _project, ["Project", "Time zone"]))
+    return list(_in_time(profile, seconds, seconds, _project, ["Project", "Time zone"]))
 
 
 def _in_time(
     profile: Profile,
     seconds: float,
-    checks: Callable[[StorageClient, Budget], Iterator[Check]],
+    timeout: float,
+    checks: Callable[[StorageClient], Iterator[Check]],
     pending: list[str],
 ) -> Iterator[Check]:
-    """Make the checks; at the limit, report each ``pending`` one that has no result."""
-    budget = Budget(seconds)
+    """Make the checks; at the limit, report each ``pending`` one that has no result.
 
-    def made() -> Iterator[Check]:
-        with _client(profile, budget) as storage:
-            yield from checks(storage, budget)
-
-    try:
-        for check in within(budget, made()):
-            if check.name in pending:
-                pending.remove(check.name)
-            yield check
-    except RequestTimeoutError:
-        verdict: Verdict = "bad"
-        for name in pending:
-            found = f"not checked: the {seconds:g} s for the checks of the service have passed"
-            yield Check(name, verdict, found, _NETWORK)
-            verdict = "optional"  # only the first one was waiting for the service
-
-
-def _client(profile: Profile, budget: Budget) -> StorageClient:
+    A daemon thread sends the requests, so not even a host name that is never resolved, which cannot
+    be interrupted, delays the limit. ``timeout``: the time-out of one request.
+    """
     from odps_nb.client.calls.storage import StorageClient
     from odps_nb.client.options import ClientOptions
 
-    limit = budget.seconds
-    once = ClientOptions(retries=0, connect_timeout=limit, read_timeout=limit)
-    return StorageClient(profile, options=once, transport=BudgetTransport(budget))
+    once = ClientOptions(retries=0, connect_timeout=timeout, read_timeout=timeout)
+    storage, end = StorageClient(profile, options=once), time.monotonic() + seconds
+    results: queue.SimpleQueue[Check | BaseException | None] = queue.SimpleQueue()
+
+    def make() -> None:
+        try:
+            for check in checks(storage):
+                results.put(check)
+            results.put(None)
+        except BaseException as error:  # noqa: BLE001  raised in the other thread
+            results.put(error)
+
+    thread = threading.Thread(target=make, name="odps_nb-checks", daemon=True)
+    thread.start()
+    try:
+        while (found := results.get(timeout=max(0.0, end - time.monotonic()))) is not None:
+            if isinstance(found, BaseException):
+                raise found
+            if found.name in pending:
+                pending.remove(found.name)
+            yield found
+    except queue.Empty:
+        verdict: Verdict = "bad"
+        for name in pending:
+            late = f"not checked: the {seconds:g} s for the checks of the service have passed"
+            yield Check(name, verdict, late, _NETWORK)
+            verdict = "optional"  # only the first one was waiting for the service
+    finally:
+        storage.close()  # ends running requests
+        thread.join(_JOIN_SECONDS)
 
 
-def _service(storage: StorageClient, budget: Budget) -> Iterator[Check]:
-    share = budget.seconds / 3
+def _service(storage: StorageClient) -> Iterator[Check]:
     dates: list[str] = []
-    for check in _project(storage, budget, share, dates):
+    for check in _project(storage, dates):
         yield check
         if not check.ok and check.name == "Project":
             return
         if check.name == "Project":
             yield _clock(dates[0], storage.now())
     names: list[str] = []
-    with budget.at_most(share):
-        yield (tables := _try("Tables", lambda: _list(storage, names)))
-    yield _try("SQL", lambda: _query(storage, budget, share), or_denied="optional")
+    yield (tables := _try("Tables", lambda: _list(storage, names)))
+    yield _try("SQL", lambda: _query(storage), or_denied="optional")
     if storage.profile.quota:
-        with budget.at_most(share):
-            yield _quota(storage)
+        yield _quota(storage)
     if not tables.ok:
         found = f"{_UNCHECKED}: the tables could not be listed"
         yield Check("Rows", "optional", found, "follow the advice for the tables")
         return
-    with budget.at_most(share):
-        yield from _transfers(storage, names)
+    yield from _transfers(storage, names)
 
 
 # -- project, time zone, tables, quota --------------------------------------------------------
 
 
-def _project(
-    storage: StorageClient,
-    budget: Budget,
-    seconds: float | None = None,
-    dates: list[str] | None = None,
-) -> Iterator[Check]:
+def _project(storage: StorageClient, dates: list[str] | None = None) -> Iterator[Check]:
     """Check the project and its time zone; append the response's date to ``dates``."""
     found: list[ProjectInfo] = []
 
     def ask() -> str:
-        with budget.at_most(seconds or budget.seconds):
-            info, date = _fetch_project(storage)
+        info, date = _fetch_project(storage)
         found.append(info)
         if dates is not None:
             dates.append(date)
@@ -228,39 +231,28 @@ def _quota(storage: StorageClient) -> Check:
 # -- SQL --------------------------------------------------------------------------------------
 
 
-def _query(storage: StorageClient, budget: Budget, seconds: float) -> str:
+def _query(storage: StorageClient) -> str:
     """Run a query and decode its row; cancel the query if it does not end in time."""
     from odps_nb.client.sql.csv_result import fetch_text_rows
-    from odps_nb.client.sql.query import submit_sql, wait_sql
+    from odps_nb.client.sql.query import stop_quietly, submit_sql, wait_sql
 
-    began = time.monotonic()
-    with budget.at_most(seconds):
-        instance = submit_sql(storage, _QUERY, cancel=budget.token)
-        try:
-            wait_sql(storage, instance, timeout=budget.left, cancel=budget.token)
-            rows = fetch_text_rows(storage, instance).rows.to_pylist()
-        except ServiceError:
-            raise  # the query has ended
-        except OdpsNbError as error:
-            raise _stopped(storage, budget, instance, error) from None
+    began, timeout = time.monotonic(), storage.options.read_timeout
+    instance = submit_sql(storage, _QUERY)
+    try:
+        wait_sql(storage, instance, timeout=timeout, cancel=storage.operation())
+        rows = fetch_text_rows(storage, instance).rows.to_pylist()
+    except ServiceError:
+        raise  # the query has ended
+    except OdpsNbError as error:
+        done = stop_quietly(storage, instance)
+        end = "it was cancelled" if done else "it could not be cancelled and may still be running"
+        raise RequestTimeoutError(
+            f"instance {instance.instance_id} of {_QUERY} had no result in time ({error.message}); "
+            f"{end}",
+        ) from None
     if rows != [{"one": "1"}]:
         raise FramingError(f"{_QUERY} returned {str(rows)[:80]}", hint=_NOT_THEIRS)
     return f"{_QUERY} returned its row in {time.monotonic() - began:.1f} s"
-
-
-def _stopped(
-    storage: StorageClient, budget: Budget, instance: SqlInstance, error: OdpsNbError
-) -> OdpsNbError:
-    """Cancel a query whose result did not arrive, and return the error to raise."""
-    from odps_nb.client.sql.query import stop_quietly
-
-    with budget.extended():
-        done = stop_quietly(storage, instance)
-    end = "it was cancelled" if done else "it could not be cancelled and may still be running"
-    return RequestTimeoutError(
-        f"instance {instance.instance_id} of {_QUERY} had no result in time ({error.message}); "
-        f"{end}",
-    )
 
 
 # -- transfer of rows -------------------------------------------------------------------------
@@ -279,7 +271,7 @@ def _transfers(storage: StorageClient, names: list[str]) -> Iterator[Check]:
     if sample is None:
         yield _unchecked(names)
         return
-    checks = check_transfers(storage, sample, run=side_by_side)
+    checks = check_transfers(storage, sample)
     working = next((one for one in checks if one.ok), None)
     for one in checks:
         yield _transfer(one, working)

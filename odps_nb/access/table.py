@@ -34,6 +34,7 @@ from odps_nb.access.progress import listener_of
 from odps_nb.access.reading.first_rows import preview_rows
 from odps_nb.access.reading.planning import ReadOptions, plan_read
 from odps_nb.access.scan import Scan
+from odps_nb.access.viewed import Viewed
 from odps_nb.access.writing.columns import ColumnsLike
 from odps_nb.access.writing.creating import write_table
 from odps_nb.access.writing.open_write import OpenWrite, open_write
@@ -79,16 +80,13 @@ if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
     from odps_nb.access.receipt import Receipt
     from odps_nb.client.write.operations import WriteSessionRef
-    from odps_nb.notebook.explore.charts.chart import Chart
-    from odps_nb.notebook.explore.charts.choice import ChartAggregate, ChartKind, ChartStep
-    from odps_nb.notebook.explore.explorer import Explorer
     from odps_nb.wire.control import TableInfo
 
 _SHOWN_COLUMNS = 60
 
 
 @explained
-class Table(Displayed, ForEngines):
+class Table(Displayed, Viewed, ForEngines):
     """A handle to a table on the service; created by ``odps.table(name)``.
 
     Examples
@@ -388,34 +386,8 @@ class Table(Displayed, ForEngines):
         zone = self._connection.profile.timezone
         return frame_html(frame, str(self._name), self.schema.all_columns, zone)
 
-    def explore(
-        self, *, rows: int = 100, sample: int = 64_000, seed: int | None = None
-    ) -> Explorer:
-        """Return a view of the rows to page through, filter, sort and search in a notebook.
-
-        Same as ``table.read().explore(…)``: see `Scan.explore`.
-        """
-        return _opened_read(self).explore(rows=rows, sample=sample, seed=seed)
-
-    def chart(
-        self,
-        x: str,
-        y: str | None = None,
-        *,
-        kind: ChartKind | None = None,
-        agg: ChartAggregate | None = None,
-        color: str | None = None,
-        bins: int | None = None,
-        step: ChartStep | None = None,
-        top: int | None = None,
-    ) -> Chart:
-        """Return a chart of all rows. The service groups and aggregates them with SQL.
-
-        Same as ``table.read().chart(…)``: see `Scan.chart`.
-        """
-        return self.read().chart(
-            x, y, kind=kind, agg=agg, color=color, bins=bins, step=step, top=top
-        )
+    def _viewed(self, *, opens: bool) -> Scan:
+        return _opened_read(self) if opens else self.read()
 
     def blobs(
         self,

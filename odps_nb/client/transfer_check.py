@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.version_1 import OverVersion1
@@ -20,7 +20,7 @@ from odps_nb.client.read.session import (
 )
 from odps_nb.client.transfer import refuses_service
 from odps_nb.errors import InvalidRequestError, OdpsNbError, ServiceError
-from odps_nb.schema import TypeCode, has_any, has_blob, is_readable
+from odps_nb.schema import OdpsType, TypeCode, has_any, has_blob, is_readable
 from odps_nb.terms import (
     PartitionSpec,
     SessionStatus,
@@ -36,7 +36,6 @@ from odps_nb.wire.tunnel.calls import GetDownload, OpenDownload, TableOf
 
 if TYPE_CHECKING:
     from odps_nb.client.calls.storage import StorageClient
-    from odps_nb.schema import OdpsType
 
 MAX_TABLES = 8
 """Maximum number of tables that `find_sample` inspects."""
@@ -117,21 +116,18 @@ def sample_of(storage: StorageClient, table: TableName) -> CheckedTable | None:
     return CheckedTable(table=table, column=columns[0].name, partition=partition, blobs=blobs)
 
 
-def check_transfers(
-    storage: StorageClient, sample: CheckedTable, *, run: Callable[..., Iterable[Any]] = map
-) -> list[TransferCheck]:
+def check_transfers(storage: StorageClient, sample: CheckedTable) -> list[TransferCheck]:
     """Open a session of one column by each service, and return one result for each.
 
     Sends at most three requests to each service. What the client remembers of the services
-    (`StorageClient.transfer`) is neither used nor changed. ``run``: `map`, or a function like it
-    that uses threads.
+    (`StorageClient.transfer`) is neither used nor changed.
     """
     ways: dict[Transfer, Callable[[], str]] = {
         Transfer.STORAGE: lambda: _read_session(storage, sample, old=False),
         Transfer.STORAGE_V1: lambda: _read_session(storage, sample, old=True),
         Transfer.TUNNEL: lambda: _download_session(storage, sample),
     }
-    return list(run(lambda service: _checked(service, ways[service], sample.table), ways))
+    return [_checked(service, way, sample.table) for service, way in ways.items()]
 
 
 def choice_among(checks: Sequence[TransferCheck], mode: TransferMode) -> TransferCheck:

@@ -788,7 +788,7 @@ def owners(odps):
         odps.drop_table(one.name)
 
 
-@pytest.mark.gate(60)
+@pytest.mark.gate(20)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("where", "name"), METHODS)
 def test_an_odd_argument_is_accepted_or_explained(odps, owners, tmp_path, monkeypatch, where, name):
@@ -857,6 +857,7 @@ VALUES = {
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("way", VALUES)
+@pytest.mark.gate(7)
 def test_an_odd_value_is_accepted_or_explained(odps, new_name, way):
     columns = "id bigint, note string, tags map<string,bigint>, content blob"
     table = odps.create_table(new_name("values"), columns, partitioned_by="ds string")

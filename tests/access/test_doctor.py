@@ -91,6 +91,7 @@ def test_each_service_says_what_it_answered(account):
 
 
 @pytest.mark.parametrize("refusal", ["not-found", "no-permission", "quota", "no-path", "region"])
+@pytest.mark.gate(2)
 def test_a_missing_storage_api_is_optional_and_says_how_to_switch_it_on(account, refusal):
     storage, version_1, tunnel, rows = transfers(account("tunnel", refusal))
     assert [storage.verdict, version_1.verdict] == ["optional", "optional"]

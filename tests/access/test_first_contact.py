@@ -331,6 +331,7 @@ def act(service, monkeypatch) -> Iterator[Callable[[Situation], tuple[Connection
 
 
 @pytest.mark.parametrize("name", SITUATIONS)
+@pytest.mark.gate(12)
 def test_what_is_said(act, service, told, name):
     situation = SITUATIONS[name]
     odps, gateway = act(situation)
@@ -350,6 +351,7 @@ def test_what_is_said(act, service, told, name):
 
 
 @pytest.mark.parametrize("name", SITUATIONS)
+@pytest.mark.gate(12)
 def test_the_doctor_calls_nothing_ok_that_did_not_work(act, told, service, name):
     """Whatever a situation prevents is not ok; the checks end in time and show no secret."""
     situation = SITUATIONS[name]

@@ -109,6 +109,7 @@ def watched() -> Iterator[Callable[..., Watched]]:
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize(("services", "form"), CASES)
+@pytest.mark.gate(6)
 def test_the_first_operation_falls_back_and_the_connection_remembers_it(
     account: Callable[[str, str], LocalService],
     watched: Callable[..., Watched],
@@ -186,6 +187,7 @@ def test_a_receipt_and_the_progress_say_which_service_and_why(
 
 @pytest.mark.parametrize("operation", ["read", "write"])
 @pytest.mark.parametrize("form", FORMS)
+@pytest.mark.gate(4)
 def test_storage_alone_names_each_service_that_refused(
     account: Callable[[str, str], LocalService],
     watched: Callable[..., Watched],
@@ -285,6 +287,7 @@ def refused(odps: Connection, operation: Callable[[Connection], None]) -> tuple[
 
 @pytest.mark.parametrize("case", OWN)
 @pytest.mark.parametrize("services", ACCOUNTS)
+@pytest.mark.gate(4)
 def test_an_error_of_the_request_is_the_same_by_every_service_and_not_remembered(
     account: Callable[..., LocalService],
     watched: Callable[..., Watched],

@@ -1,6 +1,6 @@
 """Writes `docs/results/corpora.md` from the notes of a run: `make corpora`.
 
-python -m tests.corpora.page FILE
+PYTHONPATH=tools python -m tests.corpora.page FILE
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from nightly import state
+
 from tests.corpora.agreed import is_disputed
 from tests.corpora.references import EQUAL, REFUSES
 from tests.support.corpora import ROOT, VERSIONS
@@ -22,8 +24,9 @@ PAGE = ROOT / "docs" / "results" / "corpora.md"
 _FEW = 3
 _HEAD = """# Files of other projects
 
-Written by `make corpora` ({date}) from {count:,} files of {corpora}. Each is shown as a tile and
-converted (`to_pil`, `to_numpy`, `to_text`, `to_table`) in a child process. Of these files,
+Written by `make corpora` ({date}, commit {commit}) from {count:,} files of {corpora}.
+Each is shown as a tile and converted (`to_pil`, `to_numpy`, `to_text`, `to_table`) in a child
+process. Of these files,
 {ended} ended that process, {untyped} raised an undocumented class of error, and {internal} put an
 address, an error number or an object's repr into a message.
 
@@ -80,6 +83,7 @@ def page(notes: Iterable[str]) -> str:
     files = [file for file in every if "mime" in file]
     head = _HEAD.format(
         date=dt.datetime.now(dt.UTC).date(),
+        commit=state(),
         count=len(every),
         corpora=", ".join(f"{name} {VERSIONS[name]}" for name in sorted(corpora)),
         ended=len(every) - len(files),

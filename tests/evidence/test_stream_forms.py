@@ -187,6 +187,7 @@ ROADS: dict[str, Callable[[Table], pa.Table]] = {
 
 
 @pytest.mark.parametrize("road", ROADS)
+@pytest.mark.gate(4)
 def test_arrow_has_plain_types(table: Table, road: str) -> None:
     """Evidence 151, 173: types and values are the same as in any other form of stream"""
     rows = by_id(ROADS[road](table))

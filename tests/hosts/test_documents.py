@@ -10,6 +10,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from markdown_it import MarkdownIt
 from playwright.sync_api import Browser
 
 from tests.hosts.conftest import SEEN, VIEWS, Program
@@ -34,17 +35,22 @@ def browser() -> Iterator[Browser]:
 def published(executed: Path, folder: Path, kind: str) -> Path:
     """Make a page of the notebook, and return its path."""
     shutil.copy(executed, folder)
-    if kind == "nbconvert":
-        command = ["nbconvert", "--to", "html", "--output-dir", "site", executed.name]
+    if kind in ("html", "markdown"):
+        command = ["nbconvert", "--to", kind, "--output-dir", "site", executed.name]
     else:
         conf = f"extensions = ['{kind}']\nroot_doc = 'views'\n{SETTINGS[kind]}\n"
         (folder / "conf.py").write_text(conf, "utf-8")
         command = ["sphinx", "-b", "html", ".", "site"]
     subprocess.run([sys.executable, "-m", *command], cwd=folder, check=True, timeout=600)
-    return folder / "site" / "views.html"
+    page = folder / "site" / "views.html"
+    if kind == "markdown":
+        text = page.with_suffix(".md").read_text("utf-8")
+        html = MarkdownIt("commonmark").render(text)
+        page.write_text(f'<meta charset="utf-8"><div class="output">{html}</div>', "utf-8")
+    return page
 
 
-@pytest.mark.parametrize("kind", ["nbconvert", *SETTINGS])
+@pytest.mark.parametrize("kind", ["html", "markdown", *SETTINGS])
 def test_a_page_shows_every_view_and_no_control(
     executed: Path, tmp_path: Path, browser: Browser, kind: str
 ) -> None:

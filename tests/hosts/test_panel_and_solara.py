@@ -104,7 +104,7 @@ def page(
 
 
 def test_views_are_live_and_nothing_is_wider_than_the_page(page: Page) -> None:
-    expect(page.locator(LIVE)).to_have_count(4)
+    expect(page.locator(LIVE)).to_have_count(3)
     for one in page.locator(STATIC).all():
         expect(one).to_be_hidden()
     page.get_by_role("button", name="Next").click()

@@ -262,6 +262,7 @@ def test_a_service_that_goes_away_costs_no_more_than_its_questions() -> None:
 
 
 @pytest.mark.parametrize("refusal", ["not-found", "no-permission", "quota", "no-path", "region"])
+@pytest.mark.gate(2)
 def test_the_report_names_the_services_that_transfer_rows(refusal: str) -> None:
     options = ("--services", "tunnel", "--form", f"refusal={refusal}")
     with start(options=options) as service:

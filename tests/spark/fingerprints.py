@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import SparkSession
 
 
 def fingerprint() -> dict[str, str]:
@@ -70,27 +71,37 @@ def around_read(batches: Iterable[pa.RecordBatch]) -> Generator[pa.RecordBatch, 
 
 
 def main() -> None:
-    """Print what each use of odps_nb has changed in this process and in a worker."""
+    """Print what each use of odps_nb has changed in this process and in a worker of Spark."""
     import pandas  # noqa: F401
     import requests  # noqa: F401  # like pandas and urllib3, it adds filters when it is imported
     from IPython.core.interactiveshell import InteractiveShell
-    from pyspark.sql import SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql import SparkSession  # its modules are compared even if it does not start
 
     shell = InteractiveShell.instance()
-    # A Spark session as a cluster's notebook provides it, not configured by odps_nb.
-    builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-    spark = builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
+    with_spark = sys.argv[1:] != ["load_ext"]
+    if with_spark:
+        # A Spark session as a cluster's notebook provides it, not configured by odps_nb.
+        builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+        spark = builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
     told: dict[str, list[str]] = {}
     before = fingerprint()
+
+    told["import"] = changes(before, fingerprint())
+    shell.run_line_magic("load_ext", "odps_nb")
+    told["load_ext"] = changes(before, fingerprint())
+    if with_spark:
+        use_spark(spark, before, told)
+    print(json.dumps(told))
+
+
+def use_spark(spark: SparkSession, before: dict[str, str], told: dict[str, list[str]]) -> None:
+    """Add what Spark's uses of odps_nb have changed."""
+    from pyspark.sql.types import StructType
 
     import odps_nb.spark
     from odps_nb.spark.tasks.shipping import map_in_arrow
     from odps_nb.spark.versions import DATA_SOURCES, pyspark_version
 
-    told["import"] = changes(before, fingerprint())
-    shell.run_line_magic("load_ext", "odps_nb")
-    told["load_ext"] = changes(before, fingerprint())
     odps = odps_nb.connect()
     with_sources = pyspark_version() >= DATA_SOURCES
     if with_sources:
@@ -106,7 +117,6 @@ def main() -> None:
     (row,) = map_in_arrow(frame, around_read, schema).collect()
     there, told["a worker that reads"] = json.loads(row.told)
     assert there == rows
-    print(json.dumps(told))
     spark.stop()
 
 

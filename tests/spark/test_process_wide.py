@@ -17,9 +17,19 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.spark
+@pytest.mark.parametrize(
+    "uses",
+    [
+        ["import", "load_ext"],
+        pytest.param(
+            ["import", "load_ext", "register", "read", "a worker that reads"],
+            marks=[pytest.mark.spark, pytest.mark.nightly],
+        ),
+    ],
+    ids=["without Spark", "with Spark"],
+)
 def test_nothing_that_others_share_is_changed_by_import_extension_register_or_read(
-    service: LocalService,
+    service: LocalService, uses: list[str]
 ) -> None:
     given = {
         **os.environ,
@@ -29,7 +39,7 @@ def test_nothing_that_others_share_is_changed_by_import_extension_register_or_re
         "PYTHONPATH": str(ROOT),
     }
     done = subprocess.run(
-        [sys.executable, "-m", "tests.spark.fingerprints"],
+        [sys.executable, "-m", "tests.spark.fingerprints", uses[-1]],
         cwd=ROOT,
         env=given,
         capture_output=True,
@@ -37,11 +47,4 @@ def test_nothing_that_others_share_is_changed_by_import_extension_register_or_re
         timeout=900,
     )
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert told == {
-        "import": [],
-        "load_ext": [],
-        "register": [],
-        "read": [],
-        "a worker that reads": [],
-    }
+    assert json.loads(done.stdout.splitlines()[-1]) == {use: [] for use in uses}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from odps_nb.access.connection import Connection
 
-pytestmark = [pytest.mark.spark, pytest.mark.every_service]
+pytestmark = [pytest.mark.spark, pytest.mark.every_service(in_turn=True)]
 
 ROWS = 20_000
 Ask = Callable[..., None]

@@ -50,13 +50,14 @@ def turn(item: pytest.Item) -> int:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Start with the slowest tests, and record which tests one worker must run."""
     items.sort(key=turn)  # services.py repeats this after pytest has grouped them by services
-    leave_to_nightly(items)
+    leave_cases_to_nightly(items)
+    leave_services_to_nightly(items)
     if getattr(config, "workerinput", {}).get("workerid") == "gw0":
         names = [item.nodeid for item in items if shares_spark(item)]
         Path(os.environ["TMPDIR"], SHARED).write_text("\n".join(names), "utf-8")
 
 
-def leave_to_nightly(items: list[pytest.Item]) -> None:
+def leave_cases_to_nightly(items: list[pytest.Item]) -> None:
     """Mark as nightly all but n cases of a function marked ``gate(n)``, evenly spread.
 
     In a module marked ``every_service``, these are n cases for each set of services.
@@ -72,6 +73,24 @@ def leave_to_nightly(items: list[pytest.Item]) -> None:
         kept = {round(number * (len(found) - 1) / max(count - 1, 1)) for number in range(count)}
         for number, item in enumerate(found):
             if number not in kept:
+                item.add_marker("nightly")
+
+
+def leave_services_to_nightly(items: list[pytest.Item]) -> None:
+    """Mark as nightly all but one set of services of each case marked ``every_service(in_turn)``.
+
+    The next case keeps the next set, so that the cases of a module together use all sets.
+    """
+    cases: dict[tuple[object, ...], list[pytest.Item]] = {}
+    for item in items:
+        mark, spec = item.get_closest_marker("every_service"), getattr(item, "callspec", None)
+        if mark and mark.kwargs.get("in_turn") and spec and not item.get_closest_marker("nightly"):
+            case = [(name, id(value)) for name, value in spec.params.items() if name != "services"]
+            function = item.nodeid.partition("[")[0]
+            cases.setdefault((item.path, function, *sorted(case)), []).append(item)
+    for number, sets in enumerate(cases.values()):
+        for place, item in enumerate(sets):
+            if place != number % len(sets):
                 item.add_marker("nightly")
 
 

@@ -1,6 +1,6 @@
 """Writes `docs/results/single-faults.md` from the records of a sweep: `make sweep`.
 
-python -m tests.sweep.page FILE
+PYTHONPATH=tools python -m tests.sweep.page FILE
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
+
+from nightly import state
 
 from tests.sweep.jobs import JOBS, PAIR_JOBS
 from tests.sweep.outcomes import (
@@ -36,8 +38,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "results" / "single-faults.md"
 _LETTERS = {RIGHT: "", REFUSED: "e", UNKNOWN: "d", ENDED: "i", WRONG: "**w**", CHANGED: "**c**"}
 _HEAD = """# Every single fault
 
-Written by `make sweep` ({date}, {runs:,} runs). Each job ran with each fault at its first exchange
-with the service, at its second exchange, and so on up to the last one. If a response can break in
+Written by `make sweep` ({date}, commit {commit}, {runs:,} runs).
+Each job ran with each fault at its first exchange with the service, at its second exchange, and
+so on up to the last one. If a response can break in
 several places (in its headers, at each message of an Arrow stream and inside each), the fault is
 tried at each of them. The jobs used the embedded service over sockets.
 
@@ -72,8 +75,9 @@ checksums, so any of their bits is flipped.
 _PAIRS = """
 ## Two faults in one run
 
-Written by `make sweep` ({date}, {runs:,} runs). For {jobs} jobs, one fault struck exchange N, and
-the same or another fault struck a later exchange M. The runs cover every N, and every later M that
+Written by `make sweep` ({date}, commit {commit}, {runs:,} runs).
+For {jobs} jobs, one fault struck exchange N, and the same or another fault struck a later
+exchange M. The runs cover every N, and every later M that
 the client reached, including its retries and clean-up. Cut and stalled responses break in the
 middle. If a job must survive each of the two faults alone, it must also survive both together.
 
@@ -86,7 +90,7 @@ def page(notes: Iterable[str]) -> str:
     cells = _cells(notes)
     names = {fault.name for fault in FAULTS}
     runs = sum(sum(ends.values()) for (_, name), ends in cells.items() if name in names)
-    text = _HEAD.format(date=dt.date.today(), runs=runs, peer=version("pyodps"))
+    text = _HEAD.format(date=dt.date.today(), commit=state(), runs=runs, peer=version("pyodps"))
     text += "| job | " + " | ".join(fault.name for fault in FAULTS) + " |\n"
     text += "|---" * (len(FAULTS) + 1) + "|\n"
     for job in (*JOBS, *PEER_JOBS):
@@ -105,7 +109,7 @@ def pairs(cells: Cells) -> str:
         if (job.name, pair_name(one, two)) in cells
     }
     runs = sum(sum(ends.values()) for ends in known.values())
-    text = _PAIRS.format(date=dt.date.today(), runs=runs, jobs=len(PAIR_JOBS))
+    text = _PAIRS.format(date=dt.date.today(), commit=state(), runs=runs, jobs=len(PAIR_JOBS))
     for job in PAIR_JOBS:
         ends = sum((found for (name, *_), found in known.items() if name == job.name), Counter())
         text += f"\n### Two faults: {job.name}\n\n{_summary(ends)}\n\n"

@@ -7,8 +7,7 @@ import gzip
 import pytest
 
 from odps_nb.wire.calls import encode_error_json, encode_error_xml
-from odps_nb.wire.calls.errors import find_page
-from odps_nb.wire.web_page import describe_page, is_web_page
+from odps_nb.wire.calls.errors import describe_page, find_page, is_web_page
 
 
 @pytest.mark.parametrize(

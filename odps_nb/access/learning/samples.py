@@ -16,12 +16,11 @@ from odps_nb.access.blobs.paths import find_blob_path
 from odps_nb.client.blob.many import iter_blobs
 from odps_nb.convert.nested_values import is_vector, vector_values
 from odps_nb.errors import ArgumentError, ConversionError
-from odps_nb.terms import BlobReference
+from odps_nb.terms import BlobReference, TableName
 
 if TYPE_CHECKING:
     from odps_nb.client.calls.storage import StorageClient
     from odps_nb.schema import TableSchema
-    from odps_nb.terms import TableName
 
 Placed = tuple[int, Any]
 """A sample, preceded by the position of the next sample in the epoch's sequence."""

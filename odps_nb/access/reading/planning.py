@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING
 
 from odps_nb.access.binding.text import bind
 from odps_nb.access.checks import check_columns, check_count, check_text
-from odps_nb.access.partitions import choose_partitions
+from odps_nb.access.partitions import PartitionChoice, choose_partitions
 from odps_nb.client.read.increments import CHANGE, Bound, plan_increment
 from odps_nb.client.read.plan import ReadPlan
 from odps_nb.errors import ArgumentError
 from odps_nb.filters.row_filter import RowFilter
 from odps_nb.schema import TableSchema
-from odps_nb.terms import Compression, TableName, TextOptions
+from odps_nb.terms import Compression, TableName, TextMode, TextOptions, TimeUnit
 
 if TYPE_CHECKING:
-    from odps_nb.access.partitions import PartitionChoice
     from odps_nb.client.calls.storage import StorageClient
-    from odps_nb.terms import Compression, TextMode, TimeUnit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

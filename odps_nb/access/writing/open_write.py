@@ -14,7 +14,7 @@ from odps_nb.access.writing.rows import fitted_batches
 from odps_nb.access.writing.sources import Target, open_input
 from odps_nb.access.writing.tabular import is_spark
 from odps_nb.access.writing.uploading import CellUploader
-from odps_nb.client.write.base import WriteSession
+from odps_nb.client.write.base import RowUploads, WriteSession
 from odps_nb.client.write.operations import StreamReceipt, WriteSessionRef
 from odps_nb.client.write.session import (
     fetch_write_state,
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from odps_nb.access.table import Table
-    from odps_nb.client.write.base import RowUploads
 
 BUFFER_BYTES = 64 * 2**20
 _SESSION_ID = re.compile("[!-~]{1,4096}")

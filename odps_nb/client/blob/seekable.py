@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.client.blob.file import BlobFile, open_blob
-from odps_nb.client.blob_cache import CachedBlob
+from odps_nb.client.blob_cache import BlobCache, CachedBlob
 from odps_nb.errors import (
     ChecksumError,
     ConfigError,
@@ -25,7 +25,6 @@ from odps_nb.lifetime import Home
 from odps_nb.terms import BlobReference, format_bytes
 
 if TYPE_CHECKING:
-    from odps_nb.client.blob_cache import BlobCache
     from odps_nb.client.calls.storage import StorageClient
 
 MEMORY = 8 << 20

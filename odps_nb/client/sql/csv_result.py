@@ -7,11 +7,12 @@ cell is in double quotes; ``\N`` without quotes is null.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+import csv
+import io
 from dataclasses import dataclass
 
 import pyarrow as pa
+from pyarrow.csv import ConvertOptions, ParseOptions, ReadOptions, read_csv
 
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.sql.query import SqlInstance
@@ -19,7 +20,6 @@ from odps_nb.errors import FramingError
 from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
 from odps_nb.wire.control import GetInstanceResult
 
-_CELL = re.compile(r'(?:"((?:[^"]|"")*)"|([^",\n]*))(,|\r?\n|\Z)')
 _NULL = r"\N"
 _TEXT = PrimitiveType(TypeCode.STRING)
 
@@ -53,38 +53,28 @@ def parse_csv(text: str) -> pa.Table:
     >>> parse_csv('"a","b"\n"1",\\N\n').to_pylist()
     [{'a': '1', 'b': None}]
     """
-    lines = list(_lines(text))
-    if not lines:
+    if not text:
         return pa.table({})
-    names, *rows = lines
-    for number, row in enumerate(rows, 1):
-        if len(row) != len(names):
-            raise FramingError(
-                f"row {number} of the result has {len(row)} cells, but {len(names)} columns",
-                hint="write the result to a table with SQL, and read this table",
-            )
-    columns = list(zip(*rows, strict=True)) or [()] * len(names)
-    arrays = [pa.array(column, pa.string()) for column in columns]
-    return pa.Table.from_arrays(arrays, names=[name or "" for name in names])
-
-
-def _lines(text: str) -> Iterator[list[str | None]]:
-    row: list[str | None] = []
-    at = 0
-    while at < len(text):
-        match = _CELL.match(text, at)
-        if match is None:
-            raise FramingError(
-                f"the result is not CSV at character {at}",
-                hint="write the result to a table with SQL, and read this table",
-            )
-        quoted, bare, end = match.groups()
-        row.append(bare if quoted is None else quoted.replace('""', '"'))
-        if quoted is None and bare == _NULL:
-            row[-1] = None
-        at = match.end()
-        if end != ",":
-            yield row
-            row = []
-        elif at == len(text):
-            yield [*row, ""]
+    names = next(csv.reader(io.StringIO(text, newline="")))
+    places = [str(place) for place in range(len(names))]  # names may repeat
+    data = (text if text.endswith("\n") else text + "\n").encode()
+    try:
+        if text.count('"') % 2:
+            raise pa.ArrowInvalid("the last cell has no end")
+        rows = read_csv(
+            pa.py_buffer(data),
+            ReadOptions(column_names=places, skip_rows_after_names=1, block_size=len(data) + 1),
+            ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
+            ConvertOptions(
+                column_types=dict.fromkeys(places, pa.string()),
+                null_values=[_NULL],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        )
+    except pa.ArrowInvalid as error:
+        raise FramingError(
+            f"the result is not CSV: {error}",
+            hint="write the result to a table with SQL, and read this table",
+        ) from error
+    return rows.rename_columns(names)

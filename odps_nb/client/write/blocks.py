@@ -250,6 +250,10 @@ def commit_settled(
             error.in_doubt = sent
             if sent and _is_done(committed, error, attempts):
                 return
+            if not isinstance(error, (TransportError, ServerFaultError, ProtocolError)):
+                if sent:
+                    error.add_note("an earlier attempt received no response; check the table")
+                raise  # the service has answered
             attempts.again(error, idempotent=True)
 
 

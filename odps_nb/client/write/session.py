@@ -15,6 +15,7 @@ from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.catalog import explain_refused_write
 from odps_nb.client.write.base import RowUploads, WriteSession
+from odps_nb.client.write.blocks import commit_settled
 from odps_nb.client.write.operations import (
     DEFAULT_PART_BYTES,
     NewSession,
@@ -28,13 +29,10 @@ from odps_nb.errors import (
     InvalidRequestError,
     NotFoundError,
     OdpsNbError,
-    ProtocolError,
-    ServerFaultError,
     SessionExpiredError,
     StateError,
-    TransportError,
 )
-from odps_nb.http.retry import RetryPolicy, may_have_been_done
+from odps_nb.http.retry import RetryPolicy
 from odps_nb.terms import PartitionSpec, SessionStatus, TableName, Transfer
 from odps_nb.wire.calls import (
     AbortWriteSession,
@@ -239,49 +237,17 @@ def commit_write(
     )
     if cancel is not None:
         cancel.check()  # last check, because the commit below cannot be undone
-    in_doubt = False
-    while True:
-        try:
-            timeout = storage.options.work_timeout
-            storage.call(request, tracker=tracker, read_timeout=timeout, patient=True)
-            return
-        except (TransportError, ServerFaultError, ProtocolError) as error:
-            in_doubt = in_doubt or may_have_been_done(error)
-            if in_doubt and _is_committed(storage, session, error, tracker):
-                return
-            error.in_doubt = in_doubt  # set first, because `again` may raise this error
-            # It is safe to commit again (``docs/protocol.md`` section 3.7).
-            attempts.again(error, idempotent=True)
-        except (ConflictError, NotFoundError, SessionExpiredError) as error:
-            if in_doubt and _is_committed(storage, session, error, tracker):
-                return
-            error.in_doubt = in_doubt
-            if in_doubt:
-                error.add_note(
-                    "an earlier attempt received no response; check the rows of the table"
-                )
-            raise
 
-
-def _is_committed(
-    storage: StorageClient,
-    session: WriteSessionRef,
-    error: OdpsNbError,
-    tracker: ProgressTracker | None,
-) -> bool:
-    """Return whether a commit whose response was lost has succeeded; sends one request."""
-    try:
+    def committed() -> bool:
         status = fetch_write_status(storage, session, tracker=tracker)
-    except OdpsNbError as second:
-        error.in_doubt = True
-        error.add_note(f"the outcome of the commit is unknown; its status cannot be read: {second}")
-        raise error from second
-    if status != SessionStatus.COMMITTED.value:
-        return False
-    if tracker is not None:
-        what = "the response to the commit was lost, but the session is committed"
-        tracker.noted(what, retries=1)
-    return True
+        return status == SessionStatus.COMMITTED.value
+
+    def commit() -> bool:
+        timeout = storage.options.work_timeout
+        storage.call(request, tracker=tracker, read_timeout=timeout, patient=True)
+        return True
+
+    commit_settled(commit, committed, attempts)  # it is safe to repeat (protocol, section 3.7)
 
 
 def fetch_write_status(

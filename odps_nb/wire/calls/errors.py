@@ -6,6 +6,7 @@ the HTTP status, in this order. A hint is added if the message does not state wh
 
 from __future__ import annotations
 
+import html
 import re
 import zlib
 from collections.abc import Mapping
@@ -23,13 +24,13 @@ from odps_nb.errors import (
     ServiceError,
     SessionExpiredError,
     ThrottledError,
+    visible,
 )
 from odps_nb.terms import shorten
 from odps_nb.wire.calls.core import REQUEST_ID, Pairs, find_header
 from odps_nb.wire.calls.hints import hint_for, is_denied
 from odps_nb.wire.codings import decoder, sniff
 from odps_nb.wire.json_fields import Fields, dump, parse_object
-from odps_nb.wire.web_page import PAGE_HINT, describe_page, is_web_page, page_error
 from odps_nb.wire.xml_text import DECLARATION, child_text, element, parse_xml
 
 MAX_ERROR_BYTES = 2**20
@@ -336,3 +337,45 @@ def encode_error_xml(code: str, message: str, request_id: str) -> bytes:
         element("HostId", "localhost"),
     )
     return (DECLARATION + element("Error", parts)).encode()
+
+
+HEAD_BYTES = 1 << 16
+"""Number of bytes at the start of a body in which a title is searched."""
+PAGE_HINT = (
+    "log in to this network if this is its login page; otherwise check the address, HTTPS_PROXY "
+    "and NO_PROXY"
+)
+_SHOWN = 120
+_BEGIN = re.compile(
+    rb"(?:\xef\xbb\xbf)?\s*(?:<!--.{0,2000}?-->\s*)*<(?:!doctype\s+html|html)\b",
+    re.IGNORECASE | re.DOTALL,
+)
+_TITLE = re.compile(r"<title\b[^>]{0,200}>(.{0,1000}?)</title", re.IGNORECASE | re.DOTALL)
+
+
+def is_web_page(body: bytes) -> bool:
+    """Return whether a body begins as an HTML document."""
+    return _BEGIN.match(body[:HEAD_BYTES]) is not None
+
+
+def describe_page(body: bytes, text: str = "") -> str:
+    """Return "a web page" with its title in quotes; without a title, with the start of ``text``."""
+    found = _TITLE.search(body[:HEAD_BYTES].decode("utf-8", "replace"))
+    title = " ".join(visible(html.unescape(found[1])).split()) if found else ""
+    if title:
+        return f'a web page titled "{shorten(title, _SHOWN)}"'
+    return f"a web page: {shorten(text, _SHOWN)}" if text else "a web page"
+
+
+def page_error(body: bytes, sender: str, request_id: str | None = None) -> FramingError:
+    """Return the error for a web page in place of a document or a stream.
+
+    ``sender`` names the host. A retry would return the same page.
+    """
+    error = FramingError(
+        f"{sender} responded with {describe_page(body)} instead of a response of MaxCompute",
+        request_id=request_id,
+        hint=PAGE_HINT,
+    )
+    error.lasts = True
+    return error

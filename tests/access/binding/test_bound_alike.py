@@ -113,6 +113,7 @@ PADDING = {
         *((one, 1_100) for one in ("ts", "dc", "b", "f", "i")),
     ],
 )
+@pytest.mark.gate(3)
 def test_a_long_list_finds_the_rows_of_its_values(table, column, count):
     values = table.read([column]).to_arrow()[column].to_pylist()[:3]
     if column == "ts":

@@ -63,6 +63,7 @@ READS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("options", READS.values(), ids=READS)
+@pytest.mark.gate(3)
 def test_a_view_has_the_rows_of_the_same_read_of_its_table(
     view: Table, plain: Table, options: dict[str, Any]
 ) -> None:

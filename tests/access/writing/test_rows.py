@@ -23,7 +23,7 @@ from odps_nb import Connection, Table
 from odps_nb.access.writing import tabular
 from odps_nb.errors import ArgumentError, ConversionError, OdpsNbWarning
 
-pytestmark = pytest.mark.every_service
+pytestmark = pytest.mark.every_service(in_turn=True)
 
 Name = Callable[[str], str]
 Pair = collections.namedtuple("Pair", "name id")

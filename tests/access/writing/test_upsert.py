@@ -20,7 +20,7 @@ from odps_nb.wire.schema_json import WriteSchema
 from odps_nb.wire.type_text import parse_columns
 from tests.support.service.services import by_storage_api
 
-pytestmark = pytest.mark.every_service
+pytestmark = pytest.mark.every_service(in_turn=True)
 
 Make = Callable[..., Table]
 
@@ -63,6 +63,7 @@ def test_rows_of_a_frame_replace_and_add(make: Make) -> None:
 
 
 @pytest.mark.parametrize("kind", ["table", "batch", "reader", "duckdb"])
+@pytest.mark.gate(2)
 def test_whatever_speaks_arrow_is_upserted_and_deleted(make: Make, kind: str) -> None:
     def of(**columns: Any) -> Any:
         made = pa.table(columns)
@@ -93,6 +94,7 @@ def test_whatever_speaks_arrow_is_upserted_and_deleted(make: Make, kind: str) ->
     ],
     ids=lambda keys: type(keys).__name__,
 )
+@pytest.mark.gate(2)
 def test_keys_alone_are_enough_for_a_delete(make: Make, keys: Any) -> None:
     table = make("id BIGINT NOT NULL, v STRING NOT NULL, w ARRAY<BIGINT>")
     table.upsert(pa.table({"id": [1, 2, 3], "v": ["a", "b", "c"], "w": [[1], [2], [3]]}))
@@ -150,6 +152,7 @@ CHANGED = pa.table({"N": pa.array([7, None, 9]), "id": [1, 2, 3]})
         lambda: CHANGED.to_pandas().set_index("id"),
     ],
 )
+@pytest.mark.gate(2)
 def test_a_partial_upsert_keeps_the_columns_that_the_data_lacks(
     make: Make, form: Callable[[], Any]
 ) -> None:
@@ -185,6 +188,7 @@ def test_a_partial_upsert_of_partitions_takes_the_last_row_and_deletes(make: Mak
         ({"v": ["a"]}, "id .*absent"),
     ],
 )
+@pytest.mark.gate(2)
 def test_a_partial_upsert_needs_the_same_known_columns_in_every_row(
     make: Make, data: Any, problem: str
 ) -> None:

@@ -77,6 +77,7 @@ def staging(odps: Connection) -> list[str]:
 
 
 @pytest.mark.parametrize("where", ["in a stream", "between streams", "before the commit", "never"])
+@pytest.mark.gate(2)
 def test_a_killed_write_to_several_partitions_has_all_or_no_rows(
     service: LocalService, odps: Connection, table: Table, where: str
 ) -> None:

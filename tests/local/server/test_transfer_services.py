@@ -84,6 +84,7 @@ def ask(
 
 
 @pytest.mark.parametrize(("name", "method", "path", "params"), CASES)
+@pytest.mark.gate(5)
 def test_a_missing_service_refuses_every_request_the_same_way(
     off: dict[str, Peer], name: str, method: str, path: str, params: dict[str, str]
 ) -> None:

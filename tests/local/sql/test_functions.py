@@ -42,6 +42,7 @@ def equal(found: Any, wanted: Any) -> bool:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.gate(70)
 def test_a_function_returns_what_its_manual_says(peer: Peer, name: str) -> None:
     for text, wanted in EXAMPLES[name]:
         read = peer.query(f"{text if text.startswith('select') else f'select {text}'};")
@@ -61,6 +62,7 @@ REFUSED = r"requires a (number and a )?constant|must be a string literal|each wi
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.gate(70)
 def test_a_function_returns_the_same_for_columns_or_requires_a_constant(
     peer: Peer, name: str
 ) -> None:
@@ -100,6 +102,7 @@ def test_every_function_has_examples() -> None:
 
 @pytest.mark.parametrize("form", ["select {}", "select `{}`", "select 1 from {}"])
 @pytest.mark.parametrize("arguments", ["()", "(1)", "('a', 'b')"])
+@pytest.mark.gate(2)
 def test_no_function_of_the_engine_runs_that_is_not_listed(form: str, arguments: str) -> None:
     listed = duckdb.sql("select distinct function_name from duckdb_functions()").fetchall()
     names = {name for (name,) in listed if re.fullmatch(r"[a-z_]\w*", name)} - FUNCTIONS.keys()

@@ -254,7 +254,7 @@ def answers(session: tuple[str, Peer, str]) -> dict[str, list[Any]]:
     return {one: values(column) for one, column in zip(EXPRESSIONS, found.columns, strict=True)}
 
 
-@pytest.mark.gate(30)
+@pytest.mark.gate(10)
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_an_expression_gives_what_the_clock_of_the_session_says(
     session: tuple[str, Peer, str], answers: dict[str, list[Any]], expression: str

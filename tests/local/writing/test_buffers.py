@@ -11,7 +11,7 @@ import pytest
 
 from odps_nb.errors import InvalidRequestError
 from odps_nb.local.store.arrow_types import arrow_schema
-from odps_nb.local.writing.buffers import check_buffers
+from odps_nb.local.writing.ingest import check_buffers
 from odps_nb.wire.arrow_stream import END_MARKER
 from odps_nb.wire.tunnel.chunks import encode_chunks
 from odps_nb.wire.type_text import parse_columns

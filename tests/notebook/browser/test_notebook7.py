@@ -25,7 +25,7 @@ from tests.support.explored import (
 )
 from tests.support.lab import Jupyter, open_in_notebook7
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.nightly]
 
 CELLS = [
     "%load_ext odps_nb\n%odps connect -o odps",

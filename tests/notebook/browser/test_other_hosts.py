@@ -59,6 +59,7 @@ def mount(
 
 @pytest.mark.parametrize("host", HOSTS)
 @pytest.mark.parametrize("name", VIEWS)
+@pytest.mark.gate(10)
 def test_the_static_page_is_shown_until_the_live_view_is_drawn_and_when_the_kernel_is_gone(
     mount: Callable[..., Mounted], name: str, host: str
 ) -> None:

@@ -30,7 +30,8 @@ UNSEEN = [
     *(chr(n) for n in (*range(9), 11, 12, 13, *range(14, 32), *range(127, 160))),
     *"\u061c\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ud800",
 ]
-HOSTILE = "a\x1b]0;x\x07b\u202egpj\u2066.exe\x9b31m\r" + FORMULA
+IMAGE = "![](https://example.org)"
+HOSTILE = f"a\x1b]0;x\x07b\u202egpj\u2066.exe\x9b31m\r{FORMULA}\n\n{IMAGE}\r\n \t\r\n\n{IMAGE}"
 KINDS = sorted(
     (one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, Exception)),
     key=lambda kind: kind.__name__,
@@ -41,13 +42,13 @@ KINDS = [kind for kind in KINDS if issubclass(kind, OdpsNbError)]
 class Named:
     """A blob of formulas with a malicious name."""
 
-    size, mime_type, file_name = len(FORMULA), "text/plain", HOSTILE
+    size, mime_type, file_name = len(FORMULA) + len(IMAGE) + 2, "text/plain", HOSTILE
 
     def open(self) -> io.BytesIO:
         class File(io.BytesIO):
             verified = True
 
-        return File(FORMULA.encode())
+        return File(f"{FORMULA}\n\n{IMAGE}".encode())
 
 
 def is_clean(text: str) -> bool:
@@ -112,7 +113,7 @@ def bundles(shown: list, shell) -> list[dict[str, str]]:
     ]
 
 
-def test_every_output_is_kept_from_mathjax_and_terminals(shell, shown) -> None:
+def test_every_output_is_kept_from_mathjax_markdown_and_terminals(shell, shown) -> None:
     made = bundles(shown, shell)
     assert len(made) >= 6
     for bundle in made:
@@ -120,6 +121,8 @@ def test_every_output_is_kept_from_mathjax_and_terminals(shell, shown) -> None:
         if "text/html" in bundle:
             assert bundle["text/html"].startswith('<div class="mathjax_ignore tex2jax_ignore">')
             assert bundle["text/html"].endswith("</div>")
+            assert "" not in map(str.strip, bundle["text/html"].splitlines())
+    assert any(IMAGE in bundle.get("text/html", "") for bundle in made)
     assert any(FORMULA in bundle.get("text/html", "") for bundle in made)
 
 

@@ -12,7 +12,7 @@ from odps_nb.notebook.explore import view as viewing
 from odps_nb.notebook.explore.choosing.choice import Choice
 from odps_nb.notebook.explore.view import RowView
 
-pytestmark = pytest.mark.every_service
+pytestmark = pytest.mark.every_service(in_turn=True)
 
 ROWS = 300
 LONG = "long\ttext\n" + "x" * 5000

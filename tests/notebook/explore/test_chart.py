@@ -344,6 +344,7 @@ MORE_JOBS = [
 @pytest.mark.parametrize(
     ("options", "count"), [*((one, 1) for one in ONE_JOB), *MORE_JOBS], ids=str
 )
+@pytest.mark.gate(8)
 def test_a_chart_of_few_groups_takes_one_job(table, odps, monkeypatch, options, count):
     before = {*odps.queries()}
     found = table.chart(**options)

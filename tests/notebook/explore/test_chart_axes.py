@@ -103,6 +103,7 @@ def test_the_label_of_a_last_mark_is_inside_the_picture(odps, new_name):
 
 
 @pytest.mark.parametrize("width", [100, 320, 720, 1400, 5000])
+@pytest.mark.gate(2)
 def test_a_picture_has_the_width_of_its_place(odps, new_name, width):
     table = odps.create_table(new_name("wide"), "at datetime, n bigint, word string")
     begin = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)

@@ -21,7 +21,7 @@ from odps_nb.wire.type_text import parse_type
 from tests.support.messages import Browser
 from tests.support.service.connecting import connected
 
-pytestmark = pytest.mark.every_service
+pytestmark = pytest.mark.every_service(in_turn=True)
 
 ROWS = 3000
 HOSTILE = [

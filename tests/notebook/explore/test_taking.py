@@ -127,6 +127,7 @@ def large(odps):
         Choice(conditions=("id < 50",)),
     ],
 )
+@pytest.mark.gate(6)
 def test_an_export_of_a_sorted_view_has_all_rows_in_that_order(odps, large, order, form, choice):
     source = odps.table(large).read() if form == "read" else odps.sql(f"select * from {large}")
     view = RowView(rows_of(source), seed=1)

@@ -22,7 +22,7 @@ from tests.support.interrupting import interrupt
 from tests.support.service.protected import NUMBERS, analyst_of, protected_service
 from tests.support.shell import run, usage_error
 
-pytestmark = pytest.mark.every_service
+pytestmark = pytest.mark.every_service(in_turn=True)
 
 # -- reading ----------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ import odps_nb
 from odps_nb.errors import ArgumentError, ConversionError, NotFoundError, OdpsNbError
 from tests.support.shell import run, usage_error
 
-pytestmark = pytest.mark.every_service
+pytestmark = pytest.mark.every_service(in_turn=True)
 
 # -- writing ----------------------------------------------------------------------------------
 

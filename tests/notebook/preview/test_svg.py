@@ -26,6 +26,7 @@ def picture(text):
     "name",
     [pytest.param(one, marks=[pytest.mark.nightly] * (one in SLOW)) for one in HOSTILE],
 )
+@pytest.mark.gate(5)
 def test_a_hostile_drawing_costs_one_tile(name):
     page = Seen(tile(Value(HOSTILE[name].encode())).html)
     assert all(source.startswith("data:image/png") for source in page.values("src"))

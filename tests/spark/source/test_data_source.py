@@ -13,8 +13,7 @@ from pyspark.sql.datasource import DataSourceReader
 
 import odps_nb.spark
 from odps_nb import ClientOptions
-from odps_nb.access.partition_bounds import Bound
-from odps_nb.access.partitions import PartitionRange
+from odps_nb.access.partitions import Bound, PartitionRange
 from odps_nb.client.write.session import commit_write
 from odps_nb.client.write.stream import WriteStream
 from odps_nb.errors import ArgumentError, ConfigError, ConflictError, NotFoundError

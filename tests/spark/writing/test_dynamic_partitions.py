@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from odps_nb.access.connection import Connection
 
-pytestmark = pytest.mark.every_service
+pytestmark = pytest.mark.every_service(in_turn=True)
 
 Names = Callable[[str], str]
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
     from odps_nb.access.table import Table
 
-pytestmark = [pytest.mark.spark, pytest.mark.every_service]
+pytestmark = [pytest.mark.spark, pytest.mark.every_service(in_turn=True)]
 
 
 @pytest.fixture
