@@ -64,7 +64,7 @@ def shown(data: bytes, name: str) -> dict[str, Any]:
     }
 
 
-def converted(data: bytes, mime: str, name: str) -> dict[str, tuple[str, Any]]:
+def converted(data: bytes, mime: str, file_name: str) -> dict[str, tuple[str, Any]]:
     """Return the outcome of each conversion of a blob: ``value``, ``refused`` or ``untyped``."""
 
     def picture() -> Any:
@@ -77,7 +77,8 @@ def converted(data: bytes, mime: str, name: str) -> dict[str, tuple[str, Any]]:
     def rows() -> Any:
         kind, named = mime, ""
         if mime.startswith("text/") and mime not in blob_content.DELIMITED:
-            kind, named = sniff(data[:HEAD], len(data), name).mime, name  # as `Blob.to_table` does
+            named = file_name  # as `Blob.to_table` does
+            kind = sniff(data[:HEAD], len(data), named).mime
         return blob_conversion.table(data, kind, max_bytes=MAX_BYTES, file_name=named)
 
     ways: dict[str, Callable[[], Any]] = {
