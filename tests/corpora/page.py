@@ -16,7 +16,7 @@ from typing import Any
 
 from nightly import state
 
-from tests.corpora.agreed import is_disputed
+from tests.corpora.agreed import CONVERSIONS, is_disputed
 from tests.corpora.references import EQUAL, REFUSES
 from tests.support.corpora import ROOT, VERSIONS
 
@@ -73,6 +73,7 @@ def page(notes: Iterable[str]) -> str:
             corpora[found["corpus"]] = found["files"]
             for file in found["files"]:
                 if "mime" in file:
+                    file["is_agreed"] = f"{found['corpus']}/{file['name']}" in CONVERSIONS
                     file["is_disputed"] = is_disputed(found["corpus"], file)
         if "hostile" in found:
             hostile[found["hostile"]["name"]] = found["hostile"]
@@ -124,7 +125,7 @@ def _files(count: int) -> str:
 def is_wrong(file: dict[str, Any]) -> bool:
     """Whether a test fails because of this file."""
     differ = [s for s in file["compared"].values() if s != EQUAL and not s.startswith(REFUSES)]
-    return bool(differ or file["internal"] or file["is_disputed"])
+    return bool((differ and not file["is_agreed"]) or file["internal"] or file["is_disputed"])
 
 
 def _reason(said: str) -> str:
