@@ -272,7 +272,8 @@ class Blob(Displayed):
         ----------
         encoding
             Name of the encoding. Default: the encoding that the text declares (byte order mark,
-            XML, HTML, ``coding:``), then UTF-8, then the guess of ``charset-normalizer``.
+            XML, HTML, ``coding:``), then UTF-8, then the guess of ``charset-normalizer``. A few
+            bytes that are invalid in it become U+FFFD, with a warning.
         max_bytes
             Maximum size of the blob in bytes.
 

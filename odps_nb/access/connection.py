@@ -394,6 +394,7 @@ class Connection(DisplayedText, Instructive):
         settings: Mapping[str, object] | None = None,
         wait: bool = True,
         timeout: float | None = None,
+        max_bytes: int | None = None,
         text: str = "strict",
         char_padding: bool = False,
         progress: Progress = None,
@@ -418,6 +419,9 @@ class Connection(DisplayedText, Instructive):
             Wait until the query has succeeded. ``False``: return immediately; see `Result.wait`.
         timeout
             Maximum seconds to wait. After that, or on an interrupt, the query is cancelled.
+        max_bytes
+            Do not run a query that the service estimates to read more bytes (see `sql_cost`). The
+            estimate delays the query. Default: no limit, no estimate.
         text, char_padding, progress
             As for `Table.read`.
 
@@ -425,6 +429,8 @@ class Connection(DisplayedText, Instructive):
         ------
         QueryError
             The query failed; the message comes from the service.
+        LimitExceededError
+            The estimate exceeds ``max_bytes``, or the service returned none; nothing was run.
         ArgumentError
             ``params`` lacks a value, a value has no SQL literal, a null follows ``not in``, or the
             value for a ``{name}`` is not a valid name.
@@ -440,12 +446,15 @@ class Connection(DisplayedText, Instructive):
         from odps_nb.access.binding.text import bind_query
         from odps_nb.access.queries import Query
         from odps_nb.access.sql import Result
+        from odps_nb.client.sql.cost import check_cost
         from odps_nb.client.sql.query import run_sql
         from odps_nb.client.sql.settings import texts_of
 
         shown = TextOptions.of(text, char_padding=char_padding)
         chosen = None if settings is None else texts_of(settings)
         query = bind_query(query, params, chosen, timezone=self.profile.timezone)
+        if (most := check_count("max_bytes", max_bytes)) is not None:
+            check_cost(self._storage, query, most, settings=chosen)
         if not wait:
             return self._start(query, shown, chosen, mine=True)
         storage, ran = self._storage, Query(sql=query, settings=chosen, connection=self)
@@ -536,7 +545,7 @@ class Connection(DisplayedText, Instructive):
     ) -> SqlCost:
         """Return the service's cost estimate for a query; arguments are as for `sql`."""
         from odps_nb.access.binding.text import bind_query
-        from odps_nb.client.sql.query import estimate_sql
+        from odps_nb.client.sql.cost import estimate_sql
         from odps_nb.client.sql.settings import texts_of
 
         chosen = None if settings is None else texts_of(settings)

@@ -8,7 +8,7 @@ import os
 import re
 import secrets
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePath
 from typing import BinaryIO
 
@@ -83,7 +83,8 @@ def save_stream(chunks: Iterable[bytes], target: Path, *, overwrite: bool) -> Pa
     _check_length(target)
     if target.exists() and not overwrite:
         raise _taken(target)
-    return _save(chunks, iter([target]), target.parent, overwrite=overwrite)
+    names = iter([target])
+    return _save(lambda file: file.writelines(chunks), names, target.parent, overwrite=overwrite)
 
 
 class Folder:
@@ -102,7 +103,11 @@ class Folder:
 
     def save(self, chunks: Iterable[bytes], name: str) -> Path:
         """Write chunks to a file and return its path; ``name`` must be a safe name."""
-        saved = _save(chunks, self._free(name), self._path, overwrite=self._overwrite)
+        return self.fill(lambda file: file.writelines(chunks), name)
+
+    def fill(self, write: Callable[[BinaryIO], object], name: str) -> Path:
+        """Call ``write`` with an open file, and return the path; ``name`` must be a safe name."""
+        saved = _save(write, self._free(name), self._path, overwrite=self._overwrite)
         self._taken.add(_as_one(saved.name))
         return saved
 
@@ -145,13 +150,15 @@ def _make_folder(path: Path) -> None:
         ) from error
 
 
-def _save(chunks: Iterable[bytes], names: Iterator[Path], folder: Path, *, overwrite: bool) -> Path:
+def _save(
+    write: Callable[[BinaryIO], object], names: Iterator[Path], folder: Path, *, overwrite: bool
+) -> Path:
     """Write a temporary file and rename it atomically to the first free name."""
     temporary = folder / f".odps-nb-{secrets.token_hex(8)}"
     try:
         try:
             with _made(temporary) as file:
-                file.writelines(chunks)
+                write(file)
             return _claim(temporary, names, overwrite=overwrite)
         finally:
             temporary.unlink(missing_ok=True)

@@ -378,13 +378,13 @@ class Table(Displayed, Viewed, ForEngines):
             if columns is None and scan.schema.names != self.schema.names:
                 self.reload()  # columns were added after the metadata was cached
         learn_heads(frame)
-        return FirstRows.of(frame, self._show_head)
+        return FirstRows.of(frame, partial(self._show_head, is_whole=partitions is None))
 
-    def _show_head(self, frame: pd.DataFrame) -> str:
+    def _show_head(self, frame: pd.DataFrame, *, is_whole: bool) -> str:
         from odps_nb.notebook.explore.static import frame_html
 
-        zone = self._connection.profile.timezone
-        return frame_html(frame, str(self._name), self.schema.all_columns, zone)
+        total = self.info.record_count if is_whole else None
+        return frame_html(frame, self, self.schema.all_columns, total)
 
     def _viewed(self, *, opens: bool) -> Scan:
         return _opened_read(self) if opens else self.read()

@@ -11,12 +11,19 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from odps_nb.errors import InvalidRequestError, NotFoundError, OdpsNbError
+from odps_nb.errors import (
+    InvalidRequestError,
+    NotFoundError,
+    OdpsNbError,
+    ProtocolError,
+    ServiceError,
+)
 from odps_nb.schema import TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec, TableName, did_you_mean, is_name
 from odps_nb.wire.control import (
     GetPartition,
     GetTable,
+    GetTables,
     ListPartitions,
     ListProjects,
     ListSchemas,
@@ -141,6 +148,22 @@ def fetch_table(storage: StorageClient, table: TableName) -> TableInfo:
         suggest_tables(storage, table, error)
         error.add_note(f"table {table}")
         raise
+
+
+def fetch_tables(storage: StorageClient, tables: Sequence[TableName]) -> list[TableInfo | None]:
+    """Return the metadata of at most 100 tables of one project; ``None`` for an unreadable table.
+
+    One request, or more if a table has been dropped or cannot be read.
+    """
+    try:
+        if len(tables) == 1:
+            return [storage.control(GetTable(table=tables[0]))]
+        return list(storage.control(GetTables(tables=tuple(tables)))) if tables else []
+    except (ServiceError, ProtocolError):  # the service names one unreadable table of a request
+        if len(tables) == 1:
+            return [None]
+    middle = len(tables) // 2
+    return [*fetch_tables(storage, tables[:middle]), *fetch_tables(storage, tables[middle:])]
 
 
 def fetch_primary_key(storage: StorageClient, table: TableName) -> tuple[str, ...]:

@@ -21,12 +21,13 @@ from odps_nb.arrow.validation import validate
 from odps_nb.convert.pictures import PICTURES, icon_size, open_picture, register, tiff_form
 from odps_nb.convert.text_table import TableTextOptions, delimited_table, json_table
 from odps_nb.convert.unreadable import check_encryption, check_unions
+from odps_nb.convert.warning import warn
 from odps_nb.convert.workbook import WORKBOOKS, sheet_table
 from odps_nb.errors import ConversionError, LimitExceededError, MissingDependencyError
 from odps_nb.parsing.delimited import BLANKS, HIVE
-from odps_nb.parsing.encodings import SAMPLE, decode, detect, detect_after
+from odps_nb.parsing.encodings import SAMPLE, decode, decode_detected, detect, detect_after
 from odps_nb.parsing.reasons import DAMAGED, refusal_of
-from odps_nb.terms import format_bytes
+from odps_nb.terms import count_of, format_bytes
 from odps_nb.wire.arrow_stream import DEFAULT_MAX_DECOMPRESSED, EndMarkerCheck
 
 if TYPE_CHECKING:
@@ -127,7 +128,10 @@ def as_text(data: bytes, encoding: str | None) -> str:
 
 
 def _decoded(data: bytes, encoding: str | None) -> tuple[str, str]:
-    """Return the text, and the name of its encoding."""
+    """Return the text, and the name of its encoding.
+
+    If the encoding was detected, warn of a few invalid bytes, which become U+FFFD.
+    """
     found = None if encoding else detect(data)
     if not encoding and found is None and b"\0" in data:
         raise _no_text("the blob is binary")
@@ -138,8 +142,14 @@ def _decoded(data: bytes, encoding: str | None) -> tuple[str, str]:
     except (LookupError, ValueError) as error:
         if isinstance(error, UnicodeError):
             start = error.start if isinstance(error, UnicodeDecodeError) else 0
-            if not encoding and start and (after := detect_after(data, start)):
-                return data.decode(after.name), after.name
+            if not encoding:
+                after = detect_after(data, start) if start else None
+                name = after.name if after else stated
+                with contextlib.suppress(UnicodeDecodeError):
+                    text, invalid = decode_detected(data, name)
+                    if invalid:
+                        warn(_INVALID.format(count_of(invalid, "invalid byte"), name))
+                    return text, name
             at = f" from byte {start} on" if isinstance(error, UnicodeDecodeError) else ""
             raise _no_text(f"the blob is not valid {stated}{at}") from None
         raise ConversionError(
@@ -180,7 +190,7 @@ def as_table(
             text, name = _decoded(data, encoding)
             head = text
             if len(data) > SAMPLE:
-                head = text[: len(decode(data[:SAMPLE], name, whole=False))]
+                head = text[: len(decode(data[:SAMPLE], name, whole=False, errors="replace"))]
             bom = text[:1] == "\ufeff"
             default = DELIMITED.get(mime, ",")
             rows = delimited_table(text[bom:], head[bom:], default, options)
@@ -192,6 +202,10 @@ def as_table(
         return rows
 
 
+_INVALID = (
+    "the text has {} in its detected encoding, {}, and U+FFFD (�) in their place; pass encoding= "
+    "if it is another one"
+)
 _TABLES = (
     "use this method for Parquet, Arrow, CSV, TSV, JSON lines and workbooks; for other formats, "
     "read blob.open(seek=True) with another library"

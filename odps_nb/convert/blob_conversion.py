@@ -15,10 +15,11 @@ import pyarrow as pa
 from odps_nb.arrow.validation import validate
 from odps_nb.convert import blob_content
 from odps_nb.convert.pictures import KEPT_INFO
-from odps_nb.errors import ConversionError, LimitExceededError
+from odps_nb.convert.warning import warn
+from odps_nb.errors import ConversionError, LimitExceededError, visible
 from odps_nb.parsing.client import Parsed, Parser, ParserStoppedError, at_exit
 from odps_nb.parsing.values import Limits, UnshowableError
-from odps_nb.terms import format_bytes
+from odps_nb.terms import format_bytes, shorten
 from odps_nb.wire.arrow_stream import DEFAULT_MAX_DECOMPRESSED, EndMarkerCheck
 
 if TYPE_CHECKING:
@@ -67,8 +68,11 @@ def table(
             rows = reader.read_all()
         for batch in rows.to_batches():
             validate(batch)
+        warned = found.texts("warnings")
     except Exception as error:  # noqa: BLE001  # as above
         raise _stopped(mime, "table", f"invalid result: {error}") from None
+    for message in warned[:1]:
+        warn(shorten(visible(message), 200))
     return rows
 
 

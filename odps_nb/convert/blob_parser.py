@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import io
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ import pyarrow.parquet
 
 from odps_nb.convert import blob_content
 from odps_nb.convert.pictures import KEPT_INFO, register
+from odps_nb.errors import OdpsNbWarning
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -32,7 +34,9 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     """Convert a blob to an Arrow stream (a table) or to a picture's pixels."""
     to = options.pop("to")
     if to == "table":
-        return {}, _stream(blob_content.as_table(data, **options))
+        with warnings.catch_warnings(record=True, category=OdpsNbWarning) as found:
+            rows = blob_content.as_table(data, **options)
+        return {"warnings": [str(one.message) for one in found]}, _stream(rows)
     return _pixels(blob_content.as_picture(data, **options))
 
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Set
 from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 from odps_nb.formats.drawing import Drawing, Excerpt
-from odps_nb.parsing.encodings import decode, detect
+from odps_nb.parsing.encodings import decode_detected, detect, guess_encoding
 from odps_nb.parsing.values import UnshowableError
 
 #: Maximum bytes used for recognition; every preview may read this many.
@@ -70,13 +71,14 @@ class Head:
     ) -> Head:
         """Create a head: decode the bytes if they are text, and look for one of ``brands``.
 
-        With ``guess``, guess the encoding if none is stated and the bytes are not UTF-8.
+        With ``guess``, guess the encoding of bytes that state none and are not UTF-8.
         """
-        found = detect(data, whole=whole, guess=guess) if data else None
+        look = guess_encoding if guess else partial(detect, guess=False)
+        found = look(data, whole=whole) if data else None
         return cls(
             data=data,
             whole=whole,
-            text=decode(data, found.name, whole=whole) if found else "",
+            text=decode_detected(data, found.name, whole=whole)[0] if found else "",
             encoding=found.name if found else "",
             guessed=found is not None and found.guessed,
             brand=_brand(data, brands),
@@ -149,9 +151,9 @@ def _brand(data: bytes, known: Set[bytes]) -> bytes:
 
 
 def text_of(excerpt: Excerpt, format: Format) -> str:
-    """Return the excerpt as text."""
+    """Return the excerpt as text, with U+FFFD in place of a few invalid bytes."""
     try:
-        return decode(excerpt.data, format.encoding, whole=excerpt.whole)
+        return decode_detected(excerpt.data, format.encoding, whole=excerpt.whole)[0]
     except UnicodeDecodeError as error:
         raise UnshowableError(f"not valid {format.encoding} from byte {error.start} on") from None
 

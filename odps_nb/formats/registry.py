@@ -37,6 +37,7 @@ class Kinds:
     def __init__(self, kinds: Iterable[Kind]) -> None:
         ordered = sorted(kinds, key=lambda kind: (kind.precedence, kind.name))
         self._by_name = MappingProxyType({kind.name: kind for kind in ordered})
+        self._of_binaries = [kind for kind in ordered if not kind.is_text]
         brands = [b for kind in ordered for format in kind.formats for b in format.brands]
         self._brands = frozenset(brands)
         if len(self._by_name) < len(ordered) or len(self._brands) < len(brands):
@@ -69,7 +70,7 @@ class Kinds:
             return Head(data=data, whole=whole)
 
     def _match(self, head: Head) -> Format:
-        for kind in self:
+        for kind in self if head.encoding else self._of_binaries:
             try:
                 if found := kind.match(head):
                     return found

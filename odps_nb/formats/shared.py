@@ -20,6 +20,12 @@ _LINES: Final = frozenset(
     {"br", "details", "div", "h1", "h2", "h3", "li", "p", "pre", "summary", "table", "tr"}
 )
 
+#: First bytes of the sounds that samples usually are, and their media types.
+SOUNDS: Final = {
+    b"fLaC": "audio/flac", b"OggS": "audio/ogg", b"RIFF": "audio/wav",
+    b"ID3": "audio/mpeg", b"\xff\xfb": "audio/mpeg", b"\xff\xf3": "audio/mpeg",
+}  # fmt: skip
+
 #: Prefix of the error for a video or audio file that a browser may still play.
 OTHER_CODEC: Final = "not decoded here: its codec is"
 

@@ -35,6 +35,7 @@ _VALUE: Final = re.compile(
     r"|n/?a|nan|null|none|true|false)\s*",
     re.IGNORECASE,
 )
+_BYTE: Final = re.compile(r" ?0x[0-9a-fA-F]{1,2}")
 _NAME: Final = re.compile(r"[^\W\d]\w{0,63}")
 _RULE: Final = re.compile(r"[\s|:+-]+")  # the line below the header, as in Markdown
 _BRACKETS: Final = ("()", "[]", "{}")
@@ -229,7 +230,8 @@ def _is_drawn(rows: _Rows) -> bool:
 def _is_code(rows: _Rows) -> bool:
     """Whether the fields are parts of code: in or cut by brackets, or ended by the separator."""
     judged = rows[:_JUDGED]
-    if len(rows[0]) == 2 and not any(row[-1].strip() for row in judged):
+    is_ended = not any(row[-1].strip() for row in judged[:-1])
+    if is_ended and (len(rows[0]) == 2 or all(map(_BYTE.fullmatch, judged[0][:-1]))):
         return True
     cut = sum(
         row[0].startswith("(")

@@ -2,12 +2,16 @@
 
 ``charset-normalizer`` inspects a bounded sample. If it finds several equally likely encodings, as
 for short text, the first of them in `_COMMON` is used; GBK comes first because it is common.
+
+A few invalid bytes do not change the encoding: each is decoded as U+FFFD.
 """
 
 from __future__ import annotations
 
 import codecs
 import re
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -30,6 +34,7 @@ _STATED: Final = (
 )
 _ESCAPES: Final = re.compile(rb"\x1b[$(]")
 _COMMON: Final = ("gb18030", "gbk", "gb2312", "big5", "cp932", "cp949", "cp1251", "cp1252")
+_USUAL: Final = re.compile(r"cp125[0-57]|gb\w+|big5\w*|cp93[26]|cp949|euc_\w+|shift_\w+|iso2022\w+")
 _ADJACENT: Final = re.compile(rb"[\x80-\xff]{2}")
 _ABOUT_EQUAL: Final = 0.03  # difference of coherences; for Turkish and Baltic texts it is larger
 _WIDER: Final = {
@@ -41,11 +46,21 @@ _HIVE_LINES: Final = 20
 _HIVE_LINE: Final = 4096
 _NEVER: Final = bytes((0, *range(2, 9), *range(14, 27), *range(28, 32), 127))
 """Bytes of control characters, except those of Hive text and of ISO 2022."""
+_NOT_TEXT: Final = re.compile(b"[%b]" % re.escape(_NEVER))
 _WIDE: Final = ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
+_RARE: Final = 200  # a text has at most one invalid byte in this many,
+_VALID: Final = 4  # or this many characters that are not ASCII for each invalid byte
+_PIECES: Final = 8  # of a text in which one encoding is guessed
 _VARIETY: Final = 3  # minimum number of distinct bytes in text
 _PAIRS: Final = re.compile(rb"(?:[\x00-\x7f]|[\xa1-\xa3\xb0-\xd7][\xa1-\xfe])*")
 """ASCII and the common characters of GB 2312: level 1 and punctuation."""
 
+_LETTERS: Final = "àâäçéèêëîïôöùûüñáíóúßÀÂÄÇÉÈÊËÎÏÔÖÙÛÜÑÁÍÓÚ".encode("cp1252")
+_WESTERN: Final = re.compile(
+    rb"(?:[\x00-\x7f]|[%b][\xdf\xe9]?(?![\xc0-\xff])|[%b])*+"
+    % (_LETTERS, "…‘’“”–—¡«°»¿".encode("cp1252"))
+)
+"""ASCII, and the letters of French, German and Spanish, which hardly ever adjoin."""
 _CHINESE: Final = re.compile(
     rb"(?:[\x00-\x7f]|[\xa1-\xa3\xb0-\xc8][\xa1-\xfe])*[\xc9-\xd7][\xa1-\xfe]"
 )
@@ -70,12 +85,45 @@ def detect(data: bytes, *, whole: bool = True, guess: bool = True) -> Encoding |
     complete = whole and len(sample) == len(data)
     found = next((name for bom, name in _BOMS if sample.startswith(bom)), None)
     if found is not None:
-        return Encoding(name=found) if _is_text(sample, found, whole=complete) else None
-    escapes = _ESCAPES.search(sample)
-    for name in (*_stated(sample), "utf-8"):
-        if not escapes and _is_text(sample, name, whole=complete):
-            return Encoding(name=name)
-    return _guessed(sample, whole=complete) if guess else None
+        is_text = _is_text(sample, found, whole=complete, few=_few_of_characters)
+        return Encoding(name=found) if is_text else None
+    stated = [] if _ESCAPES.search(sample) else [*_stated(sample), "utf-8"]
+    for few in (None, _few_of_characters):
+        for name in stated:
+            if _is_text(sample, name, whole=complete, few=few):
+                return Encoding(name=name)
+        if _NOT_TEXT.search(sample):
+            break  # of a binary file, do not look for text with invalid bytes
+    return guess_encoding(sample, whole=complete) if guess else None
+
+
+def guess_encoding(data: bytes, *, whole: bool) -> Encoding | None:
+    """Guess the encoding of up to `SAMPLE` bytes that state none and are not UTF-8.
+
+    If no usual encoding fits all of them, guess from the pieces without invalid bytes. A rare
+    encoding, or one in which all bytes are characters (ISO 8859-5), may fit only because of an
+    invalid byte. Text without a guess is UTF-8 if all but a few bytes are ASCII.
+    """
+    found = _guessed(data, whole=whole)
+    if (found and _USUAL.fullmatch(found.name)) or _NOT_TEXT.search(data):
+        return found
+    step = max(_RARE, len(data) // _PIECES)
+    # blanks are no part of a character
+    pieces = [data[at : at + step].split()[1:-1] for at in range(0, len(data), step)]
+    texts = [text for words in pieces if not (text := b" ".join(words)).isascii()]
+    votes = Counter(guess.name for text in texts if (guess := _guessed(text, whole=True)))
+    for name, _ in votes.most_common():
+        fitting = b" ".join(text for text in texts if _is_text(text, name, whole=True))
+        guess = _guessed(fitting, whole=True)
+        if (
+            guess
+            and (not found or _USUAL.fullmatch(guess.name))
+            and _is_text(data, guess.name, whole=whole, few=_few_of_bytes)
+        ):
+            return guess
+    if not found and _is_text(data, "utf-8", whole=whole, few=_few_of_bytes):
+        return Encoding(name="utf-8", guessed=True)
+    return found
 
 
 def detect_after(data: bytes, start: int) -> Encoding | None:
@@ -88,13 +136,48 @@ def detect_after(data: bytes, start: int) -> Encoding | None:
         return None  # damaged UTF-8: another encoding would change the characters before
     first = max(0, start - SAMPLE // 2)
     part = data[first : first + SAMPLE]
-    found = _guessed(part, whole=first + SAMPLE >= len(data))
-    return found if found and _is_text(data, found.name, whole=True) else None
+    found = guess_encoding(part, whole=first + SAMPLE >= len(data))
+    return found if found and _is_text(data, found.name, whole=True, few=_few_of_bytes) else None
 
 
-def decode(data: bytes, encoding: str, *, whole: bool = True) -> str:
+def decode(data: bytes, encoding: str, *, whole: bool = True, errors: str = "strict") -> str:
     """Decode text; if ``whole`` is false, drop a truncated character at the end."""
-    return codecs.getincrementaldecoder(encoding)("strict").decode(data, final=whole)
+    return codecs.getincrementaldecoder(encoding)(errors).decode(data, final=whole)
+
+
+def decode_detected(data: bytes, encoding: str, *, whole: bool = True) -> tuple[str, int]:
+    """Decode text as U+FFFD where a few bytes are invalid; return their number as well.
+
+    Raises
+    ------
+    UnicodeDecodeError
+        Too many bytes are invalid in this encoding.
+    """
+    text, invalid = _replaced(data, encoding, whole=whole)
+    if not (_few_of_bytes(text, invalid, data) or _few_of_characters(text, invalid, data)):
+        decode(data, encoding, whole=whole)  # raises the error of the first of them
+    return text, invalid
+
+
+def _replaced(data: bytes, encoding: str, *, whole: bool) -> tuple[str, int]:
+    try:
+        return decode(data, encoding, whole=whole), 0
+    except UnicodeDecodeError:
+        text = decode(data, encoding, whole=whole, errors="replace")
+    own = data.count("\ufffd".encode()) if encoding.startswith("utf-8") else 0
+    return text, text.count("\ufffd") - own
+
+
+_Few = Callable[[str, int, bytes], bool]
+
+
+def _few_of_bytes(text: str, invalid: int, data: bytes) -> bool:
+    return invalid * _RARE <= len(data)
+
+
+def _few_of_characters(text: str, invalid: int, data: bytes) -> bool:
+    wide = len(text) - len(text.encode("ascii", "ignore"))
+    return wide - invalid >= _VALID * invalid
 
 
 def _stated(sample: bytes) -> list[str]:
@@ -116,9 +199,15 @@ def _known(name: str) -> str | None:
     return info.name
 
 
-def _is_text(sample: bytes, name: str, *, whole: bool) -> bool:
+def _is_text(sample: bytes, name: str, *, whole: bool, few: _Few | None = None) -> bool:
+    """Whether the bytes are text in this encoding, with at most a ``few`` invalid bytes."""
     try:
-        text = decode(sample, name, whole=whole)
+        if few is None:
+            text = decode(sample, name, whole=whole)
+        else:
+            text, invalid = _replaced(sample, name, whole=whole)
+            if not few(text, invalid, sample):
+                return False
     except (UnicodeError, LookupError):
         return False
     if "\x01" in text and _is_hive(text):
@@ -137,19 +226,23 @@ def _is_hive(text: str) -> bool:
     return even and (len(whole) > 1 or len(text) <= _HIVE_LINE)
 
 
+def _of_letters(sample: bytes) -> str:
+    """Return the encoding in which all bytes are common characters of one script."""
+    if _PAIRS.fullmatch(sample) and _CHINESE.match(sample):
+        return "gb18030"
+    return "cp1252" if _WESTERN.fullmatch(sample) and not sample.isascii() else ""
+
+
 def _guessed(data: bytes, *, whole: bool) -> Encoding | None:
     """Guess the encoding from the complete lines of ``data``; it fits all of ``data``."""
     from charset_normalizer import from_bytes
 
-    if len(data.translate(None, _NEVER)) < len(data) and not any(
-        _is_text(data, name, whole=False) for name in _WIDE
-    ):
+    if _NOT_TEXT.search(data) and not any(_is_text(data, name, whole=False) for name in _WIDE):
         return None  # in all other encodings, these bytes are control characters
     # a truncated character would count against the right encoding
     sample = data if whole else data[: data.rfind(b"\n") + 1] or data
-    if _PAIRS.fullmatch(sample) and _CHINESE.match(sample):
-        is_text = _is_text(data, "gb18030", whole=whole)
-        return Encoding(name="gb18030", guessed=True) if is_text else None
+    if name := _of_letters(sample):
+        return Encoding(name=name, guessed=True) if _is_text(data, name, whole=whole) else None
     matches = list(from_bytes(sample))
     if not matches or len(set(sample)) < _VARIETY:
         return None

@@ -4,9 +4,11 @@ import pyarrow as pa
 import pytest
 
 from odps_nb.convert import blob_content, blob_conversion
-from odps_nb.errors import ConversionError
+from odps_nb.errors import ConversionError, OdpsNbWarning
 from odps_nb.formats.registry import media_type, sniff
-from odps_nb.parsing.encodings import detect
+from odps_nb.notebook.preview.tile import tile
+from odps_nb.parsing.encodings import Encoding, detect
+from tests.support.previews import Value
 
 POEM = "床前明月光，疑是地上霜。\n举头望明月，低头思故乡。\n"
 SPANISH = "El niño comió una piña en la montaña, ¿verdad? Sí, señor.\n" * 8
@@ -91,6 +93,44 @@ def test_a_head_that_cuts_a_character_is_text():
     for end in range(65_500, 65_536):
         found = sniff(data[:end], len(data))
         assert (found.label, found.guessed) == ("CSV", True)
+
+
+#: An encoding, a byte that is invalid in it, and a line.
+DAMAGED = {
+    "utf-8": (b"\xe9", "编号,Zoë,名称\n"),
+    "gb18030": (b"\xff", "编号,床前明月光,疑是地上霜\n"),
+    "big5": (b"\xff", "床前明月光,疑是地上霜,舉頭望明月\n"),
+    "cp932": (b"\x81", "今日は,とても,良い天気です\n"),
+    "cp949": (b"\xff", "안녕하세요,오늘은,날씨가 매우 좋습니다\n"),
+    "cp1250": (b"\x81", "Zażółć,gęślą jaźń,a potem zjedz śniadanie w łóżku\n"),
+    "cp1251": (b"\x98", "Сегодня,очень хорошая,погода\n"),
+    "cp1252": (b"\x81", "Les élèves étaient,déjà à l'école, où ils apprenaient le français.\n"),
+}
+
+
+@pytest.mark.parametrize("lines", [100, 3000])
+@pytest.mark.parametrize("encoding", DAMAGED)
+def test_an_invalid_byte_costs_that_byte(encoding, lines):
+    byte, line = DAMAGED[encoding]
+    name = f"a,b,c\n{line * (lines // 2)}"
+    data = name.encode(encoding) + byte + f",1,2\n{line * (lines // 2)}".encode(encoding)
+    text = f"{name}\ufffd,1,2\n{line * (lines // 2)}"
+    with pytest.warns(OdpsNbWarning, match=f"1 invalid byte in its detected encoding, {encoding}"):
+        assert blob_content.as_text(data, None) == text
+    with pytest.warns(OdpsNbWarning, match="1 invalid byte"):
+        assert table(data)["a"].to_pylist().count("\ufffd") == 1
+    with pytest.raises(ConversionError, match=f"not valid {encoding} from byte"):
+        blob_content.as_text(data, encoding)
+    made = tile(Value(data))
+    assert "1 invalid byte shown as \ufffd" in made.notes or len(data) > 1 << 16
+    assert made.format.label == "CSV"
+
+
+def test_text_with_many_invalid_bytes_is_of_another_encoding():
+    data = "Zoë\n".encode() * 30 + "Zoë\n".encode("cp1252") * 30
+    with pytest.raises(ConversionError, match="not valid utf-8 from byte"):
+        blob_content.as_text(data, "utf-8")
+    assert (detect(data) or Encoding(name="")).name != "utf-8"
 
 
 def table(data: bytes, **options: str) -> pa.Table:

@@ -64,7 +64,7 @@ def shown(data: bytes, name: str) -> dict[str, Any]:
     }
 
 
-def converted(data: bytes, mime: str) -> dict[str, tuple[str, Any]]:
+def converted(data: bytes, mime: str, file_name: str) -> dict[str, tuple[str, Any]]:
     """Return the outcome of each conversion of a blob: ``value``, ``refused`` or ``untyped``."""
 
     def picture() -> Any:
@@ -74,11 +74,18 @@ def converted(data: bytes, mime: str) -> dict[str, tuple[str, Any]]:
         # `Blob.to_numpy` decodes a picture as `to_pil` does
         return blob_content.as_array(data, mime)
 
+    def rows() -> Any:
+        kind, named = mime, ""
+        if mime.startswith("text/") and mime not in blob_content.DELIMITED:
+            named = file_name  # as `Blob.to_table` does
+            kind = sniff(data[:HEAD], len(data), named).mime
+        return blob_conversion.table(data, kind, max_bytes=MAX_BYTES, file_name=named)
+
     ways: dict[str, Callable[[], Any]] = {
         "to_pil": picture,
         "to_numpy": array,
         "to_text": lambda: blob_content.as_text(data, None),
-        "to_table": lambda: blob_conversion.table(data, mime, max_bytes=MAX_BYTES),
+        "to_table": rows,
     }
     ways = ways if mime not in PICTURES else {**ways, "to_numpy": picture}
     found: dict[str, tuple[str, Any]] = {}
@@ -106,7 +113,7 @@ def survey(corpus: str, first: int) -> None:
         data = path.read_bytes()
         about = shown(data, path.name)
         mime = sniff(data[:HEAD], len(data)).mime
-        made = converted(data, mime)
+        made = converted(data, mime, path.name)
         note(begin=number, name=name, stage="reference")
         ends = {way: end for way, (end, _) in made.items()}
         words = {way: str(value) for way, (end, value) in made.items() if end != "value"}

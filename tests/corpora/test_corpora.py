@@ -20,9 +20,9 @@ from tests.corpora import agreed
 from tests.corpora.references import EQUAL, REFUSES
 from tests.corpora.runs import note, surveyed
 from tests.corpora.survey import TYPED
-from tests.support.corpora import NPM, PYPI, NoNetworkError, folder
+from tests.support.corpora import VERSIONS, NoNetworkError, folder
 
-CORPORA = (*PYPI, *NPM)
+CORPORA = tuple(VERSIONS)
 #: Languages that follow the encoding in the folder names of chardet's samples.
 _LANGUAGES = re.compile(
     r"-(?:arabic|bulgarian|croatian|czech|greek|hebrew|hungarian|polish|romanian|russian|slovak"

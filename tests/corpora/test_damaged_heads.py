@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.corpora import PYPI, NoNetworkError, files
+from tests.support.corpora import VERSIONS, NoNetworkError, files
 from tests.support.damaged import damaged_heads, escaped
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1200)]
@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1200)]
 @pytest.mark.parametrize("seed", range(10))
 def test_no_exception_leaves_the_tile_of_a_damaged_head(seed):
     try:
-        paths = [path for name in PYPI for _, path in files(name)]
+        paths = [path for name in VERSIONS for _, path in files(name)]
     except NoNetworkError as error:
         pytest.skip(str(error))
     assert [found for data in damaged_heads(paths, seed, 200) if (found := escaped(data))] == []

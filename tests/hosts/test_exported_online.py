@@ -132,7 +132,7 @@ def test_a_page_shows_the_static_pages_and_no_controls_of_a_kernel_that_is_gone(
     target = tmp_path / "report.html"
     target.write_text(made(executed))
     page.goto(target.as_uri())
-    expect(page.locator(".odps-x-waiting")).to_have_count(VIEWS, timeout=60_000)
+    expect(page.locator(".odps-x-waiting")).to_have_count(VIEWS)
     static = page.locator('[class^="odps-nb-"]')
     expect(static).to_have_count(VIEWS - 1)
     for one in static.all():

@@ -1,7 +1,8 @@
 """Files of other projects, fetched by package name and kept outside of git.
 
-The source of a package comes from pip, that of an npm package from npm. pip also builds metadata of
-each source. Only the unpacked source is needed here, so a failed build does not matter.
+The source of a package comes from pip, that of an npm package from npm, and that of a Debian
+package from apt. pip also builds metadata of each source. Only the unpacked source is needed here,
+so a failed build does not matter.
 
     python -m tests.support.corpora fetches all missing ones
 """
@@ -38,15 +39,25 @@ PYPI = {
     "tinytag": "2.3.2",
     "chardet": "5.2.0",
     "nbformat": "5.11.1",
+    "rdflib": "7.6.0",
+    "gensim": "4.4.0",
 }
 NPM = {"vega-datasets": "3.2.1"}
+DEBIAN = {"shared-mime-info": "2.2-1", "exiv2": "0.27.6-1"}
+VERSIONS = {**PYPI, **NPM, **DEBIAN}
+_SUITE = "bookworm"
+_TESTS = {"shared-mime-info": "tests/mime-detection", "exiv2": "test/data"}
 #: Similar files: for each of these extensions, the first ones of a corpus are enough.
-_SOURCES = ".build .c .cpp .css .h .js .md .otf .plist .py .pyi .pyx .rst .ttf .typed .xml"
+_SOURCES = (
+    ".build .c .cpp .css .h .js .jsonld .md .n3 .nq .nt .otf .plist .py .pyi .pyx .rdf .rq .rst"
+    " .ru .srx .trig .trix .ttf .ttl .typed .xml"
+)
 SOURCES = frozenset(_SOURCES.split())
 ENOUGH = 25
+_MADE_HERE = re.compile(r"\.egg-info/|/__pycache__/")  # by pip, and by Python when it imports
 _NO_NETWORK = re.compile(
     r"NewConnectionError|ConnectTimeoutError|name resolution|network is unreachable"
-    r"|ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ETIMEDOUT",
+    r"|ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ETIMEDOUT|Could not resolve|Could not connect",
     re.IGNORECASE,
 )
 
@@ -65,12 +76,12 @@ def folder(name: str) -> Path:
     RuntimeError
         The registry can be reached, but does not return the package.
     """
-    version = PYPI.get(name) or NPM[name]
+    version = VERSIONS[name]
     place = PLACE / f"{name}-{version}"
     if not place.exists():
         PLACE.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=PLACE) as work:
-            fetched = _from_pypi if name in PYPI else _from_npm
+            fetched = _from_pypi if name in PYPI else _from_npm if name in NPM else _from_debian
             fetched(f"{name}=={version}", Path(work)).rename(place)
     return place
 
@@ -80,8 +91,8 @@ def files(name: str) -> Iterator[tuple[str, Path]]:
     place = folder(name)
     counts: Counter[str] = Counter()
     for path in sorted(place.rglob("*")):
-        made_by_pip = ".egg-info/" in path.as_posix()
-        if path.is_file() and not path.is_symlink() and path.stat().st_size and not made_by_pip:
+        is_made_here = bool(_MADE_HERE.search(path.as_posix()))
+        if path.is_file() and not path.is_symlink() and path.stat().st_size and not is_made_here:
             counts[path.suffix] += 1
             if path.suffix not in SOURCES or counts[path.suffix] <= ENOUGH:
                 yield path.relative_to(place).as_posix(), path
@@ -106,6 +117,25 @@ def _from_npm(wanted: str, work: Path) -> Path:
     with tarfile.open(packed) as archive:
         archive.extractall(work, filter="data")
     return work / "package"
+
+
+def _from_debian(wanted: str, work: Path) -> Path:
+    """Return the folder of test files, from the archive of this machine's own packages."""
+    for program in ("apt-get", "dpkg-source"):
+        require(program, "dpkg-dev")
+    made = "Created-By: Packages"
+    uris = _run(["apt-get", "indextargets", "--format", "$(REPO_URI) $(CODENAME)", made], {})
+    archive = next((u for u, suite in map(str.split, uris.splitlines()) if suite == _SUITE), "")
+    if not archive:
+        raise RuntimeError(f"{wanted} was not fetched: apt has no sources of Debian {_SUITE}")
+    key = "/usr/share/keyrings/debian-archive-keyring.gpg"
+    (work / "sources").write_text(f"deb-src [signed-by={key}] {archive} {_SUITE} main\n")
+    (work / "lists" / "partial").mkdir(parents=True)
+    apt = ["apt-get", "-q", "-o", f"Dir::State::lists={work}/lists"]
+    apt += ["-o", f"Dir::Etc::sourcelist={work}/sources", "-o", "Dir::Etc::sourceparts=-"]
+    said = _run([*apt, "update"], {}) + _run([*apt, "source", wanted.replace("==", "=")], {}, work)
+    name = wanted.partition("==")[0]
+    return _only([*work.glob(f"{name}-*/{_TESTS[name]}")], wanted, said)
 
 
 def _run(command: list[str], variables: dict[str, str], place: Path | None = None) -> str:
@@ -136,7 +166,7 @@ def _only(found: list[Path], wanted: str, said: str) -> Path:
 
 
 def main() -> None:
-    for name in (*PYPI, *NPM):
+    for name in VERSIONS:
         shown = sum(1 for _ in files(name))
         print(f"{name}: {shown} files", flush=True)
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import random
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from odps_nb.access.blob import MAX_BYTES, MAX_PIXELS
 from odps_nb.convert import blob_content, blob_conversion
 from odps_nb.convert.pictures import PICTURES
-from odps_nb.errors import ConversionError, LimitExceededError, MissingDependencyError
+from odps_nb.errors import (
+    ConversionError,
+    LimitExceededError,
+    MissingDependencyError,
+    OdpsNbWarning,
+)
 from odps_nb.formats.kind import HEAD
 from odps_nb.formats.registry import media_type
 from odps_nb.formats.shared import GRID
@@ -68,7 +74,9 @@ def escaped(data: bytes) -> list[str]:
         del ways["to_pil"]
     for name, way in ways.items():
         try:
-            way()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", OdpsNbWarning)  # of invalid bytes
+                way()
         except TYPED:
             continue
         except Exception as error:  # noqa: BLE001  # as above

@@ -10,9 +10,11 @@ from __future__ import annotations
 import base64
 import html
 import queue
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 _JUPYTERLAB = """:root { --jp-layout-color0: %s; --jp-ui-font-color1: %s; --jp-ui-font-color2: %s; }
@@ -37,8 +39,8 @@ _CONTAINERS = """<div class="output_container host-static"><div class="output">{
 _VIEW = """<div data-shadow><div class="host-live"></div></div>"""
 _SHADOW = """<div class="host-static">{}</div>""" + _VIEW
 _SHADOWS = """<div data-shadow><div class="host-static">{}</div></div>""" + _VIEW
-# each output in a frame of its own
-_FRAMES = "frames"
+# each output in a frame of its own, of the origin of the page or of another one
+_FRAMES, _FOREIGN = "frames", "frames of other origins"
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,9 @@ HOSTS = {
     "no preference": Host("", _AREA),
     "dark page without a scheme": Host("body { background: #14181e; color: #ced6dd; }", _SHADOWS),
 }
+
+ELSEWHERE = Host(_LIGHT, _FOREIGN)
+"""Each output has an origin of its own, as in Colab, so the view cannot reach its static page."""
 
 _RENDER = """async ([script, css, texts]) => {
   const roots = [document];
@@ -98,12 +103,20 @@ class Mounted:
 
     def __init__(self, page: Any, host: Host, widget: Any, static: str) -> None:
         self.page, self._widget = page, widget
+        self._servers: list[ThreadingHTTPServer] = []
         page.emulate_media(color_scheme=host.prefers)
         head = f"<!DOCTYPE html><style>{host.style}</style>"
         if host.body == _FRAMES:
             outputs = (f"<div class=host-static>{static}</div>", "<div class=host-live></div>")
             page.set_content(head + "".join(_frame(head + one) for one in outputs))
             self.static, self.frame = page.frames[1:3]
+        elif host.body == _FOREIGN:
+            outputs = (f"<div class=host-static>{static}</div>", "<div class=host-live></div>")
+            self._servers = [_served(head + one) for one in outputs]
+            self._servers.append(_served(head + "".join(map(_frame_of, self._servers))))
+            page.goto(_address(self._servers[-1]))
+            found = {one.url: one for one in page.frames}
+            self.static, self.frame = (found[_address(one)] for one in self._servers[:2])
         else:
             page.set_content(f"{head}<body>{host.body.replace('{}', static)}")
             self.static = self.frame = page.main_frame
@@ -113,6 +126,12 @@ class Mounted:
         texts = {name: text for name, text in texts.items() if isinstance(text, str)}
         script = base64.b64encode(widget._esm.encode()).decode()
         self.frame.evaluate(_RENDER, [script, widget._css, texts])
+
+    def close(self) -> None:
+        """Stop the servers of the frames."""
+        for server in self._servers:
+            server.shutdown()
+            server.server_close()
 
     def exchange(self, until: Callable[[], bool], seconds: float = 120.0) -> None:
         """Pass messages between the kernel and the browser, until a condition is true."""
@@ -136,3 +155,29 @@ class Mounted:
 def _frame(content: str) -> str:
     escaped = html.escape(content, quote=True)
     return f'<iframe srcdoc="{escaped}" style="width: 100%; height: 600px; border: 0"></iframe>'
+
+
+def _served(content: str) -> ThreadingHTTPServer:
+    """Serve a page on a loopback port of its own, which is a separate origin."""
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.end_headers()
+            self.wfile.write(content.encode())
+
+        def log_message(self, *_: Any) -> None:
+            """Print nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+    threading.Thread(target=server.serve_forever, name="page of a host", daemon=True).start()
+    return server
+
+
+def _address(server: ThreadingHTTPServer) -> str:
+    return f"http://127.0.0.1:{server.server_port}/"
+
+
+def _frame_of(server: ThreadingHTTPServer) -> str:
+    return f'<iframe src="{_address(server)}" style="width: 100%; height: 600px"></iframe>'

@@ -8,8 +8,8 @@ import { Tree, element } from "./tree.js";
 const ID = "odps-nb-sidebar";
 // Maximum tables described by one kernel request, so that cells in between are not delayed. A schema
 // with at most this many tables is described when it opens, to show the row counts.
-const AT_A_TIME = 40;
-const MAX_SEARCHED = 1000; // maximum tables whose columns a filter reads, with one request each
+const AT_A_TIME = 100; // with one request to the service
+const MAX_SEARCHED = 1000; // maximum tables whose columns a filter reads
 const ICON = `<svg xmlns="http://www.w3.org/2000/svg" width="16" viewBox="0 0 16 16">
 <g class="jp-icon3 jp-icon-selectable" fill="#616161"><path d="M8 1c3.6 0 6 1 6 2.3S11.600 5.600 8
 5.600 2 4.600 2 3.300 4.400 1 8 1z"/><path d="M2 5v3c0 1.300 2.400 2.300 6 2.300S14 9.300 14

@@ -15,9 +15,10 @@ from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.read.columns import choose_columns, hidden_columns, selected, unit_of
 from odps_nb.client.read.plan import ReadPlan, ReadSession
 from odps_nb.client.read.requests import Downloads
+from odps_nb.client.sql.cost import estimate_sql
 from odps_nb.client.sql.csv_result import TextRows
 from odps_nb.client.sql.definitions import quoted, quoted_column
-from odps_nb.client.sql.query import SqlInstance, estimate_sql, run_sql
+from odps_nb.client.sql.query import SqlInstance, run_sql
 from odps_nb.errors import AccessDeniedError, ServiceError
 from odps_nb.schema import TableSchema, text_as_binary
 from odps_nb.terms import PartitionSpec, RowRangeSplit, TextMode, format_bytes

@@ -11,7 +11,7 @@ from odps_nb.client.catalog import suggest_tables
 from odps_nb.errors import ConflictError, NotFoundError, OdpsNbError, QueryError, ServiceError
 from odps_nb.filters.literals import bare_date
 from odps_nb.terms import did_you_mean, shorten
-from odps_nb.wire.control import GetTable, TaskResult, query_error
+from odps_nb.wire.control import GetTable, TableInfo, TaskResult, query_error
 
 if TYPE_CHECKING:
     from odps_nb.client.calls.storage import StorageClient
@@ -86,7 +86,7 @@ def excerpt(sql: str, message: str) -> str | None:
 
 
 MAX_TABLES = 5
-"""Maximum number of tables whose columns are fetched, with one request each."""
+"""Maximum number of tables whose metadata is fetched, with one request each."""
 
 _NAME = r"((?:`[^`]+`|\w+)(?:\.(?:`[^`]+`|\w+))*)"
 _COLUMN = re.compile(rf"column {_NAME} cannot be resolved", re.IGNORECASE)
@@ -103,7 +103,7 @@ def suggest_names(storage: StorageClient, sql: str, error: ServiceError) -> None
         with suppress(OdpsNbError):  # not a valid name
             suggest_tables(storage, storage.profile.table(_plain(table[1])), error)
     elif column is not None:
-        columns = list(_columns(storage, sql))
+        columns = [name for info in tables_in(storage, sql) for name in info.schema.names]
         name = _plain(column[1]).rpartition(".")[2]
         known = [*columns, *_ALIASES.findall(sql)]
         error.hint = _hint(name, known, is_value=_is_value(name, sql)) or error.hint
@@ -123,11 +123,12 @@ def _plain(name: str) -> str:
     return name.replace("`", "")
 
 
-def _columns(storage: StorageClient, sql: str) -> Iterator[str]:
+def tables_in(storage: StorageClient, sql: str) -> Iterator[TableInfo]:
+    """Yield the metadata of the first `MAX_TABLES` tables that a query names."""
     names = dict.fromkeys(map(_plain, _TABLES.findall(sql)))
     for name in list(names)[:MAX_TABLES]:
         with suppress(OdpsNbError):  # the name may refer to a subquery, or access may be denied
-            yield from storage.control(GetTable(table=storage.profile.table(name))).schema.names
+            yield storage.control(GetTable(table=storage.profile.table(name)))
 
 
 def _hint(name: str, known: Sequence[str], *, is_value: bool) -> str:

@@ -17,7 +17,6 @@ from odps_nb.client.sql.settings import schema_settings, split_settings
 from odps_nb.errors import (
     ArgumentError,
     ConflictError,
-    FramingError,
     NotFoundError,
     OdpsNbError,
     ProtocolError,
@@ -27,7 +26,6 @@ from odps_nb.errors import (
 )
 from odps_nb.terms import query_title
 from odps_nb.wire.control import (
-    COST_TASK,
     SQL_TASK,
     SQL_ZONE,
     CancelInstance,
@@ -36,7 +34,6 @@ from odps_nb.wire.control import (
     GetInstanceSource,
     GetTaskStatus,
     InstanceStatus,
-    SqlCost,
     SubmitSql,
     TaskResult,
     TaskState,
@@ -345,22 +342,3 @@ def stop_quietly(storage: StorageClient, instance: SqlInstance) -> bool:
         _log.warning("instance %s could not be stopped: %s", instance.instance_id, error)
         return False
     return True
-
-
-def estimate_sql(
-    storage: StorageClient, sql: str, *, settings: Mapping[str, str] | None = None
-) -> SqlCost:
-    """Return the service's cost estimate for a query; cancel the estimation job if interrupted."""
-    instance = submit_sql(storage, sql, name=COST_TASK, settings=settings, estimates=True)
-    try:
-        wait_sql(storage, instance, cancel=storage.operation())
-    except ServiceError:
-        raise
-    except BaseException:
-        stop_quietly(storage, instance)
-        raise
-    wanted = GetInstanceResult(project=instance.project, instance_id=instance.instance_id)
-    tasks = storage.control(wanted).tasks
-    if not tasks:
-        raise FramingError("the service returned no estimate for the query")
-    return SqlCost.decode(tasks[0].text)

@@ -13,7 +13,7 @@ from odps_nb.formats.drawing import (
     source_box,
 )
 from odps_nb.formats.kind import BINARIES, MIB, Format, Head, Kind, text_of
-from odps_nb.formats.parsing import parse
+from odps_nb.formats.parsing import parse, players
 from odps_nb.formats.registry import sniff
 from odps_nb.formats.shared import Size
 from odps_nb.html import SMALL, element, join, scroller
@@ -65,6 +65,10 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
         rows = (element("li", entry) for entry in parsed.texts("names"))
         listed = element("ul", *rows, style=f"margin:0;padding:8px 10px 8px 26px;{SMALL}")
         html = scroller("div", listed, label=f"names inside {name}", style=size.box)
+        if "sounds" in parsed.found:
+            heard = players(parsed, size, name=name, room=excerpt.room)
+            html = join((heard, html)) if size.layout == "single" else heard
+            return Drawing(html=html, facts=parsed.texts("facts"))
         if not parsed.data:
             return Drawing(html=html, facts=parsed.texts("facts"))
         source, alt = encoded_url(parsed.data), f"pictures inside {name}"

@@ -20,7 +20,9 @@ _STREAMS: Final = {
     "PowerPoint Document": Format("application/vnd.ms-powerpoint", "PowerPoint 97"),
     "__properties_version1.0": Format("application/vnd.ms-outlook", "Outlook message"),
     "Quill": Format("application/vnd.ms-publisher", "Publisher"),
-    "VisioDocument": Format("application/vnd.visio", "Visio"),
+    "VisioDocument": Format(
+        "application/vnd.visio", "Visio", aliases=("application/vnd.ms-office",)
+    ),
     "": Format(
         "application/x-ole-storage",
         "compound file",
@@ -38,10 +40,14 @@ _FORMATS = (
     Format(
         "application/x-executable",
         "ELF program",
-        aliases=("application/x-elf",),
+        aliases=(
+            *("application/x-elf", "application/x-object", "application/x-sharedlib"),
+            "application/x-pie-executable",
+        ),
         starts=(b"\x7fELF",),
     ),
     Format("application/vnd.microsoft.portable-executable", "Windows program", starts=(b"MZ",)),
+    Format("application/x-compress", "compress", starts=(b"\x1f\x9d",)),
     Format("application/x-lz4", "LZ4", starts=(b"\x04\x22\x4d\x18",)),
     Format("application/x-riff", "RIFF", starts=(b"RIFF",)),
     Format("application/vnd.las", "LAS", aliases=("application/vnd.laszip",), starts=(b"LASF",)),
@@ -102,6 +108,7 @@ _MARKED: Final = tuple(
             Format("application/x-pcapng", "pcapng", aliases=("application/vnd.tcpdump.pcap",)),
             rb"\x0a\x0d\x0d\x0a.{4}(?:\x1a\x2b\x3c\x4d|\x4d\x3c\x2b\x1a)",
         ),
+        (Format("video/mj2", "Motion JPEG 2000"), rb"\x00\x00\x00\x0cjP  \r\n\x87\n.{8}mjp2"),
         (Format("model/x-ply", "PLY", aliases=("application/ply",)), rb"ply\r?\nformat [ab]"),
         # the first two cards, of 80 characters each (FITS 4.0, 4.4.1)
         (

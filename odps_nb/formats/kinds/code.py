@@ -7,6 +7,7 @@ plain text.
 from __future__ import annotations
 
 import re
+from os.path import splitext
 from typing import Final
 
 from odps_nb.errors import MissingDependencyError
@@ -123,6 +124,32 @@ _KNOWN: Final = tuple(
     (format, re.compile(rf"#!.{{0,60}}\b{program}\b"), re.compile(rf"\s{{0,24}}(?:{marks})"))
     for format, program, marks in _LANGUAGES
 )
+# by the ending of the file's name, which decides if the text has at least one mark of the language
+_BY_ENDING: Final = {
+    **dict.fromkeys((".py", ".pyi", ".pyx"), "Python"),
+    **dict.fromkeys((".js", ".mjs", ".ts", ".jsx", ".tsx"), "JavaScript"),
+    **{".sh": "Shell", ".sql": "SQL", ".java": "Java", ".go": "Go", ".rs": "Rust", ".c": "C"},
+}
+# languages that share marks with others, but are not recognised
+_MARKDOWN_ENDINGS: Final = (".md", ".markdown")
+_OTHERS: Final = (
+    ".cs",
+    ".d",
+    ".dart",
+    ".groovy",
+    ".jl",
+    ".kt",
+    ".pl",
+    ".rb",
+    ".rq",
+    ".ru",
+    ".swift",
+)
+_SPARQL: Final = re.compile(r"(?im)\bwhere\s*\{|^\s*(?:prefix|base) \S*:")
+# rules of a Makefile, and comments and lists of Lisp
+_NOT_MARKDOWN: Final = re.compile(
+    r"^[\w.%$(){}/-][\w.%$(){}/ -]*:[^=\n]*\n\t|^;;|^\(\w+ ", re.MULTILINE
+)
 # two of these patterns must match, one of them among the first five (the others are less specific)
 _OWN_MARKS: Final = 5
 _MARKDOWN_MARKS: Final = tuple(
@@ -151,13 +178,25 @@ _COLOURS: Final = {
 
 
 def _recognise(head: Head) -> Format | None:
-    lines = head.text[:_JUDGED].splitlines()[:_LINES]
+    ending = splitext(head.name)[1].lower()  # noqa: PTH122  # faster, for many files
+    text = head.text[:_JUDGED]
+    lines = text.splitlines()[:_LINES]
     first = lines[0][:100] if lines else ""
     for format, program, _ in _KNOWN:
         if program.match(first):
             return format
-    if all(map(_FIELD.match, lines[:2])) and len(lines) > 2:
+    if ending in _OTHERS or (len(lines) > 2 and all(map(_FIELD.match, lines[:2]))):
         return None
+    found = None if ending in _MARKDOWN_ENDINGS else _by_marks(text, lines, ending)
+    if found is not None:
+        return _C_PLUS_PLUS if found is _C and _NOT_C.search(text) else found
+    if not first.startswith(_NO_TITLE) and _RST.search(text):
+        return _RST_TEXT
+    return _MARKDOWN if _is_markdown(text, ending) else None
+
+
+def _by_marks(text: str, lines: list[str], ending: str) -> Format | None:
+    """Return the language with the most kinds of marks, or that of the name if it has a mark."""
     counts = [
         (
             len({_WORD.sub("@", match[0].split()[0]).split("(")[0].rstrip(";") for match in found}),
@@ -167,19 +206,24 @@ def _recognise(head: Head) -> Format | None:
         for format, _, marks in _KNOWN
         if (found := [match for line in lines if (match := marks.match(line[:_LINE]))])
     ]
-    kinds, count, best = max(counts, key=lambda one: one[:2], default=(0, 0, None))
-    if best is not None and kinds >= 2 and count * 12 >= len(lines):
-        return _C_PLUS_PLUS if best is _C and _NOT_C.search(head.text, 0, _JUDGED) else best
-    if not first.startswith(_NO_TITLE) and _RST.search(head.text, 0, _JUDGED):
-        return _RST_TEXT
-    if len(_SETTING.findall(head.text, 0, _JUDGED)) >= 2:
-        return None
-    marks = [bool(mark.search(head.text, 0, _JUDGED)) for mark in _MARKDOWN_MARKS]
+    named = next((one[2] for one in counts if one[2].label == _BY_ENDING.get(ending)), None)
+    if named is not None or not counts:
+        return named
+    kinds, count, best = max(counts, key=lambda one: one[:2])
+    is_sparql = best.label == "SQL" and _SPARQL.search(text)
+    return best if kinds >= 2 and count * 12 >= len(lines) and not is_sparql else None
+
+
+def _is_markdown(text: str, ending: str) -> bool:
+    is_other = len(_SETTING.findall(text)) >= 2 or _NOT_MARKDOWN.search(text)
+    if is_other and ending not in _MARKDOWN_ENDINGS:
+        return False
+    marks = [bool(mark.search(text)) for mark in _MARKDOWN_MARKS]
     if sum(marks) < 2 or not any(marks[:_OWN_MARKS]):
-        return None
-    lines = [line for line in _FENCED.sub("", head.text[:_JUDGED]).splitlines() if line.strip()]
+        return False
+    lines = [line for line in _FENCED.sub("", text).splitlines() if line.strip()]
     code = sum(bool(_CODE_LINE.fullmatch(line[:_LINE])) for line in lines)
-    return None if code > _MUCH_CODE * len(lines) else _MARKDOWN
+    return ending in _MARKDOWN_ENDINGS or code <= _MUCH_CODE * len(lines)
 
 
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:

@@ -40,6 +40,14 @@ _PSD = Format(
     aliases=("image/x-photoshop", "application/x-photoshop", "image/psd"),
     starts=(b"8BPS\x00\x01",),  # version 2 is PSB (large pictures), which Pillow does not read
 )
+_JPEG_2000 = Format(
+    "image/jp2",
+    "JPEG 2000",
+    aliases=("image/jpx", "image/jpm", "image/j2k", "image/jpeg2000", "image/x-jp2-codestream"),
+    starts=(b"\xff\x4f\xff\x51",),  # a raw codestream (ITU-T T.800, annex A)
+)
+# the first boxes of a file (annex I), but not those of a video (Motion JPEG 2000)
+_JP2_START: Final = re.compile(rb"\0\0\0\x0cjP  \r\n\x87\n(?!.{8}mjp2)", re.DOTALL)
 _FORMATS = (
     Format("image/png", "PNG", aliases=("image/x-png",), starts=(b"\x89PNG\r\n\x1a\n",)),
     Format("image/jpeg", "JPEG", aliases=("image/jpg", "image/pjpeg"), starts=(b"\xff\xd8\xff",)),
@@ -54,13 +62,7 @@ _FORMATS = (
     Format(
         "image/heic", "HEIC", aliases=("image/heif",), brands=(b"heic", b"heix", b"heim", b"heis")
     ),
-    Format(
-        "image/jp2",
-        "JPEG 2000",
-        aliases=("image/jpx", "image/jpm", "image/j2k", "image/jpeg2000", "image/x-jp2-codestream"),
-        # a JPEG 2000 file, and a raw codestream (ITU-T T.800, annexes I and A)
-        starts=(b"\x00\x00\x00\x0cjP  \r\n\x87\n", b"\xff\x4f\xff\x51"),
-    ),
+    _JPEG_2000,
     Format(
         "image/vnd-ms.dds",
         "DDS",
@@ -82,6 +84,8 @@ def _recognise(head: Head) -> Format | None:
     # two letters are not specific enough, so check the following fields as well
     if data.startswith(b"BM") and len(data) >= 18 and data[6:10] == bytes(4):
         return _BMP if int.from_bytes(data[14:18], "little") in _BMP_HEADERS else None
+    if _JP2_START.match(data):
+        return _JPEG_2000
     if _PPM_START.match(data):
         return _PPM
     pictures = int.from_bytes(data[4:6], "little")

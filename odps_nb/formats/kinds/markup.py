@@ -36,9 +36,12 @@ _PROLOG = re.compile(
 _PROLOG_SIZE: Final = 16_384
 _HTML_START = re.compile(
     r"<(?:html|head|body|script|title|meta|link|style|iframe|img|div|span|table|form|center|h[1-6]"
-    r"|ul|ol|p|a|b|br)[\s>/]",
+    r"|ul|ol|p|a|b|br|details|pre|button)[\s>/]",
     re.IGNORECASE,
 )
+# a root element without a declaration before it
+_ROOT: Final = re.compile(r"<([\w.-]{1,60}(?::[\w.-]{1,60})?)(\s[^<>]{0,4000})?>")
+_NO_TAG: Final = re.compile(r"<[^\w/!?]")
 #: Prepended to the page's markup, so that the policy applies to all of it.
 POLICY: Final = (
     '<!DOCTYPE html><meta http-equiv="Content-Security-Policy" '
@@ -58,7 +61,13 @@ def _recognise(head: Head) -> Format | None:
     before = head.text[:at].lower()
     if "<!doctype html" in before or _HTML_START.match(head.text, at):
         return _HTML
-    return _XML if before.lstrip().startswith("<?xml") else None
+    if before.lstrip().startswith(("<?xml", "<!doctype")):
+        return _XML
+    root = _ROOT.match(head.text, at)
+    if root is None or _NO_TAG.search(head.text):
+        return None
+    is_whole = head.whole and head.text.rstrip().endswith(f"</{root[1]}>")
+    return _XML if is_whole or " xmlns" in (root[2] or "") else None
 
 
 def _draw_rendered(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:

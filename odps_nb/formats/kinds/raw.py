@@ -18,7 +18,13 @@ _RAW = Format(
     "image/x-raw",
     "camera RAW",
     aliases=(
-        *("image/tiff", "image/x-dcraw", "image/x-canon-cr2", "image/x-canon-cr3"),
+        *(
+            "image/tiff",
+            "image/x-dcraw",
+            "image/x-canon-cr2",
+            "image/x-canon-cr3",
+            "image/x-canon-crw",
+        ),
         *("image/x-adobe-dng", "image/x-nikon-nef", "image/x-sony-arw", "image/x-fuji-raf"),
         *("image/x-olympus-orf", "image/x-panasonic-rw2", "image/x-pentax-pef"),
         "image/x-samsung-srw",
@@ -26,6 +32,7 @@ _RAW = Format(
     starts=(
         *(b"IIRO\x08\0\0\0", b"IIRS\x08\0\0\0", b"MMOR\0\0\0\x08"),  # ORF
         *(b"IIU\0\x18\0\0\0", b"IIU\0\x08\0\0\0"),  # RW2
+        b"II\x1a\0\0\0HEAPCCDR",  # CRW
     ),
     brands=(b"crx ",),
 )

@@ -14,12 +14,13 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final
 
 import zstandard
 
 from odps_nb.errors import MissingDependencyError
-from odps_nb.formats.parsers.strip import strip
+from odps_nb.formats.parsers.strip import Parts, samples
 from odps_nb.formats.shared import Size
 from odps_nb.parsing.reasons import DAMAGED
 from odps_nb.parsing.values import UnshowableError
@@ -29,8 +30,8 @@ from odps_nb.terms import count_of, format_bytes, shorten
 MAX_UNPACKED: Final = 1024 * 1024
 _HEAD: Final = 64 * 1024
 _NAMES: Final = 200
-_SAMPLE: Final = 4 * 1024 * 1024  # maximum bytes of a picture to show
-_PICTURES: Final = (".jpg", ".jpeg", ".png", ".webp")
+_SAMPLE: Final = 4 * 1024 * 1024  # maximum bytes of a picture or sound to show
+_SHOWN: Final = (*(".jpg", ".jpeg", ".png", ".webp"), *(".flac", ".wav", ".mp3", ".ogg", ".opus"))
 _CUT: Final = (tarfile.TarError, lzma.LZMAError, EOFError, ValueError, OSError)
 _Found = dict[str, Any]
 
@@ -47,15 +48,20 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[_Found, bytes]:
     """Return an archive's files as ``names``, or a compressed file's first bytes as data."""
     label, whole = options["label"], options["whole"]
     if label in ("ZIP", "NumPy archive"):
-        return _zip(data), strip(_zipped(data), Size(**options["size"]))
+        return _with_samples(_zip(data), partial(_zipped, data), options)
     if label == "tar":
-        return _tar(data, whole=whole), strip(_tarred(data), Size(**options["size"]))
+        return _with_samples(_tar(data, whole=whole), partial(_tarred, data), options)
     if label == "RAR":
         return _rar(data, whole=whole), b""
     inner = _unpack(data, label)
     if inner.startswith(b"ustar", 257):
         return _tar(inner, whole=whole and len(inner) < MAX_UNPACKED), b""
     return {"length": len(inner)}, inner[:_HEAD]
+
+
+def _with_samples(listed: _Found, parts: Parts, options: dict[str, Any]) -> tuple[_Found, bytes]:
+    found, data = samples(parts, Size(**options["size"]))
+    return {**listed, **found}, data
 
 
 def _entries(found: list[tuple[str, int]], *facts: str) -> _Found:
@@ -73,21 +79,21 @@ def _zip(data: bytes) -> _Found:
         return _listed(archive.infolist())
 
 
-def _zipped(data: bytes) -> Iterator[bytes]:
+def _zipped(data: bytes) -> Iterator[tuple[str, bytes]]:
     # damaged or encrypted members end the samples, but not the list of names
     failures = (*_CUT, RuntimeError, NotImplementedError, zipfile.BadZipFile, zlib.error)
     with contextlib.suppress(*failures), zipfile.ZipFile(io.BytesIO(data)) as archive:
         for info in archive.infolist():
             if not info.is_dir():
-                read = info.file_size <= _SAMPLE and info.filename.lower().endswith(_PICTURES)
-                yield archive.read(info) if read else b""
+                read = info.file_size <= _SAMPLE and info.filename.lower().endswith(_SHOWN)
+                yield info.filename, archive.read(info) if read else b""
 
 
-def _tarred(data: bytes) -> Iterator[bytes]:
+def _tarred(data: bytes) -> Iterator[tuple[str, bytes]]:
     with contextlib.suppress(*_CUT), tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
         for member in archive:
             if member.isreg() and (file := archive.extractfile(member)):
-                yield file.read(_SAMPLE)
+                yield member.name, file.read(_SAMPLE)
 
 
 def _rar(data: bytes, *, whole: bool) -> _Found:

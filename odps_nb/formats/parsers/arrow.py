@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from odps_nb.convert.unreadable import check_unions
 from odps_nb.errors import ConversionError
-from odps_nb.formats.parsers.strip import strip
+from odps_nb.formats.parsers.strip import samples
 from odps_nb.formats.shared import Size, answer
 from odps_nb.parsing.reasons import DAMAGED, reason_of
 from odps_nb.parsing.values import UnshowableError
@@ -45,20 +45,32 @@ def first_rows(
     rows = zip(*(map(_value, column) for column in shown), strict=True)
     facts = (f"{count} × {count_of(len(batch.schema), 'column')}",)
     for name, values in _bytes_of(batch):
-        if picture := strip(values, size):
-            note = f"pictures of column {name[:_LONGEST]!r}; to_table() returns all columns"
-            return answer(facts, picture, note=note)
+        found, data = samples(partial(iter, values), size)
+        if data or found:
+            what = "sounds" if found else "pictures"
+            note = f"{what} of column {name[:_LONGEST]!r}; to_table() returns all columns"
+            made, _ = answer(facts, note=note)
+            return {**made, **found}, data
     return answer(facts, head=head, rows=rows)
 
 
-def _bytes_of(batch: pa.RecordBatch) -> Iterator[tuple[str, list[bytes]]]:
-    """Yield the binary columns, and those whose values contain a binary field, such as images."""
+def _bytes_of(batch: pa.RecordBatch) -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
+    """Yield the binary columns, and those whose values contain a binary field, such as images.
+
+    The name of a value is its ``path``, as Hugging Face writes it, or its row.
+    """
     for field, column in zip(batch.schema, batch.columns, strict=True):
         inner = list(field.type) if pa.types.is_struct(field.type) else [field.with_name("")]
+        has_path = any(one.name == "path" for one in inner)
+        names = column.field("path").to_pylist() if has_path else [None] * len(column)
         for one in inner:
             if pa.types.is_binary(one.type) or pa.types.is_large_binary(one.type):
-                values = column.field(one.name) if one.name else column
-                yield field.name, [data for data in values.to_pylist() if data]
+                values = (column.field(one.name) if one.name else column).to_pylist()
+                named = enumerate(zip(names, values, strict=True))
+                yield (
+                    field.name,
+                    [(str(name or f"row {at}"), data) for at, (name, data) in named if data],
+                )
 
 
 def empty_batch(schema: pa.Schema) -> pa.RecordBatch:

@@ -19,6 +19,9 @@ from odps_nb.parsing.values import UnshowableError
 
 #: Maximum pixels of a picture to decode.
 MAX_PIXELS: Final = 40_000_000
+#: Other maxima. Phones take HEIC of 48 megapixels, of which no decoder decodes a fraction; 64 need
+#: about 500 MB of memory.
+_MAXIMA: Final = {"HEIF": 64_000_000}
 _TOO_MANY: Final = f"more than {MAX_PIXELS // 10**6} megapixels: not decoded"
 
 _JPEG: Final = ("JPEG", "MPO")  # Pillow's names; MPO contains more pictures after the first one
@@ -54,7 +57,8 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
 def _made(data: bytes, mime: str, size: Size) -> tuple[list[str], bytes]:
     with _opened(data, mime) as image:
         # an icon may contain a picture of any size although its header states 16 × 16
-        Image.MAX_IMAGE_PIXELS = MAX_PIXELS // 2  # Pillow raises an error above twice this number
+        most = _MAXIMA.get(image.format or "", MAX_PIXELS)
+        Image.MAX_IMAGE_PIXELS = most // 2  # Pillow raises an error above twice this number
         try:
             return drawn(image, size)
         except Image.DecompressionBombError:
@@ -102,7 +106,7 @@ def drawn(image: Image.Image, size: Size) -> tuple[list[str], bytes]:
     facts = [_extent(image)]
     if image.format in _JPEG:
         image.draft(None, _box(size))  # Pillow then decodes at reduced size if possible
-    check_pixels(*image.size)
+    check_pixels(*image.size, most=_MAXIMA.get(image.format or "", MAX_PIXELS))
     # not animations: depth maps and previews that phones append to a JPEG, and layers of a PSD
     still = (*_JPEG, "PSD")
     animated = image.format not in still and bool(getattr(image, "is_animated", False))
@@ -139,12 +143,12 @@ def _orientation(image: Image.Image) -> int | None:
         return None
 
 
-def check_pixels(width: int, height: int) -> None:
-    """Raise `UnshowableError` for a picture with more than `MAX_PIXELS` pixels."""
-    if width * height > MAX_PIXELS:
+def check_pixels(width: int, height: int, *, most: int = MAX_PIXELS) -> None:
+    """Raise `UnshowableError` for a picture with more than ``most`` pixels."""
+    if width * height > most:
         raise UnshowableError(
             f"{width} × {height} is {width * height / 1e6:.0f} megapixels, "
-            f"more than {MAX_PIXELS // 10**6}: not decoded"
+            f"more than {most // 10**6}: not decoded"
         )
 
 

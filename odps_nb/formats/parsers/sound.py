@@ -31,7 +31,7 @@ _COUNTED: Final = ("audio/amr", "audio/aac")
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     """Return facts and the minimum and maximum level of each waveform column; 128 is silence."""
     if not options.get("whole", True):
-        return _stated(data, options["mime"], options["length"])
+        return answer(stated(data, options["mime"], options["length"]))
     length, hertz, channels, levels, codec = _decoded(data, options["mime"])
     if not len(levels) or not hertz:
         raise UnshowableError("no sound inside")
@@ -45,15 +45,15 @@ def _form(hertz: int, channels: int) -> tuple[str, str]:
     return f"{hertz / 1000:g} kHz", named
 
 
-def _stated(data: bytes, mime: str, length: int) -> tuple[dict[str, Any], bytes]:
-    """Return the facts that the beginning of a long file states."""
+def stated(data: bytes, mime: str, length: int) -> tuple[str, ...]:
+    """Return the facts that the beginning of a file of ``length`` bytes states."""
     with opened(data, mime, length) as container:
         track = container.streams.audio[0]
         context = track.codec_context
         form = _form(context.sample_rate, context.layout.nb_channels)
         seconds = (container.duration or 0) / 1_000_000
         is_known = seconds and mime not in _COUNTED
-        return answer((length_of(seconds), *form) if is_known else form)
+        return (length_of(seconds), *form) if is_known else form
 
 
 # duration, samples per second, channels, levels, codec name

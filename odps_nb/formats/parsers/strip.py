@@ -1,15 +1,17 @@
-"""Draws the first pictures inside a file: values of a column, or members of an archive."""
+"""Shows the first pictures or sounds in a file: values of a column, or members of an archive."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 from odps_nb.convert.pictures import open_picture
 from odps_nb.formats.parsers.picture import check_pixels
-from odps_nb.formats.shared import Size
+from odps_nb.formats.parsers.sound import stated
+from odps_nb.formats.shared import SOUNDS, Size
+from odps_nb.parsing.reasons import refusal_of
 
 #: First bytes of the pictures that samples usually are: JPEG, PNG, WebP.
 STARTS: Final = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"RIFF")
@@ -19,9 +21,41 @@ try:
 except ImportError:  # then no pictures are shown
     Image = None  # type: ignore[assignment]
 
+_PLAYED: Final = 256 << 10  # bytes of all sounds that are played together
+
 _TRIED: Final = 24
 _COLUMNS, _ROWS = 3, 2
 _GAP: Final = 4  # pixels
+_LONGEST: Final = 200  # characters of a name
+
+
+#: Names and bytes of samples; called again to look for another kind of samples.
+Parts = Callable[[], Iterable[tuple[str, bytes]]]
+
+
+def samples(parts: Parts, size: Size) -> tuple[dict[str, Any], bytes]:
+    """Return a picture of the first pictures; else ``sounds`` and the bytes to play; else neither.
+
+    A sound has a name, facts, a media type and the number of its bytes to play, 0 for large sounds.
+    """
+    if picture := strip((data for _, data in parts()), size):
+        return {}, picture
+    sounds, played, tried = [], b"", 0
+    for name, data in islice(parts(), _TRIED):
+        tried += 1
+        mime = next((mime for start, mime in SOUNDS.items() if data.startswith(start)), "")
+        if not mime or (mime == "audio/wav" and data[8:12] != b"WAVE"):
+            continue
+        kept = data if len(played) + len(data) <= _PLAYED else b""
+        try:
+            facts = " · ".join(stated(data, mime, len(data)))
+        except Exception as error:  # noqa: BLE001  # a damaged sample; FFmpeg may raise anything
+            facts, kept = refusal_of(error), b""
+        sounds.append([name[:_LONGEST], facts, mime, str(len(kept))])
+        played += kept
+        if len(sounds) == size.rows:
+            break
+    return ({"sounds": sounds}, played) if sounds and len(sounds) * 3 >= tried else ({}, b"")
 
 
 def strip(parts: Iterable[bytes], size: Size) -> bytes:

@@ -37,6 +37,7 @@ from odps_nb.notebook.explore.pages import Page
 from odps_nb.notebook.explore.static import (
     LARGE,
     LARGE_BUDGET,
+    MOST_PICTURES,
     Shown,
     first_found,
     shown_bundle,
@@ -49,6 +50,7 @@ from odps_nb.notebook.explore.taking import (
     cell_code,
     file_kind,
     file_name,
+    save_file,
     words_of,
     write_file,
 )
@@ -160,7 +162,7 @@ class Explorer(TakesRows, LiveView):
     def _page_of(self, page: Page, note: str) -> dict[str, str]:
         view = self.view
         profile = view.profile if view.is_profiled else None
-        pictures = thumbnails(view, page, most=6) if profile is not None else None
+        pictures = thumbnails(view, page, most=MOST_PICTURES) if profile is not None else None
         shown = Shown(
             view=view,
             page=page,
@@ -352,6 +354,7 @@ class Explorer(TakesRows, LiveView):
 
     def _on_download(self, content: Mapping[str, Any], _: object) -> None:
         kind, number = file_kind(str(content["file"])), int(content["number"])
+        is_saved = bool(content.get("save"))
 
         def work(token: CancelToken) -> None:
             def send(data: bytes) -> None:
@@ -359,10 +362,16 @@ class Explorer(TakesRows, LiveView):
 
             told = Told(self._send, self.view.stop_taking, task="download")
             code, choice, rows = self.view.frame_code, self.view.choice, self.selected()
-            made = write_file(rows, kind, send, progress=told, cancel=token)
+            name = file_name(self.view.title, kind, choice)
             about = {"number": number, "type": MEDIA_TYPES[kind], "code": visible(code)}
-            about |= {"name": file_name(self.view.title, kind, choice), "text": words_of(made)}
-            self._send({"kind": "file", **about, "size": made.size, "cut": made.is_cut})
+            if is_saved:
+                made, path = save_file(rows, kind, name, progress=told, cancel=token)
+                about |= {"name": visible(str(path)), "saved": True}
+            else:
+                made = write_file(rows, kind, send, progress=told, cancel=token)
+                about |= {"name": name}
+            about |= {"text": words_of(made), "size": made.size, "cut": made.is_cut}
+            self._send({"kind": "file", **about})
 
         self._run("download", work)
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from odps_nb.access.blob import iter_glances
 from odps_nb.access.looking.browsing import rows_of
-from odps_nb.errors import OdpsNbError, RequestTimeoutError
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.errors import CancelledError, OdpsNbError, RequestTimeoutError
 from odps_nb.formats.shared import Size
 from odps_nb.html import (
     LINE,
@@ -26,7 +28,15 @@ from odps_nb.html import (
 from odps_nb.notebook.explore.charts.chart import Chart
 from odps_nb.notebook.explore.pages import Page, drawn_page
 from odps_nb.notebook.explore.profiles.profile import ColumnProfile, TableProfile
-from odps_nb.notebook.explore.values.cells import has_separators, is_number, separated, type_label
+from odps_nb.notebook.explore.profiles.sampling import bounded
+from odps_nb.notebook.explore.values.cells import (
+    bytes_text,
+    has_separators,
+    is_number,
+    nested_text,
+    separated,
+    type_label,
+)
 from odps_nb.notebook.explore.view import RowView
 from odps_nb.notebook.live.together import side_by_side
 from odps_nb.notebook.preview.tile import tile
@@ -36,19 +46,21 @@ from odps_nb.terms import count_of
 if TYPE_CHECKING:
     import pandas as pd
 
+    from odps_nb.access.connection import Connection
     from odps_nb.access.row_forms import RowForms
+    from odps_nb.access.table import Table
     from odps_nb.client.blob.streamed import StreamedBlob
-    from odps_nb.client.calls.cancel import CancelToken
 
 HTML_BYTES = 250_000
 ROWS, TEXT_ROWS, FRAME_ROWS = 20, 10, 60
 SAMPLE = 8_000
 SECONDS = 2.0
-"""Maximum seconds to search for matching rows to show."""
+"""Maximum seconds to search for matching rows to show, or to read the pictures of first rows."""
 CELL, FOLDED, TEXT_CELL, CHOSEN = 60, 500, 24, 500
 TEXT_WIDTH = 100
 BARS = 12
 BUDGET = 24 * 1024
+MOST_PICTURES = 6
 SIDE_BY_SIDE = 4
 SMALL = Size(layout="tile", width=96, height=64, rows=2, columns=2, lines=2)
 LARGE = Size(layout="single", width=480, height=320, rows=8, columns=8, lines=20)
@@ -57,6 +69,7 @@ LARGE_BUDGET = 256 * 1024
 _CELL = f"padding:2px 10px;border-bottom:{LINE};white-space:nowrap;vertical-align:top"
 _LEFT, _RIGHT = ";text-align:left", ";text-align:right;font-variant-numeric:tabular-nums"
 _BLUE = "#4c8bf5"
+_VERIFIED = "✓ verified"
 _BAR = f"display:inline-block;width:5px;margin-right:1px;vertical-align:bottom;background:{_BLUE}"
 
 
@@ -109,7 +122,7 @@ def _looked_up(source: RowForms) -> Shown:
         page, note = first_found(view)
         return Shown(view=view, page=page, note=note)
     page = view.page(0)
-    pictures = thumbnails(view, page, most=6)
+    pictures = thumbnails(view, page, most=MOST_PICTURES)
     profile = view.describe() if view.all_rows else None
     return Shown(view=view, page=page, profile=profile, pictures=pictures)
 
@@ -212,39 +225,75 @@ def _html(shown: Shown, rows: int) -> Html:
     return element("div", title, *chart, *hint, box, foot, style="padding:4px 0")
 
 
-def frame_html(frame: pd.DataFrame, name: str, columns: Sequence[Column], zone: str | None) -> Html:
-    """Return the first rows of a data frame, with the types of the table's columns."""
+def frame_html(
+    frame: pd.DataFrame, table: Table, columns: Sequence[Column], total: int | None
+) -> Html:
+    """Return the first rows of a table's data frame, with types and thumbnails.
+
+    ``total`` is the number of rows of the table, if the frame is the beginning of the whole table.
+    """
     known = {column.name: column for column in columns}
     rows, missing = min(len(frame), FRAME_ROWS), frame.isna()
     found = [known.get(str(one)) for one in frame.columns]
+    zone = table.connection.profile.timezone
     heads = [element("th", style=_CELL)]
     for n, (label, column) in enumerate(zip(frame.columns, found, strict=True)):
         kind = str(frame.dtypes.iloc[n]) if column is None else type_label(column, zone)
         heads.append(_head(str(label), kind, column))
+    pictures: dict[tuple[int, int], Thumbnail] = {}
+    wanted = islice(_references(frame, found, rows), MOST_PICTURES)
+    # without pictures, the names and sizes of the blobs are shown
+    with suppress(OdpsNbError), bounded(SECONDS, CancelToken()) as within:
+        pictures = _drawn(table.connection, wanted, within)
     body = []
     for row in range(rows):
         cells = [element("td", str(frame.index[row])[:CELL], style=f"{_CELL}{_RIGHT};{MUTED}")]
         for n, column in enumerate(found):
             is_blob = column is not None and column.type.code is TypeCode.BLOB
             text = None if missing.iat[row, n] else _frame_text(frame.iloc[:, n], row, column)
-            cells.append(_td(None if is_blob else column, text))
+            made = pictures.get((row, n))
+            if made is not None and made.text.startswith(_VERIFIED):
+                made = replace(made, text=f"{text} · {_VERIFIED}")  # with the name of the file
+            cells.append(_td(None if is_blob else column, text, made))
         body.append(element("tr", *cells))
     count = f"{count_of(len(frame), 'row')} · {count_of(len(found), 'column')}"
-    title = _title(name, count if rows == len(frame) else f"first {rows:,} of {count}")
+    name = str(table.name)
+    if total is not None and total > len(frame):
+        count = f"first {len(frame):,} of {total:,} rows · {count_of(len(found), 'column')}"
+    elif rows < len(frame):
+        count = f"first {rows:,} of {count}"
+    title = _title(name, count)
     box = scroller(
         "div", _table(heads, body), label=f"rows of {name[:200]}", style="max-height:480px"
     )
     return element("div", title, box, style="padding:4px 0")
 
 
+def _references(
+    frame: pd.DataFrame, columns: Sequence[Column | None], rows: int
+) -> Iterator[tuple[int, int, str]]:
+    for row in range(rows):
+        for n, column in enumerate(columns):
+            if column is not None and column.type.code is TypeCode.BLOB:
+                value = frame.iloc[row, n]
+                if isinstance(value, str):
+                    yield row, n, value
+
+
 def _frame_text(series: pd.Series, row: int, column: Column | None) -> str:
-    """Return a value as pandas prints it: a date without a time, a DECIMAL with all digits."""
+    """Return a value as the explorer shows it; a time as pandas does, in its full precision."""
     value, kind = series.iat[row], None if column is None else column.type
+    if column is None or kind is None:
+        return str(value)
+    if kind.code is TypeCode.BLOB:
+        return str(series.array._formatter(True)(value))
     if isinstance(kind, DecimalType) and kind.scale is not None and isinstance(value, float):
         return f"{value:.{kind.scale}f}"
-    if kind is not None and kind.code is TypeCode.BLOB:
-        return str(series.array._formatter(True)(value))
-    return str(value)[:10] if kind is not None and kind.code is TypeCode.DATE else str(value)
+    if isinstance(value, bytes):
+        return str(bytes_text(value))
+    if isinstance(value, (list, dict)):
+        return nested_text(value, column)
+    return str(value)[:10] if kind.code is TypeCode.DATE else str(value)
 
 
 def _title(name: str, about: str) -> Html:
@@ -396,9 +445,11 @@ def thumbnail(blob: StreamedBlob, *, size: Size = SMALL, budget: int = BUDGET) -
     """Read a blob and draw a thumbnail; if that fails, the thumbnail's text is the error."""
     try:
         made = tile(blob, size=size, budget=budget)
+    except CancelledError:
+        raise
     except OdpsNbError as error:
         return Thumbnail("", f"not read: {error}"[:200])
-    mark = "✓ verified · " if made.verified else ""
+    mark = f"{_VERIFIED} · " if made.verified else ""
     return Thumbnail(made.drawing.picture, f"{mark}{made.words}")
 
 
@@ -425,12 +476,22 @@ def thumbnails(
         if isinstance(reference, str) and len(wanted) < most:
             wanted.append((row, column, reference))
 
+    return _drawn(view.connection, wanted, cancel)
+
+
+def _drawn(
+    connection: Connection,
+    wanted: Iterable[tuple[int, int, str]],
+    cancel: CancelToken | None = None,
+) -> dict[tuple[int, int], Thumbnail]:
+    """Return thumbnails by row and column of the blobs with these references."""
+
     def draw(
         run: Sequence[tuple[int, int, str]], token: CancelToken
     ) -> Iterator[tuple[tuple[int, int], Thumbnail]]:
-        handles = [view.connection.blob(reference) for _, _, reference in run]
+        handles = [connection.blob(reference) for _, _, reference in run]
         with closing(iter_glances(handles, token)) as blobs:
             for (row, column, _), blob in zip(run, blobs, strict=True):
                 yield (row, column), thumbnail(blob)
 
-    return dict(side_by_side(draw, wanted, cancel, workers=SIDE_BY_SIDE))
+    return dict(side_by_side(draw, list(wanted), cancel, workers=SIDE_BY_SIDE))

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ import pyarrow.types as pt
 
 from odps_nb.access.looking.ordering import Order
 from odps_nb.access.row_forms import RowForms
-from odps_nb.access.saving import safe_name
+from odps_nb.access.saving import Folder, safe_name
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress
 from odps_nb.errors import ArgumentError
@@ -154,7 +155,7 @@ def _sort_call(order: Sequence[tuple[str, bool]], options: str) -> str:
 def write_file(
     rows: RowForms,
     kind: FileKind,
-    send: Callable[[bytes], None],
+    send: Callable[[bytes], object],
     *,
     progress: Progress = False,
     cancel: CancelToken | None = None,
@@ -199,6 +200,25 @@ def write_file(
     return WrittenFile(rows=count, size=chunks.size, is_cut=is_cut, shortened=shortened)
 
 
+def save_file(
+    rows: RowForms,
+    kind: FileKind,
+    name: str,
+    *,
+    progress: Progress = False,
+    cancel: CancelToken | None = None,
+) -> tuple[WrittenFile, Path]:
+    """Write rows as a file of any size in the current folder; a taken name gets a number."""
+    made: list[WrittenFile] = []
+
+    def fill(file: BinaryIO) -> None:
+        options: dict[str, Any] = {"progress": progress, "cancel": cancel, "limit": sys.maxsize}
+        made.append(write_file(rows, kind, file.write, **options))
+
+    path = Folder(Path.cwd()).fill(fill, name)
+    return made[0], path
+
+
 def _writer(kind: FileKind, sink: _Chunks, schema: pa.Schema, columns: list[Column]) -> Any:
     if kind == "csv":
         import pyarrow.csv as csv
@@ -224,7 +244,7 @@ def _pieces(first: pa.RecordBatch, batches: Iterator[pa.RecordBatch]) -> Iterato
 class _Chunks(io.RawIOBase):
     """A writable file that passes its bytes to ``send`` in chunks."""
 
-    def __init__(self, send: Callable[[bytes], None]) -> None:
+    def __init__(self, send: Callable[[bytes], object]) -> None:
         super().__init__()
         self._send, self._rest = send, bytearray()
         self.size = 0
@@ -261,7 +281,7 @@ def _csv_array(array: pa.Array, column: Column) -> pa.Array:
     if pt.is_dictionary(kind):
         return _csv_array(array.dictionary_decode(), column)
     if pt.is_nested(kind):
-        return _texts(array, lambda value: nested_text(value, column, bytes_text=bytes.hex))
+        return _texts(array, lambda value: nested_text(value, column, as_text=bytes.hex))
     if pt.is_binary(kind) or pt.is_large_binary(kind):
         return _texts(array, bytes.hex)
     if pt.is_interval(kind) or pt.is_duration(kind):

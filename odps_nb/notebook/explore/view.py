@@ -469,6 +469,8 @@ class RowView(TakesRows):
         """Notes about the displayed rows, or ``""``."""
         notes, shown = [], self._shown
         job = "" if isinstance(shown.rows, KnownRows) else " by a SQL job"
+        if shown.most > MAX_SORTED:
+            job = " by a second SQL job, in which rows with equal keys may be in another order"
         if self.is_sorted_part and self.total != self.matching:
             notes.append(f"the first {self.total:,} rows in this order, sorted{job}")
         elif self.choice.order:

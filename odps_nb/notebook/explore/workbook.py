@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from odps_nb.access.checks import require
-from odps_nb.notebook.explore.values.cells import cell_texts
+from odps_nb.notebook.explore.values.cells import cell_texts, kind_of
 from odps_nb.schema import Column
 
 MAX_ROWS = 1_048_575
@@ -50,6 +50,8 @@ class WorkbookWriter:
         self._day, self._time = day, time
         for n, column in enumerate(columns):
             self._text(n, column.name, bold)
+            wide = 24 if kind_of(column) in ("INSTANT", "CLOCK") else 12
+            self._sheet.set_column(n, n, min(40, max(wide, len(column.name) + 4)))
 
     def __enter__(self) -> WorkbookWriter:
         return self
@@ -58,6 +60,7 @@ class WorkbookWriter:
         try:
             if kind is None:
                 self._sheet.freeze_panes(1, 0)
+                self._sheet.autofilter(0, 0, self._row, len(self._columns) - 1)
                 self._book.close()
         finally:
             self._folder.cleanup()

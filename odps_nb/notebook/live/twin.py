@@ -26,7 +26,7 @@ from odps_nb.notebook.display import output
 _NO_MODEL = (
     ".jp-OutputArea-child:has(.{}) + .jp-OutputArea-child:not(:has(.odps-x)) {{display:none}}"
 )
-_COMMENT_LINES = re.compile(r"^[ \t]*(//.*|/\*.*\*/)[ \t]*\n", re.MULTILINE)
+_UNNEEDED = re.compile(r"^[ \t]*(//.*|/\*.*\*/)[ \t]*\n|^[ \t]+", re.MULTILINE)
 # Errors raised by reading a malformed message from the browser.
 _MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
@@ -44,7 +44,8 @@ def widget_class(script: Path, parts: tuple[str, ...], *texts: str) -> Any:
 
     The widget's state is the script, ``static_id`` (the name of the static view) and the strings
     named ``texts``; none of it is user data. ``common.js``, the scripts named ``parts`` and their
-    style sheets are prepended to the two files, without comment lines; a style sheet is optional.
+    style sheets are prepended to the two files, without comment lines and indentation. A style
+    sheet is optional.
     """
     try:
         import anywidget
@@ -58,7 +59,7 @@ def widget_class(script: Path, parts: tuple[str, ...], *texts: str) -> Any:
     def together(ending: str) -> str:
         files = [one.with_suffix(f".{ending}") for one in scripts]
         text = "\n".join(one.read_text(encoding="utf-8") for one in files if one.exists())
-        return _COMMENT_LINES.sub("", text)  # saved notebooks contain the script of each view
+        return _UNNEEDED.sub("", text)  # saved notebooks contain the script of each view
 
     state = {name: traitlets.Unicode("").tag(sync=True) for name in ("static_id", *texts)}
     code = {"_esm": together("js"), "_css": together("css")}

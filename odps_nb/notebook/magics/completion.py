@@ -11,7 +11,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.errors import OdpsNbError
@@ -34,12 +34,39 @@ _Key = tuple[str, str]
 # Matches "%odps read ord", even after an assignment or on the first line of a cell.
 _LINE = re.compile(r"^\s*(?:[\w.,\s]+=\s*)?%(?P<cell>%?)odps(?P<rest>\s.*)?$", re.DOTALL)
 _WORD = re.compile(r"[^\s,(]*$")
+_VALUE = re.compile(r"(?<!\w)[:{](\w*)$")  # a placeholder for the value of a variable
 _FILTER = re.compile(r"""(?:-w|--where)[\s=]+(?P<quote>["'])(?P<text>(?:(?!(?P=quote)).)*)$""")
-_TABLE_CALL = re.compile(
-    r"""\b(?P<variable>\w+)\.(?:table|drop_table)\(\s*["'](?P<fragment>[\w.]*)$"""
+# a string that is the first argument of a method, as in odps.sql("select …
+_CALL = re.compile(
+    r"""\b(?P<variable>\w+)\.(?P<method>table|drop_table|sql|sql_cost)\(\s*[frFR]*"""
+    r"""(?P<quote>\"{3}|'{3}|"|')(?P<text>(?:(?!(?P=quote)).)*)$""",
+    re.DOTALL,
+)
+# a string in the arguments of a read, as in odps.table("orders").read(where="id > 3 and …
+_READ_CALL = re.compile(
+    r"""\b(?P<variable>\w+)(?:\.table\(\s*["'](?P<table>[\w.]+)["']\s*\))?"""
+    r"""\.(?:read|head|blobs|chart|scan_polars)\([^()]*?"""
+    r"""(?P<partitions>\bpartitions=\s*\[?)?(?P<quote>["'])(?P<text>(?:(?!(?P=quote)).)*)$"""
 )
 _SQL_TABLE = re.compile(r"\b(?:from|join|into|table)\s+[`\w.]*$", re.IGNORECASE)
-_SQL_TABLES = re.compile(r"\b(?:from|join)\s+`?([\w.]+)", re.IGNORECASE)
+_SQL_TABLES = re.compile(
+    r"\b(?:from|join)\s+`?([\w.]+)`?(?:\s+(?:as\s+)?(?!(?:on|where|join|group)\b)(\w+))?",
+    re.IGNORECASE,
+)
+_SQL_WORDS = (
+    "select from where group by order by having join left join on and or not between like limit "
+    "distinct case when then else end cast over partition by union all"
+)
+_SQL_FUNCTIONS = (
+    "abs avg ceil coalesce collect_list collect_set concat concat_ws count cume_dist date_format "
+    "dateadd datediff datepart datetrunc day dense_rank exp explode first_value floor "
+    "from_unixtime get_json_object getdate greatest hour if initcap instr isnull lag last_day "
+    "last_value lead least length ln log lower lpad ltrim max max_by md5 median min min_by month "
+    "ntile nvl percent_rank percentile percentile_approx posexplode pow rank regexp_count "
+    "regexp_extract regexp_instr regexp_replace regexp_substr replace reverse round row_number "
+    "rpad rtrim size sort_array split split_part sqrt stddev substr substring sum to_char to_date "
+    "tolower toupper trim trunc unix_timestamp upper var_samp weekday weekofyear wm_concat year"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,14 +82,15 @@ class Candidates:
 class Known:
     """The names that can be completed; the callables are called only when needed.
 
-    ``tables_of`` returns the table names of the connection that a variable holds.
+    ``names_of`` returns the names of the connection that a variable holds, or of the connection
+    and name of a table.
     """
 
     commands: Mapping[str, Command]
     names: Lookup
     variables: Callable[[], Iterable[str]] = tuple
     profiles: Callable[[], Iterable[str]] = tuple
-    tables_of: Callable[[str], Sequence[str] | None] = lambda _: None
+    names_of: Callable[[str], tuple[Lookup, str] | None] = lambda _: None
 
 
 def complete(before: str, known: Known, after: str = "") -> Candidates | None:
@@ -73,7 +101,7 @@ def complete(before: str, known: Known, after: str = "") -> Candidates | None:
         return _in_cell(first["rest"] or "", "\n".join(lines[1:]), after, known)
     here = _LINE.match(lines[-1])
     if here is None or here["rest"] is None:
-        return _in_python(lines[-1], known)
+        return _in_python(before, after, known)
     if (quoted := _FILTER.search(here["rest"])) is not None:
         command, *args = here["rest"][: quoted.start()].split()
         table = _table_of(known.commands.get(command), args)
@@ -99,13 +127,23 @@ def complete(before: str, known: Known, after: str = "") -> Candidates | None:
     return _positional(command, len(command.given(args)), typed, known)
 
 
-def _in_python(line: str, known: Known) -> Candidates | None:
-    """Complete ``odps.table("…`` if the variable ``odps`` contains a connection."""
-    match = _TABLE_CALL.search(line)
-    if match is None:
+def _in_python(before: str, after: str, known: Known) -> Candidates | None:
+    """Complete in a string of a call such as ``odps.sql("…`` or ``table.read(where="…``."""
+    call = _CALL.search(before)
+    if call is not None and (found := known.names_of(call["variable"])) and not found[1]:
+        if call["method"].startswith("sql"):
+            return _in_sql(call["text"], after.partition(call["quote"])[0], found[0])
+        is_name = not call["text"].strip("._") or call["text"].replace(".", "_").isidentifier()
+        return _among(call["text"], found[0]("tables", ""), "table") if is_name else None
+    read = _READ_CALL.search(before.rpartition("\n")[2])
+    if read is None or (found := known.names_of(read["variable"])) is None:
         return None
-    names = known.tables_of(match["variable"])
-    return None if names is None else _among(match["fragment"], names, "class")
+    names, table = found
+    if not (table := table or read["table"] or ""):
+        return None
+    if read["partitions"]:
+        return _among(read["text"], names("partitions", table))
+    return _among(_word(read["text"]), names("columns", table))
 
 
 def _value_of(
@@ -129,7 +167,7 @@ def _positional(command: Command, place: int, typed: str, known: Known) -> Candi
         case ["source"]:
             return _among(typed, known.variables(), "variable")
         case ["table"]:
-            return _among(typed, known.names("tables", ""), "class")
+            return _among(typed, known.names("tables", ""), "table")
     return None if typed else _among(typed, command.option_strings())
 
 
@@ -142,24 +180,41 @@ def _table_of(command: Command | None, args: Sequence[str]) -> str | None:
 
 def _in_cell(rest: str, body: str, after: str, known: Known) -> Candidates | None:
     """Complete in a cell's body: column names in a filter, or any names in a SQL query."""
-    words, names = rest.split(), known.names
-    match = _WORD.search(body)
-    fragment = match[0] if match else ""
+    words, fragment = rest.split(), _word(body)
     if not words or not fragment:
         return None
+    if (value := _VALUE.search(body)) is not None:
+        return _among(value[1], known.variables(), "variable")
     if words[0] == "read":
         table = _table_of(known.commands.get("read"), words[1:])
-        return _among(fragment, names("columns", table)) if table else None
-    if words[0] not in ("sql", "spark"):
+        return _among(fragment, known.names("columns", table)) if table else None
+    return _in_sql(body, after, known.names) if words[0] in ("sql", "spark") else None
+
+
+def _in_sql(body: str, after: str, names: Lookup) -> Candidates | None:
+    """Complete names of tables, columns and functions in a query."""
+    if not (fragment := _word(body)):
         return None
     if _SQL_TABLE.search(body):
-        return _among(fragment, names("tables", ""), "class")
+        return _among(fragment, names("tables", ""), "table")
     # in "select am… from orders" the table comes after the cursor
-    tables = dict.fromkeys(_SQL_TABLES.findall(f"{body} {after}"))
-    columns = [column for table in tables for column in names("columns", table)]
-    if "." in fragment:  # after a table alias, complete a column
-        return _among(fragment.rpartition(".")[2], columns)
-    return _among(fragment, [*columns, *names("tables", "")])
+    tables = {alias.casefold(): table for table, alias in _SQL_TABLES.findall(f"{body} {after}")}
+    owner, _, typed = fragment.rpartition(".")
+    if owner and (table := tables.get(owner.casefold())):
+        return _among(typed, names("columns", table))
+    read = dict.fromkeys(table for table, _ in _SQL_TABLES.findall(f"{body} {after}"))
+    columns = [column for table in read for column in names("columns", table)]
+    if owner:  # the name of a table, or an alias of a subquery
+        return _among(typed, columns)
+    found = _among(fragment, [*columns, *names("tables", "")])
+    known = f"{_SQL_FUNCTIONS} {_SQL_WORDS}"
+    others = _among(fragment, (known.upper() if fragment.isupper() else known).split())
+    return replace(found, words=(*found.words, *others.words)[:MAX_SHOWN])
+
+
+def _word(text: str) -> str:
+    found = _WORD.search(text)
+    return found[0] if found else ""
 
 
 def _among(fragment: str, words: Iterable[str], kind: str = "param") -> Candidates:

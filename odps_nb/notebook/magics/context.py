@@ -135,15 +135,19 @@ class Context:
         if (console := self._console[1]) is not None:
             self.show_text(f"job: {job_page(storage, console, instance_id)}")
 
-    def tables_of(self, variable: str) -> Sequence[str] | None:
-        """Return the connection's table names; ``None`` if the variable holds no connection."""
+    def names_of(self, variable: str) -> tuple[Lookup, str] | None:
+        """Return the names of the connection in a variable, or of that of a table, and its name."""
         from odps_nb.access.connection import Connection
+        from odps_nb.access.table import Table
 
-        value = self.shell.user_ns.get(variable)
+        value, table = self.shell.user_ns.get(variable), ""
+        if isinstance(value, Table):
+            table = str(value.name)
+            value = value.connection
         if not isinstance(value, Connection):
             return None
         if value is self._connection:
-            return self.names("tables", "")
+            return self.names, table
         if self._others is None or self._others[0] is not value:
             if self._others is not None:
                 self._others[1].close()
@@ -151,7 +155,7 @@ class Context:
                 self._others = value, NameCache(_names_of(value), patience=PATIENCE)
             except StateError:  # the connection is closed
                 return None
-        return self._others[1].look_up("tables")
+        return self._others[1].look_up, table
 
     def close(self) -> None:
         """Close the name caches, and the connection if it is owned. Idempotent."""

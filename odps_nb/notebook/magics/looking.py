@@ -4,70 +4,83 @@ from __future__ import annotations
 
 import argparse
 import datetime
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, TypeVar
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from odps_nb.client.catalog import fetch_table, iter_partitions
-from odps_nb.errors import ArgumentError, OdpsNbError
-from odps_nb.notebook.display.listing import Listing
+from odps_nb.client.catalog import fetch_tables, iter_partitions
+from odps_nb.errors import ArgumentError
+from odps_nb.notebook.display.listing import MAX_ROWS, Listing
 from odps_nb.notebook.magics.arguments import TABLE, argument, parse_partition, parsed_as
 from odps_nb.notebook.magics.context import Context
 from odps_nb.terms import PartitionSpec, format_bytes
 
 if TYPE_CHECKING:
+    from odps_nb.access.connection import Connection
     from odps_nb.access.table import Table
     from odps_nb.wire.control import TableInfo
 
-MAX_DESCRIBED = 40
-"""Maximum number of tables listed with rows, size and comment; longer lists show names only."""
-
-_WORKERS = 8
-T = TypeVar("T")
+_WORKERS, _BATCH = 8, 100  # concurrent requests; tables of one request
+_ORDERS: Mapping[str, Callable[[TableInfo], int | None]] = {
+    "rows": lambda info: info.record_count,
+    "size": lambda info: info.size,
+    "changed": lambda info: info.modified_at,
+}
 
 
 @parsed_as("odps tables")
 @argument("pattern", nargs="?", metavar="PATTERN", help="Only tables that match, e.g. ord*.")
+@argument("-c", "--column", metavar="PATTERN", help="Only tables with such a column, e.g. *_id.")
+@argument("-s", "--sort", choices=tuple(_ORDERS), help="Show the largest or latest first.")
 def tables(context: Context, args: argparse.Namespace, cell: str | None) -> Listing:
-    """List the project's tables; describe them if there are at most 40.
+    """List the project's tables with rows, size, last change, partition columns and comment.
 
-    Descriptions show the row count, size, partition columns and comment. names = %odps tables
-    returns a sequence of rows, whose first item is the table name.
+    Without -c and -s, only the first 1,000 tables are described. names = %odps tables returns a
+    sequence of rows, whose first item is the table name.
     """
-    names = [str(name) for name in context.connection.tables(args.pattern)]
-    if len(names) > MAX_DESCRIBED:
-        return Listing(headers=("table",), rows=tuple((name,) for name in names))
-    nothing = f"no table name matches {args.pattern}" if args.pattern else "no tables yet"
     connection = context.connection
+    names = [str(name) for name in connection.tables(args.pattern)]
+    is_whole = args.column or args.sort
+    known = dict(
+        zip(names, each_table(connection, names if is_whole else names[:MAX_ROWS]), strict=False)
+    )
+    nothing = f"no table name matches {args.pattern}" if args.pattern else "no tables yet"
+    if args.column:
+        nothing = f"no table has a column {args.column}"
+        names = [one for one in names if _has_column(known[one], args.column)]
+    if args.sort:
+        value = _ORDERS[args.sort]
+        names.sort(key=lambda one: -(((info := known[one]) and value(info)) or 0))
+    rows = tuple((name, *_facts(known.get(name))) for name in names)
+    headers = ("table", "rows", "size", "changed", "partitioned by", "comment")
+    return _without_empty(headers, rows, nothing)
 
-    def facts(name: str) -> tuple[str, ...]:
-        return _facts(fetch_table(connection._storage, connection.profile.table(name)))
 
-    unknown = ("", "", "", "")
-    found = zip(names, each_table(facts, names), strict=True)
-    rows = tuple((name, *(more or unknown)) for name, more in found)
-    return _without_empty(("table", "rows", "size", "partitioned by", "comment"), rows, nothing)
-
-
-def each_table(describe: Callable[[str], T], names: Sequence[str]) -> list[T | None]:
-    """Describe tables, a few at a time; the result is ``None`` for a table that cannot be read."""
-
-    def described(name: str) -> T | None:
-        try:
-            return describe(name)
-        except OdpsNbError:  # the table was dropped in the meantime, or cannot be read
-            return None
-
+def each_table(connection: Connection, names: Sequence[str]) -> list[TableInfo | None]:
+    """Describe tables, 100 in each request; the result is ``None`` for an unreadable table."""
+    found = [connection.profile.table(name) for name in names]
+    batches = [found[start : start + _BATCH] for start in range(0, len(found), _BATCH)]
     pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="odps-nb-tables")
     try:
-        return list(pool.map(described, names))
+        described = pool.map(partial(fetch_tables, connection._storage), batches)
+        return [info for batch in described for info in batch]
     finally:  # after an interrupt, do not wait for requests that hang
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _facts(info: TableInfo) -> tuple[str, ...]:
+def _has_column(info: TableInfo | None, pattern: str) -> bool:
+    names = [] if info is None else info.schema.all_columns
+    return any(fnmatchcase(one.name.casefold(), pattern.casefold()) for one in names)
+
+
+def _facts(info: TableInfo | None) -> tuple[str, ...]:
+    if info is None:
+        return ("",) * 5
     keys = ", ".join(column.name for column in info.schema.partition_columns)
-    return (_known(info.record_count), _known(info.size, format_bytes), keys, info.comment)
+    size = _known(info.size, format_bytes)
+    return (_known(info.record_count), size, _time(info.modified_at), keys, info.comment)
 
 
 @parsed_as("odps schema")

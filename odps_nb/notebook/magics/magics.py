@@ -79,6 +79,12 @@ class OdpsMagics(Magics):
         min=1,
         help="Size in bytes above which %odps read requires -n, -p, -w or --all; None: no limit.",
     ).tag(config=True)
+    sql_max_bytes = Integer(
+        None,
+        allow_none=True,
+        min=1,
+        help="Estimated bytes above which a SQL cell is not run; None: no limit, no estimate.",
+    ).tag(config=True)
     progress = Enum(
         ("auto", "html", "text", "none"),
         default_value="auto",
@@ -198,7 +204,7 @@ class OdpsMagics(Magics):
             names=self.context.names,
             variables=lambda: [n for n in self.shell.user_ns if not n.startswith("_")],
             profiles=_profiles,
-            tables_of=self.context.tables_of,
+            names_of=self.context.names_of,
         )
         return completion.complete(before, known, after)
 

@@ -12,6 +12,7 @@ from IPython.core.error import UsageError
 
 from odps_nb.access.binding.literals import Target
 from odps_nb.access.binding.text import bind, bind_query
+from odps_nb.client.sql.failures import tables_in
 from odps_nb.convert.frame_options import Decimals, DtypeBackend
 from odps_nb.errors import ArgumentError, ConfigError, OdpsNbError
 from odps_nb.notebook.display import output
@@ -35,13 +36,13 @@ from odps_nb.terms import TextMode, Transfer, count_of, format_bytes, query_titl
 from odps_nb.type_facts import TYPE_FACTS
 
 if TYPE_CHECKING:
+    from odps_nb.access.connection import Connection
     from odps_nb.access.scan import Scan
     from odps_nb.access.sql import Result
     from odps_nb.client.read.plan import ReadSession
     from odps_nb.notebook.explore.charts.chart import Chart
     from odps_nb.notebook.explore.charts.choice import ChartKind
     from odps_nb.notebook.explore.explorer import Explorer
-    from odps_nb.wire.control import SqlCost
 
 RESULT_TYPES = ("pandas", "arrow", "spark", "batches")
 _TEXT = 32  # assumed bytes of a variable-width value, such as a string
@@ -68,6 +69,9 @@ _TEXTS = together(
         help="Text that is not UTF-8: raise an error, use U+FFFD, or return all text as bytes.",
     ),
     argument("--char-padding", action="store_true", help="Keep the trailing spaces of CHAR(n)."),
+)
+_MAX_BYTES = argument(
+    "--max-bytes", metavar="SIZE", type=parse_size, help="Fail above this size, e.g. 1GiB."
 )
 _PICKS = together(
     TABLE, PARTITIONS, argument("-c", "--columns", metavar="A,B", help="Only these columns.")
@@ -145,7 +149,7 @@ def head(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
 @WHERE
 @_GIVES
 @argument("--splits", metavar="N", type=positive, help="Divide the read into N splits.")
-@argument("--max-bytes", metavar="SIZE", type=parse_size, help="Fail above this size, e.g. 1GiB.")
+@_MAX_BYTES
 @argument("--dry-run", action="store_true", help="Only show the plan: splits, rows and size.")
 @argument("--bg", action="store_true", help="Read in the background and return a handle.")
 @argument("--all", action="store_true", help="Read everything, regardless of size.")
@@ -178,6 +182,7 @@ def read(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
 @parsed_as("odps sql")
 @_GIVES
 @argument("--bg", action="store_true", help="Run in the background and return a handle.")
+@_MAX_BYTES
 @argument("--dry-run", action="store_true", help="Only show the estimated cost.")
 @argument(
     "--chart", metavar="KIND:X[,Y]", help="Show a chart of the result, e.g. bar:status,amount."
@@ -195,8 +200,9 @@ def sql(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
         raise UsageError("%odps sql needs a query: write it on the line or below %%odps sql")
     query = bound(context, text, "sql", lambda: context.connection.profile.timezone)
     if args.dry_run:
-        return _cost(context.connection.sql_cost(query))
-    result = context.connection.sql(query, wait=False, **_text(args))
+        return _cost(context.connection, query)
+    most = args.max_bytes or context.options().sql_max_bytes
+    result = context.connection.sql(query, wait=False, max_bytes=most, **_text(args))
     if not args.quiet:
         context.show_page(result.instance_id)
     if args.chart:
@@ -255,15 +261,21 @@ def _chart(result: Result, text: str) -> Chart:
         return result.chart(x, *rest, kind=cast("ChartKind", kind))
 
 
-def _cost(cost: SqlCost) -> Listing:
+def _cost(connection: Connection, query: str) -> Listing:
+    cost = connection.sql_cost(query)
     size, factor = cost.input_bytes, cost.complexity
-    facts = (
+    facts = [
         ("reads", "unknown" if size is None else format_bytes(size)),
         ("complexity", "unknown" if factor is None else f"{factor:g}"),
         ("user-defined functions", "unknown" if cost.udfs is None else str(cost.udfs)),
-    )
+    ]
+    for info in tables_in(connection._storage, query):
+        keys = ", ".join(column.name for column in info.schema.partition_columns)
+        whole = "" if info.size is None else f"{format_bytes(info.size)} in all"
+        said = filter(None, (whole, keys and f"partitioned by {keys}"))
+        facts.append((f"table {info.name.table}", ", ".join(said)))
     caption = "sql: not run; estimated by the service, which bills bytes times complexity"
-    return Listing(headers=("cost", ""), rows=facts, caption=caption)
+    return Listing(headers=("cost", ""), rows=tuple(facts), caption=caption)
 
 
 def _finish(

@@ -8,7 +8,6 @@ opens one itself, and shares the table name cache with tab completion.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from itertools import count, islice
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
     from odps_nb.access.connection import Connection
     from odps_nb.notebook.magics.completion import NameCache
+    from odps_nb.wire.control import TableInfo
 
 DEFAULT_SCHEMA = "default"
 MAX_TEXT = 300
@@ -78,8 +78,10 @@ def children(
     if kind == "partitions":
         return _partitions(connection, path[0])
     if kind == "described":
-        return {"kind": kind, "items": each_table(partial(_columns, connection, names), path)}
-    return _columns(connection, names, path[0])
+        found = zip(path, each_table(connection, path), strict=True)
+        items = [info and _columns(names, table, info) for table, info in found]
+        return {"kind": kind, "items": items}
+    return _columns(names, path[0], connection.table(path[0]).info)
 
 
 def free_name(taken: set[str], base: str = "df") -> str:
@@ -143,10 +145,9 @@ def _tables(
     }
 
 
-def _columns(connection: Connection, names: NameCache, table: str) -> dict[str, Any]:
+def _columns(names: NameCache, table: str, info: TableInfo) -> dict[str, Any]:
     from odps_nb.wire.type_text import format_type
 
-    info = connection.table(table).info
     schema, rows = info.schema, info.record_count
     names.remember("columns", table, schema.names)
     items = [

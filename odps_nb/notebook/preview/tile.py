@@ -32,9 +32,10 @@ from odps_nb.formats.shared import GRID, SINGLE, Size
 from odps_nb.html import LINE, MUTED, SMALL, Html, bundle, element, join
 from odps_nb.notebook.preview.peek import peek
 from odps_nb.parsing.client import ParserStoppedError
+from odps_nb.parsing.encodings import decode_detected
 from odps_nb.parsing.reasons import refusal_of
 from odps_nb.parsing.values import UnshowableError
-from odps_nb.terms import format_bytes, shorten
+from odps_nb.terms import count_of, format_bytes, shorten
 
 if TYPE_CHECKING:
     from odps_nb.client.blob.streamed import StreamedBlob
@@ -217,7 +218,8 @@ def _tile(
     format, excerpt = peek(blob, embed=room, alone=size.layout == "single")
     name = " ".join(visible(blob.file_name or "").split()) or fallback_name
     drawing = _draw(excerpt, format, size, name=name, render=render)
-    notes = [drawing.note, "" if excerpt.whole else _head_note(excerpt)]
+    notes = [drawing.note, _invalid(excerpt, format)]
+    notes += [] if excerpt.whole else [_head_note(excerpt)]
     made = Tile(
         name=name,
         format=format,
@@ -276,6 +278,16 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str, render: bo
         except Exception:  # noqa: BLE001  # e.g. the bytes are invalid in the text's encoding
             _log.debug("the fallback of %s failed", format.kind, exc_info=True)
     return refusal(note, size)
+
+
+def _invalid(excerpt: Excerpt, format: Format) -> str:
+    if not format.encoding:
+        return ""
+    try:
+        _, count = decode_detected(excerpt.data, format.encoding, whole=excerpt.whole)
+    except UnicodeDecodeError:
+        return ""  # which the drawing says
+    return f"{count_of(count, 'invalid byte')} shown as �" if count else ""
 
 
 def _head_note(excerpt: Excerpt) -> str:

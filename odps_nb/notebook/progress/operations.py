@@ -33,6 +33,7 @@ class Options:
     result_type: str = "pandas"
     limit: int | None = None
     confirm_above: int | None = 256 * 1024 * 1024
+    sql_max_bytes: int | None = None
     progress: str = "auto"
     refresh_hz: float = 5.0
     max_output_bytes: int = 2 * 1024 * 1024

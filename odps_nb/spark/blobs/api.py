@@ -216,7 +216,7 @@ def _mapped(
     def map_blobs(batches: Iterable[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
         yield from map_batches(made, batches)
 
-    return map_in_arrow(df, map_blobs, whole)
+    return map_in_arrow(df, map_blobs, whole, name=f"odps blobs of {ref_column}")
 
 
 def _error_column(on_error: str) -> str | None:

@@ -1,7 +1,8 @@
 """Creates counters for reads, writes and blob maps; shows and interrupts their Spark actions.
 
-Tags the jobs of a thread, in classic and Connect sessions, so that they can be interrupted. With
-Connect, which has no accumulators, only the number of tasks is shown.
+Tags the jobs of a thread, in classic and Connect sessions, so that they can be interrupted, and
+describes them in the Spark UI unless the user does. With Connect, which has neither accumulators
+nor descriptions, only the number of tasks is shown.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from odps_nb.access.progress import listener_of
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress, ProgressTracker, silent
-from odps_nb.errors import CancelledError
+from odps_nb.errors import CancelledError, visible
 from odps_nb.spark.launch.connect import is_connect
 from odps_nb.spark.progress.counting import TAG, Activity, TaskCounter
 from odps_nb.spark.progress.runs import runs_of
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from odps_nb.client.auth.profile import Profile
 
 _AGAIN = 0.25
+_DESCRIPTION = "spark.job.description"
 
 _log = logging.getLogger("odps_nb")
 
@@ -87,6 +89,7 @@ class _Operation:
         # In a classic session, a session tag is visible only to the thread that has set it; a job
         # tag of the context is visible to all threads.
         context: Any = None if is_connect(spark) else spark.sparkContext
+        self._context = context
         self._add = spark.addTag if context is None else context.addJobTag
         self._remove = spark.removeTag if context is None else context.removeJobTag
         self._interrupt = spark.interruptTag if context is None else context.cancelJobsWithTag
@@ -101,7 +104,8 @@ class _Operation:
         if is_connect(self._spark):
             self._spark.registerProgressHandler(told)
         try:
-            yield
+            with self._described():
+                yield
             if self._tasks:  # include the tasks that ended after the last report
                 total = sum(count for _, count in self._tasks.values())
                 self._tracker.count_tasks(total, total)
@@ -111,6 +115,18 @@ class _Operation:
                 with contextlib.suppress(ValueError):  # clearProgressHandlers was called meanwhile
                     self._spark.removeProgressHandler(told)
             self._remove(self._tag)
+
+    @contextlib.contextmanager
+    def _described(self) -> Iterator[None]:
+        if self._context is None or self._context.getLocalProperty(_DESCRIPTION):
+            yield
+            return
+        now = self._tracker.snapshot()
+        self._context.setJobDescription(visible(f"odps_nb {now.operation} {now.title}"))
+        try:
+            yield
+        finally:
+            self._context.setLocalProperty(_DESCRIPTION, None)
 
     def stop(self) -> None:
         """Interrupt the running jobs and any that start before `tagged` exits; does not block."""

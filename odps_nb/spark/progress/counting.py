@@ -1,13 +1,15 @@
 """Counts rows and bytes that a task reads, writes or fetches, in a Spark accumulator.
 
-Spark delivers a task's counts after the task has succeeded, before the action returns. Counters
-run on executors, and in the processes in which ``format("odps")`` plans and commits.
+Spark delivers a task's counts after the task has succeeded, before the action returns. A task on
+the driver's machine also reports its start (`odps_nb.spark.progress.starts`). Counters run on
+executors, and in the processes in which ``format("odps")`` plans and commits.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import re
 import secrets
 from collections.abc import Callable, Iterator
@@ -15,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from odps_nb.client.calls.progress import Phase, ProgressSnapshot, ProgressTracker
+from odps_nb.spark.progress.starts import Address
 
 if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
@@ -47,7 +50,7 @@ class Activity:
 
 
 class Part(NamedTuple):
-    """One finished task's share of an activity.
+    """One finished task's share of an activity; without ``counts``, a task that has started.
 
     ``query`` is Spark's tag for a query's jobs, and ``tag`` is our tag for an action; each may be
     empty. A part that is recomputed keeps its stage, partition and number.
@@ -61,10 +64,23 @@ class Part(NamedTuple):
     stage: int
     partition: int
     number: int
-    counts: tuple[int, ...]
-    request: str
-    event: str
-    elapsed: float
+    counts: tuple[int, ...] = ()
+    request: str = ""
+    event: str = ""
+    elapsed: float = 0.0
+
+    def as_json(self) -> bytes:
+        """Return the part as JSON."""
+        activity = dataclasses.asdict(self.activity)
+        return json.dumps(self._asdict() | {"activity": activity}).encode()
+
+    @classmethod
+    def from_json(cls, text: bytes) -> Part:
+        """Return the part that `as_json` has written."""
+        found = json.loads(text)
+        activity = found["activity"]
+        made = Activity(**activity | {"phase": Phase(activity["phase"])})
+        return cls(**found | {"activity": made})
 
 
 class Ended(NamedTuple):
@@ -102,11 +118,15 @@ class Reports:
 
 @dataclass(frozen=True, slots=True)
 class TaskCounter:
-    """Counter for the tasks of one activity; pickled together with the function of a task."""
+    """Counter for the tasks of one activity; pickled together with the function of a task.
+
+    ``starts`` is where tasks report that they have started.
+    """
 
     reports: Accumulator[list[Part | Ended]]
     listener: int
     activity: Activity
+    starts: Address | None = None
 
     def of(self, activity: Activity) -> TaskCounter:
         """Return a counter for another activity, shown by the same listener."""
@@ -125,16 +145,28 @@ def counted(
     if counter is None:
         yield None
         return
+    begun = _part(counter, part)
+    if counter.starts is not None:
+        counter.starts.send(begun.as_json())
     tracker = ProgressTracker(counter.activity.operation, counter.activity.title)
     try:
         yield tracker
     except GeneratorExit:  # Spark does not need the remaining rows
-        counter.reports.add([_part(counter, part, tracker.snapshot())])
+        counter.reports.add([_finished(begun, tracker.snapshot())])
         raise
-    counter.reports.add([_part(counter, part, tracker.snapshot())])
+    counter.reports.add([_finished(begun, tracker.snapshot())])
 
 
-def _part(counter: TaskCounter, number: int | None, done: ProgressSnapshot) -> Part:
+def _finished(part: Part, done: ProgressSnapshot) -> Part:
+    return part._replace(
+        counts=tuple(getattr(done, name) for name in COUNTERS),
+        request=done.request_ids[-1] if done.request_ids else "",
+        event=done.events[-1] if done.events else "",
+        elapsed=done.elapsed,
+    )
+
+
+def _part(counter: TaskCounter, number: int | None) -> Part:
     from pyspark import TaskContext
 
     context: Any = TaskContext.get()
@@ -151,8 +183,4 @@ def _part(counter: TaskCounter, number: int | None, done: ProgressSnapshot) -> P
         stage=context.stageId() if context else 0,
         partition=partition,
         number=partition if number is None else number,
-        counts=tuple(getattr(done, name) for name in COUNTERS),
-        request=done.request_ids[-1] if done.request_ids else "",
-        event=done.events[-1] if done.events else "",
-        elapsed=done.elapsed,
     )

@@ -1,9 +1,9 @@
 """Shows the progress of Spark actions on our reads, writes and blob maps, one run per action.
 
-A run is shown when its first task has finished (`odps_nb.spark.progress.counting`). Spark's
-``statusTracker`` reports the number of tasks. If a task is recomputed in the same stage, its counts
-are replaced. Rows read in two stages (for example, by a sort, which samples them first) are counted
-twice.
+A run is shown when its first task has started on this machine, or finished on another one
+(`odps_nb.spark.progress.counting`). Spark's ``statusTracker`` reports the number of tasks. If a
+task is recomputed in the same stage, its counts are replaced. Rows read in two stages (for example,
+by a sort, which samples them first) are counted twice.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from odps_nb.spark.progress.counting import (
     Reports,
     TaskCounter,
 )
+from odps_nb.spark.progress.starts import Starts
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -41,6 +42,7 @@ _QUIET = 0.4  # seconds from a run's last task to the run's end, if no stage is 
 _UNLISTED = 5.0  # seconds for which a stage that Spark does not list counts as new, not ended
 _SETTLE = 1.0
 _FAILED = "the Spark job failed; see its error"
+_NOT_COUNTED = "Spark needed only the first rows, which are not counted"
 
 _log = logging.getLogger("odps_nb")
 _RUNS: weakref.WeakKeyDictionary[SparkContext, Runs] = weakref.WeakKeyDictionary()
@@ -81,6 +83,10 @@ class _Run:
         return set(self.finished)
 
     @property
+    def has_counts(self) -> bool:
+        return bool(self._parts)
+
+    @property
     def commits(self) -> bool:
         return self.activity is not None and self.activity.commits
 
@@ -91,8 +97,19 @@ class _Run:
         return self.query == part.query and (bool(part.query) or part.stage in self.stages)
 
     def add(self, part: Part) -> None:
+        """Add a task: its counts when it has finished, or only its stage when it has started."""
+        self._totals[part.activity.key] = part.activity.rows_total
+        if part.counts:
+            self._count(part)
+        self.finished[part.stage].update([part.partition] if part.counts else [])
+        self.last = time.monotonic()
+        known = [total for total in self._totals.values() if total is not None]
+        total = max(1, self._times) * sum(known) if len(known) == len(self._totals) else None
+        self.tracker.plan(session_id=part.activity.session_id, rows_total=total)
+
+    def _count(self, part: Part) -> None:
         """Add the counts of a finished task, or replace those of an earlier computation."""
-        activity, key = part.activity, (part.activity.key, part.stage, part.partition, part.number)
+        key = part.activity.key, part.stage, part.partition, part.number
         before = self._parts.get(key)
         old = (0,) * len(COUNTERS) if before is None else before
         changes: dict[str, Any] = {
@@ -103,15 +120,10 @@ class _Run:
         if part.event:
             self.tracker.noted(part.event)
         self._parts[key] = part.counts
-        self.finished[part.stage].add(part.partition)
-        self.last = time.monotonic()
         if before is None:
-            self._reads[activity.key, part.number] += 1
-            self._totals[activity.key] = activity.rows_total
-            self._times = max(self._times, self._reads[activity.key, part.number])
-            known = [total for total in self._totals.values() if total is not None]
-            total = self._times * sum(known) if len(known) == len(self._totals) else None
-            self.tracker.plan(session_id=activity.session_id, rows_total=total)
+            reads = part.activity.key, part.number
+            self._reads[reads] += 1
+            self._times = max(self._times, self._reads[reads])
 
 
 class Runs:
@@ -120,8 +132,14 @@ class Runs:
     def __init__(self, context: SparkContext) -> None:
         self._context = weakref.ref(context)
         receive = weakref.WeakMethod(self._receive)
-        reports: Any = Reports(lambda more: (take := receive()) and take(more))
+
+        def pass_on(more: list[Part | Ended]) -> None:
+            if (take := receive()) is not None:
+                take(more)
+
+        reports: Any = Reports(pass_on)
         self._reports = context.accumulator([], reports)
+        self._starts = Starts(lambda text: pass_on([Part.from_json(text)]))
         self._lock, self._home = threading.RLock(), Home()
         self._starting = threading.Lock()  # held only briefly: Spark's scheduler waits for it
         self._wake = threading.Event()
@@ -129,6 +147,7 @@ class Runs:
         self._inbox: deque[Part | Ended] = deque()
         self._listeners: dict[int, MakesListener | _Run] = {}
         self._running: list[_Run] = []
+        self._past: set[int] = set()  # stages of ended runs, whose starts may arrive late
         self._doomed: frozenset[int] = frozenset()
         self._count = self._cell = 0
         self._detach: Callable[[], None] | None = None
@@ -145,7 +164,7 @@ class Runs:
         self._listeners[self._count] = listener
         while len(self._listeners) > MAX_LISTENERS:
             del self._listeners[next(iter(self._listeners))]
-        return TaskCounter(self._reports, self._count, activity)
+        return TaskCounter(self._reports, self._count, activity, self._starts.address)
 
     @contextlib.contextmanager
     def watched(
@@ -216,6 +235,8 @@ class Runs:
                 return run
             if run.performs(part):
                 return run
+        if not part.counts and part.stage in self._past:
+            return None
         if part.stage in self._doomed:
             self._cancel_query(part.query)
             return None
@@ -320,6 +341,7 @@ class Runs:
     def _end(self, run: _Run) -> None:
         done, total = self._count_tasks(run)
         run.over = True
+        self._past |= run.stages
         self._running.remove(run)
         phase, message = self._outcome(run, done, total)
         run.tracker.finish(phase, message=message)
@@ -336,6 +358,8 @@ class Runs:
             return Phase.CANCELLED, "Spark was stopped"
         if run.commits or self._has_failed(run):
             return Phase.FAILED, _FAILED
+        if not run.has_counts:
+            return Phase.DONE, _NOT_COUNTED
         rest = f"{done} of {total} tasks were needed" if done < total else ""
         return Phase.DONE, rest
 
@@ -343,6 +367,7 @@ class Runs:
         """End all runs. Idempotent; does nothing in a forked child."""
         if not self._home.is_here:
             return
+        self._starts.close()
         with self._lock:
             detach, self._detach = self._detach, None
             for run in [run for run in self._running if run.owned]:

@@ -22,7 +22,9 @@ LARGEST = 8 << 30
 _CELL = 8  # minimum bytes of a value in a Spark row; also the size of a `range` number
 #: Number of binary columns in `split_rows`; Spark counts each as 100 bytes per row.
 _PADS = 10
-_ROW, _PADDED = 8 + _CELL, 8 + _CELL + 100 * _PADS
+_ROW = 8 + _CELL
+#: Maximum size without binary columns, which cost each task 1 to 2 ms.
+_UNPADDED = 1 << 20
 
 
 def with_known_count(df: DataFrame, session: ReadSession) -> DataFrame:
@@ -63,12 +65,12 @@ def planned_size(session: ReadSession) -> int:
 def split_rows(spark: SparkSession, count: int, size: int) -> DataFrame:
     """Return one numbered row per split, each in its own partition, padded to ``size`` bytes.
 
-    Columns of one byte increase the size that Spark estimates. They are not null, because Spark
-    cannot send a null column to Python with ``spark.sql.execution.arrow.compression.codec=lz4``.
-    Extra ``range`` rows, which the JVM filters out, add the remaining size: at most 17 million
-    rows, each taking a few nanoseconds.
+    Extra ``range`` rows, which the JVM filters out, make the size that Spark estimates: at most 17
+    million rows, each taking a few nanoseconds. For a large table, columns of one byte increase the
+    size of each row. They are not null, because Spark cannot send a null column to Python with
+    ``spark.sql.execution.arrow.compression.codec=lz4``.
     """
-    step = max(1, -(-size * _ROW // (_CELL * _PADDED * max(1, count))))
+    pads = [f"x'00' _{index}" for index in range(_PADS if size > _UNPADDED else 0)]
+    step = max(1, -(-size * _ROW // (_CELL * (_ROW + 100 * len(pads)) * max(1, count))))
     numbers = spark.range(0, count * step, 1, max(1, count)).filter(f"id % {step} = 0")
-    pads = [f"x'00' _{index}" for index in range(_PADS)]
     return numbers.selectExpr(f"id div {step} split", *pads)

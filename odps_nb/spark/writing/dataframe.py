@@ -31,7 +31,7 @@ from odps_nb.convert.fitting.conversions import (
     TextConversion,
     TimeConversion,
 )
-from odps_nb.errors import NotFoundError, OdpsNbError
+from odps_nb.errors import NotFoundError, OdpsNbError, visible
 from odps_nb.explained import explained
 from odps_nb.spark.launch._quiet import without_pandas_notice
 from odps_nb.spark.launch.connect import check_dataframe
@@ -218,7 +218,8 @@ def write_rows(
             ) as counter:
                 most = MAX_TUNNEL_STREAMS if session.ref.kind.is_staged else MAX_STREAMS
                 rows = _arranged(df, target, change, most)
-                done = _run(rows, dataclasses.replace(task, counter=counter))
+                verb = change.verb if change is not None else "replaced" if replaces else "added"
+                done = _run(rows, dataclasses.replace(task, counter=counter), verb)
             check_written(name, done, max_partitions)
             undo.pop_all()
         # Unlike the tasks' progress reports, this number of rows is always exact.
@@ -287,8 +288,14 @@ def _arranged(df: DataFrame, target: Target, change: Change | None, most: int) -
     return rows if most == MAX_STREAMS else rows.coalesce(most)
 
 
-def _run(df: DataFrame, task: WriteTask) -> list[Written]:
-    """Run the job; return what the successful attempts wrote, in partition order."""
+def _run(df: DataFrame, task: WriteTask, verb: str) -> list[Written]:
+    """Run the job; return what the successful attempts wrote, in partition order.
+
+    Plans show ``verb`` with the table, the partition and the session.
+    """
+    session = task.session
+    told = [verb, *filter(None, [str(session.partition)]), f"session {session.session_id}"]
+    name = visible(f"odps write {session.table} [{'; '.join(told)}]")
 
     def write_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         written = write_partition(task, batches)
@@ -296,7 +303,7 @@ def _run(df: DataFrame, task: WriteTask) -> list[Written]:
             yield _as_batch(written)
 
     with job_errors(), without_pandas_notice():
-        rows = df.mapInArrow(shipped(write_rows), _RESULT).collect()
+        rows = df.mapInArrow(shipped(write_rows, name=name), _RESULT).collect()
     return [_of_text(row.written) for row in rows]
 
 

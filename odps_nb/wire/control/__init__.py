@@ -48,6 +48,7 @@ from odps_nb.wire.control.tables import (
     BLOB_TABLE_SETTINGS,
     GetPartition,
     GetTable,
+    GetTables,
     ListPartitions,
     ListTables,
     PartitionInfo,

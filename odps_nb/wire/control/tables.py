@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from odps_nb.errors import FramingError
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import PartitionSpec, TableName, format_bytes
 from odps_nb.wire.calls.core import NO_SCOPE, Pairs, Scope, WireRequest
@@ -154,7 +155,10 @@ class TableInfo:
     @classmethod
     def decode(cls, body: bytes, headers: Mapping[str, str], *, asked: TableName) -> TableInfo:
         """Decode a table document; the table name is taken from the request."""
-        root = parse_answer(body, "table document", root="Table")
+        return cls._of(parse_answer(body, "table document", root="Table"), asked)
+
+    @classmethod
+    def _of(cls, root: Element, asked: TableName) -> TableInfo:
         fields = parse_object(child_text(root, "Schema").encode(), "table schema")
         # this string contains a JSON document
         reserved = parse_object(fields.text("Reserved").encode(), "reserved table properties")
@@ -239,6 +243,45 @@ class GetTable(SafeCall):
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> TableInfo:
         return TableInfo.decode(body, headers, asked=self.table)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetTables(SafeCall):
+    """Request for the metadata of up to 100 tables of one project, all of which must exist."""
+
+    tables: tuple[TableName, ...]
+
+    def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
+        named = (
+            element(
+                "Table",
+                (
+                    element("Project", one.project),
+                    element("Name", one.table),
+                    *([element("Schema", one.schema)] if one.schema else []),
+                ),
+            )
+            for one in self.tables
+        )
+        first = self.tables[0]
+        return rest_request(
+            project_path(first.project, "tables"),
+            (("query", ""),),
+            scope=scope,
+            schema=first.schema,
+            method="POST",
+            headers=tuple(_XML_HEADERS.items()),
+            body=xml_body("Tables", named),
+        )
+
+    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> tuple[TableInfo, ...]:
+        """Decode the tables in the order of the request; the response has lower-case names."""
+        root = parse_answer(body, "list of tables", root="Tables")
+        found = {child_text(one, "Name").lower(): one for one in root.findall("Table")}
+        missing = [one for one in self.tables if one.table.lower() not in found]
+        if missing:
+            raise FramingError(f"the response does not contain the table {missing[0]}")
+        return tuple(TableInfo._of(found[one.table.lower()], one) for one in self.tables)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -112,6 +112,7 @@ def test_a_session_that_is_not_there_says_so(odps):
 @pytest.mark.storage_api("blobs")
 def test_a_preview_that_is_refused_is_a_short_read_and_blobs_are_waited_for_briefly(monkeypatch):
     monkeypatch.setattr(frames, "_PATIENCE", 0.2)
+    monkeypatch.setattr("odps_nb.notebook.explore.static.SECONDS", 0.2)
     with (
         start(samples=False, options=("--misbehave",)) as service,
         connected(service) as odps,
@@ -129,6 +130,7 @@ def test_a_preview_that_is_refused_is_a_short_read_and_blobs_are_waited_for_brie
             first = table.head(2)
             assert first["id"].tolist() == [1, 2]
             assert repr(first).count("blob …") == 2  # their types are unknown
+            assert first._repr_html_().count("blob …") == 2
 
 
 def test_the_first_rows_of_a_table_with_a_key_are_merged(odps, new_name):

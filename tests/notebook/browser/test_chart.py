@@ -164,7 +164,7 @@ def test_the_saved_notebook_keeps_the_pictures(page, jupyter):
     close_notebook(page, kernel=True)
     load(page, jupyter, "chart.ipynb")
     pictures = page.locator(".jp-OutputArea-child img[alt^='rows by'], img[alt^='sum of amount']")
-    expect(pictures).to_have_count(2, timeout=60_000)
+    expect(pictures).to_have_count(2)
     for n in range(2):
         expect(pictures.nth(n)).to_be_visible()
         assert pictures.nth(n).evaluate("(one) => one.naturalWidth") > 0
@@ -184,9 +184,10 @@ def test_the_static_picture_stays_until_the_live_one_is_drawn(page, jupyter):
     open_notebook(page, jupyter, "late.ipynb")
     run_all(page)
     static = page.locator(".jp-OutputArea-child img[alt^='sum of amount']")
-    expect(page.locator(".odps-x-waiting")).to_have_count(1, timeout=60_000)
+    expect(page.locator(".odps-x-waiting")).to_have_count(1)
     expect(static).to_be_visible()
-    expect(page.locator(".odps-x-chart svg")).to_be_visible(timeout=10_000)
+    # once, doubled waits between the requests kept it from being drawn for 50 s
+    expect(page.locator(".odps-x-chart svg")).to_be_visible(timeout=30_000)
     expect(page.locator(".odps-x-waiting")).to_have_count(0)
     expect(static).to_be_hidden()
 
@@ -203,7 +204,7 @@ def test_reopened_with_the_state_of_its_widgets_it_shows_the_static_picture(page
     page.evaluate(SAVE_STATE)
     close_notebook(page, kernel=True)
     load(page, jupyter, "late.ipynb")
-    expect(page.locator(".odps-x-waiting")).to_have_count(1, timeout=60_000)
+    expect(page.locator(".odps-x-waiting")).to_have_count(1)
     static = page.locator(".jp-OutputArea-child img[alt^='sum of amount']")
     expect(static).to_be_visible()
     expect(page.get_by_role("button", name="Copy code")).to_be_hidden()

@@ -558,12 +558,12 @@ def reopened(page, jupyter, saved):
 
 def test_reopened_with_trust_and_without_its_kernel_it_shows_the_static_view(reopened):
     tables = reopened.locator(".jp-OutputArea-child table")
-    expect(tables).to_have_count(4, timeout=60_000)
+    expect(tables).to_have_count(4)
     # JupyterLab may draw outputs before widgets are available: then a readable line replaces the
     # error, which is hidden
     failed = reopened.get_by_text("model not found")
     either = failed.or_(reopened.get_by_text("<Explorer of "))
-    expect(either).to_have_count(3, timeout=60_000)
+    expect(either).to_have_count(3)
     assert not any(failed.nth(n).is_visible() for n in range(failed.count()))
     assert all(tables.nth(n).is_visible() for n in range(4))
     assert reopened.get_by_text(AGAIN).count() == 3

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from odps_nb.notebook.progress.cards import CancelButton
 from tests.support.contrast import faint
-from tests.support.mounted import HOSTS, Mounted
+from tests.support.mounted import ELSEWHERE, HOSTS, Host, Mounted
 
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
@@ -43,17 +43,19 @@ def mount(
     """Display a widget in a kernel, and what it shows in an imitated host."""
     monkeypatch.setattr(shell, "kernel", object(), raising=False)
     made: list[Any] = []
+    shows: list[Mounted] = []
 
-    def mounted(name: str, host: str) -> Mounted:
+    def mounted(name: str, host: Host) -> Mounted:
         shown.clear()
         made.append(view := VIEWS[name](odps))
         view._ipython_display_()
         view = getattr(view, "_gallery", view)
         html = [one["data"]["text/html"] for one in shown if "text/html" in one["data"]]
-        return Mounted(page, HOSTS[host], view.widget(), html[-1])
+        shows.append(Mounted(page, host, view.widget(), html[-1]))
+        return shows[-1]
 
     yield mounted
-    for one in made:
+    for one in (*made, *shows):
         one.close()
 
 
@@ -63,7 +65,7 @@ def mount(
 def test_the_static_page_is_shown_until_the_live_view_is_drawn_and_when_the_kernel_is_gone(
     mount: Callable[..., Mounted], name: str, host: str
 ) -> None:
-    view = mount(name, host)
+    view = mount(name, HOSTS[host])
     static, live = view.static.locator(".host-static"), view.frame.locator(".odps-x")
     expect(static).to_be_visible()
     expect(live).to_be_hidden()
@@ -81,8 +83,27 @@ def test_the_static_page_is_shown_until_the_live_view_is_drawn_and_when_the_kern
     assert faint(view.frame.locator("html")) == []
 
 
+@pytest.mark.parametrize("name", VIEWS)
+def test_frames_of_other_origins_keep_the_static_page_and_the_live_view_works(
+    mount: Callable[..., Mounted], name: str
+) -> None:
+    view = mount(name, ELSEWHERE)
+    static, live = view.static.locator(".host-static"), view.frame.locator(".odps-x")
+    assert (
+        view.frame.evaluate("() => { try { return top.document.URL } catch { return '' } }") == ""
+    )
+    view.exchange(view.is_live)
+    expect(live).to_be_visible()
+    expect(static).to_be_visible()
+    for button in OPENED.get(name, ()):
+        live.get_by_role("button", name=button, exact=True).click()
+    view.frame.evaluate("() => window.kernel.statusChanged.emit('restarting')")
+    expect(live).to_be_hidden()
+    expect(static).to_be_visible()
+
+
 def test_a_view_follows_its_page_from_light_to_dark(mount: Callable[..., Mounted]) -> None:
-    view = mount("gallery", "light page")
+    view = mount("gallery", HOSTS["light page"])
     view.exchange(view.is_live)
     live = view.frame.locator(".odps-x")
     for colours, scheme in (("background: #14181e; color: #ced6dd", "dark"), ("", "light")):
@@ -92,7 +113,7 @@ def test_a_view_follows_its_page_from_light_to_dark(mount: Callable[..., Mounted
 
 
 def test_the_keyboard_keeps_its_place_in_a_shadow_root(mount: Callable[..., Mounted]) -> None:
-    view = mount("explorer", "dark page")
+    view = mount("explorer", HOSTS["dark page"])
     view.exchange(view.is_live)
     rows = view.frame.locator('[role="status"]:not(.odps-x-note)')
     view.frame.locator('[data-row="2"][data-column="1"]').focus()

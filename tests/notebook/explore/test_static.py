@@ -4,6 +4,7 @@ import json
 import pickle
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
@@ -159,6 +160,18 @@ def test_the_first_rows_have_one_line_each_and_the_types_of_their_columns(odps, 
         assert type(other) is pd.DataFrame
 
 
+def test_the_first_rows_of_a_table_show_its_size_and_its_first_pictures_verified(odps):
+    found = odps.table("media").head(2)._repr_html_()
+    assert "first 2 of 48 rows" in found
+    assert found.count("<img") == 2
+    assert found.count("✓ verified") == 2 * 2  # below each picture, and for screen readers
+    assert "mountains.jpg · image/jpeg" in found
+    day = odps.table("orders").head(1, partitions="ds=2024-01-02", columns=["digest", "attrs"])
+    tags = Tags(day._repr_html_())
+    assert {"0x6c0dd5e7850f (6 B)", '{"colour": "blue"}'} <= {*tags.text}
+    assert " of " not in next(one for one in tags.text if "1 row" in one)
+
+
 # -- the protocol, without a browser --------------------------------------------------------------
 
 
@@ -213,6 +226,12 @@ def test_the_script_of_an_explorer_is_small(odps):
     explorer = odps.table("orders").explore()
     assert len(explorer.widget()._esm.encode()) <= 64 * 1024
     explorer.close()
+
+
+def test_no_text_of_a_script_depends_on_the_indentation_that_is_removed():
+    for path in Path(exploring.__file__).parents[1].rglob("*.js"):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            assert not line.count("`") % 2, f"{path}: a template literal of several lines"
 
 
 def test_meaningless_requests_are_reported_and_have_no_effect(live):

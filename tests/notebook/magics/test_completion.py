@@ -28,7 +28,7 @@ def words(before: str, after: str = "") -> tuple[str, ...] | None:
         names=names,
         variables=lambda: ["frame", "other"],
         profiles=lambda: ["prod"],
-        tables_of=lambda variable: {"odps": ["orders", "media"]}.get(variable),
+        names_of=lambda one: {"odps": (names, ""), "orders": (names, "orders")}.get(one),
     )
     found = complete(before, known, after)
     return None if found is None else found.words
@@ -68,14 +68,28 @@ def words(before: str, after: str = "") -> tuple[str, ...] | None:
         ("%%odps read orders\nid > 3 and am", ("amount",)),
         ("%%odps sql\nselect * from or", ("orders",)),
         ("%%odps sql\nselect *\nfrom orders where am", ("amount",)),
-        ("%%odps sql\nselect med", ("media",)),
+        ("%%odps sql\nselect med", ("media", "median")),
+        ("%%odps sql\nselect * from orders where ds = :fr", ("frame",)),
+        ("%%odps sql\nselect * from {fr", ("frame",)),
+        ("%%odps sql\nselect id from orders ORD", ("orders", "ORDER")),
+        ("%%odps sql\nselect to_c", ("to_char",)),
+        ("%%odps sql\nselect m.x from orders o join media as m on o.am", ("amount",)),
+        ("%%odps sql\nselect m.x from orders o join media as m on m.am", ()),
         ("%%odps sql\nselect * from orders o where o.am", ("amount",)),
         ("%odps help re", ("read",)),
         ('%odps read orders -w "am', ("amount",)),
         ("%odps read -n 5 orders -w 'id > 3 and am", ("amount",)),
         ('%odps read orders --where="', ("id", "amount", "ds")),
         ('odps.table("or', ("orders",)),
-        ("x = odps.table('", ("orders", "media")),
+        ("x = odps.table('", ("orders", "media", "Documents")),
+        ('odps.sql("select * from or', ("orders",)),
+        ('df = odps.sql(\n    """select *\nfrom orders\nwhere am', ("amount",)),
+        ("odps.sql_cost(f'select max_", ("max_by",)),
+        ('odps.table("orders").read(where="id > 3 and am', ("amount",)),
+        ('orders.read(["id", "am', ("amount",)),
+        ('orders.chart("am', ("amount",)),
+        ("orders.read(columns=['am", ("amount",)),
+        ("orders.read(partitions='ds=2024-01-02", ("ds=2024-01-02",)),
     ],
 )
 def test_tab_offers_what_fits_here(before, expected):
@@ -85,13 +99,15 @@ def test_tab_offers_what_fits_here(before, expected):
 def test_columns_of_a_query_come_from_what_it_reads_behind_the_cursor():
     assert words("%%odps sql\nselect am", " from orders where ds = '1'") == ("amount",)
     assert words("%%odps sql\nselect am", "\nfrom media") == ()
+    assert words('odps.sql("select am', ' from orders")') == ("amount",)
 
 
 @pytest.mark.parametrize(
     "before",
     [
         *("", "import o", "odps re", "%odpsx ", "%odps", "x = 1\nor", "%odps read orders -w am"),
-        *('frame.table("or', 'odps.table("orders")', 'table("or'),
+        *('frame.table("or', 'odps.table("orders")', 'table("or', 'frame.sql("select or'),
+        *('odps.sql("select 1"); or', 'orders.sql("sel', 'odps.read("am', "orders.read(am"),
     ],
 )
 def test_elsewhere_tab_is_left_to_others(before):

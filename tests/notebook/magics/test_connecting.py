@@ -169,8 +169,11 @@ def test_without_a_zone_sql_takes_no_time_that_has_one(ip):
 
 def test_tables_say_more_than_names_and_partitions_are_listed(ip):
     orders = next(row for row in run(ip, "%odps tables ord*") if row[0] == "orders")
-    assert orders[1:4] == ("2,048,000", orders[2], "ds")
+    assert (orders[1], orders[4]) == ("2,048,000", "ds")
     assert orders[2].endswith(" MB")
+    assert run(ip, "%odps tables -s rows")[0][0] == "orders"
+    assert {row[0] for row in run(ip, "%odps tables -c dig*")} == {"orders"}
+    assert not run(ip, "%odps tables med* -c quantity")
     found = run(ip, "%odps partitions orders")
     assert len(found) == 8
     assert found[0][:2] == ("ds=2024-01-01", "231,072")

@@ -251,11 +251,21 @@ def test_a_dry_run_of_sql_gives_the_estimate_of_the_service(ip, odps):
     cost = dict(run(ip, f"%%odps sql --dry-run\n{days}").rows)
     sizes = {str(row[0]): row[2] for row in run(ip, "%odps partitions orders")}
     assert sizes["ds=2024-01-02"] == "47.9 MB"
-    assert cost == {"reads": "96.9 MB", "complexity": "1", "user-defined functions": "0"}
+    estimate = {"reads": "96.9 MB", "complexity": "1", "user-defined functions": "0"}
+    assert cost == {**estimate, "table orders": "404.4 MB in all, partitioned by ds"}
     run(ip, "%%odps sql --dry-run\ndrop table orders")
     assert odps.table("orders").reload().info.properties == before
     with pytest.raises(NotFoundError):
         run(ip, "%%odps sql --dry-run\nselect * from no_such_table")
+
+
+def test_a_cell_above_the_limit_is_not_run(ip):
+    query = "select count(*) as n from orders"
+    run(ip, "%config OdpsMagics.sql_max_bytes = 1_000_000")
+    with pytest.raises(LimitExceededError, match="was not run"):
+        run(ip, f"%%odps sql\n{query}")
+    assert run(ip, f"%%odps sql --max-bytes 1GB\n{query}").view.all_rows == 1
+    run(ip, "%config OdpsMagics.sql_max_bytes = None")
 
 
 def test_the_page_of_a_job_is_shown_where_the_service_has_one(ip, odps):

@@ -135,6 +135,7 @@ def test_blobs_may_be_rendered_on_the_static_page(ip):
 
 
 @pytest.mark.nightly
+@pytest.mark.storage_api("blobs")
 def test_a_gallery_says_of_how_many_it_shows_the_first(ip, odps):
     every = len(odps.table("media").blobs())
     column = "local.media.content"
@@ -173,6 +174,7 @@ def test_of_several_blob_columns_one_must_be_named(ip, odps, new_name):
 
 
 @pytest.mark.nightly
+@pytest.mark.storage_api("blobs")
 def test_an_output_of_blobs_keeps_to_its_budget(ip):
     run(ip, "%config OdpsMagics.max_output_bytes = 100_000")
     bundle = gallery(ip, "%odps blobs media -c content -n 40")

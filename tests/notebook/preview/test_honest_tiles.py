@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 from fuzz import media_files
+from odps_nb.convert.pictures import register
 from odps_nb.formats.drawing import Excerpt
 from odps_nb.formats.registry import differs, kinds, media_type, sniff
 from odps_nb.formats.shared import GRID
@@ -175,14 +176,25 @@ def test_big_tiff_is_a_picture():
     assert "TIFF · 64 × 48" in tile(Value(data)).text
 
 
+FAST = {"preset": "ultrafast", "x265:ctu": "64", "x265:min-cu-size": "32"}
+
+
 @pytest.mark.gate(1)
 @pytest.mark.parametrize(
-    "more", [{}, {"format": "MPO", "append_images": [Image.new("RGB", (9, 9))]}]
+    "more",
+    [
+        {},
+        {"format": "MPO", "append_images": [Image.new("RGB", (9, 9))]},
+        {"format": "HEIF", "quality": 1, "enc_params": FAST},
+    ],
 )
-def test_a_photograph_of_50_megapixels_is_decoded_at_a_fraction(more):
+def test_a_photograph_of_50_megapixels_is_shown(more):
     out = io.BytesIO()
-    photograph = Image.new("RGB", (8192, 6144), (200, 40, 40))
-    photograph.save(out, **{"format": "JPEG", **more}, **({"save_all": True} if more else {}))
+    photograph = Image.new("L", (8192, 6144), 90)
+    register()  # HEIC
+    photograph.save(
+        out, **{"format": "JPEG", **more}, **({"save_all": True} if "append_images" in more else {})
+    )
     made = tile(Value(out.getvalue()))
     assert "animated" not in made.text
     assert "8192 × 6144" in made.text

@@ -285,3 +285,50 @@ def test_text_that_looks_a_little_like_another_kind_is_not_of_that_kind(name):
 def test_markdown_with_much_code_in_fences_is_markdown():
     fence = "```c\nint a;\nint b;\nint c;\n```\n"
     assert label(f"# Title\n\nText with `code`.\n\n{fence * 8}".encode()) == "Markdown"
+
+
+# -- names decide between languages ---------------------------------------------------------------
+
+SPARQL = b"PREFIX a: <http://a>\nSELECT ?x\nWHERE {\n  ?x a:b ?y\n}\nORDER BY ?x\n"
+DOCUMENTED = b'"""\nUse [`f`][m.f] and `g`:\n\n## How\n\nText.\n"""\n\nfrom m import f\n\nf()\n'
+FENCED = b"# Title\n\nText with `a`.\n\n```python\nfrom a import b\nimport c\ndef f():\n```\n"
+C_LIKE = b"import a;\nclass A {\nvoid main() {\n  int x = 1;\n}\n}\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "name", "label"),
+    [
+        (SPARQL, "", "text"),
+        (SPARQL, "query.rq", "text"),
+        (DOCUMENTED, "example.py", "Python"),
+        (b"__version__ = 1\nimport os\n", "version.py", "Python"),
+        (b"a plain note\n", "note.py", "text"),
+        (FENCED, "page.md", "Markdown"),
+        (C_LIKE, "main.dart", "text"),
+        (b"# Rules\n\n## All\n\nall: `a`\n\techo **a**\n\tb\n", "", "text"),
+        (b";; # A\n\n;; ## B\n\n(setq a `b` )\n; **c** `d`\n", "", "text"),
+        (b"0x01, 0x02, 0x03,\n0x04, 0x05, 0x06,\n0x07, 0x08, 0x09\n", "", "text"),
+        (b"1,2,3,\n4,5,6,\n7,8,9,\n", "", "CSV"),
+        (b"<gpx version='1' xmlns='http://www.topografix.com/GPX/1/0'>\n <name>", "", "XML"),
+        (b"<!-- c -->\n<a:b>\n <c/>\n</a:b>\n", "", "XML"),
+        (b"<!DOCTYPE document SYSTEM 'a.dtd'>\n<document/>\n", "", "XML"),
+        (b"<template>\n</template>\n<script>\n</script>\n", "", "text"),
+        (b"<http://a/b> <http://a/c> 1 .\n", "", "text"),
+        (b"#!/usr/bin/env perl\n\nuse a; # one, two\nuse b;\nuse c;\n", "", "text"),
+    ],
+)
+def test_the_name_of_a_program_decides_if_its_text_allows_it(data, name, label):
+    assert sniff(data, len(data), name).label == label
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"\0\0\0\x0cjP  \r\n\x87\n\0\0\0\x18ftypmjp2\0\0\0\0mjp2mj2s", "Motion JPEG 2000"),
+        (b"\0\0\0\x0cjP  \r\n\x87\n\0\0\0\x14ftypjp2 \0\0\0\0jp2 ", "JPEG 2000"),
+        (b"II\x1a\0\0\0HEAPCCDR" + bytes(9), "camera RAW"),
+        (b"\x1f\x9d\x90ab\x06\xfc\x01", "compress"),
+    ],
+)
+def test_marks_are_exact(data, expected):
+    assert label(data) == expected

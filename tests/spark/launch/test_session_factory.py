@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -14,13 +17,13 @@ import pytest
 
 import odps_nb.spark
 from odps_nb.errors import ConfigError, MissingDependencyError
+from odps_nb.spark.launch import worker_daemon
 from odps_nb.spark.launch.session_factory import (
     REDACTION,
     defaults,
     local_zone,
     machine_memory,
 )
-from odps_nb.spark.launch.worker_daemon import LOADED
 from odps_nb.spark.versions import pyspark_version
 
 if TYPE_CHECKING:
@@ -228,12 +231,45 @@ def test_a_worker_starts_with_all_that_a_task_of_ours_imports(
     # workers with a different environment have a separate daemon, which no test has used
     monkeypatch.setitem(spark.sparkContext.environment, "ODPS_NB_TEST", "a new daemon")
     first = modules()
-    assert {*LOADED} < first
+    assert {*worker_daemon.modules()} < first
     name = new_name("warm")
     odps.create_table(name, "id bigint")
     odps_nb.spark.write(spark.range(8), odps, name)
     assert odps_nb.spark.read(spark, odps, name).filter("true").count() == 8
     assert {name for name in modules() - first if name.startswith("odps_nb")} == set()
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_workers_import_pyspark_from_files_if_it_is_the_one_of_the_archive(
+    tmp_path: Path, *, installed: bool
+) -> None:
+    import pyspark
+
+    home = Path(pyspark.__file__).parent
+    folder = home / "python" / "lib"
+    if not installed:
+        folder = Path(shutil.copytree(folder, tmp_path / "pyspark" / "python" / "lib"))
+    archives = [str(one) for one in (*folder.glob("*.zip"), *home.glob("jars/spark-core_*.jar"))]
+    assert len(archives) == 3
+    program = (
+        "import sys, zipimport\n"
+        "from odps_nb.spark.launch import worker_daemon\n"
+        "worker_daemon.leave_archives()\n"
+        "import py4j, pyspark.worker\n"
+        "archives = [f for f in sys.path_importer_cache.values()"
+        " if isinstance(f, zipimport.zipimporter) and 'spark' in f.archive]\n"
+        "print(pyspark.__file__, bool(archives))"
+    )
+    path = os.pathsep.join([*archives, *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    where = pyspark.__file__ if installed else str(folder / "pyspark.zip/pyspark/__init__.py")
+    assert done.stdout.split() == [where, str(not installed)]
 
 
 def test_workers_are_left_as_they_are_where_only_this_process_finds_us(

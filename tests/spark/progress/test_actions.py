@@ -83,6 +83,55 @@ def test_figures_arrive_with_each_finished_task_and_the_totals_are_exact(
     assert end.request_ids
 
 
+@pytest.mark.parametrize("by_format", [False, True])
+def test_a_run_is_shown_before_its_first_task_has_finished(
+    spark: SparkSession,
+    slow: Connection,
+    numbers: str,
+    listener: Listener,
+    gate: Path,
+    *,
+    by_format: bool,
+) -> None:
+    if by_format:
+        odps_nb.spark.register(spark, slow, progress=listener)
+        frame = spark.read.format("odps").option("splits", 2).load(numbers)
+        odps_nb.spark.register(spark)
+    else:
+        frame = odps_nb.spark.read(spark, slow, numbers, splits=2, progress=listener)
+    action = Action(gated(frame, gate).count)
+    seen = listener.wait_until(lambda snapshot: snapshot.tasks_total == 2)
+    assert action.is_alive()
+    assert (seen.phase, seen.title) == (Phase.READING, f"local.{numbers}")
+    assert (seen.tasks, seen.rows, seen.rows_total) == (0, 0, ROWS)
+    assert seen.session_id
+    gate.touch()
+    assert action.result() == ROWS
+    assert listener.wait_end().rows == ROWS
+    assert len(listener.trackers) == 1
+
+
+@pytest.fixture
+def far(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks that cannot report their start, as on executors on other machines."""
+    starts = runs_of(spark.sparkContext)._starts
+    monkeypatch.setattr(starts, "address", starts.address._replace(host="elsewhere"))
+
+
+@pytest.mark.usefixtures("far")
+def test_without_reports_of_starts_a_run_is_shown_when_its_first_task_has_finished(
+    spark: SparkSession, slow: Connection, numbers: str, listener: Listener, gate: Path
+) -> None:
+    frame = odps_nb.spark.read(spark, slow, numbers, splits=2, progress=listener)
+    action = Action(gated(frame, gate).count)
+    while not spark.sparkContext.statusTracker().getActiveJobsIds():
+        pass
+    assert listener.trackers == []
+    gate.touch()
+    assert action.result() == ROWS
+    assert listener.wait_end().rows == ROWS
+
+
 @pytest.mark.nightly
 def test_two_actions_are_two_runs_and_each_starts_from_nothing(
     spark: SparkSession, slow: Connection, numbers: str, listener: Listener
@@ -120,9 +169,12 @@ def test_a_task_that_is_not_read_to_its_end_counts_nothing(
 ) -> None:
     frame = odps_nb.spark.read(spark, slow, numbers, splits=4, progress=listener)
     assert len(frame.limit(1).collect() if action == "limit" else frame.head(1)) == 1
+    end = listener.wait_end(1)
+    assert (end.phase, end.rows) == (Phase.DONE, 0)
+    assert "only the first rows" in end.message
     assert frame.filter("true").count() == ROWS
-    assert listener.wait_end().rows == ROWS
-    assert len(listener.trackers) == 1
+    assert listener.wait_end(2).rows == ROWS
+    assert len(listener.trackers) == 2
 
 
 def test_what_is_read_twice_counts_twice(
@@ -234,6 +286,7 @@ def test_the_stop_of_a_card_ends_the_job_and_every_connection(
 
 
 @pytest.mark.nightly
+@pytest.mark.usefixtures("far")
 def test_an_interrupted_cell_cancels_its_actions_also_those_that_have_no_card_yet(
     spark: SparkSession, slow: Connection, numbers: str, stoppable: Stoppable, gate: Path
 ) -> None:

@@ -154,6 +154,6 @@ def test_small_reads_are_broadcast_by_themselves_and_large_ones_are_not(
     finally:
         few.conf.set("spark.sql.autoBroadcastJoinThreshold", threshold)
     ten = odps_nb.spark.read(few, odps, "orders", columns=["id"], limit=10)
-    assert "sizeInBytes=508.0 B" in explained(ten, mode="cost")  # the minimum size of a split
+    assert "sizeInBytes=160.0 B" in explained(ten, mode="cost")
     scan = odps.table("orders").read(columns=["id"], limit=10)
     assert "BroadcastHashJoin" in explained(large.join(scan.to_spark(few), "id"))

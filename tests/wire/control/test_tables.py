@@ -18,6 +18,7 @@ from odps_nb.wire.control import (
     GetPartition,
     GetProject,
     GetTable,
+    GetTables,
     GetTunnelEndpoint,
     InstanceResult,
     InstanceStatus,
@@ -58,6 +59,15 @@ INFO = TableInfo(
     size=10,
     record_count=3,
 )
+
+
+def test_tables_of_one_request_are_told_apart_by_name_in_any_case_and_order() -> None:
+    other = replace(INFO, name=replace(TABLE, table="Other"), record_count=7)
+    asked = GetTables(tables=(other.name, TABLE))
+    answered = [INFO.element(), replace(other, name=replace(TABLE, table="other")).element()]
+    assert asked.decode_answer(element("Tables", answered).encode(), {}) == (other, INFO)
+    with pytest.raises(FramingError, match="Other"):
+        asked.decode_answer(element("Tables", answered[:1]).encode(), {})
 
 
 def test_table_document_round_trips() -> None:

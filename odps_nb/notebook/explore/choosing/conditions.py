@@ -30,12 +30,13 @@ _LONG = 2**63 - 1  # larger integers are DECIMAL literals
 MAX_LISTED = 100
 """Maximum number of values in a condition of the filter builder."""
 
-# The beginning of the pattern, the text if it matches, and if it does not; "i" ignores case.
+# The pattern, the text if it matches, and if it does not; "i" ignores case.
 _LIKE = {
-    "icontains": ("%", "contains", "does not contain"),
-    "istarts": ("", "starts with", "does not start with"),
-    "contains": ("%", "contains exactly", "does not contain exactly"),
-    "starts": ("", "starts exactly with", "does not start exactly with"),
+    "icontains": ("%{}%", "contains", "does not contain"),
+    "istarts": ("{}%", "starts with", "does not start with"),
+    "iends": ("%{}", "ends with", "does not end with"),
+    "contains": ("%{}%", "contains exactly", "does not contain exactly"),
+    "starts": ("{}%", "starts exactly with", "does not start exactly with"),
 }
 _OF_KIND = {
     "TEXT": ("values", *_LIKE),
@@ -108,7 +109,7 @@ def make_condition(
         bound = dict(zip(("low", "high"), (_integers([one])[0] for one in values), strict=True))
     elif op in _LIKE:
         needle = _folded(values[0]) if op[0] == "i" else values[0]
-        bound = {"v": f"{_LIKE[op][0]}{_literally(needle)}%"}
+        bound = {"v": _LIKE[op][0].format(_literally(needle))}
     else:
         bound = {}
     return Condition(

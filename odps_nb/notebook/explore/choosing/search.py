@@ -14,7 +14,7 @@ import pyarrow.types as pt
 from odps_nb.access.looking.ordering import MAX_SORTED, Order
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import ArgumentError, LimitExceededError
-from odps_nb.notebook.explore.values.cells import cell_texts, is_number, kind_of
+from odps_nb.notebook.explore.values.cells import SHOWN_BYTES, cell_texts, is_number, kind_of
 from odps_nb.schema import Column, TypeCode
 from odps_nb.terms import format_bytes
 
@@ -36,10 +36,15 @@ _SIGNS = {
     "CLOCK": _DIGITS + ": ",
     "BYTES": "0123456789abcdefx… (),b",
 }
-_BETWEEN = frozenset('"[]{}:,\\')  # quotes, brackets and separators of a displayed nested value
+# text that quotes, brackets, escapes and separators of a displayed nested value may contain
+_BETWEEN = re.compile(r'["\[\]{}\\]|,(?: |$)|^ |^:(?: |$)')
 _WORDS = ("null", "true", "false", "nan", "-infinity", "<blob>")
-_LEAF = frozenset("0123456789-+.: eabcdfx…()")  # characters of nested times, fractions and bytes
+_LEAF = frozenset("0123456789-+.:, eabcdfx…()")  # characters of nested times, fractions and bytes
 _ESCAPED = r'["\\\x00-\x1f]'
+_NUMERIC, _HEX = "0123456789.", "0123456789abcdef"
+_HEX_DIGITS = np.array([list(f"{one:02x}".encode()) for one in range(256)], np.uint8)
+# the other letters whose case-folded form contains letters of ASCII
+_FOLDED_TO_ASCII = "[\xdf\u0130\u0149\u017f\u01f0\u1e96-\u1e9a\u1e9e\u212a\ufb00-\ufb06]"
 _FRACTION = re.compile(r"\.(\d+)")
 _SEPARATED = re.compile(r"-?\d{1,3}(,\d{3})+(\.\d*)?")  # a number with separators
 
@@ -65,7 +70,7 @@ class TextSearch:
             if one.type.code is not TypeCode.BLOB
             and set(text) <= set(_SIGNS.get(kind_of(one), text))
         ]
-        self._may_span = bool(signs & _BETWEEN) or any(needle in word for word in _WORDS)
+        self._may_span = bool(_BETWEEN.search(needle)) or any(needle in one for one in _WORDS)
         self._may_be_leaf = signs <= _LEAF
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -80,7 +85,7 @@ class TextSearch:
                     text is not None and self._needle in text.casefold() for text in texts
                 ]
             else:
-                found |= _containing(_texts(array, column, self._digits), needle)
+                found |= _flat(array, column, needle, self._digits)
         return batch.filter(pa.array(found))
 
     # -- nested values: only those that may match are converted to text ---------------------------
@@ -109,8 +114,8 @@ class TextSearch:
             escaped = _bools(pc.fill_null(pc.match_substring_regex(array, _ESCAPED), False)).copy()
             escaped |= _containing(array, self._needle)
             return escaped
-        if pt.is_integer(kind):
-            return _containing(array.cast(pa.string()), self._needle)
+        if pt.is_integer(kind) or (pt.is_floating(kind) and self._may_be_leaf):
+            return _may_contain(array, self._needle)
         if not self._may_be_leaf or pt.is_binary(kind) or pt.is_large_binary(kind):
             return np.full(len(array), self._may_be_leaf)
         try:
@@ -124,14 +129,61 @@ class TextSearch:
 
 def _containing(texts: pa.Array, needle: str) -> np.ndarray:
     """Return a mask of the texts that contain the needle; it is false for nulls."""
-    found = np.zeros(len(texts), bool)
+    lower, has_letters = pc.ascii_lower(texts), needle.lower() != needle.upper()
+    found = _bools(pc.fill_null(pc.match_substring(lower, needle), False)).copy()
+    others = pc.invert(pc.string_is_ascii(texts))  # `ascii_lower` does not fold their letters
+    if needle.isascii() and (not has_letters or pc.any(others).as_py() is not True):
+        return found
+    rows = np.flatnonzero(_bools(pc.fill_null(others, False)))
     if needle.isascii():
-        matches = pc.match_substring(pc.ascii_lower(texts), needle)
-        found = _bools(pc.fill_null(matches, False)).copy()
-    is_ascii = pc.fill_null(pc.string_is_ascii(texts), True)
-    others = np.flatnonzero(~_bools(is_ascii))  # `ascii_lower` does not fold non-ASCII letters
-    for row, text in zip(others, texts.take(pa.array(others)).to_pylist(), strict=True):
+        folded = pc.match_substring_regex(texts.take(pa.array(rows)), _FOLDED_TO_ASCII)
+        rows = rows[_bools(folded)]
+    for row, text in zip(rows, texts.take(pa.array(rows)).to_pylist(), strict=True):
         found[row] = needle in text.casefold()
+    return found
+
+
+def _flat(array: pa.Array, column: Column, needle: str, digits: int) -> np.ndarray:
+    """Return a mask of the values that contain the needle as displayed."""
+    if pt.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if pt.is_timestamp(array.type) and (array.type.tz is None or set(needle) <= set(_NUMERIC)):
+        # the displayed text begins as Arrow's, which is faster to search
+        maybe = _containing(array.cast(pa.string()), needle)
+    elif pt.is_binary(array.type) and set(needle) <= set(_HEX):
+        maybe = _hex_containing(array, needle)
+    else:
+        return _containing(_texts(array, column, digits), needle)
+    if len(rows := np.flatnonzero(maybe)):
+        maybe[rows] = _containing(_texts(array.take(pa.array(rows)), column, digits), needle)
+    return maybe
+
+
+def _hex_containing(array: pa.Array, needle: str) -> np.ndarray:
+    """Return a mask of the binary values whose hexadecimal digits or size contain the needle."""
+    sizes = pc.fill_null(pc.binary_length(array), -1).to_numpy()
+    heads = pc.binary_slice(pc.fill_null(array, b""), 0, SHOWN_BYTES)
+    ends, data = heads.buffers()[1:]
+    digits = _HEX_DIGITS[np.frombuffer(data or b"", np.uint8)].tobytes()
+    ends = pa.py_buffer(np.frombuffer(ends, np.int32).astype(np.int64) * 2)
+    texts = pa.LargeStringArray.from_buffers(len(heads), ends, pa.py_buffer(digits))
+    found = _containing(texts, needle)
+    for size in np.unique(sizes):
+        if needle in f"0x ({size:,} b)":
+            found |= sizes == size
+    return found
+
+
+def _may_contain(array: pa.Array, needle: str) -> np.ndarray:
+    """Return a mask of the numbers that may contain the needle as Python writes them."""
+    texts = array.cast(pa.string())
+    if pt.is_integer(array.type):
+        return _containing(texts, needle)
+    # Arrow writes 2 for 2.0, and other numbers, such as 1e+20, in another way than Python
+    size = pc.abs(array)
+    plain = pc.or_(pc.equal(size, 0), pc.and_(pc.greater(size, 1e-4), pc.less(size, 1e9)))
+    found = _containing(pc.binary_join_element_wise(texts, ".0", ""), needle)
+    found |= ~_bools(pc.fill_null(plain, True))
     return found
 
 
@@ -152,8 +204,6 @@ def _valid(array: pa.Array) -> np.ndarray:
 
 def _texts(array: pa.Array, column: Column, digits: int) -> pa.Array:
     """Return the displayed values; times have at least ``digits`` fraction digits."""
-    if pt.is_dictionary(array.type):
-        array = array.dictionary_decode()
     if pt.is_string(array.type) or pt.is_large_string(array.type):
         return array
     if pt.is_binary(array.type) or pt.is_large_binary(array.type):

@@ -6,6 +6,7 @@ const CONDITIONS = {
   values: "is one of",
   icontains: "contains",
   istarts: "starts with",
+  iends: "ends with",
   contains: "contains (case-sensitive)",
   starts: "starts with (case-sensitive)",
   true: "is true",
@@ -88,7 +89,7 @@ function filterForm(send, leave, frequent) {
         return made;
       };
       for (const value of values.length || texts.length ? values : [""]) if (!texts.includes(value)) add(value);
-    } else if (op.endsWith("contains") || op.endsWith("starts")) {
+    } else if (/(contains|starts|ends)$/.test(op)) {
       fields.replaceChildren(field("text", values[0] || ""));
     } else fields.replaceChildren();
   }

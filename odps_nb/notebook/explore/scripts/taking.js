@@ -11,14 +11,16 @@ function takingPanel(send) {
   const buttons = Object.entries(FILES).map(([kind, label]) =>
     h("button", { onclick: () => ask(kind) }, label)
   );
+  const saved = h("input", { type: "checkbox" });
   const panel = h(
     "div",
     { class: "odps-x-panel odps-x-taking", role: "group", "aria-label": "download", hidden: true },
     h("div", { class: "odps-x-bar" }, h("span", {}, "All rows of this view as"), ...buttons, note),
+    h("label", {}, saved, " save in the folder of the kernel, without a limit of size"),
     h(
       "div",
       { class: "odps-x-muted" },
-      "At most about 100 MB. BLOB columns contain references. In CSV, text that begins with = + - or @ " +
+      "A download has at most about 100 MB. BLOB columns contain references. In CSV, text that begins with = + - or @ " +
         "is unchanged: a spreadsheet may run it as a formula. Excel has at most 1,048,575 rows."
     )
   );
@@ -48,7 +50,7 @@ function takingPanel(send) {
     number += 1;
     chunks = [];
     note.textContent = "";
-    send({ do: "download", file: kind, number });
+    send({ do: "download", file: kind, number, save: saved.checked });
   }
 
   // Another view of the same widget did not request these chunks.
@@ -57,18 +59,24 @@ function takingPanel(send) {
   }
 
   function save(message) {
-    if (message.number !== number || !chunks.length) return;
+    if (message.number !== number || (!chunks.length && !message.saved)) return;
+    if (!message.saved && !offer(message)) return;
+    note.textContent = `${message.name}: ${message.text}`;
+    if (message.cut) note.append("; all rows: ", h("code", {}, message.code));
+  }
+
+  // Offers the received file to the browser; returns whether it is complete.
+  function offer(message) {
     const file = new Blob(chunks, { type: message.type });
     chunks = [];
     if (file.size !== message.size) {
       note.textContent = "parts of the file did not arrive; download it again";
-      return;
+      return false;
     }
     const link = h("a", { href: URL.createObjectURL(file), download: message.name });
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 60000);
-    note.textContent = `${message.name}: ${message.text}`;
-    if (message.cut) note.append("; all rows: ", h("code", {}, message.code));
+    return true;
   }
 
   // The JupyterLab extension adds the cell and calls preventDefault.

@@ -19,7 +19,8 @@ from odps_nb.wire.type_text import format_type
 
 _FRACTION = re.compile(r"\.(\d+)")
 _OFFSET = re.compile(r"([+-]\d\d)(\d\d)$")
-_SHOWN_BYTES = 32
+SHOWN_BYTES = 32
+"""Number of bytes of a binary value that a cell shows."""
 _NOT_COUNTED = re.compile(r"(^|_)(id|year)$", re.IGNORECASE)
 _NUMBER = re.compile(r"(-?)(\d+)((?:\.\d+)?)")
 
@@ -71,7 +72,7 @@ def cell_texts(array: pa.Array | pa.ChunkedArray, column: Column, limit: int) ->
     if pt.is_nested(array.type):
         return [_cut(text, limit) for text in _nested(array, column)]
     if pt.is_binary(array.type) or pt.is_large_binary(array.type):
-        return [_cut(_bytes_text(one), limit) for one in array.to_pylist()]
+        return [_cut(bytes_text(one), limit) for one in array.to_pylist()]
     if pt.is_string(array.type) or pt.is_large_string(array.type):
         heads = pc.utf8_slice_codeunits(array, 0, limit + 1)
         return [_cut(text, limit) for text in heads.to_pylist()]
@@ -86,15 +87,15 @@ def nested_text(
     column: Column,
     *,
     indent: int | None = None,
-    bytes_text: Callable[[bytes], str | None] | None = None,
+    as_text: Callable[[bytes], str | None] | None = None,
 ) -> str:
     """Return a nested value as JSON, with ``<blob>`` in place of each BLOB.
 
-    ``bytes_text`` converts binary values to text. The default text is the first bytes and the size.
+    ``as_text`` converts binary values to text. The default text is the first bytes and the size.
     """
     if has_blob(column.type):
         value = map_blobs(value, column.type, lambda leaf, _: None if leaf is None else "<blob>")
-    plain = _plain(value, bytes_text or _bytes_text)
+    plain = _plain(value, as_text or bytes_text)
     return json.dumps(plain, ensure_ascii=False, default=str, indent=indent)
 
 
@@ -114,26 +115,27 @@ def _nested(array: pa.Array, column: Column) -> list[str | None]:
     return found
 
 
-def _plain(value: Any, bytes_text: Callable[[bytes], str | None]) -> Any:
+def _plain(value: Any, as_text: Callable[[bytes], str | None]) -> Any:
     """Convert a value for JSON: the pairs of a MAP to an object, bytes to text."""
     if isinstance(value, dict):
-        return {str(key): _plain(one, bytes_text) for key, one in value.items()}
+        return {str(key): _plain(one, as_text) for key, one in value.items()}
     if isinstance(value, list):
         if value and all(isinstance(one, tuple) and len(one) == 2 for one in value):
-            return {str(key): _plain(one, bytes_text) for key, one in value}
-        return [_plain(one, bytes_text) for one in value]
+            return {str(key): _plain(one, as_text) for key, one in value}
+        return [_plain(one, as_text) for one in value]
     if isinstance(value, bytes):
-        return bytes_text(value)
+        return as_text(value)
     if isinstance(value, datetime.datetime):
         return value.isoformat(sep=" ")
     return value
 
 
-def _bytes_text(value: bytes | None) -> str | None:
+def bytes_text(value: bytes | None) -> str | None:
+    """Return the first bytes of a binary value in hexadecimal, and its size."""
     if value is None:
         return None
-    more = "…" if len(value) > _SHOWN_BYTES else ""
-    return f"0x{value[:_SHOWN_BYTES].hex()}{more} ({len(value):,} B)"
+    more = "…" if len(value) > SHOWN_BYTES else ""
+    return f"0x{value[:SHOWN_BYTES].hex()}{more} ({len(value):,} B)"
 
 
 def _cast(array: pa.Array) -> list[str | None]:
