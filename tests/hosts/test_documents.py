@@ -10,7 +10,6 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from markdown_it import MarkdownIt
 from playwright.sync_api import Browser
 
 from tests.hosts.conftest import SEEN, VIEWS, Program
@@ -44,6 +43,8 @@ def published(executed: Path, folder: Path, kind: str) -> Path:
     subprocess.run([sys.executable, "-m", *command], cwd=folder, check=True, timeout=600)
     page = folder / "site" / "views.html"
     if kind == "markdown":
+        from markdown_it import MarkdownIt  # a dependency of myst-nb
+
         text = page.with_suffix(".md").read_text("utf-8")
         html = MarkdownIt("commonmark").render(text)
         page.write_text(f'<meta charset="utf-8"><div class="output">{html}</div>', "utf-8")

@@ -175,7 +175,7 @@ class Conditions:
     def _like(self) -> Made:
         name = self.chance.choice(TEXT)
         pattern = "".join(
-            self.chance.choice(["%", "_", "a", "b", "\\%", "\\_", "\\\\", "5", "\u00fc", "\n"])
+            self.chance.choice(["%", "_", "a", "b", ".", "\\%", "\\_", "\\\\", "5", "\u00fc", "\n"])
             for _ in range(self.chance.randrange(4))
         )
         words = "not like" if self.chance.random() < 0.3 else "like"

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from odps_nb.client.calls.progress import Phase, ProgressSnapshot, ProgressTracker
-from odps_nb.spark.progress.starts import Address
+from odps_nb.spark.progress.starts import StartsAddress
 
 if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
@@ -126,7 +126,7 @@ class TaskCounter:
     reports: Accumulator[list[Part | Ended]]
     listener: int
     activity: Activity
-    starts: Address | None = None
+    starts: StartsAddress | None = None
 
     def of(self, activity: Activity) -> TaskCounter:
         """Return a counter for another activity, shown by the same listener."""

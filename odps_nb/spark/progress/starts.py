@@ -16,7 +16,7 @@ from typing import NamedTuple
 _LARGEST = 1 << 16
 
 
-class Address(NamedTuple):
+class StartsAddress(NamedTuple):
     """Where the driver receives datagrams; each must begin with ``token``."""
 
     host: str
@@ -38,7 +38,7 @@ class Starts:
         receiver = socket.socket(type=socket.SOCK_DGRAM)
         receiver.bind(("127.0.0.1", 0))
         token = secrets.token_bytes(16)
-        self.address = Address(socket.gethostname(), receiver.getsockname()[1], token)
+        self.address = StartsAddress(socket.gethostname(), receiver.getsockname()[1], token)
         threading.Thread(
             target=_receive,
             args=(receiver, token, receive),
