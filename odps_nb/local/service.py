@@ -18,6 +18,7 @@ from odps_nb.local.forms import Forms
 from odps_nb.local.reading.plan import ReadRules
 from odps_nb.local.reading.sessions import ReadSessions
 from odps_nb.local.rights import Rights
+from odps_nb.local.sql.information import InformationSchema
 from odps_nb.local.sql.instances import Instances
 from odps_nb.local.sql.queries import QueryLimits, QueryRunner
 from odps_nb.local.sql.run import SqlRunner
@@ -123,6 +124,7 @@ class Service:
             self.folder,
             self.queries,
             self.duck,
+            InformationSchema(self.database, self.catalog, self.snapshots),
             strict=settings.strict_sql,
         )
         self.instances = Instances(self.database, self.folder, runner, clock, settings.forms)

@@ -35,7 +35,6 @@ from odps_nb.schema import Column, LengthType, OdpsType, TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec, TableName
 
 ZONE = "odps.sql.timezone"
-_INFORMATION = "information_schema"  # of SYSTEM_CATALOG
 
 
 def zone_of(name: str) -> ZoneInfo:
@@ -74,9 +73,6 @@ class Place:
 
     def named(self, catalog: Catalog, name: Name, right: Right = Right.QUERY) -> StoredTable:
         """Return a table or view by its name as written in SQL; errors include advice."""
-        if _INFORMATION in (part.casefold() for part in name[:-1]):
-            advice = "use SHOW TABLES, SHOW PARTITIONS or DESC"
-            raise errors.lacks(".".join(name).upper(), is_sure=True, advice=advice)
         wanted = self.table(name, right)
         try:
             return catalog.table(wanted)
@@ -86,6 +82,9 @@ class Place:
             raise NotFoundError(message, status=error.status, code=error.code) from None
 
     def _advice(self, catalog: Catalog, name: Name, code: str | None) -> str:
+        if name[0].casefold() == "information_schema" and len(name) == 2:
+            whole = f"SYSTEM_CATALOG.{'.'.join(name)}".upper()
+            return f"write {whole}, and set odps.namespace.schema=true"
         if code == "NoSuchProject" and len(name) == 2:
             whole = f"{self.project}.{'.'.join(name)}"
             if name[0] in catalog.schemas(self.project):

@@ -131,6 +131,8 @@ def _durations(array: pa.Array) -> pa.Array:
 class StoredRows:
     """Visible rows of a table: Parquet files, each with a condition that all its rows satisfy.
 
+    Rows that no file has are in ``held``.
+
     A condition is a `pyarrow.compute.Expression` on partition columns, or ``None``. ``mixed``
     means that some TIMESTAMPs need nanoseconds and others microseconds. ``stored`` maps columns to
     their names in the files, where these differ.
@@ -140,6 +142,7 @@ class StoredRows:
     files: tuple[tuple[str, Any], ...]
     mixed: bool = False
     stored: Mapping[str, str] = field(default_factory=dict)
+    held: pa.Table | None = None
 
     @property
     def unread(self) -> dict[str, str]:
@@ -154,6 +157,8 @@ class StoredRows:
 
         Columns have the names that they have in the files.
         """
+        if self.held is not None:
+            return self.held
         # imported here because it imports pandas, which the service avoids
         import pyarrow.dataset as ds
         from pyarrow import fs

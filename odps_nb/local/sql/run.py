@@ -20,6 +20,7 @@ from odps_nb.local.duck import Duck
 from odps_nb.local.reading.plan import find_column
 from odps_nb.local.rights import Right
 from odps_nb.local.sql.ddl import Definitions, Place, changed_table
+from odps_nb.local.sql.information import InformationSchema
 from odps_nb.local.sql.inserted import (
     changed_rows,
     check_insert,
@@ -138,6 +139,7 @@ class SqlRunner:
         folder: DataFolder,
         queries: QueryRunner,
         duck: Duck,
+        information: InformationSchema,
         *,
         strict: bool = False,
     ) -> None:
@@ -145,6 +147,7 @@ class SqlRunner:
         self._blobs, self._folder, self._queries = blobs, folder, queries
         self._definitions = Definitions(catalog, snapshots, duck)
         self._shown = ShowRunner(catalog, snapshots)
+        self._information = information
         self._strict = strict
 
     def run(self, statement: Statement, job: Job) -> ResultRows | None:
@@ -195,7 +198,7 @@ class SqlRunner:
         at = place
         if view is not None and (of := view.view) is not None:
             at = replace(place, project=of.project, schema=of.schema, three_parts=of.three_parts)
-        return at.named(self._catalog, name)
+        return self._information.find(name, at) or at.named(self._catalog, name)
 
     def _latest(self, table: StoredTable) -> str | None:
         """Return the greatest value of the first partition column among partitions with rows."""
@@ -237,7 +240,8 @@ class SqlRunner:
         for ours, table in query.tables.items():
             segments = self._segments(table, query.moments.get(ours))
             self._snapshots.pin(pin, segments)
-            tables[ours] = stored_rows(self._folder, table, segments)
+            rows = self._information.rows(table, place)
+            tables[ours] = rows or stored_rows(self._folder, table, segments)
         explain = partial(refusal, names=query.names)
         run = job.stack.enter_context(self._queries.run(tables, explain))
         job.stopper.watch(run)
@@ -248,6 +252,8 @@ class SqlRunner:
         """Return the files of a table now, or at a past version or time."""
         if moment is None:
             return self._snapshots.visible(table)
+        if table.table_id < 0:
+            raise errors.lacks("AS OF a view", is_sure=False)
         version = moment.version
         if version is None:
             version = self._snapshots.version_at(table, moment.at)

@@ -101,6 +101,16 @@ def test_who_may_read_may_not_write(guarded: LocalService) -> None:
     assert as_key(guarded, "admin").read("t").num_rows == 1
 
 
+@pytest.mark.parametrize(("key", "seen"), [("reader", {"ours"}), ("writer", {"ours", "theirs"})])
+def test_the_information_schema_shows_the_projects_of_a_key(
+    guarded: LocalService, key: str, seen: set[str]
+) -> None:
+    for view in ("tables", "columns"):
+        text = f"SELECT DISTINCT table_catalog AS p FROM system_catalog.information_schema.{view};"
+        rows = as_key(guarded, key).query(text, {"odps.namespace.schema": "true"})
+        assert set(rows["p"].to_pylist()) == seen
+
+
 def test_who_may_write_may_read_and_only_there(guarded: LocalService) -> None:
     writer = as_key(guarded, "writer")
     writer.sql("CREATE TABLE w (a bigint);")
