@@ -16,7 +16,9 @@ from odps_nb.errors import (
     NotFoundError,
     OdpsNbError,
     ProtocolError,
+    ServerFaultError,
     ServiceError,
+    ThrottledError,
 )
 from odps_nb.schema import TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec, TableName, did_you_mean, is_name
@@ -159,6 +161,8 @@ def fetch_tables(storage: StorageClient, tables: Sequence[TableName]) -> list[Ta
         if len(tables) == 1:
             return [storage.control(GetTable(table=tables[0]))]
         return list(storage.control(GetTables(tables=tuple(tables)))) if tables else []
+    except (ServerFaultError, ThrottledError):  # requests for fewer tables would fail, too
+        raise
     except (ServiceError, ProtocolError):  # the service names one unreadable table of a request
         if len(tables) == 1:
             return [None]

@@ -146,7 +146,7 @@ def decode(data: bytes, encoding: str, *, whole: bool = True, errors: str = "str
 
 
 def decode_detected(data: bytes, encoding: str, *, whole: bool = True) -> tuple[str, int]:
-    """Decode text as U+FFFD where a few bytes are invalid; return their number as well.
+    """Decode text, with U+FFFD in place of a few invalid bytes; also return their number.
 
     Raises
     ------
@@ -200,7 +200,7 @@ def _known(name: str) -> str | None:
 
 
 def _is_text(sample: bytes, name: str, *, whole: bool, few: _Few | None = None) -> bool:
-    """Whether the bytes are text in this encoding, with at most a ``few`` invalid bytes."""
+    """Return whether the bytes are text in this encoding; ``few`` judges invalid bytes."""
     try:
         if few is None:
             text = decode(sample, name, whole=whole)

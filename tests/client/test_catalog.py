@@ -4,12 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odps_nb.client.catalog import fetch_table, iter_partitions, list_tables
+from odps_nb.client.catalog import fetch_table, fetch_tables, iter_partitions, list_tables
 from odps_nb.client.read.needs_query import NeedsQuery
 from odps_nb.client.read.plan import ReadPlan
 from odps_nb.client.read.session import open_storage_session
 from odps_nb.client.sql.definitions import TableOptions, create_table_sql, settings_of
-from odps_nb.errors import ArgumentError, InvalidRequestError, NotFoundError
+from odps_nb.errors import (
+    ArgumentError,
+    InvalidRequestError,
+    NotFoundError,
+    ServerFaultError,
+)
 from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.control import PartitionInfo, PartitionPage, TableInfo, TablePage
@@ -236,6 +241,17 @@ def test_a_missing_table_suggests_others():
         fetch_table(storage, TableName(project="p", table="order"))
     assert caught.value.hint == "did you mean orders?"
     assert "table p.order" in caught.value.notes
+
+
+def test_a_fault_of_the_service_is_not_asked_about_table_by_table():
+    unknown = "NoneType"  # `decode_control` does not know requests for several tables
+    with (
+        ControlService(**{unknown: [fail(500, "InternalServerError")]}) as service,
+        service.client() as storage,
+        pytest.raises(ServerFaultError),
+    ):
+        fetch_tables(storage, [TABLE] * 100)
+    assert {*service.calls} == {unknown}
 
 
 def test_a_failing_suggestion_hides_nothing():

@@ -20,6 +20,7 @@ from odps_nb.notebook.explore.pages import Mark
 from odps_nb.notebook.explore.values.cells import cell_texts, kind_of
 from odps_nb.notebook.explore.view import RowView
 from odps_nb.schema import TypeCode
+from odps_nb.wire.type_text import parse_columns
 from tests.support.messages import Browser
 
 ROWS = 1400
@@ -141,6 +142,31 @@ def expected(texts, needle):
 
 
 # -- search ---------------------------------------------------------------------------------------
+
+
+_ITEMS = {
+    "float": (pa.float32(), [0.1, 1 / 3, 123456.789, 1e-5, 1e20, 2.0, float("nan")]),
+    "double": (pa.float64(), [0.1, 1 / 3, 999999999.5, 1e-4, 1e16, -0.0, float("inf")]),
+    "bigint": (pa.int64(), [0, -5, 1234567]),
+    "decimal(10,2)": (pa.decimal128(10, 2), [Decimal("-228.89"), Decimal(600)]),
+    "string": (pa.string(), ["x, y", 'a "b"', "Stra\xdfe", "k: v", " before"]),
+    "binary": (pa.binary(), [b"", b"\x0b\xa1", bytes(range(40))]),
+    "timestamp": (pa.timestamp("us", "UTC"), [datetime.datetime(2024, 1, 31, 10, 5, 0, 70)]),
+}
+
+
+@pytest.mark.parametrize("kind", _ITEMS)
+def test_every_part_of_a_displayed_item_of_an_array_finds_its_rows(kind: str) -> None:
+    item, values = _ITEMS[kind]
+    (column,) = parse_columns(f"c array<{kind}>")
+    array = pa.array([[value] for value in values] + [None, []], pa.list_(item))
+    shown = [text or "" for text in cell_texts(array, column, 1000)]
+    rows = pa.record_batch([array, pa.array(range(len(array)))], names=["c", "row"])
+    parts = {text[at:end] for text in shown for at in range(len(text)) for end in (at + 1, at + 4)}
+    for part in parts:
+        wanted = [row for row, text in enumerate(shown) if part.casefold() in text.casefold()]
+        found = TextSearch([column], part).apply(rows)["row"].to_pylist()
+        assert found == [row for row in wanted if array[row].is_valid], part
 
 
 @pytest.mark.gate(1)

@@ -176,13 +176,14 @@ def _hex_containing(array: pa.Array, needle: str) -> np.ndarray:
 
 def _may_contain(array: pa.Array, needle: str) -> np.ndarray:
     """Return a mask of the numbers that may contain the needle as Python writes them."""
-    texts = array.cast(pa.string())
     if pt.is_integer(array.type):
-        return _containing(texts, needle)
+        return _containing(array.cast(pa.string()), needle)
+    array = array.cast(pa.float64())  # Python writes a FLOAT with the digits of a DOUBLE
     # Arrow writes 2 for 2.0, and other numbers, such as 1e+20, in another way than Python
     size = pc.abs(array)
     plain = pc.or_(pc.equal(size, 0), pc.and_(pc.greater(size, 1e-4), pc.less(size, 1e9)))
-    found = _containing(pc.binary_join_element_wise(texts, ".0", ""), needle)
+    texts = pc.binary_join_element_wise(array.cast(pa.string()), ".0", "")
+    found = _containing(texts, needle)
     found |= ~_bools(pc.fill_null(plain, True))
     return found
 
