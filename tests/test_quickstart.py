@@ -18,8 +18,8 @@ import pytest
 
 from odps_nb.local.server.launch import start
 from odps_nb.notebook.progress.operations import SHOW_AFTER
-from odps_nb.wire.calls import WireRequest
 from tests.support.service.connecting import connected
+from tests.support.spark.watched import misbehave
 
 if TYPE_CHECKING:
     from odps_nb.local.server.launch import LocalService
@@ -61,8 +61,7 @@ def _is_of_spark(cell: dict) -> bool:
 def slow_service() -> Iterator[LocalService]:
     """A service with samples that returns no rows before a card is displayed."""
     with start(options=("--misbehave",)) as running, connected(running) as odps:
-        body = json.dumps({"rules": [SLOW]}).encode()
-        odps._storage.rest(WireRequest(method="PUT", path="/misbehaviour", body=body))
+        misbehave(odps, SLOW)
         yield running
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,9 +12,9 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
 from odps_nb.notebook.progress.cards import CardListener
-from odps_nb.wire.calls import WireRequest
 from tests.support.samples import SampleBlob, media
 from tests.support.service.connecting import connected
+from tests.support.spark.watched import misbehave
 
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
@@ -80,10 +80,6 @@ def moody_odps(moody: LocalService) -> Iterator[Connection]:
 def stalled(moody_odps: Connection) -> Iterator[Callable[[], None]]:
     """Every split of `moody` stalls in the middle, until this is called or the test ends."""
 
-    def misbehave(*rules: dict[str, object]) -> None:
-        body = json.dumps({"rules": rules}).encode()
-        moody_odps._storage.rest(WireRequest(method="PUT", path="/misbehaviour", body=body))
-
-    misbehave(STALL)
-    yield misbehave
-    misbehave()
+    misbehave(moody_odps, STALL)
+    yield partial(misbehave, moody_odps)
+    misbehave(moody_odps)

@@ -1,7 +1,10 @@
 """Files, values and drawn tiles for tests of previews."""
 
+import base64
 import io
 from html.parser import HTMLParser
+
+from PIL import Image
 
 from odps_nb.notebook.preview.tile import tile
 
@@ -36,9 +39,10 @@ class Value:
         self.data, self.mime_type, self.file_name = data, mime_type, file_name
         self.size = len(data) if size else None
         self.error, self.fails_at = error, fails_at
-        self.was_read, self.was_closed = 0, False
+        self.opened, self.was_read, self.was_closed = 0, 0, False
 
     def open(self):
+        self.opened += 1
         return File(self)
 
     def save(self, path):
@@ -75,6 +79,12 @@ class Seen(HTMLParser):
 
     def values(self, name):
         return [value for _, found, value in self.attributes if found == name]
+
+
+def picture_in(page, attribute="src"):
+    """Return the picture in the only data URL of a page."""
+    (source,) = page.values(attribute)
+    return Image.open(io.BytesIO(base64.b64decode(source.partition(",")[2])))
 
 
 def seen(data, mime_type="", file_name="", **options):

@@ -6,7 +6,6 @@ receive requests.
 
 import base64
 import contextlib
-import io
 import re
 import socket
 import threading
@@ -17,25 +16,11 @@ from odps_nb.formats.kinds.markup import POLICY
 from odps_nb.html import escape
 from odps_nb.notebook.preview import tile as preview
 from tests.support.browser import CHROMIUM, FLAGS
+from tests.support.previews import Value
 from tests.support.sockets.peers import own_address
 from tests.support.svgs import HOSTILE
 
 pytestmark = pytest.mark.browser
-
-
-class File(io.BytesIO):
-    """An opened blob."""
-
-    verified = True
-
-
-class Value:
-    def __init__(self, text, name=""):
-        self.data, self.mime_type, self.file_name = text.encode(), "", name
-        self.size = len(self.data)
-
-    def open(self):
-        return File(self.data)
 
 
 class Listener:
@@ -173,7 +158,7 @@ def test_control_the_sandbox_and_the_policy_alone_let_it_out(visit, listen):
 def test_a_drawn_page_makes_no_connection_whatever_is_done_to_it(visit, listen):
     texts = {**CALLS, **QUIET}
     listeners = {name: listen() for name in texts}
-    values = [Value(spelled(text, listeners[name])) for name, text in texts.items()]
+    values = [Value(spelled(text, listeners[name]).encode()) for name, text in texts.items()]
     page = visit("".join(preview.mimebundle(one, render=True)["text/html"] for one in values))
     assert page.locator("iframe").count() == len(texts)
     for number, (name, to) in enumerate(listeners.items()):
@@ -196,7 +181,7 @@ def test_a_drawn_page_keeps_its_look(visit):
         '<img alt=dot src="data:image/gif;base64,'
         'R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7"></body></html>'
     )
-    page = visit(preview.mimebundle(Value(text), render=True)["text/html"])
+    page = visit(preview.mimebundle(Value(text.encode()), render=True)["text/html"])
     frame = page.main_frame.child_frames[0]
     colour = "e => getComputedStyle(e).color"
     assert frame.locator("h1").evaluate(colour) == "rgb(1, 2, 3)"
@@ -223,6 +208,8 @@ def test_no_svg_comes_into_a_drawn_page_by_another_way(source):
         "<html><img src='data:image/png;base64,SVG'>",
         "<html><svg><use href='#a'></svg><math><style><img src='data:image/svg+xml;base64,SVG'>",
     ):
-        html = preview.mimebundle(Value(markup.replace("SVG", svg)), render=True)["text/html"]
+        html = preview.mimebundle(Value(markup.replace("SVG", svg).encode()), render=True)[
+            "text/html"
+        ]
         (frame,) = re.findall('srcdoc="([^"]*)"', html)
         assert svg[:40] not in frame, markup[:30]

@@ -5,7 +5,6 @@ So if nothing happens in a gallery, the gallery is safe, and the traps are not b
 """
 
 import http.server
-import io
 import threading
 
 import pytest
@@ -25,24 +24,6 @@ NASTY = (
 )
 
 
-class File(io.BytesIO):
-    """An opened blob."""
-
-    verified = True
-
-
-class Value:
-    def __init__(self, data, mime_type="", file_name=""):
-        self.data, self.mime_type, self.file_name = data, mime_type, file_name
-        self.size = len(data)
-
-    def open(self):
-        return File(self.data)
-
-    def save(self, path):
-        raise AssertionError("nothing is saved here")
-
-
 class Column(previews.Column):
     title = f"media.{NASTY}"
 
@@ -52,8 +33,10 @@ class Column(previews.Column):
 
 @pytest.fixture(scope="module")
 def samples(sample_blobs):
-    blobs = [Value(b.data, b.mime_type, b.file_name) for b in sample_blobs if b is not None]
-    return Column([*blobs, Value(NASTY.encode(), NASTY, NASTY)])
+    blobs = [
+        previews.Value(b.data, b.mime_type, b.file_name) for b in sample_blobs if b is not None
+    ]
+    return Column([*blobs, previews.Value(NASTY.encode(), NASTY, NASTY)])
 
 
 class Site(http.server.ThreadingHTTPServer):
@@ -237,7 +220,7 @@ def test_films_sound_and_papers_load_and_nothing_leaves(visit, site):
     link = b"<< /S /URI /URI (" + url.encode() + b") >>"
     files["opens.pdf"] = document_files.pdf(catalog=b"/OpenAction 5 0 R", more=(link,))
     files["page.md"] = f"# A\n\n![x]({url})\n\n<img src={url}><script src={url}>".encode()
-    shown = Column(Value(data, "", NASTY) for data in files.values())
+    shown = Column(previews.Value(data, "", NASTY) for data in files.values())
     page = visit(document(gallery.mimebundle(shown)["text/html"]))
     assert page.locator("figure").count() == len(files)
     page.wait_for_function(

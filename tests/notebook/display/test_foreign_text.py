@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import copy
-import io
 import pickle
 import traceback
 from pathlib import Path
@@ -24,6 +23,7 @@ from odps_nb.notebook.preview.tile import mimebundle
 from odps_nb.notebook.progress.cards import CardListener, card_text
 from odps_nb.notebook.progress.line import _what
 from odps_nb.notebook.progress.operations import Options
+from tests.support.previews import Value
 
 FORMULA = r"$\href{https://example.org}{N}$"
 UNSEEN = [
@@ -37,18 +37,6 @@ KINDS = sorted(
     key=lambda kind: kind.__name__,
 )
 KINDS = [kind for kind in KINDS if issubclass(kind, OdpsNbError)]
-
-
-class Named:
-    """A blob of formulas with a malicious name."""
-
-    size, mime_type, file_name = len(FORMULA) + len(IMAGE) + 2, "text/plain", HOSTILE
-
-    def open(self) -> io.BytesIO:
-        class File(io.BytesIO):
-            verified = True
-
-        return File(f"{FORMULA}\n\n{IMAGE}".encode())
 
 
 def is_clean(text: str) -> bool:
@@ -109,7 +97,7 @@ def bundles(shown: list, shell) -> list[dict[str, str]]:
         *(output["data"] for output in shown),
         listing._repr_mimebundle_(),
         empty._repr_mimebundle_(),
-        mimebundle(Named()),
+        mimebundle(Value(f"{FORMULA}\n\n{IMAGE}".encode(), "text/plain", HOSTILE)),
     ]
 
 

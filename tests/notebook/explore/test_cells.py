@@ -11,6 +11,7 @@ from odps_nb.errors import ArgumentError
 from odps_nb.notebook.explore import view as viewing
 from odps_nb.notebook.explore.choosing.choice import Choice
 from odps_nb.notebook.explore.view import RowView
+from tests.support.views import all_ids
 
 pytestmark = pytest.mark.every_service(in_turn=True)
 
@@ -50,13 +51,6 @@ def view(odps, written):
     view = RowView(rows_of(odps.table("explore_cells").read()), seed=1)
     yield view
     view.close()
-
-
-def all_ids(view):
-    found = []
-    while (page := view.page(len(found))).count and page.start == len(found):
-        found += map(int, page.columns[0])
-    return found
 
 
 @pytest.mark.gate(3)

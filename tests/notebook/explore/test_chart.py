@@ -104,7 +104,6 @@ def test_bars_of_texts_that_are_dates_are_in_their_order(odps, new_name, words, 
     for source in (table, odps.sql(f"select word from {table.name}")):
         wanted = sorted(words) if is_sorted else words
         assert list(source.chart("word")._figures.groups) == wanted
-    odps.drop_table(table.name)
 
 
 def test_hours_of_a_day_are_labelled_by_the_calendar(odps, new_name):
@@ -116,7 +115,6 @@ def test_hours_of_a_day_are_labelled_by_the_calendar(odps, new_name):
     times = [one for one in texts if one.startswith("2024-01-02")]
     assert len(times) > 3
     assert all(re.fullmatch(r"2024-01-02 \d\d:00", one) for one in times), times
-    odps.drop_table(table.name)
 
 
 def test_values_beyond_the_largest_are_one_bar_of_their_own(table):
@@ -192,7 +190,6 @@ def test_steps_without_rows_are_gaps(odps, new_name, type_name, step, days, gaps
     assert list(chart._figures.groups) == sorted([*have, *gaps])
     assert chart.to_svg().count('fill="none"') == 2  # the line has one gap
     assert chart.note == "all rows"
-    odps.drop_table(table.name)
 
 
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "UTC", None])
@@ -211,7 +208,6 @@ def test_steps_without_rows_far_apart_are_left_out_and_the_note_says_so(odps, ne
     chart = table.chart("day", step="day")
     assert len(chart._figures.groups) == 3
     assert chart.note == "all rows; each day without rows is left out"
-    odps.drop_table(table.name)
 
 
 def test_steps_end_with_the_calendar(odps, new_name):
@@ -219,7 +215,6 @@ def test_steps_end_with_the_calendar(odps, new_name):
     days = [datetime.date(9998, 12, 31), datetime.date(9999, 12, 31)]
     table.write(pa.table({"day": days}))
     assert table.chart("day", step="year")._figures.groups == ("9998", "9999")
-    odps.drop_table(table.name)
 
 
 @pytest.mark.parametrize("column", ["price", "weight", "n"])
@@ -601,7 +596,6 @@ def test_nan_is_not_merged_by_the_client(odps, new_name, agg):
     wanted = {row["g"]: row["m"] for row in odps.sql(found.sql).to_arrow().to_pylist()}
     drawn = {mark.group: mark.values[0] for mark in found._figures.marks}
     assert drawn == {group: value for group, value in wanted.items() if value == value}
-    odps.drop_table(table.name)
 
 
 def test_the_text_of_a_chart_has_whole_counts(odps):

@@ -86,7 +86,6 @@ def test_the_labels_of_a_long_axis_do_not_touch(odps, new_name):
         texts = list(ElementTree.fromstring(chart.to_svg()).iter(f"{space}text"))
         ticks = [one.text for one in texts if re.fullmatch(r"\d{4}-\d\d", one.text or "")]
         assert ticks[:3] == ["2019-07", "2019-10", "2020-01"], options
-    odps.drop_table(name)
 
 
 def test_the_label_of_a_last_mark_is_inside_the_picture(odps, new_name):
@@ -99,7 +98,6 @@ def test_the_label_of_a_last_mark_is_inside_the_picture(odps, new_name):
     texts = list(root.iter("{http://www.w3.org/2000/svg}text"))
     last = next(one for one in texts if (one.text or "").startswith("9999-12-31"))
     assert float(last.get("x")) + 3.1 * len(last.text) <= float(root.get("viewBox").split()[2])
-    odps.drop_table(table.name)
 
 
 @pytest.mark.parametrize("width", [100, 320, 720, 1400, 5000])
@@ -147,7 +145,6 @@ def test_a_picture_has_the_width_of_its_place(odps, new_name, width):
         for one in root.iter(f"{space}text"):
             if tilted := re.search(r"(\S+)\) rotate\(-30\)", one.get("transform", "")):
                 assert float(tilted[1]) + 3.1 * len(one.text) < below - 8
-    odps.drop_table(table.name)
 
 
 @pytest.mark.storage_api("far times")
@@ -164,7 +161,6 @@ def test_times_far_from_the_others_are_left_out_and_counted(odps, new_name, kind
         assert chart.note == "all rows except 2 days far from the others"
         assert len(chart._figures.groups) == 20
         assert "null" in chart.to_pandas()["at"].tolist()
-    odps.drop_table(table.name)
 
 
 def test_more_times_than_a_chart_can_have_are_refused_also_if_most_are_far(
@@ -179,7 +175,6 @@ def test_more_times_than_a_chart_can_have_are_refused_also_if_most_are_far(
     table.write(pa.table({"at": times}))
     with pytest.raises(ArgumentError, match="more than 10 parts"):
         table.chart("at", step="hour")
-    odps.drop_table(table.name)
 
 
 def test_a_scatter_plot_of_large_numbers_has_each_tick_once(odps):
@@ -203,7 +198,6 @@ def test_points_far_from_the_others_do_not_stretch_a_scatter_plot(odps, new_name
         assert len(chart.to_pandas()) == 299
         chart = source.chart("m", "n", kind="scatter")
         assert sorted(chart.to_pandas()["n"]) == numbers[:-1]
-    odps.drop_table(table.name)
 
 
 @pytest.mark.parametrize("zone", [None, "Asia/Shanghai"])

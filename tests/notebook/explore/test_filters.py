@@ -20,6 +20,7 @@ from odps_nb.schema import Column
 from odps_nb.wire.type_text import parse_type
 from tests.support.messages import Browser
 from tests.support.service.connecting import connected
+from tests.support.views import all_ids
 
 pytestmark = pytest.mark.every_service(in_turn=True)
 
@@ -89,16 +90,6 @@ def view(odps, frame):
     view.close()
 
 
-def found_ids(view):
-    """Every selected row, page by page."""
-    found = []
-    for start in itertools.count(0, view.page_rows):
-        page = view.page(start)
-        if page.start < start:
-            return found
-        found += map(int, page.columns[0])
-
-
 # -- which rows ----------------------------------------------------------------------------------
 
 MIDDLE = datetime.datetime(2024, 3, 31, 12)
@@ -137,10 +128,10 @@ def test_a_filter_and_its_exclusion_divide_the_rows(view, frame, column, given, 
     wanted = matches(frame[column], rule)
     assert 0 < wanted.sum() < ROWS
     view.filter(column, **given)
-    assert found_ids(view) == frame["id"][wanted].tolist(), view.where
+    assert all_ids(view) == frame["id"][wanted].tolist(), view.where
     view.choose(Choice())
     view.filter(column, **given, exclude=True)
-    assert found_ids(view) == frame["id"][~wanted].tolist(), view.where
+    assert all_ids(view) == frame["id"][~wanted].tolist(), view.where
 
 
 @pytest.mark.gate(5)
@@ -153,7 +144,7 @@ def test_a_text_is_matched_literally_whatever_its_signs(view, frame, text):
     for name, (value, rule) in given.items():
         view.choose(Choice())
         view.filter("word", **{name: value})
-        assert found_ids(view) == frame["id"][matches(frame["word"], rule)].tolist(), view.where
+        assert all_ids(view) == frame["id"][matches(frame["word"], rule)].tolist(), view.where
 
 
 def test_each_offered_value_selects_the_rows_that_it_counts(view, frame):
@@ -168,7 +159,7 @@ def test_each_offered_value_selects_the_rows_that_it_counts(view, frame):
         for _, rows, text in offered[column.name][:1] + offered[column.name][-1:]:
             made = typed_condition(column, "values", [text], timezone=view.timezone)
             view.choose(Choice(conditions=(made,)))
-            assert len(found_ids(view)) == rows, view.where
+            assert len(all_ids(view)) == rows, view.where
 
 
 def test_the_offered_values_of_filtered_rows_include_those_of_all_rows(view, frame):
@@ -187,9 +178,9 @@ def test_filters_add_up_and_hold_for_sorted_rows_too(view, frame):
     view.filter("small", low=0)
     view.filter("code", values=["c1", "c2"], exclude=True)
     wanted = frame[(frame["small"] >= 0) & ~frame["code"].isin(["c1", "c2"])]["id"].tolist()
-    assert found_ids(view) == wanted
+    assert all_ids(view) == wanted
     view.choose(replace(view.choice, order=(("id", True),)))
-    assert found_ids(view) == wanted[::-1]
+    assert all_ids(view) == wanted[::-1]
     assert view.matching == len(wanted)
 
 
@@ -343,7 +334,7 @@ def test_bars_that_are_excluded_one_after_the_other_are_all_excluded(view, frame
     (made,) = view.choice.conditions
     assert made.text == f"code is not {bars[0].value} or {bars[2].value}"
     wanted = ~frame["code"].isin([bars[0].value, bars[2].value])
-    assert found_ids(view) == frame["id"][wanted].tolist()
+    assert all_ids(view) == frame["id"][wanted].tolist()
     view.choose(view.bar(n, 1))  # a plain click replaces the column's conditions
     assert len(view.choice.conditions) == 1
     with pytest.raises(ArgumentError, match="profile has changed"):

@@ -16,6 +16,7 @@ from odps_nb.notebook.explore.choosing.choice import Choice
 from odps_nb.notebook.explore.pages import MOST_MARKS, Mark, PageMarks
 from odps_nb.notebook.explore.view import RowView
 from tests.support.compat.recorder import Recorder, recording
+from tests.support.views import ids
 
 ROWS, SIZE = 120_000, 1000
 PAGES = ROWS // 2 // SIZE
@@ -46,10 +47,6 @@ def view(watched, request) -> Iterator[RowView]:
     view.choose(Choice(conditions=(WHERE,)))
     yield view
     view.close()
-
-
-def ids(page) -> list[int]:
-    return [int(text) for text in page.columns[0]]
 
 
 def expected(number: int) -> list[int]:

@@ -264,7 +264,6 @@ def test_the_conditions_of_bars_mean_the_same_in_a_read_and_in_sql(odps, new_nam
     assert [column[0].as_py() for column in found.columns] == counts
     assert any(" and " in one for one in wanted)
     view.close()
-    odps.drop_table(name)
 
 
 def test_outliers_do_not_flatten_a_histogram_and_are_named():
@@ -423,7 +422,6 @@ def test_a_sample_invents_no_steps_in_values_in_the_order_of_storage(odps, new_n
     whole = view.describe_all().columns[1]
     assert whole.words.startswith("2 distinct · 33 % null")
     assert dict(whole.facts)["nulls"] == "133,334 (33 %)"
-    odps.drop_table(name)
 
 
 @pytest.mark.parametrize(

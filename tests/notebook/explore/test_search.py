@@ -22,6 +22,7 @@ from odps_nb.notebook.explore.view import RowView
 from odps_nb.schema import TypeCode
 from odps_nb.wire.type_text import parse_columns
 from tests.support.messages import Browser
+from tests.support.views import all_ids, ids
 
 ROWS = 1400
 WORDS = [
@@ -108,18 +109,6 @@ def shown(odps, written):
     """The displayed text of all rows."""
     rows = rows_of(odps.table("explore_search").read())
     return [cells for batch in rows.every() for cells in displayed(batch, rows.columns)]
-
-
-def ids(page):
-    return [int(text) for text in page.columns[0]]
-
-
-def all_ids(view):
-    found, start = [], 0
-    while (page := view.page(start)).start == start and page.count:
-        found += ids(page)
-        start += view.page_rows
-    return found
 
 
 def padded(text, needle):
@@ -297,7 +286,6 @@ def test_a_sorted_search_has_the_first_rows_of_all_that_match(odps, new_name):
     assert (view.total, view.searched) == (MAX_SORTED, rows)
     assert ids(view.page(9_950)) == list(range(20_099, 19_999, -1))
     assert "the first 10,000 rows" in view.note
-    odps.drop_table(name)
 
 
 @pytest.mark.parametrize("search", ["", "a"])

@@ -234,31 +234,6 @@ def test_no_text_of_a_script_depends_on_the_indentation_that_is_removed():
             assert not line.count("`") % 2, f"{path}: a template literal of several lines"
 
 
-def test_meaningless_requests_are_reported_and_have_no_effect(live):
-    explorer, browser = live
-    for content in (
-        None,
-        "page",
-        {"do": "rm"},
-        {"do": "page"},
-        {"do": "page", "start": "x"},
-        {"do": "bar", "column": 10**9, "bar": 0},
-        {"do": "unfilter", "index": 5},
-        {"do": "search", "text": "x" * 1000},
-        {"do": "sort", "order": [[99, False]]},
-        {"do": "sort", "order": 5},
-        {"do": "sort", "order": [[0, False], [0, True]]},
-        {"do": "blobs", "start": 0, "cells": [[10**9, 0]]},
-        {"do": "cell", "row": 10**9, "column": 0},
-        {"do": "value", "row": 10**9, "column": 0, "not": False},
-        {"do": "copy", "start": -5, "count": 2, "columns": [0]},
-    ):
-        explorer.receive(content)
-    explorer.receive({"do": "page", "start": 0})
-    browser.wait("page", start=0)
-    assert [one for one, _ in browser.messages if one["kind"] == "problem"]
-
-
 def test_a_page_that_is_asked_for_later_wins(live):
     explorer, browser = live
     for start in range(0, 2000, 100):

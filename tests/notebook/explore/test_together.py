@@ -17,6 +17,7 @@ from odps_nb.notebook.explore.choosing.search import MAX_SORTED, first_in_order
 from odps_nb.notebook.explore.static import Shown, shown_bundle
 from odps_nb.notebook.explore.view import RowView
 from tests.support.messages import Browser
+from tests.support.views import ids
 
 ROWS = 600
 LARGE = Decimal("12345678901234567890123456789012345678")
@@ -67,10 +68,6 @@ def live(table):
     browser.wait("idle", task="profile")
     yield made, browser
     made.close()
-
-
-def ids(page):
-    return [int(one) for one in page.columns[0]]
 
 
 def test_an_order_of_a_search_without_matches_shows_no_rows(view):
@@ -208,7 +205,6 @@ def test_the_code_of_an_incremental_read_reads_the_same_rows(odps, new_name):
         again = names["found"].to_arrow(progress=False)
         assert again.equals(view.to_arrow(progress=False))
         assert again.num_rows < 3
-    odps.drop_table(name)
 
 
 def test_a_click_on_a_filter_that_has_gone_changes_nothing(live):

@@ -8,7 +8,6 @@ from decimal import Decimal
 from types import SimpleNamespace
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 from odps_nb import ClientOptions
@@ -25,6 +24,7 @@ from tests.support.any_bytes import send, text_of
 from tests.support.service.connecting import connected
 from tests.support.spark.watched import wait_until_struck
 from tests.support.threads import end_when_stopped
+from tests.support.views import all_ids, ids
 
 ROWS = 3000
 
@@ -63,21 +63,6 @@ def view(odps, written):
     view = RowView(rows_of(odps.table("explore_view").read()), seed=1)
     yield view
     view.close()
-
-
-def ids(page):
-    return [int(text) for text in page.columns[0]]
-
-
-def all_ids(view):
-    """Every selected row, page by page."""
-    found, start = [], 0
-    while True:
-        page = view.page(start)
-        found += ids(page) if page.start == start else []
-        start += view.page_rows
-        if page.start < start - view.page_rows or page.count < view.page_rows:
-            return found
 
 
 # -- pages --------------------------------------------------------------------------------------
@@ -169,12 +154,6 @@ def test_times_are_shown_and_filtered_in_the_zone_of_the_connection(service, wri
             assert len(all_ids(view)) == bars[bar].count, view.where
 
 
-def test_the_bars_of_a_range_count_every_row_once(view):
-    for column in view.describe().columns:
-        if column.is_range:
-            assert sum(bar.count for bar in column.bars) == column.rows - column.nulls
-
-
 def test_nulls_are_chosen_and_conditions_add_up(view, written):
     view.describe()
     view.choose(view.bar(7, -1))
@@ -183,16 +162,6 @@ def test_nulls_are_chosen_and_conditions_add_up(view, written):
     assert view.where == "word is null and flag = TRUE"
     assert all_ids(view) == list(range(0, ROWS, 35))
     assert view.total == len(range(0, ROWS, 35))
-
-
-def test_a_search_finds_signs_of_patterns_literally(view, written):
-    view.choose(Choice(search="50%_7"))
-    wanted = [n for n, text in enumerate(written["word"].to_pylist()) if text and "50%_7" in text]
-    assert all_ids(view) == wanted
-    view.choose(Choice(search="it's"))
-    assert all_ids(view) == list(range(2, ROWS, 3))
-    view.choose(Choice(search="1234"))
-    assert all_ids(view) == [1234]
 
 
 def test_what_no_condition_can_say_is_refused_and_the_view_stays(view):
@@ -263,21 +232,6 @@ def test_what_has_no_order_is_refused(view, odps):
 
 
 # -- profiles -----------------------------------------------------------------------------------
-
-
-def test_a_profile_agrees_with_the_rows(view, written):
-    found = dict(zip(written.schema.names, view.describe().columns, strict=True))
-    for name in ("id", "part", "day", "seen", "flag", "word"):
-        column = written[name]
-        assert found[name].nulls == column.null_count
-        assert found[name].distinct == pc.count_distinct(column).as_py()
-    assert (found["id"].min, found["id"].max) == ("0", "2,999")
-    assert (found["amount"].min, found["amount"].max) == ("0", "29.99")
-    assert [(bar.label, bar.count) for bar in found["flag"].bars] == [
-        ("false", 2400),
-        ("true", 600),
-    ]
-    assert found["tags"].bars == ()
 
 
 def test_all_rows_give_the_same_profile_as_a_sample_of_all(view):
@@ -508,7 +462,6 @@ def test_a_sample_has_times_that_need_microseconds(odps, new_name):
     assert (found.rows, found.min, found.max) == (10_100, f"{near}", f"{far}")
     assert view.page(10_000).count == 100
     view.close()
-    odps.drop_table(table.name)
 
 
 @pytest.mark.parametrize("kind", ["read", "sql"])
@@ -535,4 +488,3 @@ def test_char_is_shown_described_chosen_and_sorted_without_blanks(odps, new_name
     view.choose(Choice(order=(("c", True),)))
     assert view.page(0).columns[1][0] == "ab       "
     view.close()
-    odps.drop_table(name)

@@ -28,16 +28,6 @@ TEXTS = {
 }
 
 
-class Opened(Value):
-    """A blob that counts how often it was opened."""
-
-    opened = 0
-
-    def open(self):
-        self.opened += 1
-        return super().open()
-
-
 class Column(previews.Column):
     """Some blobs without metadata in their rows."""
 
@@ -47,7 +37,7 @@ class Column(previews.Column):
 
 @pytest.fixture
 def column():
-    return Column(Opened(data, "", f"{number}.bin") for number, data in enumerate(TEXTS.values()))
+    return Column(Value(data, "", f"{number}.bin") for number, data in enumerate(TEXTS.values()))
 
 
 def found(gallery):
@@ -125,7 +115,7 @@ def test_what_is_read_for_an_earlier_search_answers_no_later_one(column):
 
 def test_only_the_beginning_of_a_text_is_searched():
     long = b"word\n" * 20_000 + b"end\n"
-    column = Column([Opened(long), Opened(b"the end\n")])
+    column = Column([Value(long), Value(b"the end\n")])
     gallery = Gallery(column)
     gallery.search("end")
     assert list(gallery._chosen.indices) == [1]
@@ -136,7 +126,7 @@ def test_only_the_beginning_of_a_text_is_searched():
 
 @pytest.mark.nightly
 def test_a_filter_by_kind_agrees_with_the_tiles():
-    column = Column(Opened(data) for data in (*TEXTS.values(), *files().values()))
+    column = Column(Value(data) for data in (*TEXTS.values(), *files().values()))
     drawn = {made["index"]: made["kind"] for made in Tiles(Chosen(column)).read(range(len(column)))}
     gallery = Gallery(column)
     for kind in kinds():

@@ -1,9 +1,7 @@
 """A gallery: within its limits, readable without widgets, with messages that contain no markup."""
 
-import io
 import json
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -22,53 +20,10 @@ from odps_nb.notebook.gallery import tiles
 from odps_nb.notebook.gallery.page import MAX_TILES, OUTPUT_BUDGET, drawn_pages, mimebundle
 from odps_nb.notebook.gallery.view import Gallery
 from tests.support.messages import Browser, came
-from tests.support.previews import Column
+from tests.support.previews import NASTY, Column, Seen, Value
 from tests.support.samples import encode
 
 PICTURE = re.compile(r"data:image/(png|jpeg|webp|svg\+xml);base64,[A-Za-z0-9+/=]*")
-NASTY = '"><img src=x onerror=alert(1)><script>alert(2)</script>'
-
-
-class File(io.BytesIO):
-    """An opened blob."""
-
-    verified = True
-
-
-class Value:
-    """A blob as a value; opening may fail."""
-
-    def __init__(self, data, mime_type="", file_name="", error=None):
-        self.data, self.mime_type, self.file_name = data, mime_type, file_name
-        self.size, self.error, self.opened = len(data), error, 0
-
-    def open(self):
-        self.opened += 1
-        if self.error is not None:
-            raise self.error
-        return File(self.data)
-
-    def save(self, path):
-        target = path / f"{len(list(path.iterdir()))}.bin"
-        target.write_bytes(self.data)
-        return target
-
-
-class Seen(HTMLParser):
-    """The tags and text of an HTML fragment."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.tags, self.text, self.attributes = [], "", []
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.attributes += attrs
-
-    def handle_data(self, data):
-        self.text += data
 
 
 @pytest.fixture(scope="module")

@@ -170,7 +170,6 @@ def test_of_several_blob_columns_one_must_be_named(ip, odps, new_name):
     with pytest.raises(ArgumentError, match="2 BLOB columns") as caught:
         run(ip, f"%odps blobs {name}")
     assert caught.value.hint == "pass one of: a, b"
-    odps.drop_table(name)
 
 
 @pytest.mark.nightly

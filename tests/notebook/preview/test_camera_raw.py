@@ -1,6 +1,5 @@
 """A camera RAW file is identified and not drawn; a large picture is drawn if opened alone."""
 
-import base64
 import io
 import struct
 
@@ -14,7 +13,7 @@ from odps_nb.formats.kind import HEAD, MIB
 from odps_nb.formats.registry import sniff
 from odps_nb.formats.shared import GRID, SINGLE
 from odps_nb.notebook.preview.tile import tile
-from tests.support.previews import Seen, Value
+from tests.support.previews import Seen, Value, picture_in
 
 RED, BLUE = (200, 40, 40), (40, 40, 200)
 
@@ -66,11 +65,6 @@ FILES = {
     "RAF": b"FUJIFILMCCD-RAW 0201FF129502".ljust(84, b"\0") + struct.pack(">I", 148) + INSIDE,
     "": tiff_of(camera(b"Unheard Of\0"), INSIDE),
 }
-
-
-def picture_of(made):
-    (source,) = Seen(made.html).values("src")
-    return Image.open(io.BytesIO(base64.b64decode(source.partition(",")[2]))).convert("RGB")
 
 
 def near(picture, at, colour):
@@ -139,7 +133,7 @@ def test_a_large_picture_is_drawn_where_it_is_opened_alone(form, says):
     alone = tile(blob, size=SINGLE)
     assert says in alone.text
     assert alone.notes == ()
-    picture = picture_of(alone)
+    picture = picture_in(Seen(alone.html)).convert("RGB")
     assert near(picture, (picture.width // 4, 50), RED)
     assert near(picture, (picture.width * 3 // 4, 50), BLUE)
 

@@ -51,6 +51,9 @@ def reason(data):
         (packed({"xl/workbook.xml": "", "word/document.xml": ""}), "Excel"),
         (packed({"ppt/presentation.xml": "", "xl/workbook.xml": ""}), "PowerPoint"),
         (packed({"word/list.txt": "tea"}), "ZIP"),
+        (packed({"a.txt": "x", "not/xl/workbook.xml": "x"}), "ZIP"),
+        (packed({"META-INF/container.xml": "<a/>", "score.xml": "<a/>"}), "ZIP"),
+        (packed({"META-INF/container.xml": "<a/>", "mimetype": "application/epub+zip"}), "EPUB"),
         (packed({"mimetype": "application/epub+zipper"}), "ZIP"),
     ],
 )

@@ -22,7 +22,7 @@ from odps_nb.notebook.preview.tile import tile
 from odps_nb.parsing.reasons import reason_of, refusal_of
 from odps_nb.parsing.values import UnshowableError
 from tests.support.encrypted import encrypted_parquet
-from tests.support.previews import Seen, Value, seen
+from tests.support.previews import Seen, Value
 
 INTERNALS = re.compile(r"0x[0-9a-f]{4,}|errno|avcodec|<_io|object at|Error\b", re.IGNORECASE)
 
@@ -292,12 +292,6 @@ def test_a_refusal_says_damaged_only_where_the_decoder_proved_it(error, says):
     assert reason_of(error) in refusal_of(error)
 
 
-def test_one_row_and_one_column_are_singular():
-    out = io.BytesIO()
-    pa.parquet.write_table(pa.table({"n": [1]}), out)
-    assert "1 row × 1 column" in tile(Value(out.getvalue())).text
-
-
 def test_a_part_of_a_large_file_is_never_called_damaged():
     """If only the first bytes are read, their end proves nothing."""
     film = media_files.film("webm", "libvpx")
@@ -338,33 +332,3 @@ ZIP = b"PK\x03\x04" + bytes(22) + b"\x05\0\0\0a.txthello"
 )
 def test_a_type_that_is_stored_by_the_name_is_never_flagged(name, data):
     assert not differs(media_type(data, len(data), name), sniff(data, len(data)))
-
-
-@pytest.mark.parametrize(
-    ("declared", "data", "lies"),
-    [
-        ("application/vnd.openxmlformats-officedocument.wordprocessingml.document", ZIP, False),
-        ("image/png", ZIP, True),
-        ("image/png", b"plain words", True),
-        ("text/plain", ZIP, True),
-        ("text/csv", b"<!DOCTYPE html><title>Sign in</title>", True),
-        ("application/vnd.ms-excel", b"<html><table>", True),
-        ("image/x-our-own", b"<html><script>", True),
-        ("text/markdown", b"<p align=center>x", False),
-        ("application/json", b"# Title\n", False),
-        ("image/x-our-own", b"\x89PNG\r\n\x1a\n", False),
-        ("application/x-our-own", b"\x89PNG\r\n\x1a\n", True),
-        ("video/x-our-own", b"\x89PNG\r\n\x1a\n", True),
-        ("image/x-canon-cr2", b"II*\0\x10\0\0\0CR", False),
-        ("text/<b>plain", b"plain words", True),
-    ],
-)
-def test_a_label_is_flagged_only_where_it_could_mislead(declared, data, lies):
-    assert differs(declared, sniff(data, len(data))) is lies
-
-
-def test_a_long_badge_is_cut_inside_of_the_tile():
-    page = seen(b"<html>", "application/" + "x" * 80)
-    (style,) = [one for one in page.values("style") if "rgba(235,140,20" in one]
-    assert "max-width:100%" in style
-    assert "overflow:hidden;text-overflow:ellipsis" in style

@@ -130,7 +130,8 @@ def test_a_long_declared_type_is_cut_by_the_page_and_whole_in_its_tooltip():
     assert f"uploaded as {mime}" in page.text
     assert mime in page.values("title")
     (style,) = [one for one in page.values("style") if "235,140,20" in one]
-    assert "text-overflow:ellipsis;white-space:nowrap" in style
+    assert "max-width:100%" in style
+    assert "overflow:hidden;text-overflow:ellipsis;white-space:nowrap" in style
 
 
 def test_a_picture_that_is_transparent_has_a_backdrop_and_a_drawing_of_ours_has_none():

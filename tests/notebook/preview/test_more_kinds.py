@@ -143,11 +143,6 @@ def test_sound_that_is_too_large_to_play_still_says_how_long_it_is():
     assert "too large to play here" in made.html
 
 
-def test_json_that_only_speaks_of_cells_is_json():
-    assert sniff(b'{"cells": 3}', 12).kind == "json"
-    assert sniff(b'{"type": "Point", "coordinates": [1, 2', 38).kind == "text"
-
-
 # -- kinds of other packages --------------------------------------------------------------------
 
 

@@ -3,7 +3,6 @@
 import io
 import json
 import os
-import signal
 import struct
 import subprocess
 import sys
@@ -23,29 +22,17 @@ from odps_nb.formats.parsers import picture
 from odps_nb.formats.shared import GRID
 from odps_nb.notebook.gallery.page import mimebundle
 from odps_nb.notebook.preview.tile import tile
-from odps_nb.parsing import client, process
+from odps_nb.parsing import client
 from odps_nb.parsing.client import Parsed, Parser, ParserStoppedError
 from odps_nb.parsing.values import Limits, UnshowableError
-from tests.support.previews import NASTY, Column, Seen
+from tests.support.previews import NASTY, Column, Seen, Value
 from tests.support.samples import encode
 
 SIZE = {"size": {"layout": "tile", "width": 9, "height": 9, "rows": 3, "columns": 3, "lines": 3}}
 
 
-class File(io.BytesIO):
-    """An opened blob."""
-
-    verified = True
-
-
-class Value:
-    mime_type = "image/png"
-
-    def __init__(self, data, file_name="cat.png"):
-        self.data, self.file_name, self.size = data, file_name, len(data)
-
-    def open(self):
-        return File(self.data)
+def cat(data, file_name="cat.png"):
+    return Value(data, "image/png", file_name)
 
 
 def good():
@@ -128,14 +115,14 @@ BOOT = (
 
 def test_arrow_with_offsets_out_of_range_is_a_tile():
     for data in wrong_offsets():
-        made = tile(Value(data))
+        made = tile(cat(data))
         assert "<table" not in made.html or "> 3" not in made.html
         assert made.text.startswith("cat.png  Arrow stream")
 
 
 def test_a_value_outside_its_buffer_is_not_shown():
     for data in list(wrong_offsets())[4:12]:
-        made = tile(Value(data))
+        made = tile(cat(data))
         assert "truncated or damaged" in made.html
         assert "<table" not in made.html
 
@@ -147,7 +134,7 @@ def test_parquet_with_one_bit_flipped_is_a_tile_also_where_pyarrow_aborts():
     for bit in range(8 * 124, 8 * 132):
         flipped = bytearray(data)
         flipped[bit // 8] ^= 1 << bit % 8
-        made = tile(Value(bytes(flipped)))
+        made = tile(cat(bytes(flipped)))
         stopped = "stopped the parser process (SIGABRT)" in made.html
         assert not stopped or "use save(path) to save the blob" in made.html
         pages.add(made.html)
@@ -447,7 +434,7 @@ def test_the_kernel_loads_no_parser_whatever_it_draws(sample_blobs, tmp_path):
 def test_a_gallery_shows_the_good_ones_around_the_bad_one():
     bad = bytearray(aborting_parquet())
     bad[128] ^= 2
-    blobs = Column([Value(good(), "a.png"), Value(bytes(bad), "b.parquet"), Value(good(), "c.png")])
+    blobs = Column([cat(good(), "a.png"), cat(bytes(bad), "b.parquet"), cat(good(), "c.png")])
     page = mimebundle(blobs)
     assert page["text/html"].count("data:image/png") == 2
     assert "a.png" in page["text/plain"]
@@ -471,7 +458,7 @@ def test_what_came_back_is_checked_before_it_is_used():
 def test_a_picture_that_came_back_as_something_else_is_not_shown(monkeypatch):
     answer = Parsed(found={"facts": ["<b>"]}, data=b"<svg xmlns='http://www.w3.org/2000/svg'/>")
     monkeypatch.setattr("odps_nb.formats.kinds.image.parse", lambda *a, **k: answer)
-    made = tile(Value(good()), size=GRID)
+    made = tile(cat(good()), size=GRID)
     assert "<img" not in made.html
     assert "the parser returned no picture" in made.html
 
@@ -483,7 +470,7 @@ def test_the_answer_of_the_parser_is_not_trusted(monkeypatch):
     def answered(**found):
         answer = Parsed(found={**good, "note": NASTY, **found}, data=b"")
         monkeypatch.setattr("odps_nb.formats.parsing.parse", lambda *a, **k: answer)
-        return tile(Value(b"SQLite format 3\0"), size=GRID)
+        return tile(cat(b"SQLite format 3\0"), size=GRID)
 
     assert {"script", "img"}.isdisjoint(Seen(answered().html).tags)
     assert answered().html.count("alert(2)") >= 4
@@ -555,12 +542,3 @@ def test_pictures_of_a_page_are_counted_whatever_their_format():
     for data in (b"<svg xmlns='http://www.w3.org/2000/svg'/>", b"\x00\x00\x01\x00", b""):
         with pytest.raises(OSError, match="cannot identify"):
             picture.pixels(data)
-
-
-def test_only_our_parsers_can_be_asked():
-    with pytest.raises(ValueError, match="no parser"):
-        process._parser("os")
-
-
-def test_signals_of_the_test_process_are_as_before():
-    assert signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
