@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from odps_nb.errors import InvalidRequestError, ServiceError
-from odps_nb.wire import calls, control
+from odps_nb.wire import control
 from tests.support.service.peer import Peer
 
 UPSERT, DELETE = 85, 68
@@ -205,12 +205,6 @@ def test_schemas_are_known_to_updates(peer: Peer) -> None:
     peer.sql(f"INSERT INTO {name} VALUES (1, 'a');")
     peer.sql(f"UPDATE {peer.service.project}.{name} SET value = 'b' WHERE `key` = 1;")
     assert selected(peer, name) == [(1, "b")]
-
-
-def test_the_write_schema_call_says_the_same(peer: Peer, name: str) -> None:
-    session = peer.open_write(name)
-    schema = peer.call(calls.GetWriteSchema(table=peer.table(name), session_id=session)).schema
-    assert schema.key_columns == ("key",)
 
 
 # -- time travel: evidence 203 and 204, page *Time travel queries and incremental queries* --------

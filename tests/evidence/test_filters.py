@@ -257,20 +257,3 @@ def test_a_session_outlives_its_service(tmp_path: Path) -> None:
         params = {"SessionId": made["SessionId"]}
         assert good(raw.ask("TableGetReadSession", raw.table(name), params)).json() == made
         assert raw.whole(name, made)["c1"].to_pylist() == blocks(1)
-
-
-@pytest.mark.nightly
-def test_a_service_may_be_started_to_filter_exactly_and_split_finely() -> None:
-    """The other meaning of ranges, and responses without blocks, for tests that need them."""
-    options = ("--filter-block-rows", "1", "--kept-ranges", "--min-split-bytes", "100")
-    with start(samples=False, options=options) as running, Raw(running) as raw:
-        name = raw.make("(c1 bigint)")
-        raw.write(name, pa.table({"c1": pa.array(range(100), pa.int64())}))
-        said = {"FilterPredicate": "c1 > 89"}
-        fine = raw.session(name, SplitOptions={"SplitMode": "Size", "SplitNumber": 100}, **said)
-        assert fine["SplitsCount"] > 5
-        assert raw.whole(name, fine)["c1"].to_pylist() == list(range(90, 100))
-        ranges = raw.session(name, SplitOptions=ROW_OFFSET, **said)
-        assert ranges["RecordCount"] == 10
-        rows = raw.rows(name, ranges, {"Offset": 3, "Count": 2})
-        assert rows["c1"].to_pylist() == [93, 94]

@@ -193,12 +193,6 @@ def test_both_spellings_of_the_bounds_are_taken(changed: Keyed, options: dict[st
     assert operations == [[BEFORE, AFTER]]
 
 
-def test_both_modes_are_taken(changed: Keyed) -> None:
-    """evidence 63: TestIncrementalReadOptionsAppendMode, …CDCMode."""
-    assert changed.rows("append", 4) == [(1, "3", UPDATED)]
-    assert changed.rows("cdc", 4) == [(1, "1", BEFORE), (1, "3", AFTER)]
-
-
 def test_the_start_is_left_out_and_the_end_is_in(changed: Keyed) -> None:
     """evidence 64: from 1 after the creation, only version 2 is returned."""
     assert changed.rows("cdc", 1, 2) == [(1, "1", INSERT)]
@@ -221,7 +215,7 @@ def test_a_split_for_each_bucket_that_was_touched(table: Keyed) -> None:
 
 
 def test_changes_say_what_became_of_each_row(changed: Keyed) -> None:
-    """evidence 66: insert 2, delete 4 with the old row, update 16 then 32 in one batch."""
+    """evidence 63, 66: insert 2, delete 4 with the old row, update 16 then 32 in one batch."""
     assert changed.rows("cdc", 1, 2) == [(1, "1", INSERT)]
     assert changed.rows("cdc", 3, 4) == [(2, "2", DELETE)]
     (part,) = changed.splits(changed.open("cdc", 4, 5))
@@ -232,7 +226,7 @@ def test_changes_say_what_became_of_each_row(changed: Keyed) -> None:
 
 
 def test_append_gives_inserts_and_the_last_state_of_updates(changed: Keyed) -> None:
-    """evidence 67: insert 2, update 8, and a delete causes a split without rows."""
+    """evidence 63, 67: insert 2, update 8, and a delete causes a split without rows."""
     assert changed.rows("append", 1, 2) == [(1, "1", INSERT)]
     assert changed.rows("append", 4, 5) == [(1, "3", UPDATED)]
     (part,) = changed.splits(changed.open("append", 3, 4))

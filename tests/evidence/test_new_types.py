@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any
 
@@ -19,7 +19,6 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-import odps_nb
 from odps_nb import Connection
 from odps_nb.access.table import Table
 from odps_nb.errors import ArgumentError, ConversionError, OdpsNbWarning, QueryError
@@ -30,6 +29,7 @@ from odps_nb.wire.type_text import format_type
 from tests.support.compat.recorder import Recorder
 from tests.support.messages import Browser
 from tests.support.reverse_proxy import Answer, Request
+from tests.support.service.connecting import connected
 from tests.support.service.raw import Raw
 
 BYTES = [b"\x01", None, b"\xff\x00"]
@@ -68,17 +68,11 @@ class Untyped(Rewriting):
 
 
 @contextmanager
-def connected(service: LocalService, proxy: Rewriting | None = None) -> Iterator[Connection]:
-    """Connect to the service, with or without a proxy."""
+def through(service: LocalService, proxy: Rewriting) -> Iterator[Connection]:
+    """Connect to the service through a proxy."""
     with (
-        nullcontext() if proxy is None else proxy.running(),
-        odps_nb.connect(
-            endpoint=service.endpoint if proxy is None else proxy.endpoint,
-            tunnel_endpoint=service.tunnel_endpoint if proxy is None else proxy.base,
-            project=service.project,
-            access_id=service.access_id,
-            access_key=service.access_key,
-        ) as found,
+        proxy.running(),
+        connected(service, endpoint=proxy.endpoint, tunnel_endpoint=proxy.base) as found,
     ):
         yield found
 
@@ -90,7 +84,7 @@ def proxy(empty_service: LocalService) -> Renaming:
 
 @pytest.fixture(scope="module")
 def odps(empty_service: LocalService, proxy: Renaming) -> Iterator[Connection]:
-    with connected(empty_service, proxy) as found:
+    with through(empty_service, proxy) as found:
         yield found
 
 
@@ -136,7 +130,7 @@ def test_the_table_is_read_where_a_type_has_no_readable_text(
     """Evidence 154: such a type is unknown in all documents, and causes no second request."""
     proxy = Untyped(empty_service.tunnel_endpoint)
     proxy.written = written
-    with connected(empty_service, proxy) as odps:
+    with through(empty_service, proxy) as odps:
         assert types_of(odps.table(name).schema)[0] == "bigint"
         proxy.take()
         rows = odps.table(name).read().to_arrow()
@@ -457,7 +451,7 @@ def test_the_bare_decimal_may_have_more_than_38_digits(
     value = Decimal("1" * digits + ".5")
     made = local.create_table(new_name("bare"), "id bigint, d decimal(54,18)")
     made.write({"id": [1, 2], "d": [value, None]})
-    with connected(empty_service, Bare(empty_service.tunnel_endpoint)) as odps:
+    with through(empty_service, Bare(empty_service.tunnel_endpoint)) as odps:
         table = odps.table(made.name.table)
         assert types_of(table.schema) == ["bigint", "decimal"]
         for way, read in READS.items():

@@ -198,6 +198,7 @@ def test_a_table_without_clusters_has_no_buckets(raw: Raw, plain: str) -> None:
     [
         ({}, ["col1", "col2", "col3", "col4", "p1", "p2"]),
         ({"RequiredPartitionColumns": ["p1"]}, ["p1"]),
+        ({"RequiredDataColumns": ["col1", "col3"]}, ["col1", "col3"]),
         (
             {"RequiredDataColumns": ["col2", "col4"], "RequiredPartitionColumns": ["p2"]},
             ["col2", "col4", "p2"],
@@ -207,18 +208,12 @@ def test_a_table_without_clusters_has_no_buckets(raw: Raw, plain: str) -> None:
 def test_columns_are_exactly_those_named(
     raw: Raw, parted: str, named: dict[str, object], columns: list[str]
 ) -> None:
-    """evidence 12, 13, 14 (C++: TestPartitionedTableRead, TestFilterOptions…; Python: e2e_read)"""
+    """evidence 12 to 15 (C++: TestPartitionedTableRead, TestFilterOptions…; Python: e2e_read)"""
     session = raw.session(parted, SplitOptions=ROW_OFFSET, **named)
     assert session["RecordCount"] == 1000
     rows = raw.whole(parted, session)
     assert (rows.column_names, rows.num_rows) == (columns, 1000)
     assert list(decode_flat(session["DataSchema"]).names) == columns
-
-
-def test_data_columns_are_exactly_those_named(raw: Raw, plain: str) -> None:
-    """evidence 15 (C++: TestFilterOptionsRequiredDataColumns)"""
-    session = raw.session(plain, SplitOptions=ROW_OFFSET, RequiredDataColumns=["col1", "col3"])
-    assert raw.whole(plain, session).column_names == ["col1", "col3"]
 
 
 @pytest.mark.parametrize("sign", "/,")

@@ -328,7 +328,7 @@ def repeated(odps: Connection) -> Table:
 
 
 def test_a_map_keeps_the_keys_that_repeat(repeated: Table) -> None:
-    """Evidence 172: pairs are returned as stored, also with null values (vendor's connector)"""
+    """Evidence 108, 172: pairs are returned as stored, also with nulls (vendor's connector)"""
     assert by_id(repeated.read().to_arrow())["m"].to_pylist() == PAIRS
     cells = [PAIRS[0], PAIRS[1], {}]
     assert repeated.read().to_pandas().sort_values("id")["m"].tolist() == cells

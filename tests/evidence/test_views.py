@@ -51,19 +51,15 @@ def test_sql_reads_a_view_as_it_reads_a_table(odps: Connection, view: str, base:
 
 
 def test_the_types_of_a_view_are_those_of_its_query(odps: Connection, view: str) -> None:
-    info = odps.table(view).info
+    table = odps.table(view)
+    info = table.info
+    assert repr(table).splitlines()[1] == "view"
     assert [(c.name, c.type.code.name) for c in info.schema] == [
         ("id", "BIGINT"),
         ("twice", "DOUBLE"),
     ]
     assert info.is_view
     assert info.view_text.startswith("select id, price * 2")
-
-
-def test_a_view_says_what_it_is(odps: Connection, view: str) -> None:
-    table = odps.table(view)
-    assert table.info.is_view
-    assert repr(table).splitlines()[1] == "view"
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import datetime
-from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -373,52 +371,6 @@ def test_columns_are_taken_by_name_or_in_their_order(odps: Connection, parted: W
     parted.commit(session)
     table = odps.sql(f"select * from {parted.table.table}").to_arrow().sort_by("col1")
     assert table["p2"].to_pylist() == ["by order", "by name"]
-
-
-def test_each_type_is_taken_in_its_own_arrow_type(make: Make, odps: Connection) -> None:
-    """evidence 38: arrow_meta_helper.h, with which the C++ client builds what it writes."""
-    when = datetime(2024, 1, 2, 3, 4, 5)
-    types: dict[str, tuple[pa.DataType, object]] = {
-        "tinyint": (pa.int8(), 1),
-        "smallint": (pa.int16(), 2),
-        "int": (pa.int32(), 3),
-        "bigint": (pa.int64(), 4),
-        "float": (pa.float32(), 1.5),
-        "double": (pa.float64(), 2.5),
-        "boolean": (pa.bool_(), True),
-        "char(2)": (pa.string(), "ab"),
-        "varchar(2)": (pa.string(), "cd"),
-        "string": (pa.string(), "ef"),
-        "binary": (pa.binary(), b"gh"),
-        "date": (pa.date32(), when.date()),
-        "datetime": (pa.timestamp("ms"), when),
-        "timestamp": (pa.timestamp("ns"), when),
-        "timestamp_ntz": (pa.timestamp("ns"), when),
-        "decimal(10,2)": (pa.decimal128(10, 2), Decimal("1.25")),
-        "decimal": (pa.decimal128(38, 18), Decimal("1.5")),
-        "array<int>": (pa.list_(pa.int32()), [1, None]),
-        "map<string,int>": (pa.map_(pa.string(), pa.int32()), [("k", 1)]),
-        "struct<x:int>": (pa.struct([("x", pa.int32())]), {"x": 1}),
-    }
-    writer = make(", ".join(f"c{n} {text}" for n, text in enumerate(types)))
-    cells = [pa.array([value], kind) for kind, value in types.values()]
-    sent = pa.table(cells, names=[f"c{n}" for n in range(len(types))])
-    session = writer.begin()
-    writer.whole(session, sent)
-    writer.commit(session)
-    read = odps.table(writer.table).read().to_arrow()
-    for name in sent.column_names:
-        assert read[name].cast(sent[name].type).to_pylist() == sent[name].to_pylist(), name
-
-
-def test_repeated_keys_of_a_map_are_kept(make: Make, odps: Connection) -> None:
-    """evidence 108: help page "Overview of Open Storage"."""
-    writer = make("m map<string,bigint>")
-    value = [("k", 1), ("k", 2)]
-    session = writer.begin()
-    writer.whole(session, pa.table({"m": pa.array([value], pa.map_(pa.string(), pa.int64()))}))
-    writer.commit(session)
-    assert odps.table(writer.table).read().to_arrow()["m"].to_pylist() == [value]
 
 
 def test_a_session_is_named_by_its_id_alone(odps: Connection, plain: Writer) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
-from itertools import pairwise
 
 import pyarrow as pa
 import pytest
@@ -18,7 +16,6 @@ from odps_nb.terms import (
     PartitionSpec,
     RowRangeSplit,
     SplitMode,
-    TimeUnit,
 )
 from odps_nb.wire import calls
 from odps_nb.wire.arrow_stream import END_MARKER
@@ -62,26 +59,6 @@ def days_of(peer: Peer) -> str:
 def days(bare: LocalService) -> str:
     """A table that no test changes."""
     return days_of(Peer(bare))
-
-
-def test_row_ranges_cover_the_table_in_one_order(peer: Peer, plain: str) -> None:
-    session = peer.open_read(plain, split_mode=SplitMode.ROW_OFFSET)
-    assert session.record_count == 10_000
-    cuts = [0, 1, 4096, 4097, 9_999, 10_000]
-    parts = [
-        peer.split(plain, session.session_id, RowRangeSplit(a, b - a)) for a, b in pairwise(cuts)
-    ]
-    assert pa.concat_tables(parts).equals(ROWS)
-
-
-def test_a_range_beyond_the_end_gives_what_there_is(peer: Peer, plain: str) -> None:
-    session = peer.open_read(plain, split_mode=SplitMode.ROW_OFFSET)
-    read = peer.split(plain, session.session_id, RowRangeSplit(9_998, 100))
-    assert read.column("id").to_pylist() == [9_998, 9_999]
-    assert peer.split(plain, session.session_id, RowRangeSplit(10_000, 5)).num_rows == 0
-    with pytest.raises(InvalidRequestError) as caught:
-        peer.split(plain, session.session_id, RowRangeSplit(10_001, 1))
-    assert caught.value.code == "InvalidRowRange"
 
 
 @pytest.mark.gate(1)
@@ -148,13 +125,6 @@ def test_columns_come_in_the_order_asked(peer: Peer, days: str) -> None:
     assert some.column_names == ["h", "note"]
 
 
-def test_partition_columns_come_unless_only_data_columns_are_named(peer: Peer, days: str) -> None:
-    assert peer.read(days).column_names == ["id", "note", "ds", "h"]
-    assert peer.read(days, data_columns=("id",)).column_names == ["id"]
-    assert peer.read(days, partition_columns=("ds",)).column_names == ["ds"]
-    assert peer.read(days).schema.field("h").type == pa.int64()
-
-
 @pytest.mark.parametrize("key", ["h - 1", "h = 2"])
 def test_a_condition_on_partitions_may_be_a_number(peer: Peer, days: str, key: str) -> None:
     read = peer.read(days, split_mode=SplitMode.SIZE, filter_predicate=f"{key} and id >= 0")
@@ -192,14 +162,6 @@ def test_row_ranges_of_a_filtered_session_count_kept_rows_where_asked(fine: Peer
         read = fine.split(days, session.session_id, RowRangeSplit(offset, count))
         expected = [i * 10 for i in range(10)] * 2
         assert read.column("id").to_pylist() == expected[offset : offset + count]
-
-
-def test_a_filter_that_cannot_be_applied_fails_or_falls_back(peer: Peer, plain: str) -> None:
-    for text in ("nope = 1", "id >", "id", "read_text('/etc/passwd') = ''", "id in (select 1)"):
-        with pytest.raises(InvalidRequestError):
-            peer.open_read(plain, filter_predicate=text)
-    read = peer.read(plain, filter_predicate="nope = 1", filter_fallback=True)
-    assert read.num_rows == 10_000
 
 
 def test_a_row_that_a_filter_fails_on_is_answered_with_the_reason(
@@ -292,30 +254,6 @@ def test_an_empty_table_has_no_splits(peer: Peer, new_table: Callable[[str], str
     session = peer.open_read(name)
     assert (session.splits_count, session.estimated_rows) == (0, 0)
     assert peer.open_read(name, split_mode=SplitMode.ROW_OFFSET).record_count == 0
-
-
-def test_times_come_in_the_units_asked(peer: Peer, new_table: Callable[[str], str]) -> None:
-    name = new_table("(a datetime, b timestamp, c timestamp_ntz)")
-    moment = datetime(2024, 2, 29, 1, 2, 3, 4567)
-    times = {"a": None, "b": moment, "c": None}
-    peer.write(name, pa.table({k: pa.array([v], pa.timestamp("us")) for k, v in times.items()}))
-    read = peer.read(name, timestamp_unit=TimeUnit.MICRO, datetime_unit=TimeUnit.SECOND)
-    assert [field.type for field in read.schema] == [
-        pa.timestamp("s", "UTC"),
-        pa.timestamp("us", "UTC"),
-        pa.timestamp("us"),
-    ]
-    assert read.to_pylist() == [{"a": None, "b": moment.replace(tzinfo=UTC), "c": None}]
-    default = peer.read(name).schema
-    assert [field.type.unit for field in default] == ["ms", "ns", "ns"]
-
-
-def test_preview_gives_the_first_rows_without_a_session(peer: Peer, days: str) -> None:
-    request = calls.Preview(
-        table=peer.table(days), limit=3, partition=PartitionSpec.of("ds=b"), columns=("id", "ds")
-    )
-    read = pa.ipc.open_stream(peer.ok(request.encode()).content).read_all()
-    assert read.to_pylist() == [{"id": i, "ds": "b"} for i in range(3)]
 
 
 @pytest.mark.parametrize("when", ["yesterday", "1e9", "12:00"])

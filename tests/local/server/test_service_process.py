@@ -278,26 +278,6 @@ def test_many_readers_at_once_get_whole_answers(peer: Peer) -> None:
         assert all(pool.map(read, range(32)))
 
 
-def test_a_reader_that_leaves_early_holds_nothing(peer: Peer) -> None:
-    peer.sql("CREATE TABLE IF NOT EXISTS big (a bigint, b string);")
-    rows = pa.table({"a": pa.array(range(200_000)), "b": ["x" * 50] * 200_000})
-    peer.write("big", rows, overwrite=True)
-    session = peer.open_read("big")
-    process = psutil.Process(peer.service.pid)
-    for _ in range(20):
-        request = calls.ReadRows(
-            table=peer.table("big"),
-            session_id=session.session_id,
-            split=IndexSplit(0),
-        )
-        response = peer.ok(request.encode())
-        response.raw.read(1000)
-        response.close()
-    assert peer.read("big").num_rows == 200_000
-    assert process.num_threads() < 60
-    assert sum(f.path.endswith(".parquet") for f in process.open_files()) <= 2
-
-
 @pytest.mark.nightly
 def test_keys_and_tokens_come_from_a_file_of_their_owner(tmp_path: Path) -> None:
     path = tmp_path / "credentials.json"

@@ -22,15 +22,14 @@ def zoned(profile: Profile, request: pytest.FixtureRequest) -> Iterator[Connecti
 
 
 @pytest.fixture
-def name(zoned: Connection, new_name: Callable[[str], str]) -> Iterator[str]:
+def name(zoned: Connection, new_name: Callable[[str], str]) -> str:
     columns = "id bigint, n timestamp_ntz, d datetime, t timestamp, PRIMARY KEY (id)"
     made = new_name("clocks")
     zoned.sql(
         f"create table {made} ({columns.replace('id bigint', 'id bigint not null')})"
         " tblproperties ('transactional'='true')"
     ).wait()
-    yield made
-    zoned.drop_table(made)
+    return made
 
 
 def clocks(odps: Connection, query: str) -> set[str]:
@@ -90,7 +89,6 @@ def test_times_that_are_copied_show_the_same_clock_time(
         zoned.sql(f"truncate table {to}").wait()
         zoned.sql(statement.format(to=to, name=name)).wait()
         assert clocks(zoned, f"select n, d, t from {to} order by id") == {TEXT}, statement
-    zoned.drop_table(to)
 
 
 @pytest.mark.gate(1)
@@ -112,7 +110,6 @@ def test_an_update_of_a_clock_time_changes_only_its_rows(
         for id, *times in shown.itertuples(index=False):
             expected = {TEXT} if id <= row else {TEXT, "NaT"}
             assert {str(one)[:19] for one in times} == expected, (value, id)
-    zoned.drop_table(made)
 
 
 def test_a_cast_to_timestamp_ntz_is_a_timestamp_ntz(zoned: Connection, name: str) -> None:

@@ -192,14 +192,6 @@ def test_unknown_sessions_streams_and_tables_are_distinguished(peer: Peer, name:
     assert missing.value.code == "NoSuchTable"
 
 
-def test_columns_are_matched_by_name(peer: Peer, new_table: Callable[[str], str]) -> None:
-    name = new_table("(a bigint, b string, c double)")
-    peer.write(name, pa.table({"C": [1.5], "a": [1], "b": ["q"]}))
-    assert peer.read(name).to_pylist() == [{"a": 1, "b": "q", "c": 1.5}]
-    with pytest.raises(ConflictError, match="no column 'b'"):
-        peer.write(name, pa.table({"C": [1.5], "a": [1]}))
-
-
 def test_columns_in_the_right_order_may_have_any_names(
     peer: Peer, new_table: Callable[[str], str]
 ) -> None:
