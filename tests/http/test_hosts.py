@@ -13,7 +13,7 @@ import pytest
 
 from odps_nb.errors import ConnectError, RequestTimeoutError, ServiceError, TransportError
 from odps_nb.http.hosts import TUNNEL_HINT, Host, Role
-from tests.support.sockets.peers import Line, Peer, dropping, refused, silent
+from tests.support.sockets.peers import Line, Peer, answers, dropping, refused, silent
 from tests.support.sockets.transports import ask
 
 UNKNOWN = "http://service.no-such-host.invalid/api"
@@ -128,11 +128,7 @@ def test_a_tunnel_given_as_the_endpoint_is_recognised_by_its_name(transport, rol
 def test_a_redirect_shows_only_the_host_of_its_target(transport, location, shown, hint, role):
     headers = {} if location is None else {"Location": location}
 
-    def script(line: Line) -> None:
-        line.request()
-        line.answer(b"", 302, **headers)
-
-    with Peer(script) as peer, pytest.raises(ServiceError) as caught:
+    with Peer(answers(b"", status=302, **headers)) as peer, pytest.raises(ServiceError) as caught:
         ask(transport, peer.url, host=host_of(peer.url, role))
     error = caught.value
     assert ("redirect to " in error.message) is (shown is not None)

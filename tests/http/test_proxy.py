@@ -17,7 +17,7 @@ from odps_nb.errors import (
 )
 from odps_nb.http.transport import HttpRequest, HttpResponse, RequestsTransport
 from odps_nb.http.waiting import Abort
-from tests.support.sockets.peers import Line, Peer, answers, refused
+from tests.support.sockets.peers import Line, Peer, answers, refused, sends
 from tests.support.sockets.relays import Proxy, server_context
 
 FAR = "far.example"  # a host name that only the proxy can resolve
@@ -61,12 +61,8 @@ def place_of(peer: Peer) -> dict[str, tuple[str, int]]:
 
 
 def test_requests_and_bodies_go_through(transport, far, through):
-    def script(line: Line) -> None:
-        line.request()
-        line.answer(PAYLOAD, Connection="close")
-
     scheme, start = far
-    with start(script) as peer, Proxy(place_of(peer)) as proxy:
+    with start(answers(PAYLOAD, Connection="close")) as peer, Proxy(place_of(peer)) as proxy:
         through(proxy)
         for body in (b"hello", iter([PAYLOAD, PAYLOAD])):
             with ask(transport, f"{scheme}://{FAR}/api?x=1", body=body) as answer:
@@ -78,12 +74,11 @@ def test_requests_and_bodies_go_through(transport, far, through):
 
 
 def test_a_body_that_is_cut_behind_the_proxy_is_broken(transport, far, through):
-    def script(line: Line) -> None:
-        line.request()
-        line.send(line.headline(**{"Content-Length": "100"}) + b"x" * 99)
-
     scheme, start = far
-    with start(script) as peer, Proxy(place_of(peer)) as proxy:
+    with (
+        start(sends(Line.headline(**{"Content-Length": "100"}) + b"x" * 99)) as peer,
+        Proxy(place_of(peer)) as proxy,
+    ):
         through(proxy)
         with ask(transport, f"{scheme}://{FAR}/") as answer, pytest.raises(BrokenStreamError):
             answer.read()

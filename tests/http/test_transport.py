@@ -24,7 +24,7 @@ from odps_nb.errors import (
 )
 from odps_nb.http.transport import HttpRequest, RequestsTransport
 from odps_nb.http.waiting import Abort
-from tests.support.sockets.peers import Line, Peer, answers, refused
+from tests.support.sockets.peers import Line, Peer, answers, refused, sends
 from tests.support.sockets.transports import ask
 
 PAYLOAD = bytes(range(256)) * 40
@@ -50,11 +50,10 @@ def test_an_answer_of_any_error_status_is_an_answer(transport):
 def test_a_compressed_body_is_left_as_it_is(transport):
     packed = bytes.fromhex("28b52ffd20052900006865 6c6c6f")
 
-    def script(line: Line) -> None:
-        line.request()
-        line.answer(packed, **{"Content-Encoding": "zstd"})
-
-    with Peer(script) as peer, ask(transport, peer.url) as answer:
+    with (
+        Peer(answers(packed, **{"Content-Encoding": "zstd"})) as peer,
+        ask(transport, peer.url) as answer,
+    ):
         assert answer.read() == packed
 
 
@@ -98,11 +97,10 @@ def test_every_way_to_read_gives_the_same_bytes(transport, size, chunked):
 
 
 def test_a_body_shorter_than_its_content_length_is_broken(transport):
-    def script(line: Line) -> None:
-        line.request()
-        line.send(line.headline(**{"Content-Length": "100"}) + b"x" * 99)
-
-    with Peer(script) as peer, ask(transport, peer.url) as answer:
+    with (
+        Peer(sends(Line.headline(**{"Content-Length": "100"}) + b"x" * 99)) as peer,
+        ask(transport, peer.url) as answer,
+    ):
         with pytest.raises(BrokenStreamError, match="broke") as caught:
             answer.read()
         assert caught.value.request_id == "req-1"
@@ -117,12 +115,11 @@ def test_a_chunked_body_cut_anywhere_is_broken_and_never_longer(data):
     whole = b"5\r\nhello\r\n6;ext=1\r\n world\r\n0\r\nTrailer: x\r\n\r\n"
     cut = data.draw(st.integers(0, len(whole) - 1))
 
-    def script(line: Line) -> None:
-        line.request()
-        line.send(line.headline(**{"Transfer-Encoding": "chunked"}) + whole[:cut])
-
     transport = RequestsTransport()
-    with Peer(script) as peer, ask(transport, peer.url) as answer:
+    with (
+        Peer(sends(Line.headline(**{"Transfer-Encoding": "chunked"}) + whole[:cut])) as peer,
+        ask(transport, peer.url) as answer,
+    ):
         got: list[bytes] = []
         with pytest.raises(BrokenStreamError):
             got.extend(answer.chunks(4))
@@ -134,12 +131,8 @@ def test_a_chunked_body_cut_anywhere_is_broken_and_never_longer(data):
     "lie", [b"-5\r\n", b"zz\r\n", b"0x5\r\n", b"\r\n", b"5\r\nhelloXX0\r\n\r\n", b"1" * 9000]
 )
 def test_nonsense_between_chunks_is_broken(transport, lie):
-    def script(line: Line) -> None:
-        line.request()
-        line.send(line.headline(**{"Transfer-Encoding": "chunked"}) + lie)
-
     with (
-        Peer(script) as peer,
+        Peer(sends(Line.headline(**{"Transfer-Encoding": "chunked"}) + lie)) as peer,
         ask(transport, peer.url) as answer,
         pytest.raises(BrokenStreamError),
     ):
@@ -161,11 +154,10 @@ def test_a_reset_in_the_body_is_broken(transport):
 
 
 def test_a_body_without_length_ends_with_the_connection_and_says_so(transport):
-    def script(line: Line) -> None:
-        line.request()
-        line.send(line.headline() + b"until the end")
-
-    with Peer(script) as peer, ask(transport, peer.url) as answer:
+    with (
+        Peer(sends(Line.headline() + b"until the end")) as peer,
+        ask(transport, peer.url) as answer,
+    ):
         assert not answer.is_delimited
         assert answer.read() == b"until the end"
 
@@ -181,11 +173,7 @@ def test_a_body_without_length_ends_with_the_connection_and_says_so(transport):
     ],
 )
 def test_no_answer_is_broken_and_says_that_the_request_was_sent(transport, before):
-    def script(line: Line) -> None:
-        line.request()
-        line.send(before)
-
-    with Peer(script) as peer, pytest.raises(BrokenStreamError) as caught:
+    with Peer(sends(before)) as peer, pytest.raises(BrokenStreamError) as caught:
         ask(transport, peer.url)
     assert caught.value.request_sent is True
     assert caught.value.url == peer.url
@@ -254,11 +242,10 @@ def test_an_impossible_url_is_a_config_error(transport, url):
 
 
 def test_a_redirect_is_refused_and_not_followed(transport):
-    def script(line: Line) -> None:
-        line.request()
-        line.answer(b"", 308, Location="http://127.0.0.1:1/")
-
-    with Peer(script) as peer, pytest.raises(ServiceError, match="redirect") as caught:
+    with (
+        Peer(answers(b"", status=308, Location="http://127.0.0.1:1/")) as peer,
+        pytest.raises(ServiceError, match="redirect") as caught,
+    ):
         ask(transport, peer.url)
     assert (caught.value.status, caught.value.request_id) == (308, "req-1")
 
@@ -269,11 +256,10 @@ def test_a_redirect_is_refused_and_not_followed(transport):
     ids=["names a server", "names nothing"],
 )
 def test_a_reassigned_slot_is_throttling_and_is_not_followed(transport, headers):
-    def script(line: Line) -> None:
-        line.request()
-        line.answer(b"", 308, **headers)
-
-    with Peer(script) as peer, pytest.raises(ThrottledError, match="another server") as caught:
+    with (
+        Peer(answers(b"", status=308, **headers)) as peer,
+        pytest.raises(ThrottledError, match="another server") as caught,
+    ):
         ask(transport, peer.url)
     assert (caught.value.status, caught.value.request_id) == (308, "req-1")
 
@@ -386,11 +372,10 @@ def test_closing_closes_idle_connections_although_an_answer_is_still_held(transp
 
 
 def test_what_a_broken_answer_remembers_leads_nowhere(transport):
-    def script(line: Line) -> None:
-        line.request()
-        line.send(line.headline(**{"Content-Length": "100"}) + b"x")
-
-    with Peer(script) as peer, ask(transport, peer.url) as answer:
+    with (
+        Peer(sends(Line.headline(**{"Content-Length": "100"}) + b"x")) as peer,
+        ask(transport, peer.url) as answer,
+    ):
         with pytest.raises(BrokenStreamError) as first:
             answer.read()
         with pytest.raises(BrokenStreamError) as again:
@@ -435,11 +420,12 @@ def test_reprs_tell_the_state_and_no_header(transport):
 
 
 def test_two_lengths_of_one_answer_are_called_so(transport):
-    def script(line: Line) -> None:
-        line.request()
-        line.send(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 7\r\n\r\nhello")
-
-    with Peer(script) as peer, pytest.raises(FramingError, match="contradict each other") as caught:
+    with (
+        Peer(
+            sends(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 7\r\n\r\nhello")
+        ) as peer,
+        pytest.raises(FramingError, match="contradict each other") as caught,
+    ):
         ask(transport, peer.url)
     assert "Content-Length" in str(caught.value)
     assert "cannot be requested" not in str(caught.value)

@@ -15,7 +15,7 @@ from odps_nb.errors import (
 )
 from odps_nb.http.transport import HttpRequest, HttpResponse, RequestsTransport
 from odps_nb.stream_io import Status, StreamReader
-from tests.support.sockets.peers import Line, Peer
+from tests.support.sockets.peers import Line, Peer, sends
 from tests.support.sockets.raw_streams import ReadOnly, WithHeaders, pattern
 
 BODY = pattern(300_000)
@@ -66,11 +66,10 @@ def test_readinto_fills_its_target(transport: RequestsTransport) -> None:
 def test_a_body_cut_before_its_announced_length_is_an_error(
     transport: RequestsTransport, size: int
 ) -> None:
-    def cut(line: Line) -> None:
-        line.request()
-        line.send(line.headline(Content_Length=str(len(BODY))) + BODY[:size])
-
-    with Peer(cut) as peer, StreamReader(fetch(transport, peer)) as reader:
+    with (
+        Peer(sends(Line.headline(Content_Length=str(len(BODY))) + BODY[:size])) as peer,
+        StreamReader(fetch(transport, peer)) as reader,
+    ):
         with pytest.raises((BrokenStreamError, TruncatedError)) as caught:
             reader.read()
         assert caught.value.request_id == "req-1"

@@ -31,7 +31,7 @@ from odps_nb.wire.calls import Preview
 from odps_nb.wire.control import SQL_TASK
 from odps_nb.wire.type_text import parse_columns
 from tests.support.sockets.control_peer import ControlService
-from tests.support.sockets.peers import Line, Peer
+from tests.support.sockets.peers import Peer, answers
 from tests.support.sockets.scripted import SCHEMA, TABLE, Service, ipc, numbers, raw
 
 ROOT = Path(__file__).parents[3]
@@ -53,11 +53,7 @@ def sent(body: bytes, reader) -> list[pa.RecordBatch]:
     """Let a reader read a body from a socket."""
     transport = RequestsTransport()
 
-    def script(line: Line) -> None:
-        line.request()
-        line.answer(body)
-
-    with Peer(script) as peer:
+    with Peer(answers(body)) as peer:
         request = HttpRequest(method="GET", url=peer.url, read_timeout=5.0)
         with transport.send(request) as response:
             try:

@@ -202,14 +202,24 @@ class Peer:
         self.close()
 
 
-def answers(*bodies: bytes, status: int = 200) -> Script:
+def answers(*bodies: bytes, status: int = 200, **headers: str) -> Script:
     """A script that responds to one request after another on one connection."""
 
     def script(line: Line) -> None:
         for body in bodies:
             if line.request() is None:
                 return
-            line.answer(body, status)
+            line.answer(body, status, **headers)
+
+    return script
+
+
+def sends(data: bytes) -> Script:
+    """A script that responds to a request with some bytes and closes the connection."""
+
+    def script(line: Line) -> None:
+        line.request()
+        line.send(data)
 
     return script
 
