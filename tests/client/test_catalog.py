@@ -233,12 +233,8 @@ def test_a_missing_table_suggests_others():
         "GetTable": [fail(404, "NoSuchTable", "ODPS-0130131: no")],
         "ListTables": pages((("orders", "media"), "")),
     }
-    with (
-        ControlService(**script) as service,
-        service.client() as storage,
-        pytest.raises(NotFoundError) as caught,
-    ):
-        fetch_table(storage, TableName(project="p", table="order"))
+    with ControlService(**script) as service, pytest.raises(NotFoundError) as caught:
+        fetch_table(service.storage, TableName(project="p", table="order"))
     assert caught.value.hint == "did you mean orders?"
     assert "table p.order" in caught.value.notes
 
@@ -247,10 +243,9 @@ def test_a_fault_of_the_service_is_not_asked_about_table_by_table():
     unknown = "NoneType"  # `decode_control` does not know requests for several tables
     with (
         ControlService(**{unknown: [fail(500, "InternalServerError")]}) as service,
-        service.client() as storage,
         pytest.raises(ServerFaultError),
     ):
-        fetch_tables(storage, [TABLE] * 100)
+        fetch_tables(service.storage, [TABLE] * 100)
     assert {*service.calls} == {unknown}
 
 
@@ -259,12 +254,8 @@ def test_a_failing_suggestion_hides_nothing():
         "GetTable": [fail(404, "NoSuchTable")],
         "ListTables": [fail(403, "NoPermission")],
     }
-    with (
-        ControlService(**script) as service,
-        service.client() as storage,
-        pytest.raises(NotFoundError) as caught,
-    ):
-        fetch_table(storage, TABLE)
+    with ControlService(**script) as service, pytest.raises(NotFoundError) as caught:
+        fetch_table(service.storage, TABLE)
     assert caught.value.code == "NoSuchTable"
 
 
@@ -306,9 +297,8 @@ def test_a_refused_read_needs_a_query_if_the_storage_api_does_not_read_the_table
     refused = fail(405, "SomethingElse", "it cannot be")
     with (
         ControlService(CreateReadSession=[refused], GetTable=[give(info)]) as service,
-        service.client() as storage,
         pytest.raises(InvalidRequestError if why is None else NeedsQuery) as caught,
     ):
-        open_storage_session(storage, ReadPlan(table=TABLE, columns=columns))
+        open_storage_session(service.storage, ReadPlan(table=TABLE, columns=columns))
     if why is not None:
         assert caught.value.why == why

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +17,14 @@ def running() -> list[threading.Thread]:
     launched: CPython keeps it in its list forever, although it never runs.
     """
     return [thread for thread in threading.enumerate() if thread.is_alive()]
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 10.0) -> None:
+    """Wait for other threads; fail after some seconds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.005)
 
 
 def open_sockets() -> int:

@@ -1,17 +1,21 @@
-"""A listener of a read, for tests of the events that it receives."""
+"""A listener of an operation, for tests of the events that it receives."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from odps_nb.client.calls.progress import ProgressSnapshot, ProgressTracker
+
 
 class Watcher:
-    """A listener that records its calls."""
+    """Keeps the tracker and the last snapshot."""
 
-    def __init__(self):
-        self.last = None
-        self.tracker = None
+    tracker: ProgressTracker
+    last: ProgressSnapshot
 
-    def start(self, tracker):
+    def start(self, tracker: ProgressTracker) -> None:
         self.tracker = tracker
 
-    def stop(self, snapshot):
+    def stop(self, snapshot: ProgressSnapshot) -> None:
         self.last = snapshot

@@ -14,19 +14,12 @@ from odps_nb.client.auth.renewal import CredentialSource, from_process
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.errors import ConfigError
 from odps_nb.wire.calls import GetReadSession, ReadSessionAnswer
+from tests.support.clocks import Clock
 from tests.support.sockets.scripted import TABLE, Service, give
 
 FOUND = ReadSessionAnswer(session_id="s", splits_count=3)
 PLACE = {"endpoint": "http://127.0.0.1:1/api", "project": "p"}
 SECRET = "Xs3cretX"
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1_700_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Maker:

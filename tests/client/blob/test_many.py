@@ -158,10 +158,10 @@ def test_an_unknown_reference_is_named(place):
     refs = references(13)
     refs[place] = reference(1234)
     tracker_items = []
-    with limits(workers=1), Service(ReadBlobs=[serve]) as service, service.client() as storage:
+    with limits(workers=1), Service(ReadBlobs=[serve]) as service:
 
         def consume() -> None:
-            for record in iter_blobs(storage, refs):
+            for record in iter_blobs(service.storage, refs):
                 tracker_items.append(record.data)
 
         with pytest.raises(NotFoundError, match=reference(1234).token) as caught:
@@ -311,12 +311,8 @@ def test_the_time_that_a_reader_takes_is_not_spent_on_tries():
 
 
 def test_an_unknown_blob_is_known_at_once():
-    with (
-        Service(ReadBlobs=[serve]) as service,
-        service.client() as storage,
-        pytest.raises(NotFoundError) as caught,
-    ):
-        open_blob(storage, reference(1000))
+    with Service(ReadBlobs=[serve]) as service, pytest.raises(NotFoundError) as caught:
+        open_blob(service.storage, reference(1000))
     assert reference(1000).token in str(caught.value)
 
 

@@ -106,14 +106,20 @@ def test_an_interrupt_ends_a_blob(fetch):
         step.check()
 
 
-def test_an_interrupt_ends_an_upload_and_aborts_the_session():
+@pytest.mark.parametrize("action", ["WriteRows", "WriteBlob"])
+def test_an_interrupt_ends_an_upload_and_aborts_the_session(action):
     step = Interrupter()
     with Ledger() as service, service.client(read_timeout=60.0) as storage:
-        service._steps["WriteRows"][0] = step
+        service._steps[action][0] = step
 
         def run() -> None:
-            with open_write_session(storage, TABLE) as session, session.open_stream() as stream:
-                stream.write(numbers(0, 100).to_batches())
+            with open_write_session(storage, TABLE, partition=SPEC) as session:
+                stream = session.open_stream()
+                if action == "WriteRows":
+                    stream.write(numbers(0, 100).to_batches())
+                    stream.close()
+                else:
+                    stream.upload_blobs([(bytes(100), None, None)], 1)
 
         with pytest.raises(KeyboardInterrupt):
             run()
@@ -150,21 +156,6 @@ def test_an_interrupt_ends_the_rows_of_a_query():
         with pytest.raises(KeyboardInterrupt):
             list(iter_result(storage, session))
         step.check()
-
-
-def test_an_interrupt_ends_the_upload_of_a_blob_and_aborts_the_session():
-    step = Interrupter()
-    with Ledger() as service, service.client(read_timeout=60.0) as storage:
-        service._steps["WriteBlob"][0] = step
-
-        def run() -> None:
-            with open_write_session(storage, TABLE, partition=SPEC) as session:
-                session.open_stream().upload_blobs([(bytes(100), None, None)], 1)
-
-        with pytest.raises(KeyboardInterrupt):
-            run()
-        step.check()
-        assert (service.status, service.committed) == ("ABORTED", None)
 
 
 def test_no_socket_is_left_behind():

@@ -117,11 +117,8 @@ def test_a_schema_travels_as_curr_schema():
 )
 def test_an_idempotent_call_is_tried_again(trouble):
     tracker = ProgressTracker("read", "t")
-    with (
-        Service(GetReadSession=[trouble, trouble, give(FOUND)]) as service,
-        service.client() as storage,
-    ):
-        assert storage.call(ASK, tracker=tracker) == FOUND
+    with Service(GetReadSession=[trouble, trouble, give(FOUND)]) as service:
+        assert service.storage.call(ASK, tracker=tracker) == FOUND
     assert service.slept == [0.2, 0.4]
     assert [seen.headers["odps-tunnel-retry-index"] for seen in service.seen] == ["0", "1", "2"]
     assert len({seen.headers["odps-tunnel-retry-trace-id"] for seen in service.seen}) == 1
@@ -135,22 +132,15 @@ def test_an_idempotent_call_is_tried_again(trouble):
     ids=["503", "cut"],
 )
 def test_a_call_that_is_not_idempotent_is_not_repeated(trouble, kind):
-    with (
-        Service(CommitWriteSession=[trouble]) as service,
-        service.client() as storage,
-        pytest.raises(kind),
-    ):
-        storage.call(COMMIT)
+    with Service(CommitWriteSession=[trouble]) as service, pytest.raises(kind):
+        service.storage.call(COMMIT)
     assert len(service.seen) == 1
 
 
 def test_throttling_waits_for_the_requested_seconds():
     throttled = fail(429, "FlowExceeded", **{"Retry-After": "3"})
-    with (
-        Service(CommitWriteSession=[throttled, throttled, give(EmptyAnswer())]) as service,
-        service.client() as storage,
-    ):
-        storage.call(COMMIT)
+    with Service(CommitWriteSession=[throttled, throttled, give(EmptyAnswer())]) as service:
+        service.storage.call(COMMIT)
     assert service.slept == [3.0, 3.0]
 
 
@@ -203,10 +193,9 @@ def test_throttling_without_end_ends():
 def test_an_error_names_code_status_request_id_action_and_target():
     with (
         Service(GetReadSession=[fail(404, "NoSuchTable", "ODPS-0130131: t")]) as service,
-        service.client() as storage,
         pytest.raises(NotFoundError) as caught,
     ):
-        storage.call(ASK)
+        service.storage.call(ASK)
     error = pickle.loads(pickle.dumps(caught.value))
     assert (error.status, error.code, error.request_id) == (404, "NoSuchTable", "req-1")
     place = service.url.partition("//")[2]
@@ -352,22 +341,21 @@ def test_a_closed_client_says_so():
 def test_a_client_does_not_travel():
     with (
         Service(GetReadSession=[give(FOUND)]) as service,
-        service.client() as storage,
         pytest.raises(ConfigError, match="another process"),
     ):
-        pickle.dumps(storage)
+        pickle.dumps(service.storage)
 
 
 def test_no_secret_is_in_logs_errors_and_reprs(caplog):
     caplog.set_level(logging.DEBUG)
     with (
         Service(GetReadSession=[fail(403, "SignatureNotMatch")]) as service,
-        service.client() as storage,
         pytest.raises(AccessDeniedError) as caught,
     ):
-        storage.call(ASK)
+        service.storage.call(ASK)
     signature = service.seen[0].headers["authorization"]
-    told = f"{caught.value!r} {caught.value.notes} {caught.getrepr()} {storage!r} {caplog.text}"
+    shown = f"{caught.value!r} {caught.value.notes} {caught.getrepr()} {service.storage!r}"
+    told = shown + caplog.text
     assert "secret-key" not in told
     assert signature not in told
     assert any(

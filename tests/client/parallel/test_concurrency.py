@@ -25,6 +25,7 @@ from odps_nb.client.read.sizes import READ_WORKERS
 from odps_nb.client.read.splits import iter_batches
 from odps_nb.errors import CancelledError, ThrottledError
 from odps_nb.http.retry import RetryPolicy
+from tests.support.clocks import Clock
 from tests.support.sockets.scripted import (
     SCHEMA,
     TABLE,
@@ -96,17 +97,6 @@ def test_splits_that_a_service_refuses_wait_while_others_get_rows(ordered):
     assert (got if ordered else sorted(got)) == list(range(ROWS))
     assert narrow.most == 2
     assert narrow.refused > 4
-
-
-class Clock:
-    """A clock that advances only during waits."""
-
-    def __init__(self) -> None:
-        self.now, self.slept = 0.0, []
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-        self.slept.append(seconds)
 
 
 def half(line, seen) -> None:

@@ -44,7 +44,17 @@ def test_nothing_is_lost_or_doubled_and_the_order_is_kept_if_asked_for(
     assert items == wanted if ordered else sorted(items) == sorted(wanted)
 
 
-def test_the_budget_bounds_what_waits():
+@pytest.mark.parametrize(
+    ("budget", "taken", "made_at_most"),
+    [
+        # 5 items in the buffers, one with the consumer, one with each worker, and one that the head
+        # may add although the buffer is full
+        ({"max_bytes": 50}, 1, 10),
+        # 9 consumed, one waiting, one with each worker, one that the head may add
+        ({"total_bytes": 100}, 9, 14),
+    ],
+)
+def test_a_budget_bounds_what_waits_or_what_waits_and_was_taken(budget, taken, made_at_most):
     made = []
 
     def job(token):
@@ -52,33 +62,13 @@ def test_the_budget_bounds_what_waits():
             made.append(n)
             yield n
 
-    items = fan_out([job, job, job], size=lambda item: 10, workers=3, max_bytes=50)
-    next(items)
-    deadline = time.monotonic() + 10
-    while len(made) < 8 and time.monotonic() < deadline:
-        threading.Event().wait(0.01)
-    # 5 items in the buffers, one with the consumer, one with each worker, and one that the head may
-    # add although the buffer is full
-    assert len(made) <= 10
-    items.close()
-
-
-def test_what_was_taken_counts_against_the_total():
-    made = []
-
-    def job(token):
-        for n in range(100):
-            made.append(n)
-            yield n
-
-    items = fan_out([job] * 3, size=lambda item: 10, workers=3, total_bytes=100)
-    for _ in range(9):
+    items = fan_out([job] * 3, size=lambda item: 10, workers=3, **budget)
+    for _ in range(taken):
         next(items)
     deadline = time.monotonic() + 10
-    while len(made) < 13 and time.monotonic() < deadline:
+    while len(made) < made_at_most - 1 and time.monotonic() < deadline:
         threading.Event().wait(0.01)
-    # 9 consumed, one waiting, one with each worker, one that the head may add
-    assert len(made) <= 14
+    assert len(made) <= made_at_most
     items.close()
 
 

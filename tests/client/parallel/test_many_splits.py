@@ -27,11 +27,8 @@ CUT_BY_SIZE = ReadSessionAnswer(session_id="s", splits_count=DEFAULT_SPLITS, sch
 
 
 def opened(*answers: ReadSessionAnswer, **plan) -> tuple[ReadSession, Service]:
-    with (
-        Service(CreateReadSession=[give(answer) for answer in answers]) as service,
-        service.client() as storage,
-    ):
-        return open_read_session(storage, ReadPlan(table=TABLE, **plan)), service
+    with Service(CreateReadSession=[give(answer) for answer in answers]) as service:
+        return open_read_session(service.storage, ReadPlan(table=TABLE, **plan)), service
 
 
 @pytest.mark.parametrize("size", [10 * PETABYTE, None])

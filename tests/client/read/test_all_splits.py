@@ -71,12 +71,8 @@ def test_one_failing_split_fails_the_read(ordered):
         else:
             serve_rows(line, seen)
 
-    with (
-        Service(ReadRows=[step]) as service,
-        service.client() as storage,
-        pytest.raises(NotFoundError) as caught,
-    ):
-        list(iter_batches(storage, SESSION, ordered=ordered, workers=1))
+    with Service(ReadRows=[step]) as service, pytest.raises(NotFoundError) as caught:
+        list(iter_batches(service.storage, SESSION, ordered=ordered, workers=1))
     assert "rows 50…75 of p.t" in caught.value.notes[0]
 
 
@@ -92,10 +88,9 @@ def test_the_rows_of_all_splits_are_counted():
     )
     with (
         Service(ReadRows=[serve_rows]) as service,
-        service.client() as storage,
         pytest.raises(TruncatedError, match=r"25 rows of .* arrived"),
     ):
-        list(iter_batches(storage, lying))
+        list(iter_batches(service.storage, lying))
 
 
 @pytest.mark.parametrize("workers", [1, 4])
@@ -189,11 +184,8 @@ def test_a_batch_is_asked_for_only_in_bounds_that_the_service_takes(asked, sent)
 
 def test_a_preview_is_read_whole_or_again():
     body = ipc(numbers(0, 5))
-    with (
-        Service(Preview=[cut(body, len(body) - 9), raw(body)]) as service,
-        service.client() as storage,
-    ):
-        table = fetch_preview(storage, Preview(table=TABLE, limit=5))
+    with Service(Preview=[cut(body, len(body) - 9), raw(body)]) as service:
+        table = fetch_preview(service.storage, Preview(table=TABLE, limit=5))
     assert table.column(0).to_pylist() == [0, 1, 2, 3, 4]
 
 
@@ -219,10 +211,6 @@ def test_a_tracker_ends_with_the_rows_that_were_handed_over(taken):
 
 def test_rows_that_are_refused_for_their_size_are_not_counted():
     tracker = ProgressTracker("read", "t")
-    with (
-        Service(ReadRows=[serve_rows]) as service,
-        service.client() as storage,
-        pytest.raises(LimitExceededError),
-    ):
-        list(iter_batches(storage, SESSION, max_bytes=1, tracker=tracker))
+    with Service(ReadRows=[serve_rows]) as service, pytest.raises(LimitExceededError):
+        list(iter_batches(service.storage, SESSION, max_bytes=1, tracker=tracker))
     assert tracker.snapshot().rows == 0

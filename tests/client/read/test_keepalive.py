@@ -16,6 +16,7 @@ from odps_nb.errors import SessionExpiredError
 from odps_nb.http.retry import RetryPolicy
 from odps_nb.terms import RowRangeSplit, SessionStatus
 from odps_nb.wire.calls import ReadSessionAnswer
+from tests.support.clocks import Clock
 from tests.support.sockets.scripted import (
     SCHEMA,
     TABLE,
@@ -33,16 +34,6 @@ from tests.support.sockets.scripted import (
 NOW = 1_000_000_000.0
 HOUR = 3600.0
 ROWS = 100
-
-
-class Clock:
-    """A clock in seconds since the epoch, which the test advances."""
-
-    def __init__(self) -> None:
-        self.now = NOW
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def session_until(seconds: float, splits: int = 4) -> ReadSession:
@@ -74,7 +65,7 @@ def serve_half(line, seen) -> None:
 
 
 def test_a_session_with_time_left_is_left_alone():
-    with Service(ReadRows=[serve]) as service, service.client(clock=Clock()) as storage:
+    with Service(ReadRows=[serve]) as service, service.client(clock=Clock(NOW)) as storage:
         assert ids(iter_batches(storage, session_until(24 * HOUR))) == list(range(ROWS))
     assert "GetReadSession" not in service.calls
 
@@ -83,7 +74,7 @@ def test_splits_side_by_side_share_one_refresh():
     """Evidence 175: a long read keeps its session alive (TorchEasyRec refreshes every 600 s)."""
     with (
         Service(ReadRows=[serve], GetReadSession=[refreshed(24 * HOUR)]) as service,
-        service.client(clock=Clock()) as storage,
+        service.client(clock=Clock(NOW)) as storage,
     ):
         got = ids(iter_batches(storage, session_until(30.0, splits=20), workers=4))
     assert got == list(range(ROWS))
@@ -92,7 +83,7 @@ def test_splits_side_by_side_share_one_refresh():
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_a_consumer_that_takes_its_time_keeps_the_session(workers):
-    clock, changed = Clock(), threading.Condition()
+    clock, changed = Clock(NOW), threading.Condition()
     until = [NOW + 2 * HOUR]
     last = ROWS // 4  # rows of the last split
 
@@ -122,7 +113,7 @@ def test_a_consumer_that_takes_its_time_keeps_the_session(workers):
 
 
 def test_what_is_read_on_goes_by_the_newest_route_token():
-    clock = Clock()
+    clock = Clock(NOW)
     with (
         Service(
             ReadRows=[serve_half, serve],
@@ -151,7 +142,7 @@ def test_what_is_read_on_goes_by_the_newest_route_token():
     ids=["refused", "503", "broken", "rubbish", "over", "another"],
 )
 def test_a_refresh_that_fails_does_not_end_a_read_and_is_not_repeated_at_once(trouble):
-    clock = Clock()
+    clock = Clock(NOW)
     with (
         Service(ReadRows=[serve], GetReadSession=[trouble]) as service,
         service.client(clock=clock) as storage,
@@ -178,14 +169,14 @@ def test_in_the_last_minute_what_may_pass_is_tried_three_times(trouble, times):
     """There may be no later chance: a slow consumer may return after the expiry."""
     with (
         Service(ReadRows=[serve], GetReadSession=[trouble]) as service,
-        service.client(clock=Clock()) as storage,
+        service.client(clock=Clock(NOW)) as storage,
     ):
         assert ids(iter_batches(storage, session_until(30.0))) == list(range(ROWS))
     assert len(service.calls["GetReadSession"]) == times
 
 
 def test_a_refresh_that_was_late_gives_the_next_one_its_time():
-    clock = Clock()
+    clock = Clock(NOW)
     steps = [fail(503, "ServiceUnavailable"), refreshed(2 * HOUR), fail(503, "ServiceUnavailable")]
     with (
         Service(ReadRows=[serve], GetReadSession=steps) as service,
@@ -200,7 +191,7 @@ def test_a_refresh_that_was_late_gives_the_next_one_its_time():
 
 
 def test_a_refresh_that_fails_is_tried_again_later():
-    clock = Clock()
+    clock = Clock(NOW)
     steps = [fail(503, "ServiceUnavailable"), refreshed(9 * HOUR)]
     with (
         Service(ReadRows=[serve], GetReadSession=steps) as service,
@@ -214,7 +205,7 @@ def test_a_refresh_that_fails_is_tried_again_later():
 def test_a_session_that_gets_no_more_time_is_not_asked_for_it_all_the_time():
     with (
         Service(ReadRows=[serve], GetReadSession=[refreshed(30.0)]) as service,
-        service.client(clock=Clock()) as storage,
+        service.client(clock=Clock(NOW)) as storage,
     ):
         assert ids(iter_batches(storage, session_until(30.0, splits=20))) == list(range(ROWS))
     assert len(service.calls["GetReadSession"]) == 1
@@ -225,7 +216,7 @@ def test_a_session_that_is_over_is_said_by_the_rows():
         Service(
             ReadRows=[fail(404, "NoSuchSession")], GetReadSession=[fail(404, "NoSuchSession")]
         ) as service,
-        service.client(clock=Clock()) as storage,
+        service.client(clock=Clock(NOW)) as storage,
         pytest.raises(SessionExpiredError),
     ):
         list(iter_batches(storage, session_until(-5.0)))
@@ -240,7 +231,7 @@ def test_a_refresh_in_another_thread_blocks_no_thread():
 
     with (
         Service(ReadRows=[serve], GetReadSession=[slow]) as service,
-        service.client(clock=Clock(), retry=RetryPolicy(max_attempts=1)) as storage,
+        service.client(clock=Clock(NOW), retry=RetryPolicy(max_attempts=1)) as storage,
     ):
         batches = iter_batches(storage, session_until(30.0), workers=2, ordered=False)
         got = ids(itertools.islice(batches, 1))
@@ -259,7 +250,7 @@ def put_off_by(clock: Clock, came: threading.Event):
 
 @pytest.mark.parametrize("ordered", [True, False])
 def test_a_session_is_kept_alive_while_the_consumer_is_idle(ordered):
-    clock, came = Clock(), threading.Event()
+    clock, came = Clock(NOW), threading.Event()
     with (
         Service(ReadRows=[serve], GetReadSession=[put_off_by(clock, came)]) as service,
         service.client(clock=clock) as storage,
@@ -279,7 +270,7 @@ def test_a_session_is_kept_alive_while_the_consumer_is_idle(ordered):
 
 
 def test_a_hanging_refresh_blocks_neither_received_rows_nor_the_end_of_a_read():
-    clock, asked, left = Clock(), threading.Event(), threading.Event()
+    clock, asked, left = Clock(NOW), threading.Event(), threading.Event()
 
     def hang(line, seen) -> None:
         asked.set()
@@ -306,7 +297,7 @@ def test_a_hanging_refresh_blocks_neither_received_rows_nor_the_end_of_a_read():
 
 
 def test_a_rest_is_no_reason_to_refresh_a_session_with_time_left():
-    with Service(ReadRows=[serve]) as service, service.client(clock=Clock()) as storage:
+    with Service(ReadRows=[serve]) as service, service.client(clock=Clock(NOW)) as storage:
         rested = threading.Event()
         rows = RestingRows(iter_split(storage, session_until(24 * HOUR), RowRangeSplit(0, 80)))
         rows.after(3, rested.set)

@@ -24,12 +24,9 @@ def test_one_request_for_each_split_one_after_another() -> None:
 
 
 def test_broken_splits_go_on_at_the_exact_row() -> None:
-    with (
-        Service(ReadRows=[cut_rows(0.6), cut_rows(0.9), serve_rows]) as service,
-        service.client() as storage,
-    ):
-        storage.quickest = 0.0
-        assert ids(iter_batches(storage, SESSION)) == list(range(ROWS))
+    with Service(ReadRows=[cut_rows(0.6), cut_rows(0.9), serve_rows]) as service:
+        service.storage.quickest = 0.0
+        assert ids(iter_batches(service.storage, SESSION)) == list(range(ROWS))
 
 
 @pytest.mark.parametrize("faults", [[], [cut_rows(0.3), cut_rows(0.9)]])

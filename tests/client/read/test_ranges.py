@@ -147,10 +147,6 @@ def test_pieces_of_some_columns_are_as_large_as_their_types_say():
         asked.append(asked_split(seen).count)
         fail(403, "NoPermission")(line, seen)
 
-    with (
-        Service(ReadRows=[step]) as service,
-        service.client() as storage,
-        pytest.raises(AccessDeniedError),
-    ):
-        list(iter_batches(storage, some, workers=16))
+    with Service(ReadRows=[step]) as service, pytest.raises(AccessDeniedError):
+        list(iter_batches(service.storage, some, workers=16))
     assert set(asked) == {rows // 4}

@@ -29,14 +29,11 @@ from tests.support.sockets.scripted import SCHEMA, TABLE, Service, fail, give, i
 
 
 def opened(*answers: ReadSessionAnswer, **plan) -> tuple[ReadSession, Service]:
-    with (
-        Service(
-            CreateReadSession=[give(answer) for answer in answers],
-            GetReadSession=[give(answer) for answer in answers[1:]] or [give(ANSWER)],
-        ) as service,
-        service.client() as storage,
-    ):
-        return open_read_session(storage, ReadPlan(table=TABLE, **plan)), service
+    with Service(
+        CreateReadSession=[give(answer) for answer in answers],
+        GetReadSession=[give(answer) for answer in answers[1:]] or [give(ANSWER)],
+    ) as service:
+        return open_read_session(service.storage, ReadPlan(table=TABLE, **plan)), service
 
 
 def test_without_a_filter_rows_are_counted_and_cut_into_ranges():
@@ -94,12 +91,9 @@ def test_rows_that_are_missing_before_the_filter_are_missed():
 
 
 def test_a_table_that_takes_ranges_only_is_filtered_by_them():
-    with (
-        Service(CreateReadSession=[fail(400, "InvalidParameter"), give(ANSWER)]) as service,
-        service.client() as storage,
-    ):
+    with Service(CreateReadSession=[fail(400, "InvalidParameter"), give(ANSWER)]) as service:
         plan = ReadPlan(table=TABLE, where="id > 3", schema=SCHEMA)
-        session = open_read_session(storage, plan)
+        session = open_read_session(service.storage, plan)
         by_size, by_rows = service.calls["CreateReadSession"]
     assert (by_size.split_mode, by_rows.split_mode) == (SplitMode.SIZE, SplitMode.ROW_OFFSET)
     assert by_rows.filter_predicate == "id > 3"
@@ -161,10 +155,9 @@ def test_a_session_that_is_never_ready_is_given_up_after_an_hour():
     init = ReadSessionAnswer(session_id="s", status=SessionStatus.INIT)
     with (
         Service(CreateReadSession=[give(init)], GetReadSession=[give(init)]) as service,
-        service.client() as storage,
         pytest.raises(RequestTimeoutError, match="not ready after 36"),
     ):
-        open_read_session(storage, ReadPlan(table=TABLE))
+        open_read_session(service.storage, ReadPlan(table=TABLE))
     assert 3600 <= sum(service.slept) < 3610
 
 

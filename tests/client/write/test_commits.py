@@ -73,8 +73,7 @@ def test_a_commit_that_was_refused_is_an_error_and_aborts():
 def test_a_session_left_without_a_commit_is_aborted():
     with (
         Ledger() as service,
-        service.client() as storage,
-        open_write_session(storage, TABLE) as session,
+        open_write_session(service.storage, TABLE) as session,
         session.open_stream() as stream,
     ):
         stream.write(batches())
@@ -82,40 +81,31 @@ def test_a_session_left_without_a_commit_is_aborted():
     assert "aborted" in repr(session)
 
 
-def test_an_interrupt_aborts():
-    def interrupted():
-        yield from batches(0, 50)
-        raise KeyboardInterrupt
-
-    def run(storage):
-        with open_write_session(storage, TABLE) as session:
-            with session.open_stream() as stream:
-                stream.write(interrupted())
-            session.commit()
-
-    with Ledger() as service, service.client() as storage, pytest.raises(KeyboardInterrupt):
-        run(storage)
-    assert (service.committed, service.status) == (None, "ABORTED")
-
-
-def test_cancelling_stops_an_upload_and_aborts():
+@pytest.mark.parametrize("when", ["interrupt", "rows", "commit"])
+def test_an_interrupt_and_a_cancellation_abort(when):
     token = CancelToken()
 
-    def cancelled():
+    def rows():
         yield from batches(0, 50)
-        token.cancel()
+        if when == "interrupt":
+            raise KeyboardInterrupt
+        if when == "rows":
+            token.cancel()
         yield from batches(50, 100)
 
     def run(storage):
         with open_write_session(storage, TABLE, part_bytes=240, cancel=token) as session:
             with session.open_stream() as stream:
-                stream.write(cancelled())
+                stream.write(rows())
+            token.cancel()
             session.commit()
 
-    with Ledger() as service, service.client() as storage, pytest.raises(CancelledError) as caught:
-        run(storage)
+    kind = KeyboardInterrupt if when == "interrupt" else CancelledError
+    with Ledger() as service, pytest.raises(kind) as caught:
+        run(service.storage)
     assert (service.committed, service.status) == (None, "ABORTED")
-    assert caught.value.notes[-1] == "the write was aborted; none of its rows are in the table"
+    if kind is CancelledError:
+        assert caught.value.notes[-1] == "the write was aborted; none of its rows are in the table"
 
 
 def test_cancelling_wakes_an_upload_that_waits_for_its_answer():
@@ -136,21 +126,6 @@ def test_cancelling_wakes_an_upload_that_waits_for_its_answer():
         with pytest.raises(CancelledError):
             run(storage)
         assert left.wait(30)
-    assert (service.committed, service.status) == (None, "ABORTED")
-
-
-def test_a_cancelled_write_is_not_committed():
-    token = CancelToken()
-
-    def run(storage):
-        with open_write_session(storage, TABLE, cancel=token) as session:
-            with session.open_stream() as stream:
-                stream.write(batches())
-            token.cancel()
-            session.commit()
-
-    with Ledger() as service, service.client() as storage, pytest.raises(CancelledError):
-        run(storage)
     assert (service.committed, service.status) == (None, "ABORTED")
 
 

@@ -61,10 +61,9 @@ def odps(service: LocalService) -> Iterator[Connection]:
 
 
 @pytest.fixture
-def table(odps: Connection, new_name: Callable[[str], str]) -> Iterator[Table]:
+def table(odps: Connection, new_name: Callable[[str], str]) -> Table:
     made = odps.create_table(new_name("parts"), "id bigint", partitioned_by="p string")
-    yield made
-    odps.drop_table(made.name)
+    return made
 
 
 def rows(table: Table) -> Rows:

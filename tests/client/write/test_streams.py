@@ -19,11 +19,7 @@ from tests.support.sockets.writes import ROWS, batches, write
 
 
 def test_streams_are_written_side_by_side():
-    with (
-        Ledger() as service,
-        service.client() as storage,
-        open_write_session(storage, TABLE, part_bytes=80) as session,
-    ):
+    with Ledger() as service, open_write_session(service.storage, TABLE, part_bytes=80) as session:
         streams = [session.open_stream(str(n)) for n in range(4)]
 
         def fill(stream, n) -> None:
@@ -56,11 +52,7 @@ def test_pieces_of_a_session_travel_between_processes():
 
 
 def test_a_commit_needs_every_stream_closed():
-    with (
-        Ledger() as service,
-        service.client() as storage,
-        open_write_session(storage, TABLE) as session,
-    ):
+    with Ledger() as service, open_write_session(service.storage, TABLE) as session:
         stream = session.open_stream()
         stream.write(batches())
         with pytest.raises(StateError, match="still open"):
@@ -90,11 +82,7 @@ def test_a_stream_that_failed_cannot_be_committed():
 
 
 def test_nothing_written_is_committed_as_nothing():
-    with (
-        Ledger() as service,
-        service.client() as storage,
-        open_write_session(storage, TABLE, overwrite=True) as session,
-    ):
+    with Ledger() as service, open_write_session(service.storage, TABLE, overwrite=True) as session:
         with session.open_stream() as stream:
             assert stream.write([]) == 0
             assert stream.write(numbers(0, 0).to_batches()) == 0

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 from collections import defaultdict, deque
 from collections.abc import Callable
+from contextlib import ExitStack
+from functools import cached_property
 from urllib.parse import parse_qsl, urlsplit
 
 import pyarrow as pa
@@ -47,7 +49,17 @@ class Service(Peer):
     def __init__(self, **steps: list[Step]) -> None:
         self._steps = {action: deque(some) for action, some in steps.items()}
         self.calls: dict[str, list] = defaultdict(list)
+        self._stack = ExitStack()
         super().__init__(self._talk)
+
+    @cached_property
+    def storage(self) -> StorageClient:
+        """A client with the usual settings, which is closed with this service."""
+        return self._stack.enter_context(self.client())
+
+    def close(self) -> None:
+        self._stack.close()
+        super().close()
 
     def _talk(self, line: Line) -> None:
         while (seen := line.head()) is not None:
