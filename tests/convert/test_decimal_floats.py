@@ -19,9 +19,10 @@ from odps_nb.convert.decimal_floats import (
     surviving_floats,
 )
 from odps_nb.convert.pandas_frame import to_pandas
+from tests.support.watcher import Watcher
 
 if TYPE_CHECKING:
-    from odps_nb.client.calls.progress import ProgressSnapshot
+    pass
 
 _ROOM = Context(prec=100)
 
@@ -103,19 +104,10 @@ def test_up_to_15_digits_the_type_decides_alone():
 
 
 def test_the_progress_of_a_read_says_what_became_of_decimals(odps):
-    class Seen:
-        message: str | None = None
-
-        def start(self, tracker: object) -> None:
-            """Nothing is shown."""
-
-        def stop(self, snapshot: ProgressSnapshot) -> None:
-            self.message = snapshot.message
-
     def told(columns: list[str], **options: Any) -> str | None:
-        seen = Seen()
+        seen = Watcher()
         odps.table("orders").read(columns, limit=5).to_pandas(progress=seen, **options)
-        return seen.message
+        return seen.last.message
 
     assert told(["id", "amount"]) == "DECIMAL as float64: amount"
     assert told(["id"]) == ""

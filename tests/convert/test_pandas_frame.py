@@ -182,20 +182,6 @@ def test_bytes_are_objects_whatever_the_parts_they_came_in():
     assert nothing["b"].tolist() == [None, None]
 
 
-def test_a_table_stays_usable_after_conversion():
-    table = pa.table({"a": [1, 2]})
-    frame = to_pandas(table)
-    frame.loc[0, "a"] = 99
-    assert table.column("a").to_pylist() == [1, 2]
-
-
-def test_columns_can_be_written_to():
-    frame = to_pandas(pa.table({"f": [1.0], "d": [dt.datetime(2024, 1, 1)], "i": [1]}))
-    frame.loc[0, "f"] = 2.0
-    frame["i"].to_numpy(copy=True)[0] = 5
-    assert frame["f"].tolist() == [2.0]
-
-
 @pytest.mark.parametrize("chunks", [1, 3])
 def test_columns_can_be_written_to_and_leave_the_table_as_it_was(chunks: int):
     piece = pa.table({"i": [1, 2], "f": [1.0, None], "t": [dt.datetime(2024, 1, 1)] * 2})

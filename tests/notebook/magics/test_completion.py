@@ -8,6 +8,8 @@ import pytest
 from odps_nb.errors import ConnectError
 from odps_nb.notebook.magics.commands import COMMANDS
 from odps_nb.notebook.magics.completion import Known, NameCache, complete
+from tests.support.clocks import Clock
+from tests.support.threads import wait_until
 
 
 def names(kind, of):
@@ -132,24 +134,9 @@ class Slow:
         return [f"t{self.calls}"]
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def wait_until(condition) -> None:
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline
-        threading.Event().wait(0.005)
-
-
 @pytest.fixture
 def cache():
-    source, clock = Slow(), Clock()
+    source, clock = Slow(), Clock(0.0)
     cache = NameCache(source, ttl=60, clock=clock)
     yield cache, source, clock
     source.may_answer.set()

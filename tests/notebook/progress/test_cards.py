@@ -18,6 +18,7 @@ from odps_nb.client.calls.progress import (
 )
 from odps_nb.notebook.progress.cards import MAX_BARS, CardListener, card_html, card_text
 from odps_nb.notebook.progress.operations import Options
+from tests.support.threads import wait_until
 
 MARKUP = "<img src=x onerror=alert(1)>&\"'"
 
@@ -264,13 +265,6 @@ def test_what_is_known_only_at_its_end_has_a_card_if_it_ran_long(shown):
         tracker.add(rows=1)
     assert [update for update, _, _ in bundles(shown)] == [False, True]
     assert bundles(shown)[-1][2]["text/plain"].startswith("read orders: done in 1 min")
-
-
-def wait_until(condition) -> None:
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline
-        threading.Event().wait(0.01)
 
 
 def test_one_display_id_carries_the_card_from_first_to_last(shown):

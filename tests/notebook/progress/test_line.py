@@ -10,6 +10,7 @@ import pytest
 from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.notebook.progress.line import LineListener
 from odps_nb.notebook.progress.operations import Options
+from tests.support.threads import wait_until
 
 
 class Terminal(io.StringIO):
@@ -23,10 +24,7 @@ def run(listener: LineListener, *, until=lambda: True) -> None:
     with ProgressTracker("read", "orders", listener=listener) as tracker:
         tracker.plan(rows_total=1000)
         tracker.add(rows=1000, wire_bytes=12_300)
-        deadline = time.monotonic() + 10
-        while not until():
-            assert time.monotonic() < deadline
-            threading.Event().wait(0.01)
+        wait_until(until)
 
 
 def threads() -> list[str]:
@@ -47,8 +45,7 @@ def test_a_terminal_gets_one_line_that_stays():
 def test_a_line_whose_end_is_drawn_late_is_ended(monkeypatch):
     terminal, now = Terminal(), time.time
     with ProgressTracker("read", "t", listener=LineListener(file=terminal, delay=0)):
-        while not terminal.getvalue():
-            threading.Event().wait(0.01)
+        wait_until(terminal.getvalue)
         monkeypatch.setattr(time, "time", lambda: now() + 3600)
     assert terminal.getvalue().endswith("\n")
 
@@ -59,8 +56,7 @@ def test_an_interrupt_ends_the_line_with_cancelled():
     with pytest.raises(KeyboardInterrupt), tracker:  # noqa: PT012  # the test interrupts this wait
         tracker.plan(rows_total=100)
         tracker.add(rows=41)
-        while not terminal.getvalue():
-            threading.Event().wait(0.01)
+        wait_until(terminal.getvalue)
         raise KeyboardInterrupt
     assert "read t: cancelled at 41 %" in terminal.getvalue()
     assert threads() == []
