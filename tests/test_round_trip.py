@@ -96,8 +96,7 @@ def odps(wide):
 def everything(odps, new_name):
     """A table with a column of each type; dropped at the end."""
     table = odps.create_table(new_name("types"), columns_of(TEXTS))
-    yield table
-    odps.drop_table(table.name)
+    return table
 
 
 def test_every_type_survives_as_arrow(everything):
@@ -135,7 +134,6 @@ def test_nan_and_null_stay_apart_in_arrow(odps, new_name):
     nan, null = by_id(table.read().to_arrow()).column("x").to_pylist()
     assert np.isnan(nan)
     assert null is None
-    odps.drop_table(table.name)
 
 
 def test_dynamic_partitions_keep_their_values(odps, new_name):
@@ -147,7 +145,6 @@ def test_dynamic_partitions_keep_their_values(odps, new_name):
     assert sorted(map(str, table.partitions())) == ["ds=a b,hour=1", "ds=a b,hour=3", "ds=ü,hour=2"]
     assert by_id(table.read().to_arrow()).to_pylist() == rows.to_pylist()
     assert table.read(["id"], partitions="ds=a b,hour=3").to_arrow().to_pylist() == [{"id": 3}]
-    odps.drop_table(table.name)
 
 
 def test_many_rows_in_many_streams_and_splits(odps, new_name):
@@ -160,7 +157,6 @@ def test_many_rows_in_many_streams_and_splits(odps, new_name):
     assert len(scan.splits) == 4
     assert scan.row_count == count
     assert by_id(scan.to_arrow()).column("id").to_pylist() == list(range(count))
-    odps.drop_table(table.name)
 
 
 # -- blobs --------------------------------------------------------------------------------------
@@ -175,8 +171,7 @@ def content(size: int) -> bytes:
 @pytest.fixture
 def blobs(odps, new_name):
     table = odps.create_table(new_name("blobs"), "id bigint, data blob, many array<struct<b:blob>>")
-    yield table
-    odps.drop_table(table.name)
+    return table
 
 
 def references(table) -> list[str]:
@@ -261,7 +256,6 @@ def test_blobs_of_dynamic_partitions_land_where_their_rows_do(odps, new_name):
     table.write(pd.DataFrame({"id": [1, 2, 3], "data": [b"1", b"2", b"3"], "ds": ["a", "b", "a"]}))
     found = table.blobs("data", partitions="ds=a", progress=silent)
     assert sorted(blob.bytes() for blob in found) == [b"1", b"3"]
-    odps.drop_table(table.name)
 
 
 @pytest.mark.storage_api("blobs")

@@ -29,12 +29,7 @@ def recorder(odps: Connection) -> Iterator[Recorder]:
 @pytest.fixture
 def watched(odps: Connection, recorder: Recorder) -> Iterator[Connection]:
     """A connection whose requests are recorded."""
-    profile = odps.profile
     with odps_nb.connect(
-        endpoint=recorder.endpoint,
-        tunnel_endpoint=recorder.base,
-        project=profile.project,
-        access_id=profile.access_id,
-        access_key=profile.access_key,
+        odps.profile, endpoint=recorder.endpoint, tunnel_endpoint=recorder.base
     ) as found:
         yield found

@@ -5,9 +5,9 @@ Nothing is partly written.
 
 import inspect
 import io
+import re
 import types
 from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -42,8 +42,7 @@ def table(odps, new_name):
         "id bigint, amount decimal(10,2), note varchar(5)",
         partitioned_by="ds string",
     )
-    yield made
-    odps.drop_table(made.name, if_exists=True)
+    return made
 
 
 def rows_in(table) -> int:
@@ -56,12 +55,6 @@ def has_three_lines(error: BaseException) -> bool:
 
 
 # -- numbers ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("given", [{"columns": 7}, {"columns": (c for c in "ab")}, {"where": 5}])
-def test_columns_and_a_condition_of_a_wrong_kind_are_named(odps, given):
-    with pytest.raises(ArgumentError, match=f"^{next(iter(given))} is of type "):
-        odps.table("orders").read(**given)
 
 
 EMPTY = {
@@ -114,31 +107,41 @@ def test_a_number_that_makes_no_sense_is_named(odps, name, value):
 
 
 @pytest.mark.parametrize(
-    ("given", "hint"),
+    ("given", "said", "hint"),
     [
-        ({"limit": "5"}, "pass e.g. limit=5"),
-        ({"char_padding": "yes"}, "pass True or False"),
-        ({"columns": "id"}, "pass e.g. columns=['id']"),
-        ({"where": 5}, "pass e.g. where='…'"),
-        ({"where": ""}, "pass where=None to read all rows"),
-        ({"where": " \n"}, "pass where=None to read all rows"),
+        ({"columns": 7}, "^columns is of type ", ""),
+        ({"columns": (c for c in "ab")}, "^columns is of type ", ""),
+        ({"columns": "id"}, "columns", r"^pass e\.g\. columns=\['id'\]$"),
+        ({"columns": ["id", "quantiti"]}, "no column 'quantiti'", "did you mean 'quantity'\\?"),
+        ({"where": 5}, "^where is of type ", r"^pass e\.g\. where='…'$"),
+        ({"where": ""}, "where", "^pass where=None to read all rows$"),
+        ({"where": " \n"}, "where", "^pass where=None to read all rows$"),
+        ({"limit": "5"}, "limit is '5'", r"^pass e\.g\. limit=5$"),
+        ({"char_padding": "yes"}, "char_padding", "^pass True or False$"),
+        ({"splits": 2, "split_bytes": 1 << 20}, "splits and split_bytes", ""),
+        ({"partitions": "dt=2024-01-01"}, "'dt' is not a partition column", "columns are: ds"),
+        ({"compression": "snappy"}, "unknown compression", ""),
     ],
 )
-def test_a_hint_shows_the_kind_that_is_wanted(odps, given, hint):
-    with pytest.raises(ArgumentError) as caught:
+def test_an_option_that_makes_no_sense_is_named_before_a_session_is_opened(odps, given, said, hint):
+    with pytest.raises((ArgumentError, NotFoundError), match=said) as caught:
         odps.table("orders").read(**given)
-    assert caught.value.hint == hint
+    assert re.search(hint, caught.value.hint)
+    assert has_three_lines(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [({"workers": 0}, "workers is 0"), ({"compression": "gzip"}, "unknown compression 'gzip'")],
+)
+def test_an_option_of_a_write_that_makes_no_sense_is_named(table, given, said):
+    with pytest.raises(ArgumentError, match=said):
+        table.write(pa.table({"id": [1]}), partition="ds=x", **given)
 
 
 def test_numbers_of_numpy_are_numbers(odps):
     read = odps.table("orders").read(["id"], limit=np.int64(3), splits=np.int8(2))
     assert read.to_arrow().num_rows == 3
-
-
-def test_a_number_of_splits_and_their_size_exclude_each_other(odps):
-    with pytest.raises(ArgumentError, match="splits and split_bytes") as caught:
-        odps.table("orders").read(splits=2, split_bytes=1 << 20)
-    assert has_three_lines(caught.value)
 
 
 # -- calls --------------------------------------------------------------------------------------
@@ -204,12 +207,6 @@ def test_an_unknown_table_comes_with_similar_names(odps):
     assert has_three_lines(caught.value)
 
 
-def test_an_unknown_column_is_refused_before_a_session_is_opened(odps):
-    with pytest.raises(NotFoundError, match="no column 'quantiti'") as caught:
-        odps.table("orders").read(["id", "quantiti"])
-    assert "did you mean 'quantity'?" in caught.value.hint
-
-
 STALE = {
     "write": lambda table: table.write([{"id": 1, "later": 1}]),
     "write a frame": lambda table: table.write(pd.DataFrame({"id": [1], "later": [1]})),
@@ -232,7 +229,6 @@ def test_a_handle_older_than_a_column_names_reload(odps, new_name, way):
         STALE[way](table)
     assert "table.reload()" in caught.value.hint
     assert table.reload().schema.names == ("id", "later")
-    odps.drop_table(table.name)
 
 
 @pytest.mark.parametrize(
@@ -308,19 +304,6 @@ def test_a_partition_has_items_and_is_no_parameter(odps):
     assert "spec['ds']" in caught.value.hint
 
 
-def test_an_unknown_partition_key_is_refused_before_a_session_is_opened(odps):
-    with pytest.raises(ArgumentError, match="'dt' is not a partition column") as caught:
-        odps.table("orders").read(partitions="dt=2024-01-01")
-    assert "partition columns are: ds" in caught.value.hint
-
-
-def test_a_partition_that_is_not_there_is_the_service_s_own_error(odps):
-    with pytest.raises(NotFoundError) as caught:
-        odps.table("orders").read(partitions="ds=1999-01-01").to_arrow()
-    assert caught.value.code == "NoSuchPartition"
-    assert has_three_lines(caught.value)
-
-
 @pytest.mark.parametrize(
     ("missing", "near"),
     [
@@ -334,7 +317,9 @@ def test_a_partition_that_is_not_there_is_the_service_s_own_error(odps):
 def test_a_missing_partition_suggests_the_nearest_ones(odps, missing, near):
     with pytest.raises(NotFoundError) as caught:
         odps.table("orders").read(partitions=missing).to_arrow()
+    assert caught.value.code == "NoSuchPartition"
     assert caught.value.hint == f"the nearest {near}"
+    assert has_three_lines(caught.value)
 
 
 def test_a_missing_level_of_a_partition_suggests_the_same_level(odps, new_name):
@@ -543,18 +528,6 @@ def test_a_source_that_breaks_leaves_nothing(table):
     assert rows_in(table) == 0
 
 
-def test_streams_are_counted_from_one(table):
-    with pytest.raises(ArgumentError, match="workers is 0"):
-        table.write(pa.table({"id": [1]}), partition="ds=x", workers=0)
-
-
-def test_an_unknown_compression_is_refused(table):
-    with pytest.raises(ArgumentError, match="unknown compression 'gzip'"):
-        table.write(pa.table({"id": [1]}), partition="ds=x", compression="gzip")
-    with pytest.raises(ArgumentError, match="unknown compression"):
-        table.read(compression="snappy")
-
-
 # -- blobs --------------------------------------------------------------------------------------
 
 
@@ -563,25 +536,7 @@ def blobs(odps, new_name):
     made = odps.create_table(
         new_name("badblob"), "id bigint, data blob, many array<struct<n:tinyint,b:blob>>"
     )
-    yield made
-    odps.drop_table(made.name)
-
-
-@pytest.mark.storage_api("blobs")
-@pytest.mark.parametrize(
-    ("cell", "said"),
-    [
-        ("cat.png", "a blob must be bytes or a Path, not a string"),
-        (Path("/no/such/file.png"), "the file does not exist"),
-        (io.StringIO("x"), "is in text mode"),
-        (7, "cannot be written as a blob"),
-    ],
-)
-def test_a_cell_that_is_no_blob_is_refused_before_anything_is_sent(blobs, cell, said):
-    with pytest.raises(ConversionError, match=said) as caught:
-        blobs.write(pd.DataFrame({"id": [1, 2], "data": [b"fine", cell]}))
-    assert (caught.value.column, caught.value.row) == ("data", 1)
-    assert rows_in(blobs) == 0
+    return made
 
 
 @pytest.mark.storage_api("blobs")
@@ -790,4 +745,3 @@ def test_an_odd_value_is_accepted_or_explained(odps, new_name, way):
     for label, make in ODD.items():
         with explained_or_own(f"{way}: {label}"):
             VALUES[way](odps, table, make())
-    odps.drop_table(table.name)

@@ -25,8 +25,7 @@ def written(odps, new_name):
         None,
     ]
     table.write(pd.DataFrame({"id": range(4), "data": files}))
-    yield table
-    odps.drop_table(table.name)
+    return table
 
 
 def test_a_column_is_a_sequence_without_nulls(written):
@@ -143,4 +142,3 @@ def test_a_column_of_blobs_is_whole_unless_a_limit_is_said(odps, new_name) -> No
     column = table.blobs("content", progress=False)
     assert [blob.bytes() for blob in column[24:]] == [bytes([n]) for n in range(24, 30)]
     assert (len(column), len(table.blobs("content", limit=7, progress=False))) == (30, 7)
-    odps.drop_table(table.name)

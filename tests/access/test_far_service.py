@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 import pytest
 
-import odps_nb
 from odps_nb.client.calls.progress import silent
 from odps_nb.errors import CertificateError
+from tests.support.service.connecting import connected
 from tests.support.sockets.relays import Proxy, TlsFront, server_context
 
 PICTURE = bytes(range(256)) * 5000
@@ -24,13 +24,7 @@ def near(service):
 
 
 def connect(service, address: str):
-    return odps_nb.connect(
-        endpoint=f"{address}/api",
-        tunnel_endpoint=address,
-        project=service.project,
-        access_id=service.access_id,
-        access_key=service.access_key,
-    )
+    return connected(service, endpoint=f"{address}/api", tunnel_endpoint=address)
 
 
 def everything(odps, name: str) -> None:

@@ -51,25 +51,20 @@ def table(structs: Connection, new_name: Callable[[str], str]) -> Table:
 
 
 @pytest.fixture
-def refused(odps: Connection, new_name: Callable[[str], str]) -> Iterator[Table]:
+def refused(odps: Connection, new_name: Callable[[str], str]) -> Table:
     """A table of a service that responds with ODPS-0422214 to reads in nanoseconds."""
     found = made(odps, new_name("far"))
-    yield found
-    odps.drop_table(found.name)
+    return found
 
 
 @contextmanager
 def through(odps: Connection, kind: type[Recorder]) -> Iterator[tuple[Connection, Recorder]]:
     """Connect through a proxy that changes responses."""
-    proxy, own = kind(odps.profile.tunnel_endpoint), odps.profile
+    proxy = kind(odps.profile.tunnel_endpoint)
     with (
         proxy.running(),
         odps_nb.connect(
-            endpoint=proxy.endpoint,
-            tunnel_endpoint=proxy.base,
-            project=own.project,
-            access_id=own.access_id,
-            access_key=own.access_key,
+            odps.profile, endpoint=proxy.endpoint, tunnel_endpoint=proxy.base
         ) as connection,
     ):
         yield connection, proxy
@@ -160,7 +155,6 @@ def test_a_session_of_nanoseconds_whose_structs_are_far_is_left(
         with pytest.raises(ConversionError, match="'t'") as caught:
             found.read(timestamp_unit="ns").to_arrow()
         assert "timestamp_unit='us'" in str(caught.value.hint)
-    odps.drop_table(table.name)
 
 
 WHOLE: dict[str, Callable[[Table], pa.Table]] = {

@@ -9,7 +9,6 @@ from __future__ import annotations
 import http.client
 import json
 import logging
-import socket
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -22,7 +21,7 @@ import odps_nb
 from odps_nb import ClientOptions, Connection
 from odps_nb.access.doctor import examine
 from odps_nb.errors import OdpsNbError
-from tests.support.sockets.peers import Line, Peer, Seen, refused
+from tests.support.sockets.peers import Line, Peer, Seen, dropping, refused
 from tests.support.told import SECRETS, Lines, Told
 
 Answer = Callable[[Line, Seen], None]
@@ -372,22 +371,12 @@ def test_the_doctor_calls_nothing_ok_that_did_not_work(act, told, service, name)
 
 
 def test_a_host_that_drops_packets_is_given_up_after_two_attempts(service):
-    """A listener whose queue is full lets connections wait, as a firewall that drops packets."""
-    with socket.socket() as deaf:
-        deaf.bind(("127.0.0.1", 0))
-        deaf.listen(0)
-        waiting = [socket.socket() for _ in range(3)]
-        for one in waiting:
-            one.setblocking(False)
-            one.connect_ex(deaf.getsockname())
-        keys = {"access_id": service.access_id, "access_key": service.access_key}
-        place = f"http://127.0.0.1:{deaf.getsockname()[1]}/api"
-        options = ClientOptions(connect_timeout=0.3, read_timeout=0.3, deadline=20.0)
-        with (
-            odps_nb.connect(endpoint=place, project="p", client_options=options, **keys) as odps,
-            pytest.raises(OdpsNbError, match=r"the service at .* does not answer") as caught,
-        ):
-            odps.tables()
-        assert "check the endpoint, VPN and firewall" in caught.value.hint
-        for one in waiting:
-            one.close()
+    keys = {"access_id": service.access_id, "access_key": service.access_key}
+    options = ClientOptions(connect_timeout=0.3, read_timeout=0.3, deadline=20.0)
+    with (
+        dropping() as url,
+        odps_nb.connect(endpoint=f"{url}/api", project="p", client_options=options, **keys) as odps,
+        pytest.raises(OdpsNbError, match=r"the service at .* does not answer") as caught,
+    ):
+        odps.tables()
+    assert "check the endpoint, VPN and firewall" in caught.value.hint

@@ -13,12 +13,11 @@ import pytest
 
 from odps_nb import Connection
 from odps_nb.access.table import Table
-from odps_nb.client.calls.progress import ProgressTracker
-from odps_nb.client.calls.snapshot import ProgressSnapshot
 from odps_nb.errors import ArgumentError, InvalidRequestError, OdpsNbWarning
 from odps_nb.local.server.launch import start
 from tests.support.compat.recorder import Recorder
 from tests.support.service.connecting import connected
+from tests.support.watcher import Watcher
 
 pytestmark = pytest.mark.storage_api("far times")
 
@@ -41,12 +40,11 @@ def rows(count: int = ROWS) -> pa.Table:
 
 
 @pytest.fixture
-def table(odps: Connection, new_name: Callable[[str], str]) -> Iterator[Table]:
+def table(odps: Connection, new_name: Callable[[str], str]) -> Table:
     """A table whose last row has a time that cannot be read in nanoseconds."""
     made = odps.create_table(new_name("micro"), "id bigint, t timestamp")
     made.write(rows(), progress=False)
-    yield made
-    odps.drop_table(made.name)
+    return made
 
 
 def in_micro(found: pa.Table) -> None:
@@ -83,19 +81,11 @@ def test_any_status_costs_no_retries(with_500: Connection, new_name: Callable[[s
     """Evidence 152: the status is unknown."""
     table = with_500.create_table(new_name("status"), "id bigint, t timestamp")
     table.write(rows(), progress=False)
-    told: list[ProgressSnapshot] = []
-
-    class Listener:
-        def start(self, tracker: ProgressTracker) -> None:
-            pass
-
-        def stop(self, snapshot: ProgressSnapshot) -> None:
-            told.append(snapshot)
-
+    watcher = Watcher()
     with pytest.warns(OdpsNbWarning, match=WARNED):
-        frame = table.read().to_pandas(progress=Listener())
+        frame = table.read().to_pandas(progress=watcher)
     assert len(frame) == ROWS
-    (snapshot,) = told
+    snapshot = watcher.last
     assert (snapshot.rows, snapshot.retries) == (ROWS, 0)
     assert sum(split.rows for split in snapshot.splits) == ROWS
 
@@ -142,7 +132,6 @@ def test_a_stream_goes_over_before_its_first_row(
     # a unit that was declared before the first row stays; nanoseconds reach the year 2100
     promised = "ns" if form == "dataset" else "us"
     assert found["t"].type == pa.timestamp(promised)
-    odps.drop_table(table.name)
 
 
 def test_rows_without_such_a_time_keep_nanoseconds(table: Table) -> None:
@@ -184,7 +173,6 @@ def test_new_rows_of_a_table_are_read_so_too(
             found = table.read(**options).to_arrow()
         assert sorted(found["id"].to_pylist()) == [0, 1, 2]
         assert FAR in found["t"].to_pylist()
-    odps.drop_table(table.name)
 
 
 def test_pages_of_an_explorer_show_far_times(table: Table) -> None:

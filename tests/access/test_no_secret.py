@@ -29,7 +29,7 @@ from odps_nb.errors import OdpsNbError
 from odps_nb.terms import BlobReference
 from odps_nb.wire.calls import WriteRows
 from tests.support.service.connecting import keys_of
-from tests.support.sockets.peers import Line, Peer, refused
+from tests.support.sockets.peers import Line, Peer, refused, sends
 from tests.support.sockets.relays import Proxy, TlsFront, server_context
 from tests.support.told import SECRETS, Lines, Told
 
@@ -120,25 +120,8 @@ def test_of_an_account_that_is_welcome(told, service, odps, new_name, region):
     told.check(service.access_key)
 
 
-def cut(line: Line) -> None:
-    line.request()
-    line.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nx")
-
-
 def hang_up(line: Line) -> None:
     line.request()
-
-
-@pytest.mark.parametrize("script", [cut, hang_up], ids=lambda one: one.__name__)
-@pytest.mark.parametrize("account", ["sts", "bearer", "application"])
-def test_of_connections_that_break(told, script, account):
-    with (
-        Peer(script) as peer,
-        odps_nb.connect(endpoint=f"{peer.url}/api", project="p", **ACCOUNTS[account]) as odps,
-    ):
-        told.attempt(lambda: odps.table("t").schema)
-        told.attempt(lambda: odps.sql("select 1", progress=silent))
-    assert told.errors == 2
 
 
 @pytest.mark.gate(4)
@@ -270,11 +253,6 @@ def nonsense(line: Line) -> None:
         line.answer(b"\xff\x00 no answer")
 
 
-def two_lengths(line: Line) -> None:
-    line.request()
-    line.send(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 7\r\n\r\nhello")
-
-
 def throttled(line: Line) -> None:
     while line.request() is not None:
         line.answer(b'{"Code": "Throttled", "Message": "no"}', 429)
@@ -285,12 +263,16 @@ def early(line: Line) -> None:
     line.answer(b"no", 403, Connection="close")
 
 
-def no_http(line: Line) -> None:
-    line.request()
-    line.send(b"SSH-2.0\r\n\r\n")
-
-
-SCRIPTS = [cut, hang_up, silence, nonsense, two_lengths, throttled, early, no_http]
+SCRIPTS = [
+    sends(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nx"),
+    hang_up,
+    silence,
+    nonsense,
+    sends(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 7\r\n\r\nhello"),
+    throttled,
+    early,
+    sends(b"SSH-2.0\r\n\r\n"),
+]
 SIGNING = ["sts", "bearer", "application", "version 4", "function"]
 #: Every kind of failure with one kind of credentials, and two of them with every other kind.
 IN_THE_GATE = {("sts", script) for script in SCRIPTS}

@@ -58,7 +58,6 @@ def test_a_stream_of_views_and_categories_is_written(odps, new_name):
     given = pa.table({"id": [1, 2], "s": view([LONG, None]), "c": category})
     assert odps.table(name).write(Stream(given), progress=silent).rows == 2
     assert odps.table(name).read().to_arrow(progress=silent).to_pylist() == given.to_pylist()
-    odps.drop_table(name)
 
 
 @pytest.mark.parametrize("wrap", [lambda table: table, Stream])
@@ -71,7 +70,6 @@ def test_a_category_of_views_may_be_the_partition(odps, new_name, wrap, fixed):
     receipt = odps.table(name).write(wrap(given), partition=fixed, progress=silent)
     assert receipt.rows == 2
     assert odps.table(name).read(partitions="ds=a").to_arrow(progress=silent).num_rows == 2
-    odps.drop_table(name)
 
 
 def test_a_relation_of_duckdb_is_written(odps, new_name):
@@ -89,7 +87,6 @@ def test_a_relation_of_duckdb_is_written(odps, new_name):
     assert odps.table(name).write(relation, progress=silent).rows == 1
     back = duckdb.from_arrow(odps.table(name).read())
     assert back.fetchall() == relation.fetchall()
-    odps.drop_table(name)
 
 
 def test_duckdb_takes_a_scan_and_a_result_by_name(odps):

@@ -126,7 +126,6 @@ def test_another_process_uses_the_credentials_of_its_environment(
         assert spawned.submit(job.with_environment, variables, work, handle).result(60) == expected
     assert spawned.submit(job.write, made, 5).result(60) == 1
     assert made.read().to_arrow().to_pylist() == [{"id": 5}]
-    keyed.drop_table(name)
 
 
 def test_an_open_scan_reads_the_same_snapshot_elsewhere(
@@ -138,7 +137,6 @@ def test_an_open_scan_reads_the_same_snapshot_elsewhere(
     table.write([{"id": 2}])
     found = spawned.submit(job.connected_first, settings_of(service), job.rows, scan).result(60)
     assert found == [{"id": 1}]
-    keyed.drop_table(table.name)
 
 
 def test_a_connection_that_is_open_there_has_the_credentials(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
@@ -22,15 +22,14 @@ DAYS = ["2023-12-31", "2024-01-01", "2024-01-02", "2024-02-01"]
 
 
 @pytest.fixture
-def table(odps: Connection, new_name: Name) -> Iterator[Table]:
+def table(odps: Connection, new_name: Name) -> Table:
     """Return a table of four days with the hours 2, 9 and 10; a later day is empty."""
     name = new_name("days")
     made = odps.create_table(name, "id bigint", partitioned_by="ds string, hour bigint")
     rows = [(n, day, hour) for n, day in enumerate(DAYS) for hour in (2, 9, 10)]
     made.write(rows)
     made.add_partition("ds=2024-03-01,hour=1")
-    yield made
-    odps.drop_table(name)
+    return made
 
 
 def read(table: Table, partitions: Any) -> list[tuple[str, int]]:
@@ -127,7 +126,6 @@ def test_the_latest_number_is_the_largest_number(odps: Connection, new_name: Nam
     table = odps.create_table(new_name("numbers"), "id bigint", partitioned_by="n int")
     table.write([(1, 9), (2, 10)])
     assert table.read(["id"], partitions="latest").to_arrow().column("id").to_pylist() == [2]
-    odps.drop_table(table.name)
 
 
 def test_exact_partitions_cost_no_list(watched: Connection, recorder: Recorder) -> None:
@@ -177,7 +175,6 @@ def test_details_need_partitions(odps: Connection, new_name: Name) -> None:
     plain = odps.create_table(new_name("plain"), "id bigint")
     with pytest.raises(ArgumentError, match="is not partitioned"):
         plain.partition_details()
-    odps.drop_table(plain.name)
 
 
 @pytest.mark.storage_api("blobs")
@@ -189,7 +186,6 @@ def test_blobs_and_datasets_take_choices(odps: Connection, new_name: Name) -> No
     found = table.read(["ds"], partitions="ds<2024-01-02").dataset().to_table()
     assert sorted(found.column("ds").to_pylist()) == DAYS[:2]
     assert isinstance(found, pa.Table)
-    odps.drop_table(table.name)
 
 
 COMPACT = ["20240101", "20240102", "20240103"]

@@ -168,7 +168,6 @@ def test_a_folder_of_blobs_holds_whole_files_whenever_the_interrupt_comes(
         assert not list(folder.glob(".*"))
         assert {path.stat().st_size for path in folder.iterdir()} <= {200_000}
     assert stopped
-    odps.drop_table(table.name)
 
 
 class Worker(threading.Thread):

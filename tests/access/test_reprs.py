@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -67,11 +66,10 @@ def used(odps: Connection, name: str) -> list[Any]:
 
 
 @pytest.fixture
-def name(odps: Connection, new_name) -> Iterator[str]:
+def name(odps: Connection, new_name) -> str:
     made = new_name("shown")
     odps.create_table(made, "id bigint")
-    yield made
-    odps.drop_table(made)
+    return made
 
 
 @pytest.mark.storage_api("blobs")

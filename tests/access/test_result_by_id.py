@@ -9,9 +9,10 @@ from collections.abc import Callable
 import pytest
 
 from odps_nb import Connection
-from odps_nb.client.calls.progress import ProgressSnapshot
 from odps_nb.errors import ArgumentError, CancelledError, NotFoundError, QueryError
+from odps_nb.notebook.progress.words import ids
 from tests.support.compat.recorder import Recorder
+from tests.support.watcher import Watcher
 
 SLOW = "select count(*) as n from orders a join orders b on a.status = b.status"
 
@@ -86,7 +87,6 @@ def test_statements_without_rows_are_found(
     name = new_name("made")
     noted = odps.sql(f"create table {name} (id bigint)").instance_id
     assert odps.result(noted).to_arrow().num_rows == 0
-    odps.drop_table(name)
 
 
 def test_unknown_ids_are_not_found(odps: Connection) -> None:
@@ -99,19 +99,8 @@ def test_unknown_ids_are_not_found(odps: Connection) -> None:
 
 
 def test_the_card_names_the_instance(odps: Connection) -> None:
-    from odps_nb.notebook.progress.words import ids
-
-    seen: list[ProgressSnapshot] = []
-
-    class Listener:
-        def start(self, tracker: object) -> None:
-            self.tracker = tracker
-
-        def stop(self, snapshot: ProgressSnapshot) -> None:
-            seen.append(snapshot)
-
-    result = odps.sql("select 1 as n", progress=Listener())
-    result.to_arrow(progress=Listener())
-    for snapshot in seen:
-        assert ids(snapshot)[0] == f"instance {result.instance_id}"
-    assert len(seen) == 2
+    ran, read = Watcher(), Watcher()
+    result = odps.sql("select 1 as n", progress=ran)
+    result.to_arrow(progress=read)
+    for watcher in (ran, read):
+        assert ids(watcher.last)[0] == f"instance {result.instance_id}"

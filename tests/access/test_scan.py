@@ -34,8 +34,7 @@ def orders(odps):
 def small(odps, new_name):
     table = odps.create_table(new_name("small"), "id bigint, note string")
     table.write(pa.table({"id": [1, 2, 3], "note": ["a", None, "c"]}))
-    yield table
-    odps.drop_table(table.name, if_exists=True)
+    return table
 
 
 def test_making_a_scan_costs_no_request(odps):
@@ -133,7 +132,6 @@ def test_an_empty_result_has_its_columns(odps, new_name):
     assert (list(frame.columns), len(frame)) == (["note", "id"], 0)
     assert len(table.head()) == 0
     assert len(table.blobs("b")) == 0
-    odps.drop_table(table.name)
 
 
 def test_leaving_the_batches_early_stops_the_read(orders):
@@ -228,7 +226,6 @@ def test_names_from_the_service_are_escaped(odps, new_name):
     html = odps.table(name)._repr_mimebundle_()["text/html"]
     assert "<script>" not in html
     assert "&lt;script&gt;" in html
-    odps.drop_table(name)
 
 
 def test_a_table_that_cannot_be_looked_up_shows_the_error(odps):
@@ -243,7 +240,6 @@ def test_a_wide_table_shows_a_part_of_itself(odps, new_name):
     name = new_name("wide")
     odps.create_table(name, ", ".join(f"c{n} bigint" for n in range(200)))
     assert "and 140 more columns" in odps.table(name)._repr_mimebundle_()["text/plain"]
-    odps.drop_table(name)
 
 
 def test_partitions_are_listed_as_they_are(odps, new_name):
@@ -356,7 +352,9 @@ def test_a_query_may_be_waited_for_later(odps, small):
 
 def test_statements_without_rows_have_happened_when_the_call_returns(odps, new_name):
     name = new_name("ctas")
-    odps.sql(f"create table {name} as select 1 as x")
+    result = odps.sql(f"create table {name} as select 1 as x")
+    assert result.row_count == result.to_arrow().num_columns == len(result.schema) == 0
+    assert len(result.to_pandas()) == 0
     assert odps.table(name).read().to_arrow().num_rows == 1
     odps.sql(f"drop table {name}")
     assert name not in odps.tables()

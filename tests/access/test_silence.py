@@ -88,9 +88,7 @@ def every_use(shown: Connection, new_name: Names, tmp_path: Path):
     table, keyed = new_name("silent"), new_name("silent_keyed")
     shown.create_table(table, "id bigint")
     shown.create_table(keyed, "id bigint", primary_key="id")
-    yield uses(shown, table, keyed, tmp_path)
-    shown.drop_table(table)
-    shown.drop_table(keyed)
+    return uses(shown, table, keyed, tmp_path)
 
 
 @pytest.mark.storage_api("blobs")

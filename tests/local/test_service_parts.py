@@ -22,6 +22,7 @@ from odps_nb.terms import Compression, IndexSplit, PartitionSpec, TableName, Wri
 from odps_nb.wire.blocks import encode_blocks
 from odps_nb.wire.calls import CreateReadSession
 from odps_nb.wire.type_text import parse_type
+from tests.support.clocks import Clock
 
 DAY = 24 * 3600.0
 NAME = TableName(project="local", table="t")
@@ -29,14 +30,6 @@ SCHEMA = TableSchema(
     columns=(Column(name="a", type=parse_type("bigint")),),
     partition_columns=(Column(name="ds", type=parse_type("string")),),
 )
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1_700_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

@@ -143,7 +143,6 @@ def test_what_does_not_fit_is_refused_from_spark(
     with pytest.raises(ConversionError):
         odps_nb.spark.write(spark_session.sql(f"select {value} as v"), odps, table.name)
     assert table.read().to_arrow().num_rows == 0
-    odps.drop_table(table.name)
 
 
 @pytest.mark.spark
@@ -161,4 +160,3 @@ def test_every_interval_of_months_is_written(
     table = odps.create_table(new_name("months"), columns)
     odps_nb.spark.write(spark_session.sql(f"select {values}"), odps, table.name)
     assert table.read().to_arrow().to_pylist() == [dict(zip(names, months.values(), strict=True))]
-    odps.drop_table(table.name)

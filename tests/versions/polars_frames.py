@@ -70,7 +70,6 @@ def test_a_frame_is_written_and_comes_back(odps, new_name):
         if wanted.dtype in (pl.Categorical, pl.Enum):
             wanted = wanted.cast(pl.String)
         assert moments(back[column]) == moments(wanted), column
-    odps.drop_table(name)
 
 
 @pytest.mark.parametrize("fixed", [None, "ds=a"])
@@ -80,7 +79,6 @@ def test_a_category_may_be_the_partition(odps, new_name, fixed):
     given = pl.DataFrame({"id": [1, 2], "ds": pl.Series(["a", "a"], dtype=pl.Categorical)})
     odps.table(name).write(given, partition=fixed, progress=silent)
     assert odps.table(name).read(partitions="ds=a").to_arrow(progress=silent).num_rows == 2
-    odps.drop_table(name)
 
 
 def test_bytes_of_a_frame_become_blobs(odps, new_name):
@@ -89,7 +87,6 @@ def test_bytes_of_a_frame_become_blobs(odps, new_name):
     given = pl.DataFrame({"id": [1, 2], "p": [b"xyz" * 9, None]})
     assert odps.table(name).write(given, progress=silent).blobs == 1
     assert odps.table(name).blobs("p")[0].bytes() == b"xyz" * 9
-    odps.drop_table(name)
 
 
 @pytest.mark.parametrize("table", ["orders", "types_all"])

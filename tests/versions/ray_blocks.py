@@ -50,7 +50,6 @@ def test_the_rows_are_those_of_a_read(odps):
 def test_an_empty_table_has_its_columns(odps, new_name):
     table = odps.create_table(new_name("empty"), "id bigint, name string")
     assert table.to_ray().count() == 0
-    odps.drop_table(table.name)
 
 
 def test_a_limit_is_refused(odps):

@@ -13,7 +13,7 @@ import odps_nb
 import odps_nb.convert.blob_columns.blob_series  # registers ``series.odps``
 from odps_nb.access import saving
 from odps_nb.access.blobs.many import Fetch, References, save_blobs, stream_blobs
-from odps_nb.client.calls.progress import Phase, ProgressSnapshot, ProgressTracker
+from odps_nb.client.calls.progress import Phase
 from odps_nb.errors import (
     ArgumentError,
     CancelledError,
@@ -35,6 +35,7 @@ from tests.support.sockets.blob_answers import (
 )
 from tests.support.sockets.scripted import Service
 from tests.support.threads import running
+from tests.support.watcher import Watcher
 
 pytestmark = pytest.mark.storage_api("blobs")
 
@@ -69,8 +70,7 @@ def hostile(odps, new_name):
         for n, name in enumerate(HOSTILE)
     ]
     table.write(pd.DataFrame({"id": range(len(blobs)), "data": blobs}))
-    yield table.read().to_pandas().sort_values("id")["data"].tolist()
-    odps.drop_table(table.name)
+    return table.read().to_pandas().sort_values("id")["data"].tolist()
 
 
 @pytest.fixture
@@ -91,23 +91,13 @@ def save(fetch, numbers, folder, **options):
     return save_blobs(fetch, references, folder, **options)
 
 
-class Told:
-    """A listener that records how the operation ended."""
-
-    def start(self, tracker: ProgressTracker) -> None:
-        self.tracker = tracker
-
-    def stop(self, snapshot: ProgressSnapshot) -> None:
-        self.end = snapshot
-
-
 # -- a folder ----------------------------------------------------------------------------------
 
 
 def test_a_path_for_every_reference_in_order_and_none_for_a_null(odps, media, tmp_path):
     values = media.drop_null().to_pylist()
     column = pd.Series([values[1], None, values[0], np.nan, values[1], pd.NA], dtype=object)
-    told = Told()
+    told = Watcher()
     paths = column.odps.save(tmp_path, connection=odps, progress=told)
     assert [path is None for path in paths] == [False, True, False, True, False, True]
     assert paths[0] == paths[4]
@@ -116,7 +106,7 @@ def test_a_path_for_every_reference_in_order_and_none_for_a_null(odps, media, tm
             assert path.read_bytes() == odps.blob(value).bytes()
             assert path.name == odps.blob(value).file_name
     assert sorted(tmp_path.iterdir()) == sorted({paths[0], paths[2]})
-    assert (told.end.phase, told.end.items, told.end.items_total) == (Phase.DONE, 2, 2)
+    assert (told.last.phase, told.last.items, told.last.items_total) == (Phase.DONE, 2, 2)
 
 
 @pytest.mark.parametrize("compression", [None, "zstd", "lz4"])
@@ -233,11 +223,11 @@ def test_a_folder_that_takes_no_files_is_a_typed_error(odps, media, tmp_path):
         odps.blobs(media).save(tmp_path / "no" / "folder")
     assert odps.blobs(media).save(tmp_path / "new")
     assert caught.value.hint == "create it first"
-    told = Told()
+    told = Watcher()
     with pytest.raises(ConfigError, match="cannot create a file in /proc/self/fdinfo") as caught:
         odps.blobs(media).save("/proc/self/fdinfo", progress=told)  # read-only even for root
     assert "may write" in caught.value.hint
-    assert told.end.phase is Phase.FAILED
+    assert told.last.phase is Phase.FAILED
 
 
 def test_what_is_no_reference_is_refused_before_anything_is_asked(tmp_path):
@@ -333,10 +323,10 @@ def test_an_interrupt_leaves_no_temporary_file(tmp_path):
 def test_a_cancel_from_another_thread_leaves_no_temporary_file(tmp_path):
     with scripted(half(lambda: odps.cancel())) as (_, service):
         with odps_nb.connect(**keywords(service)) as odps:
-            told = Told()
+            told = Watcher()
             with pytest.raises(CancelledError):
                 odps.blobs([reference(7).token, reference(15).token]).save(tmp_path, progress=told)
-            assert told.end.phase is Phase.CANCELLED
+            assert told.last.phase is Phase.CANCELLED
         assert list(tmp_path.iterdir()) == []
 
 
@@ -364,7 +354,7 @@ def test_files_come_in_the_order_of_their_first_position(tmp_path):
 
 def test_files_have_the_bytes_that_the_service_holds(odps, media):
     found, whole = {}, media.drop_null()
-    told = Told()
+    told = Watcher()
     for blob in odps.blobs(media).stream(progress=told):
         found[blob.reference.token] = (blob.read(), blob.mime_type, blob.file_name)
         assert blob.verified
@@ -372,8 +362,8 @@ def test_files_have_the_bytes_that_the_service_holds(odps, media):
     for token in whole.to_pylist():
         blob = odps.blob(token)
         assert found[token] == (blob.bytes(), blob.mime_type, blob.file_name)
-    assert told.end.phase is Phase.DONE
-    assert told.end.items == told.end.items_total == len(found)
+    assert told.last.phase is Phase.DONE
+    assert told.last.items == told.last.items_total == len(found)
 
 
 class Mine(Exception):
@@ -382,17 +372,17 @@ class Mine(Exception):
 
 def test_an_iterator_that_is_left_early_closes_everything(odps, media):
     before = {t for t in running() if t.name.startswith("odps_nb")}
-    told = Told()
+    told = Watcher()
     blobs = odps.blobs(media.drop_null()).stream(progress=told)
     first = next(blobs)
     blobs.close()
     assert first.closed
     assert {t for t in running() if t.name.startswith("odps_nb")} <= before
-    assert (told.end.phase, told.end.message) == (Phase.DONE, "stopped early by the caller")
+    assert (told.last.phase, told.last.message) == (Phase.DONE, "stopped early by the caller")
 
 
 def test_what_a_name_function_raises_names_the_blob(odps, media, tmp_path):
-    raised, told = Mine("enough"), Told()
+    raised, told = Mine("enough"), Watcher()
 
     def name(index, head) -> None:
         if index >= 2:

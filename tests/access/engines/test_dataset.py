@@ -331,7 +331,6 @@ def test_scans_that_cannot_be_asked_again_have_no_dataset(odps, new_name):
     with pytest.raises(ArgumentError, match="not its changes"):
         keyed.read(since=0).dataset()
     assert keyed.dataset().count_rows() == 1
-    odps.drop_table(keyed.name)
 
 
 def test_no_such_table_is_said_at_once(odps):
@@ -353,7 +352,6 @@ def test_times_out_of_reach_of_nanoseconds_say_what_to_pass(odps, new_name):
         with pytest.raises(duckdb.Error, match="timestamp_unit='us'"):
             database.sql("select * from made").fetchall()
     assert table.read(timestamp_unit="us").dataset().to_table().to_pylist() == [{"at": far}]
-    odps.drop_table(table.name)
 
 
 def test_times_in_a_zone_are_compared_as_instants(in_shanghai):

@@ -53,7 +53,6 @@ def test_an_empty_table_has_one_empty_partition(odps, new_name):
     table = odps.create_table(new_name("empty"), "id bigint, name string")
     frame = table.to_dask()
     assert (frame.npartitions, list(frame.columns), len(frame)) == (1, ["id", "name"], 0)
-    odps.drop_table(table.name)
 
 
 @pytest.mark.parametrize("option", ["limit", "max_bytes"])

@@ -142,7 +142,6 @@ def test_a_null_in_whole_numbers_is_said_and_in_floats_is_nan(odps, new_name):
     with pytest.raises(ConversionError) as caught:
         list(epochs(table.read(["n"]), AsBatches(2)).pass_over())
     assert caught.value.column == "n"
-    odps.drop_table(table.name)
 
 
 # -- going on -----------------------------------------------------------------------------------
@@ -205,7 +204,6 @@ def test_a_state_reads_the_snapshot_of_its_session_as_long_as_that_lasts(odps, n
     later.load(state)
     assert sorted(first + ids(later.pass_over())) == list(range(100))
     passed.close()
-    odps.drop_table(table.name)
 
 
 @pytest.mark.nightly
@@ -241,7 +239,6 @@ def test_a_table_that_changed_is_a_typed_error(odps, new_name, partitions, overw
     assert ("was 3 and is now 6" in caught.value.message) != overwrite
     by_version = partitions is None and by_storage_api()
     assert ("version" in caught.value.message) == by_version
-    odps.drop_table(table.name)
 
 
 def test_another_partition_may_change_in_the_meantime(odps, new_name):
@@ -252,7 +249,6 @@ def test_another_partition_may_change_in_the_meantime(odps, new_name):
     table.write(pa.table({"id": [4, 5, 6]}), partition="ds=2")
     running.load(lost(state))
     assert sorted(ids(running.pass_over())) == [1, 2, 3]
-    odps.drop_table(table.name)
 
 
 def test_a_state_of_another_order_or_none_at_all_is_refused(numbered):
@@ -380,7 +376,6 @@ def test_changes_are_refused(odps, new_name):
     )
     with pytest.raises(ArgumentError, match="changes"):
         epochs(table.read(since=1, changes=True))
-    odps.drop_table(table.name)
 
 
 @pytest.mark.parametrize(("rank", "size"), [(2, 2), (-1, 2), (0, 0)])
@@ -398,4 +393,3 @@ def test_an_epoch_that_is_none_is_refused(numbered):
 def test_an_empty_table_has_no_rows(odps, new_name):
     table = odps.create_table(new_name("none"), "id bigint")
     assert list(epochs(table.read()).pass_over()) == []
-    odps.drop_table(table.name)

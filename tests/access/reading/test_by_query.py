@@ -147,4 +147,3 @@ def test_json_columns_are_text_and_partitions_apply(
     assert rows(table.read(["id"], where="ds = 'a'")) == [{"id": 1}, {"id": 2}]
     assert table.read(partitions="ds=a", limit=1).to_arrow().num_rows == 1
     assert len(table.head(4)) == 4
-    odps.drop_table(table.name)

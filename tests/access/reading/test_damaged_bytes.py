@@ -14,13 +14,14 @@ import pytest
 
 import odps_nb
 from odps_nb.client.calls.attempts import Attempts
-from odps_nb.client.calls.progress import ProgressSnapshot, ProgressTracker
+from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.errors import ChecksumError
 from odps_nb.notebook.progress import words
 from odps_nb.notebook.progress.cards import card_html, card_text
 from odps_nb.notebook.progress.operations import Operations
 from tests.support.service.services import by_storage_api, by_tunnel
 from tests.support.sockets.peers import Line, Peer
+from tests.support.watcher import Watcher
 
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
@@ -68,18 +69,6 @@ def through(service: LocalService) -> Iterator[tuple[Connection, Damaging]]:
             yield connection, tunnel
 
 
-class Keeping:
-    """Keeps the tracker that it receives."""
-
-    tracker: ProgressTracker
-
-    def start(self, tracker: ProgressTracker) -> None:
-        self.tracker = tracker
-
-    def stop(self, snapshot: ProgressSnapshot) -> None:
-        pass
-
-
 def all_that_is_said(tracker: ProgressTracker) -> str:
     snapshot = tracker.snapshot()
     operations = Operations()
@@ -100,7 +89,7 @@ def test_rows_that_were_changed_are_complete_and_not_verified(
     monkeypatch.setattr(Attempts, "pause", lambda self, seconds: None)  # requested again
     table = odps.create_table(new_name("flip"), "id bigint")
     table.write(pa.table({"id": [MARK] * 10}))
-    seen = Keeping()
+    seen = Watcher()
     with through(service) as (connection, way):
         if what == "read":
             source = connection.table(table.name).read()
@@ -122,7 +111,7 @@ def test_rows_that_were_changed_are_complete_and_not_verified(
 def test_rows_that_were_written_are_not_called_verified(
     odps: Connection, new_name: Callable[[str], str]
 ) -> None:
-    table, seen = odps.create_table(new_name("flip"), "id bigint"), Keeping()
+    table, seen = odps.create_table(new_name("flip"), "id bigint"), Watcher()
     receipt = table.write(pa.table({"id": [MARK] * 10}), progress=seen)
     said = all_that_is_said(seen.tracker)
     assert "verified" not in said + repr(receipt)
@@ -139,7 +128,7 @@ def test_a_blob_that_was_changed_is_an_error_and_one_that_was_not_is_verified(
     monkeypatch.setattr(Attempts, "pause", lambda self, seconds: None)  # requested again
     table = odps.create_table(new_name("flip"), "id bigint, content blob")
     table.write(pa.table({"id": [1], "content": [SENT * 100]}))
-    whole, damaged = Keeping(), Keeping()
+    whole, damaged = Watcher(), Watcher()
     token = table.read(["content"]).to_arrow()["content"][0].as_py()
     assert [one.verified for one in odps.blobs([token]).fetch(progress=whole)] == [True]
     assert "800 B verified" in all_that_is_said(whole.tracker)

@@ -163,4 +163,3 @@ def test_a_table_with_a_decimal_of_a_large_scale_is_filtered_here_alone(
     ]
     sent = [one["FilterPredicate"] for one in asked if one["FilterPredicateFallback"]]
     assert sent == ["id in (5, 29999)" if sends else ""] * 4
-    watched.drop_table(name)

@@ -13,9 +13,9 @@ import pytest
 from odps_nb.access.blobs import frames
 from odps_nb.errors import NotFoundError, SessionExpiredError
 from odps_nb.local.server.launch import start
-from odps_nb.wire.calls import WireRequest
 from tests.support.compat.recorder import Recorder
 from tests.support.service.connecting import account_of, connected
+from tests.support.spark.watched import misbehave
 
 DAY = "ds=2024-01-01"
 
@@ -62,7 +62,6 @@ def test_fewer_rows_than_wanted_are_read_to_be_sure(watched, recorder, new_name)
     assert actions(recorder) == ["TablePreview", "TableCreateReadSession", "TableRead"]
     assert table.head(2)["id"].tolist() == [1, 2]
     assert actions(recorder) == ["TablePreview"]
-    watched.drop_table(table.name)
 
 
 def test_a_partition_that_is_not_there_is_an_error(odps):
@@ -121,12 +120,11 @@ def test_a_preview_that_is_refused_is_a_short_read_and_blobs_are_waited_for_brie
         table = odps.create_table("refused", "id bigint, content blob")
         table.write(rows)
         for status in (400, 403):
-            rules = [
+            misbehave(
+                odps,
                 {"action": "TablePreview", "fault": "status", "status": status, "times": 9},
                 {"action": "BlobRead", "fault": "stall", "at": 0, "seconds": 600, "times": 0},
-            ]
-            body = json.dumps({"rules": rules}).encode()
-            odps._storage.rest(WireRequest(method="PUT", path="/misbehaviour", body=body))
+            )
             first = table.head(2)
             assert first["id"].tolist() == [1, 2]
             assert repr(first).count("blob …") == 2  # their types are unknown
@@ -139,7 +137,6 @@ def test_the_first_rows_of_a_table_with_a_key_are_merged(odps, new_name):
     table.upsert(pa.table({"id": [1, 3], "v": ["new", "c"]}))
     table.delete(pa.table({"id": [2]}))
     assert sorted(table.head(2).itertuples(index=False, name=None)) == [(1, "new"), (3, "c")]
-    odps.drop_table(table.name)
 
 
 def test_columns_that_were_added_in_the_meantime_are_shown(odps, new_name):
@@ -150,4 +147,3 @@ def test_columns_that_were_added_in_the_meantime_are_shown(odps, new_name):
     found = table.head(1)
     assert (list(found), found["id"].tolist(), found["s"].isna().all()) == (["id", "s"], [1], True)
     assert list(table.schema.names) == ["id", "s"]
-    odps.drop_table(table.name)

@@ -15,22 +15,10 @@ from odps_nb.errors import NotFoundError, QueryError, ServiceError
 from odps_nb.local.server.launch import LocalService, start
 from odps_nb.terms import TableName
 from odps_nb.wire.calls import WireRequest
+from tests.support.clocks import Clock
 from tests.support.service.connecting import connected
 
 ROWS = pa.table({"id": [1, 2]})
-
-
-class Clock:
-    """A clock that only moves when the client sleeps."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
 
 
 class Account:

@@ -220,7 +220,6 @@ def test_a_typed_value_has_one_spelling(odps: Connection, new_name: NewName, val
     table.write(pa.table({"id": [1]}), partition={"k": np.int64(3)})
     table.write(pa.table({"id": [2], "k": [3]}), overwrite="partitions")
     assert state(table) == {3: [2]}
-    odps.drop_table(table.name)
 
 
 def test_partitions_made_and_dropped_by_sql_are_exactly_those(
@@ -237,7 +236,6 @@ def test_partitions_made_and_dropped_by_sql_are_exactly_those(
     assert Counter(dict(one)["ds"] for one in table.partitions()) == Counter([" b", "b"])
     odps.sql(f"truncate table {name} partition (ds=' b')")
     assert state(table) == {"b": [2]}
-    odps.drop_table(name)
 
 
 def test_the_service_takes_what_comes_and_nothing_else(

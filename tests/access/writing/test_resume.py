@@ -19,11 +19,11 @@ from odps_nb.access.writing import files as writing
 from odps_nb.access.writing import resumable
 from odps_nb.access.writing.resumable import Journal, open_journal
 from odps_nb.client.auth.profile import Profile
-from odps_nb.client.calls.progress import ProgressSnapshot, ProgressTracker
 from odps_nb.client.write.base import WriteSession
 from odps_nb.client.write.operations import WriteSessionRef
 from odps_nb.client.write.session import abort_write
 from odps_nb.errors import ConflictError, FramingError
+from tests.support.watcher import Watcher
 
 pytestmark = pytest.mark.storage_api("resumable writes")
 
@@ -46,18 +46,6 @@ class Asked:
         self.names.append(name)
         self.at.pop(name, lambda: None)()
         return "text/plain"
-
-
-class Events:
-    """A listener that keeps the last snapshot."""
-
-    end: ProgressSnapshot
-
-    def start(self, tracker: ProgressTracker) -> None:
-        """Show nothing."""
-
-    def stop(self, snapshot: ProgressSnapshot) -> None:
-        self.end = snapshot
 
 
 @pytest.fixture(autouse=True)
@@ -121,14 +109,14 @@ def test_what_arrived_is_not_sent_again(
     (journal,) = state.iterdir()
     assert journal.stat().st_mode & 0o077 == 0
     assert "content of" not in journal.read_text()
-    events = Events()
+    events = Watcher()
     receipt = other.table(name).write_files(folder, resume=True, progress=events)
     assert asked.names == ["4.txt", "5.txt", "6.txt"]
     assert contents(odps, name) == here(folder)
     assert (receipt.rows, receipt.blobs, receipt.resumed) == (COUNT, COUNT, 4)
     assert "(4 rows from an earlier call)" in repr(receipt)
-    assert (events.end.rows, events.end.fraction) == (COUNT, 1.0)
-    assert "4 of 7 files arrived in an earlier call" in events.end.events
+    assert (events.last.rows, events.last.fraction) == (COUNT, 1.0)
+    assert "4 of 7 files arrived in an earlier call" in events.last.events
     assert list(state.iterdir()) == []
 
 
@@ -183,7 +171,7 @@ def test_files_that_changed_came_or_went_since_are_as_they_are_now(
 def test_a_session_that_is_gone_is_said_and_all_is_sent_again(
     odps: Connection, other: Connection, asked: Asked, new_name: Name, folder: Path, state: Path
 ) -> None:
-    name, events = new_name("gone"), Events()
+    name, events = new_name("gone"), Watcher()
     interrupted(other, asked, folder, name, "5.txt")
     (journal,) = state.iterdir()
     session = json.loads(journal.read_text().splitlines()[0])["session"]
@@ -191,7 +179,8 @@ def test_a_session_that_is_gone_is_said_and_all_is_sent_again(
     receipt = other.table(name).write_files(folder, resume=True, progress=events)
     assert (receipt.rows, receipt.resumed, len(asked.names)) == (COUNT, 0, COUNT)
     assert any(
-        "earlier session was aborted; sending all files again" in line for line in events.end.events
+        "earlier session was aborted; sending all files again" in line
+        for line in events.last.events
     )
     interrupted(other, asked, folder, name, "5.txt")
     (journal,) = state.iterdir()
@@ -200,7 +189,7 @@ def test_a_session_that_is_gone_is_said_and_all_is_sent_again(
     other.table(name).write_files(folder, resume=True, progress=events, overwrite=False)
     assert any(
         "earlier session was not found; sending all files again" in line
-        for line in events.end.events
+        for line in events.last.events
     )
     assert odps.table(name).read().to_arrow().num_rows == 2 * COUNT
 

@@ -43,10 +43,9 @@ class Item:
 
 
 @pytest.fixture
-def table(odps: Connection, new_name: Name) -> Iterator[Table]:
+def table(odps: Connection, new_name: Name) -> Table:
     name = new_name("rows")
-    yield odps.create_table(name, "id bigint, name string, at struct<x:bigint, y:double>")
-    odps.drop_table(name)
+    return odps.create_table(name, "id bigint, name string, at struct<x:bigint, y:double>")
 
 
 def content(table: Table) -> list[tuple[Any, ...]]:
@@ -137,7 +136,6 @@ def test_values_go_by_the_rules_of_object_columns(odps: Connection, new_name: Na
     assert found["tags"] == [1, 2]
     table.write({"n": [2**53 + 3, None]}, overwrite=True)  # pandas alone would convert it to float
     assert table.read(["n"]).to_arrow().column("n").to_pylist() == [2**53 + 3, None]
-    odps.drop_table(name)
 
 
 def test_dataclasses_inside_of_dataclasses_are_structs(table: Table) -> None:
@@ -217,7 +215,6 @@ def test_times_of_different_ranges_in_different_chunks(
     table.write({"t": when} for when in whens)
     found = table.read(timestamp_unit="us").to_arrow().column("t").to_pylist()
     assert [one and one.replace(tzinfo=None) for one in found] == whens
-    odps.drop_table(name)
 
 
 def test_an_error_of_the_generator_is_the_callers_and_nothing_is_written(table: Table) -> None:
@@ -266,7 +263,6 @@ def test_partitions_come_from_the_rows_or_are_repeated_by_them(
         (3, "c"),
         (4, "c"),
     ]
-    odps.drop_table(name)
 
 
 @pytest.mark.storage_api("blobs")
@@ -280,7 +276,6 @@ def test_blobs_in_rows(odps: Connection, new_name: Name, tmp_path: Path) -> None
     assert sorted(blob.bytes() for blob in table.blobs()) == [b"one", b"two"]
     with pytest.raises(ConversionError, match=r"content\[1\]"):
         table.write((n, b"x" if n == 2 else "text") for n in (2, 3))
-    odps.drop_table(name)
 
 
 def test_a_new_table_from_rows(odps: Connection, new_name: Name) -> None:
@@ -302,7 +297,6 @@ def test_a_new_table_from_rows(odps: Connection, new_name: Name) -> None:
     assert odps.create_table(name, empty).schema.names == ("id",)
     odps.drop_table(name)
     assert odps.create_table(name, {"id": [1, 2], "v": ["a", None]}).read().row_count == 2
-    odps.drop_table(name)
 
 
 def test_a_lazy_frame_that_does_not_fit_is_refused_and_the_process_continues(table: Table) -> None:
@@ -331,7 +325,6 @@ def test_readers_in_an_iterator_are_streamed(odps: Connection, new_name: Name) -
     table = odps.table(new_name("readers"))
     assert table.write(readers(), create=True).rows == 4
     assert sorted(table.read().to_arrow().column("id").to_pylist()) == taken == [0, 1, 2, 3]
-    odps.drop_table(table.name)
 
 
 def test_a_new_table_is_not_made_of_what_has_no_columns(odps: Connection, new_name: Name) -> None:
@@ -361,7 +354,6 @@ def test_upserts_and_deletes_take_rows(odps: Connection, new_name: Name) -> None
     table.delete({8})
     found = table.read().to_arrow().sort_by("id").to_pylist()
     assert found == [{"id": 0, "v": "new"}, {"id": 2, "v": None}]
-    odps.drop_table(name)
 
 
 def test_open_write_takes_rows(table: Table) -> None:
@@ -467,4 +459,3 @@ def test_new_tables_and_keys_from_an_index(odps: Connection, new_name: Name) -> 
     assert table.read().to_arrow().sort_by("id").column("v").to_pylist() == ["c", "b"]
     table.delete(frame.iloc[:1], index=True)
     assert table.read().to_arrow().column("id").to_pylist() == [2]
-    odps.drop_table(name)

@@ -13,7 +13,6 @@ import pytest
 from odps_nb.access.connection import Connection
 from odps_nb.access.writing.files import FILE_COLUMNS
 from odps_nb.access.writing.folder_files import FolderFiles
-from odps_nb.client.calls.progress import ProgressSnapshot, ProgressTracker
 from odps_nb.errors import (
     ArgumentError,
     ConfigError,
@@ -22,6 +21,7 @@ from odps_nb.errors import (
     NotFoundError,
     OdpsNbError,
 )
+from tests.support.watcher import Watcher
 
 Name = Callable[[str], str]
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(40)
@@ -164,19 +164,6 @@ def test_links_pipes_and_missing_files_are_reported_before_anything_is_written(
     assert not odps.table(name).exists()
 
 
-class Totals:
-    """A listener that keeps the final figures."""
-
-    def __init__(self) -> None:
-        self.end: ProgressSnapshot | None = None
-
-    def start(self, tracker: ProgressTracker) -> None:
-        """Show nothing."""
-
-    def stop(self, snapshot: ProgressSnapshot) -> None:
-        self.end = snapshot
-
-
 @pytest.mark.storage_api("blobs")
 def test_a_file_that_changes_in_the_meantime_ends_the_write_and_leaves_no_table(
     odps: Connection, new_name: Name, folder: Path, monkeypatch: pytest.MonkeyPatch
@@ -186,15 +173,14 @@ def test_a_file_that_changes_in_the_meantime_ends_the_write_and_leaves_no_table(
             file.write(b"more")
         return "text/plain"
 
-    name, totals = new_name("changing"), Totals()
+    name, totals = new_name("changing"), Watcher()
     monkeypatch.setattr("odps_nb.access.writing.files.media_type", grow)
     with Connection(odps.profile) as other:
         with pytest.raises(FramingError, match="changed while") as changed:
             other.table(name).write_files(folder, pattern="b.txt", progress=totals)
         assert any("was dropped" in note for note in changed.value.notes)
         assert not other.table(name).exists()
-    assert totals.end is not None
-    assert (totals.end.rows_total, totals.end.phase.value) == (1, "failed")
+    assert (totals.last.rows_total, totals.last.phase.value) == (1, "failed")
     (one,) = FolderFiles(folder=folder, patterns=("b.txt",))
     one.file.unlink()
     for ask in (lambda: one.head(10), one.require_unchanged):
