@@ -29,6 +29,7 @@ from tests.support.gate import (  # noqa: F401  # hooks
     pytest_xdist_make_scheduler,
 )
 from tests.support.interrupting import interrupts_repeated
+from tests.support.named import NewName
 from tests.support.pages import SETTINGS
 
 if TYPE_CHECKING:
@@ -199,7 +200,7 @@ _numbers = itertools.count()
 
 
 @pytest.fixture
-def new_name() -> Callable[[str], str]:
+def new_name() -> NewName:
     """Return table names that no other test of this run uses."""
     return lambda stem="t": f"{stem}_{next(_numbers)}_{os.getpid()}"
 

@@ -32,6 +32,7 @@ from odps_nb.errors import ArgumentError, ConversionError
 from odps_nb.schema import Column, has_blob
 from odps_nb.spark.tasks.types import spark_type
 from odps_nb.wire.type_text import format_type, parse_type
+from tests.support.named import NewName
 
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
@@ -87,7 +88,7 @@ OFFERED: dict[str, list[pa.DataType]] = {
 }
 
 
-def tables(odps: Connection, zoned: Connection, new_name: Callable[[str], str]) -> dict[str, str]:
+def tables(odps: Connection, zoned: Connection, new_name: NewName) -> dict[str, str]:
     """Return the tables of the page by name, each generated from real reads and writes."""
     return {
         "types": types_table(odps, new_name),
@@ -113,7 +114,7 @@ def code(text: object) -> str:
 # -- all types --------------------------------------------------------------------------------
 
 
-def types_table(odps: Connection, new_name: Callable[[str], str]) -> str:
+def types_table(odps: Connection, new_name: NewName) -> str:
     columns = ", ".join(f"c{i} {kind}" for i, (kind, _, _) in enumerate(TYPES))
     table = odps.create_table(new_name("types"), columns)
     values = {f"c{i}": pd.Series([v], dtype=object) for i, (_, v, _) in enumerate(TYPES)}
@@ -266,7 +267,7 @@ NEW: list[tuple[str, list[Any]]] = [
 ]
 
 
-def new_table(odps: Connection, new_name: Callable[[str], str]) -> str:
+def new_table(odps: Connection, new_name: NewName) -> str:
     def made(values: Any) -> str:
         frame = pa.table if isinstance(values, pa.Array) else pd.DataFrame
         table = odps.create_table(new_name("new"), frame({"c": values}))
@@ -326,7 +327,7 @@ EXTENSIONS: list[tuple[str, Any]] = [
 ]  # fmt: skip
 
 
-def extension_table(odps: Connection, new_name: Callable[[str], str]) -> str:
+def extension_table(odps: Connection, new_name: NewName) -> str:
     def rows() -> Iterator[tuple[str, ...]]:
         for what, data in EXTENSIONS:
             try:
@@ -342,7 +343,7 @@ def extension_table(odps: Connection, new_name: Callable[[str], str]) -> str:
 # -- times ------------------------------------------------------------------------------------
 
 
-def times_read(odps: Connection, zoned: Connection, new_name: Callable[[str], str]) -> str:
+def times_read(odps: Connection, zoned: Connection, new_name: NewName) -> str:
     name = new_name("times")
     odps.create_table(name, "d datetime, t timestamp, n timestamp_ntz")
     zoned.table(name).write(pa.table({key: pa.array([CLOCK]) for key in "dtn"}))
@@ -380,7 +381,7 @@ WRITTEN: list[tuple[str, Callable[[], Any]]] = [
 ]
 
 
-def times_written(odps: Connection, zoned: Connection, new_name: Callable[[str], str]) -> str:
+def times_written(odps: Connection, zoned: Connection, new_name: NewName) -> str:
     def stored(connection: Connection, kind: str, values: Any) -> str:
         table = connection.create_table(new_name("written"), f"t {kind}")
         frame = pd.DataFrame if isinstance(values, pd.Series) else pa.table
@@ -412,7 +413,7 @@ CONDITIONS = [
 ]
 
 
-def conditions(odps: Connection, zoned: Connection, new_name: Callable[[str], str]) -> str:
+def conditions(odps: Connection, zoned: Connection, new_name: NewName) -> str:
     """Determine the meaning of a condition from the row that it selects."""
     name = new_name("asked")
     table = odps.create_table(name, "t timestamp")

@@ -23,6 +23,7 @@ from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import ConversionError, OdpsNbError, OdpsNbWarning
 from odps_nb.local.server.launch import start
 from tests.support.compat.recorder import Recorder
+from tests.support.named import NewName
 from tests.support.reverse_proxy import Answer, Request
 from tests.support.service.connecting import connected
 
@@ -46,12 +47,12 @@ def made(odps: Connection, name: str) -> Table:
 
 
 @pytest.fixture
-def table(structs: Connection, new_name: Callable[[str], str]) -> Table:
+def table(structs: Connection, new_name: NewName) -> Table:
     return made(structs, new_name("far"))
 
 
 @pytest.fixture
-def refused(odps: Connection, new_name: Callable[[str], str]) -> Table:
+def refused(odps: Connection, new_name: NewName) -> Table:
     """A table of a service that responds with ODPS-0422214 to reads in nanoseconds."""
     found = made(odps, new_name("far"))
     return found
@@ -102,7 +103,7 @@ def test_structs_of_seconds_lose_no_time(table: Table, form: str) -> None:
                 assert source.arrow_schema.field("t").type == MICRO
 
 
-def test_near_structs_keep_nanoseconds(structs: Connection, new_name: Callable[[str], str]) -> None:
+def test_near_structs_keep_nanoseconds(structs: Connection, new_name: NewName) -> None:
     table = structs.create_table(new_name("near"), "t timestamp")
     table.write(pa.table({"t": pa.array([1], pa.timestamp("ns"))}), progress=False)
     for source in (table.read(), structs.sql(f"select * from {table.name}")):
@@ -139,7 +140,7 @@ class FarStructs(Recorder):
 
 @pytest.mark.storage_api("far times")
 def test_a_session_of_nanoseconds_whose_structs_are_far_is_left(
-    odps: Connection, new_name: Callable[[str], str]
+    odps: Connection, new_name: NewName
 ) -> None:
     table = odps.create_table(new_name("near"), "id bigint, t timestamp")
     table.write(pa.table({"id": [1], "t": pa.array([1], pa.timestamp("ns"))}), progress=False)

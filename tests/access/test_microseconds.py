@@ -16,6 +16,7 @@ from odps_nb.access.table import Table
 from odps_nb.errors import ArgumentError, InvalidRequestError, OdpsNbWarning
 from odps_nb.local.server.launch import start
 from tests.support.compat.recorder import Recorder
+from tests.support.named import NewName
 from tests.support.service.connecting import connected
 from tests.support.watcher import Watcher
 
@@ -40,7 +41,7 @@ def rows(count: int = ROWS) -> pa.Table:
 
 
 @pytest.fixture
-def table(odps: Connection, new_name: Callable[[str], str]) -> Table:
+def table(odps: Connection, new_name: NewName) -> Table:
     """A table whose last row has a time that cannot be read in nanoseconds."""
     made = odps.create_table(new_name("micro"), "id bigint, t timestamp")
     made.write(rows(), progress=False)
@@ -77,7 +78,7 @@ def test_a_whole_result_is_read_again_and_has_every_row_once(table: Table, form:
         in_micro(pickle.loads(pickle.dumps(scan)).to_arrow())
 
 
-def test_any_status_costs_no_retries(with_500: Connection, new_name: Callable[[str], str]) -> None:
+def test_any_status_costs_no_retries(with_500: Connection, new_name: NewName) -> None:
     """Evidence 152: the status is unknown."""
     table = with_500.create_table(new_name("status"), "id bigint, t timestamp")
     table.write(rows(), progress=False)
@@ -122,7 +123,7 @@ def test_a_stream_that_has_begun_says_what_to_pass(table: Table, form: str) -> N
 
 @pytest.mark.parametrize("form", STREAMED)
 def test_a_stream_goes_over_before_its_first_row(
-    odps: Connection, new_name: Callable[[str], str], form: str
+    odps: Connection, new_name: NewName, form: str
 ) -> None:
     table = odps.create_table(new_name("first"), "id bigint, t timestamp")
     table.write(rows(3), progress=False)
@@ -158,9 +159,7 @@ def test_another_snapshot_does_not_continue_an_earlier_one(table: Table) -> None
         assert table.read().to_arrow().num_rows == ROWS + 3
 
 
-def test_new_rows_of_a_table_are_read_so_too(
-    odps: Connection, new_name: Callable[[str], str]
-) -> None:
+def test_new_rows_of_a_table_are_read_so_too(odps: Connection, new_name: NewName) -> None:
     table = odps.create_table(
         new_name("since"),
         "id bigint, t timestamp",

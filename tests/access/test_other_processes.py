@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import multiprocessing
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
@@ -17,9 +17,9 @@ from odps_nb import Connection
 from odps_nb.client.auth.profile import Profile
 from odps_nb.errors import ConfigError, StateError
 from tests.access import other_process_job as job
+from tests.support.named import NewName
 from tests.support.service.connecting import account_of
 
-Name = Callable[[str], str]
 SECRETS = {
     "access_key": "SeCrEt-of-the-access-key",
     "sts_token": "SeCrEt-of-the-sts-token",
@@ -106,7 +106,7 @@ def test_no_pickle_holds_a_secret(service: Any, keyed: Connection) -> None:
 
 @pytest.mark.nightly
 def test_another_process_uses_the_credentials_of_its_environment(
-    keyed: Connection, service: Any, spawned: ProcessPoolExecutor, new_name: Name
+    keyed: Connection, service: Any, spawned: ProcessPoolExecutor, new_name: NewName
 ) -> None:
     variables = {"ODPS_ACCESS_ID": service.access_id, "ODPS_ACCESS_KEY": service.access_key}
     media = keyed.table("media").blobs("content", limit=2)
@@ -129,7 +129,7 @@ def test_another_process_uses_the_credentials_of_its_environment(
 
 
 def test_an_open_scan_reads_the_same_snapshot_elsewhere(
-    keyed: Connection, service: Any, spawned: ProcessPoolExecutor, new_name: Name
+    keyed: Connection, service: Any, spawned: ProcessPoolExecutor, new_name: NewName
 ) -> None:
     table = keyed.create_table(new_name("snapshot"), [{"id": 1}])
     scan = table.read()

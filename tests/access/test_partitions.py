@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
@@ -16,13 +15,13 @@ from odps_nb.errors import ArgumentError, NotFoundError
 from odps_nb.terms import PartitionSpec
 from odps_nb.wire.control import PartitionInfo
 from tests.support.compat.recorder import Recorder
+from tests.support.named import NewName
 
-Name = Callable[[str], str]
 DAYS = ["2023-12-31", "2024-01-01", "2024-01-02", "2024-02-01"]
 
 
 @pytest.fixture
-def table(odps: Connection, new_name: Name) -> Table:
+def table(odps: Connection, new_name: NewName) -> Table:
     """Return a table of four days with the hours 2, 9 and 10; a later day is empty."""
     name = new_name("days")
     made = odps.create_table(name, "id bigint", partitioned_by="ds string, hour bigint")
@@ -107,7 +106,7 @@ def test_a_choice_that_cannot_be_met_is_an_error_and_reads_nothing(
         assert refused.value.hint
 
 
-def test_tables_without_partitions_or_rows(odps: Connection, new_name: Name) -> None:
+def test_tables_without_partitions_or_rows(odps: Connection, new_name: NewName) -> None:
     plain = odps.create_table(new_name("plain"), "id bigint")
     for choice in ("latest", "ds>1", "ds=1"):
         with pytest.raises(ArgumentError, match="is not partitioned"):
@@ -122,7 +121,7 @@ def test_tables_without_partitions_or_rows(odps: Connection, new_name: Name) -> 
         odps.drop_table(made.name)
 
 
-def test_the_latest_number_is_the_largest_number(odps: Connection, new_name: Name) -> None:
+def test_the_latest_number_is_the_largest_number(odps: Connection, new_name: NewName) -> None:
     table = odps.create_table(new_name("numbers"), "id bigint", partitioned_by="n int")
     table.write([(1, 9), (2, 10)])
     assert table.read(["id"], partitions="latest").to_arrow().column("id").to_pylist() == [2]
@@ -171,14 +170,14 @@ def test_details_of_partitions(table: Table) -> None:
     assert pd.DataFrame(list(found.values())).rows.sum() == 12
 
 
-def test_details_need_partitions(odps: Connection, new_name: Name) -> None:
+def test_details_need_partitions(odps: Connection, new_name: NewName) -> None:
     plain = odps.create_table(new_name("plain"), "id bigint")
     with pytest.raises(ArgumentError, match="is not partitioned"):
         plain.partition_details()
 
 
 @pytest.mark.storage_api("blobs")
-def test_blobs_and_datasets_take_choices(odps: Connection, new_name: Name) -> None:
+def test_blobs_and_datasets_take_choices(odps: Connection, new_name: NewName) -> None:
     table = odps.create_table(new_name("blobs"), "content blob", partitioned_by="ds string")
     table.write([{"content": day.encode(), "ds": day} for day in DAYS])
     assert [one.bytes() for one in table.blobs(partitions="latest")] == [DAYS[-1].encode()]
@@ -203,7 +202,7 @@ DAY_BOUNDS: list[Any] = [
 @pytest.mark.parametrize("bound", DAY_BOUNDS, ids=str)
 @pytest.mark.parametrize("values", [COMPACT, DASHED], ids=["compact", "dashed"])
 def test_a_day_is_written_as_the_values_of_a_text_column(
-    odps: Connection, new_name: Name, values: list[str], bound: Any
+    odps: Connection, new_name: NewName, values: list[str], bound: Any
 ) -> None:
     assert _found(odps, new_name("days"), values, bound) == values[1:]
 
@@ -226,7 +225,7 @@ def test_a_day_is_written_as_the_values_of_a_text_column(
     ids=str,
 )
 def test_numbers_and_text_are_compared_as_in_sql(
-    odps: Connection, new_name: Name, values: list[str], bound: Any, wanted: list[str]
+    odps: Connection, new_name: NewName, values: list[str], bound: Any, wanted: list[str]
 ) -> None:
     assert _found(odps, new_name("texts"), values, bound) == wanted
 
@@ -246,7 +245,7 @@ def test_numbers_and_text_are_compared_as_in_sql(
     ids=str,
 )
 def test_a_bound_of_another_form_than_the_values_is_refused(
-    odps: Connection, new_name: Name, values: list[str], bound: Any
+    odps: Connection, new_name: NewName, values: list[str], bound: Any
 ) -> None:
     with pytest.raises(ArgumentError, match="cannot be compared with the values") as caught:
         _found(odps, new_name("forms"), values, bound)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
 
 import pytest
 
@@ -12,6 +11,7 @@ from odps_nb import Connection
 from odps_nb.errors import ArgumentError, CancelledError, NotFoundError, QueryError
 from odps_nb.notebook.progress.words import ids
 from tests.support.compat.recorder import Recorder
+from tests.support.named import NewName
 from tests.support.watcher import Watcher
 
 SLOW = "select count(*) as n from orders a join orders b on a.status = b.status"
@@ -81,9 +81,7 @@ def test_a_failed_query_says_why(odps: Connection) -> None:
         found.to_arrow()
 
 
-def test_statements_without_rows_are_found(
-    odps: Connection, new_name: Callable[[str], str]
-) -> None:
+def test_statements_without_rows_are_found(odps: Connection, new_name: NewName) -> None:
     name = new_name("made")
     noted = odps.sql(f"create table {name} (id bigint)").instance_id
     assert odps.result(noted).to_arrow().num_rows == 0

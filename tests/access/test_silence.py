@@ -12,8 +12,7 @@ from odps_nb import Connection, ProgressListener
 from odps_nb.access import progress as display
 from odps_nb.client.calls.progress import ProgressSnapshot, ProgressTracker
 from odps_nb.errors import ArgumentError
-
-Names = Callable[[str], str]
+from tests.support.named import NewName
 
 
 class Told:
@@ -84,7 +83,7 @@ def uses(
 
 
 @pytest.fixture
-def every_use(shown: Connection, new_name: Names, tmp_path: Path):
+def every_use(shown: Connection, new_name: NewName, tmp_path: Path):
     table, keyed = new_name("silent"), new_name("silent_keyed")
     shown.create_table(table, "id bigint")
     shown.create_table(keyed, "id bigint", primary_key="id")

@@ -7,7 +7,7 @@ client closes the connection. `tests.sweep` runs every job with silence at each 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -18,13 +18,13 @@ import pytest
 import odps_nb
 from odps_nb import ClientOptions, Connection
 from odps_nb.errors import AccessDeniedError, RequestTimeoutError
+from tests.support.named import NewName
 from tests.support.sockets.peers import Peer
 from tests.sweep.proxy import BreaksOne
 
 SOON = ClientOptions(read_timeout=0.5, deadline=60.0)
 LATER = ClientOptions(read_timeout=2.0, deadline=60.0)  # a false time-out would fail the test
 ROWS = 100_000
-Names = Callable[[str], str]
 
 
 def numbers(start: int, stop: int) -> pd.DataFrame:
@@ -53,7 +53,7 @@ def before(
 
 
 @pytest.fixture
-def table(odps: Connection, new_name: Names) -> str:
+def table(odps: Connection, new_name: NewName) -> str:
     """A table with rows 0 to 9."""
     name = new_name("silent")
     odps.create_table(name, "id bigint, name string").write(numbers(0, 10), progress=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
@@ -19,14 +19,13 @@ from odps_nb.errors import (
 from odps_nb.local.server.launch import start
 from odps_nb.schema import TableSchema
 from odps_nb.wire.type_text import parse_columns
+from tests.support.named import NewName
 from tests.support.service.connecting import connected
 from tests.support.sockets.peers import Line, Peer
 
-Names = Callable[[str], str]
-
 
 @pytest.fixture
-def days(odps: Connection, new_name: Names) -> Iterator[Table]:
+def days(odps: Connection, new_name: NewName) -> Iterator[Table]:
     """A table with two partition levels and a row in each of three partitions."""
     table = odps.create_table(new_name("days"), "id bigint", partitioned_by="ds string, h bigint")
     table.write(pa.table({"id": [1, 2, 3], "ds": ["a", "a", "b"], "h": [1, 2, 1]}))
@@ -118,7 +117,7 @@ def test_a_truncated_partition_stays_and_the_others_keep_their_rows(days: Table)
     assert ids(days) == [2, 3]
 
 
-def test_a_truncated_table_is_empty(odps: Connection, new_name: Names, days: Table) -> None:
+def test_a_truncated_table_is_empty(odps: Connection, new_name: NewName, days: Table) -> None:
     table = odps.create_table(new_name("plain"), "id bigint")
     table.write(pa.table({"id": [1, 2]}))
     table.truncate()
@@ -183,7 +182,7 @@ def test_what_cannot_be_added_changes_nothing(days: Table, columns: object, prob
     assert days.reload().schema.names == ("id", "ds", "h")
 
 
-def test_values_are_written_as_values(odps: Connection, new_name: Names) -> None:
+def test_values_are_written_as_values(odps: Connection, new_name: NewName) -> None:
     """A value that looks like SQL names a partition and has no other effect."""
     table = odps.create_table(new_name("odd"), "id bigint", partitioned_by="`order` string")
     odd = "x) drop table orders; -- é $1"

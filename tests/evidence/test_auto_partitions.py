@@ -26,6 +26,7 @@ from odps_nb.schema import Column, Generated, PrimitiveType, TableSchema, TypeCo
 from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.control import GetTable
 from odps_nb.wire.control.generated import decode_generated, parse_generated
+from tests.support.named import NewName
 from tests.support.service.connecting import connected
 from tests.support.service.raw import Raw, good
 
@@ -46,7 +47,7 @@ Make = Callable[..., Table]
 
 
 @pytest.fixture
-def make(odps: Connection, new_name: Callable[[str], str]) -> Make:
+def make(odps: Connection, new_name: NewName) -> Make:
     def made(kind: str = "datetime", unit: str = "day", columns: str = "a bigint") -> Table:
         name = new_name("auto")
         return odps.create_table(
@@ -129,7 +130,7 @@ def test_the_time_zone_of_the_project_does_not_change_the_partition(
 
 
 def test_an_open_write_an_upsert_and_a_delete_compute_it_too(
-    odps: Connection, make: Make, new_name: Callable[[str], str]
+    odps: Connection, make: Make, new_name: NewName
 ) -> None:
     table = make()
     with table.open_write() as session:
@@ -213,7 +214,7 @@ def test_the_definition_is_shown_and_made_again(odps: Connection, make: Make) ->
 )
 @pytest.mark.parametrize("how", ["sql", "create_table"])
 def test_without_a_name_the_partition_column_has_the_first_free_number(
-    odps: Connection, new_name: Callable[[str], str], how: str, columns: str, name: str
+    odps: Connection, new_name: NewName, how: str, columns: str, name: str
 ) -> None:
     """evidence 229: page *Auto partition table based on time computing function*."""
     table, source = new_name("auto"), "d" if "d date" in columns else columns.split()[0]
@@ -303,7 +304,7 @@ def test_an_expression_that_is_not_computed_is_kept_as_text(
     ],
 )
 def test_what_cannot_be_made_is_refused(
-    odps: Connection, new_name: Callable[[str], str], columns: str, expression: str, problem: str
+    odps: Connection, new_name: NewName, columns: str, expression: str, problem: str
 ) -> None:
     with pytest.raises(ArgumentError, match=problem):
         odps.create_table(new_name("bad"), columns, partitioned_by=expression)
@@ -313,16 +314,14 @@ def test_what_cannot_be_made_is_refused(
 
 @pytest.mark.parametrize("inside", ["substr(d, 1, 4) as pt", "pt string", ""])
 def test_sql_takes_trunc_time_and_no_other_expression(
-    odps: Connection, new_name: Callable[[str], str], inside: str
+    odps: Connection, new_name: NewName, inside: str
 ) -> None:
     assert parse_generated(inside) is None
     with pytest.raises(OdpsNbError, match="requires one TRUNC_TIME of a column and a unit"):
         odps.sql(f"create table {new_name('bad')} (d date) auto partitioned by ({inside})")
 
 
-def test_the_time_of_an_insert_is_a_column(
-    odps: Connection, new_name: Callable[[str], str]
-) -> None:
+def test_the_time_of_an_insert_is_a_column(odps: Connection, new_name: NewName) -> None:
     name = new_name("auto")
     odps.sql(
         f"create table {name} (_partitiontime timestamp_ntz, a bigint) auto partitioned by "

@@ -24,6 +24,7 @@ from odps_nb.wire.control import BLOB_TABLE_PROPERTIES, BLOB_TABLE_SETTINGS
 from odps_nb.wire.frames import BlobData, BlobStart, FrameHeader, encode_frame
 from odps_nb.wire.layers import BlobBodyDecoder
 from odps_nb.wire.schema_json import WriteSchema, decode_nested
+from tests.support.named import NewName
 from tests.support.service.raw_writes import Writer
 
 Make = Callable[..., Writer]
@@ -33,7 +34,7 @@ NUMPY = b"\x93NUMPY\x01\x00v\x00"
 
 
 @pytest.fixture
-def make(odps: Connection, new_name: Callable[[str], str]) -> Make:
+def make(odps: Connection, new_name: NewName) -> Make:
     def make(columns: str, partitioned_by: str | None = None) -> Writer:
         table = odps.create_table(new_name("evb"), columns, partitioned_by=partitioned_by)
         return Writer(odps._storage, table.name)
@@ -82,7 +83,7 @@ def bare(body: bytes) -> bytes:
 
 
 def test_a_table_with_a_blob_is_made_with_its_properties_and_settings(
-    odps: Connection, new_name: Callable[[str], str]
+    odps: Connection, new_name: NewName
 ) -> None:
     """evidence 120, 121: conftest.py of both suites; vendor page "Blob data type"."""
     name = new_name("evb")
@@ -108,7 +109,7 @@ def test_a_table_with_a_blob_is_made_with_its_properties_and_settings(
     ],
 )
 def test_a_blob_is_no_key(
-    odps: Connection, new_name: Callable[[str], str], columns: str, options: dict[str, Any]
+    odps: Connection, new_name: NewName, columns: str, options: dict[str, Any]
 ) -> None:
     """evidence 121: vendor page "Blob data type and multimodal storage"."""
     name = new_name("evb")

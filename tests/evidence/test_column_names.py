@@ -17,6 +17,7 @@ import pytest
 from odps_nb.access.connection import Connection
 from odps_nb.access.looking.browsing import rows_of
 from odps_nb.errors import ArgumentError, OdpsNbError
+from tests.support.named import NewName
 
 NAMES = ("c0", "44", "5列", "列六", "'列七'")
 WHERE = "c0 = 0 and `44` = 1 and `5列` in (2) and `列六` = 3 and `'列七'` = 4"
@@ -38,7 +39,7 @@ MAKERS: dict[str, Callable[[Connection, str], object]] = {
 
 @pytest.mark.parametrize("way", MAKERS)
 def test_such_columns_are_made_written_read_and_filtered(
-    odps: Connection, new_name: Callable[[str], str], way: str
+    odps: Connection, new_name: NewName, way: str
 ) -> None:
     name = new_name("names")
     MAKERS[way](odps, name)
@@ -58,7 +59,7 @@ def test_such_columns_are_made_written_read_and_filtered(
     assert odps.table(name).schema.names == NAMES
 
 
-def test_names_are_bound_in_back_quotes(odps: Connection, new_name: Callable[[str], str]) -> None:
+def test_names_are_bound_in_back_quotes(odps: Connection, new_name: NewName) -> None:
     table = new_name("names")
     odps.create_table(table, ROWS)
     given = {"t": table, "some": ["44", "'列七'"], "one": "5列", "v": 2}
@@ -68,7 +69,7 @@ def test_names_are_bound_in_back_quotes(odps: Connection, new_name: Callable[[st
 
 
 def test_engines_and_the_explorer_filter_and_sort_by_such_columns(
-    odps: Connection, new_name: Callable[[str], str]
+    odps: Connection, new_name: NewName
 ) -> None:
     table = odps.create_table(new_name("names"), ROWS)
     dataset = table.dataset()
@@ -83,7 +84,7 @@ def test_engines_and_the_explorer_filter_and_sort_by_such_columns(
 
 
 def test_partition_columns_begin_with_a_digit_but_have_no_quote(
-    odps: Connection, new_name: Callable[[str], str]
+    odps: Connection, new_name: NewName
 ) -> None:
     name = new_name("names")
     table = odps.create_table(name, "`44` bigint", partitioned_by="`5p` string, 列 int")
@@ -106,9 +107,7 @@ def test_partition_columns_begin_with_a_digit_but_have_no_quote(
             make()
 
 
-def test_keys_changes_and_blobs_have_such_names(
-    odps: Connection, new_name: Callable[[str], str]
-) -> None:
+def test_keys_changes_and_blobs_have_such_names(odps: Connection, new_name: NewName) -> None:
     name = new_name("names")
     table = odps.create_table(name, "`44` bigint, `'列七'` string", primary_key="44")
     table.upsert(pd.DataFrame({"44": [1, 2, 3], "'列七'": ["a", "b", "c"]}))
@@ -129,7 +128,7 @@ def test_keys_changes_and_blobs_have_such_names(
     ["", " ", "a b", "a.b", "a`b", 'a"b', "a,b", "a-b", "a\nb", "\u200b", "größe", "列" * 43],
 )
 def test_other_names_are_refused_by_client_and_service(
-    odps: Connection, new_name: Callable[[str], str], name: str
+    odps: Connection, new_name: NewName, name: str
 ) -> None:
     with pytest.raises(ArgumentError, match="is not a valid column name"):
         odps.create_table(new_name("bad"), pd.DataFrame({name: [1]}))
@@ -140,7 +139,7 @@ def test_other_names_are_refused_by_client_and_service(
 
 @pytest.mark.parametrize("name", ["44", "5列", "'列七'"])
 def test_without_back_quotes_such_a_name_is_no_name(
-    odps: Connection, new_name: Callable[[str], str], name: str
+    odps: Connection, new_name: NewName, name: str
 ) -> None:
     with pytest.raises(OdpsNbError, match="name"):
         odps.sql(f"create table {new_name('bad')} ({name} bigint)")

@@ -28,6 +28,7 @@ from odps_nb.schema import TableSchema
 from odps_nb.wire.type_text import format_type
 from tests.support.compat.recorder import Recorder
 from tests.support.messages import Browser
+from tests.support.named import NewName
 from tests.support.reverse_proxy import Answer, Request
 from tests.support.service.connecting import connected
 from tests.support.service.raw import Raw
@@ -445,7 +446,7 @@ NARROW = ("dask", "to_polars", "scan_polars", "dataset", "stream")
 
 @pytest.mark.parametrize("digits", [20, 36])
 def test_the_bare_decimal_may_have_more_than_38_digits(
-    empty_service: LocalService, local: Connection, new_name: Callable[[str], str], digits: int
+    empty_service: LocalService, local: Connection, new_name: NewName, digits: int
 ) -> None:
     """Evidence 174: each way reads DECIMAL(54,18), or names what does not fit and what to do."""
     value = Decimal("1" * digits + ".5")

@@ -6,7 +6,6 @@ types them, so the client's own checks do not apply.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from decimal import Decimal
 
 import pandas as pd
@@ -16,6 +15,7 @@ from odps_nb.access.connection import Connection
 from odps_nb.client.write.session import open_write_session
 from odps_nb.errors import OdpsNbError
 from odps_nb.terms import PartitionSpec
+from tests.support.named import NewName
 
 MANY = ", ".join(f"c{i} int" for i in range(1200))
 LEVELS = "a string, b varchar(5), c char(2), d tinyint, e smallint, f int"
@@ -39,7 +39,7 @@ LEVELS = "a string, b varchar(5), c char(2), d tinyint, e smallint, f int"
     ],
 )
 def test_what_is_beyond_a_limit_is_refused(
-    odps: Connection, new_name: Callable[[str], str], statement: str, problem: str
+    odps: Connection, new_name: NewName, statement: str, problem: str
 ) -> None:
     name = new_name("limits")
     with pytest.raises(OdpsNbError, match=problem):
@@ -56,9 +56,7 @@ def test_what_is_beyond_a_limit_is_refused(
         "create table {} (v decimal(38,18))",
     ],
 )
-def test_what_just_fits_is_made(
-    odps: Connection, new_name: Callable[[str], str], statement: str
-) -> None:
+def test_what_just_fits_is_made(odps: Connection, new_name: NewName, statement: str) -> None:
     name = new_name("limits")
     odps.sql(statement.format(name))
     assert odps.tables(name) == [name]
@@ -66,7 +64,7 @@ def test_what_just_fits_is_made(
 
 @pytest.mark.parametrize("value", ["中文", "a中b", "\U00020000"])
 def test_string_partitions_have_no_chinese_values(
-    odps: Connection, new_name: Callable[[str], str], value: str
+    odps: Connection, new_name: NewName, value: str
 ) -> None:
     """evidence 225: vendor's manual, *Overview of partitioned tables*."""
     name = new_name("limits")
@@ -88,9 +86,7 @@ def test_string_partitions_have_no_chinese_values(
     assert codes.partitions() == [spec]
 
 
-def test_wide_decimals_come_with_their_settings(
-    odps: Connection, new_name: Callable[[str], str]
-) -> None:
+def test_wide_decimals_come_with_their_settings(odps: Connection, new_name: NewName) -> None:
     name, wide = new_name("limits"), {"odps.sql.decimal256.enable": "true"}
     odps.sql(f"create table {name} (v decimal(76,30))", settings=wide)
     with pytest.raises(OdpsNbError, match=r"SET odps\.sql\.decimal256\.enable=true"):
@@ -99,16 +95,14 @@ def test_wide_decimals_come_with_their_settings(
     assert odps.table(name).schema.names == ("v", "w")
 
 
-def test_a_frame_of_wide_decimals_becomes_a_table(
-    odps: Connection, new_name: Callable[[str], str]
-) -> None:
+def test_a_frame_of_wide_decimals_becomes_a_table(odps: Connection, new_name: NewName) -> None:
     values = [Decimal(10) ** 30, Decimal("1.123456789"), None]  # 40 digits, 9 after the point
     table = odps.create_table(new_name("limits"), pd.DataFrame({"v": values}))
     assert table.read().to_arrow()["v"].to_pylist() == values
 
 
 def test_a_table_is_not_renamed_to_what_no_table_is_called(
-    odps: Connection, new_name: Callable[[str], str]
+    odps: Connection, new_name: NewName
 ) -> None:
     name = new_name("limits")
     odps.create_table(name, "id bigint")

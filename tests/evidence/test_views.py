@@ -18,10 +18,11 @@ from odps_nb.access.looking.browsing import rows_of
 from odps_nb.access.table import Table
 from odps_nb.errors import InvalidRequestError, NotFoundError, OdpsNbError, explain
 from odps_nb.local.server.launch import LocalService
+from tests.support.named import NewName
 
 
 @pytest.fixture
-def base(odps: Connection, new_name: Callable[[str], str]) -> Iterator[Table]:
+def base(odps: Connection, new_name: NewName) -> Iterator[Table]:
     """A table of three rows in two partitions."""
     rows = pd.DataFrame({"id": [1, 2, 3], "price": [1.5, 2.5, 3.5], "ds": ["a", "a", "b"]})
     name = new_name("base")
@@ -30,7 +31,7 @@ def base(odps: Connection, new_name: Callable[[str], str]) -> Iterator[Table]:
 
 
 @pytest.fixture
-def view(odps: Connection, base: Table, new_name: Callable[[str], str]) -> Iterator[str]:
+def view(odps: Connection, base: Table, new_name: NewName) -> Iterator[str]:
     """The name of a view of the rows in the first partition."""
     name = new_name("view")
     odps.sql(f"create view {name} as select id, price * 2 as twice from {base.name} where ds = 'a'")
@@ -127,9 +128,7 @@ def test_a_write_to_a_view_is_refused_and_says_why(
     assert base.read().to_pandas()["id"].to_list() == [1, 2, 3]
 
 
-def test_named_columns_with_comments(
-    odps: Connection, base: Table, new_name: Callable[[str], str]
-) -> None:
+def test_named_columns_with_comments(odps: Connection, base: Table, new_name: NewName) -> None:
     name = new_name("view")
     query = f"select ds, max(price) from {base.name} group by ds"
     with pytest.raises(OdpsNbError, match="returns 2 columns, but the view lists 1"):
@@ -147,7 +146,7 @@ def test_named_columns_with_comments(
 
 
 def test_views_of_views_are_replaced_and_never_go_in_circles(
-    odps: Connection, view: str, new_name: Callable[[str], str]
+    odps: Connection, view: str, new_name: NewName
 ) -> None:
     outer, far = new_name("outer"), new_name("far")
     odps.sql(f"create view {outer} as with v as (select id from {view}) select id + 1 i from v")
@@ -170,7 +169,7 @@ def test_views_of_views_are_replaced_and_never_go_in_circles(
 
 
 def test_a_view_keeps_its_columns_when_its_table_gets_more(
-    odps: Connection, base: Table, new_name: Callable[[str], str]
+    odps: Connection, base: Table, new_name: NewName
 ) -> None:
     name = new_name("view")
     odps.sql(f"create view {name} as select * from {base.name}")
@@ -195,9 +194,7 @@ def test_a_view_keeps_its_columns_when_its_table_gets_more(
     odps.sql(f"drop view {name}")
 
 
-def test_a_table_like_a_view_is_a_table(
-    odps: Connection, view: str, new_name: Callable[[str], str]
-) -> None:
+def test_a_table_like_a_view_is_a_table(odps: Connection, view: str, new_name: NewName) -> None:
     name = new_name("like")
     odps.sql(f"create table {name} like {view}")
     table = odps.table(name)

@@ -20,6 +20,7 @@ from odps_nb.client.write.session import open_write_session
 from odps_nb.errors import ConflictError, InvalidRequestError, NotFoundError, ServiceError
 from odps_nb.terms import PartitionSpec, TableName, WriteMode
 from odps_nb.wire import calls
+from tests.support.named import NewName
 from tests.support.service.raw_writes import Raw, Writer
 from tests.support.sockets.peers import Line, Peer
 
@@ -27,7 +28,7 @@ Make = Callable[..., Writer]
 
 
 @pytest.fixture
-def make(odps: Connection, new_name: Callable[[str], str]) -> Make:
+def make(odps: Connection, new_name: NewName) -> Make:
     def make(columns: str, partitioned_by: str | None = None, **options: Any) -> Writer:
         table = odps.create_table(new_name("ev"), columns, partitioned_by=partitioned_by, **options)
         return Writer(odps._storage, table.name)

@@ -27,6 +27,7 @@ from tests.model.explorer import Bounds, History, explore
 from tests.model.replay import replay, values_of
 from tests.model.scenarios import SCENARIOS, Scenario
 from tests.model.tunnel import EVERYTHING
+from tests.support.named import NewName
 
 AT_ONCE = {name: one for name, one in SCENARIOS.items() if not one.timed}
 GATE = (Bounds(lost=1, switches=0), Bounds(lost=0, crashes=1, switches=1))
@@ -267,7 +268,7 @@ def test_without_a_safeguard_a_history_ends_wrong_here_and_on_the_service(
     safeguard: str,
     counterexample: Callable[[str], tuple[History, str]],
     odps: Connection,
-    new_name: Callable[[str], str],
+    new_name: NewName,
 ) -> None:
     history, verdict = counterexample(safeguard)
     table = odps.create_table(new_name("model"), "id bigint").name
@@ -281,7 +282,7 @@ def test_without_a_safeguard_a_history_ends_wrong_here_and_on_the_service(
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("scenario", AT_ONCE.values(), ids=AT_ONCE)
 def test_the_service_answers_as_its_model(
-    scenario: Scenario, odps: Connection, new_name: Callable[[str], str]
+    scenario: Scenario, odps: Connection, new_name: NewName
 ) -> None:
     histories = list(explore(GATE[0], scenario.prepare))
     for history in histories[:: max(1, len(histories) // 6)]:

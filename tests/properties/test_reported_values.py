@@ -26,6 +26,7 @@ from odps_nb.convert.fitting.misfit import ValueMisfit
 from odps_nb.convert.fitting.objects import fit_objects
 from odps_nb.errors import ConversionError
 from odps_nb.wire.type_text import format_type, parse_type
+from tests.support.named import NewName
 from tests.support.values.python_forms import objects
 
 Make = Callable[[str], Table]
@@ -35,7 +36,7 @@ DAY_NS = 86_400 * 10**9
 
 
 @pytest.fixture
-def make(odps: Connection, new_name: Callable[[str], str]) -> Make:
+def make(odps: Connection, new_name: NewName) -> Make:
     return lambda kind: odps.create_table(new_name("reported"), f"v {kind}")
 
 
@@ -136,9 +137,7 @@ def test_days_in_numpy_arrays_are_days(make: Make, unit: str) -> None:
     assert read(table).to_pylist() == [[dt.date(2024, 3, 1), None]]
 
 
-def test_a_new_table_has_the_times_of_numpy_arrays(
-    odps: Connection, new_name: Callable[[str], str]
-) -> None:
+def test_a_new_table_has_the_times_of_numpy_arrays(odps: Connection, new_name: NewName) -> None:
     table = odps.table(new_name("made"))
     seconds = np.array([5], "m8[s]")
     frame = column(np.array([dt.datetime(2024, 3, 1)], "datetime64[us]")).assign(
@@ -243,9 +242,7 @@ WITHOUT: dict[str, Any] = {
 
 @pytest.mark.gate(5)
 @pytest.mark.parametrize("kind", KINDS)
-def test_columns_without_values_are_nulls(
-    odps: Connection, new_name: Callable[[str], str], kind: str
-) -> None:
+def test_columns_without_values_are_nulls(odps: Connection, new_name: NewName, kind: str) -> None:
     names = [f"c{number}" for number in range(len(WITHOUT))]
     table = odps.create_table(new_name("nulls"), ", ".join(f"{name} {kind}" for name in names))
     frame = pd.DataFrame(dict(zip(names, WITHOUT.values(), strict=True)))
@@ -320,9 +317,7 @@ def test_naive_and_aware_datetimes_are_taken_together_in_utc(make: Make) -> None
         assert read(table).to_pylist() == [dt.datetime(2024, 3, 1)] * 2
 
 
-def test_empty_dicts_make_no_struct_without_members(
-    odps: Connection, new_name: Callable[[str], str]
-) -> None:
+def test_empty_dicts_make_no_struct_without_members(odps: Connection, new_name: NewName) -> None:
     table = odps.table(new_name("empty"))
     with pytest.raises(ConversionError) as caught:
         table.write(column({}, {}).assign(id=1), create=True)
@@ -450,7 +445,7 @@ def test_addresses_of_python_objects_are_never_stored(make: Make, data: Any) -> 
 @pytest.mark.parametrize("nest", [lambda s: s, lambda s: [s], lambda s: {"x": s}])
 @pytest.mark.parametrize("series", NANO_SERIES, ids=lambda s: str(s.dtype))
 def test_a_polars_series_in_a_cell_keeps_its_nanoseconds(
-    odps: Connection, new_name: Callable[[str], str], series: pl.Series, nest: Any
+    odps: Connection, new_name: NewName, series: pl.Series, nest: Any
 ) -> None:
     table = odps.table(new_name("cells"))
     table.write({"v": [nest(series)]}, create=True)
@@ -525,7 +520,7 @@ def test_a_stream_with_batches_of_other_columns_is_refused(make: Make) -> None:
 
 @pytest.mark.parametrize("dtype", [">i8", ">f4", ">M8[s]", ">u2"])
 def test_numbers_in_the_other_byte_order_are_stored(
-    odps: Connection, new_name: Callable[[str], str], dtype: str
+    odps: Connection, new_name: NewName, dtype: str
 ) -> None:
     """FITS and netCDF files have them."""
     values = np.array([3], dtype)
@@ -554,7 +549,7 @@ def test_39_digits_in_a_decimal_of_38_are_refused(make: Make, scale: int) -> Non
 
 @pytest.mark.parametrize("dtype", ["int64", "uint64"])
 def test_aligned_series_keep_their_integers(
-    odps: Connection, new_name: Callable[[str], str], dtype: str
+    odps: Connection, new_name: NewName, dtype: str
 ) -> None:
     table = odps.table(new_name("aligned"))
     left = pd.Series([BIG64, 1], index=[0, 1], dtype=dtype)
@@ -591,7 +586,7 @@ class Point(NamedTuple):
     ],
 )
 def test_types_of_new_tables_hold_their_values(
-    odps: Connection, new_name: Callable[[str], str], cells: list[Any], kind: str
+    odps: Connection, new_name: NewName, cells: list[Any], kind: str
 ) -> None:
     table = odps.create_table(new_name("typed"), {"v": cells})
     assert format_type(table.schema.columns[0].type) == kind
@@ -651,9 +646,7 @@ def test_text_that_is_not_utf8_is_refused_in_any_form(make: Make, form: str) -> 
     ],
     ids=["array", "list", "row", "nested", "name", "key"],
 )
-def test_unpaired_surrogates_are_refused(
-    odps: Connection, new_name: Callable[[str], str], data: Any
-) -> None:
+def test_unpaired_surrogates_are_refused(odps: Connection, new_name: NewName, data: Any) -> None:
     table = odps.table(new_name("surrogates"))
     with pytest.raises(ConversionError) as caught:
         table.write(data, create=True)
@@ -670,7 +663,7 @@ def test_unions_are_refused_in_any_form(make: Make) -> None:
 
 
 def test_partition_values_that_are_not_utf8_are_refused(
-    odps: Connection, new_name: Callable[[str], str]
+    odps: Connection, new_name: NewName
 ) -> None:
     table = odps.create_table(new_name("parted"), "v bigint", partitioned_by="ds string")
     refuse(table, pa.table({"v": [1, 2], "ds": BAD_TEXT}), "not UTF-8")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -19,6 +18,7 @@ from odps_nb.schema import (
     OdpsType,
     StructType,
 )
+from tests.support.named import NewName
 from tests.support.values.columns import Drawn, check_stored, columns, gather
 from tests.support.values.rules import Kind, array, mapping, members
 
@@ -54,9 +54,7 @@ def is_plain(kind: Kind) -> bool:
 @pytest.mark.parametrize(
     "source", ["objects", "arrow-backed", "arrow", "polars", "reader", "scalars"]
 )
-def test_a_new_table_holds_every_value(
-    odps: Connection, new_name: Callable[[str], str], source: str
-) -> None:
+def test_a_new_table_holds_every_value(odps: Connection, new_name: NewName, source: str) -> None:
     of_objects = source == "objects"
 
     @settings(max_examples=EXAMPLES)
@@ -78,7 +76,7 @@ def test_a_new_table_holds_every_value(
 
 
 def test_an_object_column_of_several_kinds_makes_no_table(
-    odps: Connection, new_name: Callable[[str], str]
+    odps: Connection, new_name: NewName
 ) -> None:
     import pandas as pd
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -15,6 +14,7 @@ from pyspark.sql import SparkSession
 import odps_nb.spark
 from odps_nb import Connection
 from odps_nb.errors import ConversionError
+from tests.support.named import NewName
 from tests.support.values.columns import Drawn, check_stored
 from tests.support.values.drawn import cells
 from tests.support.values.rules import (
@@ -30,7 +30,6 @@ from tests.support.values.rules import (
     members,
 )
 
-Names = Callable[[str], str]
 _EPOCH = dt.datetime(1970, 1, 1)
 
 #: Types of MaxCompute, and the Spark types with the same values.
@@ -98,7 +97,7 @@ def spark_columns(draw: st.DrawFn) -> dict[str, Drawn]:
 @pytest.mark.nightly
 @pytest.mark.spark
 def test_what_spark_writes_is_read(
-    spark_session: SparkSession, odps: Connection, new_name: Names
+    spark_session: SparkSession, odps: Connection, new_name: NewName
 ) -> None:
     @settings(max_examples=2)
     @given(drawn=spark_columns())
@@ -137,7 +136,7 @@ def test_what_spark_writes_is_read(
     ],
 )
 def test_what_does_not_fit_is_refused_from_spark(
-    spark_session: SparkSession, odps: Connection, new_name: Names, kind: str, value: str
+    spark_session: SparkSession, odps: Connection, new_name: NewName, kind: str, value: str
 ) -> None:
     table = odps.create_table(new_name("refused"), f"v {kind}")
     with pytest.raises(ConversionError):
@@ -147,7 +146,7 @@ def test_what_does_not_fit_is_refused_from_spark(
 
 @pytest.mark.spark
 def test_every_interval_of_months_is_written(
-    spark_session: SparkSession, odps: Connection, new_name: Names
+    spark_session: SparkSession, odps: Connection, new_name: NewName
 ) -> None:
     months = {
         "interval '3' month": 3,

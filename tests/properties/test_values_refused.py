@@ -7,7 +7,6 @@ rules.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +18,7 @@ from hypothesis.strategies import DrawFn
 from odps_nb import Connection
 from odps_nb.access.table import Table
 from odps_nb.errors import ConversionError
+from tests.support.named import NewName
 from tests.support.values.drawn import cells, kinds, leaves, planted
 from tests.support.values.families import NoFormError, fits
 from tests.support.values.python_forms import shown_texts
@@ -103,9 +103,7 @@ def check_refused(table: Table, source: str, name: str, drawn: Refused) -> None:
 @pytest.mark.parametrize(
     "source", [name for name in SOURCES if name not in ("polars", "duckdb", "scalars")]
 )
-def test_what_does_not_fit_is_refused(
-    odps: Connection, new_name: Callable[[str], str], source: str
-) -> None:
+def test_what_does_not_fit_is_refused(odps: Connection, new_name: NewName, source: str) -> None:
     @settings(max_examples=EXAMPLES)
     @given(drawn=st.lists(refused(source), min_size=1, max_size=3))
     def refused_and_not_written(drawn: list[Refused]) -> None:

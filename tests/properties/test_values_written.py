@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import odps_nb
 from odps_nb import Connection
 from odps_nb.access.table import Table
+from tests.support.named import NewName
 from tests.support.service.connecting import account_of
 from tests.support.values.columns import Drawn, check_stored, columns, gather
 from tests.support.values.rules import Kind
@@ -23,8 +24,6 @@ from tests.support.values.sources import SOURCES
 
 EXAMPLES = int(os.environ.get("ODPS_NB_EXPLORE") or 8)
 ZONE, AHEAD = "Etc/GMT-8", 28_800  # eight hours ahead of UTC, in all years
-
-Names = Callable[[str], str]
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +53,7 @@ def write_in_a_session(table: Table, data: Any) -> None:
 
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("source", SOURCES)
-def test_what_is_written_is_read(odps: Connection, new_name: Names, source: str) -> None:
+def test_what_is_written_is_read(odps: Connection, new_name: NewName, source: str) -> None:
     @settings(max_examples=EXAMPLES)
     @given(drawn=columns(source), write=st.sampled_from([write_at_once, write_in_a_session]))
     def written_and_read(drawn: dict[str, Drawn], write: Callable[[Table, Any], None]) -> None:
@@ -71,7 +70,7 @@ def test_what_is_written_is_read(odps: Connection, new_name: Names, source: str)
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("source", ["arrow", "arrow-backed", "reader"])
 def test_times_without_a_zone_are_those_of_the_connection(
-    zoned: Connection, new_name: Names, source: str
+    zoned: Connection, new_name: NewName, source: str
 ) -> None:
     def has_times(kind: Kind) -> bool:
         return any(leaf.name in ("datetime", "timestamp", "date") for leaf in kind.leaves())
@@ -94,7 +93,7 @@ def test_times_without_a_zone_are_those_of_the_connection(
 
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("source", ["objects", "pandas", "arrow"])
-def test_what_is_upserted_is_read(odps: Connection, new_name: Names, source: str) -> None:
+def test_what_is_upserted_is_read(odps: Connection, new_name: NewName, source: str) -> None:
     def is_usual(kind: Kind) -> bool:  # more digits require settings of the statement
         return all(leaf.numbers[:1] < (39,) and leaf.numbers[1:] < (19,) for leaf in kind.leaves())
 

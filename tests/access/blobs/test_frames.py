@@ -7,7 +7,6 @@ import io
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -25,10 +24,10 @@ from odps_nb.access.blobs.frames import FrameBlobs
 from odps_nb.access.connection import Connection
 from odps_nb.convert.blob_columns.blob_array import BlobArray, BlobDtype
 from odps_nb.errors import ArgumentError, ConversionError, NotFoundError, StateError
+from tests.support.named import NewName
 
 pytestmark = pytest.mark.storage_api("blobs")
 
-Name = Callable[[str], str]
 CONTENTS = {1: b"one", 2: b"two, longer", 3: None, 4: b"one"}
 
 
@@ -176,7 +175,7 @@ def test_files_processes_and_other_libraries_get_the_references(
 
 
 def test_a_column_is_written_back_as_copies(
-    odps: Connection, frame: pd.DataFrame, new_name: Name, tmp_path: Path
+    odps: Connection, frame: pd.DataFrame, new_name: NewName, tmp_path: Path
 ) -> None:
     file = tmp_path / "frame.parquet"
     frame.to_parquet(file)
@@ -232,7 +231,7 @@ def test_polars_has_the_same_methods(odps: Connection, name: str, tmp_path: Path
 
 
 def test_the_blobs_of_a_table_are_captioned_with_short_columns_of_their_rows(
-    odps: Connection, new_name: Callable[[str], str]
+    odps: Connection, new_name: NewName
 ) -> None:
     columns = "content blob, tags array<string>, seen timestamp, price decimal(9,2), "
     table = odps.create_table(new_name("captions"), columns + "name string, day date, more string")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
@@ -13,6 +13,7 @@ import pytest
 from odps_nb.access.connection import Connection
 from odps_nb.access.table import Table
 from odps_nb.errors import ArgumentError, NotFoundError, OdpsNbError
+from tests.support.named import NewName
 from tests.support.watcher import Watcher
 
 pytestmark = pytest.mark.every_service(in_turn=True)
@@ -131,9 +132,7 @@ def test_wrong_arguments_are_the_errors_of_any_read(view: Table, odps: Connectio
         odps.table("no_such_view").read().to_arrow()
 
 
-def test_json_columns_are_text_and_partitions_apply(
-    odps: Connection, new_name: Callable[[str], str]
-) -> None:
+def test_json_columns_are_text_and_partitions_apply(odps: Connection, new_name: NewName) -> None:
     table = odps.create_table(new_name("json"), "id bigint, j json", partitioned_by="ds string")
     for day in ("a", "b"):
         odps.sql(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import select
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -19,6 +19,7 @@ from odps_nb.errors import ChecksumError
 from odps_nb.notebook.progress import words
 from odps_nb.notebook.progress.cards import card_html, card_text
 from odps_nb.notebook.progress.operations import Operations
+from tests.support.named import NewName
 from tests.support.service.services import by_storage_api, by_tunnel
 from tests.support.sockets.peers import Line, Peer
 from tests.support.watcher import Watcher
@@ -82,7 +83,7 @@ def all_that_is_said(tracker: ProgressTracker) -> str:
 def test_rows_that_were_changed_are_complete_and_not_verified(
     service: LocalService,
     odps: Connection,
-    new_name: Callable[[str], str],
+    new_name: NewName,
     monkeypatch: pytest.MonkeyPatch,
     what: str,
 ) -> None:
@@ -109,7 +110,7 @@ def test_rows_that_were_changed_are_complete_and_not_verified(
 
 
 def test_rows_that_were_written_are_not_called_verified(
-    odps: Connection, new_name: Callable[[str], str]
+    odps: Connection, new_name: NewName
 ) -> None:
     table, seen = odps.create_table(new_name("flip"), "id bigint"), Watcher()
     receipt = table.write(pa.table({"id": [MARK] * 10}), progress=seen)
@@ -122,7 +123,7 @@ def test_rows_that_were_written_are_not_called_verified(
 def test_a_blob_that_was_changed_is_an_error_and_one_that_was_not_is_verified(
     service: LocalService,
     odps: Connection,
-    new_name: Callable[[str], str],
+    new_name: NewName,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Attempts, "pause", lambda self, seconds: None)  # requested again

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import pickle
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
@@ -18,14 +17,13 @@ from odps_nb.access.table import Table
 from odps_nb.client.read.increments import in_words, plan_increment
 from odps_nb.errors import ArgumentError, ConflictError, FramingError, InvalidRequestError
 from odps_nb.terms import SplitMode
+from tests.support.named import NewName
 
 pytestmark = pytest.mark.storage_api("versions")
 
-Names = Callable[[str], str]
-
 
 @pytest.fixture
-def keyed(odps: Connection, new_name: Names) -> Table:
+def keyed(odps: Connection, new_name: NewName) -> Table:
     """Versions 2 to 5: upsert 1 and 2, delete 2, update 1, add 3 (with the bucket of 19)."""
     name = new_name("since")
     odps.sql(
@@ -41,7 +39,7 @@ def keyed(odps: Connection, new_name: Names) -> Table:
 
 
 @pytest.fixture
-def plain(odps: Connection, new_name: Names) -> Table:
+def plain(odps: Connection, new_name: NewName) -> Table:
     """Without a key: versions 1 to 3 add a row each."""
     table = odps.create_table(new_name("since_plain"), "id bigint, v string")
     for number in range(3):
@@ -54,7 +52,7 @@ def rows(scan: Scan) -> list[tuple[Any, ...]]:
 
 
 def test_a_table_that_records_no_changes_says_how_to_create_one_that_does(
-    odps: Connection, new_name: Names
+    odps: Connection, new_name: NewName
 ) -> None:
     table = odps.create_table(new_name("since"), "id bigint", primary_key="id")
     table.upsert([{"id": 1}])
@@ -115,7 +113,7 @@ def test_a_frame_of_changes(keyed: Table) -> None:
 
 
 def test_changes_of_one_table_are_brought_into_another(
-    odps: Connection, new_name: Names, keyed: Table
+    odps: Connection, new_name: NewName, keyed: Table
 ) -> None:
     """The purpose of `_change`: a copy can be updated from the version that it has."""
     name = new_name("copy")
@@ -140,7 +138,7 @@ def test_a_limit_and_batches(keyed: Table) -> None:
     assert {name for batch in batches for name in batch.schema.names} == {"id", "v", "_change"}
 
 
-def test_partitions_restrict_and_come(odps: Connection, new_name: Names) -> None:
+def test_partitions_restrict_and_come(odps: Connection, new_name: NewName) -> None:
     name = new_name("since_parted")
     odps.sql(
         f"CREATE TABLE {name} (id BIGINT NOT NULL, v STRING, PRIMARY KEY (id))"

@@ -16,6 +16,7 @@ import odps_nb
 from odps_nb.client.calls.attempts import Attempts
 from odps_nb.errors import ArgumentError, ConversionError
 from tests.support.any_bytes import send, text_of
+from tests.support.named import NewName
 
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
@@ -220,7 +221,7 @@ def test_the_row_of_a_filtered_read_is_that_before_the_filter(table: Table) -> N
     assert caught.value.row == 1
 
 
-def test_rows_are_numbered_across_splits(odps: Connection, new_name: Callable[[str], str]) -> None:
+def test_rows_are_numbered_across_splits(odps: Connection, new_name: NewName) -> None:
     name = new_name("bytes")
     odps.create_table(name, "id bigint, s string")
     texts = [b"x"] * 50
@@ -278,7 +279,7 @@ def test_a_mode_that_does_not_exist_is_refused_before_a_request(
 
 @pytest.mark.storage_api("blobs")
 def test_text_in_a_time_zone_and_with_blobs_keeps_its_form(
-    odps: Connection, new_name: Callable[[str], str]
+    odps: Connection, new_name: NewName
 ) -> None:
     name = new_name("bytes")
     odps.create_table(name, "s string, b blob, t timestamp, v varchar(3), y binary")

@@ -14,8 +14,8 @@ import pytest
 
 from odps_nb.access.connection import Connection
 from odps_nb.errors import ConversionError
+from tests.support.named import NewName
 
-Name = Callable[[str], str]
 Fix = Callable[[pd.Series], pd.Series]
 
 
@@ -102,7 +102,7 @@ ADVICE: list[tuple[str, pd.Series, str, Fix, list[Any]]] = [
 @pytest.mark.parametrize(("kind", "refused", "advice", "fix", "stored"), ADVICE)
 def test_the_advice_of_a_refused_write_works(
     odps: Connection,
-    new_name: Name,
+    new_name: NewName,
     kind: str,
     refused: pd.Series,
     advice: str,
@@ -179,7 +179,7 @@ ON_REQUEST: list[tuple[str, pd.Series, dict[str, Any], list[Any]]] = [
 @pytest.mark.parametrize(("kind", "values", "asked", "stored"), ON_REQUEST)
 def test_conversions_are_made_on_request_only(
     odps: Connection,
-    new_name: Name,
+    new_name: NewName,
     kind: str,
     values: pd.Series,
     asked: dict[str, Any],
@@ -214,7 +214,7 @@ NO_SUCH = [
 
 @pytest.mark.parametrize(("kind", "text"), NO_SUCH)
 def test_text_that_is_no_such_value_is_refused(
-    odps: Connection, new_name: Name, kind: str, text: str
+    odps: Connection, new_name: NewName, kind: str, text: str
 ) -> None:
     table = odps.create_table(new_name("text"), f"c {kind}")
     with pytest.raises(ConversionError) as caught:

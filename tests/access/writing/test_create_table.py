@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -11,6 +9,7 @@ import pytest
 from odps_nb.access.connection import Connection
 from odps_nb.errors import ArgumentError, OdpsNbError
 from odps_nb.wire.control import GetTable
+from tests.support.named import NewName
 
 
 def properties(odps: Connection, name: str) -> dict[str, str]:
@@ -18,7 +17,7 @@ def properties(odps: Connection, name: str) -> dict[str, str]:
     return dict(odps._storage.control(asked).properties)
 
 
-def test_a_table_is_what_was_asked_for(odps: Connection, new_name: Callable[[str], str]) -> None:
+def test_a_table_is_what_was_asked_for(odps: Connection, new_name: NewName) -> None:
     name = new_name("asked")
     columns = pa.schema([("id", pa.int64()), ("v", pa.string()), ("ds", pa.string())])
     table = odps.create_table(
@@ -46,7 +45,7 @@ def test_a_table_is_what_was_asked_for(odps: Connection, new_name: Callable[[str
     assert table.read(["v"]).to_arrow()["v"].to_pylist() == ["new"]
 
 
-def test_a_clustered_table_keeps_all_rows(odps: Connection, new_name: Callable[[str], str]) -> None:
+def test_a_clustered_table_keeps_all_rows(odps: Connection, new_name: NewName) -> None:
     table = odps.create_table(new_name("hash"), "id bigint", cluster_by="id", buckets=3)
     table.write(pd.DataFrame({"id": range(10)}))
     assert sorted(table.read().to_arrow()["id"].to_pylist()) == list(range(10))
@@ -54,7 +53,7 @@ def test_a_clustered_table_keeps_all_rows(odps: Connection, new_name: Callable[[
 
 @pytest.mark.storage_api("blobs")
 def test_a_blob_column_and_a_primary_key_get_the_properties_of_both(
-    odps: Connection, new_name: Callable[[str], str]
+    odps: Connection, new_name: NewName
 ) -> None:
     name = new_name("both")
     table = odps.create_table(name, "id bigint, photo blob", primary_key="id")
@@ -78,7 +77,7 @@ def test_a_blob_column_and_a_primary_key_get_the_properties_of_both(
     ids=str,
 )
 def test_nothing_is_made_of_what_cannot_be(
-    odps: Connection, new_name: Callable[[str], str], options: dict[str, object]
+    odps: Connection, new_name: NewName, options: dict[str, object]
 ) -> None:
     name = new_name("never")
     with pytest.raises(ArgumentError) as caught:

@@ -18,8 +18,7 @@ from odps_nb.access.connection import Connection
 from odps_nb.access.writing.creating import NewTable
 from odps_nb.errors import ArgumentError, ConflictError, ConversionError, NotFoundError
 from odps_nb.wire.type_text import format_type
-
-Name = Callable[[str], str]
+from tests.support.named import NewName
 
 
 def types(odps: Connection, name: str) -> dict[str, str]:
@@ -81,7 +80,7 @@ EXPECTED = {
 
 @pytest.mark.storage_api("blobs")
 def test_types_and_values_of_every_kind_of_column(
-    odps: Connection, new_name: Name, tmp_path: Path
+    odps: Connection, new_name: NewName, tmp_path: Path
 ) -> None:
     name, frame = new_name("kinds"), columns_of_all_kinds(tmp_path)
     table = odps.create_table(name, frame, comment="all kinds", lifecycle=3)
@@ -99,7 +98,7 @@ def test_types_and_values_of_every_kind_of_column(
 
 
 def test_a_write_creates_what_is_missing_and_adds_to_what_is_there(
-    odps: Connection, new_name: Name
+    odps: Connection, new_name: NewName
 ) -> None:
     name = new_name("made")
     frame = pd.DataFrame({"id": [1, 2], "ds": ["a", "b"]})
@@ -135,7 +134,7 @@ CHOSEN = {"PRICE": "decimal(10,2)", "day": "date", "note": "bigint"}
 )
 @pytest.mark.parametrize("chosen", [CHOSEN, "price decimal(10,2), day date, note bigint"])
 def test_types_of_some_columns_are_chosen_and_the_values_fitted_to_them(
-    odps: Connection, new_name: Name, form: Callable[[], object], chosen: object
+    odps: Connection, new_name: NewName, form: Callable[[], object], chosen: object
 ) -> None:
     asked = {"types": chosen, "text": "parse", "decimals": "round"}
     names = [new_name("typed"), new_name("typed")]
@@ -156,7 +155,7 @@ def test_types_of_some_columns_are_chosen_and_the_values_fitted_to_them(
         odps.create_table(new_name("typed"), form(), types=chosen)
 
 
-def test_chosen_types_must_be_those_of_columns(odps: Connection, new_name: Name) -> None:
+def test_chosen_types_must_be_those_of_columns(odps: Connection, new_name: NewName) -> None:
     name, frame = new_name("typed"), pd.DataFrame({"id": [1], "price": [1.0]})
     for wrong, more, message in (
         ({"prise": "double"}, {}, "did you mean 'price'"),
@@ -183,7 +182,9 @@ def test_chosen_types_must_be_those_of_columns(odps: Connection, new_name: Name)
         odps.create_table(new_name("typed"), "id bigint", types={"id": "int"})
 
 
-def test_partition_columns_are_taken_from_the_partition(odps: Connection, new_name: Name) -> None:
+def test_partition_columns_are_taken_from_the_partition(
+    odps: Connection, new_name: NewName
+) -> None:
     name, other = new_name("into"), new_name("typed")
     frame = pd.DataFrame({"id": [1]})
     odps.table(name).write(frame, partition="ds=2024-01-31,hour=3", create=True)
@@ -198,7 +199,7 @@ def test_partition_columns_are_taken_from_the_partition(odps: Connection, new_na
             odps.table(new_name("no")).write(frame, create=True, partitioned_by=wrong)
 
 
-def test_arrow_polars_streams_and_scans_make_tables(odps: Connection, new_name: Name) -> None:
+def test_arrow_polars_streams_and_scans_make_tables(odps: Connection, new_name: NewName) -> None:
     rows = pa.table({"id": pa.array([1, 2], pa.int32()), "s": ["a", None]})
     for data in (
         rows,
@@ -217,7 +218,7 @@ def test_arrow_polars_streams_and_scans_make_tables(odps: Connection, new_name: 
     assert scanned.read().row_count == 7
 
 
-def test_what_cannot_be_a_table_makes_none(odps: Connection, new_name: Name) -> None:
+def test_what_cannot_be_a_table_makes_none(odps: Connection, new_name: NewName) -> None:
     name = new_name("refused")
     frame = pd.DataFrame({"id": [1, 1], "v": [1.0, 2.0]})
     for wrong, text in (
@@ -245,7 +246,7 @@ def test_what_cannot_be_a_table_makes_none(odps: Connection, new_name: Name) -> 
 
 
 def test_a_failed_write_drops_the_table_that_it_made(
-    odps: Connection, new_name: Name, tmp_path: Path
+    odps: Connection, new_name: NewName, tmp_path: Path
 ) -> None:
     def broken() -> object:
         yield pa.record_batch({"id": [1]})
@@ -263,7 +264,7 @@ def test_a_failed_write_drops_the_table_that_it_made(
     assert not odps.table(name).exists()
 
 
-def test_a_table_whose_commit_was_begun_is_kept(odps: Connection, new_name: Name) -> None:
+def test_a_table_whose_commit_was_begun_is_kept(odps: Connection, new_name: NewName) -> None:
     name = new_name("kept")
     table = odps.create_table(name, "id bigint")
     NewTable(odps._storage, table.name, kept=True).drop()
@@ -288,7 +289,7 @@ def test_a_table_whose_commit_was_begun_is_kept(odps: Connection, new_name: Name
     ids=str,
 )
 def test_partition_columns_are_names_or_texts_with_a_type_in_any_list(
-    odps: Connection, new_name: Name, partitioned_by: str | list[str]
+    odps: Connection, new_name: NewName, partitioned_by: str | list[str]
 ) -> None:
     frame = pd.DataFrame({"id": [1], "ds": ["x"], "hour": np.array([3], "int32")})
     name = new_name("listed")
@@ -300,7 +301,7 @@ def test_partition_columns_are_names_or_texts_with_a_type_in_any_list(
 
 
 def test_a_name_without_a_type_says_how_to_write_it_and_that_works(
-    odps: Connection, new_name: Name
+    odps: Connection, new_name: NewName
 ) -> None:
     name = new_name("advice")
     with pytest.raises(ArgumentError) as caught:

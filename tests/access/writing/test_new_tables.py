@@ -16,6 +16,7 @@ from odps_nb.local.server.launch import LocalService, start
 from odps_nb.terms import TableName
 from odps_nb.wire.calls import WireRequest
 from tests.support.clocks import Clock
+from tests.support.named import NewName
 from tests.support.service.connecting import connected
 
 ROWS = pa.table({"id": [1, 2]})
@@ -89,7 +90,7 @@ MESSAGE = "ODPS-0130131:[1,15] Table not found - table {project}.{name} cannot b
 
 @pytest.fixture(params=USES)
 def use(
-    request: pytest.FixtureRequest, service: LocalService, new_name: Callable[[str], str]
+    request: pytest.FixtureRequest, service: LocalService, new_name: NewName
 ) -> Iterator[tuple[Account, Callable[[], object], Callable[..., None]]]:
     """An account with a new table, a use of the table, and a function that hides the table."""
     transfer, action, do = USES[request.param]
@@ -131,7 +132,7 @@ def test_a_new_table_that_is_never_found_ends_in_the_original_error(use) -> None
 
 
 def test_a_table_of_another_connection_is_missing_at_once(
-    account: Account, service: LocalService, new_name: Callable[[str], str]
+    account: Account, service: LocalService, new_name: NewName
 ) -> None:
     name = new_name("theirs")
     with connected(service) as other:
@@ -157,7 +158,7 @@ def test_a_table_of_another_connection_is_missing_at_once(
     ids=["drop_table", "SQL", "another connection, after it was found"],
 )
 def test_a_dropped_table_is_missing_at_once(
-    account: Account, service: LocalService, new_name: Callable[[str], str], drop
+    account: Account, service: LocalService, new_name: NewName, drop
 ) -> None:
     name = new_name("dropped")
     table = account.odps.create_table(name, "id bigint")
@@ -173,7 +174,7 @@ def test_a_dropped_table_is_missing_at_once(
 
 
 def test_a_missing_partition_of_a_new_table_is_missing_at_once(
-    account: Account, new_name: Callable[[str], str]
+    account: Account, new_name: NewName
 ) -> None:
     table = account.odps.create_table(new_name("parts"), "id bigint", partitioned_by="ds string")
     before = account.clock.now

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from odps_nb.errors import (
 )
 from odps_nb.local.server.launch import LocalService
 from tests.support.forking import Forking
+from tests.support.named import NewName
 from tests.support.service.connecting import account_of
 from tests.support.service.services import by_storage_api
 
@@ -36,7 +36,7 @@ JOB = Path(__file__).with_name("open_write_job.py")
 
 
 @pytest.fixture
-def table(odps: Connection, new_name: Callable[[str], str]) -> Table:
+def table(odps: Connection, new_name: NewName) -> Table:
     return odps.create_table(new_name("held"), "id bigint")
 
 
@@ -256,7 +256,7 @@ def test_a_higher_version_replaces_what_a_failed_one_wrote(table: Table) -> None
 
 @pytest.mark.storage_api("blobs")
 def test_partitions_overwriting_and_blobs_go_as_in_one_write(
-    odps: Connection, new_name: Callable[[str], str]
+    odps: Connection, new_name: NewName
 ) -> None:
     table = odps.create_table(
         new_name("days"), "id bigint, photo blob", partitioned_by="ds string, hour bigint"

@@ -22,12 +22,12 @@ from odps_nb.client.reading import open_read_session
 from odps_nb.errors import ArgumentError, NotFoundError, OdpsNbError
 from odps_nb.notebook.magics.context import _names_of
 from odps_nb.terms import PartitionSpec
+from tests.support.named import NewName
 
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
     from odps_nb.access.table import Table
 
-NewName = Callable[[str], str]
 State = dict[Any, list[int]]
 
 NAMED = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,10 @@ from odps_nb.access.table import Table
 from odps_nb.access.writing.pictures import ImageFormat, encoded, unfit
 from odps_nb.errors import ArgumentError, ConversionError
 from odps_nb.schema import TypeCode
+from tests.support.named import NewName
 
 pytestmark = pytest.mark.storage_api("blobs")
 
-Name = Callable[[str], str]
 RGB = np.arange(4 * 6 * 3, dtype=np.uint8).reshape(4, 6, 3)
 PICTURES: list[Any] = [
     RGB,
@@ -39,7 +38,7 @@ PICTURES: list[Any] = [
 
 
 @pytest.fixture
-def table(odps: Connection, new_name: Name) -> Table:
+def table(odps: Connection, new_name: NewName) -> Table:
     return odps.create_table(new_name("pictures"), "id bigint, photo blob")
 
 
@@ -149,7 +148,7 @@ def test_a_picture_of_a_damaged_file_names_its_cell_and_nothing_is_written(
     assert table.read().to_arrow().num_rows == 0
 
 
-def test_a_new_table_gets_a_blob_column_for_pictures(odps: Connection, new_name: Name) -> None:
+def test_a_new_table_gets_a_blob_column_for_pictures(odps: Connection, new_name: NewName) -> None:
     name = new_name("made")
     odps.table(name).write(column(RGB, Image.fromarray(RGB)), create=True)
     assert odps.table(name).schema.find("photo").type.code is TypeCode.BLOB

@@ -23,11 +23,11 @@ from odps_nb.client.write.base import WriteSession
 from odps_nb.client.write.operations import WriteSessionRef
 from odps_nb.client.write.session import abort_write
 from odps_nb.errors import ConflictError, FramingError
+from tests.support.named import NewName
 from tests.support.watcher import Watcher
 
 pytestmark = pytest.mark.storage_api("resumable writes")
 
-Name = Callable[[str], str]
 COUNT = 7
 
 
@@ -100,7 +100,7 @@ def interrupted(other: Connection, asked: Asked, folder: Path, name: str, at: st
 
 
 def test_what_arrived_is_not_sent_again(
-    odps: Connection, other: Connection, asked: Asked, new_name: Name, folder: Path, state: Path
+    odps: Connection, other: Connection, asked: Asked, new_name: NewName, folder: Path, state: Path
 ) -> None:
     name = new_name("resumed")
     error = interrupted(other, asked, folder, name, "5.txt")
@@ -124,7 +124,7 @@ def test_a_process_that_was_killed_is_gone_on_with_by_another(
     odps: Connection,
     other: Connection,
     asked: Asked,
-    new_name: Name,
+    new_name: NewName,
     folder: Path,
     profile: Profile,
 ) -> None:
@@ -156,7 +156,7 @@ def test_a_process_that_was_killed_is_gone_on_with_by_another(
 
 
 def test_files_that_changed_came_or_went_since_are_as_they_are_now(
-    odps: Connection, other: Connection, asked: Asked, new_name: Name, folder: Path
+    odps: Connection, other: Connection, asked: Asked, new_name: NewName, folder: Path
 ) -> None:
     name = new_name("changed")
     interrupted(other, asked, folder, name, "6.txt")
@@ -169,7 +169,7 @@ def test_files_that_changed_came_or_went_since_are_as_they_are_now(
 
 
 def test_a_session_that_is_gone_is_said_and_all_is_sent_again(
-    odps: Connection, other: Connection, asked: Asked, new_name: Name, folder: Path, state: Path
+    odps: Connection, other: Connection, asked: Asked, new_name: NewName, folder: Path, state: Path
 ) -> None:
     name, events = new_name("gone"), Watcher()
     interrupted(other, asked, folder, name, "5.txt")
@@ -198,7 +198,7 @@ def test_a_call_that_ended_after_its_commit_is_not_repeated(
     odps: Connection,
     other: Connection,
     asked: Asked,
-    new_name: Name,
+    new_name: NewName,
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -214,7 +214,7 @@ def test_a_call_that_ended_after_its_commit_is_not_repeated(
 
 
 def test_the_outcome_of_an_unknown_commit_is_not_guessed(
-    odps: Connection, other: Connection, asked: Asked, new_name: Name, folder: Path, state: Path
+    odps: Connection, other: Connection, asked: Asked, new_name: NewName, folder: Path, state: Path
 ) -> None:
     name = new_name("unknown")
     interrupted(other, asked, folder, name, "5.txt")
@@ -233,7 +233,7 @@ def test_the_outcome_of_an_unknown_commit_is_not_guessed(
 def test_a_service_that_says_no_status_is_asked_for_no_second_commit(
     odps: Connection,
     other: Connection,
-    new_name: Name,
+    new_name: NewName,
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -254,7 +254,7 @@ def test_a_failed_commit_is_requested_again_and_no_rows_are_sent_again(
     odps: Connection,
     other: Connection,
     asked: Asked,
-    new_name: Name,
+    new_name: NewName,
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -270,7 +270,7 @@ def test_a_failed_commit_is_requested_again_and_no_rows_are_sent_again(
 
 
 def test_one_process_at_a_time_and_other_folders_are_other_uploads(
-    other: Connection, asked: Asked, new_name: Name, folder: Path
+    other: Connection, asked: Asked, new_name: NewName, folder: Path
 ) -> None:
     name, said = new_name("twice"), []
 
@@ -291,7 +291,7 @@ def test_one_process_at_a_time_and_other_folders_are_other_uploads(
 
 
 def test_without_resume_an_error_aborts_and_leaves_no_journal(
-    odps: Connection, other: Connection, asked: Asked, new_name: Name, folder: Path, state: Path
+    odps: Connection, other: Connection, asked: Asked, new_name: NewName, folder: Path, state: Path
 ) -> None:
     name = new_name("plain")
     asked.at["5.txt"] = stop
@@ -302,7 +302,7 @@ def test_without_resume_an_error_aborts_and_leaves_no_journal(
 
 
 def test_a_file_that_changes_while_it_is_sent_ends_the_call_and_the_next_sends_it(
-    odps: Connection, other: Connection, asked: Asked, new_name: Name, folder: Path
+    odps: Connection, other: Connection, asked: Asked, new_name: NewName, folder: Path
 ) -> None:
     name = new_name("growing")
 

@@ -8,7 +8,7 @@ import dataclasses
 import datetime
 import sqlite3
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,10 @@ import pytest
 from odps_nb import Connection, Table
 from odps_nb.access.writing import tabular
 from odps_nb.errors import ArgumentError, ConversionError, OdpsNbWarning
+from tests.support.named import NewName
 
 pytestmark = pytest.mark.every_service(in_turn=True)
 
-Name = Callable[[str], str]
 Pair = collections.namedtuple("Pair", "name id")
 
 
@@ -43,7 +43,7 @@ class Item:
 
 
 @pytest.fixture
-def table(odps: Connection, new_name: Name) -> Table:
+def table(odps: Connection, new_name: NewName) -> Table:
     name = new_name("rows")
     return odps.create_table(name, "id bigint, name string, at struct<x:bigint, y:double>")
 
@@ -116,7 +116,7 @@ def test_the_same_rows_arrive_in_one_commit(table: Table, way: str) -> None:
     assert receipt.rows == len(wanted)
 
 
-def test_values_go_by_the_rules_of_object_columns(odps: Connection, new_name: Name) -> None:
+def test_values_go_by_the_rules_of_object_columns(odps: Connection, new_name: NewName) -> None:
     name = new_name("rules")
     table = odps.create_table(
         name, "n bigint, d decimal(38,18), t timestamp, tags array<bigint>, p struct<x:bigint>"
@@ -206,7 +206,7 @@ def test_large_values_end_a_chunk(table: Table, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.storage_api("far times")
 def test_times_of_different_ranges_in_different_chunks(
-    odps: Connection, new_name: Name, monkeypatch: pytest.MonkeyPatch
+    odps: Connection, new_name: NewName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tabular, "CHUNK_ROWS", 1)
     name = new_name("ranges")
@@ -246,7 +246,7 @@ def test_text_of_a_csv_file_is_not_taken_for_numbers(table: Table, tmp_path: Pat
 
 
 def test_partitions_come_from_the_rows_or_are_repeated_by_them(
-    odps: Connection, new_name: Name
+    odps: Connection, new_name: NewName
 ) -> None:
     name = new_name("parted")
     table = odps.create_table(name, "id bigint", partitioned_by="ds string")
@@ -266,7 +266,7 @@ def test_partitions_come_from_the_rows_or_are_repeated_by_them(
 
 
 @pytest.mark.storage_api("blobs")
-def test_blobs_in_rows(odps: Connection, new_name: Name, tmp_path: Path) -> None:
+def test_blobs_in_rows(odps: Connection, new_name: NewName, tmp_path: Path) -> None:
     name = new_name("blobs")
     table = odps.create_table(name, "id bigint, content blob")
     file = tmp_path / "two.txt"
@@ -278,7 +278,7 @@ def test_blobs_in_rows(odps: Connection, new_name: Name, tmp_path: Path) -> None
         table.write((n, b"x" if n == 2 else "text") for n in (2, 3))
 
 
-def test_a_new_table_from_rows(odps: Connection, new_name: Name) -> None:
+def test_a_new_table_from_rows(odps: Connection, new_name: NewName) -> None:
     name = new_name("made")
     table = odps.table(name)
     table.write(
@@ -309,7 +309,7 @@ def test_a_lazy_frame_that_does_not_fit_is_refused_and_the_process_continues(tab
     assert table.write(numbers).rows == 100_000
 
 
-def test_readers_in_an_iterator_are_streamed(odps: Connection, new_name: Name) -> None:
+def test_readers_in_an_iterator_are_streamed(odps: Connection, new_name: NewName) -> None:
     taken = []
 
     def batches(first: int) -> Iterator[pa.RecordBatch]:
@@ -327,7 +327,9 @@ def test_readers_in_an_iterator_are_streamed(odps: Connection, new_name: Name) -
     assert sorted(table.read().to_arrow().column("id").to_pylist()) == taken == [0, 1, 2, 3]
 
 
-def test_a_new_table_is_not_made_of_what_has_no_columns(odps: Connection, new_name: Name) -> None:
+def test_a_new_table_is_not_made_of_what_has_no_columns(
+    odps: Connection, new_name: NewName
+) -> None:
     table = odps.table(new_name("never"))
     for nothing in ([], iter([]), {}):
         with pytest.raises(ConversionError, match="columns of a new table are unknown") as refused:
@@ -340,7 +342,7 @@ def test_a_new_table_is_not_made_of_what_has_no_columns(odps: Connection, new_na
     assert not table.exists()
 
 
-def test_upserts_and_deletes_take_rows(odps: Connection, new_name: Name) -> None:
+def test_upserts_and_deletes_take_rows(odps: Connection, new_name: NewName) -> None:
     name = new_name("keyed")
     table = odps.create_table(name, "id bigint, v string", primary_key="id")
     table.upsert([{"id": n, "v": "old"} for n in range(9)])
@@ -447,7 +449,7 @@ def test_an_index_that_cannot_be_columns_is_refused(table: Table, odps: Connecti
     assert content(table) == []
 
 
-def test_new_tables_and_keys_from_an_index(odps: Connection, new_name: Name) -> None:
+def test_new_tables_and_keys_from_an_index(odps: Connection, new_name: NewName) -> None:
     name = new_name("indexed")
     frame = pd.DataFrame({"id": [1, 2], "v": ["a", "b"]}).set_index("id")
     with pytest.raises(ConversionError, match="'id' is in the index"):

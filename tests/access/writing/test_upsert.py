@@ -18,6 +18,7 @@ from odps_nb.client.write.operations import DELETE, UPSERT, Stamp, takes_operati
 from odps_nb.errors import ArgumentError, ConversionError
 from odps_nb.wire.schema_json import WriteSchema
 from odps_nb.wire.type_text import parse_columns
+from tests.support.named import NewName
 from tests.support.service.services import by_storage_api
 
 pytestmark = pytest.mark.every_service(in_turn=True)
@@ -26,7 +27,7 @@ Make = Callable[..., Table]
 
 
 @pytest.fixture
-def make(odps: Connection, new_name: Callable[[str], str]) -> Make:
+def make(odps: Connection, new_name: NewName) -> Make:
     def table(
         columns: str = "id BIGINT NOT NULL, v STRING", key: str = "id", by: str = ""
     ) -> Table:
@@ -266,7 +267,7 @@ def test_rows_of_one_key_stay_in_order_in_one_stream(make: Make) -> None:
     assert table.upsert(data).streams == 1
 
 
-def test_a_table_without_a_key_is_refused(odps: Connection, new_name: Callable[[str], str]) -> None:
+def test_a_table_without_a_key_is_refused(odps: Connection, new_name: NewName) -> None:
     table = odps.create_table(new_name("plain"), "id bigint")
     for change in (table.upsert, table.delete):
         with pytest.raises(ArgumentError, match="no primary key") as caught:
@@ -299,9 +300,7 @@ def test_the_operation_is_put_where_the_stream_lists_it() -> None:
 
 
 @pytest.mark.storage_api("blobs")
-def test_each_blob_is_sent_with_the_key_of_its_row(
-    odps: Connection, new_name: Callable[[str], str]
-) -> None:
+def test_each_blob_is_sent_with_the_key_of_its_row(odps: Connection, new_name: NewName) -> None:
     """The service needs it (evidence 206); the embedded service checks its columns."""
     columns = "id bigint, `S` string, photo blob, more array<blob>"
     options = {"partitioned_by": "ds string", "primary_key": ["id", "S"]}

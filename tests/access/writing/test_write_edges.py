@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
-from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -16,8 +15,8 @@ import pytest
 
 from odps_nb.access.connection import Connection
 from odps_nb.errors import ArgumentError, ConversionError
+from tests.support.named import NewName
 
-Name = Callable[[str], str]
 NINES = Decimal("9" * 10 + "." + "9" * 39)
 
 WRITTEN: list[tuple[str, Any, dict[str, Any], list[Any]]] = [
@@ -36,7 +35,7 @@ WRITTEN: list[tuple[str, Any, dict[str, Any], list[Any]]] = [
 
 @pytest.mark.parametrize(("kind", "data", "asked", "stored"), WRITTEN)
 def test_what_has_a_value_is_written_by_it(
-    odps: Connection, new_name: Name, kind: str, data: Any, asked: Any, stored: list[Any]
+    odps: Connection, new_name: NewName, kind: str, data: Any, asked: Any, stored: list[Any]
 ) -> None:
     table = odps.create_table(new_name("edge"), f"c {kind}")
     table.write(data, **asked)
@@ -44,7 +43,7 @@ def test_what_has_a_value_is_written_by_it(
 
 
 def test_nanoseconds_beside_far_years_are_rounded_on_request(
-    odps: Connection, new_name: Name
+    odps: Connection, new_name: NewName
 ) -> None:
     table = odps.create_table(new_name("edge"), "c timestamp")
     data = [{"c": dt.datetime(9000, 1, 1)}, {"c": pd.Timestamp("2024-01-31 10:00:00.000000501")}]
@@ -77,7 +76,7 @@ REFUSED: list[tuple[str, Any, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("kind", "data", "asked", "why"), REFUSED)
 def test_what_would_change_is_refused_in_words(
-    odps: Connection, new_name: Name, kind: str, data: Any, asked: Any, why: str
+    odps: Connection, new_name: NewName, kind: str, data: Any, asked: Any, why: str
 ) -> None:
     table = odps.create_table(new_name("edge"), f"c {kind}")
     with pytest.raises(ConversionError, match=why) as caught:
@@ -92,20 +91,20 @@ LISTS = [{1}, range(1, 2), pd.Series([1]), pl.Series([1]), pa.array([1]), pd.arr
 
 @pytest.mark.parametrize("cell", LISTS, ids=lambda cell: type(cell).__name__)
 def test_each_kind_of_list_makes_an_array_column(
-    odps: Connection, new_name: Name, cell: Any
+    odps: Connection, new_name: NewName, cell: Any
 ) -> None:
     table = odps.create_table(new_name("made"), [{"c": cell}])
     (stored,) = table.read().to_arrow()["c"].to_pylist()
     assert stored[0] == 1
 
 
-def test_members_of_new_columns_match_in_any_case(odps: Connection, new_name: Name) -> None:
+def test_members_of_new_columns_match_in_any_case(odps: Connection, new_name: NewName) -> None:
     table = odps.create_table(new_name("made"), [{"c": {"x": 1}}, {"c": {"X": 2}}])
     assert table.read().to_arrow()["c"].to_pylist() == [{"x": 1}, {"x": 2}]
 
 
 def test_an_empty_day_with_its_partition_column_is_no_contradiction(
-    odps: Connection, new_name: Name
+    odps: Connection, new_name: NewName
 ) -> None:
     table = odps.create_table(new_name("empty"), "v bigint", partitioned_by="p string")
     frame = pd.DataFrame({"v": [1], "p": ["a"]})
@@ -121,7 +120,7 @@ def test_an_empty_day_with_its_partition_column_is_no_contradiction(
         table.write([{"v": 1, "p": ["a"]}], partition="p=a")
 
 
-def test_a_key_is_not_guessed(odps: Connection, new_name: Name) -> None:
+def test_a_key_is_not_guessed(odps: Connection, new_name: NewName) -> None:
     table = odps.create_table(new_name("keyed"), "id bigint, v bigint", primary_key="id")
     rows = pd.DataFrame({"id": [1, 3], "v": [3, 9]})
     table.upsert(rows)
@@ -136,7 +135,7 @@ def test_a_key_is_not_guessed(odps: Connection, new_name: Name) -> None:
 
 
 def test_rows_of_an_open_write_that_were_sent_are_not_denied(
-    odps: Connection, new_name: Name
+    odps: Connection, new_name: NewName
 ) -> None:
     table = odps.create_table(new_name("open"), "a bigint")
     with table.open_write() as session, pytest.raises(ConversionError) as caught:

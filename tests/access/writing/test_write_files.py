@@ -21,9 +21,9 @@ from odps_nb.errors import (
     NotFoundError,
     OdpsNbError,
 )
+from tests.support.named import NewName
 from tests.support.watcher import Watcher
 
-Name = Callable[[str], str]
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(40)
 
 
@@ -48,7 +48,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.storage_api("blobs")
-def test_a_folder_becomes_a_table(odps: Connection, new_name: Name, folder: Path) -> None:
+def test_a_folder_becomes_a_table(odps: Connection, new_name: NewName, folder: Path) -> None:
     name = new_name("files")
     receipt = odps.table(name).write_files(folder)
     rows = odps.table(name).read().to_arrow().to_pylist()
@@ -74,7 +74,7 @@ def test_a_folder_becomes_a_table(odps: Connection, new_name: Name, folder: Path
 
 @pytest.mark.storage_api("blobs")
 def test_a_file_whose_type_is_not_detected_is_stored_with_the_others(
-    odps: Connection, new_name: Name, folder: Path
+    odps: Connection, new_name: NewName, folder: Path
 ) -> None:
     (folder / "cut").write_bytes("Les élèves\n".encode("cp1252") * 5_940 + b"caf\xe9 \x81")
     written = odps.table(new_name("cut"))
@@ -85,7 +85,7 @@ def test_a_file_whose_type_is_not_detected_is_stored_with_the_others(
 
 @pytest.mark.storage_api("blobs")
 def test_patterns_choose_and_partitions_are_made(
-    odps: Connection, new_name: Name, folder: Path
+    odps: Connection, new_name: NewName, folder: Path
 ) -> None:
     name = new_name("some")
     odps.table(name).write_files(folder, pattern=["*.txt", "a/*.csv"], partition="ds=1")
@@ -108,7 +108,7 @@ def test_patterns_choose_and_partitions_are_made(
 
 @pytest.mark.storage_api("blobs")
 def test_a_table_that_is_there_gets_the_columns_it_has(
-    odps: Connection, new_name: Name, folder: Path
+    odps: Connection, new_name: NewName, folder: Path
 ) -> None:
     own = odps.create_table(new_name("own"), "id bigint, NAME string, content blob")
     own.write_files(folder, pattern="b.txt")
@@ -131,7 +131,7 @@ def test_a_table_that_is_there_gets_the_columns_it_has(
 
 @pytest.mark.storage_api("blobs")
 def test_links_pipes_and_missing_files_are_reported_before_anything_is_written(
-    odps: Connection, new_name: Name, folder: Path, tmp_path: Path
+    odps: Connection, new_name: NewName, folder: Path, tmp_path: Path
 ) -> None:
     name = new_name("never")
     (tmp_path / "outside.txt").write_bytes(b"outside")
@@ -166,7 +166,7 @@ def test_links_pipes_and_missing_files_are_reported_before_anything_is_written(
 
 @pytest.mark.storage_api("blobs")
 def test_a_file_that_changes_in_the_meantime_ends_the_write_and_leaves_no_table(
-    odps: Connection, new_name: Name, folder: Path, monkeypatch: pytest.MonkeyPatch
+    odps: Connection, new_name: NewName, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def grow(head: bytes, size: int, name: str) -> str:
         with (folder / name).open("ab") as file:
@@ -235,7 +235,7 @@ CHANGES = (removed, a_folder, a_pipe, a_device, cut, a_link_to_a_twin, below_ano
 @pytest.mark.parametrize("resume", [False, True], ids=["at once", "resumable"])
 def test_a_file_that_becomes_something_else_in_the_meantime_is_never_committed(
     odps: Connection,
-    new_name: Name,
+    new_name: NewName,
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path_factory: pytest.TempPathFactory,

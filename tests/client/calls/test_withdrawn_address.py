@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
@@ -12,6 +12,7 @@ import pytest
 
 from odps_nb.errors import ConnectError
 from odps_nb.local.server.launch import LocalService
+from tests.support.named import NewName
 from tests.support.service.connecting import connected
 from tests.support.sockets.relays import TlsFront
 from tests.support.spark.altering import Altering
@@ -53,7 +54,7 @@ def between(service: LocalService, named: Named) -> Iterator[str]:
 
 
 def test_reads_and_writes_go_on_at_the_next_address(
-    service: LocalService, named: Named, between: str, new_name: Callable[[str], str]
+    service: LocalService, named: Named, between: str, new_name: NewName
 ) -> None:
     with connected(service, endpoint=between, tunnel_endpoint=None) as odps:
         with named.elsewhere():

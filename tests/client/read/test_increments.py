@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -14,6 +13,7 @@ from odps_nb.client.read.splits import iter_batches
 from odps_nb.client.reading import open_read_session, reopen_read_session
 from odps_nb.errors import ArgumentError, ConflictError, SessionExpiredError
 from odps_nb.terms import TableName
+from tests.support.named import NewName
 
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.storage_api("versions")
 
 
 @pytest.fixture
-def table(odps: Connection, new_name: Callable[[str], str]) -> TableName:
+def table(odps: Connection, new_name: NewName) -> TableName:
     """A table with four versions, of which the third replaced all rows."""
     made = odps.create_table(new_name("grown"), "id bigint, note string")
     for number in range(4):

@@ -6,7 +6,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from odps_nb.client.write.session import open_write_session
 from odps_nb.client.write.staging import STEM
 from odps_nb.errors import OdpsNbError
 from odps_nb.local.server.launch import LocalService, start
+from tests.support.named import NewName
 from tests.support.service.connecting import account_of, connected
 
 Rows = list[tuple[int, str]]
@@ -61,7 +62,7 @@ def odps(service: LocalService) -> Iterator[Connection]:
 
 
 @pytest.fixture
-def table(odps: Connection, new_name: Callable[[str], str]) -> Table:
+def table(odps: Connection, new_name: NewName) -> Table:
     made = odps.create_table(new_name("parts"), "id bigint", partitioned_by="p string")
     return made
 
@@ -154,7 +155,7 @@ def test_the_rows_of_a_lower_version_of_a_stream_are_other(odps: Connection, tab
 
 
 def test_an_upsert_and_a_deletion_leave_no_staging_table(
-    odps: Connection, new_name: Callable[[str], str]
+    odps: Connection, new_name: NewName
 ) -> None:
     table = odps.create_table(new_name("keyed"), "id bigint, p string", primary_key="id")
     table.upsert(PARTS)

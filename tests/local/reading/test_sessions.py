@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pyarrow as pa
 import pytest
 import requests
@@ -19,6 +17,7 @@ from odps_nb.terms import (
 )
 from odps_nb.wire import calls
 from odps_nb.wire.arrow_stream import END_MARKER
+from tests.support.named import NewTable
 from tests.support.service.peer import Peer, make_table
 
 ROWS = pa.table({"id": pa.array(range(10_000)), "note": [f"note {i}" for i in range(10_000)]})
@@ -165,7 +164,7 @@ def test_row_ranges_of_a_filtered_session_count_kept_rows_where_asked(fine: Peer
 
 
 def test_a_row_that_a_filter_fails_on_is_answered_with_the_reason(
-    peer: Peer, new_table: Callable[[str], str]
+    peer: Peer, new_table: NewTable
 ) -> None:
     name = new_table("(id bigint, note string)")
     peer.write(name, pa.table({"id": [1, 2], "note": ["1", "not a number"]}))
@@ -178,7 +177,7 @@ def test_a_row_that_a_filter_fails_on_is_answered_with_the_reason(
 
 
 def test_a_row_that_fails_in_a_filter_late_breaks_the_response_and_is_named_when_resumed(
-    peer: Peer, new_table: Callable[[str], str]
+    peer: Peer, new_table: NewTable
 ) -> None:
     name = new_table("(id bigint, note string)")
     notes = [f"{i:0200d}" for i in range(ONE_GROUP)]
@@ -248,7 +247,7 @@ def test_a_stream_ends_with_its_marker_even_when_it_is_empty(peer: Peer, plain: 
     assert pa.ipc.open_stream(body).schema.names == ["id", "note"]
 
 
-def test_an_empty_table_has_no_splits(peer: Peer, new_table: Callable[[str], str]) -> None:
+def test_an_empty_table_has_no_splits(peer: Peer, new_table: NewTable) -> None:
     """Evidence 177: Doris opens no session if FileNum is 0; the real count is unknown."""
     name = new_table("(id bigint)")
     session = peer.open_read(name)

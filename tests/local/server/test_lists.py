@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from xml.etree import ElementTree
 
@@ -14,9 +14,8 @@ import requests
 from odps_nb.local.server.launch import LocalService, start
 from odps_nb.wire.calls import WireRequest
 from odps_nb.wire.http_date import parse_date
+from tests.support.named import NewTable
 from tests.support.service.peer import Peer
-
-NewTable = Callable[[str], str]
 
 
 def request(peer: Peer, path: str, *params: tuple[str, str], method: str = "GET") -> WireRequest:

@@ -6,8 +6,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pyarrow as pa
 import pytest
 import requests
@@ -17,6 +15,7 @@ from odps_nb.terms import Compression, TableName
 from odps_nb.wire import control
 from odps_nb.wire.calls import WireRequest
 from odps_nb.wire.codings import encoder
+from tests.support.named import NewTable
 from tests.support.service.peer import Peer
 
 
@@ -37,7 +36,7 @@ def test_a_running_instance_has_an_empty_end_time() -> None:
 
 @pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz"])
 def test_previews_of_the_tunnel_have_times_as_structs(
-    peer: Peer, new_table: Callable[[str], str], kind: str
+    peer: Peer, new_table: NewTable, kind: str
 ) -> None:
     """`Table.read` requires structs at every level; pyodps reads them at every level, too."""
     name = new_table(f"(t {kind}, at datetime, l array<{kind}>)")
@@ -60,9 +59,7 @@ def test_lz4_frames_have_independent_blocks() -> None:
     assert (frame.feed(b"x" * 200_000) + frame.finish())[4] & 0x20
 
 
-def test_the_project_is_its_schema_if_it_has_no_schemas(
-    peer: Peer, new_table: Callable[[str], str]
-) -> None:
+def test_the_project_is_its_schema_if_it_has_no_schemas(peer: Peer, new_table: NewTable) -> None:
     """`DatabaseMetaData.getTables` of JDBC names the project as the schema."""
     name, project = new_table("(a bigint)"), peer.service.project
     listed = ask(peer, "tables", rest=True, curr_schema=project, expectmarker="true", name=name)

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 from xml.etree import ElementTree
 
@@ -15,9 +14,9 @@ import pytest
 import requests
 
 from odps_nb.wire.calls import WireRequest
+from tests.support.named import NewTable
 from tests.support.service.peer import Peer
 
-NewTable = Callable[[str], str]
 CATALOG = "/api/catalog/v1alpha"
 
 

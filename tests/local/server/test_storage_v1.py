@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -25,6 +24,7 @@ from odps_nb.wire.calls import (
     ReadRows,
 )
 from odps_nb.wire.calls.v1 import CommitBlocks, WriteBlock, decode_answer, encode_v1
+from tests.support.named import NewTable
 from tests.support.service.peer import Peer, ipc_bytes
 
 ROWS = pa.table({"id": range(10), "note": [None, *"abcdefghi"]})
@@ -71,7 +71,7 @@ class V1:
 
 
 @pytest.fixture
-def v1(peer: Peer, new_table: Callable[[str], str]) -> V1:
+def v1(peer: Peer, new_table: NewTable) -> V1:
     return V1(peer, new_table("(id bigint, note string)"))
 
 
@@ -174,7 +174,7 @@ def test_a_read_is_compressed_inside_the_arrow_stream(v1: V1, codec: Compression
 
 
 def test_partitions_are_columns_unless_the_session_names_them(
-    peer: Peer, new_table: Callable[[str], str]
+    peer: Peer, new_table: NewTable
 ) -> None:
     v1 = V1(peer, new_table("(id bigint) PARTITIONED BY (pt string)"))
     one = PartitionSpec.of("pt=a")
@@ -212,7 +212,7 @@ def test_read_sessions_have_the_rules_of_the_newer_versions(
         v1.call(CreateReadSession(table=v1.table, **request_))
 
 
-def test_sessions_belong_to_their_table(v1: V1, new_table: Callable[[str], str]) -> None:
+def test_sessions_belong_to_their_table(v1: V1, new_table: NewTable) -> None:
     other = V1(v1.peer, new_table("(id bigint)"))
     for request in (GetReadSession, GetWriteSession):
         with pytest.raises(SessionExpiredError):

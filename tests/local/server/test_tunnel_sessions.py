@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +12,7 @@ import pytest
 
 from odps_nb.local.routes.tunnel_rows import encode_rows
 from odps_nb.wire.type_text import parse_columns
+from tests.support.named import NewTable
 from tests.support.service.peer import Peer
 from tests.support.service.tunnel import Tunnel
 
@@ -24,7 +24,7 @@ EXTRA = (
 
 
 @pytest.fixture
-def upserts(peer: Peer, new_table: Callable[[str], str]) -> Tunnel:
+def upserts(peer: Peer, new_table: NewTable) -> Tunnel:
     name = new_table(
         "(k bigint not null, v string, primary key (k))"
         " TBLPROPERTIES ('transactional'='true', 'write.bucket.num'='3')"
@@ -33,7 +33,7 @@ def upserts(peer: Peer, new_table: Callable[[str], str]) -> Tunnel:
 
 
 @pytest.fixture
-def streams(peer: Peer, new_table: Callable[[str], str]) -> Tunnel:
+def streams(peer: Peer, new_table: NewTable) -> Tunnel:
     return Tunnel(peer, new_table(f"({COLUMNS})"), "streams")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from odps_nb.terms import SplitMode
 from odps_nb.wire.calls import CreateReadSession
 from odps_nb.wire.control import GetInstanceResult
 from tests.support.any_bytes import send, text_of
+from tests.support.named import NewName
 
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
@@ -64,7 +64,7 @@ TABLES = {
 @pytest.mark.nightly
 @pytest.mark.parametrize("which", TABLES)
 def test_extremes_are_read_by_everything_that_reads(
-    odps: Connection, new_name: Callable[[str], str], which: str
+    odps: Connection, new_name: NewName, which: str
 ) -> None:
     chosen, count = TABLES[which], 6 if which == "few" else ROWS
     columns = {f"c{place}": what for place, what in enumerate(chosen)}
@@ -98,9 +98,7 @@ def test_extremes_are_read_by_everything_that_reads(
     assert "text/plain" in table.read(timestamp_unit="us")._repr_mimebundle_()
 
 
-def test_nan_is_read_by_everything_that_reads(
-    odps: Connection, new_name: Callable[[str], str]
-) -> None:
+def test_nan_is_read_by_everything_that_reads(odps: Connection, new_name: NewName) -> None:
     name = new_name("cell")
     odps.create_table(name, "c double, f float")
     send(odps, name, {"c": pa.array([float("nan")]), "f": pa.array([float("nan")], pa.float32())})
@@ -110,7 +108,7 @@ def test_nan_is_read_by_everything_that_reads(
 
 
 def test_a_result_with_times_that_no_unit_holds_says_so(
-    odps: Connection, new_name: Callable[[str], str]
+    odps: Connection, new_name: NewName
 ) -> None:
     near, far = new_name("cell"), new_name("cell")
     odps.create_table(near, "t timestamp")
@@ -121,9 +119,7 @@ def test_a_result_with_times_that_no_unit_holds_says_so(
         odps.sql(f"select a.t as a, b.t as b from {near} a cross join {far} b")
 
 
-def test_a_wide_decimal_fails_only_queries_that_use_it(
-    odps: Connection, new_name: Callable[[str], str]
-) -> None:
+def test_a_wide_decimal_fails_only_queries_that_use_it(odps: Connection, new_name: NewName) -> None:
     name = new_name("cell")
     odps.create_table(name, "id bigint, d decimal(60,20), a array<decimal(60,20)>")
     wide = pa.decimal256(60, 20)
@@ -160,7 +156,7 @@ def test_a_wide_decimal_fails_only_queries_that_use_it(
     ids=str,
 )
 def test_rows_that_would_make_a_table_unreadable_are_refused(
-    odps: Connection, new_name: Callable[[str], str], kind: str, cells: pa.Array, why: str
+    odps: Connection, new_name: NewName, kind: str, cells: pa.Array, why: str
 ) -> None:
     name = new_name("cell")
     odps.create_table(name, f"c {kind}")
@@ -170,7 +166,7 @@ def test_rows_that_would_make_a_table_unreadable_are_refused(
 
 
 def test_a_map_with_a_key_twice_fails_only_queries_that_use_it(
-    odps: Connection, new_name: Callable[[str], str]
+    odps: Connection, new_name: NewName
 ) -> None:
     name, cells = new_name("cell"), [[("a", 1), ("a", 2)], None, [], [("a", 3)]]
     odps.create_table(name, "id bigint, c map<string,bigint>")
@@ -191,7 +187,7 @@ TEXTS = [b"a", b"caf\xe9", b"\x00\x01\x02", b"\xff\xfe", b"", None]
 
 
 @pytest.fixture
-def stored(odps: Connection, new_name: Callable[[str], str]) -> str:
+def stored(odps: Connection, new_name: NewName) -> str:
     name = new_name("bytes")
     odps.create_table(name, "id bigint, s string")
     send(odps, name, {"id": pa.array(range(6)), "s": text_of(TEXTS)})
@@ -202,7 +198,7 @@ def stored(odps: Connection, new_name: Callable[[str], str]) -> str:
     "kind", [pa.string(), pa.large_string(), pa.binary(), pa.large_binary(), "dictionary"], ids=str
 )
 def test_string_takes_any_bytes_in_every_form_of_arrow(
-    odps: Connection, new_name: Callable[[str], str], kind: pa.DataType | str
+    odps: Connection, new_name: NewName, kind: pa.DataType | str
 ) -> None:
     if kind == "dictionary":
         cells = text_of(TEXTS, pa.dictionary(pa.int32(), pa.string()))

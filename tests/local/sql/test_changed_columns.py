@@ -6,16 +6,14 @@ dropped or renamed one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pyarrow as pa
 import pytest
 
 from odps_nb.errors import ServiceError
 from odps_nb.terms import RowRangeSplit, SplitMode
+from tests.support.named import NewTable
 from tests.support.service.peer import Peer
 
-NewTable = Callable[[str], str]
 KINDS = {
     "plain": "(id bigint, a string, b double)",
     "partitioned": "(id bigint, a string, b double) partitioned by (ds string)",

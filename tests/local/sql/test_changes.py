@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 
 from odps_nb.errors import ServiceError
 from odps_nb.wire.calls import WireRequest
+from tests.support.named import NewTable
 from tests.support.service.peer import Peer
 
 COLUMNS = (
@@ -31,7 +31,7 @@ UTC = {"odps.sql.timezone": "UTC"}
 
 
 @pytest.fixture(params=["append", "key"])
-def name(new_table: Callable[[str], str], request: pytest.FixtureRequest, peer: Peer) -> str:
+def name(new_table: NewTable, request: pytest.FixtureRequest, peer: Peer) -> str:
     """A table with two rows, without and with a primary key."""
     if request.param == "append":
         made = new_table(f"(id bigint, {COLUMNS}) {TRANSACTIONAL}")
@@ -153,7 +153,7 @@ def test_a_value_of_a_row_that_is_not_changed_is_not_computed(peer: Peer, name: 
     assert row(peer, name, 2) == OLD
 
 
-def test_a_condition_is_decided_once_a_row(peer: Peer, new_table: Callable[[str], str]) -> None:
+def test_a_condition_is_decided_once_a_row(peer: Peer, new_table: NewTable) -> None:
     """Also if a second evaluation would return a different value."""
     name = new_table(f"(id bigint, a string, b string) {TRANSACTIONAL}")
     peer.sql(f"insert into {name} select explode(sequence(1, 200)), 'old', 'old'")
@@ -162,7 +162,7 @@ def test_a_condition_is_decided_once_a_row(peer: Peer, new_table: Callable[[str]
     assert pairs == [{"a": "new", "b": "new"}, {"a": "old", "b": "old"}]
 
 
-def test_rows_keep_their_order(peer: Peer, new_table: Callable[[str], str]) -> None:
+def test_rows_keep_their_order(peer: Peer, new_table: NewTable) -> None:
     name = new_table(f"(id bigint, v string) {TRANSACTIONAL}")
     peer.sql(f"insert into {name} values (1, 'a'), (2, 'b'), (3, 'c')")
     peer.sql(f"update {name} set v = 'z' where id in (1, 3)")
@@ -212,7 +212,7 @@ def test_statements_at_the_same_time_lose_no_update(peer: Peer, name: str, state
     ],
 )
 def test_a_constant_time_is_looked_for_in_a_list(
-    peer: Peer, new_table: Callable[[str], str], query: str
+    peer: Peer, new_table: NewTable, query: str
 ) -> None:
     name = new_table("(d date)")
     peer.sql(f"insert into {name} values (date'2024-01-01')")

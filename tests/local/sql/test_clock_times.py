@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 import odps_nb
 from odps_nb.access.connection import Connection
 from odps_nb.client.auth.profile import Profile
+from tests.support.named import NewName
 
 CLOCK = dt.datetime(2024, 7, 1, 12, 34, 56)
 TEXT = "2024-07-01 12:34:56"
@@ -22,7 +23,7 @@ def zoned(profile: Profile, request: pytest.FixtureRequest) -> Iterator[Connecti
 
 
 @pytest.fixture
-def name(zoned: Connection, new_name: Callable[[str], str]) -> str:
+def name(zoned: Connection, new_name: NewName) -> str:
     columns = "id bigint, n timestamp_ntz, d datetime, t timestamp, PRIMARY KEY (id)"
     made = new_name("clocks")
     zoned.sql(
@@ -77,7 +78,7 @@ COPIED = [
 
 @pytest.mark.gate(1)
 def test_times_that_are_copied_show_the_same_clock_time(
-    zoned: Connection, name: str, new_name: Callable[[str], str]
+    zoned: Connection, name: str, new_name: NewName
 ) -> None:
     zoned.sql(f"insert into {name} values (1, '{TEXT}', '{TEXT}', '{TEXT}')").wait()
     to = new_name("copied")
@@ -93,7 +94,7 @@ def test_times_that_are_copied_show_the_same_clock_time(
 
 @pytest.mark.gate(1)
 def test_an_update_of_a_clock_time_changes_only_its_rows(
-    zoned: Connection, new_name: Callable[[str], str]
+    zoned: Connection, new_name: NewName
 ) -> None:
     made = new_name("updated")
     zoned.sql(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, date, datetime
 from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal, localcontext
 from zoneinfo import ZoneInfo
@@ -17,9 +17,9 @@ import odps_nb
 from odps_nb.access.connection import Connection
 from odps_nb.errors import QueryError
 from odps_nb.local.server.launch import LocalService
+from tests.support.named import NewTable
 from tests.support.service.peer import Peer, make_table
 
-NewTable = Callable[[str], str]
 ZONES = ("UTC", "Asia/Shanghai", "America/New_York")
 CLOCK = "2024-07-01 22:30:00"
 FINE = f"{CLOCK}.123456789"
@@ -660,7 +660,7 @@ def test_get_json_object_gives_one_text_or_null(peer: Peer) -> None:
     assert found == [(expected, pa.string()) for _, _, expected in JSON] * 2
 
 
-def test_text_and_bytes_are_cast_as_utf8(peer: Peer, new_table: Callable[[str], str]) -> None:
+def test_text_and_bytes_are_cast_as_utf8(peer: Peer, new_table: NewTable) -> None:
     name = new_table("(s string, b binary)")
     peer.sql(f"INSERT INTO {name} SELECT '中 \\\\x41', cast('中 \\\\x41' as binary);")
     (row,) = peer.query(

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pyarrow as pa
 import pytest
 
 from odps_nb.errors import InvalidRequestError, QueryError, ServiceError
 from odps_nb.terms import SplitMode
+from tests.support.named import NewTable
 from tests.support.service.peer import Peer
 
 TRANSACTIONAL = "TBLPROPERTIES ('transactional'='true')"
-NewTable = Callable[[str], str]
 
 
 def test_a_table_is_made_again_from_its_own_definition(peer: Peer, new_table: NewTable) -> None:

@@ -5,12 +5,11 @@ SQL of the embedded service rejects statements that need both, and never truncat
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pyarrow as pa
 import pytest
 
 from odps_nb.errors import ServiceError
+from tests.support.named import NewTable
 from tests.support.service.peer import Peer
 
 FINE, FAR = "'2024-01-01 00:00:00.123456789'", "'9999-12-31 00:00:00'"
@@ -32,7 +31,7 @@ NEEDS_BOTH = (
 
 
 @pytest.fixture(params=["timestamp", "timestamp_ntz"])
-def name(new_table: Callable[[str], str], request: pytest.FixtureRequest) -> str:
+def name(new_table: NewTable, request: pytest.FixtureRequest) -> str:
     properties = "tblproperties ('transactional'='true')"
     return new_table(f"(id bigint, ts {request.param}) {properties}")
 
@@ -54,7 +53,7 @@ def test_a_statement_that_needs_both_is_refused_and_loses_nothing(peer: Peer, na
 
 
 @pytest.mark.nightly
-def test_two_columns_of_a_row_need_one_unit(peer: Peer, new_table: Callable[[str], str]) -> None:
+def test_two_columns_of_a_row_need_one_unit(peer: Peer, new_table: NewTable) -> None:
     name = new_table("(a timestamp, b timestamp)")
     for query in (
         f"timestamp{FINE} as a, timestamp{FAR} as b",

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from odps_nb.access.connection import Connection
 from odps_nb.errors import OdpsNbError
+from tests.support.named import NewName
 
 THREE_PARTS = {"odps.namespace.schema": "true"}
 
@@ -19,7 +18,7 @@ def view(odps: Connection, columns: str, rest: str) -> list[tuple[object, ...]]:
     return [tuple(row.values()) for row in rows]
 
 
-def test_views_of_the_information_schema(odps: Connection, new_name: Callable[[str], str]) -> None:
+def test_views_of_the_information_schema(odps: Connection, new_name: NewName) -> None:
     name, keyed = new_name("information"), new_name("information")
     odps.sql(
         f"create table {name} (a bigint not null comment 'x', b array<string>)"

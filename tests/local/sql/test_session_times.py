@@ -18,6 +18,7 @@ import pytest
 
 from odps_nb.errors import QueryError
 from odps_nb.local.server.launch import LocalService
+from tests.support.named import NewTable
 from tests.support.service.peer import Peer, make_table
 
 ZONES = ("UTC", "Asia/Shanghai", "America/New_York")
@@ -402,7 +403,7 @@ def test_the_current_time_is_that_of_the_session(peer: Peer, zone: str) -> None:
 
 @pytest.mark.parametrize("zone", ZONES)
 def test_rows_of_values_with_an_instant_give_instants(
-    peer: Peer, zone: str, new_table: Callable[[str], str]
+    peer: Peer, zone: str, new_table: NewTable
 ) -> None:
     """A text beside an instant is read by the session's clock, once, in either order."""
     clock = datetime(2024, 7, 1, 20, 30, 5)

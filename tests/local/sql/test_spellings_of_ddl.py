@@ -5,19 +5,18 @@ Statements that the embedded service does not run raise an error that states thi
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from odps_nb.access.connection import Connection
 from odps_nb.errors import OdpsNbError
+from tests.support.named import NewName
 
 COLUMNS = "(id bigint not null comment \"the 'key'\", note string comment 'x;y')"
 PARTS = 'partitioned by (ds string comment "day", hh bigint)'
 
 
 @pytest.fixture
-def name(odps: Connection, new_name: Callable[[str], str]) -> str:
+def name(odps: Connection, new_name: NewName) -> str:
     made = new_name("ddl")
     odps.sql(f"create table {made} {COLUMNS} comment \"a 'c'\" {PARTS} lifecycle 3")
     odps.sql(f"insert into {made} partition (ds='1', hh=1) values (1, 'a'), (2, 'b')")
@@ -44,7 +43,7 @@ def _column(odps: Connection, text: str, name: str) -> list[object]:
         "comment 'c' lifecycle 2 as select 1 as id",
     ],
 )
-def test_a_table_is_made(odps: Connection, new_name: Callable[[str], str], rest: str) -> None:
+def test_a_table_is_made(odps: Connection, new_name: NewName, rest: str) -> None:
     made = new_name("ddl")
     odps.sql(f"create table if not exists {made} {rest};")
     assert odps.table(made).schema.names[0].lower() == "id"

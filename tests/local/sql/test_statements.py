@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -23,12 +22,11 @@ from odps_nb.errors import (
     ServiceError,
 )
 from odps_nb.wire import calls, control
+from tests.support.named import NewTable
 from tests.support.service.peer import Peer
 
 
-def test_a_table_is_described_as_it_was_created(
-    peer: Peer, new_table: Callable[[str], str]
-) -> None:
+def test_a_table_is_described_as_it_was_created(peer: Peer, new_table: NewTable) -> None:
     name = new_table(
         "(id BIGINT NOT NULL COMMENT 'the key; with (signs)', `from` DECIMAL(18,2),"
         " s STRUCT<a:INT,b:ARRAY<STRING>>)"
@@ -42,7 +40,7 @@ def test_a_table_is_described_as_it_was_created(
     assert (info.comment, info.lifecycle) == ("a table", 7)
 
 
-def test_names_are_found_in_any_case(peer: Peer, new_table: Callable[[str], str]) -> None:
+def test_names_are_found_in_any_case(peer: Peer, new_table: NewTable) -> None:
     name = new_table("(Id bigint)")
     peer.write(name, pa.table({"ID": [7]}))
     assert peer.query(f"SELECT iD AS x FROM {name.upper()};").to_pylist() == [{"x": 7}]
@@ -52,7 +50,7 @@ def test_names_are_found_in_any_case(peer: Peer, new_table: Callable[[str], str]
 
 
 def test_a_table_that_exists_is_made_again_only_when_allowed(
-    peer: Peer, new_table: Callable[[str], str]
+    peer: Peer, new_table: NewTable
 ) -> None:
     name = new_table("(a bigint)")
     with pytest.raises(ServiceError, match="already"):
@@ -61,9 +59,7 @@ def test_a_table_that_exists_is_made_again_only_when_allowed(
     assert peer.read(name).column_names == ["a"]
 
 
-def test_a_query_for_a_name_that_is_taken_writes_no_rows(
-    peer: Peer, new_table: Callable[[str], str]
-) -> None:
+def test_a_query_for_a_name_that_is_taken_writes_no_rows(peer: Peer, new_table: NewTable) -> None:
     name = new_table("(a bigint)")
     rows = Path(peer.service.temporary_root or "") / "rows"
     before = set(rows.iterdir())
@@ -92,9 +88,7 @@ def raise_as_typed(peer: Peer, text: str) -> None:
         ) from error
 
 
-def test_partitions_are_added_listed_and_dropped(
-    peer: Peer, new_table: Callable[[str], str]
-) -> None:
+def test_partitions_are_added_listed_and_dropped(peer: Peer, new_table: NewTable) -> None:
     name = new_table("(a bigint) PARTITIONED BY (ds string, h bigint)")
     peer.sql(f"ALTER TABLE {name} ADD PARTITION (ds='x', h=1) PARTITION (ds='x', h=2);")
     peer.sql(f"ALTER TABLE {name} ADD IF NOT EXISTS PARTITION (ds='x', h=1);")
@@ -110,9 +104,7 @@ def test_partitions_are_added_listed_and_dropped(
     assert [str(p.spec) for p in page.partitions] == ["ds=x,h=1"]
 
 
-def test_a_select_gives_typed_columns_named_by_place(
-    peer: Peer, new_table: Callable[[str], str]
-) -> None:
+def test_a_select_gives_typed_columns_named_by_place(peer: Peer, new_table: NewTable) -> None:
     name = new_table("(a bigint, b decimal(10,2), c datetime, d char(3), e date)")
     moment = datetime(2024, 2, 29, 1, 2, 3)
     peer.write(
@@ -135,7 +127,7 @@ def test_a_select_gives_typed_columns_named_by_place(
     assert peer.query("SELECT 1, 'x' AS b;").column_names == ["_c0", "b"]
 
 
-def test_rows_are_inserted_and_overwritten(peer: Peer, new_table: Callable[[str], str]) -> None:
+def test_rows_are_inserted_and_overwritten(peer: Peer, new_table: NewTable) -> None:
     name = new_table("(a bigint, b string) PARTITIONED BY (ds string)")
     peer.sql(f"INSERT INTO TABLE {name} PARTITION (ds='x') VALUES (1, 'one'), (2, NULL);")
     peer.sql(f"INSERT INTO {name} PARTITION (ds) SELECT a + 10, b, 'y' FROM {name};")
@@ -147,9 +139,7 @@ def test_rows_are_inserted_and_overwritten(peer: Peer, new_table: Callable[[str]
     ]
 
 
-def test_an_insert_of_too_many_columns_changes_nothing(
-    peer: Peer, new_table: Callable[[str], str]
-) -> None:
+def test_an_insert_of_too_many_columns_changes_nothing(peer: Peer, new_table: NewTable) -> None:
     name = new_table("(a bigint)")
     with pytest.raises(ServiceError, match="columns"):
         peer.sql(f"INSERT OVERWRITE TABLE {name} SELECT 1, 2;")
@@ -228,16 +218,14 @@ def test_a_running_query_is_cancelled(peer: Peer) -> None:
     assert task.status == "Cancelled"
 
 
-def test_a_truncated_table_is_empty(peer: Peer, new_table: Callable[[str], str]) -> None:
+def test_a_truncated_table_is_empty(peer: Peer, new_table: NewTable) -> None:
     name = new_table("(a bigint)")
     peer.write(name, pa.table({"a": [1]}))
     peer.sql(f"TRUNCATE TABLE {name};")
     assert peer.read(name).num_rows == 0
 
 
-def test_references_of_blobs_pass_through_queries(
-    peer: Peer, new_table: Callable[[str], str]
-) -> None:
+def test_references_of_blobs_pass_through_queries(peer: Peer, new_table: NewTable) -> None:
     name = new_table("(id bigint, b blob)")
     session = peer.open_write(name)
     peer.open_stream(name, session, "0")
@@ -262,7 +250,7 @@ OPERATORS = (
 
 
 def test_operators_of_columns_give_what_they_give_in_maxcompute(
-    peer: Peer, new_table: Callable[[str], str]
+    peer: Peer, new_table: NewTable
 ) -> None:
     name = new_table("(id bigint, note string, dt datetime)")
     moment = pa.array([datetime(2024, 1, 31, 10, 20, 30)], pa.timestamp("ms"))
@@ -327,7 +315,7 @@ def test_a_table_with_a_blob_needs_its_properties_and_settings(peer: Peer) -> No
         peer.sql("CREATE TABLE taken AS SELECT * FROM alike;")
 
 
-def test_a_blob_can_be_the_value_of_a_map(new_table: Callable[[str], str]) -> None:
+def test_a_blob_can_be_the_value_of_a_map(new_table: NewTable) -> None:
     assert new_table("(a map<string,blob>)")
 
 
@@ -389,7 +377,7 @@ NAMED_INSERTS = [
 
 @pytest.mark.parametrize("statement", NAMED_INSERTS)
 def test_a_column_list_matches_names_including_partition_columns(
-    peer: Peer, new_table: Callable[[str], str], statement: str
+    peer: Peer, new_table: NewTable, statement: str
 ) -> None:
     """The vendor's page "VALUES" has ``insert into t partition (p)(key,p) values (…)``."""
     name = new_table(PARTITIONED)
@@ -412,7 +400,7 @@ def test_a_column_list_matches_names_including_partition_columns(
     ],
 )
 def test_a_column_list_with_other_names_is_refused(
-    peer: Peer, new_table: Callable[[str], str], statement: str, problem: str
+    peer: Peer, new_table: NewTable, statement: str, problem: str
 ) -> None:
     name = new_table(PARTITIONED)
     with pytest.raises(ServiceError, match=problem):
@@ -422,7 +410,7 @@ def test_a_column_list_with_other_names_is_refused(
 
 @pytest.mark.parametrize("into", ["INTO", "OVERWRITE TABLE"])
 def test_all_columns_of_an_auto_partitioned_table_can_be_inserted(
-    peer: Peer, new_table: Callable[[str], str], into: str
+    peer: Peer, new_table: NewTable, into: str
 ) -> None:
     name = new_table("(d date, a bigint) AUTO PARTITIONED BY (trunc_time(d, 'month') AS pt)")
     peer.sql(f"INSERT INTO {name} VALUES (DATE '2024-01-31', 1), (DATE '2024-02-01', 2);")
@@ -434,9 +422,7 @@ def test_all_columns_of_an_auto_partitioned_table_can_be_inserted(
     assert rows == [row for row in old for _ in range(times)] + [{"a": 3, "pt": "2024-03"}]
 
 
-def test_inserts_after_one_from_see_the_same_rows(
-    peer: Peer, new_table: Callable[[str], str]
-) -> None:
+def test_inserts_after_one_from_see_the_same_rows(peer: Peer, new_table: NewTable) -> None:
     name = new_table("(a bigint)")
     parts = new_table("(a bigint) partitioned by (ds string)")
     peer.sql(f"INSERT INTO {name} VALUES (1), (2)")
@@ -450,9 +436,7 @@ def test_inserts_after_one_from_see_the_same_rows(
     ]
 
 
-def test_inserts_after_one_from_are_all_done_or_none(
-    peer: Peer, new_table: Callable[[str], str]
-) -> None:
+def test_inserts_after_one_from_are_all_done_or_none(peer: Peer, new_table: NewTable) -> None:
     name, other = new_table("(a bigint)"), new_table("(a bigint, b bigint)")
     with pytest.raises(ServiceError, match="columns count"):
         peer.sql(f"FROM VALUES (1) t(a) INSERT INTO {name} SELECT a INSERT INTO {other} SELECT a;")
@@ -460,7 +444,7 @@ def test_inserts_after_one_from_are_all_done_or_none(
 
 
 def test_a_materialized_view_keeps_its_rows_until_it_is_rebuilt(
-    peer: Peer, new_table: Callable[[str], str]
+    peer: Peer, new_table: NewTable
 ) -> None:
     name = new_table("(a bigint, b string)")
     peer.sql(f"INSERT INTO {name} VALUES (1, 'x')")
@@ -507,7 +491,7 @@ def test_a_deferred_materialized_view_is_empty_until_it_is_rebuilt(peer: Peer) -
 
 
 def test_explain_checks_a_query_and_shows_its_tables_and_columns(
-    peer: Peer, new_table: Callable[[str], str]
+    peer: Peer, new_table: NewTable
 ) -> None:
     name = new_table("(a bigint)")
     found = peer.query(f"EXPLAIN SELECT a, upper('x') AS b FROM {name}").column("plan").to_pylist()
@@ -517,9 +501,7 @@ def test_explain_checks_a_query_and_shows_its_tables_and_columns(
         peer.query(f"EXPLAIN SELECT no_such FROM {name}")
 
 
-def test_explain_output_returns_the_columns_as_json(
-    peer: Peer, new_table: Callable[[str], str]
-) -> None:
+def test_explain_output_returns_the_columns_as_json(peer: Peer, new_table: NewTable) -> None:
     """Fact 191: the vendor's ODBC driver sends it before each statement."""
     name = new_table("(a bigint, d decimal(10,2))")
     for query in (f"SELECT a, d FROM {name}", f"WITH w AS (SELECT * FROM {name}) SELECT * FROM w"):
@@ -533,7 +515,7 @@ def test_explain_output_returns_the_columns_as_json(
         peer.query(f"EXPLAIN OUTPUT SELECT no_such FROM {name}")
 
 
-def test_a_column_of_a_view_gets_a_comment(peer: Peer, new_table: Callable[[str], str]) -> None:
+def test_a_column_of_a_view_gets_a_comment(peer: Peer, new_table: NewTable) -> None:
     name = new_table("(a bigint)")
     peer.sql(f"CREATE VIEW {name}_v AS SELECT a FROM {name}")
     peer.sql(f"ALTER VIEW {name}_v CHANGE COLUMN a COMMENT 'c'")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pyarrow as pa
 import pytest
 
@@ -13,13 +11,14 @@ from odps_nb.terms import BlobReference, Compression
 from odps_nb.wire import calls
 from odps_nb.wire.codings import encoder
 from odps_nb.wire.frames import ChecksumKind, FrameHeader, encode_frame
+from tests.support.named import NewTable
 from tests.support.service.peer import Peer
 
 SIZES = [0, 1, 4091, 4095, 4096, 4097, 8192, 1 << 20]
 
 
 @pytest.fixture
-def name(new_table: Callable[[str], str]) -> str:
+def name(new_table: NewTable) -> str:
     return new_table("(id bigint, b blob, n array<struct<x:string,y:blob>>)")
 
 
@@ -123,7 +122,7 @@ def test_references_travel_through_rows_and_survive_commits(peer: Peer, name: st
 
 
 def test_a_reference_that_was_never_given_out_is_unknown(
-    peer: Peer, name: str, new_table: Callable[[str], str]
+    peer: Peer, name: str, new_table: NewTable
 ) -> None:
     named = new_table("(b blob)")
     real = peer.put_blob(name, peer.open_write(name), "0", b"x", column_id=2).references[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,13 +14,14 @@ from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import IndexSplit, PartitionSpec, SplitMode, TableName
 from odps_nb.wire import calls
 from odps_nb.wire.type_text import parse_type
+from tests.support.named import NewTable
 from tests.support.service.peer import Peer
 
 UPSERT, DELETE = ord("U"), ord("D")
 
 
 @pytest.fixture
-def name(new_table: Callable[[str], str]) -> str:
+def name(new_table: NewTable) -> str:
     return new_table(
         "(id bigint not null, v string, PRIMARY KEY (id)) TBLPROPERTIES ('transactional'='true')"
     )
@@ -86,7 +86,7 @@ def test_a_session_made_before_a_merge_sees_the_old_rows(peer: Peer, name: str) 
     assert old.to_pylist() == [{"id": 1, "v": "a"}]
 
 
-def test_keys_count_within_their_partition(peer: Peer, new_table: Callable[[str], str]) -> None:
+def test_keys_count_within_their_partition(peer: Peer, new_table: NewTable) -> None:
     name = new_table("(id bigint not null, v string, primary key(id)) PARTITIONED BY (ds string)")
     table = pa.table({"id": [1, 1, 1], "v": ["a", "b", "c"], "ds": ["x", "y", "x"]})
     peer.write(name, table)
@@ -262,7 +262,7 @@ NO_ROW = [
 
 @pytest.mark.parametrize("partitions", ["", "PARTITIONED BY (ds string)"])
 def test_statements_that_match_no_row_change_no_row(
-    peer: Peer, new_table: Callable[[str], str], partitions: str
+    peer: Peer, new_table: NewTable, partitions: str
 ) -> None:
     name = new_table(
         f"(id bigint not null, v string, PRIMARY KEY (id)) {partitions}"
@@ -280,7 +280,7 @@ def test_statements_that_match_no_row_change_no_row(
 
 @pytest.mark.parametrize("key", ["", ", PRIMARY KEY (id)"])
 def test_an_overwrite_of_no_partition_replaces_no_partition(
-    peer: Peer, new_table: Callable[[str], str], key: str
+    peer: Peer, new_table: NewTable, key: str
 ) -> None:
     name = new_table(
         f"(id bigint not null{key}) PARTITIONED BY (ds string)"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -15,6 +14,7 @@ from odps_nb.local.writing.ingest import check_buffers
 from odps_nb.wire.arrow_stream import END_MARKER
 from odps_nb.wire.tunnel.chunks import encode_chunks
 from odps_nb.wire.type_text import parse_columns
+from tests.support.named import NewTable
 from tests.support.service.peer import Peer
 from tests.support.service.tunnel import Tunnel
 
@@ -95,7 +95,7 @@ OTHER_TYPES = {
 
 @pytest.mark.parametrize("kind", OTHER_TYPES)
 def test_bodies_whose_buffers_contradict_the_type_are_refused(
-    peer: Peer, new_table: Callable[[str], str], kind: str
+    peer: Peer, new_table: NewTable, kind: str
 ) -> None:
     name, sent = new_table(f"(c {kind})"), pa.record_batch({"c": OTHER_TYPES[kind]})
     session = peer.open_write(name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
@@ -18,6 +17,7 @@ from odps_nb.errors import (
 )
 from odps_nb.wire import calls
 from odps_nb.wire.arrow_stream import END_MARKER
+from tests.support.named import NewTable
 from tests.support.service.peer import Peer, ipc_bytes
 
 
@@ -30,12 +30,12 @@ def found(peer: Peer, name: str) -> list[int]:
 
 
 @pytest.fixture
-def name(new_table: Callable[[str], str]) -> str:
+def name(new_table: NewTable) -> str:
     return new_table("(id bigint)")
 
 
 @pytest.fixture
-def days(new_table: Callable[[str], str]) -> str:
+def days(new_table: NewTable) -> str:
     return new_table("(id bigint) PARTITIONED BY (ds string)")
 
 
@@ -119,7 +119,7 @@ def test_a_partition_needs_a_value(peer: Peer, days: str) -> None:
             peer.write(days, pa.table({"id": [1], "ds": pa.array([value], pa.string())}))
 
 
-def test_a_partition_value_must_be_of_its_type(peer: Peer, new_table: Callable[[str], str]) -> None:
+def test_a_partition_value_must_be_of_its_type(peer: Peer, new_table: NewTable) -> None:
     name = new_table("(id bigint) PARTITIONED BY (h bigint)")
     peer.write(name, ids(1), partition="h=7")
     assert peer.read(name).to_pylist() == [{"id": 1, "h": 7}]
@@ -192,9 +192,7 @@ def test_unknown_sessions_streams_and_tables_are_distinguished(peer: Peer, name:
     assert missing.value.code == "NoSuchTable"
 
 
-def test_columns_in_the_right_order_may_have_any_names(
-    peer: Peer, new_table: Callable[[str], str]
-) -> None:
+def test_columns_in_the_right_order_may_have_any_names(peer: Peer, new_table: NewTable) -> None:
     name = new_table("(a bigint, b string)")
     for number, names in enumerate((["x", "y"], ["a", "y"], ["x", "b"])):
         row = pa.table([pa.array([number]), pa.array(["q"])], names=names)
@@ -204,9 +202,7 @@ def test_columns_in_the_right_order_may_have_any_names(
         peer.write(name, pa.table({"z": [1], "a": [2]}))
 
 
-def test_a_column_that_must_not_be_null_is_held_to_it(
-    peer: Peer, new_table: Callable[[str], str]
-) -> None:
+def test_a_column_that_must_not_be_null_is_held_to_it(peer: Peer, new_table: NewTable) -> None:
     name = new_table("(a bigint not null, b string)")
     with pytest.raises(InvalidRequestError, match="null value into not-null column 'a'"):
         peer.write(name, pa.table({"a": pa.array([None], pa.int64()), "b": ["x"]}))
@@ -228,7 +224,7 @@ REFUSED = (
 )
 
 
-def test_a_value_that_would_change_is_refused(peer: Peer, new_table: Callable[[str], str]) -> None:
+def test_a_value_that_would_change_is_refused(peer: Peer, new_table: NewTable) -> None:
     kinds = {f"v{number}": kind for number, (kind, _) in enumerate(REFUSED)}
     name = new_table(f"({', '.join(f'{column} {kind}' for column, kind in kinds.items())})")
     session = peer.open_write(name)
@@ -271,7 +267,7 @@ FITTING = (
 )
 
 
-def test_a_value_that_fits_is_widened(peer: Peer, new_table: Callable[[str], str]) -> None:
+def test_a_value_that_fits_is_widened(peer: Peer, new_table: NewTable) -> None:
     kinds = {f"v{number}": kind for number, (kind, _, _) in enumerate(FITTING)}
     name = new_table(f"({', '.join(f'{column} {kind}' for column, kind in kinds.items())})")
     longest = max(len(array) for _, array, _ in FITTING)
@@ -287,7 +283,7 @@ def test_a_value_that_fits_is_widened(peer: Peer, new_table: Callable[[str], str
 
 
 def test_intervals_are_written_as_structs_and_read_as_durations(
-    peer: Peer, new_table: Callable[[str], str]
+    peer: Peer, new_table: NewTable
 ) -> None:
     name = new_table("(d interval_day_time, m interval_year_month)")
     struct = pa.struct([("sec", pa.int64()), ("nano", pa.int32())])
