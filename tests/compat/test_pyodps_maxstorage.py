@@ -19,6 +19,7 @@ from odps_nb.wire.control import BLOB_TABLE_PROPERTIES, BLOB_TABLE_SETTINGS
 from tests.support.compat.stock import STOCK
 
 pytestmark = STOCK
+NewTable = Callable[..., str]
 
 
 @pytest.fixture(params=[2, 3], ids=["v2", "v3"])
@@ -27,7 +28,7 @@ def storage(request: pytest.FixtureRequest, entry: ODPS) -> MaxStorageClient:
 
 
 @pytest.fixture
-def new_table(entry: ODPS) -> Callable[..., str]:
+def new_table(entry: ODPS) -> NewTable:
     def make(columns: str, partitions: str | None = None) -> str:
         name = f"m{time.time_ns()}"
         schema = (columns, partitions) if partitions else columns
@@ -69,7 +70,7 @@ ROWS = pa.table({"id": pa.array(range(1000)), "note": pa.array([f"n{i}" for i in
 
 
 def test_rows_written_in_two_streams_are_read_back(
-    storage: MaxStorageClient, new_table: Callable[..., str]
+    storage: MaxStorageClient, new_table: NewTable
 ) -> None:
     name = new_table("id bigint, note string")
     session = storage.create_table_write_session(name)
@@ -82,7 +83,7 @@ def test_rows_written_in_two_streams_are_read_back(
 
 @pytest.mark.parametrize("algorithm", ["zstd", "lz4"])
 def test_compressed_rows_go_both_ways(
-    storage: MaxStorageClient, new_table: Callable[..., str], algorithm: str
+    storage: MaxStorageClient, new_table: NewTable, algorithm: str
 ) -> None:
     name = new_table("id bigint, note string")
     session = storage.create_table_write_session(name)
@@ -92,9 +93,7 @@ def test_compressed_rows_go_both_ways(
     assert read.equals(ROWS)
 
 
-def test_an_aborted_session_leaves_nothing(
-    storage: MaxStorageClient, new_table: Callable[..., str]
-) -> None:
+def test_an_aborted_session_leaves_nothing(storage: MaxStorageClient, new_table: NewTable) -> None:
     name = new_table("id bigint, note string")
     session = storage.create_table_write_session(name)
     write(session, ROWS)
@@ -103,7 +102,7 @@ def test_an_aborted_session_leaves_nothing(
 
 
 def test_rows_of_several_partitions_land_in_them(
-    storage: MaxStorageClient, entry: ODPS, new_table: Callable[..., str]
+    storage: MaxStorageClient, entry: ODPS, new_table: NewTable
 ) -> None:
     name = new_table("id bigint", "ds string")
     days = pa.array([f"2024-01-0{1 + i % 3}" for i in range(9)])
@@ -119,7 +118,7 @@ def test_rows_of_several_partitions_land_in_them(
 
 
 def test_overwriting_a_partition_replaces_only_it(
-    storage: MaxStorageClient, new_table: Callable[..., str]
+    storage: MaxStorageClient, new_table: NewTable
 ) -> None:
     name = new_table("id bigint", "ds string")
     for spec, rows in (("ds=a", [1, 2]), ("ds=b", [3]), ("ds=a", [4])):
@@ -132,9 +131,7 @@ def test_overwriting_a_partition_replaces_only_it(
     assert sorted(zip(*read.to_pydict().values(), strict=True)) == [(3, "b"), (4, "a")]
 
 
-def test_exactly_once_writes_are_counted(
-    storage: MaxStorageClient, new_table: Callable[..., str]
-) -> None:
+def test_exactly_once_writes_are_counted(storage: MaxStorageClient, new_table: NewTable) -> None:
     name = new_table("id bigint, note string")
     session = storage.create_table_write_session(name)
     writer = session.open_arrow_writer("0", exactly_once_mode=True)
@@ -147,9 +144,7 @@ def test_exactly_once_writes_are_counted(
     assert read_all(storage.create_table_read_session(name)).num_rows == 1010
 
 
-def test_streaming_rows_are_visible_at_once(
-    storage: MaxStorageClient, new_table: Callable[..., str]
-) -> None:
+def test_streaming_rows_are_visible_at_once(storage: MaxStorageClient, new_table: NewTable) -> None:
     name = new_table("id bigint, note string")
     session = storage.create_table_write_session(name, write_mode=WriteMode.STREAMING)
     writer = session.open_arrow_writer(stream_id="default")
@@ -159,9 +154,7 @@ def test_streaming_rows_are_visible_at_once(
     writer.close()
 
 
-def test_row_ranges_read_what_they_name(
-    storage: MaxStorageClient, new_table: Callable[..., str]
-) -> None:
+def test_row_ranges_read_what_they_name(storage: MaxStorageClient, new_table: NewTable) -> None:
     name = new_table("id bigint, note string")
     session = storage.create_table_write_session(name)
     write(session, ROWS)
@@ -177,7 +170,7 @@ def test_row_ranges_read_what_they_name(
 
 
 def test_a_filter_drops_blocks_of_10_000_rows(
-    storage: MaxStorageClient, new_table: Callable[..., str]
+    storage: MaxStorageClient, new_table: NewTable
 ) -> None:
     name = new_table("id bigint, note string")
     session = storage.create_table_write_session(name)
@@ -214,9 +207,7 @@ def test_what_was_added_since_the_last_read_is_read(
         assert read_all(session).column("id").to_pylist() == found
 
 
-def test_preview_shows_the_first_rows(
-    storage: MaxStorageClient, new_table: Callable[..., str]
-) -> None:
+def test_preview_shows_the_first_rows(storage: MaxStorageClient, new_table: NewTable) -> None:
     name = new_table("id bigint, note string")
     session = storage.create_table_write_session(name)
     write(session, ROWS)
@@ -225,7 +216,7 @@ def test_preview_shows_the_first_rows(
     assert reader.read().to_pydict() == {"note": ["n0", "n1", "n2"]}
 
 
-def test_records_go_both_ways(storage: MaxStorageClient, new_table: Callable[..., str]) -> None:
+def test_records_go_both_ways(storage: MaxStorageClient, new_table: NewTable) -> None:
     name = new_table(
         "id bigint, amount decimal(10,2), at timestamp, day date,"
         " tags array<string>, m map<string,bigint>"
@@ -245,9 +236,7 @@ def test_records_go_both_ways(storage: MaxStorageClient, new_table: Callable[...
     assert rows[1] == [8, None, None, None, None, None]
 
 
-def test_blobs_inline_are_uploaded_and_read(
-    storage: MaxStorageClient, new_table: Callable[..., str]
-) -> None:
+def test_blobs_inline_are_uploaded_and_read(storage: MaxStorageClient, new_table: NewTable) -> None:
     name = new_table("id bigint, b blob")
     contents = [b"", b"x", b"\x05" + bytes(7) + b"tail", bytes(4096), b"y" * 100_000, None]
     session = storage.create_table_write_session(name)
@@ -271,7 +260,7 @@ def test_blobs_inline_are_uploaded_and_read(
 
 
 def test_a_blob_written_as_a_stream_is_committed_by_its_reference(
-    storage: MaxStorageClient, new_table: Callable[..., str]
+    storage: MaxStorageClient, new_table: NewTable
 ) -> None:
     name = new_table("id bigint, b blob")
     session = storage.create_table_write_session(name)
@@ -291,9 +280,7 @@ def test_a_blob_written_as_a_stream_is_committed_by_its_reference(
         assert manager.read_blob(reference).read() == b"payload " * 1000
 
 
-def test_nested_blobs_are_uploaded_and_read(
-    storage: MaxStorageClient, new_table: Callable[..., str]
-) -> None:
+def test_nested_blobs_are_uploaded_and_read(storage: MaxStorageClient, new_table: NewTable) -> None:
     name = new_table("id bigint, pages array<blob>")
     session = storage.create_table_write_session(name)
     table = pa.table(

@@ -50,28 +50,21 @@ def test_counts(count, noun, text):
     assert count_of(count, noun) == text
 
 
+def figures(phase: Phase = Phase.READING, **facts) -> list[str]:
+    return words.figures(ProgressSnapshot(operation="read", title="t", phase=phase, **facts))
+
+
 def test_the_time_left_does_not_count_below_a_second():
-    snapshot = ProgressSnapshot(
-        operation="read", title="t", phase=Phase.READING, rows=99, rows_total=100, elapsed=2.0
-    )
-    assert words.figures(snapshot)[-1] == "about 1 s left"
+    assert figures(rows=99, rows_total=100, elapsed=2.0)[-1] == "about 1 s left"
 
 
 def test_a_rate_agrees_with_its_noun():
-    found = [
-        words.figures(
-            ProgressSnapshot(operation="read", title="t", phase=Phase.DONE, rows=rows, elapsed=1.0)
-        )[-1]
-        for rows in (1, 2)
-    ]
+    found = [figures(Phase.DONE, rows=rows, elapsed=1.0)[-1] for rows in (1, 2)]
     assert found == ["1 row/s", "2 rows/s"]
 
 
 def test_rates_keep_three_digits():
-    snapshot = ProgressSnapshot(
-        operation="read", title="t", phase=Phase.READING, rows=1_234_567, elapsed=1.0
-    )
-    assert "1,230,000 rows/s" in words.figures(snapshot)
+    assert "1,230,000 rows/s" in figures(rows=1_234_567, elapsed=1.0)
 
 
 def test_tasks_of_another_engine_are_counted_and_give_the_share_where_nothing_better_does():
@@ -88,10 +81,7 @@ def test_tasks_of_another_engine_are_counted_and_give_the_share_where_nothing_be
 
 
 def test_a_rate_below_one_row_a_second_is_not_shown():
-    snapshot = ProgressSnapshot(
-        operation="read", title="t", phase=Phase.DONE, rows=1, rows_total=1, elapsed=2.0
-    )
-    assert words.figures(snapshot) == ["1 row"]
+    assert figures(Phase.DONE, rows=1, rows_total=1, elapsed=2.0) == ["1 row"]
 
 
 def test_a_pause_is_reported_and_not_counted_into_the_time_left():
@@ -99,12 +89,12 @@ def test_a_pause_is_reported_and_not_counted_into_the_time_left():
     tracker = ProgressTracker("read", "t", clock=lambda: now[0])
     tracker.plan(rows_total=100)
     tracker.phase(Phase.READING)
-    figures = []
+    shown = []
     for at, rows in ((1.0, 10), (2.0, 10), (11.0, 0), (12.0, 10)):
         now[0] = at
         tracker.add(rows=rows)
-        figures.append(words.figures(tracker.snapshot())[1:])
-    assert figures == [
+        shown.append(words.figures(tracker.snapshot())[1:])
+    assert shown == [
         ["10 rows/s", "about 9.0 s left"],
         ["10 rows/s", "about 8.0 s left"],
         ["no progress for 9.0 s"],
