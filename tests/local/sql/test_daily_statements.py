@@ -87,26 +87,6 @@ def test_max_pt_needs_the_name_of_a_partitioned_table(peer: Peer, new_table: New
     assert "max_pt('table')" in (caught.value.hint or "")
 
 
-@pytest.mark.parametrize(
-    "clause",
-    [
-        "ADD COLUMN b string",
-        "ADD COLUMNS (b string)",
-        "ADD COLUMN (b string COMMENT 'x')",
-        "ADD COLUMNS b string COMMENT 'x, y'",
-        "ADD COLUMN IF NOT EXISTS b string",
-        "ADD COLUMNS IF NOT EXISTS (a bigint, b string)",
-    ],
-)
-def test_columns_are_added_with_parentheses_or_without(
-    peer: Peer, new_table: NewTable, clause: str
-) -> None:
-    name = new_table("(a bigint)")
-    peer.sql(f"ALTER TABLE {name} {clause};")
-    described = peer.query(f"DESC {name};").to_pylist()
-    assert [(row["name"], row["type"]) for row in described] == [("a", "bigint"), ("b", "string")]
-
-
 def test_an_insert_may_follow_its_common_tables(peer: Peer, new_table: NewTable) -> None:
     name = new_table("(a bigint)")
     peer.sql(f"WITH s AS (SELECT 1 AS a), u AS (SELECT 2 AS a) INSERT INTO {name} SELECT a FROM u;")
@@ -228,39 +208,6 @@ def test_a_plain_table_takes_no_changes_and_the_error_says_which_do(
 
 
 # -- what the embedded service lacks --------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "what"),
-    [
-        ("EXPLAIN INSERT INTO t SELECT 1", "EXPLAIN INSERT"),
-        ("@a := SELECT 1", "variables of script mode"),
-        ("ANALYZE TABLE t COMPUTE STATISTICS", "ANALYZE TABLE"),
-        ("GRANT SELECT ON TABLE t TO USER u", "GRANT"),
-        ("UNLOAD FROM t INTO LOCATION 'oss://x'", "UNLOAD"),
-        ("LOAD OVERWRITE TABLE t FROM LOCATION 'oss://x'", "LOAD OVERWRITE"),
-        ("CLONE TABLE t TO u IF EXISTS OVERWRITE", "IF EXISTS in CLONE TABLE"),
-        ("KILL 123", "KILL"),
-        ("USE other", "USE"),
-        ("CREATE FUNCTION f AS 'x'", "CREATE FUNCTION"),
-        ("ALTER MATERIALIZED VIEW v ENABLE REWRITE", "ENABLE in ALTER MATERIALIZED"),
-        ("CREATE TABLE t (a bigint) STORED AS parquet", "STORED"),
-        ("CREATE TABLE t (a bigint) LOCATION 'oss://x'", "LOCATION in CREATE TABLE"),
-        ("DROP FUNCTION f", "DROP FUNCTION"),
-        ("SHOW FUNCTIONS", "SHOW FUNCTIONS"),
-        ("SHOW GRANTS", "SHOW GRANTS"),
-        ("ALTER TABLE t MERGE SMALLFILES", "MERGE SMALLFILES in ALTER TABLE"),
-        ("SELECT some_udf(1)", "function some_udf"),
-    ],
-)
-def test_what_only_maxcompute_runs_is_named_with_what_to_do(
-    peer: Peer, text: str, what: str
-) -> None:
-    with pytest.raises(
-        ServiceError, match=f"embedded service does not support {what}.*; MaxCompute "
-    ) as it:
-        peer.sql(f"{text};")
-    assert it.value.hint == "rewrite the statement without it, or run it in MaxCompute"
 
 
 @pytest.mark.parametrize(

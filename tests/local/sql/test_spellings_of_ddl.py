@@ -9,6 +9,7 @@ import pytest
 
 from odps_nb.access.connection import Connection
 from odps_nb.errors import OdpsNbError
+from odps_nb.wire.type_text import format_type
 from tests.support.named import NewName
 
 COLUMNS = "(id bigint not null comment \"the 'key'\", note string comment 'x;y')"
@@ -75,6 +76,8 @@ def test_columns_are_added_and_described_again(odps: Connection, name: str) -> N
         "add columns c3 string, c4 bigint",
         "add column if not exists c string",
         "add columns if not exists (c string, c5 array<string>)",
+        "ADD COLUMN (c6 string COMMENT 'x')",
+        "ADD COLUMNS c7 string COMMENT 'x, y'",
         "change column note note string comment 'anew'",
         'change c c string comment "c\'s"',
         "change column c1 comment 'c1'",
@@ -84,8 +87,12 @@ def test_columns_are_added_and_described_again(odps: Connection, name: str) -> N
     table = odps.table(name)
     assert [(c.name, c.comment) for c in table.schema.columns] == [
         *(("id", "the 'key'"), ("note", "anew"), ("c", "c's"), ("c1", "c1"), ("c2", "x")),
-        *(("c3", ""), ("c4", ""), ("c5", "")),
+        *(("c3", ""), ("c4", ""), ("c5", ""), ("c6", "x"), ("c7", "x, y")),
     ]
+    types = [format_type(c.type) for c in table.schema.columns]
+    assert types == ["bigint", *["string"] * 3, "bigint", "string", "bigint", "array<string>"] + (
+        ["string"] * 2
+    )
     odps.sql(f"insert into {name} partition (ds='1', hh=1) (note) values ('n')")
     found = table.read(["id", "note"]).to_pandas().sort_values("note")
     assert found["note"].tolist() == ["a", "b", "n"]
@@ -95,7 +102,7 @@ def test_columns_are_added_and_described_again(odps: Connection, name: str) -> N
 def test_partitions_are_added_renamed_touched_and_dropped(odps: Connection, name: str) -> None:
     for rest in (
         "add if not exists partition (ds='1', hh=1) partition (ds='2', hh=2)",
-        "add if not exists partition (ds='3', hh=3), partition (ds='4'/hh=4)",
+        "add partition (ds='3', hh=3), partition (ds='4'/hh=4)",
         "touch partition (ds='1', hh=1)",
         "partition (ds='1', hh=1) rename to partition (ds='5', hh=5)",
         "drop if exists partition (ds='3', hh=3), partition (ds='9', hh=9)",
@@ -106,8 +113,14 @@ def test_partitions_are_added_renamed_touched_and_dropped(odps: Connection, name
     assert [str(one) for one in table.partitions()] == ["ds=4,hh=4", "ds=5,hh=5"]
     assert table.read(partitions="ds=5").to_pandas()["ds"].tolist() == ["5", "5"]
     assert table.read(partitions="ds=4").to_pandas().empty
-    with pytest.raises(OdpsNbError, match="exists"):
-        odps.sql(f"alter table {name} partition (ds='4', hh=4) rename to partition (ds='5', hh=5)")
+    shown = odps.sql(f"show partitions {name}").to_pandas()["partition"].tolist()
+    assert shown == ["ds=4/hh=4", "ds=5/hh=5"]
+    for again in (
+        "add partition (ds='4', hh=4)",
+        "partition (ds='4', hh=4) rename to partition (ds='5', hh=5)",
+    ):
+        with pytest.raises(OdpsNbError, match="exists"):
+            odps.sql(f"alter table {name} {again}")
     for gone in (
         "touch partition (ds='9')",
         "partition (ds='9', hh=9) rename to partition (ds='8', hh=8)",
@@ -193,13 +206,32 @@ def test_a_table_is_renamed_and_described(odps: Connection, name: str) -> None:
         ),
         ("alter table {0} partition (ds='1', hh=1) merge smallfiles", "MERGE SMALLFILES in ALTER"),
         ("alter table {0} disable lifecycle", "DISABLE LIFECYCLE in ALTER TABLE"),
+        ("EXPLAIN INSERT INTO t SELECT 1", "EXPLAIN INSERT"),
+        ("@a := SELECT 1", "variables of script mode"),
+        ("ANALYZE TABLE {0} COMPUTE STATISTICS", "ANALYZE TABLE"),
+        ("GRANT SELECT ON TABLE {0} TO USER u", "GRANT"),
+        ("UNLOAD FROM t INTO LOCATION 'oss://x'", "UNLOAD"),
+        ("LOAD OVERWRITE TABLE t FROM LOCATION 'oss://x'", "LOAD OVERWRITE"),
+        ("CLONE TABLE {0} TO u IF EXISTS OVERWRITE", "IF EXISTS in CLONE TABLE"),
+        ("KILL 123", "KILL"),
+        ("USE other", "USE"),
+        ("CREATE FUNCTION f AS 'x'", "CREATE FUNCTION"),
+        ("ALTER MATERIALIZED VIEW v ENABLE REWRITE", "ENABLE in ALTER MATERIALIZED"),
+        ("CREATE TABLE t (a bigint) STORED AS parquet", "STORED"),
+        ("CREATE TABLE t (a bigint) LOCATION 'oss://x'", "LOCATION in CREATE TABLE"),
+        ("DROP FUNCTION f", "DROP FUNCTION"),
+        ("SHOW FUNCTIONS", "SHOW FUNCTIONS"),
+        ("SHOW GRANTS", "SHOW GRANTS"),
+        ("ALTER TABLE {0} MERGE SMALLFILES", "MERGE SMALLFILES in ALTER TABLE"),
+        ("SELECT some_udf(1)", "function some_udf"),
     ],
 )
 def test_what_is_not_run_is_named(odps: Connection, name: str, text: str, lacked: str) -> None:
     with pytest.raises(
-        OdpsNbError, match=f"the embedded service does not support {lacked}.*; MaxCompute does"
-    ):
+        OdpsNbError, match=f"the embedded service does not support {lacked}.*; MaxCompute "
+    ) as caught:
         odps.sql(text.format(name))
+    assert caught.value.hint == "rewrite the statement without it, or run it in MaxCompute"
     assert odps.table(name).schema.names == ("id", "note", "ds", "hh")
 
 

@@ -99,6 +99,7 @@ PARSE, SEMANTIC = (
         ("select id from orders where id in (1, 2,)", PARSE, "1,40"),
         ("create table never (a bigintt)", PARSE, "1,20"),
         ("create table never like", PARSE, "1,24"),
+        ("create table never\n(a bigint;", PARSE, "2,10"),
         ("select amont from orders", SEMANTIC, "1,8"),
         ("select my_function(id) from orders", SEMANTIC, "1,8"),
         ("select x.id from orders", SEMANTIC, "1,8"),
