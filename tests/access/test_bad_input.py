@@ -19,7 +19,6 @@ import odps_nb.spark
 import odps_nb.torch
 from odps_nb.errors import (
     ArgumentError,
-    ConfigError,
     ConflictError,
     ConversionError,
     NotFoundError,
@@ -616,18 +615,6 @@ def test_text_in_an_arrow_column_of_blobs_is_refused(blobs):
 def test_a_reference_that_names_nothing(odps, reference):
     with pytest.raises((ArgumentError, NotFoundError)):
         odps.blob(reference).bytes()
-
-
-@pytest.mark.storage_api("blobs")
-def test_a_file_that_cannot_be_saved_says_so(odps, tmp_path):
-    blob = odps.table("media").blobs("content", limit=1)[0]
-    target = tmp_path / "a.bin"
-    blob.save(target)
-    with pytest.raises(ConfigError, match="already exists"):
-        blob.save(target)
-    with pytest.raises(ConfigError, match="does not exist"):
-        blob.save(tmp_path / "no" / "a.bin")
-    assert target.read_bytes() == blob.bytes()
 
 
 # -- odd objects --------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ def test_upserts_and_deletes_are_mixed_in_one_stream(peer: Peer, name: str) -> N
     assert selected(peer, name) == [(2, "b2"), (4, "d")]
 
 
-@pytest.mark.parametrize("operation", [1, 0, -1, None])
+@pytest.mark.parametrize("operation", [1, 0, 7, -1, None])
 def test_anything_but_a_delete_is_an_upsert(peer: Peer, name: str, operation: int | None) -> None:
     """evidence 111: the C++ client writes 1 (TestUpsert)."""
     peer.write(name, rows([1], ["a"], [operation]))

@@ -17,7 +17,7 @@ from odps_nb.access.connection import Connection
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.write.session import open_write_session
-from odps_nb.errors import ConflictError, InvalidRequestError, NotFoundError, ServiceError
+from odps_nb.errors import ConflictError, InvalidRequestError, NotFoundError
 from odps_nb.terms import PartitionSpec, TableName, WriteMode
 from odps_nb.wire import calls
 from tests.support.named import NewName
@@ -137,15 +137,6 @@ def test_a_missing_table_is_refused_when_the_session_is_made(odps: Connection) -
     name = TableName(project=odps.profile.project, table="no_such_table_of_mine")
     with pytest.raises(NotFoundError):
         Writer(odps._storage, name).begin()
-
-
-def test_after_an_abort_there_are_no_streams(plain: Writer) -> None:
-    """evidence 87: TestAbortWrite."""
-    session = plain.begin()
-    plain.call(calls.AbortWriteSession, session_id=session)
-    with pytest.raises(ServiceError) as caught:
-        plain.stream(session)
-    assert 400 <= (caught.value.status or 0) < 500
 
 
 @pytest.mark.parametrize("count", [0, 4096])

@@ -65,11 +65,6 @@ def test_rows_without_an_operation_are_upserts(peer: Peer, name: str) -> None:
     assert found(peer, name) == {1: "b"}
 
 
-def test_any_operation_but_a_delete_is_an_upsert(peer: Peer, name: str) -> None:
-    peer.write(name, rows((1, "a", 7), (2, "b", 1)))
-    assert found(peer, name) == {1: "a", 2: "b"}
-
-
 def test_overwriting_drops_what_was_there(peer: Peer, name: str) -> None:
     peer.write(name, rows((1, "a", UPSERT)))
     peer.write(name, rows((2, "b", UPSERT)), overwrite=True)
