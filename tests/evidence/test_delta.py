@@ -169,14 +169,6 @@ def test_sql_updates_by_expressions_and_conditions(peer: Peer, name: str) -> Non
     assert selected(peer, name) == [(1, "all"), (2, "all"), (3, "all")]
 
 
-def test_sql_deletes_by_condition_or_all(peer: Peer, name: str) -> None:
-    peer.write(name, rows([1, 2, 3], ["a", "b", None], [UPSERT] * 3))
-    peer.sql(f"DELETE FROM {name} WHERE value IS NULL OR `key` < 2;")
-    assert selected(peer, name) == [(2, "b")]
-    peer.sql(f"DELETE FROM {name};")
-    assert selected(peer, name) == []
-
-
 @pytest.mark.parametrize(
     ("statement", "reason"),
     [

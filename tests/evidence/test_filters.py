@@ -88,59 +88,33 @@ def blocks(*numbers: int) -> list[int]:
         ("c1 > 19999", blocks(*range(2, 10))),
         ("c1 > 29998 and c1 < 30001", blocks(2, 3)),
         ("c1 is null", []),
+        ("(((c1 > 20000) and (c1 < 15000)))", []),
+        ("(c1 > 20000)", blocks(*range(2, 10))),
+        ("", blocks(*range(10))),
+        ("(((c1 > 20000)) and ((c1 = 20001)))", blocks(2)),
+        ("c1 = 5", blocks(0)),
+        ("c1 != 5", blocks(*range(10))),
+        ("c1 > 89999", blocks(9)),
+        ("c1 < 10000", blocks(0)),
+        ("c1 >= 90000", blocks(9)),
+        ("c1 <= 9999", blocks(0)),
+        ("c1 in (5, 95000)", blocks(0, 9)),
+        ("c1 not in (5)", blocks(*range(10))),
+        ("not (c1 >= 10000)", blocks(0)),
+        ("(c1 < 5) or (c1 > 99990)", blocks(0, 9)),
+        ("`c1` = 5", blocks(0)),
+        ("c4 = '5test6'", blocks(0)),
+        ("c3 >= '2024-01-01 00:00:00'", blocks(0)),
+        ("c3 < '1970-01-01 00:00:00'", blocks(*range(2, 10))),
     ],
 )
 def test_a_filter_drops_whole_blocks(raw: Raw, table: str, text: str, expected: list[int]) -> None:
-    """evidence 50, 51 (C++: TestPredicatePushdown to 6; the comment at the table's creation)"""
+    """Evidence 50 to 54: blocks, parentheses, times as text, all words and operators.
+
+    C++: TestPredicatePushdown to 6, …WithMultiCompoundPredicate, …AlwaysTrue, …Datetime,
+    predicate.cpp, and the comment at the table's creation.
+    """
     assert found(raw, table, text) == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "count"),
-    [
-        ("(((c1 > 20000) and (c1 < 15000)))", 0),
-        ("(c1 > 20000)", 80_000),
-        ("", 100_000),
-        ("(((c1 > 20000)) and ((c1 = 20001)))", 10_000),
-    ],
-)
-def test_parentheses_may_be_nested_and_a_filter_empty(
-    raw: Raw, table: str, text: str, count: int
-) -> None:
-    """evidence 52 (C++: …WithMultiCompoundPredicate, …AlwaysTrue)"""
-    assert len(found(raw, table, text)) == count
-
-
-def test_a_text_compares_with_a_datetime(raw: Raw, table: str) -> None:
-    """evidence 53: a quoted text prunes by a DATETIME (C++: …Datetime)"""
-    assert found(raw, table, "c3 >= '2024-01-01 00:00:00'") == blocks(0)
-    assert found(raw, table, "c3 < '1970-01-01 00:00:00'") == blocks(*range(2, 10))
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("c1 = 5", [0]),
-        ("c1 != 5", [*range(10)]),
-        ("c1 > 89999", [9]),
-        ("c1 < 10000", [0]),
-        ("c1 >= 90000", [9]),
-        ("c1 <= 9999", [0]),
-        ("c1 in (5, 95000)", [0, 9]),
-        ("c1 not in (5)", [*range(10)]),
-        ("c1 is null", []),
-        ("c1 is not null", [*range(10)]),
-        ("not (c1 >= 10000)", [0]),
-        ("(c1 < 5) or (c1 > 99990)", [0, 9]),
-        ("`c1` = 5", [0]),
-        ("c4 = '5test6'", [0]),
-    ],
-)
-def test_all_words_of_the_cpp_client_are_taken(
-    raw: Raw, table: str, text: str, expected: list[int]
-) -> None:
-    """evidence 54: words, operators, back-quotes (C++: predicate.cpp)"""
-    assert found(raw, table, text) == blocks(*expected)
 
 
 def test_back_quotes_in_a_name_are_doubled() -> None:
