@@ -104,7 +104,7 @@ def test_only_free_names_are_bound(text, bound):
     ("text", "name", "near"),
     [
         ("a > :threshhold", ":threshhold", ":threshold"),
-        ("a = 1 and id in:idz", ":idz", ":ids"),
+        ("a = 1 and id in:idz", ":idz", None),
         ("limit:n", ":n", None),
         ("a:b", ":b", None),
         ("select * from {tabel}", "{tabel}", "{table}"),
