@@ -62,21 +62,14 @@ def test_an_interrupt_ends_the_line_with_cancelled():
     assert threads() == []
 
 
-def test_a_log_file_gets_nothing():
-    plain = io.StringIO()
-    run(LineListener(file=plain, delay=0))
-    assert plain.getvalue() == ""
-
-
-def test_what_ends_at_once_leaves_no_line():
-    terminal = Terminal()
-    run(LineListener(file=terminal, delay=60))
-    assert terminal.getvalue() == ""
-
-
-def test_none_shows_nothing():
-    terminal = Terminal()
-    run(LineListener(file=terminal, delay=0, options=Options(progress="none")))
+@pytest.mark.parametrize(
+    ("file", "delay", "progress"),
+    [(io.StringIO, 0, "auto"), (Terminal, 60, "auto"), (Terminal, 0, "none")],
+    ids=["a log file", "what ends at once", "none"],
+)
+def test_nothing_is_shown(file, delay, progress):
+    terminal = file()
+    run(LineListener(file=terminal, delay=delay, options=Options(progress=progress)))
     assert terminal.getvalue() == ""
 
 
