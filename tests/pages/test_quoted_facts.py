@@ -22,6 +22,8 @@ from odps_nb.notebook.explore import explorer, taking, workbook
 from odps_nb.notebook.explore.charts.read_figures import MAX_READ
 from odps_nb.notebook.explore.choosing.search import MAX_EXPORTED_BYTES
 from odps_nb.notebook.gallery import page, view
+from odps_nb.notebook.magics.arguments import parser_of
+from odps_nb.notebook.magics.commands import COMMANDS
 from odps_nb.notebook.magics.magics import OdpsMagics
 from odps_nb.spark.blobs import task as blob_task
 from odps_nb.spark.reading.plan import BLOB_ROWS
@@ -92,6 +94,8 @@ QUOTED = {
 }
 MEMBER = re.compile(r"`(Connection|Table|Scan|Result|Blob|BlobColumn|Profile)\.([a-z]\w*)\b(?!\.)")
 OTHERS = {"Table.java", "Table.upload"}  # a file of the Java SDK; a method that was removed
+MAGIC = re.compile(r"%%?odps (?!help\b)([a-z]+)\b([^`\n]*)")
+OPTION = re.compile(r"(?<![\w-])--?[a-z][\w-]*")
 
 
 @pytest.mark.parametrize("name", QUOTED)
@@ -112,3 +116,11 @@ def test_every_named_member_of_a_public_class_exists() -> None:
         and name not in inspect.signature(owner).parameters
     }
     assert missing == OTHERS
+
+
+def test_every_named_option_of_a_magic_exists() -> None:
+    found = [one for path in pages() for one in MAGIC.finditer(path.read_text("utf-8"))]
+    assert len(found) > 50
+    for one in found:
+        known = parser_of(COMMANDS[one[1]].run)._option_string_actions
+        assert set(OPTION.findall(re.sub(r'"[^"]*"', "", one[2]))) <= set(known), one[0]
