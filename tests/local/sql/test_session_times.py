@@ -425,6 +425,8 @@ def test_rows_of_values_with_an_instant_give_instants(
         ("(interval '1' day) day", "INTERVAL cannot be cast"),
         ("(interval '1 02:03:04' day to second) day to second", "intervals of nanoseconds"),
         ("'1 02:03:04.0000005' day to second", "does not support intervals of nanoseconds"),
+        ("'1.0000005' second", "fractions of an interval such as '1.0000005'"),
+        ("'0.5' minute", "fractions of an interval"),
     ],
 )
 def test_an_interval_that_the_service_does_not_support_is_refused(
