@@ -18,7 +18,7 @@ STARTS: Final = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"RIFF")
 _MIMES: Final = ("image/jpeg", "image/png", "image/webp")
 try:
     from PIL import Image, ImageOps
-except ImportError:  # then no pictures are shown
+except ImportError:  # without Pillow, no pictures are shown
     Image = None  # type: ignore[assignment]
 
 _PLAYED: Final = 256 << 10  # bytes of all sounds that are played together

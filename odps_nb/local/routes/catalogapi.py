@@ -1,7 +1,7 @@
 """Routes of the Catalog API: projects, schemas, tables and partitions as JSON, and search.
 
-Paths and members are those of the vendor's client ``pyodps_catalog`` 0.4.0. Lists have the views
-that need no ``view`` parameter; other views, and other objects of the API, do not exist here.
+Paths and members are those of the vendor's client ``pyodps_catalog`` 0.4.0. Lists return the
+default view; other values of ``view``, and other objects of the API, are not supported.
 """
 
 from __future__ import annotations

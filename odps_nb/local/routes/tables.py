@@ -21,7 +21,7 @@ from odps_nb.wire.calls import Preview, decode_partition
 from odps_nb.wire.xml_text import DECLARATION, child_text, element, parse_xml
 
 HEAD_ROWS = 10_000
-MOST_NAMES = 100  # of one request (Go and Java SDK)
+MOST_NAMES = 100  # maximum items of one request (Go and Java SDK)
 _KNOWN_TYPES = (*TABLE_TYPES.values(), "EXTERNAL_TABLE", "OBJECT_TABLE")  # pyodps, ``Table.Type``
 
 
@@ -87,7 +87,7 @@ class TableRoutes:
         table = self._service.catalog.table(asked)
         segments = self._service.snapshots.visible(table)
         view, kept = table.view, table.materialized
-        name = replace(table.name, table=asked.table)  # as requested, since pyodps adopts it
+        name = replace(table.name, table=asked.table)  # pyodps adopts the spelling
         if not self._service.catalog.has_schemas(table.name.project):
             name = replace(name, schema=None)
         return control.TableInfo(

@@ -1,4 +1,4 @@
-"""Lists the functions that SQL of the embedded service runs; all others are refused by name.
+"""Lists the functions that the embedded service's SQL supports; all others are refused by name.
 
 Each line names how functions run and what they return, then the functions. How:
 

@@ -384,7 +384,7 @@ class RowView(TakesRows):
         """Show only the rows that also match a condition on one column.
 
         Pass a range (``low`` and ``high`` are included), ``values``, text to find, or ``null``.
-        ``ignore_case`` finds the text whether its letters from A to Z are large or small.
+        ``ignore_case`` ignores the case of the letters A to Z in the text.
         ``exclude`` shows the rows that do not match, including those with a null. For any other
         condition, call ``choose(Choice(conditions=("quantity > 9 or gift",)))``. To show all rows
         again, call ``choose(Choice())``.
