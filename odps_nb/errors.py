@@ -344,7 +344,7 @@ class ServiceError(OdpsNbError):
     retry_after: float | None
     excerpt: str | None
     of_lookup: bool = False
-    """Whether the lookup of the storage host failed, which no service for rows has refused."""
+    """Whether the lookup of the storage host failed, before any transfer service was asked."""
 
 
 class InvalidRequestError(ServiceError):

@@ -168,11 +168,11 @@ def test_misuse_is_in_the_tree_and_also_a_runtime_error() -> None:
 BUILT_IN = {
     "__init__.py": "AttributeError",
     "html.py": "ValueError",  # a mistake in a renderer of this package
-    "explained.py": "AttributeError TypeError",  # of missing methods, as Python raises them
+    "explained.py": "AttributeError TypeError",  # as Python raises them for missing methods
     "types.py": "AttributeError",
     "torch/datasets.py": "TypeError",  # len() of a dataset with an unknown length
     "access/engines/expression.py": "LookupError",  # caught: not pushed down
-    "client/blob/seekable.py": "ValueError",  # as files raise it
+    "client/blob/seekable.py": "ValueError",  # as file objects raise it
     "client/blob/upload.py": "OSError",  # caught: becomes an ArgumentError that names the file
     "spark/__init__.py": "AttributeError",
     "spark/reading/casting.py": "KeyError",  # cannot happen
@@ -191,7 +191,7 @@ def test_what_users_call_raises_errors_of_the_tree() -> None:
             if inspect.isclass(kind) and kind is not AssertionError:
                 found.setdefault(path.relative_to(root).as_posix(), set()).add(kind.__name__)
     del found["errors.py"]  # a detail that an error does not have
-    del found["child_process.py"]  # its two users catch what it raises
+    del found["child_process.py"]  # both callers catch it
     assert found == {name: set(kinds.split()) for name, kinds in BUILT_IN.items()}
 
 
@@ -254,7 +254,7 @@ def test_any_text_survives_pickling(message: str, notes: list[str], hint: str | 
     )
 
 
-# -- the lines that people see ----------------------------------------------------------------
+# -- the lines that users see -----------------------------------------------------------------
 
 
 def test_explanation_has_what_where_and_what_to_do() -> None:

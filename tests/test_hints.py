@@ -67,7 +67,7 @@ def texts(node: ast.AST) -> Iterator[str]:
 
 
 def values_of(tree: ast.Module) -> Iterator[ast.expr]:
-    """The expressions of hints that no name of a setting or constant marks: those in functions."""
+    """The expressions of hints that functions return."""
     for function in ast.walk(tree):
         if isinstance(function, ast.FunctionDef) and "hint" in function.name:
             for node in ast.walk(function):

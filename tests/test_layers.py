@@ -154,7 +154,7 @@ FILES = {module_name(path): path for path in sorted(ROOT.rglob("*.py"))}
 
 @functools.cache
 def trees() -> dict[str, ast.Module]:
-    """Return every module of the package, parsed; not on import, as most workers need none."""
+    """Return every module of the package, parsed on first use, because most workers need none."""
     return {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in FILES.items()}
 
 

@@ -27,7 +27,7 @@ VERSIONED = {
     "CITATION.cff": r'^version: "(.+)"$',
 }
 
-ADVISORIES = {  # the first version without known faults, and the advisories of older ones
+ADVISORIES = {  # the first version without known defects, and the advisories for older versions
     "h5py": ("3.13", "CVE-2026-26200, in the HDF5 of older wheels"),
     "jupyterlab": ("4.5.7", "fixed in 4.5.7"),
     "nbconvert": ("7.17.1", "CVE-2026-39378"),

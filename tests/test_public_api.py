@@ -66,7 +66,7 @@ def test_every_type_of_a_public_signature_can_be_imported():
     assert [f"{where} names {one}" for where, one in sorted(named) if one not in public] == []
 
 
-# -- every line as a user writes it -------------------------------------------------------------
+# -- lines of user code -------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -131,7 +131,9 @@ def test_one_thing_has_one_name(face):
         for parameter in signature.parameters.values():
             assert parameter.name not in RETIRED, f"{name}: {RETIRED[parameter.name]}"
             if parameter.name == "text":  # a query is ``query``
-                assert parameter.default in ("strict", "exact"), name  # of a read and of a write
+                assert parameter.default in ("strict", "exact"), (
+                    name
+                )  # names of read and write options
             if parameter.name == "progress":
                 assert parameter.annotation == "Progress", name
             if parameter.name == "overwrite" and name not in ("Blob.save", "BlobColumn.save"):

@@ -1,4 +1,4 @@
-"""A short soak: real processes, a few rounds; also that its judge detects growth."""
+"""A short soak of real processes for a few rounds, and a test that it detects growth."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_too_few_figures_are_not_judged() -> None:
 @pytest.mark.timeout(900)
 def test_twelve_rounds_of_everything_leave_nothing_behind() -> None:
     done = Counter[str]()
-    jobs = {**work.DONE_BY, work.spark_anew: 100}  # only in the first round
+    jobs = {**work.DONE_BY, work.spark_anew: 100}  # grows only in the first round
     taken = list(soak(minutes=0, rounds=12, done=done, jobs=jobs))
     assert done == {job.__name__: (12 + every - 1) // every for job, every in jobs.items()}
     # the memory of the service and of the JVM stabilises only after some forty rounds: `make soak`

@@ -77,7 +77,7 @@ def test_what_the_parser_fails_over_is_an_error_of_the_text() -> None:
 
 
 def test_a_refused_condition_leaves_nothing_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """sqlglot warned on stderr that Hive does not support this while the error quoted it."""
+    """sqlglot used to warn on stderr that Hive does not support this, while the error quoted it."""
     with pytest.raises(ArgumentError, match="not supported"):
         RowFilter.parse("named_struct('a', 1) = 1", COLUMNS)
     assert not caplog.records

@@ -187,7 +187,7 @@ def test_partition_round_trips_or_is_refused(values: dict[str, str]) -> None:
 
 
 def _readings(text: str) -> Iterator[str]:
-    """How readers of ``key=value`` are known to interpret a value, besides unchanged."""
+    """The known ways in which readers of ``key=value`` change a value."""
     yield from (text.strip(), text.strip(" "), text.strip("'\""), text.replace("'", ""))
     yield from (text.replace('"', ""), *re.split("[,/=]", text), text.replace("\\", ""))
     yield text.strip("\u200b\ufeff\u00ad")
@@ -285,7 +285,7 @@ def test_covered_by_many_specs_is_covered_by_one_of_them() -> None:
     assert not covered([])(wanted[0])
 
 
-# -- compression and the other words ----------------------------------------------------------
+# -- compression and other options --------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -282,7 +282,7 @@ def _unchecked(names: list[str]) -> Check:
     from odps_nb.client.transfer_check import MAX_TABLES
 
     if not names:
-        found, to_do = "the project has none", "create a table, and run the check again"
+        found, to_do = "the project has no tables", "create a table, and run the check again"
     else:
         found = (
             f"{', '.join(names[:MAX_TABLES])} cannot be used, as views, external tables, tables "
@@ -324,7 +324,7 @@ def _rows(checks: list[TransferCheck], mode: TransferMode) -> Check:
     return Check("Rows", "bad", "no service transfers rows", "follow the advice above")
 
 
-_UNCHECKED = "no table was available to check with which service transfers rows"
+_UNCHECKED = "no table was found with which the transfer of rows can be checked"
 _ASK = "check the endpoint, the quota and the permissions of the key"
 _NETWORK = "check the network, the proxy and the endpoint, then run the check again"
 _NOT_THEIRS = "check the endpoint, and whether a proxy changes responses"

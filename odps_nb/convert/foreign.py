@@ -149,12 +149,12 @@ def _too_long(text: str, name: str) -> ConversionError:
 # -- Arrow extension types ------------------------------------------------------------------------
 
 _NOT_STORED = {
-    "arrow.opaque": "cast it where it comes from, e.g. to text",
-    "arrow.parquet.variant": "cast it where it comes from, e.g. to JSON text",
+    "arrow.opaque": "cast it in the source, e.g. to text",
+    "arrow.parquet.variant": "cast it in the source, e.g. to JSON text",
     "pandas.period": "convert it, e.g. with .dt.to_timestamp() or .astype(str)",
     "pandas.interval": "convert it, e.g. with .astype(str), or write its two ends as columns",
 }
-"""Extension types whose storage does not tell their values, and a hint for each."""
+"""Extension types whose storage is not their value, and a hint for each."""
 _DEGREES = ("OGC:CRS84", "EPSG:4326", "EPSG:4979", "OGC:CRS84H")
 """Coordinate reference systems of GEOGRAPHY: longitude and latitude in degrees (WGS 84)."""
 

@@ -1,6 +1,6 @@
 """Bad input: one typed error that states what failed, where, and what to do.
 
-Nothing is partly written.
+Nothing is written in part.
 """
 
 import inspect
@@ -93,7 +93,7 @@ READS = {
 @pytest.mark.parametrize("what", EMPTY)
 @pytest.mark.parametrize("way", READS)
 def test_an_empty_choice_of_partitions_never_selects_all_of_them(odps, what, way):
-    """For example the new days that a job found: none."""
+    """For example, a job that found no new days passes an empty list."""
     given = EMPTY[what]
     table = odps.table("media" if way == "blobs" else "orders")
     with pytest.raises(ArgumentError) as caught:
@@ -688,7 +688,7 @@ METHODS = {
 
 @pytest.fixture(scope="module")
 def owners(odps):
-    """An object of each class, and arguments that are right for it."""
+    """An object of each class, with correct arguments for its methods."""
     columns = "id bigint, note string, content blob"
     table = odps.create_table("odd", columns, partitioned_by="ds string")
     keyed = odps.create_table("odd_keyed", "id bigint, note string", primary_key="id")
@@ -717,7 +717,7 @@ def owners(odps):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("where", "name"), METHODS)
 def test_an_odd_argument_is_accepted_or_explained(odps, owners, tmp_path, monkeypatch, where, name):
-    """Whatever a user passes: a result, or an error of this package that says what to do."""
+    """Any argument gives a result, or an error of this package that says what to do."""
     monkeypatch.chdir(tmp_path)
     made, right = owners
     owner, _, method = where.partition(".")

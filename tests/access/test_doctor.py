@@ -20,7 +20,7 @@ from odps_nb.errors import ConfigError
 from odps_nb.wire import crc32c
 from odps_nb.wire.calls import WireRequest
 
-examine = functools.partial(doctor.examine, seconds=90)  # for a machine under load
+examine = functools.partial(doctor.examine, seconds=90)  # margin for a machine under load
 
 
 def by_name(checks) -> dict[str, Check]:
@@ -180,7 +180,7 @@ def test_a_project_without_tables_says_that_nothing_could_be_checked(account):
     checks = by_name(examine(profile))
     assert checks.keys().isdisjoint(NAMES[:3])
     assert checks["Rows"].verdict == "optional"
-    assert checks["Rows"].found.startswith("no table was available to check with")
+    assert checks["Rows"].found.startswith("no table was found with which")
     assert checks["Rows"].to_do == "create a table, and run the check again"
 
 

@@ -74,7 +74,7 @@ HALVES = {
     ),
 }
 ENDINGS = {"end": "", "exit": "sys.exit(0)", "error": "1 / 0", "close": "odps.close()"}
-#: Halves that the Storage API alone has.
+#: Incomplete operations that exist only with the Storage API.
 ONLY = {"blob file": "blobs", "blobs": "blobs", "passing blobs": "blobs", "upload": "its requests"}
 CASES = [(half, ending) for half in HALVES for ending in ("end", "close")]
 ALONE = [("batches", "end"), ("write", "error")]  # in an interpreter that was not forked
@@ -134,8 +134,8 @@ def test_a_script_ends_with_half_of_it_done(run_alone, run_forked, odps, table, 
         assert done.stderr.count("Traceback") == 1
     else:
         assert (done.returncode, done.stderr) == (0, "")
-    # No one can finish it, so its session must be aborted before it expires. The tunnel and version
-    # 1 have no abort.
+    # No other process can finish it, so its session must be aborted before it expires. The tunnel
+    # and version 1 have no abort.
     if half == "write" and by_storage_api():
         ref = WriteSessionRef(table=odps.table(table).name, session_id=done.stdout.strip())
         assert fetch_write_status(odps._storage, ref) == "ABORTED"

@@ -67,7 +67,7 @@ COLLECTED: dict[str, Callable[[Any], pa.Table]] = {
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("form", COLLECTED)
 def test_a_whole_result_is_read_again_and_has_every_row_once(table: Table, form: str) -> None:
-    """Evidence 152: also if the error arrives in the middle."""
+    """Evidence 152: even if the error arrives in the middle of the rows."""
     scan = table.read()
     with pytest.warns(OdpsNbWarning, match=WARNED) as told:
         in_micro(COLLECTED[form](scan))

@@ -339,7 +339,7 @@ def test_the_verbose_traceback_of_ipython_shows_no_secret(told):
         try:
             odps.tables()
         except OdpsNbError as error:
-            own = error.__traceback__.tb_next  # the frame of this test belongs to the user
+            own = error.__traceback__.tb_next  # skip this test's frame, as for a user
             text = VerboseTB(include_vars=True).text(type(error), error, own)
     text = re.sub(r"\x1b\[[0-9;]*m", "", text)
     assert "self = <Connection" in text  # variables are shown

@@ -57,7 +57,7 @@ def some_moments(work: Callable[[], object], count: int, dice: random.Random) ->
 
 
 def of_ours(before: set[threading.Thread]) -> list[threading.Thread]:
-    """Running threads of odps_nb. One whose start was interrupted stays in Python's list."""
+    """Running threads of odps_nb. A thread whose start was interrupted stays in Python's list."""
     return [
         thread
         for thread in threading.enumerate()
@@ -120,7 +120,7 @@ def test_nothing_is_left_whenever_the_interrupt_comes(
         with connected(service) as mine:
             stopped += interrupted(lambda mine=mine: work(mine, name), seconds)
             threading.Event().wait(0.02)  # a thread that is starting
-            for thread in of_ours(threads):  # an interrupted thread may need one more slice
+            for thread in of_ours(threads):  # it may wait for one more time slice
                 thread.join(2.0)
             assert of_ours(threads) == []
         if whole:
@@ -224,7 +224,7 @@ def test_a_cancel_reaches_a_query_that_waits_on_the_service(odps):
     result = odps.sql(slow, wait=False)
     worker = Worker(result.wait)
     worker.start()
-    for _ in range(200):  # it may not be waiting yet
+    for _ in range(200):  # the thread may not be waiting yet
         worker.join(0.1)
         odps.cancel()
         if not worker.is_alive():

@@ -182,7 +182,7 @@ def test_every_host_gets_the_same_static_page(odps: Connection) -> None:
 
 
 def test_a_public_class_with_a_display_has_all_displays() -> None:
-    """So no host, which may ask for any of them, shows the text of the repr instead."""
+    """So every host, whichever method it calls, shows the page and not the text of the repr."""
     methods = {"_ipython_display_", "_repr_mimebundle_", "_repr_html_", "_repr_markdown_"}
     shown = {one.__name__ for one in public_classes() if methods & set(dir(one))}
     assert shown == {one.__name__ for one in public_classes() if issubclass(one, Displayed)}

@@ -95,7 +95,7 @@ def test_options_are_a_frozen_value_with_keywords_only():
     assert pickle.loads(pickle.dumps(OTHER)) == OTHER
 
 
-# -- where they come from ---------------------------------------------------------------------
+# -- sources of options ------------------------------------------------------------------------
 
 FILE = """
 [work]

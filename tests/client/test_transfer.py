@@ -147,7 +147,7 @@ def test_every_later_operation_uses_what_the_first_one_found(
         operation(one.odps)
     sent = one.sent()
     assert not any(sent[service] for service in ACCOUNTS[services])
-    assert sent[Transfer.TUNNEL]  # the result, at least
+    assert sent[Transfer.TUNNEL]  # at least the result was read
 
 
 def test_an_account_with_all_services_refuses_nothing(
@@ -242,7 +242,7 @@ def test_an_unknown_choice_is_refused(account: Callable[..., LocalService]) -> N
     assert caught.value.hint == "use 'auto', 'storage' or 'tunnel'"
 
 
-# -- errors that are the request's own ----------------------------------------------------------
+# -- errors that do not concern the service -----------------------------------------------------
 
 
 def missing_table(odps: Connection) -> None:
@@ -352,7 +352,7 @@ def test_a_denied_right_is_the_same_error_and_not_remembered(
         assert refused(odps, OPERATIONS[operation]) == expected
 
 
-# -- what only the Storage API has --------------------------------------------------------------
+# -- operations that need the Storage API --------------------------------------------------------
 
 
 def changes(odps: Connection) -> None:
@@ -386,7 +386,7 @@ def test_blobs_and_changes_name_what_the_account_lacks(
                 operation(odps)
             hint = caught.value.hint or ""
             assert "open storage" in hint or "transfer='auto'" in hint
-        read(odps)  # the error of one operation is not that of others
+        read(odps)  # an error of one operation does not affect others
 
 
 def test_columns_beside_a_blob_are_read_by_the_tunnel(account: Callable[..., LocalService]) -> None:

@@ -74,7 +74,7 @@ def test_two_jobs_with_one_id_of_the_caller_are_one_instance(entry: ODPS, name: 
 
 
 def test_what_is_shown_is_text(entry: ODPS, name: str) -> None:
-    """The stock client first requests rows, learns that there are none, and uses the text."""
+    """The stock client first requests rows; as there are none, it uses the text."""
     entry.execute_sql(
         f"create table {name} (n bigint comment 'a number') partitioned by (p string)"
     )

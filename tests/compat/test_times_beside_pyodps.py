@@ -44,7 +44,7 @@ def zone(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def theirs(zone: str, empty_service: LocalService) -> Read:
-    """The values that the stock client has read in the zone, where it has also written."""
+    """The values that the stock client read in the zone in which it wrote them."""
     names = []
     with connected(empty_service, timezone=zone) as odps:
         for how, kind in WRITTEN:

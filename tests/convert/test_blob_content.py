@@ -198,7 +198,7 @@ def test_objects_are_never_unpickled_and_lying_headers_allocate_nothing():
         good.replace(b"(3,)", b"(9,)"),
         good.replace(b"(3,), }" + b" " * 12, b"(3000000000000,), }"),
         good.replace(b"(3,), } ", b"(-3,), }"),
-        npy(np.zeros(3, "S0")).replace(b"(3,)", b"(9,)"),  # elements without bytes still take time
+        npy(np.zeros(3, "S0")).replace(b"(3,)", b"(9,)"),  # elements of zero bytes still take time
         good[:-1],
         good[:20],
         good + b"\0",

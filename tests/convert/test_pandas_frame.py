@@ -129,7 +129,7 @@ def test_a_frame_keeps_no_memory_of_columns_that_were_converted():
             "exact": pa.array([Decimal(1)] * 100_000, pa.decimal128(18, 2)),
         }
     )
-    own = table.nbytes * 1.05  # each value once; keeping the received batches would double it
+    own = table.nbytes * 1.05  # keeping the received batches would double it
     before = pa.total_allocated_bytes()
     frame = to_pandas(off_the_wire(table), schema=table.schema, rows=table.num_rows)
     assert pa.total_allocated_bytes() - before < own

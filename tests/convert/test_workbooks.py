@@ -39,7 +39,7 @@ def workbook() -> bytes:
 
 
 def table(data: bytes, mime: str = EXCEL, **options: object) -> pa.Table:
-    """Return the same table of both ways."""
+    """Return the table, checking that both ways of reading give the same one."""
     here = blob_content.as_table(data, mime, max_bytes=LIMIT, **options)
     assert blob_conversion.table(data, mime, max_bytes=LIMIT, **options).equals(here)
     return here

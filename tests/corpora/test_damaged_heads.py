@@ -1,4 +1,4 @@
-"""2,000 damaged heads of other projects' files: no exception leaves the tile of a blob."""
+"""2,000 damaged heads of other projects' files: a tile never raises an exception."""
 
 import pytest
 

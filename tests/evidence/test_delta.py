@@ -117,7 +117,7 @@ def key_of(*columns: str) -> bytes:
     [
         (key_of("key"), None),
         (None, "frame 0 needs a DistributionKey with one row of key"),
-        (b"a key", "is no Arrow stream"),
+        (b"a key", "is not an Arrow stream"),
         (key_of("other"), "needs a DistributionKey"),
         (key_of("key", "b"), "needs a DistributionKey"),
     ],

@@ -49,7 +49,7 @@ def state(peer: Peer, instance_id: str) -> str:
 
 
 def test_another_text_with_the_same_guid_is_the_first_instance(peer: Peer) -> None:
-    """Evidence 163: "select 1", "select 2", one id; also where the second text is nonsense."""
+    """Evidence 163: "select 1" and "select 2" have one id, even if the second text is not SQL."""
     guid = str(uuid4())
     first = submit(peer, "select 1;", guid)
     assert submit(peer, "select 2;", guid) == first
@@ -69,7 +69,7 @@ def test_jobs_without_a_guid_are_never_one(peer: Peer) -> None:
 
 
 def test_a_statement_of_one_guid_runs_once_however_often_it_is_sent(peer: Peer) -> None:
-    """Evidence 163: also after the job has ended, with the outcome of the first."""
+    """Evidence 163: even after the job has ended, with the outcome of the first job."""
     peer.sql("create table of_one_guid (a bigint);")
     guid = str(uuid4())
     ids = set()
@@ -98,7 +98,7 @@ def test_requests_at_the_same_moment_run_one_statement(peer: Peer) -> None:
 
 
 def test_a_job_that_still_runs_is_found_by_its_guid(peer: Peer) -> None:
-    """Evidence 163: also after the job was stopped."""
+    """Evidence 163: even after the job was stopped."""
     peer.sql("create table range_a (n bigint);")
     peer.write("range_a", pa.table({"n": range(5000)}))
     guid = str(uuid4())
@@ -110,7 +110,7 @@ def test_a_job_that_still_runs_is_found_by_its_guid(peer: Peer) -> None:
 
 
 def test_a_refused_text_takes_no_guid(peer: Peer) -> None:
-    """A statement that was not started leaves its Guid to a later one."""
+    """If a statement was not started, a later statement may use its Guid."""
     guid = str(uuid4())
     for _ in range(2):
         with pytest.raises(InvalidRequestError):
@@ -214,7 +214,7 @@ def test_an_insert_whose_answer_is_lost_inserts_once(
 @pytest.mark.gate(3)
 @pytest.mark.parametrize("make", ["create", "drop", "add", "ctas", "merge", "cost"])
 def test_every_statement_of_the_client_survives_a_lost_answer(odps: Connection, make: str) -> None:
-    """Evidence 163: a statement that would fail or be duplicated by a second run does neither."""
+    """Evidence 163: statements that a second run would duplicate or make fail are run only once."""
     odps.sql("drop table if exists made")
     if make in ("drop", "add", "merge"):
         odps.create_table("made", "id bigint", primary_key=["id"] if make == "merge" else [])

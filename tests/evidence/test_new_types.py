@@ -112,7 +112,7 @@ def types_of(schema: TableSchema) -> list[str]:
     return [format_type(column.type) for column in schema]
 
 
-# -- types that are not known -------------------------------------------------------------------
+# -- unknown types ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("text", ["FOO", "geometry(4326)", "timestamp with local zone", "odd [{?"])
@@ -409,7 +409,7 @@ def test_a_matrix_is_a_column_of_vectors(local: Connection, raw: Raw) -> None:
 
 
 def test_the_service_refuses_vectors_of_another_length(raw: Raw) -> None:
-    """Evidence 155: also for rows that no client checked."""
+    """Evidence 155: even for rows that no client has checked."""
     name = raw.make("(v vector(float,3))")
     with pytest.raises(AssertionError, match="3 elements"):
         raw.write(name, pa.table({"v": pa.array([[1.0]], pa.list_(pa.float32()))}))

@@ -1,4 +1,4 @@
-"""All forms in which columns of a read are sent, none of which is visible to users."""
+"""All forms in which the service sends a column; users see the same result for each."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def table(odps: Connection) -> Table:
     return odps.table("forms")
 
 
-# -- what the service sends -------------------------------------------------------------------
+# -- streams of the service -------------------------------------------------------------------
 
 
 def streams(raw: Raw, name: str) -> dict[str, pa.Table]:

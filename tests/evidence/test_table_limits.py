@@ -1,4 +1,4 @@
-"""Limits of a table's definition: one test for each line of ``docs/protocol.md`` section 9.6.
+"""Limits of a table's definition: one test per line of ``docs/protocol.md`` section 9.6.
 
 That section names the pages of the vendor's manual. Statements are sent to the service as a user
 types them, so the client's own checks do not apply.

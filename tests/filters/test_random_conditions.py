@@ -58,7 +58,7 @@ def check(duck: duckdb.DuckDBPyConnection, seed: int) -> int:
 )
 def test_random_conditions_choose_the_rows_that_duckdb_chooses(duck, first):
     kept = [check(duck, seed) for seed in range(first, first + 100)]
-    assert sum(0 < count < ROWS.num_rows for count in kept) > 50  # otherwise too little was tested
+    assert sum(0 < count < ROWS.num_rows for count in kept) > 50  # not all or no rows
 
 
 if EXPLORE:  # `make explore` prints the number

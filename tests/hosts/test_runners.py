@@ -1,4 +1,4 @@
-"""Programs that run notebooks as jobs: they pass variables on, and say why a job failed."""
+"""Programs that run notebooks as jobs: they pass on variables, and report why a job failed."""
 
 from __future__ import annotations
 

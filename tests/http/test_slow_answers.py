@@ -10,7 +10,7 @@ from tests.support.sockets.transports import ask
 
 
 def drip(line: Line, data: bytes, pieces: bytes = b"") -> None:
-    """Send byte by byte, each as soon as the previous one was received; then more forever."""
+    """Send each byte after the previous one was received, and then continue forever."""
     for at in range(len(data)):
         line.send(data[at : at + 1])
         line.peer.release.wait(0.002)

@@ -98,7 +98,7 @@ def test_an_answer_before_the_end_of_an_upload_ends_it(transport, tls):
     def script(line: Line) -> None:
         line.head()
         line.answer(b"no, thank you", 403)
-        line.peer.release.wait(20)  # and reads no more, so the pipe stays full
+        line.peer.release.wait(20)  # and has stopped reading, so the pipe stays full
 
     def refused(response: HttpResponse) -> ServiceError:
         with response:
@@ -154,7 +154,7 @@ def test_an_abort_wakes_a_thread_in_the_handshake(transport):
     stop = Abort()
 
     def script(line: Line) -> None:
-        line.sock.recv(1)  # of the client's hello, which gets no response
+        line.sock.recv(1)  # the client's hello, which gets no response
         stop.stop()
         assert line.wait_closed()
 

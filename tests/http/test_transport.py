@@ -231,7 +231,7 @@ def test_a_connection_that_is_never_accepted_is_a_connect_error(transport):
         deaf.bind(("127.0.0.1", 0))
         deaf.listen(0)
         url = f"http://127.0.0.1:{deaf.getsockname()[1]}"
-        with socket.create_connection(deaf.getsockname()):  # fills the queue, which has one place
+        with socket.create_connection(deaf.getsockname()):  # fills the queue of length one
             with pytest.raises(TransportError) as caught:
                 ask(transport, url, connect_timeout=0.2, read_timeout=0.2)
             assert isinstance(caught.value, (ConnectError, RequestTimeoutError))

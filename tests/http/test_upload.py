@@ -1,4 +1,4 @@
-"""A written body arrives completely, or the writer gets the reason, quickly and every time."""
+"""A written body arrives completely, or the writer soon receives the error."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def pair():
 def test_a_signal_that_wakes_no_thread_is_detected():
     def script(line: Line) -> None:
         line.request()
-        # Mark the signal as pending for the main thread, which the kernel does not wake for it.
+        # Mark the signal as pending for the main thread without waking the thread.
         _thread.interrupt_main()
         if line.wait_closed(20):  # a third of the read time-out
             closed.set()

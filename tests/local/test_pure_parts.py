@@ -103,7 +103,7 @@ def test_conforming_rows_of_the_right_types_changes_nothing(
 def test_nested_values_are_rebuilt_as_they_were(
     made: tuple[tuple[Column, ...], pa.RecordBatch], start: int
 ) -> None:
-    """A BLOB leaf forces the slow path through every level; the values must survive it."""
+    """A BLOB leaf forces the slow path through every level, which must keep the values."""
     from odps_nb.schema import ArrayType, PrimitiveType, StructField, StructType, TypeCode
 
     columns, batch = made

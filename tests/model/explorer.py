@@ -112,7 +112,7 @@ class History:
     _scheduler: Any = field(default_factory=greenlet.getcurrent)
 
     def add(self, name: str, function: Callable[[], Any], *, may_crash: bool = False) -> Actor:
-        """Add an actor that takes part from now on."""
+        """Add an actor to the running history."""
 
         def run() -> None:
             try:
@@ -161,7 +161,7 @@ class History:
             assert ready or all(one.is_over for one in self.actors), "they wait for each other"
             options = [*ready, *self.late] if ready else [None, *self.late]
             chosen = options[self.choices.choose(len(options))]
-            if chosen is None:  # no late request arrives any more
+            if chosen is None:  # all late requests have arrived
                 return
             if isinstance(chosen, Actor):
                 self._advance(chosen)

@@ -1,7 +1,7 @@
 """Model checking: our own code in every order of events that could lose or duplicate rows.
 
-`SCENARIOS` within their bounds: no history ends with a wrong result. Removing any safeguard yields
-a history that does, which is replayed on the embedded service row for row.
+`SCENARIOS` within their bounds: no history ends with a wrong result. Without any one of the
+safeguards, some history does, and a replay on the embedded service gives the same rows.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def wrong(scenario: Scenario, bounds: Bounds) -> Iterator[tuple[History, str]]:
 
 
 def first_wrong(scenario: Scenario) -> tuple[History, str] | None:
-    """Return a wrong history within some bounds, which are explored side by side."""
+    """Return a wrong history within some bounds; several processes explore them concurrently."""
     bounds = (*GATE, scenario.bounds)
     explored = (explore(one, scenario.prepare) for one in bounds)
     for history in chain.from_iterable(zip_longest(*explored)):
@@ -244,7 +244,7 @@ BACKED_UP: dict[str, list[tuple[Any, str, Any]]] = {
 
 
 def removed(safeguard: str) -> list[tuple[Any, str, Any]]:
-    """Return the places to change as (place, name, replacement)."""
+    """Return the attributes to replace as (object, name, replacement)."""
     return [SAFEGUARDS[safeguard][:3], *BACKED_UP.get(safeguard, [])]
 
 

@@ -128,7 +128,7 @@ def test_a_killed_run_is_tidied_up_by_the_next(profile: Profile) -> None:
     killed = Prober(profile, scratch=named(profile, "killed"))
     killed.start()
     list(killed.ask([asking(lambda asker: {}, needs=("into",))]))
-    assert tables(profile, "killed") == ["killed_into"]  # and close is never called
+    assert tables(profile, "killed") == ["killed_into"]  # close is never called
     with Prober(profile, scratch=named(profile, "killed")):
         assert tables(profile, "killed") == []
 
@@ -273,7 +273,7 @@ def test_the_report_names_the_services_that_transfer_rows(refusal: str) -> None:
     for name in ("Storage API", "Storage API v1"):
         assert re.fullmatch(r"40[034]( [A-Za-z]+)?", str(services.seen[name]))
     assert services.requests <= 16
-    # a refusal of the service tells nothing about the request
+    # a service that refuses all requests says nothing about this one
     for question in ("refusal-table", "session-expiry"):
         assert found[question].verdict == "cannot tell: the account lacks the Storage API"
         assert found[question].requests == 0

@@ -1,4 +1,4 @@
-"""A report on all questions: as assumed, and without any name, secret, id or value of the user."""
+"""A report on all questions contains no name, secret, id or value of the user."""
 
 from __future__ import annotations
 

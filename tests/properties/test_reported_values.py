@@ -360,7 +360,7 @@ def test_years_out_of_range_inside_a_struct_are_refused(make: Make, unit: str) -
     assert refuse(make("array<struct<t:date>>"), pa.table({"v": wide}), ".t").row == 0
 
 
-# -- what the properties found ------------------------------------------------------------------
+# -- failures found by the properties ------------------------------------------------------------
 
 EAST, WEST = dt.timezone(dt.timedelta(hours=8)), dt.timezone(dt.timedelta(hours=-5))
 
@@ -829,7 +829,7 @@ def test_geography_takes_only_degrees(make: Make, crs: Any, fits: bool) -> None:
         assert read(plain).to_pylist() == [POINT]
 
 
-# -- data that Arrow cannot hold in one array -----------------------------------------------------
+# -- more data than one Arrow array can hold ------------------------------------------------------
 
 
 def test_pieces_that_exceed_an_array_are_halved() -> None:

@@ -42,7 +42,7 @@ LONG = 900.0  # seconds; no job may wait for the end of a stall
 Batches = Iterable[pa.RecordBatch]
 
 
-# -- what is done to the tasks ------------------------------------------------------------------
+# -- faults injected into tasks -----------------------------------------------------------------
 
 
 def _claim(path: str) -> bool:

@@ -152,7 +152,7 @@ def test_a_write_tells_how_many_of_its_tasks_are_done(told: dict[str, Any]) -> N
     assert (seen["phase"], seen["rows"]) == ("done", 300)
 
 
-# -- what is said before a server is asked -----------------------------------------------------
+# -- errors before a server is contacted --------------------------------------------------------
 
 
 @pytest.fixture

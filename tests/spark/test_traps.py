@@ -64,7 +64,7 @@ def load(road: str, spark: SparkSession, odps: Connection) -> Load:
     return by_read if road == "read" else by_format
 
 
-# -- everything that may be derived from one load() ----------------------------------------------
+# -- all ways to use one load() --------------------------------------------------------------------
 
 
 @pytest.mark.nightly
@@ -116,7 +116,7 @@ def test_a_table_of_the_catalog_is_refused_when_it_is_made(
     assert not spark.catalog.tableExists(name)
 
 
-# -- batches as Spark takes them -----------------------------------------------------------------
+# -- batches for Spark ---------------------------------------------------------------------------
 
 
 @pytest.mark.gate(1)

@@ -1,4 +1,4 @@
-"""PySpark 3.5: what needs 4.0 says so, and nothing else does."""
+"""PySpark 3.5: functions that need 4.0 raise an error that says so; all others work."""
 
 from __future__ import annotations
 

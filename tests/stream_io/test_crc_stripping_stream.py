@@ -13,7 +13,7 @@ from odps_nb.stream_io import CrcStrippingStream
 from odps_nb.wire.blocks import BLOCK_SIZE, STORED_SIZE, encode_blocks
 from tests.support.sockets.raw_streams import KINDS, READS, SIZES, ReadInto, ReadOnly, pattern
 
-# Those in memory are read in the same way, and so are those with only one method.
+# Sources in memory, and sources with only one method, are read in the same way.
 SOURCES = [
     (kind, size)
     for kind in KINDS
@@ -154,7 +154,7 @@ def test_every_cut_inside_of_a_block_is_truncation(kind: str) -> None:
     stored = encode_blocks(pattern(BLOCK_SIZE + 50))
     for size in [*range(1, 60), *range(STORED_SIZE - 20, len(stored))]:
         stream = CrcStrippingStream(KINDS[kind](stored[:size]))
-        if size == STORED_SIZE:  # frames or HTTP detect this one
+        if size == STORED_SIZE:  # only frames or HTTP detect this truncation
             assert stream.read() == pattern(BLOCK_SIZE)
             continue
         with pytest.raises(TruncatedError):

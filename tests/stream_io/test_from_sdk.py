@@ -1,7 +1,7 @@
 """Code for the SDK's stream_io on our classes: it works, or the error states what to write.
 
 The first part runs the older SDK's own client with our streams in a separate process, against the
-embedded service; the second part tests what that client does not do, one thing per test.
+embedded service; each test of the second part covers one thing that this client does not do.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def test_an_upload_by_a_function_that_is_refused_or_broken_is_an_error() -> None
     writer = StreamWriter(posting(peer))  # the listener is closed
 
     def use() -> None:
-        writer.write(b"rows")  # the first call that notices
+        writer.write(b"rows")  # the first call that detects the error
         writer.finish()
 
     with pytest.raises(requests.ConnectionError):

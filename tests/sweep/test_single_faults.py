@@ -93,7 +93,7 @@ def run(
                     result = job.run(odps, world, at)
                 except OdpsNbError as caught:
                     error = caught
-                except OSError as caught:  # for a user's file, as Python raises it
+                except OSError as caught:  # Python's own error for a user's file
                     assert fault.files_only
                     error = caught
                 except KeyboardInterrupt as caught:

@@ -53,7 +53,7 @@ class ForeignSuite:
 
     @cached_property
     def may_pass(self) -> set[str]:
-        """The tests that are left out because they pass only sometimes."""
+        """The flaky tests, which are left out."""
         listed = (one for one in self.left_out["left_out"] if one.get("unsteady"))
         return {test for one in listed for test in one["tests"]}
 
@@ -94,7 +94,7 @@ class ForeignSuite:
 
     def _read(self, place: Path, report: Path) -> Iterator[tuple[str, str]]:
         root = self.root.replace("/", ".") + "."
-        for case in ET.parse(report).iter("testcase"):  # written by our own pytest
+        for case in ET.parse(report).iter("testcase"):  # our own pytest writes this file
             parts = str(case.get("classname")).removeprefix(root).split(".")
             files = ("/".join(parts[:n]) + ".py" for n in range(len(parts), 0, -1))
             file = next((one for one in files if (place / self.root / one).exists()), parts[0])

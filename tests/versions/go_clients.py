@@ -104,7 +104,7 @@ Jobs of our own (`tests/clients/go`), built by Go: projects, schemas, tables, vi
 instances; SQL with its result as text, over the tunnel and by `database/sql`; tunnel rows as
 records, as Arrow and by stream uploads, with compression. Rows have every type in both directions.
 """
-#: What the SDK cannot do, and what has no job, with reasons.
+#: Methods that the SDK cannot run, and methods without a job, with reasons.
 NOT_TESTED = {
     "CHAR and VARCHAR with more bytes than their length": "the SDK counts bytes, not characters",
     "MAP in Arrow": "the SDK has no Arrow type for it",
@@ -286,7 +286,7 @@ def test_database_sql(go: Worker, name: str) -> None:
     go("driver", way="exec", query=f"create table {name} (k bigint, d decimal(10,2), t datetime);")
     insert = f"insert into {name} values (?, 1.5BD, datetime'2024-02-29 01:02:03');"
     go("driver", way="exec", query=insert, args=[1])
-    with pytest.raises(AssertionError, match="2th arg is not set"):  # a fault of the SDK
+    with pytest.raises(AssertionError, match="2th arg is not set"):  # a bug in the SDK
         go("driver", query="select ?, ?;", args=[1, 2])
     found = go("driver", query=f"select *, array(k) a from {name} where k = ?;", args=[1])
     assert found["types"] == ["BIGINT", "DECIMAL(10,2)", "DATETIME", "ARRAY<BIGINT>"]
@@ -461,7 +461,7 @@ def named(step: Any) -> str | None:
 
 @pytest.fixture(scope="module")
 def caller(program: str) -> Iterator[Worker]:
-    """A client of a service for `CALLS` alone."""
+    """A client of a service that only `CALLS` uses."""
     with start(samples=False) as service:
         yield from running(program, service)
 

@@ -205,7 +205,7 @@ def test_rows_of_the_connector_are_read_by_us(
     assert shown(read(odps, name)) == shown(read(odps, source))
 
 
-# -- which rows and columns ---------------------------------------------------------------------
+# -- pushed-down conditions and columns ---------------------------------------------------------
 
 #: Conditions, the rows that they select, and the rows that the connector's scan returns: it sends
 #: no condition on times, and none for LIKE.

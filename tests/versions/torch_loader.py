@@ -35,7 +35,9 @@ from odps_nb.errors import ArgumentError, StateError
 from odps_nb.torch import blobs, loader, rows
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:This DataLoader will create"),  # on a machine with one core
+    pytest.mark.filterwarnings(
+        "ignore:This DataLoader will create"
+    ),  # torch warns on a machine with one core
     pytest.mark.filterwarnings("ignore:'set_vital' is deprecated"),  # torchdata calls it
 ]
 ROWS = 1200
@@ -198,7 +200,7 @@ def test_what_was_fetched_and_not_handed_over_comes_again(table, workers, other)
     later.set_epoch(0)
     assert sorted(first + rest) == list(range(ROWS))
     assert ids(later) == rest
-    assert ids(later) == first + rest  # a state belongs to one pass
+    assert ids(later) == first + rest  # a state is valid only for one pass
     with pytest.raises(ArgumentError, match="num_workers"):
         loader(made(table), batch_size=32, num_workers=other).load_state_dict(state)
 
@@ -261,7 +263,7 @@ def test_a_wrong_argument_is_refused_before_a_row_is_read(table, wrong):
 
 
 def measured(data: bytes) -> int:
-    """Decode a blob, also in spawned workers."""
+    """Decode a blob, even in spawned workers."""
     return len(data)
 
 

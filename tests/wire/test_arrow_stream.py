@@ -198,7 +198,7 @@ def test_a_message_that_points_outside_of_itself_is_refused(metadata: bytes) -> 
         parse_message(metadata)
 
 
-# -- what a body will need ---------------------------------------------------------------------
+# -- decompressed sizes ------------------------------------------------------------------------
 
 
 def feed(check: EndMarkerCheck, chunks: list[bytes]) -> None:

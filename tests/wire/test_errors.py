@@ -297,7 +297,7 @@ def test_waiting_time_in_xml(text: str, expected: float | None) -> None:
     assert error_of(429, body).retry_after == expected
 
 
-# -- what is not as it should be --------------------------------------------------------------
+# -- malformed error documents ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -355,7 +355,7 @@ def test_an_error_in_a_content_coding_is_read(status: int, squeeze: Any) -> None
     assert (type(error), error.message) == (NotFoundError, "where is it?")
     assert error_of(status, squeeze(b"<p>Bad Gateway")).message == "Bad Gateway"
     assert len(error_of(status, squeeze(b"x" * 10**7)).message) == 4000
-    assert error_of(status, squeeze(b"it is damaged")[:8]).message  # as text, whatever it is
+    assert error_of(status, squeeze(b"it is damaged")[:8]).message  # as text, for any type
 
 
 @pytest.mark.parametrize(
@@ -456,7 +456,7 @@ def test_the_number_of_a_failed_read_alone_is_no_such_time():
     assert not is_time_overflow(f"{error.code} {error.message}")
 
 
-# -- in place of rows, with a status of success ------------------------------------------------
+# -- error documents in place of rows, with status 200 -----------------------------------------
 
 
 def test_an_error_in_place_of_rows_is_found_by_its_code() -> None:

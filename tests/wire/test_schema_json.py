@@ -178,7 +178,7 @@ def test_level_without_an_id_is_no_blob_target() -> None:
     assert decode_nested(encode_nested(plain)) == plain
 
 
-# -- what other servers send ------------------------------------------------------------------
+# -- documents of other servers ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("given_id", ["5", 5])

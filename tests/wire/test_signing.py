@@ -131,7 +131,7 @@ def test_method_in_lower_case_signs_the_same(vector: Vector) -> None:
     assert lower == vector.canonical
 
 
-# -- what is and is not signed ----------------------------------------------------------------
+# -- signed and unsigned parts ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

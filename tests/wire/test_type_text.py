@@ -123,7 +123,7 @@ def test_text_is_read_as(text: str, expected: OdpsType) -> None:
             "struct<a:foo(3),b:bigint>",
             StructType((StructField("a", UnknownType("foo(3)")), StructField("b", BIGINT))),
         ),
-        # not the type of their first word
+        # unknown, not the type named by the first word
         ("timestamp with local time zone", UnknownType("timestamp with local time zone")),
         ("decimal(100,2)", UnknownType("decimal(100,2)")),
         ("vector(bfloat16,4)", UnknownType("vector(bfloat16,4)")),

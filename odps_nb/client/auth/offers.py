@@ -26,7 +26,7 @@ _WHOLE = ("bearer_token", "credential_process", "credentials")
 _ACCOUNT = ("access_id", *_WHOLE)
 """Settings that identify an account; a key or an STS token alone may be anyone's."""
 OVERRIDDEN = "another source sets it first"
-"""Why a setting is not used that an earlier source has, too."""
+"""The reason shown for a setting that an earlier source also has."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -118,9 +118,9 @@ class SettingsChoice:
         """Return why the offer's place or account cannot be combined with the chosen one."""
         ours, theirs = _endpoint(self._found), _endpoint(offered)
         if ours and offered.get("endpoint") and ours != theirs:
-            return "this source has another endpoint than the one in use"
+            return "this source has a different endpoint from the one in use"
         if _has_account(offered) and self._account and not _same(self._account, offered):
-            return "this source has another account than the one in use"
+            return "this source has a different account from the one in use"
         return ""
 
     def _take_place(self, offered: Mapping[str, Any]) -> set[str]:
@@ -156,8 +156,8 @@ class SettingsChoice:
         if name in self._found or name in self._account:
             return OVERRIDDEN
         if name in CREDENTIAL_FIELDS:
-            return "there is no access id with it, so its account is unknown"
-        return "it belongs to another endpoint or project than those in use"
+            return "it comes without an access id, so its account is unknown"
+        return "it belongs to a different endpoint or project"
 
 
 def overridden(base: Mapping[str, Any], said: Mapping[str, Any]) -> Hidden:

@@ -57,7 +57,7 @@ from odps_nb.wire.tunnel.calls import DownloadAnswer, GetDownload, OpenDownload,
 PREFIX = "tunnel:"
 """Prefix of the session ids of reads by the tunnel."""
 OPENERS = 8
-"""Number of download sessions to open side by side."""
+"""Number of download sessions to open concurrently."""
 _FIRST_POLL, _LAST_POLL = 0.1, 5.0
 
 

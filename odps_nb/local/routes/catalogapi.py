@@ -227,7 +227,7 @@ class CatalogRoutes:
         key, _, direction = order.partition(" ")
         if order != "default":
             if key not in _ORDERS or direction not in ("", "asc", "desc"):
-                raise errors.invalid(f"orderBy {order!r} is none of {', '.join(_ORDERS)} asc|desc")
+                raise errors.invalid(f"orderBy {order!r} must be {' or '.join(_ORDERS)}, asc|desc")
             found.sort(key=_ORDERS[key], reverse=direction == "desc")
         return _page("entries", found, _entry, asked)
 
@@ -243,7 +243,7 @@ def _page(
 
 def _check_view(asked: Asked) -> None:
     if (view := asked.params.get("view", "BASIC")) != "BASIC":
-        raise errors.invalid(f"the embedded service has the view BASIC, not {view!r}")
+        raise errors.invalid(f"the embedded service supports only the view BASIC, not {view!r}")
 
 
 def _millis(seconds: float) -> str:

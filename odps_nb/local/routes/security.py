@@ -74,8 +74,7 @@ class SecurityRoutes:
         )
 
     def _grants(self, asked: Asked, user: str) -> Response:
-        """Return grants as the service does: an empty ``Effect`` means allow (vendor's MCP
-        server)."""
+        """Return grants as the service does: an empty ``Effect`` allows (see the MCP server)."""
         self._require_user(asked, user)
         project = asked.path["project"]
         found = []
@@ -103,7 +102,7 @@ class SecurityRoutes:
             match = _RESOURCE.fullmatch(str(resource))
             place = {None: 0, "tables": 1}.get(match[2]) if match else None
             if match is None or place is None:
-                raise errors.invalid(f"the embedded service checks no rights of {resource!r}")
+                raise errors.invalid(f"the embedded service has no permissions on {resource!r}")
             project = match[1]
             self._service.catalog.project(project)
             needed = [right for right in Right if action in ACTIONS[right][place]]

@@ -62,7 +62,7 @@ shiftrightunsigned shuffle soundex stack table_exists to_blob trans_array trans_
 transform_values unique_id zip_with
 """
 MISSING = frozenset(_MISSING.split())
-"""Functions that MaxCompute has and the embedded service does not run."""
+"""Functions of MaxCompute that the embedded service does not support."""
 
 
 class Function(NamedTuple):

@@ -30,7 +30,7 @@ def check_places(updated: pa.Array, count: int, *, enabled: bool) -> None:
         return
     if not enabled:
         raise errors.invalid(
-            "the table has no partial updates; set acid.partial.fields.update.enable to true"
+            "the table allows no partial updates; set acid.partial.fields.update.enable to true"
         )
     ends = pc.min_max(places).as_py()
     if places.null_count or not 0 <= ends["min"] <= ends["max"] < count:

@@ -45,7 +45,7 @@ _ROOT = re.compile(r"[^\W\d]\w*")
     nargs="?",
     metavar="PROFILE",
     help="A profile, local (the embedded service), an endpoint URL, or a variable that holds a "
-    "connection, a Profile or a pyodps ODPS object. Default: as odps_nb.connect() without any.",
+    "connection, a Profile or a pyodps ODPS object. Default: as for odps_nb.connect().",
 )
 @argument("-o", "--output", metavar="VAR", help="Also assign the connection to this variable.")
 @argument("--project", help="The project, if the profile does not set one.")

@@ -237,7 +237,7 @@ def test_what_an_uploader_says_of_a_blob_is_not_believed(odps):
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("head", [100, 3 * MIB])
 def test_a_head_fetches_at_most_one_mebibyte_more(odps, blobs, content, cache, head):
-    """Counted at a socket from which the client reads no more, however long it waits."""
+    """Count the bytes of a socket from which the client has stopped reading."""
     parts = urlsplit(odps.profile.tunnel_endpoint)
     with (
         Metered((parts.hostname, parts.port)) as meter,
@@ -251,7 +251,7 @@ def test_a_head_fetches_at_most_one_mebibyte_more(odps, blobs, content, cache, h
             assert meter.carried - before <= head + MIB
         before = meter.carried
         assert connection.blob(blobs[0].reference).bytes() == content
-    assert meter.carried - before > LARGE  # the thread that counts has ended
+    assert meter.carried - before > LARGE  # the counting thread has ended
 
 
 def test_the_size_of_a_large_blob_costs_one_small_request(blobs, asked, cache):

@@ -264,7 +264,7 @@ def keywords(service):
     }
 
 
-# -- fetched once, resumed, or not there -------------------------------------------------------
+# -- repeated, interrupted and missing blobs ---------------------------------------------------
 
 
 def test_what_is_named_again_is_fetched_once(tmp_path):

@@ -49,7 +49,7 @@ def numbered(odps):
 def lost(state):
     """The same state after its session has expired."""
     opened = state["session_id"]
-    service = opened[: opened.find(":") + 1]  # ids of other services begin with their name
+    service = opened[: opened.find(":") + 1]  # ids begin with the service's name
     return {**state, "session_id": service + "0" * 32}
 
 

@@ -1,4 +1,4 @@
-"""A byte that changes in transit: detected if it has a checksum, else never called verified."""
+"""A byte changed in transit: detected if there is a checksum, else never reported as verified."""
 
 from __future__ import annotations
 

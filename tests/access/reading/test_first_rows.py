@@ -103,7 +103,7 @@ def test_another_process_reads_the_same_snapshot(odps, forking, where):
 
 def test_a_session_that_is_not_there_says_so(odps):
     opened = odps.table("orders").read(["id"], partitions="ds=2024-01-01").session_id
-    service = opened[: opened.find(":") + 1]  # ids of other services begin with their name
+    service = opened[: opened.find(":") + 1]  # ids begin with the service's name
     scan = odps.table("orders").read(["id"], session_id=f"{service}nothing-of-this-name")
     with pytest.raises(SessionExpiredError, match="does not exist"):
         scan.to_arrow()

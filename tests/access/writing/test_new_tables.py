@@ -1,4 +1,4 @@
-"""A table that this connection has just created is requested again while it is not found."""
+"""Requests for a table that this connection has just created are retried until it is found."""
 
 from __future__ import annotations
 

@@ -243,7 +243,7 @@ def test_partitions_made_and_dropped_by_sql_are_exactly_those(
 def test_the_service_takes_what_comes_and_nothing_else(
     odps: Connection, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A client without these checks also reaches only its own partition, or none."""
+    """Even a client without these checks reaches only its own partition, or none."""
     monkeypatch.setattr(PartitionSpec, "checked", lambda self: self)
     for value in (" b", "b ", "'b'", "b="):
         spec = PartitionSpec((("ds", value),))

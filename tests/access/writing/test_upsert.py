@@ -116,7 +116,7 @@ def test_upserts_and_deletes_are_mixed_in_one_commit(make: Make) -> None:
     receipt = table.upsert(changes, deleted="is_deleted")
     assert receipt.verb == "upserted or deleted"
     assert rows(table) == [(1, "a2"), (4, "d")]
-    assert version(table) == before + 1 or not by_storage_api()  # other services tell no version
+    assert version(table) == before + 1 or not by_storage_api()  # other services report no version
     with pytest.raises(ArgumentError, match="deleted is 'v', which is already a column of"):
         table.upsert(changes, deleted="v")
     with pytest.raises(ConversionError, match="is_deleted"):
@@ -211,7 +211,7 @@ def test_keys_of_several_columns_and_partitions(make: Make) -> None:
     table.delete(pa.table({"a": [1], "b": ["x"], "ds": ["p"]}))
     table.delete(pa.table({"b": ["x"], "a": [1]}), partition="ds=q")
     assert rows(table) == [(1, "2", "y", "p")]
-    with pytest.raises(ConversionError, match="row 0 is of type int"):  # which key is meant?
+    with pytest.raises(ConversionError, match="row 0 is of type int"):  # the key is ambiguous
         table.delete([1], partition="ds=q")
     with pytest.raises(ArgumentError, match="partitioned by 'ds'"):
         table.delete(data.drop_columns(["ds"]))
@@ -260,7 +260,7 @@ def test_rows_of_one_key_stay_in_order_in_one_stream(make: Make) -> None:
     table = make()
     numbers = np.arange(40_000)
     data = pa.table({"id": numbers % 7, "v": [str(n) for n in numbers]})
-    receipt = table.write(data, workers=4)  # for a table without a key: four workers
+    receipt = table.write(data, workers=4)  # a table without a key would use four workers
     assert rows(table) == sorted((n % 7, str(n)) for n in range(40_000 - 7, 40_000))
     assert receipt.streams == 1
     assert table.upsert(data).streams == 1

@@ -24,7 +24,7 @@ PLACE = {"ODPS_ENDPOINT": "http://127.0.0.1:1/api", "ODPS_PROJECT": "p"}
 
 
 class Drawer(KeyringBackend):
-    """A keyring in memory; opening it raises ``trouble``."""
+    """A keyring in memory; opening it raises ``trouble`` if set."""
 
     priority = 1
 

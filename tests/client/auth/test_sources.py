@@ -140,7 +140,7 @@ def test_half_an_account_is_not_completed_with_the_account_of_another(home, name
     if name == "access_id":
         with pytest.raises(ConfigError, match="access_key is missing") as caught:
             Profile.resolve(**PLACE)
-        assert "ALIBABA_CLOUD_SECURITY_TOKEN (this source has another account" in caught.value.hint
+        assert "ALIBABA_CLOUD_SECURITY_TOKEN (this source has a different" in caught.value.hint
     else:
         found = account_of(Profile.resolve(**PLACE))
         assert found == ("other", "key-of-other", "token-of-other")
@@ -192,7 +192,7 @@ def test_credentials_of_a_source_are_not_sent_to_the_endpoint_of_another(home, k
         home.environ(ODPS_BEARER_TOKEN="of-another")
     with pytest.raises(ConfigError, match="access_id and access_key are missing") as caught:
         odps_nb.connect("work")
-    assert "this source has another endpoint than the one in use" in caught.value.hint
+    assert "this source has a different endpoint from the one in use" in caught.value.hint
     home.environ(ODPS_ENDPOINT=PLACE["endpoint"])
     assert odps_nb.connect("work").profile.endpoint == PLACE["endpoint"]
 
@@ -594,6 +594,6 @@ def test_without_settings_the_error_names_what_lies_about(home, monkeypatch, tmp
     with pytest.raises(ConfigError, match="endpoint and project are missing") as caught:
         odps_nb.connect()
     assert caught.value.hint.startswith("connect with the name of a profile (work, play), or set")
-    assert "ODPS_STS_TOKEN (there is no access id with it" in caught.value.hint
+    assert "ODPS_STS_TOKEN (it comes without an access id" in caught.value.hint
     assert ".env in this folder" in caught.value.hint
     assert "lonely" not in str(caught.value.hint)

@@ -378,7 +378,7 @@ def test_every_cut_of_a_blob_is_an_error():
     with Service(ReadBlobs=steps) as service, service.client(retry=once) as storage:
         for at in cuts:
             with open_blob(storage, reference(4)) as file:
-                if at in whole:  # whole blocks: only the length reveals it
+                if at in whole:  # truncated after a whole block: only the length reveals it
                     assert content(4).startswith(file.read())
                 else:
                     with pytest.raises(ProtocolError):

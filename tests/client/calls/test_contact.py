@@ -1,4 +1,4 @@
-"""First contact: who is named and blamed, how long an unknown host is waited for, hidden keys."""
+"""First contact: the host that errors name, the wait for an unknown host, and hidden keys."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def failed(call: Callable[[], object]) -> OdpsNbError:
     return caught.value
 
 
-# -- how long an unknown host is waited for -----------------------------------------------------
+# -- the wait for an unknown host ---------------------------------------------------------------
 
 
 def attempts_of(start, options: ClientOptions, *, speed: float, answers: bool = False) -> int:
@@ -196,7 +196,7 @@ REFUSALS = [
 def test_a_refusal_by_the_storage_api_asks_for_open_storage_quota_and_vpc(
     status, code, message, mode
 ):
-    """With ``transfer="storage"``; with ``"auto"``, all services of the table refuse."""
+    """With ``transfer="storage"``, because with ``"auto"`` all services refuse the table."""
     options = ClientOptions(transfer=mode)
     request = CreateReadSession(table=TABLE)
     with (
@@ -342,7 +342,7 @@ RESPONSES: dict[str, Callable[[StorageClient], object]] = {
 
 @pytest.mark.parametrize("what", RESPONSES)
 def test_a_web_page_is_no_response_and_is_not_requested_again(what):
-    """Rule: whatever is requested, a page is one error that names the host and the title."""
+    """Rule: for any request, a web page is one error that names the host and the title."""
     is_storage = what not in ("control plane", "storage host", "query")
     with (
         Peer(script_of(PAGE, is_service=False)) as peer,

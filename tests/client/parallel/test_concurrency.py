@@ -83,7 +83,7 @@ def test_splits_that_a_service_refuses_wait_while_others_get_rows(ordered):
         enough, until = tracker.snapshot().rows + WORKERS + 1, time.monotonic() + 10
         while time.monotonic() < until:
             rows = tracker.snapshot().rows
-            if rows >= enough or rows == narrow.admitted * BATCHES:  # otherwise none is served
+            if rows >= enough or rows == narrow.admitted * BATCHES:  # otherwise, serve none
                 return
             time.sleep(0.001)
 
@@ -206,7 +206,7 @@ def test_splits_that_wait_for_the_consumer_give_their_place_to_one_that_is_refus
                 return
             line.send(body[: len(body) // 2])
             full.set()
-            assert line.wait_closed()  # the place is freed only when the client disconnects
+            assert line.wait_closed()  # this frees room for another request
             raise ConnectionError
         finally:
             taken.release()

@@ -1,4 +1,4 @@
-"""Tables so large that the number of their splits is a burden."""
+"""Tables with so many splits that each split's cost matters."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ WHOLE = ipc(TABLE)
 
 
 class Opened:
-    """A row stream over a body that a peer sends in some way."""
+    """A row stream over a body that a peer sends in a given way."""
 
     def __init__(self, body: bytes, way: str = "length", **headers: str) -> None:
         def script(line: Line) -> None:

@@ -155,7 +155,7 @@ def test_metadata_that_names_a_pickle_is_never_unpickled(tmp_path):
     assert not trap.exists()
 
 
-# -- more memory than bytes --------------------------------------------------------------------
+# -- streams that expand in memory ------------------------------------------------------------
 
 
 @functools.cache
@@ -213,7 +213,7 @@ def test_rows_that_cost_no_bytes_have_a_bound(reader, array):
         sent(bare(array), reader)
 
 
-# -- columns that were not promised -------------------------------------------------------------
+# -- columns that the session does not have -----------------------------------------------------
 
 
 def session_of(columns: str) -> ReadSession:
@@ -347,7 +347,7 @@ def test_a_preview_is_held_against_the_columns_that_are_known():
     assert caught.value.request_id == "req-1"
 
 
-# -- all of it, at random -----------------------------------------------------------------------
+# -- random damage -------------------------------------------------------------------------------
 
 
 @pytest.mark.nightly

@@ -152,7 +152,7 @@ def test_bytes_of_a_batch_that_is_not_whole_are_seen(chunked):
         while (seen := tracker.snapshot()).wire_bytes < len(body) // 3:
             assert time.monotonic() < until, seen
         assert (seen.rows, seen.decoded_bytes) == (0, 0)
-        assert seen.wire_bytes <= len(body) // 2 + 64  # the ends of chunks
+        assert seen.wire_bytes <= len(body) // 2 + 64  # cut at the ends of chunks
         go_on.set()
         reading.join(20)
     assert rows == [60]

@@ -132,7 +132,7 @@ def test_a_lost_answer_is_asked_for_again_with_the_same_text_and_guid(lost):
 
 
 def test_a_silent_service_is_asked_again_for_the_same_job():
-    """Evidence 163: silence is also a lost response."""
+    """Evidence 163: a request that times out is also a lost response."""
     with (
         ControlService(SubmitSql=[stall, submitted()]) as service,
         service.client(read_timeout=0.1) as storage,

@@ -49,7 +49,7 @@ session.commit()
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[LocalService]:
-    """An account with the tunnel alone, and no tables of others."""
+    """A service with only the tunnel, and without tables of other tests."""
     with start(samples=False, options=("--services", "tunnel")) as running:
         yield running
 

@@ -51,7 +51,7 @@ CASES = [(name, *request) for name, listed in REQUESTS.items() for request in li
 
 @pytest.fixture(scope="module")
 def off() -> Iterator[dict[str, Peer]]:
-    """For each service, one that lacks it, and for each form, one that refuses in this form."""
+    """An embedded service without each transfer service, and one for each form of refusal."""
     running: list[LocalService] = []
 
     def peer(*options: str) -> Peer:

@@ -92,7 +92,7 @@ def test_an_upsert_session_names_keys_buckets_and_quota(upserts: Tunnel) -> None
         (85, None, {"bucketid": 0, "record_count": 2}, "MalformedDataStream", "but 1 rows"),
         (73, None, {"bucketid": 0}, "InvalidArgument", "__operation must be 85"),
         (None, None, {"bucketid": 0}, "InvalidArgument", "__operation must be 85"),
-        (85, [1], {"bucketid": 0}, "InvalidArgument", "the table has no partial updates"),
+        (85, [1], {"bucketid": 0}, "InvalidArgument", "the table allows no partial updates"),
     ],
 )
 def test_wrong_upserts_are_refused_and_store_nothing(

@@ -1,4 +1,4 @@
-"""No cell makes a table unreadable: extremes of each type, and bytes that are not UTF-8."""
+"""Extreme values of each type, and bytes that are not UTF-8, do not make a table unreadable."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def insert(peer: Peer, name: str, columns: str, values: str, kind: str) -> None:
 
 
 def rows(peer: Peer, name: str) -> list[tuple[object, ...]]:
-    """Return the rows, which all routes of reading must agree on."""
+    """Return the rows, after checking that every way of reading returns the same ones."""
     read = peer.read(name)
     shown = ", ".join(one for one in read.column_names if one != "ds")
     found = sorted(read.select(shown.split(", ")).to_pylist(), key=lambda row: row["id"])

@@ -154,7 +154,7 @@ def test_a_value_of_a_row_that_is_not_changed_is_not_computed(peer: Peer, name: 
 
 
 def test_a_condition_is_decided_once_a_row(peer: Peer, new_table: Callable[[str], str]) -> None:
-    """Also if a second evaluation would return a different value."""
+    """Even if a second evaluation would return a different value."""
     name = new_table(f"(id bigint, a string, b string) {TRANSACTIONAL}")
     peer.sql(f"insert into {name} select explode(sequence(1, 200)), 'old', 'old'")
     peer.sql(f"update {name} set a = 'new', b = 'new' where rand() < 0.5")

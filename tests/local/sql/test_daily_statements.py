@@ -207,7 +207,7 @@ def test_an_error_in_a_change_names_no_wrong_place(peer: Peer, changed: str) -> 
 def test_update_and_delete_keep_the_other_rows(peer: Peer, changed: str) -> None:
     peer.sql(f"UPDATE {changed} SET v = concat(v, '!') WHERE id >= 2;")
     assert rows(peer, changed) == {1: "a", 2: "b!", 3: None}
-    peer.sql(f"DELETE FROM {changed} WHERE v = 'a';")  # not if the condition is null
+    peer.sql(f"DELETE FROM {changed} WHERE v = 'a';")  # a null condition does not match
     assert rows(peer, changed) == {2: "b!", 3: None}
     peer.sql(f"DELETE FROM {changed};")
     assert rows(peer, changed) == {}
@@ -229,7 +229,7 @@ def test_a_plain_table_takes_no_changes_and_the_error_says_which_do(
         peer.sql(text.format(name, name) + ";")
 
 
-# -- what the embedded service lacks --------------------------------------------------------------
+# -- statements that the embedded service does not support --------------------------------------
 
 
 @pytest.mark.parametrize(

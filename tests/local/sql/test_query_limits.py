@@ -122,7 +122,7 @@ def test_queries_end_with_their_service(number: signal.Signals) -> None:
             queries = wait_for_children(service.pid, count)
             assert len(queries) == count
         while (spent := queries[0].cpu_times()).user + spent.system < 1:
-            time.sleep(0.01)  # its start takes half of this time, so it is computing now
+            time.sleep(0.01)  # starting takes half of this time, so the process is computing now
         os.kill(service.pid, number)
         _, alive = psutil.wait_procs(queries, timeout=30)
         assert not alive
@@ -150,7 +150,7 @@ def test_a_process_that_was_ended_while_it_waited_is_replaced(bounded: LocalServ
     waiting = psutil.Process(bounded.pid).children()
     for process in waiting:
         process.kill()
-    psutil.wait_procs(waiting, timeout=0.5)  # not our children: zombies until asked for
+    psutil.wait_procs(waiting, timeout=0.5)  # not our children, but may be zombies
     assert peer.query("SELECT 2 AS a;").to_pylist() == [{"a": 2}]
 
 
@@ -163,7 +163,7 @@ def wait_for_children(pid: int, count: int = 1) -> list[psutil.Process]:
 
 
 def test_a_service_that_cannot_end_is_ended(tmp_path: Path) -> None:
-    """A thread that never returns represents anything that blocks the service."""
+    """A thread that never returns stands for any bug that blocks the service."""
     kept = tmp_path / "temporary"
     kept.mkdir()
     program = (

@@ -71,7 +71,7 @@ def test_a_query_for_a_name_that_is_taken_writes_no_rows(
         peer.sql(f"CREATE TABLE {name} AS SELECT 1 AS a;")
     assert set(rows.iterdir()) <= before
     peer.sql(f"CREATE TABLE {name}_of_rows AS SELECT 1 AS a;")
-    assert not set(rows.iterdir()) <= before  # here they would be
+    assert not set(rows.iterdir()) <= before  # in this order, they would be equal
     peer.sql(f"DROP TABLE {name}_of_rows;")
 
 
@@ -486,7 +486,7 @@ def test_a_materialized_view_keeps_its_rows_until_it_is_rebuilt(
     with pytest.raises(ServiceError, match="only REBUILD changes"):
         peer.open_write(f"{name}_m")
     peer.sql(f"DROP MATERIALIZED VIEW {name}_m")
-    peer.sql(shown)  # of the definition, so it has the rows of today
+    peer.sql(shown)  # the definition is resolved again, so the view has the current rows
     assert peer.query(f"SELECT * FROM {name}_m ORDER BY n LIMIT 9").to_pylist() == both
     peer.sql(f"DROP VIEW IF EXISTS {name}_m")
     peer.sql(f"DROP MATERIALIZED VIEW IF EXISTS {name}_m")
@@ -503,7 +503,7 @@ def test_a_deferred_materialized_view_is_empty_until_it_is_rebuilt(peer: Peer) -
     peer.sql(f"CREATE MATERIALIZED VIEW IF NOT EXISTS {name} AS SELECT 2 AS a;")
     with pytest.raises(ServiceError, match="zero"):
         peer.sql(f"CREATE MATERIALIZED VIEW {name}_2 AS SELECT 1 DIV 0 AS a;")
-    peer.sql(f"CREATE TABLE {name}_2 (a bigint);")  # the view that failed is not there
+    peer.sql(f"CREATE TABLE {name}_2 (a bigint);")  # the failed view was not created
 
 
 def test_explain_checks_a_query_and_shows_its_tables_and_columns(

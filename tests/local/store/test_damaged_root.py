@@ -287,7 +287,7 @@ def read_only(tmp_path: Path) -> Iterator[Path]:
         return
     mount = ["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", str(place)]
     if subprocess.run(mount, capture_output=True, check=False).returncode:
-        yield Path("/sys/kernel")  # in a container without that: as read-only as possible
+        yield Path("/sys/kernel")  # in a container that may not mount: a read-only one
         return
     try:
         yield place

@@ -107,7 +107,7 @@ def kill_while_writing(
         thread.start()
     for _ in range(chance.randrange(6)):
         assert acknowledged.acquire(timeout=60)
-    time.sleep(chance.uniform(0, 0.05))  # at any moment of the running operations
+    time.sleep(chance.uniform(0, 0.05))  # at a random moment of the running operations
     os.kill(service.pid, signal.SIGKILL)
     for thread in workers:
         thread.join()

@@ -120,7 +120,8 @@ def test_a_key_must_be_a_column(peer: Peer) -> None:
         peer.sql("CREATE TABLE bad_key (id bigint, PRIMARY KEY (nope));")
 
 
-# -- what is kept of changes ----------------------------------------------------------------------
+# -- retention of changes
+# ---------------------------------------------------------------------------
 
 KEYED = TableName(project="local", table="keyed")
 

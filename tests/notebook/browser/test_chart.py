@@ -186,7 +186,7 @@ def test_the_static_picture_stays_until_the_live_one_is_drawn(page, jupyter):
     static = page.locator(".jp-OutputArea-child img[alt^='sum of amount']")
     expect(page.locator(".odps-x-waiting")).to_have_count(1)
     expect(static).to_be_visible()
-    # once, doubled waits between the requests kept it from being drawn for 50 s
+    # doubled waits between the requests once delayed the drawing by 50 s
     expect(page.locator(".odps-x-chart svg")).to_be_visible(timeout=30_000)
     expect(page.locator(".odps-x-waiting")).to_have_count(0)
     expect(static).to_be_hidden()

@@ -83,7 +83,7 @@ def profile(playwright, tmp_path_factory):
         str(tmp_path_factory.mktemp("profile")),
         executable_path=str(CHROMIUM),
         args=FLAGS,
-        viewport={"width": 640, "height": 480},  # drawing costs time per pixel
+        viewport={"width": 640, "height": 480},  # drawing time grows with the number of pixels
     )
     yield context
     context.close()

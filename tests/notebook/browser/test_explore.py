@@ -501,7 +501,7 @@ def test_columns_are_found_hidden_moved_pinned_and_resized(page):
     assert header.bounding_box()["width"] == pytest.approx(width + 24, abs=1)
     header.locator(".odps-x-grip").drag_to(cell(view, -2, n + 1))
     assert header.bounding_box()["width"] > width + 40
-    assert header.get_attribute("aria-sort") == "none"  # this was not a click
+    assert header.get_attribute("aria-sort") == "none"  # a drag is not a click
     cell(view, -2, 0).scroll_into_view_if_needed()  # or the page would scroll during the drag
     header.drag_to(cell(view, -2, 0))
     assert shown_names(view)[:2] == ["status", everything[0]]
@@ -517,10 +517,10 @@ def test_columns_are_found_hidden_moved_pinned_and_resized(page):
     expect(status(view)).to_have_text("rows 1–100 of 2,048,000")
     header.press("Shift+F10")
     view.get_by_role("menuitem", name="Unpin column").click()
-    assert shown_names(view) == everything  # back in its place in the table
+    assert shown_names(view) == everything  # the column is back at its position in the table
 
 
-# -- afterwards: the page is not used any more ----------------------------------------------------
+# -- saved and reopened notebooks; must be last ---------------------------------------------------
 
 
 @pytest.fixture(scope="module")

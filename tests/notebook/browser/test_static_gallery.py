@@ -131,7 +131,7 @@ def probe(page):
     return page.evaluate("() => window.odpsNbProbe ?? null")
 
 
-# -- the traps are sharp ------------------------------------------------------------------------
+# -- control: unprotected samples send requests ---------------------------------------------------
 
 
 def test_control_the_hostile_page_acts_when_it_is_shown_without_care(visit):
@@ -161,7 +161,7 @@ def test_control_a_value_acts_when_it_is_not_escaped(visit):
     assert "/beacon/value" in page.asked
 
 
-# -- and the gallery is quiet -------------------------------------------------------------------
+# -- the gallery sends no request ---------------------------------------------------------------
 
 
 def assert_quiet(page, site):

@@ -32,7 +32,7 @@ TYPES = (
 
 
 def frame():
-    """Rows with nulls, NaN, an infinity, and one price far from the others."""
+    """Rows with nulls, NaN, an infinity, and one outlying price."""
     begin = datetime.datetime(2024, 1, 30, tzinfo=datetime.UTC)
     numbers = range(COUNT)
     weights = [n / 7 for n in numbers]

@@ -213,7 +213,7 @@ def test_a_filter_without_sense_is_refused_and_the_view_stays(view, column, give
     assert view.choice == Choice()
 
 
-# -- what the user types -------------------------------------------------------------------------
+# -- typed values ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -400,7 +400,7 @@ def test_a_count_that_the_rows_belie_is_forgotten(view):
     assert view.total is None  # the page contains rows up to the 200th
 
 
-# -- the profile of what matches -----------------------------------------------------------------
+# -- profiles of matching rows -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("where", ["of the view", "of the read"])

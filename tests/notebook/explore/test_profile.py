@@ -362,7 +362,8 @@ def test_top_values_of_all_rows_are_counted_exactly_though_there_are_too_many_ot
     assert sum(bar.count for bar in found.bars) == len(mixed)
 
 
-# -- as people write them -------------------------------------------------------------------------
+# -- readable numbers
+# --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_a_read_shows_its_first_rows_and_profile(odps):
     text = "".join(Tags(shown["text/html"]).text)
     assert "local.orders · 2,048,000 rows · 22 columns" in text
     assert "rows 1–20 of 2,048,000 · profile: sample of 8,000 of 2,048,000 rows" in text
-    assert "5 distinct" in text  # of some thousand rows, the same each time
+    assert "5 distinct" in text  # a sample of some thousand rows, the same each time
     again = odps.table("orders").read()._repr_mimebundle_()
     assert "".join(Tags(again["text/html"]).text) == text
     assert "datetime, UTC" in text

@@ -196,7 +196,8 @@ def test_an_interrupt_is_an_error_at_once():
         mimebundle(column)
 
 
-# -- the view to work in, as far as it needs no service ------------------------------------------
+# -- the interactive view, without a service
+# ---------------------------------------------------------
 
 
 def shows(bundle):

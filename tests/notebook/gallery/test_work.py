@@ -48,7 +48,8 @@ def choice(**more):
     return {"do": "choose", "by": "a view", "number": 1, **plain, **more}
 
 
-# -- what the browser is told ---------------------------------------------------------------------
+# -- messages to the browser
+# ---------------------------------------------------------------------------
 
 
 def test_a_ready_view_receives_the_tiles_and_the_selection(live):
@@ -234,7 +235,8 @@ def test_a_closed_gallery_does_nothing_more(live):
     assert browser.messages == []
 
 
-# -- how it is displayed --------------------------------------------------------------------------
+# -- display
+# ---------------------------------------------------------------------------------------------
 
 
 def test_in_a_kernel_the_static_page_comes_with_the_widget(shell, shown, column, monkeypatch):

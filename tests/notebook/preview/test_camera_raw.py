@@ -111,7 +111,8 @@ def test_a_conversion_of_a_raw_file_names_the_library_that_develops_it():
     assert "rawpy.imread" in told.value.hint
 
 
-# -- pictures of more bytes than a tile reads -----------------------------------------------------
+# -- pictures larger than the bytes that a tile reads
+# ------------------------------------------------
 
 
 def large(form):

@@ -106,7 +106,8 @@ def test_names_of_a_rar_can_be_locked():
     assert drawn(rar(locked=True)).notes == ("password-protected",)
 
 
-# -- named, with nothing of the inside ------------------------------------------------------------
+# -- formats that are only identified
+# -----------------------------------------------------------------
 
 NAMED = {
     "netCDF-3": (b"CDF\x01" + bytes(99), "netCDF-3"),

@@ -1,4 +1,4 @@
-"""Whatever goes wrong with one blob is that blob's message, and no other blob's."""
+"""A problem with one blob is reported on its own tile only."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A blob that crashes, blocks or tricks a parser costs one tile, never the kernel."""
+"""A blob that crashes, blocks or tricks a parser affects one tile, never the kernel."""
 
 import io
 import json
@@ -123,7 +123,7 @@ BOOT = (
 )
 
 
-# -- what killed the kernel ---------------------------------------------------------------------
+# -- files that once crashed the kernel ---------------------------------------------------------
 
 
 def test_arrow_with_offsets_out_of_range_is_a_tile():
@@ -349,7 +349,7 @@ ASK = "parsing.parse('code', b'x = 1', GRID, language='python').rows('rows')"
 def test_a_forked_process_has_a_parser_of_its_own():
     done = script(
         "import os\nfrom odps_nb.formats.shared import GRID\n"
-        "parsing._parser = parsing.Parser(idle_seconds=600)\n"  # however slow the child is
+        "parsing._parser = parsing.Parser(idle_seconds=600)\n"  # even if the child is slow
         "os.register_at_fork(after_in_child=parsing._parser.forget)\n"
         f"first = {ASK}\nmine = parsing._parser._process.pid\n"
         "child = os.fork()\n"
@@ -495,7 +495,7 @@ def test_the_answer_of_the_parser_is_not_trusted(monkeypatch):
 
 
 def test_the_process_loads_parsers_and_nothing_else_of_the_notebook():
-    """Malicious bytes could reach little there, and a fork stays small."""
+    """So malicious bytes have access to little, and a fork stays small."""
     done = subprocess.run(
         [
             *(sys.executable, "-c"),

@@ -1,4 +1,4 @@
-"""An SVG is drawn in the parser process; what is hostile costs one tile and opens no file."""
+"""An SVG is drawn in the parser process; a malicious one affects one tile and opens no file."""
 
 import base64
 import io

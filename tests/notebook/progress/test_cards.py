@@ -310,7 +310,7 @@ def test_a_loop_has_one_card_with_the_totals_until_the_cell_ends(shell, shown):
 
 def test_in_colab_the_thread_of_the_cell_draws_the_first_and_the_last_state(shown, monkeypatch):
     monkeypatch.setitem(sys.modules, "google.colab", sys)
-    monkeypatch.setattr(CardListener, "_run", lambda *_: None)  # no other thread draws
+    monkeypatch.setattr(CardListener, "_run", lambda *_: None)  # only this thread draws
     with ProgressTracker("read", "orders", listener=CardListener()):
         assert len(shown) == 1
     assert "read orders: done" in shown[-1]["data"]["text/plain"]

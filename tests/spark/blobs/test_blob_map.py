@@ -177,7 +177,7 @@ def test_many_blobs_come_in_requests_of_bounded_size(
         odps_nb.spark.read(spark, odps, name),
         odps,
         "pic",
-        lambda record: {"copy": record.data},  # every row of a response in its own place
+        lambda record: {"copy": record.data},  # every blob of a response is in the right row
         "copy binary",
     ).collect()
     assert sorted((row.id, bytes(row.copy)) for row in rows) == [

@@ -105,7 +105,7 @@ def test_arguments_are_checked_before_a_task_runs(odps: Connection, media: DataF
         odps_nb.spark.with_blobs(media, odps, "id")
 
 
-# -- what a task fetches and holds --------------------------------------------------------------
+# -- requests and memory of a task ----------------------------------------------------------------
 
 
 @pytest.fixture

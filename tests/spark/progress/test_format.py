@@ -118,7 +118,7 @@ def test_a_save_is_shown_until_its_commit(
     assert end.session_id
     assert slow.table(name).read().row_count == 5000
     registered.range(0).write.format("odps").mode("append").save(name)
-    assert len(listener.trackers) == 1  # without rows, nothing is shown
+    assert len(listener.trackers) == 1  # no progress is shown for a write without rows
 
 
 @pytest.mark.nightly

@@ -297,7 +297,7 @@ def test_what_is_noted_is_what_plain_spark_answers(
     check_notes("sales", answers)
 
 
-# -- what the service was asked -----------------------------------------------------------------
+# -- requests to the service ----------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -91,7 +91,7 @@ def test_a_count_of_the_whole_read_is_known_and_any_other_is_counted(
     assert read(where="id < 4").count() == 8
     assert listener.wait_end(3).rows == 8
     kept = read(columns=["id"]).cache()
-    assert kept.count() == 80  # this fills the cache
+    assert kept.count() == 80  # fills Spark's cache
     assert listener.wait_end(4).rows == 80
     assert kept.filter("id < 3").count() == 6
     assert len(listener.trackers) == 4  # from there

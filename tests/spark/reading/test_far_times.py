@@ -48,7 +48,7 @@ def test_sql_over_spark_sees_the_year_9999(spark, odps, new_name):
 
 @pytest.mark.storage_api("far times")
 def test_a_read_is_opened_in_microseconds_for_spark(spark, odps, new_name):
-    """Evidence 152: tasks share one session and cannot start again."""
+    """Evidence 152: tasks share one session, so they cannot restart the read."""
     table = odps.create_table(new_name("scan"), "id bigint, t timestamp")
     table.write(pa.table({"id": range(3), "t": pa.array(FAR, pa.timestamp("us"))}))
     scan = table.read()

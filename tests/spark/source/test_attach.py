@@ -1,4 +1,4 @@
-"""`odps_nb.spark.attach`: names in Spark's catalog, and what it rejects."""
+"""`odps_nb.spark.attach`: names in Spark's catalog, and rejected calls."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class Query:
 
 
 def ended(status: str) -> str:
-    """Return the status of a session that is over; without the Storage API, it is not known."""
+    """Return the status of an ended session, which is unknown without the Storage API."""
     return status if by_storage_api() else ""
 
 
@@ -315,14 +315,14 @@ def test_old_intents_are_swept_away(query: Query) -> None:
 
 
 def test_two_drivers_of_one_batch_commit_it_once(query: Query, table: Table) -> None:
-    """The second one has written its rows, and seen no record, when the first one commits."""
+    """The second driver has written its rows and found no record when the first one commits."""
     slow, fast = query.write([1, 2]), query.write([1, 2])
     found = query.log.find(0)
     query.commit(fast, 0)
     mine = intent_of(slow, table)
     with pytest.raises(StateError, match="another driver is writing micro-batch 0"):
         query.log.note(0, mine, instead_of=found)
-    query.commit(slow, 0)  # as Spark does: the first one's commit is found
+    query.commit(slow, 0)  # as Spark does: the first driver's commit is found
     assert sorted(table.read().to_arrow()["id"].to_pylist()) == [1, 2]
     assert not list((query.checkpoint / "odps_nb").glob(".*.tmp"))
 

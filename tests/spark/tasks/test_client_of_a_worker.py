@@ -45,9 +45,9 @@ def test_a_client_is_closed_after_an_error_and_for_another_profile(
             raise ValueError
         with profile.open() as first:
             yield failed is not first
-            with profile.open() as second:  # while the other one is in use
+            with profile.open() as second:  # while the other client is in use
                 yield second is not first
-        yield second._closed  # only the last one is kept
+        yield second._closed  # only the last client is kept
         with profile.open() as third:
             yield third is first
         with other.open() as elsewhere:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Names = Callable[[str], str]
 
 
-# -- what Spark does with tasks -----------------------------------------------------------------
+# -- failed and repeated tasks ------------------------------------------------------------------
 
 
 def _numbers(spark: SparkSession, count: int = 1000, partitions: int = 4) -> DataFrame:
@@ -124,7 +124,7 @@ def test_an_attempt_that_comes_after_the_commit_changes_nothing(
     assert _ids(odps, name) == list(range(10))
 
 
-# -- what is checked before ---------------------------------------------------------------------
+# -- checks before the write --------------------------------------------------------------------
 
 
 @pytest.mark.spark

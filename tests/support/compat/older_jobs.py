@@ -62,7 +62,7 @@ class Place:
         return self.sdk.StorageApiArrowClient(self.entry, table, api_version=self.version)
 
 
-# -- what people write, as functions of their own -----------------------------------------------
+# -- code as users of the SDK write it ------------------------------------------------------------
 
 
 def write(place: Place, client: Any, tables: list[pa.Table], spec: str | None = None) -> str:

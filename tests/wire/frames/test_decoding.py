@@ -1,4 +1,4 @@
-"""Frames are decoded byte for byte, however they are divided; invalid ones raise an error."""
+"""Frames are decoded byte for byte, for any division; invalid frames raise an error."""
 
 import hashlib
 import json
