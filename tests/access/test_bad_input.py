@@ -101,14 +101,14 @@ def test_an_empty_choice_of_partitions_never_selects_all_of_them(odps, what, way
     assert has_three_lines(caught.value)
 
 
-def test_a_query_that_is_no_text_is_named(odps):
+def test_a_query_that_is_not_text_is_refused(odps):
     with pytest.raises(ArgumentError, match="query is of type int; it must be a string"):
         odps.sql(7)
 
 
 @pytest.mark.parametrize("name", ["limit", "splits", "split_bytes", "max_bytes"])
 @pytest.mark.parametrize("value", ["5", 2.5, True, -1, float("nan")])
-def test_a_number_that_makes_no_sense_is_named(odps, name, value):
+def test_an_invalid_number_is_named(odps, name, value):
     with pytest.raises(ArgumentError, match=f"{name} is {value!r}"):
         odps.table("orders").read(**{name: value})
 
@@ -124,7 +124,7 @@ def test_a_number_that_makes_no_sense_is_named(odps, name, value):
         ({"where": " \n"}, "pass where=None to read all rows"),
     ],
 )
-def test_a_hint_shows_the_kind_that_is_wanted(odps, given, hint):
+def test_a_hint_shows_the_expected_type(odps, given, hint):
     with pytest.raises(ArgumentError) as caught:
         odps.table("orders").read(**given)
     assert caught.value.hint == hint
@@ -193,7 +193,7 @@ def test_signatures_stay_readable():
 # -- names --------------------------------------------------------------------------------------
 
 
-def test_an_unknown_table_comes_with_similar_names(odps):
+def test_an_error_for_an_unknown_table_suggests_similar_names(odps):
     with pytest.raises(NotFoundError) as caught:
         odps.table("ordrs").read().to_arrow()
     assert (caught.value.code, caught.value.hint) == ("NoSuchTable", "did you mean orders?")
@@ -224,7 +224,7 @@ STALE = {
 
 
 @pytest.mark.parametrize("way", STALE)
-def test_a_handle_older_than_a_column_names_reload(odps, new_name, way):
+def test_an_error_for_a_recently_added_column_suggests_reload(odps, new_name, way):
     table = odps.create_table(new_name("older"), "id bigint", primary_key="id")
     assert table.schema.names == ("id",)
     odps.sql(f"alter table {table.name} add columns (later bigint)")
@@ -248,7 +248,7 @@ def test_a_handle_older_than_a_column_names_reload(odps, new_name, way):
         ("statsu = 'paid'", "did you mean status"),
     ],
 )
-def test_forgotten_quotes_are_named(odps, where, hint):
+def test_missing_quotes_are_explained(odps, where, hint):
     """In ``where=``, and in SQL that fails."""
     with pytest.raises(ArgumentError) as caught:
         odps.table("orders").read(where=where)
@@ -295,7 +295,7 @@ def test_a_data_frame_in_a_query_names_the_table_to_write(odps, query):
     assert "write(rows, create=True)" in caught.value.hint
 
 
-def test_a_partition_has_items_and_is_no_parameter(odps):
+def test_a_partition_cannot_be_bound_as_a_value(odps):
     spec = PartitionSpec.of("ds=x,Hour=3")
     assert (spec["ds"], spec["hour"]) == ("x", "3")
     for key in ("day", 0, None):
@@ -314,7 +314,7 @@ def test_an_unknown_partition_key_is_refused_before_a_session_is_opened(odps):
     assert "partition columns are: ds" in caught.value.hint
 
 
-def test_a_partition_that_is_not_there_is_the_service_s_own_error(odps):
+def test_a_missing_partition_raises_the_error_of_the_service(odps):
     with pytest.raises(NotFoundError) as caught:
         odps.table("orders").read(partitions="ds=1999-01-01").to_arrow()
     assert caught.value.code == "NoSuchPartition"
@@ -416,7 +416,7 @@ def test_a_query_that_fails_says_why(odps):
 # -- connecting ---------------------------------------------------------------------------------
 
 
-def test_after_close_there_is_a_state_error(service):
+def test_calls_after_close_raise_a_state_error(service):
     closed = odps_nb.connect(**keys_of(service))
     table = closed.table("orders")
     closed.close()
@@ -495,7 +495,7 @@ def test_data_that_does_not_fit_is_refused_and_nothing_is_written(table, data, k
         table.drop_partition(one)
 
 
-def test_one_error_lists_all_that_does_not_fit(table):
+def test_one_error_lists_all_values_that_do_not_fit(table):
     frame = pd.DataFrame(
         {"id": [1, 2], "amount": [1.0, 1.005], "note": ["toolong", "x"]},
     )
@@ -514,13 +514,13 @@ def test_rows_need_a_partition(table):
     assert rows_in(table) == 0
 
 
-def test_a_column_that_repeats_the_partition_is_taken(table):
+def test_a_column_that_repeats_the_partition_is_accepted(table):
     table.write(pd.DataFrame({"id": [1], "ds": ["x"]}), partition="ds=x")
     table.write(pa.table({"id": [2], "DS": ["x"]}), partition="ds=x")
     assert rows_in(table) == 2
 
 
-def test_a_stream_that_stops_fitting_leaves_nothing(table):
+def test_a_stream_with_a_bad_value_writes_nothing(table):
     schema = pa.schema([("id", pa.int64()), ("note", pa.string())])
     first = pa.record_batch({"id": [1], "note": ["ok"]}, schema=schema)
     second = pa.record_batch({"id": [2], "note": ["much too long"]}, schema=schema)
@@ -531,7 +531,7 @@ def test_a_stream_that_stops_fitting_leaves_nothing(table):
     assert rows_in(table) == 0
 
 
-def test_a_source_that_breaks_leaves_nothing(table):
+def test_a_failing_source_writes_nothing(table):
     schema = pa.schema([("id", pa.int64())])
 
     def batches():
@@ -577,7 +577,7 @@ def blobs(odps, new_name):
         (7, "cannot be written as a blob"),
     ],
 )
-def test_a_cell_that_is_no_blob_is_refused_before_anything_is_sent(blobs, cell, said):
+def test_a_cell_that_is_not_a_blob_is_refused_before_anything_is_sent(blobs, cell, said):
     with pytest.raises(ConversionError, match=said) as caught:
         blobs.write(pd.DataFrame({"id": [1, 2], "data": [b"fine", cell]}))
     assert (caught.value.column, caught.value.row) == ("data", 1)
@@ -607,7 +607,7 @@ class Unreadable(io.RawIOBase):
 
 @pytest.mark.storage_api("blobs")
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError("the disk is gone")])
-def test_an_interrupt_or_a_broken_file_in_the_middle_leaves_nothing(blobs, error):
+def test_an_interrupt_or_a_broken_file_writes_nothing(blobs, error):
     frame = pd.DataFrame({"id": range(300), "data": [b"x"] * 299 + [Unreadable(error)]})
     with pytest.raises(type(error)):
         blobs.write(frame)
@@ -631,7 +631,7 @@ FORMS = {
 
 @pytest.mark.storage_api("blobs")
 @pytest.mark.parametrize("form", FORMS)
-def test_a_column_that_comes_twice_is_refused_before_anything_is_sent(blobs, form):
+def test_a_repeated_column_is_refused_before_anything_is_sent(blobs, form):
     ids, cells = pa.array([1, 2]), pa.array([b"a", b"b"])
     for twin, columns in (
         ("data", {"id": ids, "data": cells, "data ": cells}),
@@ -658,13 +658,13 @@ def test_text_in_an_arrow_column_of_blobs_is_refused(blobs):
 
 @pytest.mark.storage_api("blobs")
 @pytest.mark.parametrize("reference", ["not base64!", "", "/wByZWYw"])
-def test_a_reference_that_names_nothing(odps, reference):
+def test_an_unknown_reference_raises_an_error(odps, reference):
     with pytest.raises((ArgumentError, NotFoundError)):
         odps.blob(reference).bytes()
 
 
 @pytest.mark.storage_api("blobs")
-def test_a_file_that_cannot_be_saved_says_so(odps, tmp_path):
+def test_a_file_that_cannot_be_saved_raises_an_error(odps, tmp_path):
     blob = odps.table("media").blobs("content", limit=1)[0]
     target = tmp_path / "a.bin"
     blob.save(target)

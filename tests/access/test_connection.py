@@ -85,7 +85,7 @@ def test_local_has_keys_of_its_own(tmp_path):
         odps_nb.connect(root=tmp_path)
 
 
-def test_what_cannot_be_connected_with_is_named():
+def test_an_invalid_source_of_connect_is_named():
     with pytest.raises(ConfigError, match="cannot connect with a int"):
         odps_nb.connect(5)
 
@@ -99,7 +99,7 @@ def test_no_secret_of_a_connection_is_shown(odps):
         pickle.dumps(odps.profile)
 
 
-def test_making_a_connection_costs_no_request():
+def test_creating_a_connection_sends_no_request():
     odps = odps_nb.connect(
         endpoint="http://127.0.0.1:9/api", project="p", access_id="i", access_key="k"
     )
@@ -140,7 +140,7 @@ def test_blobs_are_shown_by_the_notebook(odps):
     assert "text/plain" in column[0]._repr_mimebundle_()
 
 
-def test_an_error_while_drawing_is_three_lines(odps):
+def test_an_error_while_drawing_is_shown_as_three_lines(odps):
     from odps_nb.access.blobs.column import BlobColumn
 
     blob = odps.blob("/wByZWYw")
@@ -231,7 +231,7 @@ def test_arguments_that_do_not_exist_are_explained(args, given, why, hint):
         ("http://127.0.0.1:1/api", False),
     ],
 )
-def test_a_token_that_would_cross_the_internet_in_plain_text_is_warned_of(endpoint, warns):
+def test_a_token_over_plain_http_causes_a_warning(endpoint, warns):
     keys = odps_nb.StsToken("me", "key", "token")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -125,7 +125,9 @@ def run_alone(asked) -> Callable[[str], subprocess.CompletedProcess[str]]:
 
 @pytest.mark.gate(3)
 @pytest.mark.parametrize(("half", "ending"), halves(CASES))
-def test_a_script_ends_with_half_of_it_done(run_alone, run_forked, odps, table, half, ending):
+def test_a_script_ends_cleanly_with_incomplete_operations(
+    run_alone, run_forked, odps, table, half, ending
+):
     run = run_alone if (half, ending) in ALONE else run_forked
     done = run(f"{HALVES[half]}\n{ENDINGS[ending]}")
     if ending == "error":
@@ -157,7 +159,7 @@ else:
 @pytest.mark.parametrize(
     "half", halves([("batches",), ("one split",), ("storage level",), ("sql",), ("blobs",)])
 )
-def test_what_is_half_read_ends_with_an_error_after_close_and_never_early(run_forked, half):
+def test_an_incomplete_read_raises_an_error_after_close(run_forked, half):
     done = run_forked(HALVES[half] + AFTER_CLOSE)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.split()[-1] in ("CancelledError", "StateError")

@@ -188,7 +188,7 @@ def test_rows_are_counted_by_a_far_time(refused: Table) -> None:
 
 
 @pytest.mark.storage_api("far times")
-def test_what_keeps_its_schema_says_what_to_pass_and_does_not_warn(refused: Table) -> None:
+def test_streams_with_a_fixed_schema_raise_an_error_that_names_the_option(refused: Table) -> None:
     """A LazyFrame and the meta of Dask have already declared nanoseconds."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", OdpsNbWarning)

@@ -332,7 +332,7 @@ def act(service, monkeypatch) -> Iterator[Callable[[Situation], tuple[Connection
 
 @pytest.mark.parametrize("name", SITUATIONS)
 @pytest.mark.gate(12)
-def test_what_is_said(act, service, told, name):
+def test_each_situation_gives_the_expected_message(act, service, told, name):
     situation = SITUATIONS[name]
     odps, gateway = act(situation)
     with pytest.raises(OdpsNbError) as caught:
@@ -352,7 +352,7 @@ def test_what_is_said(act, service, told, name):
 
 @pytest.mark.parametrize("name", SITUATIONS)
 @pytest.mark.gate(12)
-def test_the_doctor_calls_nothing_ok_that_did_not_work(act, told, service, name):
+def test_the_doctor_reports_nothing_as_ok_that_did_not_work(act, told, service, name):
     """Checks that a situation prevents are not ok; all checks end in time and show no secret."""
     situation = SITUATIONS[name]
     odps, _ = act(situation)

@@ -79,7 +79,9 @@ def test_a_whole_result_is_read_again_and_has_every_row_once(table: Table, form:
         in_micro(pickle.loads(pickle.dumps(scan)).to_arrow())
 
 
-def test_any_status_costs_no_retries(with_500: Connection, new_name: Callable[[str], str]) -> None:
+def test_an_overflow_of_any_status_is_not_retried(
+    with_500: Connection, new_name: Callable[[str], str]
+) -> None:
     """Evidence 152: the status is unknown."""
     table = with_500.create_table(new_name("status"), "id bigint, t timestamp")
     table.write(rows(), progress=False)
@@ -100,7 +102,9 @@ def test_any_status_costs_no_retries(with_500: Connection, new_name: Callable[[s
     assert sum(split.rows for split in snapshot.splits) == ROWS
 
 
-def test_requests_are_few(watched: Connection, recorder: Recorder, table: Table) -> None:
+def test_a_restart_in_microseconds_takes_few_requests(
+    watched: Connection, recorder: Recorder, table: Table
+) -> None:
     recorder.take()
     with pytest.warns(OdpsNbWarning, match=WARNED):
         watched.table(table.name).read(where="id = 149999").to_arrow()
@@ -119,7 +123,9 @@ STREAMED: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.gate(2)
 @pytest.mark.parametrize("form", STREAMED)
-def test_a_stream_that_has_begun_says_what_to_pass(table: Table, form: str) -> None:
+def test_a_stream_that_has_begun_raises_an_error_that_names_the_option(
+    table: Table, form: str
+) -> None:
     """No row from another session may follow, because its row order may be different."""
     given: list[pa.RecordBatch] = []
     kind = pa.ArrowInvalid if form == "stream" else InvalidRequestError
@@ -131,7 +137,7 @@ def test_a_stream_that_has_begun_says_what_to_pass(table: Table, form: str) -> N
 
 
 @pytest.mark.parametrize("form", STREAMED)
-def test_a_stream_goes_over_before_its_first_row(
+def test_a_stream_switches_to_microseconds_before_its_first_row(
     odps: Connection, new_name: Callable[[str], str], form: str
 ) -> None:
     table = odps.create_table(new_name("first"), "id bigint, t timestamp")
@@ -169,7 +175,7 @@ def test_another_snapshot_does_not_continue_an_earlier_one(table: Table) -> None
         assert table.read().to_arrow().num_rows == ROWS + 3
 
 
-def test_new_rows_of_a_table_are_read_so_too(
+def test_incremental_reads_switch_to_microseconds(
     odps: Connection, new_name: Callable[[str], str]
 ) -> None:
     table = odps.create_table(
@@ -201,7 +207,7 @@ def test_pages_of_an_explorer_show_far_times(table: Table) -> None:
     assert found["t"].to_pylist() == [FAR]
 
 
-def test_tasks_say_what_to_pass(table: Table) -> None:
+def test_tasks_raise_an_error_that_names_the_option(table: Table) -> None:
     """These forms read one session in several processes, so no process can switch."""
     (task,) = table.read()._split_tasks()
     with pytest.raises(InvalidRequestError, match=WARNED) as caught:

@@ -87,7 +87,7 @@ def journeys(told: Told, odps) -> None:
 
 
 @pytest.mark.parametrize("account", ACCOUNTS)
-def test_of_an_account_that_is_refused(told, service, account):
+def test_no_secret_of_a_refused_account_is_shown(told, service, account):
     with odps_nb.connect(
         endpoint=service.endpoint,
         tunnel_endpoint=service.tunnel_endpoint,
@@ -100,7 +100,7 @@ def test_of_an_account_that_is_refused(told, service, account):
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("region", [None, "cn-x"])
-def test_of_an_account_that_is_welcome(told, service, odps, new_name, region):
+def test_no_secret_of_an_accepted_account_is_shown(told, service, odps, new_name, region):
     with odps_nb.connect(
         **keys_of(service),
         region=region,
@@ -131,7 +131,7 @@ def hang_up(line: Line) -> None:
 
 @pytest.mark.parametrize("script", [cut, hang_up], ids=lambda one: one.__name__)
 @pytest.mark.parametrize("account", ["sts", "bearer", "application"])
-def test_of_connections_that_break(told, script, account):
+def test_no_secret_is_shown_if_connections_break(told, script, account):
     with (
         Peer(script) as peer,
         odps_nb.connect(endpoint=f"{peer.url}/api", project="p", **ACCOUNTS[account]) as odps,
@@ -144,7 +144,9 @@ def test_of_connections_that_break(told, script, account):
 @pytest.mark.gate(4)
 @pytest.mark.parametrize("way", ["nobody", "distrust", "proxy", "no proxy"])
 @pytest.mark.parametrize("account", ["sts", "bearer", "application"])
-def test_of_ways_that_lead_nowhere(told, service, authority, monkeypatch, way, account):
+def test_no_secret_is_shown_if_hosts_cannot_be_reached(
+    told, service, authority, monkeypatch, way, account
+):
     for name in ("NO_PROXY", "no_proxy", "REQUESTS_CA_BUNDLE"):
         monkeypatch.delenv(name, raising=False)
     parts = urlsplit(service.endpoint)
@@ -210,7 +212,7 @@ def nothing_shows(collected: Told) -> None:
 
 
 @pytest.mark.parametrize("settings", WRONG_SETTINGS)
-def test_of_settings_that_are_wrong(settings):
+def test_no_secret_is_shown_for_wrong_settings(settings):
     collected = Told()
     wrong = WRONG_SETTINGS[settings]
     of_a_file = wrong.keys() & {"sts_token", "bearer_token", "app_id", "credential_process"}
@@ -219,7 +221,7 @@ def test_of_settings_that_are_wrong(settings):
     nothing_shows(collected)
 
 
-def test_of_values_that_are_wrong():
+def test_no_secret_is_shown_for_wrong_values():
     collected = Told()
     for wrong in (
         lambda: odps_nb.AccessKey("", KEY),
@@ -249,7 +251,7 @@ PROFILE_FILES = {
 
 @pytest.mark.parametrize("text", PROFILE_FILES)
 @pytest.mark.parametrize("mode", [0o600, 0o644])
-def test_of_profile_files_that_are_wrong(tmp_path, monkeypatch, text, mode):
+def test_no_secret_is_shown_for_wrong_profile_files(tmp_path, monkeypatch, text, mode):
     path = tmp_path / "profiles.toml"
     path.write_text(PROFILE_FILES[text])
     path.chmod(mode)

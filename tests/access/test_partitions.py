@@ -73,7 +73,7 @@ def test_a_read_chooses_partitions(table: Table, partitions: Any, wanted: Any) -
     assert sorted(zip(head.ds, head.hour, strict=True)) == wanted
 
 
-def test_a_plan_holds_what_was_there_when_it_was_made(table: Table) -> None:
+def test_a_plan_keeps_the_partitions_that_existed_at_planning(table: Table) -> None:
     scan = table.read(partitions="ds>2024-01-01")
     table.write([(9, "2024-05-01", 1)])
     assert scan.row_count == 6
@@ -99,7 +99,7 @@ def test_a_plan_holds_what_was_there_when_it_was_made(table: Table) -> None:
     ],
     ids=str,
 )
-def test_a_choice_that_cannot_be_met_is_an_error_and_reads_nothing(
+def test_a_partition_choice_without_a_match_raises_an_error_and_reads_nothing(
     table: Table, partitions: Any, kind: Any, said: str
 ) -> None:
     for use in (table.read, lambda **arguments: table.head(5, **arguments)):
@@ -130,7 +130,7 @@ def test_the_latest_number_is_the_largest_number(odps: Connection, new_name: Nam
     odps.drop_table(table.name)
 
 
-def test_exact_partitions_cost_no_list(watched: Connection, recorder: Recorder) -> None:
+def test_exact_partitions_need_no_partition_list(watched: Connection, recorder: Recorder) -> None:
     table = watched.table("orders")
     table.schema  # noqa: B018
     recorder.take()
@@ -181,7 +181,7 @@ def test_details_need_partitions(odps: Connection, new_name: Name) -> None:
 
 
 @pytest.mark.storage_api("blobs")
-def test_blobs_and_datasets_take_choices(odps: Connection, new_name: Name) -> None:
+def test_blobs_and_datasets_accept_partition_choices(odps: Connection, new_name: Name) -> None:
     table = odps.create_table(new_name("blobs"), "content blob", partitioned_by="ds string")
     table.write([{"content": day.encode(), "ds": day} for day in DAYS])
     assert [one.bytes() for one in table.blobs(partitions="latest")] == [DAYS[-1].encode()]
@@ -249,7 +249,7 @@ def test_numbers_and_text_are_compared_as_in_sql(
     ],
     ids=str,
 )
-def test_a_bound_of_another_form_than_the_values_is_refused(
+def test_a_bound_in_another_format_than_the_values_is_refused(
     odps: Connection, new_name: Name, values: list[str], bound: Any
 ) -> None:
     with pytest.raises(ArgumentError, match="cannot be compared with the values") as caught:

@@ -40,7 +40,7 @@ def test_each_statement_is_remembered_newest_first_with_its_outcome(fresh):
     assert fresh.queries()[0].settings == first.settings
 
 
-def test_the_end_of_a_statement_is_noted_by_whoever_waits(fresh):
+def test_the_outcome_of_a_statement_is_recorded_by_the_waiting_call(fresh):
     started = fresh.sql(DAYS, wait=False)
     (query,) = fresh.queries()
     assert (query.state, query.seconds) == ("sent", None)

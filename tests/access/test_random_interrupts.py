@@ -101,7 +101,7 @@ WORKS = [read, write, write_photos, fetch, query]
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 @pytest.mark.parametrize("moments", MOMENTS)
 @pytest.mark.parametrize("work", WORKS, ids=lambda w: w.__name__)
-def test_nothing_is_left_whenever_the_interrupt_comes(
+def test_an_interrupt_at_any_moment_leaves_nothing_behind(
     service, odps, new_name, own_temp, work, moments
 ):
     name = new_name("stopped")
@@ -140,7 +140,7 @@ def test_nothing_is_left_whenever_the_interrupt_comes(
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 @pytest.mark.parametrize("moments", MOMENTS)
-def test_a_folder_of_blobs_holds_whole_files_whenever_the_interrupt_comes(
+def test_an_interrupt_at_any_moment_leaves_only_complete_files(
     service, odps, new_name, tmp_path, moments
 ):
     table = odps.create_table(new_name("saved"), "id bigint, photo blob")
@@ -188,9 +188,7 @@ class Worker(threading.Thread):
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("moments", MOMENTS)
 @pytest.mark.parametrize("work", WORKS, ids=lambda w: w.__name__)
-def test_another_thread_stops_whatever_runs_over_a_connection(
-    service, odps, new_name, work, moments
-):
+def test_another_thread_can_cancel_all_work_of_a_connection(service, odps, new_name, work, moments):
     name = new_name("cancelled")
     odps.create_table(name, "id bigint, note string")
     odps.create_table(f"{name}_photos", "id bigint, photo blob")

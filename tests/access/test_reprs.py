@@ -75,7 +75,7 @@ def name(odps: Connection, new_name) -> Iterator[str]:
 
 
 @pytest.mark.storage_api("blobs")
-def test_a_repr_makes_no_request(watched: Connection, recorder: Recorder, name: str) -> None:
+def test_a_repr_sends_no_request(watched: Connection, recorder: Recorder, name: str) -> None:
     token = watched.table("media").blobs("content", limit=1)[0].reference.token
     things = [*untouched(watched, token), *used(watched, name)]
     assert recorder.take()  # it counts
@@ -86,7 +86,7 @@ def test_a_repr_makes_no_request(watched: Connection, recorder: Recorder, name: 
 
 
 @pytest.mark.storage_api("blobs")
-def test_a_property_asks_once_at_most_and_its_first_line_says_so(
+def test_a_property_sends_at_most_one_request_and_documents_it(
     watched: Connection, recorder: Recorder
 ) -> None:
     column = watched.table("media").blobs("content", limit=1)
@@ -116,7 +116,7 @@ def test_a_property_asks_once_at_most_and_its_first_line_says_so(
     assert {"schema", "info", "row_count", "splits", "size", "mime_type", "is_cut"} <= asking
 
 
-def test_a_rich_display_may_ask(watched: Connection, recorder: Recorder) -> None:
+def test_a_rich_display_may_send_requests(watched: Connection, recorder: Recorder) -> None:
     table = watched.table("orders")
     assert "22" not in repr(table)
     assert "8 partitions" in table._repr_mimebundle_()["text/plain"]
@@ -124,7 +124,7 @@ def test_a_rich_display_may_ask(watched: Connection, recorder: Recorder) -> None
 
 
 @pytest.mark.storage_api("blobs")
-def test_a_closed_connection_leaves_reprs(odps: Connection, name: str) -> None:
+def test_reprs_work_after_the_connection_is_closed(odps: Connection, name: str) -> None:
     profile = odps.profile
     with odps_nb.connect(profile) as connection:
         token = connection.table("media").blobs("content", limit=1)[0].reference.token

@@ -55,7 +55,7 @@ def test_names_are_made_safe(stated, safe):
 
 
 @given(st.text(max_size=300))
-def test_no_name_leaves_its_folder_or_grows_too_long(stated):
+def test_no_file_name_leaves_its_folder_or_is_too_long(stated):
     name = safe_name(stated)
     assert "/" not in name
     assert "\\" not in name
@@ -108,7 +108,7 @@ def test_a_file_appears_whole(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["a.bin"]
 
 
-def test_nothing_is_left_when_the_bytes_break_off(tmp_path):
+def test_a_broken_download_leaves_no_file(tmp_path):
     def broken():
         yield b"half"
         raise OSError("gone")
@@ -118,7 +118,7 @@ def test_nothing_is_left_when_the_bytes_break_off(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_another_file_is_never_overwritten_unasked(tmp_path):
+def test_an_existing_file_is_not_overwritten_by_default(tmp_path):
     target = tmp_path / "a.bin"
     target.write_bytes(b"old")
     with pytest.raises(ConfigError, match="already exists"):
@@ -151,7 +151,7 @@ def test_a_missing_folder_is_named(tmp_path):
         save_stream([b"x"], tmp_path / "no" / "a.bin", overwrite=False)
 
 
-def test_a_file_system_without_links_takes_files_as_well(tmp_path, monkeypatch):
+def test_files_are_saved_on_a_file_system_without_links(tmp_path, monkeypatch):
     def no_links(*_):
         raise PermissionError("no links here")
 

@@ -38,12 +38,12 @@ def small(odps, new_name):
     odps.drop_table(table.name, if_exists=True)
 
 
-def test_making_a_scan_costs_no_request(odps):
+def test_creating_a_scan_sends_no_request(odps):
     scan = odps.table("no_such_table_at_all").read(limit=3)
     assert repr(scan) == f"Scan({odps.profile.project}.no_such_table_at_all, limit=3)"
 
 
-def test_a_condition_is_held_against_the_table_before_anything_is_read(odps, small):
+def test_a_condition_is_checked_against_the_table_before_anything_is_read(odps, small):
     with pytest.raises(ArgumentError, match="'nope', which is not a column") as caught:
         small.read(where="nope > 1")
     assert caught.value.hint.startswith("did you mean note? its columns are: id, note (if it was")
@@ -74,7 +74,7 @@ def test_a_limit_ends_the_read_exactly(orders):
         assert scan.to_arrow().num_rows == scan.row_count == limit
 
 
-def test_a_read_beyond_its_bytes_fails_and_hardly_more_arrives(orders):
+def test_a_read_beyond_max_bytes_fails_without_reading_much_more(orders):
     watcher, budget, columns = Watcher(), 4_000_000, ["id", "amount", "created"]
     whole = [batch.nbytes for batch in orders.read(columns, splits=8).batches()]
     most = budget + 8 * max(whole)  # each of the eight workers may hold one more batch
@@ -92,14 +92,14 @@ def test_a_read_beyond_its_bytes_fails_and_hardly_more_arrives(orders):
     assert list(orders.read(["id"], where="id < 0", max_bytes=1).to_pandas()) == ["id"]
 
 
-def test_max_bytes_that_bound_nothing_are_refused(orders):
+def test_an_invalid_max_bytes_is_refused(orders):
     with pytest.raises(ArgumentError, match="at least 1"):
         orders.read(max_bytes=0)
     with pytest.raises(ArgumentError, match="Spark"):
         orders.read(max_bytes=1).to_spark(None)
 
 
-def test_reading_ahead_is_bounded_by_what_is_asked_for(orders):
+def test_reading_ahead_is_limited_by_read_ahead(orders):
     watcher = Watcher()
     batches = orders.read(["id", "amount", "created"], splits=8, progress=watcher).batches(
         read_ahead=2**20
@@ -118,7 +118,7 @@ def test_a_filter_is_exact(orders):
     assert limited.to_arrow().num_rows == 10
 
 
-def test_splits_are_as_many_as_wanted_and_cover_all(orders):
+def test_the_requested_splits_cover_all_rows(orders):
     scan = orders.read(["id"], partitions=DAY, splits=3)
     assert len(scan.splits) == 3
     assert all(isinstance(split, RowRangeSplit) for split in scan.splits)
@@ -160,7 +160,7 @@ def test_a_scan_can_be_cancelled_from_another_thread(orders):
     assert watcher.last.phase is Phase.CANCELLED
 
 
-def test_progress_tells_rows_bytes_and_ids(orders):
+def test_progress_shows_rows_bytes_and_ids(orders):
     watcher = Watcher()
     scan = orders.read(["id"], partitions=DAY, progress=watcher)
     rows = scan.to_arrow().num_rows
@@ -211,7 +211,7 @@ def test_a_scan_shows_what_it_reads_and_stays_short(orders):
 # -- tables -------------------------------------------------------------------------------------
 
 
-def test_a_table_looks_itself_up_once_when_shown(odps, small):
+def test_displaying_a_table_fetches_its_metadata_once(odps, small):
     assert repr(small.reload()) == f"Table {small.name}"
     bundle = small._repr_mimebundle_()
     text = bundle["text/plain"]
@@ -354,7 +354,7 @@ def test_a_query_may_be_waited_for_later(odps, small):
     assert result.instance_id
 
 
-def test_statements_without_rows_have_happened_when_the_call_returns(odps, new_name):
+def test_statements_without_rows_are_finished_when_the_call_returns(odps, new_name):
     name = new_name("ctas")
     odps.sql(f"create table {name} as select 1 as x")
     assert odps.table(name).read().to_arrow().num_rows == 1
@@ -362,7 +362,7 @@ def test_statements_without_rows_have_happened_when_the_call_returns(odps, new_n
     assert name not in odps.tables()
 
 
-def test_a_read_is_closed_though_the_traceback_of_an_interrupt_is_kept(odps):
+def test_an_interrupted_read_is_closed_while_its_traceback_is_kept(odps):
     held = []
 
     def collect(tracker, batches):

@@ -188,7 +188,7 @@ def test_a_receipt_and_the_progress_say_which_service_and_why(
 @pytest.mark.parametrize("operation", ["read", "write"])
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.gate(4)
-def test_storage_alone_names_each_service_that_refused(
+def test_with_storage_only_the_error_names_each_service_that_refused(
     account: Callable[[str, str], LocalService],
     watched: Callable[..., Watched],
     form: str,
@@ -209,7 +209,7 @@ def test_storage_alone_names_each_service_that_refused(
     assert "open storage" in (caught.value.hint or "")
 
 
-def test_storage_alone_reads_no_result_of_an_account_without_it(
+def test_with_storage_only_results_are_not_read_without_it(
     account: Callable[..., LocalService], watched: Callable[..., Watched]
 ) -> None:
     one = watched(account("tunnel"), transfer="storage")
@@ -221,7 +221,7 @@ def test_storage_alone_reads_no_result_of_an_account_without_it(
 
 
 @pytest.mark.parametrize("services", [*ACCOUNTS, "storage,storage-v1,tunnel"])
-def test_the_tunnel_alone_sends_nothing_to_the_storage_api(
+def test_with_tunnel_only_nothing_is_sent_to_the_storage_api(
     account: Callable[..., LocalService], watched: Callable[..., Watched], services: str
 ) -> None:
     one = watched(account(services), transfer="tunnel")
@@ -337,7 +337,7 @@ def as_key(service: LocalService, name: str, **more: Any) -> Connection:
 
 @pytest.mark.parametrize(("key", "operation"), [("reader", "write"), ("analyst", "read")])
 @pytest.mark.parametrize("services", ACCOUNTS)
-def test_a_denied_right_is_the_same_error_and_not_remembered(
+def test_a_missing_permission_is_the_same_error_and_not_remembered(
     guarded: dict[str, LocalService], services: str, key: str, operation: str
 ) -> None:
     with as_key(guarded["storage,storage-v1,tunnel"], key) as everything:

@@ -81,7 +81,7 @@ def test_rows_written_in_two_streams_are_read_back(
 
 
 @pytest.mark.parametrize("algorithm", ["zstd", "lz4"])
-def test_compressed_rows_go_both_ways(
+def test_compressed_rows_are_written_and_read(
     storage: MaxStorageClient, new_table: Callable[..., str], algorithm: str
 ) -> None:
     name = new_table("id bigint, note string")
@@ -102,7 +102,7 @@ def test_an_aborted_session_leaves_nothing(
     assert storage.create_table_read_session(name).splits == []
 
 
-def test_rows_of_several_partitions_land_in_them(
+def test_rows_of_several_partitions_are_stored_in_them(
     storage: MaxStorageClient, entry: ODPS, new_table: Callable[..., str]
 ) -> None:
     name = new_table("id bigint", "ds string")
@@ -159,7 +159,7 @@ def test_streaming_rows_are_visible_at_once(
     writer.close()
 
 
-def test_row_ranges_read_what_they_name(
+def test_row_ranges_return_exactly_their_rows(
     storage: MaxStorageClient, new_table: Callable[..., str]
 ) -> None:
     name = new_table("id bigint, note string")
@@ -189,7 +189,7 @@ def test_a_filter_drops_blocks_of_10_000_rows(
 
 
 @pytest.mark.parametrize("mode", ["version", "timestamp"])
-def test_what_was_added_since_the_last_read_is_read(
+def test_an_incremental_read_returns_rows_added_since_the_last_one(
     storage: MaxStorageClient, entry: ODPS, mode: str
 ) -> None:
     name = f"i{time.time_ns()}"
@@ -225,7 +225,9 @@ def test_preview_shows_the_first_rows(
     assert reader.read().to_pydict() == {"note": ["n0", "n1", "n2"]}
 
 
-def test_records_go_both_ways(storage: MaxStorageClient, new_table: Callable[..., str]) -> None:
+def test_records_are_written_and_read(
+    storage: MaxStorageClient, new_table: Callable[..., str]
+) -> None:
     name = new_table(
         "id bigint, amount decimal(10,2), at timestamp, day date,"
         " tags array<string>, m map<string,bigint>"

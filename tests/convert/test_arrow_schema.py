@@ -119,7 +119,7 @@ def test_each_arrow_type_finds_a_type_that_holds_it(arrow, text):
 
 
 @pytest.mark.parametrize("arrow", [pa.time32("s"), pa.time64("ns"), pa.month_day_nano_interval()])
-def test_types_without_a_home_are_named(arrow):
+def test_types_without_an_equivalent_are_named(arrow):
     with pytest.raises(ConversionError, match="no MaxCompute type") as caught:
         table_schema(pa.schema([("c", arrow)]))
     assert caught.value.column == "c"
@@ -177,7 +177,7 @@ FITS = [
 
 
 @pytest.mark.parametrize(("text", "array", "values"), FITS)
-def test_what_keeps_its_meaning_fits(text, array, values):
+def test_values_that_keep_their_meaning_fit(text, array, values):
     fitted = one(text, array)
     assert fitted.to_pylist() == values
     assert fitted.type.equals(arrow_type(parse_type(text), for_write=True))
@@ -214,7 +214,7 @@ NESTED_PATHS = {
 
 
 @pytest.mark.parametrize(("text", "array", "row"), MISFITS)
-def test_what_would_change_is_refused_with_its_row(text, array, row):
+def test_values_that_would_change_are_refused_with_their_rows(text, array, row):
     with pytest.raises(ConversionError) as caught:
         one(text, array)
     assert (caught.value.column, caught.value.row) == ("c", row)
@@ -283,7 +283,7 @@ def test_columns_match_in_any_case_and_order_and_absent_ones_become_null():
     assert fitted.to_pylist() == [{"id": 1, "note": "x", "tags": None}]
 
 
-def test_an_unknown_column_is_named_with_the_one_that_was_meant():
+def test_an_unknown_column_is_named_with_a_similar_one():
     schema = TableSchema(columns=parse_columns("amount bigint, note string"))
     with pytest.raises(ConversionError, match=r"no column 'amuont' \(did you mean 'amount'\?\)"):
         fit_table(pa.table({"amuont": [1]}), schema)
@@ -316,7 +316,7 @@ def test_rows_are_counted_through_all_batches():
     assert caught.value.row == 70_001
 
 
-def test_what_fits_already_is_not_copied():
+def test_columns_that_already_fit_are_not_copied():
     data = pa.table({"c": pa.array(range(1000))})
     fitted = fit_table(data, TableSchema(columns=parse_columns("c bigint")))
     theirs = data.column(0).chunk(0).buffers()[1].address

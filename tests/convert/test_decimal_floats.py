@@ -102,7 +102,7 @@ def test_up_to_15_digits_the_type_decides_alone():
     assert [str(one) for one in to_pandas(empty).dtypes] == ["float64", "float64"]
 
 
-def test_the_progress_of_a_read_says_what_became_of_decimals(odps):
+def test_the_progress_of_a_read_reports_the_dtypes_of_decimals(odps):
     class Seen:
         message: str | None = None
 

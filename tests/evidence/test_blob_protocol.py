@@ -107,7 +107,7 @@ def test_a_table_with_a_blob_is_made_with_its_properties_and_settings(
         ("a map<blob,bigint>", {}),
     ],
 )
-def test_a_blob_is_no_key(
+def test_a_blob_cannot_be_a_key(
     odps: Connection, new_name: Callable[[str], str], columns: str, options: dict[str, Any]
 ) -> None:
     """evidence 121: vendor page "Blob data type and multimodal storage"."""
@@ -154,7 +154,9 @@ def test_written_cells_hold_bytes_and_read_cells_text(odps: Connection, writer: 
 
 
 @pytest.mark.parametrize("data", [b"data", b"", FRAME_LIKE, NUMPY], ids=repr)
-def test_one_reference_gives_the_bare_blob(odps: Connection, writer: Writer, data: bytes) -> None:
+def test_a_single_reference_returns_the_unframed_blob(
+    odps: Connection, writer: Writer, data: bytes
+) -> None:
     """evidence 127: test_single_blob_download and the header comment of test_e2e_blob.py."""
     (text,) = stored(odps, writer, (data, header()))
     assert bare(fetch(odps, [text])[0]) == data
@@ -212,7 +214,7 @@ def test_an_uncompressed_answer_can_be_asked_for(
     assert bare(body).count(data) == count
 
 
-def test_references_of_a_query_are_good(odps: Connection, writer: Writer) -> None:
+def test_references_from_a_query_are_valid(odps: Connection, writer: Writer) -> None:
     """evidence 132: test_delta_blob_record_writer reads blobs by the references of a SELECT."""
     stored(odps, writer, (b"first", header()), (b"second", header()))
     result = odps.sql(f"select b from {writer.table.table} where a = 1").to_arrow()
@@ -235,7 +237,9 @@ def test_the_partition_of_a_blob_need_not_be_repeated(writer: Writer) -> None:
     assert ("PartitionValues", "pt=x") in request.encode().params
 
 
-def test_no_blob_is_null_and_frames_need_no_partition(odps: Connection, writer: Writer) -> None:
+def test_null_blobs_are_allowed_and_frames_need_no_partition(
+    odps: Connection, writer: Writer
+) -> None:
     """evidence 134: test_e2e_blob.py; pyodps sends empty partition values in frames."""
     session = writer.begin("pt=x")
     writer.stream(session)

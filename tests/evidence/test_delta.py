@@ -190,7 +190,7 @@ def test_sql_deletes_by_condition_or_all(peer: Peer, name: str) -> None:
         ("DELETE FROM plain", "not transactional"),
     ],
 )
-def test_what_sql_cannot_change_is_refused(
+def test_unsupported_updates_are_refused(
     peer: Peer, name: str, statement: str, reason: str
 ) -> None:
     peer.sql("CREATE TABLE IF NOT EXISTS plain (a BIGINT);")
@@ -198,7 +198,7 @@ def test_what_sql_cannot_change_is_refused(
         peer.sql(statement.format(name) + ";")
 
 
-def test_schemas_are_known_to_updates(peer: Peer) -> None:
+def test_updates_resolve_schemas(peer: Peer) -> None:
     """A name with its project and schema is the same table."""
     name = f"delta_{time.monotonic_ns()}"
     peer.sql(f"CREATE TABLE {name} (`key` BIGINT PRIMARY KEY NOT NULL, value STRING);")
@@ -207,7 +207,7 @@ def test_schemas_are_known_to_updates(peer: Peer) -> None:
     assert selected(peer, name) == [(1, "b")]
 
 
-def test_the_write_schema_call_says_the_same(peer: Peer, name: str) -> None:
+def test_the_write_schema_call_returns_the_same_columns(peer: Peer, name: str) -> None:
     session = peer.open_write(name)
     schema = peer.call(calls.GetWriteSchema(table=peer.table(name), session_id=session)).schema
     assert schema.key_columns == ("key",)

@@ -136,7 +136,7 @@ def test_a_text_compares_with_a_datetime(raw: Raw, table: str) -> None:
         ("c4 = '5test6'", [0]),
     ],
 )
-def test_all_words_of_the_cpp_client_are_taken(
+def test_all_operators_of_the_cpp_client_are_accepted(
     raw: Raw, table: str, text: str, expected: list[int]
 ) -> None:
     """evidence 54: words, operators, back-quotes (C++: predicate.cpp)"""
@@ -189,7 +189,7 @@ def test_a_range_clustered_table_is_pruned_finely(
         ("c1 = 'a'", "[1,1]"),
     ],
 )
-def test_a_filter_that_is_not_taken_fails_or_falls_back(
+def test_an_unsupported_filter_fails_or_falls_back(
     raw: Raw, table: str, text: str, place: str
 ) -> None:
     """evidence 57, 58: an error with a place, or all rows (Java: enableFilterFallback)"""
@@ -201,7 +201,7 @@ def test_a_filter_that_is_not_taken_fails_or_falls_back(
     assert len(found(raw, table, text, FilterPredicateFallback=True)) == ROWS
 
 
-def test_row_ranges_of_a_filtered_session_are_of_stored_rows(raw: Raw, table: str) -> None:
+def test_row_ranges_of_a_filtered_session_count_stored_rows(raw: Raw, table: str) -> None:
     """open question: whether RecordCount and ranges refer to stored rows; here they do"""
     session = raw.session(table, SplitOptions=ROW_OFFSET, FilterPredicate="c1 = 20000")
     assert session["RecordCount"] == ROWS
@@ -216,7 +216,7 @@ def test_row_ranges_of_a_filtered_session_are_of_stored_rows(raw: Raw, table: st
         assert rows["c1"].to_pylist() == expected
 
 
-def test_what_comes_does_not_depend_on_how_a_table_is_cut(raw: Raw, table: str) -> None:
+def test_returned_rows_do_not_depend_on_the_splits(raw: Raw, table: str) -> None:
     """evidence 50: blocks are those of the file, regardless of the ranges"""
     session = raw.session(table, SplitOptions=ROW_OFFSET, FilterPredicate="c1 in (5, 15000, 99999)")
     cuts = [0, 1, 9_999, 10_000, 10_001, 15_000, 20_000, 65_535, 65_537, 90_001, ROWS]
@@ -228,7 +228,7 @@ def test_what_comes_does_not_depend_on_how_a_table_is_cut(raw: Raw, table: str) 
     assert [len(part) for part in parts] == [1, 9998, 1, 1, 4999, 5000, 0, 0, 1, 9999]
 
 
-def test_skipped_rows_are_those_that_would_come(raw: Raw, table: str) -> None:
+def test_skipped_rows_are_counted_after_the_filter(raw: Raw, table: str) -> None:
     """evidence 33 with a filter: SkipRowNum omits rows from those that the split returns"""
     session = raw.session(table, SplitOptions=SIZE, FilterPredicate="c1 = 20000")
     rows = raw.rows(table, session, {"Index": 0}, SkipRowNum=9_990)

@@ -48,7 +48,7 @@ def state(peer: Peer, instance_id: str) -> str:
 # -- the embedded service --------------------------------------------------------------------------
 
 
-def test_another_text_with_the_same_guid_is_the_first_instance(peer: Peer) -> None:
+def test_another_text_with_the_same_guid_returns_the_first_instance(peer: Peer) -> None:
     """Evidence 163: "select 1" and "select 2" have one id, even if the second text is not SQL."""
     guid = str(uuid4())
     first = submit(peer, "select 1;", guid)
@@ -57,7 +57,7 @@ def test_another_text_with_the_same_guid_is_the_first_instance(peer: Peer) -> No
     assert submit(peer, "select 1;", str(uuid4())) != first
 
 
-def test_jobs_without_a_guid_are_never_one(peer: Peer) -> None:
+def test_jobs_without_a_guid_are_separate(peer: Peer) -> None:
     """Evidence 163: neither an empty Guid nor the property ``uuid`` names a job."""
     ids = {submit(peer, "select 1;", "") for _ in range(3)}
     wire = SubmitSql(project=peer.service.project, sql="select 1", unique_id="u-3").encode()
@@ -97,7 +97,7 @@ def test_requests_at_the_same_moment_run_one_statement(peer: Peer) -> None:
     assert peer.read("at_once").num_rows == 5
 
 
-def test_a_job_that_still_runs_is_found_by_its_guid(peer: Peer) -> None:
+def test_a_running_job_is_found_by_its_guid(peer: Peer) -> None:
     """Evidence 163: even after the job was stopped."""
     peer.sql("create table range_a (n bigint);")
     peer.write("range_a", pa.table({"n": range(5000)}))
@@ -109,7 +109,7 @@ def test_a_job_that_still_runs_is_found_by_its_guid(peer: Peer) -> None:
     assert state(peer, first) == "Cancelled"
 
 
-def test_a_refused_text_takes_no_guid(peer: Peer) -> None:
+def test_a_refused_text_does_not_use_its_guid(peer: Peer) -> None:
     """If a statement was not started, a later statement may use its Guid."""
     guid = str(uuid4())
     for _ in range(2):

@@ -159,7 +159,7 @@ def test_an_unknown_column_is_given_as_it_arrives(odps: Connection, name: str) -
     assert odps.table(name).head(2)["id"].tolist() == [1, 2]
 
 
-def test_an_unknown_column_costs_no_request_more(
+def test_an_unknown_column_needs_no_additional_request(
     odps: Connection, proxy: Renaming, name: str
 ) -> None:
     """Evidence 154: nothing is retried because of a type."""
@@ -194,7 +194,9 @@ def test_a_condition_reads_other_columns_only(odps: Connection, proxy: Renaming,
     assert "TableRead" not in [one.action for one in proxy.take()]
 
 
-def test_forms_that_state_their_types_first_refuse_it_by_name(odps: Connection, name: str) -> None:
+def test_forms_with_early_types_refuse_an_unknown_column_by_name(
+    odps: Connection, name: str
+) -> None:
     """Evidence 154: the error names the column and type, and the columns to select instead."""
     table = odps.table(name)
     named = table.read(columns=["id", "x"])
@@ -223,7 +225,7 @@ def _ray_column(table: Table) -> list[str]:
 
 
 @pytest.mark.parametrize("form", WITHOUT_TYPES)
-def test_forms_that_state_their_types_first_leave_it_out(
+def test_forms_with_early_types_omit_an_unknown_column(
     odps: Connection, name: str, form: str
 ) -> None:
     """Evidence 154: the other columns are read, and one warning names the omitted ones."""
@@ -266,7 +268,7 @@ def test_no_table_is_created_of_an_unknown_type(odps: Connection, name: str) -> 
         odps.create_table(f"{name}_copy", odps.table(name).schema)
 
 
-def test_an_unknown_column_is_looked_at(odps: Connection, name: str) -> None:
+def test_an_unknown_column_can_be_explored(odps: Connection, name: str) -> None:
     """Evidence 154: the explorer displays and profiles the table, and lists show the type."""
     assert "FOO(3)" in odps.table(name).read()._repr_mimebundle_()["text/html"]
     view = exploring.explore(odps.table(name).read(), seed=1)
@@ -365,7 +367,7 @@ def test_vectors_of_a_result_are_lists(local: Connection, places: str) -> None:
         ([1e300, 0.0, 0.0], "out of range for float"),
     ],
 )
-def test_a_value_that_is_no_vector_is_refused(
+def test_an_invalid_vector_is_refused(
     local: Connection, places: str, value: object, problem: str
 ) -> None:
     """Evidence 155: a vector of a different length is an error that names the row."""
@@ -415,7 +417,7 @@ def test_the_service_refuses_vectors_of_another_length(raw: Raw) -> None:
         raw.write(name, pa.table({"v": pa.array([[1.0]], pa.list_(pa.float32()))}))
 
 
-def test_what_no_embedded_service_can_compute_is_said(local: Connection, places: str) -> None:
+def test_unsupported_functions_are_reported(local: Connection, places: str) -> None:
     """Evidence 154: there are no geography functions."""
     with pytest.raises(
         QueryError, match="the embedded service does not support function st_geogfromtext"

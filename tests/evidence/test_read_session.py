@@ -60,7 +60,9 @@ def test_row_offset_counts_exactly(raw: Raw, plain: str, parted: str) -> None:
 @pytest.mark.parametrize(
     "options", [ROW_OFFSET, ROW_OFFSET | {"SplitNumber": 0}, ROW_OFFSET | {"SplitNumber": 100}]
 )
-def test_ranges_are_the_clients_own(raw: Raw, plain: str, options: dict[str, object]) -> None:
+def test_the_client_may_choose_any_row_range(
+    raw: Raw, plain: str, options: dict[str, object]
+) -> None:
     """evidence 2: no SplitUnit, SplitNumber 0 (C++: TestReadOptionsReadSplitByRowOffset)"""
     session = raw.session(plain, SplitOptions=options)
     for offset, count in ((0, 200), (200, 300), (500, 500)):
@@ -112,7 +114,7 @@ def test_splits_under_10_mib_are_refused(raw: Raw, plain: str, number: int) -> N
     ],
 )
 @pytest.mark.parametrize("mode", ["Size", "Parallelism", "Bucket"])
-def test_transactional_tables_take_row_ranges_alone(raw: Raw, definition: str, mode: str) -> None:
+def test_transactional_tables_support_only_row_ranges(raw: Raw, definition: str, mode: str) -> None:
     """evidence 8: append2.0 tables are read by RowOffset (Python: manual, all live BLOB tests)"""
     name = raw.make(definition)
     assert "RowOffset" in refused(raw.open(name, SplitOptions=SIZE | {"SplitMode": mode}))
@@ -158,7 +160,7 @@ def one_mode(request: pytest.FixtureRequest) -> Iterator[tuple[str, Raw]]:
 
 
 @pytest.mark.nightly
-def test_a_primary_key_table_may_take_one_split_mode_alone(one_mode: tuple[str, Raw]) -> None:
+def test_a_primary_key_table_may_support_only_one_split_mode(one_mode: tuple[str, Raw]) -> None:
     """Evidence 164 and 8 contradict each other: `--form key_splits`, and how our client reacts."""
     mode, raw = one_mode
     name = keyed_table(raw)
@@ -222,7 +224,9 @@ def test_data_columns_are_exactly_those_named(raw: Raw, plain: str) -> None:
 
 
 @pytest.mark.parametrize("sign", "/,")
-def test_partitions_are_named_with_either_sign_and_united(raw: Raw, parted: str, sign: str) -> None:
+def test_partitions_are_separated_by_either_sign_and_combined(
+    raw: Raw, parted: str, sign: str
+) -> None:
     """evidence 16: p1=x/p2=y, a union (C++: TestFilterOptionsRequiredPartitions)"""
     specs = [f"p1=partition1{sign}p2=a", f"p1=partition2{sign}p2=b"]
     session = raw.session(parted, SplitOptions=ROW_OFFSET, RequiredPartitions=specs)
@@ -261,7 +265,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("options", [ROW_OFFSET, SIZE])
-def test_an_answer_holds_every_member(raw: Raw, plain: str, options: dict[str, object]) -> None:
+def test_a_response_contains_every_member(raw: Raw, plain: str, options: dict[str, object]) -> None:
     """evidence 17: all present, none null (C++: from_json of table_read_session)"""
     session = raw.session(plain, SplitOptions=options)
     assert {key: type(session[key]) for key in KINDS} == KINDS
@@ -306,7 +310,7 @@ def test_options_of_increments_are_always_echoed(
     assert again["IncrementalReadOptions"] == said
 
 
-def test_the_schema_comes_in_both_forms(raw: Raw, parted: str) -> None:
+def test_the_schema_is_returned_in_both_forms(raw: Raw, parted: str) -> None:
     """evidence 19: DataSchema flat (Python, Java), TableSchema nested (C++)"""
     session = raw.session(parted, SplitOptions=ROW_OFFSET)
     names = ("col1", "col2", "col3", "col4", "p1", "p2")
@@ -327,7 +331,7 @@ def test_a_session_is_found_by_its_id_alone(raw: Raw, plain: str) -> None:
     assert again == session
 
 
-def test_the_default_schema_is_the_table(raw: Raw, plain: str) -> None:
+def test_a_table_in_the_default_schema_is_the_same_table(raw: Raw, plain: str) -> None:
     """evidence 23, 24: schemas.default, no charset (C++: CreateMaxStorageApiTableRequest)"""
     target = f"projects.{raw.service.project}.tables.{plain}"
     assert "schemas.default" in raw.table(plain)

@@ -38,7 +38,7 @@ LEVELS = "a string, b varchar(5), c char(2), d tinyint, e smallint, f int"
         ("create table {} (v array<decimal(38,19)>)", "SET odps.sql.decimal2.extended.scale"),
     ],
 )
-def test_what_is_beyond_a_limit_is_refused(
+def test_a_definition_beyond_a_limit_is_refused(
     odps: Connection, new_name: Callable[[str], str], statement: str, problem: str
 ) -> None:
     name = new_name("limits")
@@ -56,7 +56,7 @@ def test_what_is_beyond_a_limit_is_refused(
         "create table {} (v decimal(38,18))",
     ],
 )
-def test_what_just_fits_is_made(
+def test_a_definition_at_a_limit_is_accepted(
     odps: Connection, new_name: Callable[[str], str], statement: str
 ) -> None:
     name = new_name("limits")
@@ -88,7 +88,7 @@ def test_string_partitions_have_no_chinese_values(
     assert codes.partitions() == [spec]
 
 
-def test_wide_decimals_come_with_their_settings(
+def test_wide_decimals_are_created_with_their_settings(
     odps: Connection, new_name: Callable[[str], str]
 ) -> None:
     name, wide = new_name("limits"), {"odps.sql.decimal256.enable": "true"}
@@ -107,7 +107,7 @@ def test_a_frame_of_wide_decimals_becomes_a_table(
     assert table.read().to_arrow()["v"].to_pylist() == values
 
 
-def test_a_table_is_not_renamed_to_what_no_table_is_called(
+def test_a_table_cannot_be_renamed_to_an_invalid_name(
     odps: Connection, new_name: Callable[[str], str]
 ) -> None:
     name = new_name("limits")

@@ -39,14 +39,14 @@ def test_batches_have_20000_rows_at_most(raw: Raw, plain: str) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 1024, MIB - 1, 256 * MIB + 1])
-def test_bytes_of_a_batch_out_of_bounds_are_refused(raw: Raw, plain: str, size: int) -> None:
+def test_a_batch_size_out_of_range_is_refused(raw: Raw, plain: str, size: int) -> None:
     """evidence 31, 32 (C++: TestReadOptionsMaxBatchRawSize; header)"""
     session = raw.session(plain, SplitOptions=ROW_OFFSET)
     assert str(size) in refused(raw.read(plain, session, ALL, MaxBatchRawSize=size))
 
 
 @pytest.mark.parametrize("size", [0, MIB, 256 * MIB])
-def test_bytes_of_a_batch_in_bounds_pass(raw: Raw, plain: str, size: int) -> None:
+def test_a_batch_size_in_range_is_accepted(raw: Raw, plain: str, size: int) -> None:
     """evidence 31: 0, or 1 to 256 MiB (C++: TestReadOptionsMaxBatchRawSize; header)"""
     session = raw.session(plain, SplitOptions=ROW_OFFSET)
     assert raw.rows(plain, session, ALL, MaxBatchRawSize=size).num_rows == 1000
@@ -60,7 +60,7 @@ def test_skipped_rows_are_the_first(raw: Raw, plain: str) -> None:
 
 
 @pytest.mark.parametrize("unordered", [True, False])
-def test_data_columns_narrow(raw: Raw, plain: str, *, unordered: bool) -> None:
+def test_data_columns_can_be_selected(raw: Raw, plain: str, *, unordered: bool) -> None:
     """evidence 34 (C++: TestReadOptionsDataColumns, …DataColumnsUnordered)"""
     session = raw.session(plain, SplitOptions=ROW_OFFSET)
     said = {"DataColumns": ["col3", "col1"], "DataColumnsUnordered": unordered}

@@ -60,7 +60,7 @@ def test_the_types_of_a_view_are_those_of_its_query(odps: Connection, view: str)
     assert info.view_text.startswith("select id, price * 2")
 
 
-def test_a_view_says_what_it_is(odps: Connection, view: str) -> None:
+def test_a_view_is_reported_as_a_view(odps: Connection, view: str) -> None:
     table = odps.table(view)
     assert table.info.is_view
     assert repr(table).splitlines()[1] == "view"
@@ -150,7 +150,7 @@ def test_named_columns_with_comments(
     odps.sql(f"drop view if exists {name}")
 
 
-def test_views_of_views_are_replaced_and_never_go_in_circles(
+def test_views_of_views_are_replaced_and_cycles_are_refused(
     odps: Connection, view: str, new_name: Callable[[str], str]
 ) -> None:
     outer, far = new_name("outer"), new_name("far")

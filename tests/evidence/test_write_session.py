@@ -57,7 +57,7 @@ def found(odps: Connection, writer: Writer) -> list[int]:
     return odps.sql(f"select * from {writer.table.table}").to_arrow()["col1"].to_pylist()
 
 
-def test_rows_come_back_in_the_order_written(odps: Connection, plain: Writer) -> None:
+def test_rows_are_returned_in_the_order_written(odps: Connection, plain: Writer) -> None:
     """evidence 80, 98: TestTableWriteSimple; test_storage_api.py, several bodies and batches."""
     session = plain.begin()
     plain.stream(session)
@@ -69,7 +69,7 @@ def test_rows_come_back_in_the_order_written(odps: Connection, plain: Writer) ->
 
 
 @pytest.mark.parametrize("spelled", ["p1=aaa/p2=bbb", "p1=aaa,p2=bbb"])
-def test_a_full_partition_is_made_by_the_commit(
+def test_the_commit_creates_a_missing_partition(
     odps: Connection, parted: Writer, spelled: str
 ) -> None:
     """evidence 81, 82: TestTableWriteFullPartitioned; the comma is what pyodps sends."""
@@ -102,7 +102,7 @@ def test_the_client_joins_levels_with_a_slash(parted: Writer) -> None:
         ("", ["col1", "col2", "p1", "p2"]),
     ],
 )
-def test_open_partition_levels_are_the_last_columns(
+def test_partition_levels_that_are_not_fixed_are_the_last_columns(
     odps: Connection, parted: Writer, partition: str, expected: list[str]
 ) -> None:
     """evidence 83, 84: TestTableWritePartiallyPartitioned, TestTableWriteDP."""
@@ -362,7 +362,7 @@ def test_rows_of_another_shape_are_refused(
     assert found(odps, parted) == []
 
 
-def test_columns_are_taken_by_name_or_in_their_order(odps: Connection, parted: Writer) -> None:
+def test_columns_are_matched_by_name_or_position(odps: Connection, parted: Writer) -> None:
     """evidence 106: test_write_rows_without_partition_by_diff_schema_neg1 (older protocol)."""
     session = parted.begin("p1=aaa")
     parted.whole(session, pa.table({"col1": [1], "col2": ["x"], "e": ["by order"]}), name="a")
@@ -375,7 +375,7 @@ def test_columns_are_taken_by_name_or_in_their_order(odps: Connection, parted: W
     assert table["p2"].to_pylist() == ["by order", "by name"]
 
 
-def test_each_type_is_taken_in_its_own_arrow_type(make: Make, odps: Connection) -> None:
+def test_each_type_is_accepted_as_its_arrow_type(make: Make, odps: Connection) -> None:
     """evidence 38: arrow_meta_helper.h, with which the C++ client builds what it writes."""
     when = datetime(2024, 1, 2, 3, 4, 5)
     types: dict[str, tuple[pa.DataType, object]] = {

@@ -103,7 +103,7 @@ def check_refused(table: Table, source: str, name: str, drawn: Refused) -> None:
 @pytest.mark.parametrize(
     "source", [name for name in SOURCES if name not in ("polars", "duckdb", "scalars")]
 )
-def test_what_does_not_fit_is_refused(
+def test_an_invalid_sheet_or_cell_is_refused(
     odps: Connection, new_name: Callable[[str], str], source: str
 ) -> None:
     @settings(max_examples=EXAMPLES)

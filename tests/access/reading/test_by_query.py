@@ -73,7 +73,7 @@ def test_a_view_has_the_rows_of_the_same_read_of_its_table(
     assert {field.name: field.type for field in found.arrow_schema} == types
 
 
-def test_all_forms_of_a_read_have_these_rows(view: Table) -> None:
+def test_all_forms_of_a_read_return_the_rows_of_a_view(view: Table) -> None:
     scan = view.read(where="id >= 990")
     expected = ROWS.slice(990).to_pylist()
     assert rows(scan.to_arrow()) == expected

@@ -119,7 +119,7 @@ def test_rows_that_were_changed_are_complete_and_not_verified(
     assert "80 B complete" in said
 
 
-def test_rows_that_were_written_are_not_called_verified(
+def test_written_rows_are_not_reported_as_verified(
     odps: Connection, new_name: Callable[[str], str]
 ) -> None:
     table, seen = odps.create_table(new_name("flip"), "id bigint"), Keeping()
@@ -130,7 +130,7 @@ def test_rows_that_were_written_are_not_called_verified(
 
 
 @pytest.mark.storage_api("blobs")
-def test_a_blob_that_was_changed_is_an_error_and_one_that_was_not_is_verified(
+def test_a_changed_blob_raises_an_error_and_an_unchanged_one_is_verified(
     service: LocalService,
     odps: Connection,
     new_name: Callable[[str], str],

@@ -213,7 +213,7 @@ NO_SUCH = [
 
 
 @pytest.mark.parametrize(("kind", "text"), NO_SUCH)
-def test_text_that_is_no_such_value_is_refused(
+def test_invalid_text_is_refused_by_parse(
     odps: Connection, new_name: Name, kind: str, text: str
 ) -> None:
     table = odps.create_table(new_name("text"), f"c {kind}")

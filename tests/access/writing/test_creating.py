@@ -156,7 +156,7 @@ def test_types_of_some_columns_are_chosen_and_the_values_fitted_to_them(
         odps.create_table(new_name("typed"), form(), types=chosen)
 
 
-def test_chosen_types_must_be_those_of_columns(odps: Connection, new_name: Name) -> None:
+def test_types_may_name_only_columns_of_the_data(odps: Connection, new_name: Name) -> None:
     name, frame = new_name("typed"), pd.DataFrame({"id": [1], "price": [1.0]})
     for wrong, more, message in (
         ({"prise": "double"}, {}, "did you mean 'price'"),
@@ -217,7 +217,7 @@ def test_arrow_polars_streams_and_scans_make_tables(odps: Connection, new_name: 
     assert scanned.read().row_count == 7
 
 
-def test_what_cannot_be_a_table_makes_none(odps: Connection, new_name: Name) -> None:
+def test_data_that_cannot_define_a_table_creates_none(odps: Connection, new_name: Name) -> None:
     name = new_name("refused")
     frame = pd.DataFrame({"id": [1, 1], "v": [1.0, 2.0]})
     for wrong, text in (
@@ -244,7 +244,7 @@ def test_what_cannot_be_a_table_makes_none(odps: Connection, new_name: Name) -> 
     assert odps.table(name).read().row_count == 2
 
 
-def test_a_failed_write_drops_the_table_that_it_made(
+def test_a_failed_write_drops_the_new_table(
     odps: Connection, new_name: Name, tmp_path: Path
 ) -> None:
     def broken() -> object:

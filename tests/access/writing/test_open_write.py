@@ -116,7 +116,7 @@ def test_what_a_worker_closed_outlives_it_and_what_it_left_open_is_resumed(
     assert ids(table) == [1, 2, 10, 11, 12, 13]
 
 
-def test_a_commit_of_no_streams_leaves_out_what_others_have_closed(
+def test_a_commit_of_no_streams_excludes_streams_of_other_processes(
     table: Table, workers: Workers
 ) -> None:
     with table.open_write() as session:
@@ -135,7 +135,7 @@ def test_rows_of_a_stream_that_stayed_open_are_not_committed(
     assert ids(table) == [1]
 
 
-def test_another_process_aborts_and_the_commit_of_what_was_dropped_raises(
+def test_a_commit_after_an_abort_by_another_process_raises_an_error(
     table: Table, workers: Workers
 ) -> None:
     with table.open_write() as session:
@@ -158,7 +158,7 @@ def test_a_session_is_committed_once(table: Table) -> None:
     assert ids(table) == [1]
 
 
-def test_leaving_without_a_commit_aborts_what_was_opened_here(table: Table) -> None:
+def test_leaving_without_a_commit_aborts_a_session_opened_here(table: Table) -> None:
     with table.open_write() as session:
         session.write(rows(1))
     with pytest.raises(StateError, match="aborted"):
@@ -224,7 +224,7 @@ def test_a_stream_buffers_rows_until_it_is_flushed(table: Table) -> None:
 
 
 @pytest.mark.storage_api("resumable writes")
-def test_who_lost_a_stream_to_another_can_write_no_more(table: Table) -> None:
+def test_a_writer_whose_stream_was_resumed_elsewhere_cannot_write(table: Table) -> None:
     with table.open_write() as session:
         first = session.open_stream("one")
         first.write(rows(1))
@@ -255,7 +255,7 @@ def test_a_higher_version_replaces_what_a_failed_one_wrote(table: Table) -> None
 
 
 @pytest.mark.storage_api("blobs")
-def test_partitions_overwriting_and_blobs_go_as_in_one_write(
+def test_open_writes_support_partitions_overwrite_and_blobs(
     odps: Connection, new_name: Callable[[str], str]
 ) -> None:
     table = odps.create_table(
@@ -295,7 +295,7 @@ def test_wrong_use_is_reported(odps: Connection, table: Table) -> None:
         assert session.commit().rows == 1
 
 
-def test_what_is_held_says_what_it_is(table: Table) -> None:
+def test_reprs_describe_sessions_and_streams(table: Table) -> None:
     with table.open_write() as session:
         assert repr(session) == (
             f"<OpenWrite {table.name} {session.session_id}, 0 streams here, open>"

@@ -153,7 +153,7 @@ def test_each_kind_of_overwrite_replaces_only_the_named_partitions(
 
 
 @pytest.mark.parametrize("value", REFUSED, ids=ascii)
-def test_what_no_request_can_name_is_refused_before_anything_is_sent(
+def test_values_that_a_request_cannot_express_are_refused_before_anything_is_sent(
     table: Table, requests: list[str], value: str
 ) -> None:
     hostile = PartitionSpec((("ds", value),))
@@ -206,7 +206,9 @@ def test_rows_under_any_value_are_found_without_naming_the_partition(table: Tabl
         assert found.column("ds").to_pylist() == [value]
 
 
-def test_only_what_can_be_typed_is_completed(odps: Connection, table: Table) -> None:
+def test_completion_offers_only_partitions_that_can_be_typed(
+    odps: Connection, table: Table
+) -> None:
     offered = {str(PartitionSpec((("ds", value),))) for value in NAMED}
     assert set(_names_of(odps)("partitions", table.name.table)) == offered
 
@@ -240,7 +242,7 @@ def test_partitions_made_and_dropped_by_sql_are_exactly_those(
     odps.drop_table(name)
 
 
-def test_the_service_takes_what_comes_and_nothing_else(
+def test_the_service_stores_exactly_the_received_value(
     odps: Connection, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Even a client without these checks reaches only its own partition, or none."""
@@ -258,7 +260,7 @@ def test_the_service_takes_what_comes_and_nothing_else(
 
 @pytest.mark.gate(2)
 @pytest.mark.parametrize("value", ["a\x01b", "\x1b[0m", "\ufffe", ""], ids=ascii)
-def test_the_service_makes_no_partition_that_it_cannot_list(
+def test_the_service_rejects_partitions_that_it_cannot_list(
     odps: Connection, table: Table, value: str
 ) -> None:
     name = table.name.table

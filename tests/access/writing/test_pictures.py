@@ -50,7 +50,7 @@ def column(*values: Any) -> pd.DataFrame:
     return pd.DataFrame({"id": range(len(values)), "photo": held})
 
 
-def test_pictures_and_arrays_become_png_with_the_same_pixels(
+def test_pictures_and_arrays_are_stored_as_png_with_the_same_pixels(
     odps: Connection, table: Table
 ) -> None:
     assert table.write(column(*PICTURES, None)).blobs == len(PICTURES)
@@ -158,7 +158,7 @@ def test_a_new_table_gets_a_blob_column_for_pictures(odps: Connection, new_name:
     assert vectors.read().to_arrow()["v"].to_pylist() == [[0, 1, 2], [0, 1]]
 
 
-def test_encoding_says_the_same_as_the_check() -> None:
+def test_encoding_and_its_check_give_the_same_errors() -> None:
     for name in ("png", "jpeg", "webp", "npy"):
         wanted = ImageFormat.of(name)
         for mode in ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "I;16"):

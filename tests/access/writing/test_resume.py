@@ -111,7 +111,7 @@ def interrupted(other: Connection, asked: Asked, folder: Path, name: str, at: st
     return caught.value
 
 
-def test_what_arrived_is_not_sent_again(
+def test_files_that_arrived_are_not_sent_again(
     odps: Connection, other: Connection, asked: Asked, new_name: Name, folder: Path, state: Path
 ) -> None:
     name = new_name("resumed")
@@ -132,7 +132,7 @@ def test_what_arrived_is_not_sent_again(
     assert list(state.iterdir()) == []
 
 
-def test_a_process_that_was_killed_is_gone_on_with_by_another(
+def test_another_process_resumes_the_upload_of_a_killed_one(
     odps: Connection,
     other: Connection,
     asked: Asked,
@@ -167,7 +167,7 @@ def test_a_process_that_was_killed_is_gone_on_with_by_another(
     assert contents(odps, name) == here(folder)
 
 
-def test_files_that_changed_came_or_went_since_are_as_they_are_now(
+def test_changed_new_and_removed_files_are_sent_in_their_current_state(
     odps: Connection, other: Connection, asked: Asked, new_name: Name, folder: Path
 ) -> None:
     name = new_name("changed")
@@ -180,7 +180,7 @@ def test_files_that_changed_came_or_went_since_are_as_they_are_now(
     assert contents(odps, name) == here(folder)
 
 
-def test_a_session_that_is_gone_is_said_and_all_is_sent_again(
+def test_a_missing_session_is_reported_and_all_files_are_sent_again(
     odps: Connection, other: Connection, asked: Asked, new_name: Name, folder: Path, state: Path
 ) -> None:
     name, events = new_name("gone"), Events()
@@ -241,7 +241,7 @@ def test_the_outcome_of_an_unknown_commit_is_not_guessed(
     assert other.table(name).write_files(folder, resume=True).resumed == 0
 
 
-def test_a_service_that_says_no_status_is_asked_for_no_second_commit(
+def test_without_a_session_status_no_second_commit_is_requested(
     odps: Connection,
     other: Connection,
     new_name: Name,

@@ -117,7 +117,7 @@ def test_the_same_rows_arrive_in_one_commit(table: Table, way: str) -> None:
     assert receipt.rows == len(wanted)
 
 
-def test_values_go_by_the_rules_of_object_columns(odps: Connection, new_name: Name) -> None:
+def test_values_follow_the_rules_of_object_columns(odps: Connection, new_name: Name) -> None:
     name = new_name("rules")
     table = odps.create_table(
         name, "n bigint, d decimal(38,18), t timestamp, tags array<bigint>, p struct<x:bigint>"
@@ -220,7 +220,7 @@ def test_times_of_different_ranges_in_different_chunks(
     odps.drop_table(name)
 
 
-def test_an_error_of_the_generator_is_the_callers_and_nothing_is_written(table: Table) -> None:
+def test_an_error_of_the_generator_is_raised_unchanged_and_nothing_is_written(table: Table) -> None:
     closed = []
 
     def rows(*, fails: bool) -> Iterator[dict[str, object]]:
@@ -240,7 +240,7 @@ def test_an_error_of_the_generator_is_the_callers_and_nothing_is_written(table: 
     assert content(table) == []
 
 
-def test_text_of_a_csv_file_is_not_taken_for_numbers(table: Table, tmp_path: Path) -> None:
+def test_text_of_a_csv_file_is_not_parsed_as_numbers(table: Table, tmp_path: Path) -> None:
     file = tmp_path / "a.csv"
     file.write_text("id,name\n1,a\n")
     with file.open(newline="") as lines, pytest.raises(ConversionError) as refused:
@@ -334,7 +334,7 @@ def test_readers_in_an_iterator_are_streamed(odps: Connection, new_name: Name) -
     odps.drop_table(table.name)
 
 
-def test_a_new_table_is_not_made_of_what_has_no_columns(odps: Connection, new_name: Name) -> None:
+def test_data_without_columns_creates_no_table(odps: Connection, new_name: Name) -> None:
     table = odps.table(new_name("never"))
     for nothing in ([], iter([]), {}):
         with pytest.raises(ConversionError, match="columns of a new table are unknown") as refused:
@@ -377,7 +377,7 @@ def test_open_write_takes_rows(table: Table) -> None:
 # -- the index of pandas -------------------------------------------------------------------------
 
 
-def test_the_index_is_written_where_that_is_wanted(table: Table) -> None:
+def test_the_index_is_written_on_request(table: Table) -> None:
     frame = pd.DataFrame({"id": [1, 2], "name": ["a", "b"]})
     table.write(frame.set_index("id"), index=True)
     table.write(frame.set_index(["id", "name"]), index=True, overwrite=True)

@@ -64,7 +64,7 @@ def test_rows_of_a_frame_replace_and_add(make: Make) -> None:
 
 @pytest.mark.parametrize("kind", ["table", "batch", "reader", "duckdb"])
 @pytest.mark.gate(2)
-def test_whatever_speaks_arrow_is_upserted_and_deleted(make: Make, kind: str) -> None:
+def test_arrow_data_of_any_library_is_upserted_and_deleted(make: Make, kind: str) -> None:
     def of(**columns: Any) -> Any:
         made = pa.table(columns)
         if kind == "batch":

@@ -107,7 +107,7 @@ def test_patterns_choose_and_partitions_are_made(
 
 
 @pytest.mark.storage_api("blobs")
-def test_a_table_that_is_there_gets_the_columns_it_has(
+def test_an_existing_table_gets_only_its_own_columns(
     odps: Connection, new_name: Name, folder: Path
 ) -> None:
     own = odps.create_table(new_name("own"), "id bigint, NAME string, content blob")

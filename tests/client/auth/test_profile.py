@@ -80,7 +80,7 @@ project = "other_project"
 """
 
 
-def test_environment_alone_is_enough(tmp_path):
+def test_the_environment_alone_is_sufficient(tmp_path):
     profile = Profile.resolve(environ=ENV | nowhere(tmp_path))
     assert (profile.endpoint, profile.project) == ("http://env/api", "env_project")
     assert (profile.access_id, profile.access_key) == ("env-id", SECRET)
@@ -131,7 +131,7 @@ def test_unknown_profile_without_a_file_says_where_the_file_would_be(tmp_path):
     ("gone", "named"),
     [("ODPS_ENDPOINT", "endpoint"), ("ODPS_PROJECT", "project"), ("ODPS_ACCESS_KEY", "access_key")],
 )
-def test_what_is_missing_is_named_with_its_variable(tmp_path, gone, named):
+def test_missing_settings_are_named_with_their_variables(tmp_path, gone, named):
     env = {k: v for k, v in ENV.items() if k != gone} | nowhere(tmp_path)
     with pytest.raises(ConfigError, match=named) as caught:
         Profile.resolve(environ=env)
@@ -164,7 +164,7 @@ def test_a_file_that_is_not_toml_is_refused_without_its_text(profiles):
 
 
 @pytest.mark.parametrize("url", ["h/api", "ftp://h", "http://", "http://me:pw@h/api"])
-def test_an_endpoint_that_is_no_address_is_refused(url):
+def test_an_invalid_endpoint_is_refused(url):
     with pytest.raises(ConfigError, match="endpoint must be an http") as caught:
         Profile(endpoint=url, project="p", access_id="i", access_key="k")
     assert "pw" not in str(caught.value)
@@ -186,7 +186,7 @@ def test_an_unknown_keyword_is_refused(tmp_path):
         Profile.resolve(environ=ENV | nowhere(tmp_path), passwrod="x")
 
 
-def test_secrets_are_in_no_repr():
+def test_no_repr_shows_a_secret():
     profile = Profile(
         endpoint="http://h",
         project="p",

@@ -46,7 +46,7 @@ class Maker:
 @pytest.mark.parametrize(
     ("life", "kept", "renewed"), [(3600, 3299, 3301), (60, 29, 31), (None, 59, 61)]
 )
-def test_keys_are_renewed_before_they_end(life, kept, renewed):
+def test_keys_are_renewed_before_they_expire(life, kept, renewed):
     clock = Clock()
     maker = Maker(clock, life)
     source = CredentialSource(maker, "a test", clock=clock)
@@ -56,7 +56,7 @@ def test_keys_are_renewed_before_they_end(life, kept, renewed):
         assert source.get()["access_id"] == found
 
 
-def test_a_renewal_that_fails_does_no_harm_while_the_old_keys_are_good():
+def test_a_failed_renewal_keeps_the_old_keys_while_they_are_valid():
     clock = Clock()
     maker = Maker(clock, 3600)
     source = CredentialSource(maker, "a test", clock=clock)
@@ -74,7 +74,7 @@ def test_a_renewal_that_fails_does_no_harm_while_the_old_keys_are_good():
     assert source.get()["access_id"] == "id5"
 
 
-def test_many_threads_ask_once():
+def test_many_threads_share_one_renewal():
     maker = Maker(Clock(), 3600)
     source = CredentialSource(maker, "a test", clock=maker.clock)
     threads = [threading.Thread(target=source.get) for _ in range(16)]
@@ -100,7 +100,7 @@ def test_many_threads_ask_once():
         ),
     ],
 )
-def test_what_are_no_keys_is_refused_and_not_shown(given, why):
+def test_invalid_keys_are_refused_and_not_shown(given, why):
     with pytest.raises(ConfigError, match=why) as caught:
         CredentialSource(lambda: given, "a test").get()
     assert SECRET not in repr(caught.value) + str(caught.value)
@@ -125,7 +125,7 @@ def program(code: str) -> str:
     return shlex.join([sys.executable, "-c", code])
 
 
-def test_a_program_gives_keys():
+def test_keys_can_come_from_a_program():
     found = from_process(program('print(\'{"access_id": "me", "access_key": "k"}\')'))
     assert found == {"access_id": "me", "access_key": "k"}
 
@@ -182,7 +182,7 @@ def test_one_way_to_the_keys_is_enough():
     assert "credentials=<function>" in shown
 
 
-def test_each_request_is_signed_with_the_keys_of_its_moment(monkeypatch):
+def test_each_request_is_signed_with_the_current_keys(monkeypatch):
     given, clock = iter(["one", "two", "three"]), Clock()
     monkeypatch.setitem(CredentialSource.__init__.__kwdefaults__, "clock", clock)
 

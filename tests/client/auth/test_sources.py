@@ -97,7 +97,7 @@ def account_of(profile: Profile) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("token", [(True, False), (False, True)], ids=["of the first", "of both"])
 @pytest.mark.parametrize(("first", "second"), list(permutations(SOURCES, 2)))
-def test_of_two_accounts_the_earlier_source_gives_all_of_it(home, first, second, token):
+def test_of_two_accounts_only_that_of_the_earlier_source_is_used(home, first, second, token):
     for source, has_token in zip((first, second), token, strict=True):
         getattr(home, source)(source, token=has_token)
     winner = min(first, second, key=SOURCES.index)
@@ -324,7 +324,7 @@ def test_an_application_of_another_source_does_not_sign_for_a_role(home, metadat
         ),
     ],
 )
-def test_a_place_that_cannot_be_right_is_refused_before_a_request(home, given, why, hint):
+def test_an_impossible_endpoint_is_refused_before_a_request(home, given, why, hint):
     home.odps("me", token=False)
     with pytest.raises(ConfigError, match=why) as caught:
         odps_nb.connect(project="p", **given)
@@ -451,7 +451,7 @@ def metadata():
     server.server_close()
 
 
-def test_a_credentials_uri_gives_the_keys_when_they_are_needed(home, metadata):
+def test_a_credentials_uri_is_requested_when_keys_are_needed(home, metadata):
     home.environ(ALIBABA_CLOUD_CREDENTIALS_URI=f"{metadata}/credentials")
     profile = Profile.resolve(**PLACE)
     assert Metadata.asked == []
@@ -569,7 +569,7 @@ def test_a_config_file_that_is_not_used_is_named_with_the_reason(home, mode, tex
 # -- what was found ---------------------------------------------------------------------------
 
 
-def test_what_was_found_is_told_without_values(home, monkeypatch):
+def test_found_settings_are_reported_without_values(home, monkeypatch):
     home.profile("me", token=False, place=True)
     home.odps("other", token=True)
     home.alibaba("third", token=False)
@@ -586,7 +586,7 @@ def test_what_was_found_is_told_without_values(home, monkeypatch):
     assert "key-of" not in repr(choice.findings)
 
 
-def test_without_settings_the_error_names_what_lies_about(home, monkeypatch, tmp_path):
+def test_without_settings_the_error_names_unused_sources(home, monkeypatch, tmp_path):
     home.private(".config/odps_nb/profiles.toml", "[work]\nproject = 'p'\n[play]\nproject = 'q'\n")
     home.environ(ODPS_STS_TOKEN="lonely")
     home.private(".env", "ODPS_PROJECT=p")

@@ -82,7 +82,7 @@ def test_every_reference_gives_one_verified_record_in_order(count, compression):
     assert shown.verified_bytes == shown.decoded_bytes == sum(len(content(n)) for n in range(count))
 
 
-def test_no_reference_gives_nothing_and_costs_nothing():
+def test_an_empty_list_sends_no_request():
     got, service, _ = fetch(0)
     assert (got, service.seen) == ([], [])
 
@@ -129,12 +129,12 @@ def test_a_broken_batch_resumes_at_the_blob_that_failed(trouble, share):
 @pytest.mark.parametrize(
     "trouble", [hang_up, fail(503, "ServiceUnavailable"), fail(429, "FlowExceeded")]
 )
-def test_trouble_before_the_first_blob_is_a_retry(trouble):
+def test_a_failure_before_the_first_blob_is_retried(trouble):
     got, _, _ = fetch(4, trouble, serve, workers=1)
     assert len(got) == 4
 
 
-def test_a_flipped_bit_that_stays_is_a_checksum_error():
+def test_a_flipped_bit_in_every_response_is_a_checksum_error():
     with pytest.raises(ChecksumError) as caught:
         fetch(1, flip_at(0.5), refs=[reference(7)], retry=RetryPolicy(max_attempts=2))
     assert caught.value.request_id == "req-1"
@@ -251,7 +251,7 @@ def test_a_coded_blob_knows_its_size_at_the_end(compression):
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.7, 0.999])
 @pytest.mark.parametrize("trouble", [cut_at, flip_at])
-def test_a_broken_file_is_taken_up_again(trouble, share):
+def test_a_broken_blob_file_resumes(trouble, share):
     with Service(ReadBlobs=[trouble(share), trouble(share), serve]) as service:
         storage, file = opened(service, 7)
         with storage, file:
@@ -274,7 +274,7 @@ def test_a_blob_that_changes_in_the_meantime_is_an_error():
             file.read()
 
 
-def test_silence_in_a_file_is_mended():
+def test_a_silent_blob_file_resumes():
     def half(line, seen) -> None:
         body = body_of(asked(seen).references)
         line.send(line.headline(**{"Content-Length": str(len(body))}) + body[:100_000])
@@ -286,7 +286,7 @@ def test_silence_in_a_file_is_mended():
             assert file.read() == content(7)
 
 
-def test_the_time_that_a_reader_takes_is_not_spent_on_tries():
+def test_a_slow_reader_does_not_use_up_the_retry_deadline():
     hours = iter(range(0, 10**9, 3600))
     client = {"monotonic": lambda: next(hours), "retry": RetryPolicy(deadline=4 * 3600.0)}
     with (
@@ -369,7 +369,7 @@ def test_closing_a_file_frees_its_connection():
     assert repr(file).endswith("closed>")
 
 
-def test_every_cut_of_a_blob_is_an_error():
+def test_truncation_of_a_blob_is_always_an_error():
     body, whole = body_of([reference(4)]), (0, 4100)
     around = {at for edge in (4, 4096, *whole, len(body)) for at in range(edge - 4, edge + 5)}
     cuts = sorted(at for at in {*around, *range(0, len(body), 250)} if 0 <= at < len(body))

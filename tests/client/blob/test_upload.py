@@ -99,7 +99,7 @@ def test_a_bare_blob_alone_goes_raw_and_its_md5_is_checked(n):
 
 
 @pytest.mark.parametrize("fault", ["", "lost"])
-def test_progress_tells_which_file_is_on_its_way_and_counts_no_byte_twice(fault):
+def test_progress_shows_the_current_file_and_counts_each_byte_once(fault):
     tracker = ProgressTracker("write", "t")
     seen = []
 
@@ -124,7 +124,7 @@ def test_progress_tells_which_file_is_on_its_way_and_counts_no_byte_twice(fault)
     assert (end.item_bytes, end.fraction, end.moving) == (5 + size, 1.0, ())
 
 
-def test_nothing_to_upload_costs_nothing():
+def test_an_empty_upload_sends_no_request():
     with Ledger() as service:
         assert upload(service, []) == []
     assert service.calls["WriteBlobBatch"] == []
@@ -207,7 +207,7 @@ def test_a_file_that_shrinks_in_the_meantime_is_an_error(tmp_path):
         assert service.blobs == []
 
 
-def test_what_no_blob_can_hold_is_not_begun(tmp_path):
+def test_a_blob_that_is_too_large_is_not_uploaded(tmp_path):
     film = tmp_path / "film.mp4"
     with film.open("wb") as file:
         file.truncate(5 * 2**30 + 1)  # uses no disk space
@@ -218,7 +218,7 @@ def test_what_no_blob_can_hold_is_not_begun(tmp_path):
         assert service.blobs == []
 
 
-def test_a_stream_without_an_end_is_left_where_no_blob_can_hold_it(monkeypatch):
+def test_an_endless_stream_is_rejected_at_the_maximum_blob_size(monkeypatch):
     monkeypatch.setattr(blob_upload, "MAX_BLOB", blob_upload.PIECE)
     endless = Once(bytes(10 * blob_upload.PIECE))
     with Ledger() as service, pytest.raises(ArgumentError, match="the content of a blob has"):

@@ -105,7 +105,7 @@ def attempts_of(start, options: ClientOptions, *, speed: float, answers: bool = 
 
 
 @pytest.mark.parametrize("start", [dropping, silent])
-def test_slow_attempts_at_a_host_that_never_answered_are_two(start):
+def test_an_unreachable_host_gets_two_slow_attempts(start):
     """0.1 s count as 4 s, so that each attempt takes longer than the 3 s of a slow one."""
     options = ClientOptions(connect_timeout=0.1, read_timeout=0.1, retries=3, deadline=300.0)
     assert attempts_of(start, options, speed=40.0) == 2
@@ -113,7 +113,7 @@ def test_slow_attempts_at_a_host_that_never_answered_are_two(start):
     assert attempts_of(start, options, speed=1.0) == 4
 
 
-def test_refused_connections_keep_their_quick_attempts():
+def test_refused_connections_are_retried_quickly():
     assert attempts_of(refused, ClientOptions(), speed=1.0) == 4
 
 

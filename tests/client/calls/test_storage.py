@@ -103,7 +103,7 @@ def test_where_version_4_is_not_known_the_error_says_how_to_sign_as_before(statu
         assert len(service.seen) == 1
 
 
-def test_a_schema_travels_as_curr_schema():
+def test_a_schema_is_sent_as_curr_schema():
     facts = {"profile": {"schema": "sc"}}
     with Service(GetReadSession=[give(FOUND)]) as service, service.client(**facts) as storage:
         storage.call(ASK)
@@ -188,7 +188,7 @@ def test_a_date_far_away_is_bounded_as_seconds_are():
     assert service.slept == []
 
 
-def test_throttling_without_end_ends():
+def test_endless_throttling_ends_at_the_deadline():
     with (
         Service(GetReadSession=[fail(429, "QPSExceeded")]) as service,
         service.client(retry=RetryPolicy(max_attempts=3)) as storage,
@@ -214,7 +214,7 @@ def test_an_error_names_code_status_request_id_action_and_target():
     assert len(service.seen) == 1
 
 
-def test_an_empty_answer_where_a_session_is_needed_is_an_error():
+def test_an_empty_response_to_a_session_request_is_an_error():
     with (
         Service(GetReadSession=[raw(b"{}")]) as service,
         service.client(retry=RetryPolicy(max_attempts=2)) as storage,
@@ -349,7 +349,7 @@ def test_a_closed_client_says_so():
     assert "closed" in repr(storage)
 
 
-def test_a_client_does_not_travel():
+def test_a_client_cannot_be_pickled():
     with (
         Service(GetReadSession=[give(FOUND)]) as service,
         service.client() as storage,

@@ -27,7 +27,7 @@ def jobs_of(lists):
     total_bytes=st.none() | st.integers(0, 300),
     ordered=st.booleans(),
 )
-def test_nothing_is_lost_or_doubled_and_the_order_is_kept_if_asked_for(
+def test_no_item_is_lost_or_repeated_and_the_order_is_kept_on_request(
     lists, workers, max_bytes, total_bytes, ordered
 ):
     items = list(
@@ -44,7 +44,7 @@ def test_nothing_is_lost_or_doubled_and_the_order_is_kept_if_asked_for(
     assert items == wanted if ordered else sorted(items) == sorted(wanted)
 
 
-def test_the_budget_bounds_what_waits():
+def test_the_budget_limits_buffered_items():
     made = []
 
     def job(token):
@@ -63,7 +63,7 @@ def test_the_budget_bounds_what_waits():
     items.close()
 
 
-def test_what_was_taken_counts_against_the_total():
+def test_consumed_items_count_toward_the_total():
     made = []
 
     def job(token):
@@ -101,7 +101,7 @@ def test_an_error_of_a_later_job_waits_for_its_turn_when_ordered():
         next(items)
 
 
-def test_an_error_comes_at_once_without_order():
+def test_an_unordered_error_is_raised_immediately():
     def endless(token):
         while not token.wait(0.01):
             pass
@@ -179,7 +179,7 @@ def test_jobs_are_taken_a_few_ahead_however_many_there_are():
     assert len(taken) < 20
 
 
-def test_jobs_that_cannot_be_made_are_an_error_in_their_turn():
+def test_an_error_while_creating_a_job_is_raised_in_its_turn():
     def jobs():
         for number in range(6):
             yield lambda token, number=number: iter([number])

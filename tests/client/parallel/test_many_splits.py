@@ -35,7 +35,7 @@ def opened(*answers: ReadSessionAnswer, **plan) -> tuple[ReadSession, Service]:
 
 
 @pytest.mark.parametrize("size", [10 * PETABYTE, None])
-def test_splits_grow_where_there_would_be_too_many(size: int | None):
+def test_splits_grow_if_there_would_be_too_many(size: int | None):
     session, _ = opened(replace(HUGE, estimated_size=size))
     assert len(session.splits) == DEFAULT_SPLITS == 100_000
     assert session.row_count == ROWS
@@ -50,13 +50,13 @@ def test_the_service_is_asked_for_larger_splits_where_it_cut_too_many():
     assert len(session.splits) == DEFAULT_SPLITS
 
 
-def test_as_many_splits_as_are_bearable_are_not_asked_for_again():
+def test_an_acceptable_number_of_splits_is_not_requested_again():
     session, service = opened(CUT_BY_SIZE, where="id > 0", schema=SCHEMA)
     assert len(service.calls["CreateReadSession"]) == 1
     assert len(session.splits) == DEFAULT_SPLITS
 
 
-def test_who_says_how_many_gets_them_up_to_a_million():
+def test_a_requested_number_of_splits_up_to_a_million_is_used():
     session, _ = opened(replace(HUGE, estimated_size=PETABYTE), split_bytes=8 * 10**9)
     assert len(session.splits) == 125_000
     session, _ = opened(HUGE, splits=DEFAULT_SPLITS + 1)

@@ -131,14 +131,14 @@ DAMAGED = {
 
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("what", DAMAGED)
-def test_a_value_that_points_elsewhere_is_an_error_and_never_looked_at(what, reader):
+def test_an_offset_outside_of_its_buffer_is_an_error_and_never_read(what, reader):
     with pytest.raises(FramingError) as caught:
         sent(bare(DAMAGED[what]), reader)
     assert caught.value.request_id == "req-1"
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_a_name_that_is_no_text_is_an_error(reader):
+def test_a_name_that_is_not_text_is_an_error(reader):
     body = bare(pa.array([1])).replace(b"\1\0\0\0c\0", b"\1\0\0\0\xff\0")
     with pytest.raises(FramingError):
         sent(body, reader)
@@ -169,7 +169,7 @@ def squeezed(megabytes: int, codec: str) -> bytes:
 
 @pytest.mark.parametrize("codec", ["zstd", "lz4"])
 @pytest.mark.parametrize("reader", READERS)
-def test_what_would_grow_beyond_its_bound_is_refused_before_it_does(reader, codec):
+def test_a_batch_that_would_exceed_its_limit_is_refused_before_decompression(reader, codec):
     body = squeezed(520, codec)
     before = pa.total_allocated_bytes()
     with pytest.raises(LimitExceededError, match="after decompression") as caught:
@@ -186,7 +186,7 @@ def read(response, bound: int) -> list[pa.RecordBatch]:
 
 
 @pytest.mark.parametrize("codec", ["zstd", "lz4"])
-def test_the_bound_is_that_of_one_batch_and_can_be_said(codec):
+def test_the_decompression_limit_applies_per_batch_and_can_be_set(codec):
     body = ipc(numbers(0, 50_000), rows=10_000, compression=codec)
     assert (
         len(sent(body, lambda one: list(iter(RowStream(one, max_decompressed=80_000).next, None))))
@@ -208,7 +208,7 @@ def test_the_bound_is_that_of_one_batch_and_can_be_said(codec):
     ],
     ids=["nulls", "runs", "fixed lists"],
 )
-def test_rows_that_cost_no_bytes_have_a_bound(reader, array):
+def test_rows_without_bytes_are_limited(reader, array):
     with pytest.raises(LimitExceededError, match="values"):
         sent(bare(array), reader)
 
@@ -256,7 +256,7 @@ PROMISED = [
 
 
 @pytest.mark.parametrize(("columns", "came"), PROMISED, ids=str)
-def test_a_column_of_another_kind_than_promised_is_refused_with_its_name(columns, came):
+def test_a_column_of_another_type_than_the_session_is_refused_by_name(columns, came):
     with pytest.raises(FramingError) as caught:
         split_of(columns, came)
     assert caught.value.request_id == "req-1"
@@ -279,13 +279,13 @@ TAKEN = [
 
 
 @pytest.mark.parametrize(("columns", "came"), TAKEN, ids=str)
-def test_every_form_that_a_service_may_send_is_taken(columns, came):
+def test_every_arrow_form_of_a_column_is_accepted(columns, came):
     assert split_of(columns, came).equals(came)
 
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()], ids=str)
 @pytest.mark.parametrize("columns", ["s varchar(9)", "s string", "s char(9)"])
-def test_text_that_comes_as_bytes_is_text(columns, kind):
+def test_text_that_arrives_as_bytes_is_text(columns, kind):
     came = pa.table({"s": WORDS.cast(kind)})
     text = pa.string() if kind == pa.binary() else pa.large_string()
     assert split_of(columns, came).equals(pa.table({"s": WORDS.cast(text)}))
@@ -303,7 +303,7 @@ def test_with_a_selection_more_columns_may_come():
         split_of("id string, s string", came, columns=("id",))
 
 
-def test_a_result_of_a_query_is_held_against_its_session_too():
+def test_a_query_result_is_checked_against_its_session():
     session = ResultSession(
         instance_id="i",
         schema=SCHEMA,
@@ -337,7 +337,7 @@ def test_a_query_may_name_two_columns_alike():
         assert pa.Table.from_batches(iter_result(storage, session)).equals(came)
 
 
-def test_a_preview_is_held_against_the_columns_that_are_known():
+def test_a_preview_is_checked_against_the_known_columns():
     with (
         Service(Preview=[raw(ipc(pa.table({"id": WORDS})))]) as service,
         service.client(retry=ONCE) as storage,
@@ -351,7 +351,7 @@ def test_a_preview_is_held_against_the_columns_that_are_known():
 
 
 @pytest.mark.nightly
-def test_damaged_streams_end_no_process_and_in_no_other_error():
+def test_damaged_streams_crash_no_process_and_raise_only_typed_errors():
     """Some inputs of ``fuzz/mutate_streams.py``, which can run for any length of time."""
     command = [sys.executable, str(ROOT / "fuzz" / "mutate_streams.py"), "--count", "75"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)

@@ -57,6 +57,6 @@ def test_an_error_that_concerns_all_blobs_is_raised(error):
 
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("seed", range(10))
-def test_no_exception_leaves_the_tile_of_a_damaged_head(seed):
+def test_a_tile_of_a_damaged_head_never_raises(seed):
     own = [*files().values(), CUT_LINE, LINE * 40, b"a,b\n1,2\n3,4\n", b'{"a": 1}\n["b"]\n']
     assert [found for data in damaged_heads(own, seed, 40) if (found := escaped(data))] == []
