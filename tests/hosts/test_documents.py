@@ -52,7 +52,7 @@ def published(executed: Path, folder: Path, kind: str) -> Path:
 
 
 @pytest.mark.parametrize("kind", ["html", "markdown", *SETTINGS])
-def test_a_page_shows_every_view_and_no_control(
+def test_exported_pages_show_every_view_and_no_controls(
     executed: Path, tmp_path: Path, browser: Browser, kind: str
 ) -> None:
     path = published(executed, tmp_path, kind)

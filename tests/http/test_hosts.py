@@ -55,7 +55,7 @@ def host_of(url: str, role: Role, **facts) -> Host:
 @ROLES
 @pytest.mark.parametrize("situation", SITUATIONS)
 @pytest.mark.parametrize("answered", [False, True])
-def test_an_error_names_the_host_and_blames_only_its_setting(transport, situation, role, answered):
+def test_an_error_names_the_host_and_only_its_setting(transport, situation, role, answered):
     start, message = SITUATIONS[situation]
     with start() as url:
         host = host_of(url, role, answered=answered, service_answered=True)

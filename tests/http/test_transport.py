@@ -42,7 +42,7 @@ def test_status_headers_and_body_arrive(transport):
     assert peer.seen[0].headers["accept-encoding"] == "identity"
 
 
-def test_an_answer_of_any_error_status_is_an_answer(transport):
+def test_any_error_status_is_returned_as_a_response(transport):
     with Peer(answers(b"{}", status=503)) as peer, ask(transport, peer.url) as answer:
         assert (answer.status, answer.read()) == (503, b"{}")
 
@@ -113,7 +113,7 @@ def test_a_body_shorter_than_its_content_length_is_broken(transport):
 
 @settings(max_examples=60)
 @given(data=st.data())
-def test_a_chunked_body_cut_anywhere_is_broken_and_never_longer(data):
+def test_a_truncated_chunked_body_is_broken(data):
     whole = b"5\r\nhello\r\n6;ext=1\r\n world\r\n0\r\nTrailer: x\r\n\r\n"
     cut = data.draw(st.integers(0, len(whole) - 1))
 
@@ -160,7 +160,7 @@ def test_a_reset_in_the_body_is_broken(transport):
             answer.read(50)
 
 
-def test_a_body_without_length_ends_with_the_connection_and_says_so(transport):
+def test_a_body_without_length_ends_with_the_connection_and_is_not_delimited(transport):
     def script(line: Line) -> None:
         line.request()
         line.send(line.headline() + b"until the end")
@@ -180,7 +180,7 @@ def test_a_body_without_length_ends_with_the_connection_and_says_so(transport):
         b"rubbish\r\n\r\n",
     ],
 )
-def test_no_answer_is_broken_and_says_that_the_request_was_sent(transport, before):
+def test_no_response_is_an_error_that_says_that_the_request_was_sent(transport, before):
     def script(line: Line) -> None:
         line.request()
         line.send(before)
@@ -191,7 +191,7 @@ def test_no_answer_is_broken_and_says_that_the_request_was_sent(transport, befor
     assert caught.value.url == peer.url
 
 
-def test_silence_before_the_answer_is_a_timeout(transport):
+def test_silence_before_the_response_is_a_timeout(transport):
     def script(line: Line) -> None:
         line.request()
         line.peer.release.wait(10)
@@ -237,7 +237,7 @@ def test_a_connection_that_is_never_accepted_is_a_connect_error(transport):
             assert isinstance(caught.value, (ConnectError, RequestTimeoutError))
 
 
-def test_speaking_tls_to_a_plain_peer_is_a_connect_error(transport):
+def test_tls_to_a_plain_peer_is_a_connect_error(transport):
     def script(line: Line) -> None:
         line.send(b"HTTP/1.1 400 no\r\n\r\n")
         line.wait_closed(5)
@@ -368,7 +368,7 @@ def test_leaving_early_closes_the_connection(transport):
         answer.close()
 
 
-def test_closing_closes_idle_connections_although_an_answer_is_still_held(transport):
+def test_closing_closes_idle_connections_while_a_response_is_open(transport):
     left = threading.Event()
 
     def script(line: Line) -> None:
@@ -385,7 +385,7 @@ def test_closing_closes_idle_connections_although_an_answer_is_still_held(transp
         assert held.closed
 
 
-def test_what_a_broken_answer_remembers_leads_nowhere(transport):
+def test_an_error_of_a_broken_response_holds_no_connection(transport):
     def script(line: Line) -> None:
         line.request()
         line.send(line.headline(**{"Content-Length": "100"}) + b"x")
@@ -406,7 +406,7 @@ def test_a_closed_transport_sends_nothing(transport):
         ask(transport, "http://127.0.0.1:1")
 
 
-def test_an_error_in_the_callers_body_is_the_callers_error(transport):
+def test_an_error_of_the_request_body_is_raised_unchanged(transport):
     def body():
         yield b"first"
         raise FileNotFoundError("the caller's file")
@@ -425,7 +425,7 @@ def test_a_proxy_of_the_environment_is_not_used_for_loopback(transport, monkeypa
         assert answer.read() == b"direct"
 
 
-def test_reprs_tell_the_state_and_no_header(transport):
+def test_reprs_show_the_state_and_no_header(transport):
     request = HttpRequest(method="GET", url="http://h", headers={"Authorization": "ODPS a:secret"})
     assert "secret" not in repr(request)
     with Peer(answers(b"x")) as peer, ask(transport, peer.url) as answer:
@@ -434,7 +434,7 @@ def test_reprs_tell_the_state_and_no_header(transport):
         assert repr(answer).endswith("closed>")
 
 
-def test_two_lengths_of_one_answer_are_called_so(transport):
+def test_two_content_lengths_are_reported(transport):
     def script(line: Line) -> None:
         line.request()
         line.send(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 7\r\n\r\nhello")

@@ -79,7 +79,7 @@ def test_a_reader_outlives_the_socket_object_that_it_reads_from(pair):
     assert ours.fileno() == -1
 
 
-def test_connecting_says_what_the_system_says():
+def test_connect_errors_have_the_message_of_the_system():
     with refused() as url, socket.socket() as sock, pytest.raises(ConnectionRefusedError):
         connect(sock, ("127.0.0.1", int(url.rpartition(":")[2])), 5.0)
 

@@ -127,7 +127,7 @@ def test_nested_values_are_rebuilt_as_they_were(
 
 @settings(max_examples=EXAMPLES)
 @given(batches())
-def test_rows_survive_the_row_stream_of_the_tunnel(
+def test_the_row_stream_of_the_tunnel_keeps_rows_unchanged(
     made: tuple[tuple[Column, ...], pa.RecordBatch],
 ) -> None:
     columns, batch = made
@@ -138,7 +138,7 @@ def test_rows_survive_the_row_stream_of_the_tunnel(
 
 @settings(max_examples=EXAMPLES)
 @given(batches(), st.data())
-def test_a_cut_or_changed_row_stream_never_passes(
+def test_a_truncated_or_changed_row_stream_is_refused(
     made: tuple[tuple[Column, ...], pa.RecordBatch], data: st.DataObject
 ) -> None:
     columns, batch = made
@@ -150,7 +150,7 @@ def test_a_cut_or_changed_row_stream_never_passes(
 
 @settings(max_examples=EXAMPLES)
 @given(batches())
-def test_rows_survive_the_arrow_stream_of_the_tunnel(
+def test_the_arrow_stream_of_the_tunnel_keeps_rows_unchanged(
     made: tuple[tuple[Column, ...], pa.RecordBatch],
 ) -> None:
     _, batch = made
@@ -160,7 +160,9 @@ def test_rows_survive_the_arrow_stream_of_the_tunnel(
 
 
 @pytest.mark.parametrize("rows", [1000, 8000, 8192, 100_000])
-def test_an_arrow_stream_of_many_chunks_is_whole_and_a_flipped_bit_is_seen(rows: int) -> None:
+def test_an_arrow_stream_of_many_chunks_is_complete_and_a_flipped_bit_is_detected(
+    rows: int,
+) -> None:
     batch = pa.record_batch({"a": pa.array(range(rows))})
     data = bytearray(b"".join(bytes(chunk) for chunk in encode_arrow(iter([batch]))))
     assert next(decode_arrow(batch.schema, memoryview(data))).equals(batch)
@@ -184,7 +186,7 @@ def test_a_row_stream_is_what_arrow_reads(
 
 @settings(max_examples=EXAMPLES)
 @given(batches(), st.data())
-def test_rows_survive_a_row_file(
+def test_a_row_file_keeps_rows_unchanged(
     tmp_path_factory: pytest.TempPathFactory,
     made: tuple[tuple[Column, ...], pa.RecordBatch],
     data: st.DataObject,
@@ -261,7 +263,7 @@ def test_strings_and_names_are_unescaped() -> None:
     assert [cursor.text(), cursor.text(), cursor.text()] == ["it's", "x'y\n", "d"]
 
 
-def test_a_text_is_cut_at_its_semicolons_and_nowhere_else() -> None:
+def test_a_text_is_split_only_at_its_semicolons() -> None:
     script = "-- a; b\nSET x.y = 'a;b' ;; /* ; */ SHOW TABLES LIKE 'a;*';\nSET zone=Asia/Shanghai"
     assert parse_job(script, {}) == (Show(what="tables", pattern="a;*"),)
     for text in ("SELECT 'a", "DROP TABLE `a", "SHOW TABLES /* a"):
@@ -277,7 +279,7 @@ def duck() -> Iterator[Duck]:
     opened.close()
 
 
-def test_the_fence_holds_for_each_connection(duck: Duck) -> None:
+def test_the_restrictions_apply_to_each_connection(duck: Duck) -> None:
     import duckdb
 
     secret = pa.table({"a": [1]})
@@ -317,7 +319,7 @@ def test_any_text_is_a_predicate_or_an_error_of_ours(duck: Duck, text: str) -> N
         Predicate.parse(text, SCHEMA, duck)
 
 
-def test_a_predicate_knows_what_only_partitions_decide(duck: Duck) -> None:
+def test_a_predicate_has_a_part_for_partitions_only(duck: Duck) -> None:
     predicate = Predicate.parse(
         "id > 5 AND (ds = 'a' OR ds LIKE 'b%') AND NOTE IS NULL", SCHEMA, duck
     )

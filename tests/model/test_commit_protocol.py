@@ -55,7 +55,7 @@ def told(history: History, verdict: str) -> str:
 
 @pytest.mark.gate(2)
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
-def test_one_thing_that_goes_wrong_doubles_and_loses_nothing(scenario: Scenario) -> None:
+def test_one_fault_repeats_and_loses_no_rows(scenario: Scenario) -> None:
     for bounds in GATE:
         found = next(wrong(scenario, bounds), None)
         assert found is None, told(*found)
@@ -63,7 +63,9 @@ def test_one_thing_that_goes_wrong_doubles_and_loses_nothing(scenario: Scenario)
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
-def test_no_history_within_the_bounds_ends_wrong(scenario: Scenario, record_property: Any) -> None:
+def test_no_history_within_the_bounds_has_a_wrong_result(
+    scenario: Scenario, record_property: Any
+) -> None:
     count = 0
     for history in explore(scenario.bounds, scenario.prepare):
         count += 1
@@ -263,7 +265,7 @@ def counterexample(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], tuple[His
 
 @pytest.mark.gate(3)
 @pytest.mark.parametrize("safeguard", SAFEGUARDS)
-def test_without_a_safeguard_a_history_ends_wrong_here_and_on_the_service(
+def test_without_a_safeguard_a_history_has_a_wrong_result_in_the_model_and_the_service(
     safeguard: str,
     counterexample: Callable[[str], tuple[History, str]],
     odps: Connection,
@@ -280,7 +282,7 @@ def test_without_a_safeguard_a_history_ends_wrong_here_and_on_the_service(
 
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("scenario", AT_ONCE.values(), ids=AT_ONCE)
-def test_the_service_answers_as_its_model(
+def test_the_service_responds_like_the_model(
     scenario: Scenario, odps: Connection, new_name: Callable[[str], str]
 ) -> None:
     histories = list(explore(GATE[0], scenario.prepare))

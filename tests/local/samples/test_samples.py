@@ -56,7 +56,7 @@ def test_orders_batches_are_valid_and_in_the_declared_types(order_batches):
         assert tuple(batch.schema.names) == tuple(c.name for c in orders.SCHEMA.columns)
 
 
-def test_orders_meets_every_scalar_type_and_the_three_nested_ones():
+def test_orders_has_every_scalar_type_and_the_three_nested_ones():
     codes = {column.type.code for column in orders.SCHEMA.columns}
     wanted = {code for code in TypeCode if code >= 0} - {
         TypeCode.JSON,
@@ -68,7 +68,7 @@ def test_orders_meets_every_scalar_type_and_the_three_nested_ones():
     assert codes == wanted
 
 
-def test_types_all_meets_every_scalar_type():
+def test_types_all_has_every_scalar_type():
     codes = {column.type.code for column in sample("types_all").schema.columns}
     nested = {TypeCode.ARRAY, TypeCode.MAP, TypeCode.STRUCT, TypeCode.BLOB, TypeCode.VARIANT}
     assert codes == {code for code in TypeCode if code >= 0} - nested - {
@@ -117,7 +117,7 @@ def test_map_keys_do_not_repeat_within_a_row(order_batches):
     assert all(len({key for key, _ in row}) == len(row) for row in filled)
 
 
-def test_amounts_are_positive_and_believable(order_batches):
+def test_amounts_are_positive_and_plausible(order_batches):
     amounts = order_batches[0][1].column("amount")
     assert pc.min(amounts).as_py() > 0
     assert 20 < pc.mean(amounts).as_py() < 500
@@ -158,7 +158,7 @@ def test_the_bomb_is_small_and_huge():
         assert Image.open(io.BytesIO(bomb)).size == (12_000, 12_000)
 
 
-def test_the_pictures_open_whole():
+def test_the_pictures_are_complete():
     traps = {"144_megapixels.png", "cut_short.jpg", "not_a_picture.png"}
     opened = 0
     for blob in media():

@@ -15,7 +15,7 @@ def test_forms_are_named_with_their_values() -> None:
 
 
 @pytest.mark.parametrize("text", ["time_zone=Mars", "time_zone", "other=1", ""])
-def test_a_form_that_does_not_exist_is_refused_with_the_choices(text: str) -> None:
+def test_an_unknown_form_is_refused_with_the_choices(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Forms.parse([text])
     assert "time_zone=UTC|" in str(caught.value.hint)

@@ -114,7 +114,7 @@ def test_the_catalog_finds_tables_by_name(peer: Peer, sold: str) -> None:
         ("POST", "/namespaces/1:search", {"query": "type=TABLE,region=cn"}),
     ],
 )
-def test_the_catalog_refuses_what_it_does_not_have(
+def test_the_catalog_refuses_unsupported_objects(
     peer: Peer, method: str, path: str, params: dict[str, str]
 ) -> None:
     told = catalog(peer, path, method, **params)

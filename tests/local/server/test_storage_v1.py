@@ -90,7 +90,7 @@ def test_rows_that_were_committed_are_read(v1: V1, codec: str | None) -> None:
 
 
 @pytest.mark.parametrize("kept", [0, 1, 2])
-def test_exactly_the_attempt_of_a_block_that_is_named_becomes_visible(v1: V1, kept: int) -> None:
+def test_only_the_named_attempt_of_a_block_becomes_visible(v1: V1, kept: int) -> None:
     session = v1.open()
     attempts = [2, 0, 1]
     messages = {n: v1.put(session, ROWS.slice(n, 1), 0, n) for n in attempts}

@@ -99,7 +99,7 @@ def test_a_missing_service_refuses_every_request_the_same_way(
 
 
 @pytest.mark.parametrize(("name", "method", "path", "params"), CASES)
-def test_the_other_services_and_the_control_plane_stay(
+def test_the_other_services_and_the_control_plane_keep_working(
     off: dict[str, Peer], name: str, method: str, path: str, params: dict[str, str]
 ) -> None:
     for other in SERVICES:

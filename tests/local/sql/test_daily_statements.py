@@ -15,7 +15,7 @@ TRANSACTIONAL = "TBLPROPERTIES ('transactional'='true')"
 NewTable = Callable[[str], str]
 
 
-def test_a_table_is_made_again_from_its_own_definition(peer: Peer, new_table: NewTable) -> None:
+def test_a_table_can_be_created_from_its_own_definition(peer: Peer, new_table: NewTable) -> None:
     name = new_table(
         "(id BIGINT NOT NULL COMMENT 'the key; it\\'s \"one\"', `from` DECIMAL(18,2),"
         " s STRUCT<a:INT,b:ARRAY<STRING>>, PRIMARY KEY (id)) COMMENT 'a \\\\ table'"
@@ -27,7 +27,7 @@ def test_a_table_is_made_again_from_its_own_definition(peer: Peer, new_table: Ne
     assert peer.query(f"SHOW CREATE TABLE {name};").to_pylist() == [row]
 
 
-def test_a_view_is_made_again_from_its_own_definition(peer: Peer, new_table: NewTable) -> None:
+def test_a_view_can_be_created_from_its_own_definition(peer: Peer, new_table: NewTable) -> None:
     name = new_table("(a bigint)")
     peer.sql(f"CREATE VIEW {name}_v (b) COMMENT 'c' AS SELECT a + 1 FROM {name};")
     (row,) = peer.query(f"SHOW CREATE TABLE {name}_v;").to_pylist()
@@ -180,7 +180,7 @@ def test_merge_fails_where_two_rows_match_one_and_changes_nothing(
     assert rows(peer, changed) == {1: "a", 2: "b", 3: None}
 
 
-def test_a_case_inside_of_a_change_ends_nothing(peer: Peer, changed: str) -> None:
+def test_a_case_expression_does_not_end_a_merge_clause(peer: Peer, changed: str) -> None:
     new = "CASE WHEN {0} IS NULL THEN 'none' ELSE {0} END"
     peer.sql(f"UPDATE {changed} SET v = {new.format('v')} WHERE CASE WHEN id > 2 THEN true END;")
     assert rows(peer, changed) == {1: "a", 2: "b", 3: "none"}
@@ -194,7 +194,7 @@ def test_a_case_inside_of_a_change_ends_nothing(peer: Peer, changed: str) -> Non
     assert rows(peer, changed) == {1: "x", 3: "none"}
 
 
-def test_an_error_in_a_change_names_no_wrong_place(peer: Peer, changed: str) -> None:
+def test_an_error_in_a_change_has_the_right_position(peer: Peer, changed: str) -> None:
     for text in (
         f"UPDATE {changed} SET v = vv",
         f"MERGE INTO {changed} t USING {source((1, 'x'))} ON t.id = s.nope"
@@ -221,7 +221,7 @@ def test_update_and_delete_keep_the_other_rows(peer: Peer, changed: str) -> None
         "MERGE INTO {} t USING {} s ON t.id = s.id WHEN MATCHED THEN DELETE",
     ],
 )
-def test_a_plain_table_takes_no_changes_and_the_error_says_which_do(
+def test_a_plain_table_refuses_changes_and_the_error_says_which_tables_allow_them(
     peer: Peer, new_table: NewTable, text: str
 ) -> None:
     name = new_table("(id bigint, v string)")
@@ -255,7 +255,7 @@ def test_a_plain_table_takes_no_changes_and_the_error_says_which_do(
         ("SELECT some_udf(1)", "function some_udf"),
     ],
 )
-def test_what_only_maxcompute_runs_is_named_with_what_to_do(
+def test_unsupported_statements_of_maxcompute_are_named_with_a_hint(
     peer: Peer, text: str, what: str
 ) -> None:
     with pytest.raises(
@@ -276,7 +276,7 @@ def test_what_only_maxcompute_runs_is_named_with_what_to_do(
         ("CREATE TABLE t (a bigint) COMENT 'x'", "COMMENT", 27),
     ],
 )
-def test_a_misspelt_word_is_marked_and_the_nearest_one_named(
+def test_a_misspelt_word_is_marked_and_a_similar_one_suggested(
     peer: Peer, text: str, near: str, column: int
 ) -> None:
     with pytest.raises(ServiceError) as caught:
@@ -293,7 +293,7 @@ def test_a_misspelt_word_is_marked_and_the_nearest_one_named(
         "SET a=b; CREATE TABLE {} (a bigint); SELECT * FROM no_such_table",
     ],
 )
-def test_of_two_statements_in_a_text_none_runs(peer: Peer, new_table: NewTable, text: str) -> None:
+def test_a_text_with_two_statements_is_refused(peer: Peer, new_table: NewTable, text: str) -> None:
     name = f"{new_table('(a bigint)')}_b"
     with pytest.raises(InvalidRequestError, match="more than one statement") as caught:
         peer.sql(text.format(name))
@@ -399,7 +399,7 @@ def test_a_lateral_view_takes_maps_and_keeps_rows_without_values_if_it_is_outer(
     assert sorted((tuple(row.values()) for row in found.to_pylist()), key=str) == rows
 
 
-def test_a_lateral_view_reads_those_before_it(peer: Peer) -> None:
+def test_a_lateral_view_can_use_earlier_ones(peer: Peer) -> None:
     found = peer.query(
         f"SELECT c, n FROM ({NESTED}) t LATERAL VIEW explode(map('k', a)) v AS k, l"
         " LATERAL VIEW explode(l) w AS c LATERAL VIEW explode(m) x AS p, n;"

@@ -71,7 +71,7 @@ def test_a_query_that_needs_too_much_memory_fails_alone(bounded: LocalService, t
 
 
 @pytest.mark.nightly
-def test_a_large_result_passes_in_small_parts(bounded: LocalService) -> None:
+def test_a_large_result_is_returned_in_small_parts(bounded: LocalService) -> None:
     """More bytes than a query may use; they are sent while it runs."""
     peer = Peer(bounded)
     peer.sql(
@@ -132,7 +132,7 @@ def test_queries_end_with_their_service(number: signal.Signals) -> None:
 
 
 @pytest.mark.nightly
-def test_many_queries_at_once_use_few_processes(bounded: LocalService) -> None:
+def test_many_concurrent_queries_use_few_processes(bounded: LocalService) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     def ask(number: int) -> pa.Table:
@@ -162,7 +162,7 @@ def wait_for_children(pid: int, count: int = 1) -> list[psutil.Process]:
     return found
 
 
-def test_a_service_that_cannot_end_is_ended(tmp_path: Path) -> None:
+def test_a_service_that_cannot_stop_is_killed(tmp_path: Path) -> None:
     """A thread that never returns stands for any bug that blocks the service."""
     kept = tmp_path / "temporary"
     kept.mkdir()
@@ -180,7 +180,7 @@ def test_a_service_that_cannot_end_is_ended(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_a_request_that_hangs_does_not_keep_the_service(root: Path) -> None:
+def test_a_hanging_request_does_not_prevent_the_stop(root: Path) -> None:
     """The worker thread of a request waits forever; SIGTERM still ends the service; rows stay."""
     program = (
         "import sys, threading; from odps_nb.local.server import serve\n"

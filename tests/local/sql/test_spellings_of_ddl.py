@@ -44,7 +44,7 @@ def _column(odps: Connection, text: str, name: str) -> list[object]:
         "comment 'c' lifecycle 2 as select 1 as id",
     ],
 )
-def test_a_table_is_made(odps: Connection, new_name: Callable[[str], str], rest: str) -> None:
+def test_a_table_is_created(odps: Connection, new_name: Callable[[str], str], rest: str) -> None:
     made = new_name("ddl")
     odps.sql(f"create table if not exists {made} {rest};")
     assert odps.table(made).schema.names[0].lower() == "id"
@@ -132,7 +132,9 @@ def test_partitions_are_added_renamed_touched_and_dropped(odps: Connection, name
         ("change column note note", "expected a type"),
     ],
 )
-def test_half_a_statement_is_refused(odps: Connection, name: str, rest: str, problem: str) -> None:
+def test_an_incomplete_statement_is_refused(
+    odps: Connection, name: str, rest: str, problem: str
+) -> None:
     with pytest.raises(OdpsNbError, match=problem):
         odps.sql(f"alter table {name} {rest}")
     assert [str(one) for one in odps.table(name).partitions()] == ["ds=1,hh=1"]
@@ -196,7 +198,9 @@ def test_a_table_is_renamed_and_described(odps: Connection, name: str) -> None:
         ("alter table {0} disable lifecycle", "DISABLE LIFECYCLE in ALTER TABLE"),
     ],
 )
-def test_what_is_not_run_is_named(odps: Connection, name: str, text: str, lacked: str) -> None:
+def test_unsupported_statements_are_named(
+    odps: Connection, name: str, text: str, lacked: str
+) -> None:
     with pytest.raises(
         OdpsNbError, match=f"the embedded service does not support {lacked}.*; MaxCompute does"
     ):
@@ -204,7 +208,7 @@ def test_what_is_not_run_is_named(odps: Connection, name: str, text: str, lacked
     assert odps.table(name).schema.names == ("id", "note", "ds", "hh")
 
 
-def test_a_column_that_is_not_there_cannot_be_changed(odps: Connection, name: str) -> None:
+def test_a_missing_column_cannot_be_changed(odps: Connection, name: str) -> None:
     with pytest.raises(OdpsNbError, match="has no column 'none'"):
         odps.sql(f"alter table {name} change column none comment 'x'")
 
@@ -219,6 +223,6 @@ def test_names_that_begin_with_digits_need_no_back_quotes(odps: Connection, name
 
 
 @pytest.mark.parametrize("column", ["2", "10L", "1e5", "2bd"])
-def test_numbers_are_no_names(odps: Connection, name: str, column: str) -> None:
+def test_numbers_are_not_names(odps: Connection, name: str, column: str) -> None:
     with pytest.raises(OdpsNbError, match=r"is not a column name|expected a name"):
         odps.sql(f"CREATE TABLE {name}_2 ({column} bigint)").wait()

@@ -51,7 +51,7 @@ def test_names_are_found_in_any_case(peer: Peer, new_table: Callable[[str], str]
     assert f"<Name>{name.upper()}</Name>" in body
 
 
-def test_a_table_that_exists_is_made_again_only_when_allowed(
+def test_an_existing_table_is_created_again_only_if_allowed(
     peer: Peer, new_table: Callable[[str], str]
 ) -> None:
     name = new_table("(a bigint)")
@@ -110,7 +110,7 @@ def test_partitions_are_added_listed_and_dropped(
     assert [str(p.spec) for p in page.partitions] == ["ds=x,h=1"]
 
 
-def test_a_select_gives_typed_columns_named_by_place(
+def test_a_select_returns_typed_columns_named_by_position(
     peer: Peer, new_table: Callable[[str], str]
 ) -> None:
     name = new_table("(a bigint, b decimal(10,2), c datetime, d char(3), e date)")
@@ -158,7 +158,7 @@ def test_an_insert_of_too_many_columns_changes_nothing(
     assert peer.read(name).num_rows == 0
 
 
-def test_a_table_is_made_from_a_query_or_like_another(peer: Peer) -> None:
+def test_a_table_is_created_from_a_query_or_like_another(peer: Peer) -> None:
     name = f"ctas{time.time_ns()}"
     peer.sql(f"CREATE TABLE {name} AS SELECT 1 AS a, 'x' AS b;")
     assert peer.read(name).to_pylist() == [{"a": 1, "b": "x"}]
@@ -175,7 +175,7 @@ def test_settings_and_comments_stand_before_the_statement(peer: Peer) -> None:
     assert read.to_pylist() == [{"n": 1}]
 
 
-def test_a_statement_that_cannot_be_read_says_where(peer: Peer) -> None:
+def test_a_parse_error_has_its_position(peer: Peer) -> None:
     with pytest.raises(ServiceError, match=r"ODPS-0130161:\[1,"):
         peer.sql("SELEC 1;")
     with pytest.raises(ServiceError, match=r"\[2,\d+\]"):
@@ -183,14 +183,14 @@ def test_a_statement_that_cannot_be_read_says_where(peer: Peer) -> None:
 
 
 @pytest.mark.parametrize("name", ["../x", "a/b", "a.b.c.d", "a;b", "x" * 200, "a b"])
-def test_names_that_cannot_be_names_are_refused(peer: Peer, name: str) -> None:
+def test_invalid_names_are_refused(peer: Peer, name: str) -> None:
     with pytest.raises(ServiceError):
         peer.sql(f"CREATE TABLE `{name}` (a bigint);")
     with pytest.raises(ArgumentError):
         peer.table(name)
 
 
-def test_an_instance_tells_its_states_and_its_text(peer: Peer) -> None:
+def test_an_instance_has_states_and_text(peer: Peer) -> None:
     peer.sql("SELECT 1 AS a, NULL AS b;")
     result = control.GetInstanceResult(project=peer.service.project, instance_id=peer.last_instance)
     (task,) = result.decode_answer(peer.ok(result.encode()).content, {}).tasks
@@ -235,9 +235,7 @@ def test_a_truncated_table_is_empty(peer: Peer, new_table: Callable[[str], str])
     assert peer.read(name).num_rows == 0
 
 
-def test_references_of_blobs_pass_through_queries(
-    peer: Peer, new_table: Callable[[str], str]
-) -> None:
+def test_queries_keep_blob_references(peer: Peer, new_table: Callable[[str], str]) -> None:
     name = new_table("(id bigint, b blob)")
     session = peer.open_write(name)
     peer.open_stream(name, session, "0")
@@ -261,7 +259,7 @@ OPERATORS = (
 )
 
 
-def test_operators_of_columns_give_what_they_give_in_maxcompute(
+def test_operators_return_the_same_as_in_maxcompute(
     peer: Peer, new_table: Callable[[str], str]
 ) -> None:
     name = new_table("(id bigint, note string, dt datetime)")
@@ -283,19 +281,19 @@ def test_grouping_hints_and_windows_are_read(peer: Peer) -> None:
     assert sorted(zip(*ranked.to_pydict().values(), strict=True)) == [(1, 2), (2, 1), (3, 1)]
 
 
-def test_what_cannot_be_said_faithfully_is_refused(peer: Peer) -> None:
+def test_expressions_that_cannot_be_translated_exactly_are_refused(peer: Peer) -> None:
     with pytest.raises(ServiceError, match="TO_CHAR"):
         peer.sql("SELECT to_char(getdate(), concat('yyyy', '')) FROM (SELECT 1) t;")
 
 
 @pytest.mark.parametrize("kind", ["varchar(1)", "char(1)", "array<char(1)>"])
-def test_a_cast_that_would_cut_in_maxcompute_is_refused(peer: Peer, kind: str) -> None:
+def test_a_cast_that_would_truncate_in_maxcompute_is_refused(peer: Peer, kind: str) -> None:
     with pytest.raises(ServiceError, match="does not truncate text"):
         peer.sql(f"SELECT cast('abc' AS {kind}) FROM (SELECT 1) t;")
 
 
 @pytest.mark.parametrize("call", ["map('a')", "year()", "wm_concat(distinct 's')", "1 $$(1)"])
-def test_what_the_parser_fails_over_is_refused(peer: Peer, call: str) -> None:
+def test_text_on_which_the_parser_fails_is_refused(peer: Peer, call: str) -> None:
     with pytest.raises(ServiceError, match=r"ODPS-0130(161|071)"):
         peer.sql(f"SELECT {call} FROM (SELECT 1) t;")
 
@@ -331,7 +329,7 @@ def test_a_blob_can_be_the_value_of_a_map(new_table: Callable[[str], str]) -> No
     assert new_table("(a map<string,blob>)")
 
 
-def test_an_instance_that_is_over_cannot_be_stopped_and_our_client_takes_that(
+def test_stopping_an_ended_instance_is_refused_and_our_client_accepts_that(
     peer: Peer, odps: Connection
 ) -> None:
     """evidence 169: rejected with InvalidStateSetting (pyodps: test_create_instance)"""

@@ -61,7 +61,9 @@ def change_until_killed(peer: Peer) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("rounds", [1, pytest.param(ROUNDS, marks=pytest.mark.nightly)])
-def test_a_kill_at_any_moment_loses_no_commit_and_shows_no_half(root: Path, rounds: int) -> None:
+def test_a_kill_at_any_moment_leaves_each_commit_complete_or_absent(
+    root: Path, rounds: int
+) -> None:
     chance = random.Random(4)
     sent: set[int] = set()
     done: set[int] = set()
