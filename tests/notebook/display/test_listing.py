@@ -33,13 +33,13 @@ def test_a_long_cell_and_a_long_list_are_cut():
     assert max(len(line) for line in listing.text().splitlines()) <= 300
 
 
-def test_no_rows_say_so():
+def test_an_empty_listing_shows_a_text():
     empty = Listing(headers=("n",), rows=(), empty="no table name matches x*")
     assert empty.text() == "no table name matches x*"
     assert "no table name matches x*" in empty.html()
 
 
-def test_it_is_a_sequence_of_rows():
+def test_a_listing_is_a_sequence_of_rows():
     listing = Listing(headers=("a", "b"), rows=((1, 2), (3, 4)))
     assert len(listing) == 2
     assert list(listing) == [(1, 2), (3, 4)]
@@ -73,7 +73,7 @@ def test_a_missing_row_is_a_typed_index_error():
     assert caught.value.hint == "pass a position from 0 to 1"
 
 
-def test_it_needs_no_style_sheet_of_a_host():
+def test_a_listing_needs_no_style_sheet():
     html = Listing(headers=("a",), rows=((1,),)).html()
     assert html.count("padding:") == 2
     assert "border-collapse:collapse" in html

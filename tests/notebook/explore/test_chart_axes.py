@@ -167,9 +167,7 @@ def test_times_far_from_the_others_are_left_out_and_counted(odps, new_name, kind
     odps.drop_table(table.name)
 
 
-def test_more_times_than_a_chart_can_have_are_refused_also_if_most_are_far(
-    odps, new_name, monkeypatch
-):
+def test_too_many_times_are_refused_even_if_most_are_outliers(odps, new_name, monkeypatch):
     monkeypatch.setattr(chart_figures, "MAX_GROUPS", 10)
     monkeypatch.setattr(chart_figures, "MAX_ROWS", 90)  # the job returns only some of the groups
     table = odps.create_table(new_name("many"), "at datetime")

@@ -133,7 +133,7 @@ def matches(column, rule):
 @pytest.mark.parametrize(
     ("column", "given", "rule"), CHOSEN, ids=[f"{column} {given}" for column, given, _ in CHOSEN]
 )
-def test_a_filter_and_its_exclusion_divide_the_rows(view, frame, column, given, rule):
+def test_a_filter_and_its_exclusion_partition_the_rows(view, frame, column, given, rule):
     wanted = matches(frame[column], rule)
     assert 0 < wanted.sum() < ROWS
     view.filter(column, **given)
@@ -145,7 +145,7 @@ def test_a_filter_and_its_exclusion_divide_the_rows(view, frame, column, given, 
 
 @pytest.mark.gate(5)
 @pytest.mark.parametrize("text", HOSTILE, ids=ascii)
-def test_a_text_is_matched_literally_whatever_its_signs(view, frame, text):
+def test_a_text_is_matched_literally_with_any_characters(view, frame, text):
     given = {"values": ([text], lambda v: v == text)}
     if text:
         given["contains"] = text, lambda v: text in v
@@ -183,7 +183,7 @@ def test_the_offered_values_of_filtered_rows_include_those_of_all_rows(view, fra
     assert sum(bar.count for bar in found) == (frame["code"] == "c3").sum()
 
 
-def test_filters_add_up_and_hold_for_sorted_rows_too(view, frame):
+def test_filters_are_combined_and_apply_to_sorted_rows(view, frame):
     view.filter("small", low=0)
     view.filter("code", values=["c1", "c2"], exclude=True)
     wanted = frame[(frame["small"] >= 0) & ~frame["code"].isin(["c1", "c2"])]["id"].tolist()
@@ -207,7 +207,7 @@ def test_filters_add_up_and_hold_for_sorted_rows_too(view, frame):
     ],
     ids=str,
 )
-def test_a_filter_without_sense_is_refused_and_the_view_stays(view, column, given, reason):
+def test_an_invalid_filter_is_refused_and_the_view_stays(view, column, given, reason):
     with pytest.raises(ArgumentError, match=reason):
         view.filter(column, **given)
     assert view.choice == Choice()
@@ -233,7 +233,7 @@ def test_a_filter_without_sense_is_refused_and_the_view_stays(view, column, give
         ("id", ""),
     ],
 )
-def test_what_is_not_of_the_type_is_refused_with_an_example(view, column, text):
+def test_a_value_of_another_type_is_refused_with_an_example(view, column, text):
     of = next(one for one in view.columns if one.name == column)
     with pytest.raises(ArgumentError, match="needs a value such as") as raised:
         typed_condition(of, "values", [text])
@@ -288,7 +288,7 @@ def test_an_hour_that_occurs_twice_stays_the_one_that_was_meant(service, frame):
         view.close()
 
 
-def test_a_chip_is_read_by_people(view):
+def test_chips_are_readable(view):
     said = []
     for column, given in (
         ("amount", {"low": Decimal("2000.00"), "high": 2200}),
@@ -319,7 +319,7 @@ def test_a_chip_is_read_by_people(view):
     ]
 
 
-def test_only_what_a_type_can_be_compared_by_is_offered(odps):
+def test_only_conditions_that_a_type_supports_are_offered(odps):
     view = RowView(rows_of(odps.table("types_all").read()))
     for column in view.columns:
         for op in operations(column):
@@ -353,7 +353,7 @@ def test_bars_that_are_excluded_one_after_the_other_are_all_excluded(view, frame
 # -- how many ------------------------------------------------------------------------------------
 
 
-def test_the_rows_that_match_are_counted_and_pages_know_of_it(odps, frame):
+def test_matching_rows_are_counted_and_limit_the_pages(odps, frame):
     view = RowView(rows_of(odps.table("explore_filters").read()), seed=1)
     view.filter("flag", null=True, exclude=True)
     wanted = frame["id"][frame["flag"].notna()].tolist()
@@ -379,7 +379,7 @@ def test_rows_that_were_all_read_need_no_job_to_be_counted(view, frame, monkeypa
     assert (view.matching, view.count(2**40)) == (251, 251)
 
 
-def test_what_costs_too_much_or_is_no_sql_is_not_counted(odps, frame):
+def test_expensive_counts_and_counts_without_sql_are_skipped(odps, frame):
     table = odps.table("explore_filters")
     view = RowView(rows_of(table.read()))
     view.filter("id", low=5)
@@ -392,7 +392,7 @@ def test_what_costs_too_much_or_is_no_sql_is_not_counted(odps, frame):
     limited.close()
 
 
-def test_a_count_that_the_rows_belie_is_forgotten(view):
+def test_a_count_that_the_rows_contradict_is_dropped(view):
     view.filter("id", low=0)
     view._profiles.know(view.where, 150)
     assert view.total == 150
@@ -404,7 +404,7 @@ def test_a_count_that_the_rows_belie_is_forgotten(view):
 
 
 @pytest.mark.parametrize("where", ["of the view", "of the read"])
-def test_the_profile_is_of_rows_from_all_over_those_that_match(odps, frame, where):
+def test_the_profile_samples_all_matching_rows(odps, frame, where):
     table = odps.table("explore_filters")
     if where == "of the view":
         view = RowView(rows_of(table.read()), sample=2000, seed=1)
@@ -554,7 +554,7 @@ def test_the_static_view_follows_the_filter(live, frame):
     assert "filter: id is 17 · profile: the only row" in text
 
 
-def test_requests_for_filters_without_sense_are_reported_and_change_nothing(live):
+def test_requests_for_invalid_filters_are_reported_and_change_nothing(live):
     explorer, browser = live
     for asked in (
         _ask("id", "range", "1"),
@@ -594,7 +594,7 @@ def test_a_whole_number_is_a_plain_literal_in_a_condition_on_decimals(op, values
     assert typed_condition(amount, op, values).where == where
 
 
-def test_the_words_of_a_range_say_whether_its_end_belongs_to_it():
+def test_the_text_of_a_range_shows_whether_its_end_is_included():
     amount = Column(name="amount", type=parse_type("bigint"))
     words = {
         below: typed_condition(amount, "range", ["1", "2"], below=below).text

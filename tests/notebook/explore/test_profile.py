@@ -388,7 +388,7 @@ def test_numbers_have_separators_and_sensible_digits(value, text):
     assert number_text(value) == text
 
 
-def test_words_of_nulls_never_claim_none_or_all():
+def test_the_share_of_nulls_is_never_rounded_to_none_or_all():
     def words(nulls, rows):
         array = pa.array([None] * nulls + [1] * (rows - nulls), pa.int64())
         return profiled([column_of("bigint")], pa.table({"x": array})).columns[0].words

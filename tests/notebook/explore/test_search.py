@@ -204,7 +204,7 @@ def test_the_text_of_every_cell_and_its_parts_find_exactly_the_rows_that_show_th
         *("2024-01-01", "2024-01-02"),
     ],
 )
-def test_a_search_is_what_pandas_finds_in_the_displayed_texts(view, shown, needle):
+def test_a_search_agrees_with_pandas_on_displayed_texts(view, shown, needle):
     view.choose(Choice(search=needle))
     found = all_ids(view)
     assert found == expected(shown, needle)
@@ -336,7 +336,7 @@ def told(browser, kind):
     return [one for one, _ in browser.messages if one["kind"] == kind]
 
 
-def test_a_search_tells_its_progress_and_that_nothing_was_found_only_at_the_end(live, monkeypatch):
+def test_a_search_reports_its_progress_and_reports_no_match_only_at_the_end(live, monkeypatch):
     explorer, browser = live
     monkeypatch.setattr(exploring, "TELL_SECONDS", 0)
     explorer.receive({"do": "search", "text": "no such text"})
@@ -348,7 +348,7 @@ def test_a_search_tells_its_progress_and_that_nothing_was_found_only_at_the_end(
     assert busy[-1]["share"] == 1
 
 
-def test_a_filter_tells_how_many_rows_were_read_until_the_page_arrives(odps, view):
+def test_a_filter_reports_rows_read_until_the_page_arrives(odps, view):
     told = []
     view.tell_tested = lambda *said: told.append(said)
     view.filter("word", contains="no such text")
@@ -362,7 +362,7 @@ def test_a_filter_tells_how_many_rows_were_read_until_the_page_arrives(odps, vie
     result.close()
 
 
-def test_a_filter_that_begins_at_a_later_position_tells_no_total(view):
+def test_a_filter_from_a_later_position_reports_no_total(view):
     told = []
     view.tell_tested = lambda *said: told.append(said)
     view.filter("id", low=0)
@@ -373,7 +373,7 @@ def test_a_filter_that_begins_at_a_later_position_tells_no_total(view):
     assert told[-1] == ("filtering", 900, None)
 
 
-def test_nothing_is_told_between_two_pages(odps, view):
+def test_no_progress_is_reported_between_two_pages(odps, view):
     told = []
     view.tell_tested = lambda *said: told.append(said)
     view.filter("id", low=0)
@@ -385,7 +385,7 @@ def test_nothing_is_told_between_two_pages(odps, view):
     assert view.page(0).count == view.page_rows
 
 
-def test_an_expensive_sort_waits_for_a_confirmation_also_of_a_changed_filter(live, monkeypatch):
+def test_an_expensive_sort_needs_confirmation_even_for_a_changed_filter(live, monkeypatch):
     explorer, browser = live
     monkeypatch.setattr(exploring, "ASK_BYTES", 0)
     explorer.receive({"do": "sort", "order": [[3, True], [0, False]]})

@@ -68,7 +68,7 @@ def test_a_read_shows_its_first_rows_and_profile(odps):
     assert max(map(len, lines)) < 110
 
 
-def test_a_result_and_a_filtered_read_show_rows_too(odps):
+def test_results_and_filtered_reads_show_rows(odps):
     shown = odps.sql("select status, count(*) as n from orders group by status")._repr_mimebundle_()
     assert "shipped" in shown["text/plain"]
     assert "6 rows" in shown["text/html"]
@@ -114,7 +114,7 @@ def test_values_are_escaped_and_folded(nasty):
 
 
 @pytest.mark.storage_api("blobs")
-def test_blobs_are_drawn_in_bounds(odps):
+def test_drawn_blobs_are_limited(odps):
     html = odps.table("media").read()._repr_mimebundle_()["text/html"]
     pictures = re.findall(r'<img src="(data:image/[a-z+]+;base64,)', html)
     assert 4 <= len(pictures) <= 6
@@ -131,7 +131,7 @@ def test_blobs_below_the_rows_of_the_view_are_not_read(odps, new_name):
     assert thumbnails(view, view.page(0)) == {}
 
 
-def test_a_wide_read_of_long_texts_stays_in_bounds(odps, new_name):
+def test_a_wide_read_of_long_texts_is_limited(odps, new_name):
     names = [f"c{n}" for n in range(90)]
     table = odps.create_table(new_name("wide"), ", ".join(f"{name} string" for name in names))
     table.write(pa.table({name: [f"{name} " + "word " * 500] * 30 for name in names}))
@@ -196,7 +196,7 @@ def test_a_page_is_one_message_of_bounded_size(live):
     browser.wait("page", start=1_000_000)
 
 
-def test_a_cell_filters_without_its_value_in_the_request(live):
+def test_a_filter_by_cell_sends_only_the_position(live):
     explorer, browser = live
     explorer.receive({"do": "value", "row": 7, "column": 0, "not": True})
     content, buffers = browser.wait("page", start=0)
@@ -259,7 +259,7 @@ def test_meaningless_requests_are_reported_and_have_no_effect(live):
     assert [one for one, _ in browser.messages if one["kind"] == "problem"]
 
 
-def test_a_page_that_is_asked_for_later_wins(live):
+def test_a_page_requested_later_takes_precedence(live):
     explorer, browser = live
     for start in range(0, 2000, 100):
         explorer.receive({"do": "page", "start": start})

@@ -231,7 +231,7 @@ def test_text_that_is_not_utf8_is_never_changed_silently(odps, new_name, kind):
     [Choice(), Choice(search="no such text"), Choice(conditions=("note = 'no such text'",))],
     ids=["all", "search", "filter"],
 )
-def test_a_read_of_all_rows_is_cancelled_and_the_view_works_on(moody_odps, stalled, choice):
+def test_after_a_cancelled_read_of_all_rows_the_view_works(moody_odps, stalled, choice):
     view = RowView(rows_of(moody_odps.table("orders").read()))
     view.choose(choice)
     end = end_when_stopped(lambda: view.to_arrow(progress=False), view.stop_taking)
@@ -279,7 +279,7 @@ def test_a_csv_file_has_the_values_as_they_are(source):
 @pytest.mark.parametrize(
     "table", ["orders", pytest.param("media", marks=pytest.mark.storage_api("blobs")), "types_all"]
 )
-def test_every_type_has_a_place_in_csv(odps, table):
+def test_every_type_can_be_written_to_csv(odps, table):
     rows = odps.table(table).read(limit=40)
     made, file = written(rows, "csv")
     read = list(csv.reader(io.StringIO(file.getvalue().decode(), newline="")))
@@ -315,7 +315,7 @@ READ["parquet"] = pd.read_parquet
 
 
 @pytest.mark.parametrize("kind", READ)
-def test_a_file_is_cut_at_its_limit_and_says_so(odps, kind):
+def test_a_file_is_truncated_at_its_limit_with_a_note(odps, kind):
     rows = odps.table("orders").read(["id", "note"], partitions="ds=2024-01-01")
     made, file = written(rows, kind, limit=300_000)
     assert made.is_cut
@@ -399,7 +399,7 @@ def test_a_saved_file_has_all_rows_of_the_view_and_replaces_no_other(
 
 
 @pytest.mark.parametrize("content", [{}, {"file": "exe", "number": 1}, {"file": "csv"}])
-def test_a_malformed_download_is_a_problem_and_no_file(browser, content):
+def test_a_malformed_download_request_is_reported(browser, content):
     browser.explorer.receive({"do": "download", **content})
     browser.wait("problem")
     assert not [one for one, _ in browser.messages if one["kind"] in ("chunk", "file")]

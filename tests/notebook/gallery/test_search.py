@@ -55,7 +55,7 @@ def found(gallery):
     return [names[index] for index in gallery._chosen.indices]
 
 
-def test_texts_are_found_by_what_they_say_in_any_encoding(column):
+def test_texts_are_found_by_their_content_in_any_encoding(column):
     gallery = Gallery(column)
     gallery.search("明月")
     assert found(gallery) == ["gbk", "utf-16", "utf-8"]
@@ -77,7 +77,7 @@ def test_names_are_found_as_well(column):
     assert found(gallery) == ["bytes"]
 
 
-def test_a_search_and_a_kind_mean_both(column):
+def test_a_search_and_a_kind_are_combined(column):
     gallery = Gallery(column)
     gallery.search("明月")
     gallery.show_only("table")
@@ -97,7 +97,7 @@ def test_texts_are_read_once_for_all_searches(column):
     assert [blob.opened for blob in column] == [1] * len(column)
 
 
-def test_texts_that_are_not_kept_are_read_again_and_found_alike(column, monkeypatch):
+def test_texts_that_are_not_cached_are_read_again(column, monkeypatch):
     monkeypatch.setattr(chosen, "_KEPT", 0)
     gallery = Gallery(column)
     gallery.search("hamburg")
@@ -110,7 +110,7 @@ def test_texts_that_are_not_kept_are_read_again_and_found_alike(column, monkeypa
     assert max(blob.opened for blob in column) == 2
 
 
-def test_what_is_read_for_an_earlier_search_answers_no_later_one(column):
+def test_results_of_an_earlier_search_are_not_used_by_a_later_one(column):
     held = Chosen(column)
     early, late = GalleryChoice(search="hamburg"), GalleryChoice(search="明月")
     places = held.missing(early)

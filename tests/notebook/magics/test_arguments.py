@@ -70,7 +70,7 @@ def test_a_variable_is_inserted_in_every_word_except_a_filter(words, values):
         ("ds={1 / 0}", "division by zero"),
     ],
 )
-def test_what_cannot_be_inserted_is_refused(word, reason):
+def test_a_variable_that_cannot_be_inserted_is_refused(word, reason):
     with pytest.raises(UsageError, match=reason):
         expanded([word], {"month": "2024-01"})
 
@@ -80,13 +80,13 @@ def test_every_subcommand_with_progress_can_be_quiet(name):
     assert {"-q", "--quiet"} <= set(COMMANDS[name].option_strings())
 
 
-def test_an_open_quote_is_a_usage_error():
+def test_an_unclosed_quote_is_a_usage_error():
     with pytest.raises(UsageError, match="quote is not closed"):
         split_line("-w \"a = 'b'")
 
 
 @given(st.text(max_size=60))
-def test_any_line_gives_words_or_a_usage_error(line):
+def test_any_line_is_split_into_words_or_a_usage_error(line):
     try:
         words = split_line(line)
     except UsageError:
@@ -116,11 +116,11 @@ def test_keys_are_refused_and_never_repeated(word):
     assert SECRET not in str(caught.value)
 
 
-def test_what_only_looks_like_a_key_is_allowed():
+def test_text_that_only_resembles_a_key_is_allowed():
     refuse_keys(["access_key", "secret_table", "-w", "token = 'x'", "https://host/api", "--schema"])
 
 
-def test_a_slip_names_the_nearest_option():
+def test_a_mistyped_option_suggests_the_nearest_one():
     with pytest.raises(UsageError, match=r"has no option --colums; did you mean --columns\?"):
         parse(COMMANDS["read"].run, ["orders", "--colums", "a"])
 
@@ -142,7 +142,7 @@ def test_shortened_options_are_not_guessed():
 
 
 @pytest.mark.parametrize("words", [[], ["t", "-n", "0"], ["t", "-n", "x"], ["t", "-t", "csv"]])
-def test_bad_values_are_one_line(words):
+def test_invalid_values_give_an_error_of_one_line(words):
     with pytest.raises(UsageError) as caught:
         parse(COMMANDS["read"].run, words)
     assert "\n" not in str(caught.value)

@@ -124,7 +124,7 @@ def test_head_shows_rows(book):
     assert shown.data["text/html"].count("<tr") == 4
 
 
-def test_a_read_lands_in_the_variable(book):
+def test_a_read_is_assigned_to_the_variable(book):
     assert text(book, "read").endswith("231,072 rows × 3 columns · DECIMAL as float64: amount")
     assert text(book, "frame") == "pandas 231072 ['id', 'amount', 'status']\n"
 
@@ -143,14 +143,14 @@ def test_the_cell_is_the_filter_and_its_names_are_bound(book):
     assert text(book, "filtered") == "{'paid'} ['2024-01-01', '2024-01-02']\n"
 
 
-def test_a_dry_run_tells_the_plan(book):
+def test_a_dry_run_shows_the_plan(book):
     page = text(book, "plan")
     assert "2,048,000" in page
     assert "splits" in page
     assert "nothing read yet" in page
 
 
-def test_sql_rows_land_in_the_variable(book):
+def test_sql_rows_are_assigned_to_the_variable(book):
     assert text(book, "daily") == "8 ['ds', 'n']\n"
 
 
@@ -160,11 +160,11 @@ def test_a_background_read_reports_in_the_cell_that_started_it(book):
     assert text(book, "elsewhere") == "231072 <read orders: done>\n"
 
 
-def test_quiet_shows_nothing(book):
+def test_quiet_disables_progress(book):
     assert outputs(book, "whole") == []
 
 
-def test_what_a_table_says_is_text_and_never_markup(book):
+def test_text_of_a_table_is_never_markup(book):
     for name in ("hostile", "hostile rows", "status"):
         assert MARKUP not in text(book, name, "text/html")
     # the line with the error is the text of an error output, which is escaped: see the export below
@@ -174,7 +174,7 @@ def test_what_a_table_says_is_text_and_never_markup(book):
     assert "&lt;script&gt;" in text(book, "hostile rows", "text/html")
 
 
-def test_a_write_gives_a_receipt(book):
+def test_a_write_returns_a_receipt(book):
     assert "2 rows" in text(book, "write")
 
 
@@ -200,7 +200,7 @@ def error(book, name: str) -> list[str]:
     return [line.replace("\x1b[1m", "").replace("\x1b[0m", "") for line in output.traceback]
 
 
-def test_an_error_of_ours_is_three_lines_and_the_cell_failed(book):
+def test_our_errors_are_shown_as_three_lines_and_the_cell_fails(book):
     what, where, to_do = error(book, "no table")
     assert what.startswith("NotFoundError: ")
     assert "orderz" in what
@@ -219,12 +219,12 @@ def test_a_refused_line_is_an_error_output_with_its_reason(book):
     assert error(book, "refused") == [f"UsageError: {reason}"]
 
 
-def test_errors_outside_of_magics_are_three_lines_too(book):
+def test_our_errors_outside_of_magics_are_shown_as_three_lines(book):
     assert error(book, "no connection")[0].startswith("ConnectError: ")
     assert len(error(book, "no connection")) <= 3
 
 
-def test_the_traceback_is_one_step_away(book):
+def test_a_command_shows_the_traceback(book):
     assert text(book, "traceback").startswith("Traceback (most recent call last)")
 
 
@@ -232,7 +232,7 @@ def test_unloading_leaves_no_thread(book):
     assert text(book, "threads") == "[]\n"
 
 
-def test_the_last_cards_are_small_records_that_say_how_it_ended(book):
+def test_final_cards_are_small_and_show_the_outcome(book):
     cards = [
         output.data["text/html"]
         for cell in book.cells
