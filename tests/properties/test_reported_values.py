@@ -86,7 +86,7 @@ def test_too_many_digits_are_refused(make: Make, kind: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", NARROW)
-def test_too_many_digits_are_refused_inside(make: Make, kind: str) -> None:
+def test_too_many_digits_are_refused_in_nested_values(make: Make, kind: str) -> None:
     value = Decimal("1E+37") + 7
     refuse(make(f"array<{kind}>"), column([value]))
     refuse(make(f"struct<price:{kind}>"), column({"price": value}), ".price")
@@ -200,13 +200,15 @@ CUT = [
 
 
 @pytest.mark.parametrize(("kind", "cell"), CUT)
-def test_nested_values_are_not_cut_or_changed_in_kind(make: Make, kind: str, cell: Any) -> None:
+def test_nested_values_are_not_truncated_or_changed_in_type(
+    make: Make, kind: str, cell: Any
+) -> None:
     error = refuse(make(kind), column(None, cell), "v")
     assert error.row == 1
 
 
 @pytest.mark.parametrize("number", [19.99, np.float32(2.5), np.float64(19.99), 7, np.int16(7)])
-def test_numbers_for_a_decimal_are_taken_at_every_depth(make: Make, number: Any) -> None:
+def test_numbers_are_accepted_for_a_decimal_at_every_depth(make: Make, number: Any) -> None:
     meant = Decimal(str(number))
     table = make("struct<price:decimal(38,18),all:array<decimal(38,18)>>")
     table.write(column({"price": number, "all": [number, Decimal("0.5")]}))
@@ -221,7 +223,7 @@ NUMBERS = [1659099540588, 1.5, np.int64(1), np.float64(1.5), Decimal(1), True]
 @pytest.mark.gate(8)
 @pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz", "datetime", "date"])
 @pytest.mark.parametrize("number", NUMBERS, ids=repr)
-def test_numbers_are_no_times(make: Make, kind: str, number: Any) -> None:
+def test_numbers_are_refused_for_times(make: Make, kind: str, number: Any) -> None:
     error = refuse(make(kind), column(None, number), "v")
     assert (error.row, error.column) == (1, "v")
     refuse(make(kind), column(dt.datetime(2024, 3, 1), number))
@@ -229,7 +231,7 @@ def test_numbers_are_no_times(make: Make, kind: str, number: Any) -> None:
 
 
 @pytest.mark.parametrize("number", NUMBERS[:4], ids=repr)
-def test_numbers_are_no_durations(make: Make, number: Any) -> None:
+def test_numbers_are_refused_for_durations(make: Make, number: Any) -> None:
     refuse(make("interval_day_time"), column(number))
     refuse(make("interval_day_time"), column(dt.timedelta(1), number))
 
@@ -288,7 +290,7 @@ def test_a_null_in_a_column_with_a_far_year_is_a_null(make: Make, kind: str, mar
 
 
 @pytest.mark.storage_api("far times")
-def test_what_was_read_is_written_as_objects(make: Make) -> None:
+def test_values_that_were_read_can_be_written_as_objects(make: Make) -> None:
     table = make("timestamp")
     table.write(pa.table({"v": pa.array([FAR, None], pa.timestamp("us"))}))
     table.write(table.read(timestamp_unit="us").to_pandas().astype(object))
@@ -320,7 +322,7 @@ def test_datetime64_objects_of_every_unit_are_times(make: Make, kind: str, unit:
 
 
 @pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz", "datetime", "date"])
-def test_dates_and_datetimes_are_taken_together(make: Make, kind: str) -> None:
+def test_dates_and_datetimes_can_be_mixed(make: Make, kind: str) -> None:
     table = make(kind)
     table.write(column(dt.datetime(2024, 3, 1), dt.date(2024, 3, 2)))
     table.write(column(dt.date(2024, 3, 2), dt.datetime(2024, 3, 1)))
@@ -328,7 +330,7 @@ def test_dates_and_datetimes_are_taken_together(make: Make, kind: str) -> None:
     assert found == ["2024-03-01", "2024-03-02", "2024-03-02", "2024-03-01"]
 
 
-def test_naive_and_aware_datetimes_are_taken_together_in_utc(make: Make) -> None:
+def test_naive_and_aware_datetimes_are_mixed_in_utc(make: Make) -> None:
     aware = dt.datetime(2024, 3, 1, 8, tzinfo=dt.timezone(dt.timedelta(hours=8)))
     for order in ([aware, dt.datetime(2024, 3, 1)], [dt.datetime(2024, 3, 1), aware]):
         table = make("datetime")
@@ -379,14 +381,14 @@ def test_midnight_in_its_own_zone_is_a_date(make: Make, midnight: dt.datetime) -
     assert read(inside).to_pylist() == [[midnight.date(), None]]
 
 
-def test_maps_of_polars_are_taken(make: Make) -> None:
+def test_maps_of_polars_are_accepted(make: Make) -> None:
     cells = pa.array([[("k", "v")], [], None], pa.map_(pa.string(), pa.string()))
     table = make("map<string,string>")
     table.write(pl.from_arrow(pa.table({"v": cells})))
     assert read(table).to_pylist() == cells.to_pylist()
 
 
-def test_runs_of_views_are_taken(make: Make) -> None:
+def test_runs_of_views_are_accepted(make: Make) -> None:
     views = pa.array(["a", None], pa.string_view())
     ends = pa.array([2, 3], pa.int32())
     table = make("string")
@@ -511,7 +513,7 @@ FRAMES = [pd.DataFrame({"a": ["x", "y"]}), pl.DataFrame({"a": ["x", "y"]}), pa.t
 
 
 @pytest.mark.parametrize("frame", FRAMES, ids=lambda one: f"{type(one).__module__}")
-def test_a_table_is_no_column_and_no_cell(make: Make, frame: Any) -> None:
+def test_a_table_is_refused_as_a_column_or_a_cell(make: Make, frame: Any) -> None:
     """Iterating a DataFrame yields its column names."""
     refuse(make("string"), {"v": frame})
     refuse(make("array<string>"), {"v": [frame]})
@@ -787,7 +789,7 @@ def test_text_that_is_not_json_is_refused_before_it_is_sent(make: Make, text: st
     ],
     ids=["permuted", "opaque", "period", "unregistered"],
 )  # fmt: skip
-def test_extension_types_whose_storage_misleads_are_refused(
+def test_extension_types_whose_storage_is_not_their_value_are_refused(
     make: Make, kind: str, rows: pa.Table, reason: str
 ) -> None:
     for data in (rows, rows.to_reader(), {"v": rows.column("v")}):
@@ -832,7 +834,7 @@ def test_geography_takes_only_degrees(make: Make, crs: Any, fits: bool) -> None:
 # -- more data than one Arrow array can hold ------------------------------------------------------
 
 
-def test_pieces_that_exceed_an_array_are_halved() -> None:
+def test_pieces_too_large_for_an_array_are_halved() -> None:
     def fit(piece: list[int], *_: Any, **__: Any) -> pa.Array:
         if sum(piece) > 10:
             raise pa.ArrowCapacityError("more than 2 GiB")

@@ -54,7 +54,7 @@ def write_in_a_session(table: Table, data: Any) -> None:
 
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("source", SOURCES)
-def test_what_is_written_is_read(odps: Connection, new_name: Names, source: str) -> None:
+def test_written_values_are_read(odps: Connection, new_name: Names, source: str) -> None:
     @settings(max_examples=EXAMPLES)
     @given(drawn=columns(source), write=st.sampled_from([write_at_once, write_in_a_session]))
     def written_and_read(drawn: dict[str, Drawn], write: Callable[[Table, Any], None]) -> None:
@@ -70,7 +70,7 @@ def test_what_is_written_is_read(odps: Connection, new_name: Names, source: str)
 
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("source", ["arrow", "arrow-backed", "reader"])
-def test_times_without_a_zone_are_those_of_the_connection(
+def test_naive_times_are_in_the_zone_of_the_connection(
     zoned: Connection, new_name: Names, source: str
 ) -> None:
     def has_times(kind: Kind) -> bool:
@@ -94,7 +94,7 @@ def test_times_without_a_zone_are_those_of_the_connection(
 
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("source", ["objects", "pandas", "arrow"])
-def test_what_is_upserted_is_read(odps: Connection, new_name: Names, source: str) -> None:
+def test_upserted_values_are_read(odps: Connection, new_name: Names, source: str) -> None:
     def is_usual(kind: Kind) -> bool:  # more digits require settings of the statement
         return all(leaf.numbers[:1] < (39,) and leaf.numbers[1:] < (19,) for leaf in kind.leaves())
 

@@ -179,7 +179,7 @@ def test_any_bytes_are_an_object_or_our_error(body: bytes) -> None:
 
 @settings(max_examples=50)
 @given(st.dictionaries(st.text(), json_values))
-def test_what_is_written_is_read(members: dict[str, Any]) -> None:
+def test_written_values_are_read(members: dict[str, Any]) -> None:
     found = parse_object(dump(members), "document")
     assert set(found) == set(members)
 

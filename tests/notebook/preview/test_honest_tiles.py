@@ -71,7 +71,7 @@ def test_rows_of_an_arrow_file_are_those_of_all_batches(form, sizes, says):
         assert Seen(made.html).text.startswith("n · int640")
 
 
-def test_rows_of_packed_batches_are_counted_without_unpacking_them():
+def test_rows_of_compressed_batches_are_counted_without_decompression():
     packed = pa.ipc.IpcWriteOptions(compression="zstd")
     data = arrow(2, 500_000, 500_000, options=packed, form=pa.ipc.new_stream)
     assert "1,000,002 rows × 1 column" in tile(Value(data)).text
@@ -83,7 +83,7 @@ def test_rows_of_feather_are_those_of_all_chunks():
     assert "1,000 rows × 1 column" in tile(Value(out.getvalue())).text
 
 
-def test_an_arrow_stream_that_is_cut_has_at_least_the_rows_that_are_there():
+def test_a_truncated_arrow_stream_has_at_least_the_complete_rows():
     data = arrow(10, 20, 30, form=pa.ipc.new_stream)
     assert "at least 30 rows × 1 column" in tile(Value(data[:-100])).text
 
@@ -112,7 +112,7 @@ def test_parquet_with_encrypted_columns_says_so_and_does_not_stop_the_parser():
 # -- damaged, or not decoded here -----------------------------------------------------------------
 
 
-def test_a_picture_that_is_cut_shows_what_is_there_and_says_so():
+def test_a_truncated_picture_shows_its_readable_part_and_says_so():
     data = picture("JPEG")
     made = tile(Value(data[:-40]))
     assert "data:image/" in made.html
@@ -164,7 +164,7 @@ def tiff(bands, bits, sample_format=1, compression=1):
         (b"\xff\xd8\xff\xf7\0\x0b\x08\0\x04\0\x04\x01\x01\x11\0" + bytes(40), "JPEG-LS"),
     ],
 )
-def test_a_form_of_a_picture_that_is_not_decoded_is_named_and_not_called_damaged(data, says):
+def test_an_unsupported_picture_format_is_named_and_not_called_damaged(data, says):
     text = notes(data)
     assert says in text
     assert "damaged" not in text
@@ -287,7 +287,7 @@ def test_avro_without_records_has_one_column(schema, value, says):
         ),
     ],
 )
-def test_a_refusal_says_damaged_only_where_the_decoder_proved_it(error, says):
+def test_only_proven_damage_is_called_damage(error, says):
     assert refusal_of(error).startswith(says)
     assert reason_of(error) in refusal_of(error)
 
@@ -336,7 +336,7 @@ ZIP = b"PK\x03\x04" + bytes(22) + b"\x05\0\0\0a.txthello"
         ("a.mp4", b"\0\1\2"),
     ],
 )
-def test_a_type_that_is_stored_by_the_name_is_never_flagged(name, data):
+def test_a_media_type_from_the_file_name_is_never_flagged(name, data):
     assert not differs(media_type(data, len(data), name), sniff(data, len(data)))
 
 
@@ -359,11 +359,11 @@ def test_a_type_that_is_stored_by_the_name_is_never_flagged(name, data):
         ("text/<b>plain", b"plain words", True),
     ],
 )
-def test_a_label_is_flagged_only_where_it_could_mislead(declared, data, lies):
+def test_a_label_is_flagged_only_if_it_could_mislead(declared, data, lies):
     assert differs(declared, sniff(data, len(data))) is lies
 
 
-def test_a_long_badge_is_cut_inside_of_the_tile():
+def test_a_long_badge_is_truncated_inside_the_tile():
     page = seen(b"<html>", "application/" + "x" * 80)
     (style,) = [one for one in page.values("style") if "rgba(235,140,20" in one]
     assert "max-width:100%" in style

@@ -72,7 +72,7 @@ def test_a_log_file_gets_nothing():
     assert plain.getvalue() == ""
 
 
-def test_what_ends_at_once_leaves_no_line():
+def test_a_short_operation_leaves_no_line():
     terminal = Terminal()
     run(LineListener(file=terminal, delay=60))
     assert terminal.getvalue() == ""

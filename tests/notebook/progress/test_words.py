@@ -32,7 +32,7 @@ def test_durations(seconds, text):
         *((0.9999, "> 99.9 %"), (1.0, "100 %")),
     ],
 )
-def test_percentages_are_never_zero_and_only_at_the_end_a_hundred(share, text):
+def test_percentages_are_zero_only_at_the_start_and_a_hundred_only_at_the_end(share, text):
     assert words.format_percent(share) == text
 
 
@@ -74,7 +74,7 @@ def test_rates_keep_three_digits():
     assert "1,230,000 rows/s" in words.figures(snapshot)
 
 
-def test_tasks_of_another_engine_are_counted_and_give_the_share_where_nothing_better_does():
+def test_tasks_of_another_engine_give_the_share_if_nothing_else_does():
     with ProgressTracker("write", "t") as tracker:
         tracker.phase(Phase.WRITING)
         tracker.count_tasks(2, 8)
@@ -94,7 +94,7 @@ def test_a_rate_below_one_row_a_second_is_not_shown():
     assert words.figures(snapshot) == ["1 row"]
 
 
-def test_a_pause_is_reported_and_not_counted_into_the_time_left():
+def test_a_pause_is_reported_and_excluded_from_the_time_left():
     now = [0.0]
     tracker = ProgressTracker("read", "t", clock=lambda: now[0])
     tracker.plan(rows_total=100)
@@ -115,7 +115,7 @@ def test_a_pause_is_reported_and_not_counted_into_the_time_left():
     assert not any("no progress" in text for text in words.figures(tracker.snapshot()))
 
 
-def test_the_first_hundredth_gives_no_estimate():
+def test_the_first_percent_gives_no_estimate():
     snapshot = ProgressSnapshot(
         operation="read", title="t", phase=Phase.READING, rows=9, rows_total=2000, elapsed=9.0
     )
