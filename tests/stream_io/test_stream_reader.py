@@ -92,7 +92,7 @@ def test_a_chunked_body_without_its_last_chunk_is_an_error(transport: RequestsTr
 
 
 @pytest.mark.parametrize("length", ["6", "5", "4"])
-def test_a_foreign_answer_is_held_to_its_announced_length(length: str) -> None:
+def test_a_response_of_another_library_is_checked_against_its_length(length: str) -> None:
     answer = WithHeaders(b"hello", Content_Length=length, x_odps_request_id="r9")
     reader = StreamReader(answer)
     if length == "6":
@@ -104,7 +104,7 @@ def test_a_foreign_answer_is_held_to_its_announced_length(length: str) -> None:
         assert reader.read() == b"hello"
 
 
-def test_the_length_of_a_chunked_answer_means_nothing() -> None:
+def test_the_content_length_of_a_chunked_response_is_ignored() -> None:
     answer = WithHeaders(b"hello", Content_Length="9", Transfer_Encoding="chunked")
     assert StreamReader(answer).read() == b"hello"
 
@@ -125,7 +125,7 @@ def test_an_error_of_the_server_is_raised_with_its_code_and_request_id() -> None
         reader.read()
 
 
-def test_an_answer_of_requests_will_do() -> None:
+def test_a_response_of_requests_is_accepted() -> None:
     def script(line: Line) -> None:
         line.request()
         line.answer(BODY)
@@ -177,7 +177,7 @@ def test_an_opener_is_called_once_and_only_when_needed() -> None:
     assert calls == [1]
 
 
-def test_sources_that_only_read_and_read_short_will_do() -> None:
+def test_sources_with_short_reads_are_accepted() -> None:
     for most in (1, 1000):
         reader = StreamReader(ReadOnly(BODY[:5000], most=most))
         assert reader.read(4000) == BODY[:4000]
@@ -186,7 +186,7 @@ def test_sources_that_only_read_and_read_short_will_do() -> None:
         assert (reader.status, reader.headers, reader.request_id) == (None, {}, None)
 
 
-def test_close_frees_the_answer_once_and_after_it_everything_is_misuse(
+def test_close_frees_the_response_once_and_later_calls_raise_a_state_error(
     transport: RequestsTransport,
 ) -> None:
     with Peer(whole) as peer:

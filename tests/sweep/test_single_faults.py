@@ -59,7 +59,7 @@ def cases() -> Iterator[Any]:
 @pytest.mark.gate(4)
 @pytest.mark.usefixtures("repeated_interrupts")
 @pytest.mark.parametrize(("job", "fault"), list(cases()))
-def test_one_fault_anywhere_loses_nothing_and_doubles_nothing(
+def test_one_fault_anywhere_loses_and_repeats_no_data(
     job: Job, fault: Fault, worlds: Worlds
 ) -> None:
     world = worlds(job.way)

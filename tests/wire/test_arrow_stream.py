@@ -74,7 +74,7 @@ def test_an_empty_stream_is_whole() -> None:
     check.require(rows=0)
 
 
-def test_a_cut_at_every_byte_is_found() -> None:
+def test_truncation_at_every_byte_is_detected() -> None:
     for size in range(len(SAMPLE)):
         check = watch(SAMPLE[:size])
         assert not check.complete
@@ -100,7 +100,7 @@ def test_eight_bytes_of_data_that_look_like_the_end_are_not_the_end() -> None:
     assert watch(stream).complete
 
 
-def test_bytes_behind_the_end_are_an_error() -> None:
+def test_bytes_after_the_end_are_an_error() -> None:
     with pytest.raises(FramingError, match="follow the end marker") as caught:
         watch(SAMPLE + b"x")
     assert caught.value.offset == len(SAMPLE)

@@ -107,7 +107,7 @@ def test_any_buffer_will_do(kind: type) -> None:
     assert decode(kind(stored)) == pattern(5000)
 
 
-def test_every_flipped_bit_is_found() -> None:
+def test_every_flipped_bit_is_detected() -> None:
     stored = bytearray(encode_blocks(pattern(BLOCK_SIZE + 60)))
     for at in range(len(stored)):
         bits = range(8) if at % 64 == 0 or at >= BLOCK_SIZE else (at % 8,)

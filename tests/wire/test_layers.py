@@ -241,7 +241,7 @@ def test_none_or_several_references_are_that_many_frames(count: int) -> None:
 
 
 @pytest.mark.parametrize("payload", [b"", b"x", encode_frame(b"a frame, but one reference")])
-def test_one_reference_is_raw_whatever_it_looks_like(payload: bytes) -> None:
+def test_one_reference_is_raw_whatever_its_content(payload: bytes) -> None:
     for encoding, body in bodies(payload):
         assert blobs(encoding, 1, body) == [payload]
 

@@ -155,7 +155,9 @@ def test_a_save_whose_tasks_fail_is_a_write_that_failed(
     assert slow.table(name).read().row_count == 0
 
 
-def test_silence_shows_nothing(spark: SparkSession, numbers: str, slow: Connection) -> None:
+def test_disabled_progress_shows_nothing(
+    spark: SparkSession, numbers: str, slow: Connection
+) -> None:
     assert source_counter(spark, silent) is None
     reader = connected(slow.profile, None, 1)({"table": numbers}).reader(spark.range(0).schema)
     assert b"accumulator" not in pickle.dumps(reader)

@@ -98,7 +98,7 @@ def test_a_table_loaded_by_format_has_the_same_card(book: nbformat.NotebookNode)
     assert "verified" not in card
 
 
-def test_the_action_is_on_the_list_of_what_ran(book: nbformat.NotebookNode) -> None:
+def test_the_action_is_in_the_list_of_operations(book: nbformat.NotebookNode) -> None:
     (cell,) = [cell for cell in book.cells if cell.id == "status"]
     listed = cell.outputs[0].data["text/plain"]
     reads = [line for line in listed.splitlines() if "read local.orders" in line]

@@ -273,7 +273,7 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
 @pytest.mark.nightly
 @settings(max_examples=EXAMPLES)
 @given(query=queries())
-def test_a_join_gives_the_same_rows_over_what_the_conditions_leave(
+def test_a_join_returns_the_same_rows_over_filtered_tables(
     connection: duckdb.DuckDBPyConnection, query: tuple[str, str]
 ) -> None:
     check(connection, *query)
@@ -308,7 +308,7 @@ def test_a_condition_in_the_second_join_of_three_tables(
         check(connection, query, query)
 
 
-def test_the_property_would_see_a_condition_that_drops_too_much() -> None:
+def test_the_property_detects_a_condition_that_drops_too_much() -> None:
     (read,) = reads("select id from t where n = 1 and coalesce(n, 1) = 1").values()
     assert list(map(text_of, read.conditions)) == ["n = 1"]
     found = reads("select a.id from t a left join t b on a.id = b.id and a.n = 1 and b.n = 2")

@@ -71,7 +71,7 @@ def shop(odps: Connection) -> Iterator[str]:
 # -- counting -----------------------------------------------------------------------------------
 
 
-def test_a_count_of_the_whole_read_is_known_and_any_other_is_counted(
+def test_only_the_count_of_a_whole_read_needs_no_job(
     few: SparkSession, odps: Connection, shop: str
 ) -> None:
     listener = Listener()
@@ -138,7 +138,7 @@ def test_a_name_in_a_plan_is_one_bounded_line(odps: Connection, shop: str) -> No
     assert "\x1b" not in name
 
 
-def test_small_reads_are_broadcast_by_themselves_and_large_ones_are_not(
+def test_small_reads_are_broadcast_automatically_and_large_ones_are_not(
     few: SparkSession, odps: Connection
 ) -> None:
     large = odps_nb.spark.read(few, odps, "orders")

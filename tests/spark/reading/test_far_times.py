@@ -20,7 +20,7 @@ def shown(frame) -> str:
 @pytest.mark.storage_api("far times")
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz"])
-def test_the_year_9999_goes_through_spark_and_back(spark, odps, new_name, kind):
+def test_the_year_9999_is_written_and_read_by_spark(spark, odps, new_name, kind):
     first = odps.create_table(new_name("far"), f"id bigint, t {kind}")
     second = odps.create_table(new_name("back"), f"id bigint, t {kind}")
     rows = pa.table({"id": range(3), "t": pa.array(FAR, pa.timestamp("us"))})

@@ -117,7 +117,7 @@ def test_nothing_is_pushed_down() -> None:
 
 
 @pytest.mark.spark
-def test_a_partition_without_rows_gives_no_rows(reader: DataFrameReader) -> None:
+def test_a_partition_without_rows_returns_no_rows(reader: DataFrameReader) -> None:
     empty = reader.option("where", "id < 0").option("partitions", DAY).load("orders")
     assert empty.select("id").collect() == []
 
@@ -171,7 +171,7 @@ def _batch() -> pa.RecordBatch:
 
 
 @pytest.mark.storage_api("its requests")
-def test_a_commit_takes_the_streams_of_the_messages_only(
+def test_a_commit_includes_only_the_streams_of_the_messages(
     profile: Profile, odps: Connection, new_name: Names
 ) -> None:
     name = new_name("commit")
@@ -184,7 +184,7 @@ def test_a_commit_takes_the_streams_of_the_messages_only(
     assert odps.table(name).read().row_count == 10
 
 
-def test_an_abort_after_a_failed_task_drops_everything(
+def test_an_abort_after_a_failed_task_drops_all_rows(
     profile: Profile, odps: Connection, new_name: Names
 ) -> None:
     name = new_name("abort")
@@ -196,7 +196,7 @@ def test_an_abort_after_a_failed_task_drops_everything(
     assert odps.table(name).read().row_count == 0
 
 
-def test_an_abort_after_a_commit_that_raised_destroys_nothing(
+def test_an_abort_after_a_failed_commit_deletes_nothing(
     profile: Profile, odps: Connection, new_name: Names
 ) -> None:
     name = new_name("doubt")
@@ -210,7 +210,7 @@ def test_an_abort_after_a_commit_that_raised_destroys_nothing(
 # -- options ------------------------------------------------------------------------------------
 
 
-def test_options_carry_the_keys_and_show_none(profile: Profile) -> None:
+def test_options_contain_keys_and_show_none(profile: Profile) -> None:
     given = odps_nb.spark.options(profile)
     assert given["access_key"] == profile.access_key
     assert str(profile.access_key) not in repr(given) + str(given)
@@ -237,7 +237,7 @@ def test_options_are_read_in_any_case(profile: Profile) -> None:
     assert (settings.options.limit, settings.options.split_bytes) == (5, 1000)
 
 
-def test_settings_of_the_client_are_options_beside_the_keys_or_a_profile(
+def test_client_options_can_be_passed_with_keys_or_a_profile(
     profile: Profile, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     asked = {"table": "orders", "read_timeout": "7.5", "retries": "1"}

@@ -238,7 +238,7 @@ def _frame(road: str, spark: SparkSession, odps: Connection, name: str) -> DataF
 @pytest.mark.gate(1)
 @pytest.mark.spark
 @pytest.mark.parametrize(("road", "zone"), ROADS)
-def test_every_value_is_read_as_it_is_and_written_as_it_is(
+def test_every_value_is_read_and_written_unchanged(
     spark: SparkSession, odps: Connection, new_name: Names, whole: str, road: str, zone: str
 ) -> None:
     spark.conf.set("spark.sql.session.timeZone", zone)
@@ -255,7 +255,7 @@ def test_every_value_is_read_as_it_is_and_written_as_it_is(
 
 @pytest.mark.spark
 @pytest.mark.parametrize("zone", ["America/New_York", _at_night("Asia/Shanghai"), _at_night("UTC")])
-def test_spark_computes_with_the_instants_and_wall_clocks_that_were_meant(
+def test_spark_computes_with_the_right_instants_and_local_times(
     spark: SparkSession, odps: Connection, whole: str, zone: str
 ) -> None:
     """The values as Spark prints them, because two errors on a round trip could cancel out."""
@@ -278,7 +278,7 @@ def test_spark_computes_with_the_instants_and_wall_clocks_that_were_meant(
 
 @pytest.mark.spark
 @pytest.mark.parametrize("road", ["read", _at_night("format")])
-def test_rows_as_objects_of_python_are_the_same(
+def test_rows_as_python_objects_are_the_same(
     spark: SparkSession, odps: Connection, whole: str, road: str
 ) -> None:
     """collect() builds Python objects, which is a different path from Arrow's."""

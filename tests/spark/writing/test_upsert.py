@@ -37,7 +37,7 @@ def rows(table: Table) -> list[tuple[object, ...]]:
     return sorted(tuple(row.values()) for row in table.read().to_arrow().to_pylist())
 
 
-def test_frames_are_upserted_and_their_keys_deleted(spark: SparkSession, table: Table) -> None:
+def test_data_frames_are_upserted_and_their_keys_deleted(spark: SparkSession, table: Table) -> None:
     numbers = spark.range(0, 100, 1, 4).selectExpr(
         "id", "cast(id as string) v", "'w' w", "if(id % 2 = 0, 'even', 'odd') ds"
     )
@@ -91,7 +91,7 @@ def test_rows_of_one_key_are_written_by_one_task(spark: SparkSession, table: Tab
 
 @pytest.mark.nightly
 @pytest.mark.storage_api("versions")
-def test_tasks_read_what_versions_changed(
+def test_tasks_read_the_changes_of_versions(
     spark: SparkSession, odps: Connection, table: Table
 ) -> None:
     table.upsert(spark.range(0, 10).selectExpr("id", "'a' v", "'w' w"), partition="ds=x")

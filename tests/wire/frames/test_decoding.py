@@ -115,7 +115,7 @@ def test_any_buffer_will_do_and_may_be_used_again(kind: type) -> None:
     assert merged(events + decoder.feed_eof()) == decode(1, UPLOAD)
 
 
-def test_a_cut_at_every_byte_is_found() -> None:
+def test_truncation_at_every_byte_is_detected() -> None:
     stream = UPLOAD + DOWNLOAD
     for size in range(len(stream)):
         with pytest.raises(TruncatedError) as caught:
@@ -345,7 +345,7 @@ def test_after_an_error_the_decoder_stays_dead() -> None:
         decoder.feed(UPLOAD)
 
 
-def test_a_negative_count_is_the_callers_mistake() -> None:
+def test_a_negative_count_is_refused() -> None:
     with pytest.raises(ValueError, match="-1"):
         FrameDecoder(-1)
 
