@@ -58,7 +58,7 @@ def test_python_and_java_are_those_that_are_needed(binder: Path, repo: Path):
 
 
 @pytest.mark.nightly
-def test_start_serves_and_hands_on_how_to_reach_it(binder: Path, tmp_path: Path):
+def test_start_serves_and_passes_the_connection_settings(binder: Path, tmp_path: Path):
     bin_first = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     show = "import json, os; print(json.dumps(dict(os.environ)))"
     before = {child.pid for child in psutil.process_iter()}

@@ -121,7 +121,7 @@ def told() -> list[tuple[str, str]]:
 
 
 @pytest.mark.nightly
-def test_every_setting_that_a_hint_names_is_one_that_a_user_can_set(
+def test_every_setting_named_in_a_hint_is_available_to_users(
     reachable: set[str], told: list[tuple[str, str]]
 ) -> None:
     unknown = [

@@ -141,7 +141,7 @@ def test_the_citation_is_valid_and_names_the_authors_as_a_whole(repo: Path) -> N
 
 
 @pytest.mark.parametrize("name", ADVISORIES)
-def test_no_version_with_a_known_fault_is_permitted(repo: Path, name: str) -> None:
+def test_no_version_with_a_known_defect_is_permitted(repo: Path, name: str) -> None:
     project = tomllib.loads((repo / "pyproject.toml").read_text("utf-8"))["project"]
     parts = [project["dependencies"], *project["optional-dependencies"].values()]
     wanted = [one for one in map(Requirement, itertools.chain(*parts)) if one.name == name]

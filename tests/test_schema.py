@@ -108,13 +108,13 @@ def test_empty_schema_is_a_schema() -> None:
 
 
 @pytest.mark.parametrize(("name", "found"), [("ID", "id"), ("grösse", "Größe"), ("DS", "ds")])
-def test_column_is_found_whatever_its_case(name: str, found: str) -> None:
+def test_a_column_is_found_in_any_case(name: str, found: str) -> None:
     column = SCHEMA.find(name)
     assert column is not None
     assert column.name == found
 
 
-def test_column_that_is_not_there_is_none() -> None:
+def test_a_missing_column_is_none() -> None:
     assert SCHEMA.find("nope") is None
 
 

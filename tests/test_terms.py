@@ -165,7 +165,7 @@ def test_partition_is_read_from(value: object, expected: str) -> None:
         *({"d s": "x"}, {"ds": ""}, {"ds' or '1": "1"}, {"": "x"}),
     ],
 )
-def test_bad_partition_is_refused_with_an_example(value: object) -> None:
+def test_an_invalid_partition_is_refused_with_an_example(value: object) -> None:
     with pytest.raises(ArgumentError, match="is not a partition level") as caught:
         PartitionSpec.of(value)  # type: ignore[arg-type]
     assert "ds=2024-01-01" in (caught.value.hint or "")
@@ -220,7 +220,7 @@ HOSTILE = (
 
 
 @pytest.mark.parametrize("value", HOSTILE, ids=ascii)
-def test_value_that_could_be_read_as_another_one_is_refused(value: str) -> None:
+def test_an_ambiguous_partition_value_is_refused(value: str) -> None:
     spec = PartitionSpec((("ds", value),))
     for road in (lambda: PartitionSpec.of({"ds": value}), lambda: PartitionSpec.of(spec)):
         with pytest.raises(ArgumentError) as caught:
@@ -230,7 +230,7 @@ def test_value_that_could_be_read_as_another_one_is_refused(value: str) -> None:
 
 
 @given(st.text(st.sampled_from([*"ab3%+&#:.-_\xe9\u8868 ", *"".join(EDGES), *SIGNS]), max_size=4))
-def test_what_is_accepted_is_read_as_itself_by_every_reader(value: str) -> None:
+def test_every_reader_parses_an_accepted_value_unchanged(value: str) -> None:
     if PartitionSpec((("ds", value),)).has_name:
         assert set(_readings(value)) == {value}
 
@@ -260,7 +260,7 @@ def test_value_of_a_mapping_that_has_several_spellings_is_refused(value: object)
 
 
 @pytest.mark.parametrize("value", [3, 2.5, ["ds=1"], b"ds=1"])
-def test_what_is_no_partition_is_refused(value: object) -> None:
+def test_an_invalid_value_of_a_partition_is_refused(value: object) -> None:
     with pytest.raises(ArgumentError, match="is not a partition"):
         PartitionSpec.of(value)  # type: ignore[arg-type]
 
@@ -318,7 +318,7 @@ def test_unknown_compression_names_the_known_ones(value: Any) -> None:
     )
 
 
-def test_words_are_spelled_as_the_wire_spells_them() -> None:
+def test_option_names_are_those_on_the_wire() -> None:
     assert [mode.value for mode in SplitMode] == ["Size", "RowOffset", "Parallelism", "Bucket"]
     assert [mode.value for mode in WriteMode] == [
         "Batch",
@@ -329,7 +329,7 @@ def test_words_are_spelled_as_the_wire_spells_them() -> None:
     assert all(status.value == status.name for status in SessionStatus)
 
 
-def test_splits_are_values_with_a_name_for_people() -> None:
+def test_splits_are_values_with_a_readable_name() -> None:
     assert str(IndexSplit(3)) == "split 3"
     assert str(RowRangeSplit(10, 5)) == "rows 10…15"
     assert pickle.loads(pickle.dumps(RowRangeSplit(10, 5))) == RowRangeSplit(10, 5)
@@ -340,7 +340,7 @@ def test_splits_are_values_with_a_name_for_people() -> None:
 
 
 @given(st.binary())
-def test_reference_has_one_value_in_all_spellings(raw: bytes) -> None:
+def test_a_reference_has_one_value_in_all_forms(raw: bytes) -> None:
     reference = BlobReference.from_raw(raw)
     assert reference.raw == raw
     assert reference.token == base64.b64encode(raw).decode()
@@ -358,7 +358,7 @@ def test_reference_of_the_protocol() -> None:
     ["abc", "a-_=", "YQ", "YQ=", " YQ==", "YQ==\n", "é", b"\xff\x00ref0", LONG],
     ids=lambda token: repr(token[:8]),
 )
-def test_what_is_no_padded_base64_is_refused(token: str | bytes) -> None:
+def test_text_that_is_not_padded_base64_is_refused(token: str | bytes) -> None:
     with pytest.raises(ArgumentError, match="is not a blob reference") as caught:
         BlobReference.from_text(token)
     assert len(str(caught.value)) < 120
@@ -387,11 +387,11 @@ def test_repr_of_a_reference_is_bounded() -> None:
         (7e19, "70000.0 PB"),
     ],
 )
-def test_bytes_are_written_for_people(count: float, text: str) -> None:
+def test_byte_counts_are_readable(count: float, text: str) -> None:
     assert format_bytes(count) == text
 
 
-def test_the_title_of_a_query_is_cut_before_a_literal_and_says_so() -> None:
+def test_the_title_of_a_query_is_truncated_before_a_literal() -> None:
     short = "select id\n  from orders"
     assert query_title(short) == "select id from orders"
     for literal in ("'two words or more'", '"two words or more"', "`two words or more`"):

@@ -143,7 +143,7 @@ def _of(shown: Texts, beginning: str) -> str:
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
-def test_it_is_saved_without_results(name: str) -> None:
+def test_the_notebook_is_saved_without_results(name: str) -> None:
     saved = json.loads((FOLDER / name).read_text("utf-8"))
     code = [cell for cell in saved["cells"] if cell["cell_type"] == "code"]
     assert not any(cell["outputs"] or cell["execution_count"] for cell in code)

@@ -22,7 +22,7 @@ def pair():
     theirs.close()
 
 
-def test_a_signal_that_wakes_no_thread_is_detected():
+def test_a_signal_that_wakes_no_thread_is_handled():
     def script(line: Line) -> None:
         line.request()
         # Mark the signal as pending for the main thread without waking the thread.

@@ -162,17 +162,17 @@ def read_arrow(go: Worker, name: str, **how: Any) -> pa.Table:
 
 
 @pytest.mark.parametrize("way", ["records", "stream"])
-def test_records_of_go_are_read_by_us(
+def test_odps_nb_reads_records_of_go(
     go: Worker, odps: odps_nb.Connection, name: str, way: str
 ) -> None:
     expect_written(go, odps, name, RECORDS, way=way)
 
 
-def test_our_rows_are_read_by_go(go: Worker, odps: odps_nb.Connection, name: str) -> None:
+def test_go_reads_rows_of_odps_nb(go: Worker, odps: odps_nb.Connection, name: str) -> None:
     expect_read(go, odps, name, RECORDS, way="records")
 
 
-def test_arrow_goes_both_ways(go: Worker, odps: odps_nb.Connection, name: str) -> None:
+def test_arrow_is_written_and_read(go: Worker, odps: odps_nb.Connection, name: str) -> None:
     odps.create_table(name, declared(ARROW))
     rows = rows_of(odps, name, ARROW)
     write_arrow(go, name, rows)
@@ -182,7 +182,9 @@ def test_arrow_goes_both_ways(go: Worker, odps: odps_nb.Connection, name: str) -
 
 
 @pytest.mark.parametrize("way", ["records", "arrow"])
-def test_json_goes_both_ways(go: Worker, odps: odps_nb.Connection, name: str, way: str) -> None:
+def test_json_is_written_and_read(
+    go: Worker, odps: odps_nb.Connection, name: str, way: str
+) -> None:
     rows = [[n, one] for n, one in enumerate((*JSON["json"], None))]
     odps.create_table(name, declared(JSON))
     if way == "arrow":
@@ -275,7 +277,7 @@ def test_results_as_text(go: Worker, query: str) -> None:
     assert go("sql", query=query, way="csv") == RESULTS[query]
 
 
-def test_an_error_of_sql_reaches_go(go: Worker) -> None:
+def test_go_receives_an_error_of_sql(go: Worker) -> None:
     for job in ("sql", "driver"):
         with pytest.raises(AssertionError, match="column nope cannot be resolved"):
             go(job, query="select nope from (select 1 as a) t;")

@@ -133,26 +133,26 @@ def name() -> str:
 
 
 @pytest.mark.parametrize("way", ["records", "arrow", "stream", "v2", "v2-streaming"])
-def test_rows_of_the_sdk_are_read_by_us(
+def test_odps_nb_reads_rows_of_the_sdk(
     sdk: Worker, odps: odps_nb.Connection, name: str, way: str
 ) -> None:
     expect_written(sdk, odps, name, KNOWN, way=way)
 
 
 @pytest.mark.parametrize("way", ["records", "arrow", "preview", "v2", "v2-rows", "v2-preview"])
-def test_our_rows_are_read_by_the_sdk(
+def test_the_sdk_reads_rows_of_odps_nb(
     sdk: Worker, odps: odps_nb.Connection, name: str, way: str
 ) -> None:
     expect_read(sdk, odps, name, KNOWN, way=way)
 
 
-def test_rows_of_storage_v1_are_read_by_us(v1: Worker, odps: odps_nb.Connection, name: str) -> None:
+def test_odps_nb_reads_rows_of_storage_v1(v1: Worker, odps: odps_nb.Connection, name: str) -> None:
     expect_written(v1, odps, name, KNOWN)
 
 
 @pytest.mark.parametrize("compression", [None, "ZSTD", "LZ4_FRAME"])
 @pytest.mark.parametrize("way", ["size", "rows"])
-def test_our_rows_are_read_by_storage_v1(
+def test_storage_v1_reads_rows_of_odps_nb(
     v1: Worker, odps: odps_nb.Connection, name: str, way: str, compression: str | None
 ) -> None:
     expect_read(v1, odps, name, KNOWN, way=way, compression=compression)
@@ -173,7 +173,7 @@ def test_storage_v1_writes_and_reads_one_partition(
 
 
 @pytest.mark.parametrize("way", ["records", "arrow"])
-def test_json_goes_both_ways_over_the_tunnel(
+def test_json_is_written_and_read_over_the_tunnel(
     sdk: Worker, odps: odps_nb.Connection, name: str, way: str
 ) -> None:
     rows = [[n, one] for n, one in enumerate((*JSON["json"], None))]
@@ -193,7 +193,7 @@ CODINGS = {
 @pytest.mark.parametrize(
     ("way", "compression"), [(way, one) for way, some in CODINGS.items() for one in some]
 )
-def test_compressed_rows_go_both_ways_over_the_tunnel(
+def test_compressed_rows_are_written_and_read_over_the_tunnel(
     sdk: Worker, odps: odps_nb.Connection, name: str, way: str, compression: str
 ) -> None:
     types = {"string": [f"{n} " * 20_000 for n in range(3)]}
@@ -205,7 +205,9 @@ MANY = [[n, f"row {n} " * 5] for n in range(20_000)]
 
 
 @pytest.mark.parametrize("way", ["records", "arrow", "v2"])
-def test_many_rows_go_both_ways(sdk: Worker, odps: odps_nb.Connection, name: str, way: str) -> None:
+def test_many_rows_are_written_and_read(
+    sdk: Worker, odps: odps_nb.Connection, name: str, way: str
+) -> None:
     table = odps.create_table(name, "id bigint, v string")
     sdk("write", table=name, rows=MANY, way=way, batch=3000)
     assert as_rows(table.read().to_arrow(progress=False)) == MANY
@@ -279,7 +281,7 @@ def test_statements_without_a_result(sdk: Worker, odps: odps_nb.Connection, name
         assert sdk("sql", query=f"select * from {name} where a > 5;", way=way) == []
 
 
-def test_an_error_of_sql_reaches_java(sdk: Worker) -> None:
+def test_java_receives_an_error_of_sql(sdk: Worker) -> None:
     with pytest.raises(AssertionError, match="column nope cannot be resolved"):
         sdk("sql", query="select nope from (select 1 as a) t;", way="csv")
 
@@ -398,7 +400,7 @@ UPLOADS = [(False, "None"), (True, "None"), (True, "Crc32"), (True, "MD5")]
 
 @pytest.mark.parametrize("partition", [None, "ds=x"])
 @pytest.mark.parametrize(("batch", "checksum"), UPLOADS)
-def test_blobs_of_java_are_read_by_us(
+def test_odps_nb_reads_blobs_of_java(
     sdk: Worker,
     odps: odps_nb.Connection,
     name: str,
@@ -414,7 +416,7 @@ def test_blobs_of_java_are_read_by_us(
 
 
 @pytest.mark.parametrize("batch", [False, True])
-def test_our_blobs_are_read_by_java(
+def test_java_reads_blobs_of_odps_nb(
     sdk: Worker, odps: odps_nb.Connection, name: str, batch: bool
 ) -> None:
     table = odps.create_table(name, "id bigint, body blob")

@@ -135,7 +135,7 @@ def test_batches_of_the_dataset_become_tensors(table):
         len(loader(made(table.read(where="id > 3")), batch_size=2))
 
 
-def test_a_process_group_says_which_rank_this_is(table):
+def test_the_rank_comes_from_the_process_group(table):
     torch.distributed.init_process_group("fake", store=FakeStore(), rank=1, world_size=3)
     try:
         found = ids(loader(made(table), batch_size=32))
@@ -186,7 +186,7 @@ def test_an_epoch_that_was_killed_twice_has_each_row_once(table, tmp_path):
 
 
 @pytest.mark.parametrize(("workers", "other"), [(0, 2), (2, 1)])
-def test_what_was_fetched_and_not_handed_over_comes_again(table, workers, other):
+def test_samples_fetched_but_not_returned_are_read_again(table, workers, other):
     options = {"batch_size": 32, "num_workers": workers}
     running = loader(made(table), **options)
     batches = iter(running)
@@ -206,7 +206,7 @@ def test_what_was_fetched_and_not_handed_over_comes_again(table, workers, other)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_the_loader_of_torchdata_keeps_the_place_too(table, workers):
+def test_the_loader_of_torchdata_keeps_the_position(table, workers):
     options = {"batch_size": 32, "num_workers": workers}
     running = StatefulDataLoader(made(table), **options)
     batches = iter(running)
@@ -220,7 +220,7 @@ def test_the_loader_of_torchdata_keeps_the_place_too(table, workers):
     assert ids(later) == first + rest
 
 
-def test_a_dataset_does_not_guess_how_far_its_workers_are(table):
+def test_a_dataset_does_not_report_the_position_of_its_workers(table):
     dataset = made(table)
     assert dataset.state_dict()["given"] == {}
     next(iter(DataLoader(dataset, batch_size=8, num_workers=2)))
@@ -230,7 +230,7 @@ def test_a_dataset_does_not_guess_how_far_its_workers_are(table):
     assert dataset.state_dict()["epoch"] == 1
 
 
-def test_workers_that_stay_learn_of_the_epoch(table):
+def test_persistent_workers_receive_the_epoch(table):
     dataset = made(table)
     found = DataLoader(dataset, batch_size=32, num_workers=2, persistent_workers=True)
     first = ids(found)
@@ -242,7 +242,7 @@ def test_workers_that_stay_learn_of_the_epoch(table):
         loader(dataset, num_workers=2, persistent_workers=True)
 
 
-def test_what_workers_are_sent_has_no_keys(table, odps):
+def test_data_sent_to_workers_contains_no_keys(table, odps):
     found = loader(made(table), batch_size=8, num_workers=2)
     sent = bytes(ForkingPickler.dumps((found.dataset, found.collate_fn)))
     assert odps.profile.as_options()["access_key"].encode() not in sent
@@ -268,7 +268,7 @@ def measured(data: bytes) -> int:
 
 
 @pytest.mark.parametrize("how", ["fork", "spawn"])
-def test_workers_decode_blobs_and_go_on_at_the_exact_row(odps, how):
+def test_workers_decode_blobs_and_resume_at_the_exact_row(odps, how):
     media = odps.table("media").read(["id", "content"], where="name <> 'nothing'")
     options = {"batch_size": 4, "num_workers": 2, "multiprocessing_context": how}
     running = loader(blobs(media, decode=measured, seed=1, buffer_rows=8), **options)

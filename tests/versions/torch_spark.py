@@ -26,7 +26,7 @@ def _remove_what_torch_leaves() -> None:
             shutil.rmtree(left)
 
 
-def test_the_recipes_run_as_they_stand(
+def test_the_recipes_run_unchanged(
     spark_session, odps, service, repo, tmp_path, monkeypatch, request
 ):
     for name in SETTINGS:  # the ranks are processes that connect on their own

@@ -71,7 +71,7 @@ def test_any_regular_cutting_gives_the_same(size: int, step: int) -> None:
 
 
 @pytest.mark.parametrize("step", [1000, STORED_SIZE, STORED_SIZE + 1, 300 * STORED_SIZE])
-def test_blocks_fed_into_memory_of_the_caller_are_the_same(step: int) -> None:
+def test_blocks_decoded_into_a_buffer_of_the_caller_are_the_same(step: int) -> None:
     payload = pattern(300 * BLOCK_SIZE + 5)
     decoder, target, done = BlockDecoder(), memoryview(bytearray(len(payload))), 0
     for chunk in every(encode_blocks(payload), step):
@@ -81,7 +81,7 @@ def test_blocks_fed_into_memory_of_the_caller_are_the_same(step: int) -> None:
 
 
 @given(st.binary(max_size=9000), CUTS, CUTS)
-def test_any_cutting_of_any_payload_round_trips(
+def test_any_division_of_any_payload_round_trips(
     payload: bytes, cuts: list[int], stored_cuts: list[int]
 ) -> None:
     encoder = BlockEncoder()
@@ -102,7 +102,7 @@ def test_runs_longer_than_one_pass_are_verified_and_stripped() -> None:
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
-def test_any_buffer_will_do(kind: type) -> None:
+def test_any_buffer_is_accepted(kind: type) -> None:
     stored = encode_blocks(kind(pattern(5000)))
     assert decode(kind(stored)) == pattern(5000)
 
@@ -119,9 +119,7 @@ def test_every_flipped_bit_is_detected() -> None:
             stored[at] ^= 1 << bit
 
 
-def test_a_cut_at_every_byte_is_found_but_behind_a_whole_block_it_is_the_transports_business() -> (
-    None
-):
+def test_truncation_at_every_byte_is_detected_except_after_a_whole_block() -> None:
     payload = pattern(2 * BLOCK_SIZE + 100)
     stored = encode_blocks(payload)
     for size in range(len(stored)):
@@ -156,7 +154,7 @@ def test_the_bad_block_is_named_across_feeds() -> None:
     assert caught.value.block == 4
 
 
-def test_two_flips_that_cancel_in_no_block_are_found() -> None:
+def test_two_flipped_bits_in_different_blocks_are_detected() -> None:
     stored = bytearray(encode_blocks(pattern(3 * BLOCK_SIZE)))
     stored[10] ^= 4
     stored[2 * STORED_SIZE + 10] ^= 4
@@ -173,7 +171,7 @@ def test_a_tail_of_four_bytes_or_less_is_truncation(left: int) -> None:
     assert (caught.value.offset, caught.value.actual) == (STORED_SIZE, left)
 
 
-def test_a_bad_tail_is_called_cut_or_damaged_because_both_are_possible() -> None:
+def test_a_bad_last_block_is_reported_as_truncated_or_damaged() -> None:
     with pytest.raises(DamagedTailError) as caught:
         decode(b"hellO" + encode_blocks(b"hello")[5:])
     error = caught.value
@@ -197,7 +195,7 @@ def test_an_error_says_when_the_slow_implementation_computed_it(
     assert caught.value.notes == ("CRC32C by crc32c 2.9 (software)",)
 
 
-def test_after_an_error_the_decoder_stays_dead() -> None:
+def test_after_an_error_the_decoder_is_unusable() -> None:
     decoder = BlockDecoder()
     with pytest.raises(ChecksumError):
         decoder.feed(bytes(STORED_SIZE))
@@ -207,7 +205,7 @@ def test_after_an_error_the_decoder_stays_dead() -> None:
         decoder.feed_eof()
 
 
-def test_after_the_end_nothing_more_is_taken() -> None:
+def test_after_the_end_no_more_bytes_are_accepted() -> None:
     decoder = BlockDecoder()
     decoder.feed_eof()
     with pytest.raises(StateError, match="end of its stream"):
@@ -216,7 +214,7 @@ def test_after_the_end_nothing_more_is_taken() -> None:
         decoder.feed_eof()
 
 
-def test_a_finished_encoder_takes_nothing_more() -> None:
+def test_a_finished_encoder_accepts_no_more_bytes() -> None:
     encoder = BlockEncoder()
     assert encoder.finish() == b""
     with pytest.raises(StateError):
@@ -226,7 +224,7 @@ def test_a_finished_encoder_takes_nothing_more() -> None:
 
 
 @given(st.binary(max_size=9000))
-def test_any_bytes_end_in_a_payload_or_in_one_of_our_errors(stored: bytes) -> None:
+def test_any_bytes_give_a_payload_or_a_typed_error(stored: bytes) -> None:
     try:
         payload = decode(stored)
     except ProtocolError:
@@ -234,7 +232,7 @@ def test_any_bytes_end_in_a_payload_or_in_one_of_our_errors(stored: bytes) -> No
     assert encode_blocks(payload) == stored
 
 
-def test_the_parts_serve_streams_that_read_for_themselves() -> None:
+def test_the_functions_for_blocks_work_for_streams_that_read_themselves() -> None:
     payload = pattern(3 * BLOCK_SIZE + 9)
     stored = encode_blocks(payload)
     run, tail = stored[: 3 * STORED_SIZE], stored[3 * STORED_SIZE :]

@@ -112,14 +112,14 @@ def test_class_and_hint_of(
     assert error.hint is None if hint is None else hint in str(error.hint)
 
 
-def test_the_tunnel_calls_a_session_that_is_over_a_conflict() -> None:
+def test_the_tunnel_reports_an_ended_session_as_a_conflict() -> None:
     """Vendor's manual, *Common error codes for Tunnel*."""
     body = json_error("StatusConflict", "The upload|download session is expired")
     assert type(error_of(400, body)) is SessionExpiredError
 
 
 @pytest.mark.parametrize("status", [200, 400, 404, 503])
-def test_a_timeout_of_the_metadata_store_is_a_fault_of_the_server(status: int) -> None:
+def test_a_timeout_of_the_metadata_store_is_a_server_error(status: int) -> None:
     """Evidence 162: the Spark connector retries by it (``docs/protocol.md`` section 8.4)."""
     body = json_error("InvalidArgument", "ODPS-0123: OTSTimeout, get partition failed")
     assert type(error_of(status, body)) is ServerFaultError
@@ -127,7 +127,7 @@ def test_a_timeout_of_the_metadata_store_is_a_fault_of_the_server(status: int) -
 
 @pytest.mark.parametrize("code", [code for code, status in STATUS_OF_CODE.items() if status < 500])
 @ENCODERS
-def test_a_name_with_the_word_of_a_timeout_hides_no_code(encode: Any, code: str) -> None:
+def test_a_name_like_a_timeout_does_not_hide_the_code(encode: Any, code: str) -> None:
     """The service repeats the requested name; only these two codes do not say enough."""
     error = error_of(400, encode(code, "Table not found: p.otstimeout_log", "1"))
     vague = code in ("InvalidArgument", "InvalidParameter")
@@ -137,7 +137,7 @@ def test_a_name_with_the_word_of_a_timeout_hides_no_code(encode: Any, code: str)
     assert type(found) is NotFoundError
 
 
-def test_code_counts_more_than_the_status() -> None:
+def test_the_code_takes_precedence_over_the_status() -> None:
     assert type(error_of(500, json_error("NoSuchTable"))) is NotFoundError
     assert type(error_of(400, json_error("SlotExceeded"))) is ThrottledError
 
@@ -165,7 +165,7 @@ def test_expired_session_is_known_by_its_text(status: int) -> None:
     assert type(error_of(status, body)) is SessionExpiredError
 
 
-def test_expired_credentials_are_no_expired_session() -> None:
+def test_expired_credentials_are_not_an_expired_session() -> None:
     body = json_error("AuthenticationRequestExpired", "the session token expired")
     assert type(error_of(401, body)) is AccessDeniedError
 
@@ -212,7 +212,7 @@ def test_refused_keys_are_recognised_by_their_text_in_http_400_as_well(
 
 
 @pytest.mark.parametrize("code", ["NoSuchTable", "NoSuchSession", "ParseError", "FlowExceeded"])
-def test_a_specific_code_is_not_doubted_because_of_its_text(code: str) -> None:
+def test_a_specific_code_takes_precedence_over_the_text(code: str) -> None:
     error = error_of(400, json_error(code, "Table invalid_signature or expired sts token"))
     expected = error_of(400, json_error(code, "x"))
     assert (type(error), error.hint) == (type(expected), expected.hint)
@@ -247,9 +247,7 @@ def test_the_text_of_a_refused_request_gives_the_hint(
 
 
 @pytest.mark.parametrize(("status", "hint"), [(403, "login page"), (429, "wait"), (502, "proxies")])
-def test_a_web_page_names_its_sender_and_is_no_refusal_of_the_service(
-    status: int, hint: str
-) -> None:
+def test_a_web_page_names_its_sender_and_is_not_a_refusal(status: int, hint: str) -> None:
     error = decode_error(status, {}, b"<html>go away</html>", "the service at h:1")
     told = f"the service at h:1 responded with HTTP status {status} and a web page: go away"
     assert error.message == told
@@ -260,7 +258,7 @@ def test_a_web_page_names_its_sender_and_is_no_refusal_of_the_service(
 # -- request id and waiting -------------------------------------------------------------------
 
 
-def test_request_id_of_the_header_wins() -> None:
+def test_the_request_id_of_the_header_takes_precedence() -> None:
     body = encode_error_xml("C", "m", "in-body")
     assert error_of(400, body, X_Odps_Request_Id="in-header").request_id == "in-header"
     assert error_of(400, body).request_id == "in-body"
@@ -334,7 +332,7 @@ def test_waiting_time_in_xml(text: str, expected: float | None) -> None:
         (b'{"Code": "X", "Message": ""}', "the server responded with HTTP status 502"),
     ],
 )
-def test_unparsable_error_keeps_what_there_is(body: bytes, message: str) -> None:
+def test_an_unparsable_error_keeps_its_text(body: bytes, message: str) -> None:
     error = error_of(502, body)
     assert type(error) is ServerFaultError
     assert error.message == message
@@ -367,7 +365,7 @@ def test_an_error_in_a_content_coding_is_read(status: int, squeeze: Any) -> None
         '{"x-odps-bearer-token":"CAIS-hidden"}',
     ],
 )
-def test_text_that_is_no_error_document_shows_no_secret(body: str) -> None:
+def test_text_of_other_bodies_shows_no_secret(body: str) -> None:
     error = error_of(400, body.encode())
     assert "…" in error.message
     assert "hidden" not in error.message
@@ -439,7 +437,7 @@ OVERFLOW = "ODPS-0422214: Read data failed - RuntimeTimestamp data overflow"
 
 @pytest.mark.parametrize("status", [200, 400, 403, 404, 408, 409, 429, 500, 503])
 @ENCODERS
-def test_a_time_that_nanoseconds_do_not_reach_is_no_fault_to_retry(status: int, encode: Any):
+def test_a_time_beyond_nanoseconds_is_not_retried(status: int, encode: Any):
     """Evidence 152: the text of the error is known, its status is not."""
     for code, message in (("ODPS-0422214", OVERFLOW), ("InternalServerError", OVERFLOW)):
         error = error_of(status, encode(code, message, "1"))
@@ -450,7 +448,7 @@ def test_a_time_that_nanoseconds_do_not_reach_is_no_fault_to_retry(status: int, 
     assert type(error_of(status, plain.encode())) is InvalidRequestError
 
 
-def test_the_number_of_a_failed_read_alone_is_no_such_time():
+def test_the_number_of_a_failed_read_alone_does_not_mean_a_time_overflow():
     error = error_of(500, json_error("ODPS-0422214", "ODPS-0422214: Read data failed - disk"))
     assert type(error) is ServerFaultError
     assert not is_time_overflow(f"{error.code} {error.message}")
@@ -472,12 +470,12 @@ def test_an_unknown_code_in_place_of_rows_is_quoted() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>login</html>", b"rows", b"{}"])
-def test_what_is_no_error_document_is_no_error_of_the_service(body: bytes) -> None:
+def test_other_documents_are_not_errors_of_the_service(body: bytes) -> None:
     assert find_error({}, body) is None
 
 
 @pytest.mark.parametrize("begin", [b"\x1f\x8b", b"\x28\xb5\x2f\xfd"], ids=["gzip", "zstd"])
-def test_a_damaged_coding_is_shown_as_it_came(begin: bytes) -> None:
+def test_a_damaged_encoded_body_is_shown_unchanged(begin: bytes) -> None:
     error = error_of(503, begin + b"\xff" * 40 + b" no code")
     assert (error.code, type(error)) == (None, ServerFaultError)
     assert error.message.endswith("no code")

@@ -23,7 +23,7 @@ def test_every_archive_and_every_seed_belongs_to_a_target() -> None:
 
 
 @pytest.mark.nightly
-def test_an_archive_holds_what_was_packed_whenever_it_was(tmp_path, monkeypatch) -> None:
+def test_an_archive_does_not_depend_on_the_time(tmp_path, monkeypatch) -> None:
     before = kept.inputs("blocks")
     folder = kept.unpack("blocks", tmp_path / "blocks")
     monkeypatch.setattr(kept, "CORPUS", tmp_path / "archives")

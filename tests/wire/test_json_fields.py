@@ -87,7 +87,7 @@ def test_value_is_read_as(getter: str, value: object, expected: object) -> None:
 @pytest.mark.parametrize(
     ("value", "expected"), [(True, True), ("TRUE", True), ("false", False), (False, False)]
 )
-def test_truth_may_be_spelled_as_text(value: object, expected: bool) -> None:
+def test_a_boolean_may_be_text(value: object, expected: bool) -> None:
     assert fields(a=value).boolean("a", default=not expected) is expected
 
 
@@ -120,12 +120,12 @@ def test_ill_typed_member_is_reported(getter: str, value: object, problem: str) 
         getattr(fields(a=value), getter)("a")
 
 
-def test_ill_typed_truth_is_reported() -> None:
+def test_an_ill_typed_boolean_is_reported() -> None:
     with pytest.raises(FramingError, match="but true or false is expected"):
         fields(a="yes").boolean("a", default=False)
 
 
-def test_inner_objects_name_their_place() -> None:
+def test_errors_in_nested_objects_name_their_path() -> None:
     with pytest.raises(FramingError, match=r"document\.a\[1\]: b is missing"):
         fields(a=[{}, {}]).inners("a")[1].need_text("b")
     with pytest.raises(FramingError, match=r"document\.a\.b: c is"):
@@ -148,14 +148,14 @@ def test_inner_objects_name_their_place() -> None:
         (b"<html>", "is not JSON"),
     ],
 )
-def test_what_is_no_object_is_refused(body: bytes, problem: str) -> None:
+def test_a_document_that_is_not_an_object_is_refused(body: bytes, problem: str) -> None:
     with pytest.raises(FramingError, match=problem) as caught:
         parse_object(body, "document")
     assert len(str(caught.value)) < 300
 
 
 @pytest.mark.parametrize("body", [b"", b" \n", b"{}"])
-def test_nothing_is_an_empty_object(body: bytes) -> None:
+def test_an_empty_body_is_an_empty_object(body: bytes) -> None:
     assert list(parse_object(body, "document")) == []
 
 
@@ -184,7 +184,7 @@ def test_written_values_are_read(members: dict[str, Any]) -> None:
     assert set(found) == set(members)
 
 
-def test_spelling_is_that_of_the_stock_client() -> None:
+def test_json_has_the_format_of_the_stock_client() -> None:
     assert dump({"a": [1, True, None], "b": "é"}) == b'{"a": [1, true, null], "b": "\\u00e9"}'
 
 

@@ -65,7 +65,7 @@ def test_reference_bytes_give_hello(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", REFERENCES)
-def test_every_flipped_bit_of_the_reference_bytes_is_found_or_changes_nothing(name: str) -> None:
+def test_every_flipped_bit_of_the_reference_bytes_is_detected_or_has_no_effect(name: str) -> None:
     encoding, text = REFERENCES[name]
     body = bytearray.fromhex(text)
     harmless = []
@@ -81,7 +81,9 @@ def test_every_flipped_bit_of_the_reference_bytes_is_found_or_changes_nothing(na
 
 
 @pytest.mark.parametrize("name", REFERENCES)
-def test_a_cut_at_every_byte_of_the_reference_bytes_is_found_but_the_first(name: str) -> None:
+def test_truncation_of_the_reference_bytes_is_detected_at_every_byte_but_the_first(
+    name: str,
+) -> None:
     encoding, text = REFERENCES[name]
     body = bytes.fromhex(text)
     assert decode(encoding, b"") == b""
@@ -101,7 +103,7 @@ def test_both_orders_of_both_codings_round_trip(order: Any, name: Compression, s
 
 @ORDERS
 @given(payload=st.binary(max_size=5000), cuts=CUTS, name=st.sampled_from(CODED))
-def test_any_cutting_gives_the_same(
+def test_any_division_gives_the_same_result(
     order: Any, payload: bytes, cuts: list[int], name: Compression
 ) -> None:
     assert decode(name, *cut(order(name, payload), cuts)) == payload
@@ -122,7 +124,7 @@ def test_a_header_without_its_magic_number_decodes_nothing(name: Compression, bl
     assert decode(name, *every(body, 1)) == blob
 
 
-def test_the_other_codings_magic_number_is_content() -> None:
+def test_the_magic_number_of_the_other_coding_is_content() -> None:
     blob = code(Compression.LZ4, b"hello")
     assert decode("zstd", encode_blocks(blob)) == blob
 
@@ -142,7 +144,7 @@ def test_a_damaged_inner_block_is_named_in_the_inner_order_too() -> None:
     assert caught.value.notes
 
 
-def test_an_inner_tail_that_is_cut_is_truncation() -> None:
+def test_a_truncated_inner_last_block_is_truncation() -> None:
     stored = encode_blocks(pattern(5000))
     with pytest.raises(TruncatedError) as caught:
         decode("zstd", code(Compression.ZSTD, stored[:-2]))
@@ -161,7 +163,7 @@ def test_an_unknown_coding_is_refused_at_once() -> None:
 
 @ORDERS
 @pytest.mark.parametrize("name", CODED)
-def test_the_budget_counts_what_the_coding_gives(order: Any, name: Compression) -> None:
+def test_the_output_limit_counts_decoded_bytes(order: Any, name: Compression) -> None:
     body = order(name, bytes(100_000))
     with pytest.raises(LimitExceededError):
         decode(name, body, max_output=99_999)
@@ -187,7 +189,7 @@ def test_without_a_coding_pieces_are_the_payload() -> None:
     )
 
 
-def test_after_an_error_the_decoder_stays_dead() -> None:
+def test_after_an_error_the_decoder_is_unusable() -> None:
     decoder = PayloadDecoder()
     with pytest.raises(ChecksumError):
         decoder.feed(bytes(4100))
@@ -196,7 +198,7 @@ def test_after_an_error_the_decoder_stays_dead() -> None:
 
 
 @given(st.binary(max_size=300), st.sampled_from([None, "zstd", "x-lz4-frame"]), st.integers(0, 3))
-def test_any_bytes_end_in_events_or_in_one_of_our_errors(
+def test_any_bytes_give_events_or_a_typed_error(
     junk: bytes, encoding: str | None, count: int
 ) -> None:
     for body in (junk, encode_blocks(junk), encode_blocks(ZSTD_MAGIC + junk)):
@@ -255,7 +257,7 @@ def test_fewer_or_more_frames_than_references_are_errors() -> None:
             blobs(encoding, 0, body)
 
 
-def test_events_one_by_one_are_the_same_and_a_bomb_never_lies_decoded_in_memory() -> None:
+def test_events_one_by_one_are_the_same_and_a_bomb_is_never_decoded_as_a_whole() -> None:
     payload = encode_frame(pattern(3000)) + encode_frame(b"") + encode_frame(b"end")
     for encoding, body in bodies(payload):
         one, other = BlobBodyDecoder(encoding, 3), BlobBodyDecoder(encoding, 3)

@@ -190,7 +190,7 @@ def test_id_may_be_text(given_id: object) -> None:
 
 
 @pytest.mark.parametrize("absent", [-1, "-1", None])
-def test_minus_one_is_no_id(absent: object) -> None:
+def test_minus_one_means_no_id(absent: object) -> None:
     nested = {"DataColumns": [column(MemberName="a", Type=0, ColumnId=absent)]}
     found = decode_nested(nested)
     assert (found.column_ids, found.schema.columns[0].column_id) == ({}, None)

@@ -180,7 +180,7 @@ def test_prefix_that_the_server_does_not_have_is_refused() -> None:
         check(headers, path="/other/projects/p1", method="GET")
 
 
-def test_plain_reading_of_a_value_with_ampersand_verifies_too() -> None:
+def test_a_value_with_ampersand_decoded_separately_also_verifies() -> None:
     """A client that decodes each pair separately signs different text from the stock client."""
     query = "Partition=" + quote("a=1&b", safe="")
     lines = ("POST", "", "", DATE, f"/api/storage/v2?Partition={'a=1&b'}")
@@ -189,7 +189,7 @@ def test_plain_reading_of_a_value_with_ampersand_verifies_too() -> None:
     assert check(headers, path=f"/api/storage/v2?{query}") == ACCESS_ID
 
 
-def test_path_that_is_no_url_is_refused_and_not_raised_through() -> None:
+def test_an_invalid_path_is_refused_with_a_typed_error() -> None:
     """urllib parses text after ``//[`` as an invalid IPv6 host."""
     with pytest.raises(AccessDeniedError):
         check(request_headers(), path="//[?a=1")
@@ -204,7 +204,7 @@ def test_path_that_is_no_url_is_refused_and_not_raised_through() -> None:
     ),
     st.sampled_from([2, 4]),
 )
-def test_what_is_signed_verifies(params: dict[str, str], version: int) -> None:
+def test_signed_requests_verify(params: dict[str, str], version: int) -> None:
     """Evidence 160: the signed resource contains the decoded values of the query."""
     query = "&".join(f"{quote(k, safe='')}={quote(v, safe='')}" for k, v in params.items())
     url = f"http://h/api/storage/v2?{query}"
@@ -215,7 +215,7 @@ def test_what_is_signed_verifies(params: dict[str, str], version: int) -> None:
 
 
 @given(st.text(), st.text(), st.dictionaries(st.text(), st.text()))
-def test_verifier_ends_in_an_id_or_in_our_error(
+def test_the_verifier_returns_an_id_or_raises_our_error(
     path: str, value: str, headers: dict[str, str]
 ) -> None:
     given_headers = {**headers, "Date": DATE, "Authorization": f"ODPS {ACCESS_ID}:{value}"}
@@ -224,7 +224,7 @@ def test_verifier_ends_in_an_id_or_in_our_error(
 
 
 @given(st.text())
-def test_any_authorization_ends_in_our_error(value: str) -> None:
+def test_any_authorization_header_raises_only_our_error(value: str) -> None:
     with pytest.raises(AccessDeniedError):
         check({"Date": DATE, "Authorization": value})
 
@@ -415,7 +415,7 @@ def format_iso(seconds: float) -> str:
 
 
 @pytest.mark.parametrize("date", ["", "yesterday", "Fri, 31 Dec 9999 23:59:59 GMT"])
-def test_odd_date_is_skewed_even_if_it_is_signed_well(date: str) -> None:
+def test_an_invalid_date_is_skewed_even_if_signed(date: str) -> None:
     headers = {"Date": date}
     value = authorization(
         canonical_string("POST", URL, headers, "http://h"), credentials=PLAIN, now=NOW

@@ -196,13 +196,13 @@ def test_type_is_written_as(type_: OdpsType, text: str) -> None:
         ("array<'x'>", "expected a type"),
     ],
 )
-def test_bad_text_is_reported_with_its_place(text: str, problem: str) -> None:
+def test_invalid_text_is_reported_with_its_position(text: str, problem: str) -> None:
     with pytest.raises(ArgumentError, match=problem) as caught:
         parse_type(text)
     assert caught.value.hint
 
 
-def test_mistyped_name_gets_a_proposal() -> None:
+def test_a_mistyped_name_gets_a_suggestion() -> None:
     with pytest.raises(ArgumentError) as caught:
         parse_type("array<tinyin>")
     assert caught.value.hint == "did you mean tinyint?"
@@ -224,7 +224,7 @@ def test_length_has_a_limit() -> None:
     assert len(str(caught.value)) < 300
 
 
-def test_long_bad_text_is_shown_short() -> None:
+def test_long_invalid_text_is_truncated() -> None:
     with pytest.raises(ArgumentError) as caught:
         parse_type("struct<" + "a:bigint," * 1000)
     assert len(str(caught.value)) < 300
@@ -261,7 +261,7 @@ def test_column_list_with_everything() -> None:
         ("id bigint default 3", "expected the end"),
     ],
 )
-def test_bad_column_list_is_reported_with_its_place(text: str, problem: str) -> None:
+def test_an_invalid_column_list_is_reported_with_its_position(text: str, problem: str) -> None:
     with pytest.raises(ArgumentError, match=problem):
         parse_columns(text)
 

@@ -133,7 +133,7 @@ if EXPLORE:  # `make explore` prints the number
 
     @pytest.mark.explore
     @pytest.mark.timeout(0)
-    def test_many_random_queries_miss_nothing_of_what_is_left_out(tables: Tables) -> None:
+    def test_many_random_queries_do_not_change_over_pruned_tables(tables: Tables) -> None:
         first = int.from_bytes(os.urandom(4), "big")
         print(f"seeds from {first}:", dict(search(tables, range(first, first + 10 * EXPLORE))))
 

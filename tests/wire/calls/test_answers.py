@@ -173,7 +173,7 @@ ANSWER_MEMBERS = [
     st.dictionaries(st.sampled_from(ANSWER_MEMBERS), json_values),
     st.dictionaries(st.text(), st.text()),
 )
-def test_any_answer_is_a_value_or_our_error(
+def test_any_response_is_a_value_or_our_error(
     kind: type[Any], members: dict[str, Any], headers: dict[str, str]
 ) -> None:
     found = outcome(kind.decode, json.dumps(members).encode(), headers)
@@ -181,11 +181,11 @@ def test_any_answer_is_a_value_or_our_error(
 
 
 @given(st.sampled_from(KINDS), st.binary(max_size=40))
-def test_any_bytes_are_an_answer_or_our_error(kind: type[Any], body: bytes) -> None:
+def test_any_bytes_are_a_response_or_our_error(kind: type[Any], body: bytes) -> None:
     assert isinstance(outcome(kind.decode, body, {}), (kind, ProtocolError))
 
 
-def test_smallest_session_answer_that_the_stock_client_takes() -> None:
+def test_the_smallest_session_response_that_the_stock_client_accepts_is_encoded() -> None:
     body = b'{"SessionId": "s", "SessionStatus": "normal", "SplitsCount": 1}'
     assert ReadSessionAnswer.decode(body, {}) == ReadSessionAnswer(session_id="s", splits_count=1)
 
@@ -264,7 +264,7 @@ def test_bad_answer_is_reported_with_its_request_id(
         ("closes", SessionStatus.EXPIRED),
     ],
 )
-def test_instance_session_may_speak_the_words_of_the_tunnel(
+def test_an_instance_session_may_have_statuses_of_the_tunnel(
     status: str | None, expected: SessionStatus
 ) -> None:
     body = json.dumps({"DownloadID": "d", "Status": status}).encode()
@@ -272,7 +272,7 @@ def test_instance_session_may_speak_the_words_of_the_tunnel(
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_error_in_a_200_is_raised_and_not_taken_for_an_empty_result(kind: type[Any]) -> None:
+def test_an_error_in_a_200_response_is_raised(kind: type[Any]) -> None:
     body = json.dumps(
         {"Code": "InvalidState", "Message": "aborted", "SessionId": "s", "DownloadID": "d"}
     )
@@ -321,14 +321,14 @@ BATCH = WriteBlobBatch(table=TABLE, session_id="s", stream_id="0", stream_versio
 
 
 @pytest.mark.parametrize("references", [[], ["AAAA", "BBBB"]])
-def test_single_upload_must_be_answered_with_one_reference(references: list[str]) -> None:
+def test_a_single_upload_requires_one_reference_in_the_response(references: list[str]) -> None:
     body = json.dumps({"BlobReferences": references}).encode()
     with pytest.raises(FramingError, match=f"names {len(references)} blobs, not 1"):
         BLOB.decode_answer(body, {})
     assert len(BATCH.decode_answer(body, {}).references) == len(references)
 
 
-def test_empty_batch_is_answered_with_no_reference() -> None:
+def test_an_empty_batch_has_no_reference_in_the_response() -> None:
     empty = WriteBlobAnswer(references=(), batch=True)
     assert WriteBlobAnswer.decode(*empty.encode()) == empty
 

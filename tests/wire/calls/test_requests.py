@@ -109,7 +109,7 @@ def test_get_without_a_body_reads_its_parameters() -> None:
     assert found == GetWriteStream(table=TABLE, session_id="s-1", stream_id="0", stream_version=0)
 
 
-def test_a_stream_may_be_named_in_the_body_alone() -> None:
+def test_a_stream_may_be_named_only_in_the_body() -> None:
     body = {"StreamId": "0", "StreamVersion": 2, "ExactlyOnceMode": True}
     found = decode_request(wire("TableGetWriteStream", SESSION, body=body))
     expected = GetWriteStream(
@@ -119,7 +119,7 @@ def test_a_stream_may_be_named_in_the_body_alone() -> None:
 
 
 @pytest.mark.parametrize("spelled", ["staging-123", "7", 7])
-def test_a_staging_id_is_text_whatever_it_looks_like(spelled: object) -> None:
+def test_a_staging_id_is_always_text(spelled: object) -> None:
     rows = json.dumps({"StagingId": spelled}).encode()
     assert WriteRowsAnswer.decode(rows, {}).staging_id == str(spelled)
     session = json.dumps({"MinUncommittedStagingId": spelled}).encode()
@@ -135,7 +135,7 @@ def test_stream_may_be_numbered() -> None:
     )
 
 
-def test_preview_may_have_its_limits_in_the_body_alone() -> None:
+def test_a_preview_may_have_its_limits_only_in_the_body() -> None:
     found = decode_request(wire("TablePreview", body={"Limit": 3, "Partition": "ds=x"}))
     assert found == Preview(table=TABLE, limit=3, partition=PartitionSpec.of("ds=x"))
 
@@ -178,7 +178,7 @@ def test_partition_text(text: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize("value", [" x ", "x ", "\u3000x", "'x'", "''", '"x', "a=b", "=", "\n"])
-def test_partition_value_is_what_came(value: str) -> None:
+def test_a_partition_value_is_decoded_unchanged(value: str) -> None:
     assert decode_partition(f"ds={value}/h= 1") == PartitionSpec((("ds", value), ("h", " 1")))
     quoted = decode_partition(f"ds='{value}'/h=\" 1\"", quoted=True)
     assert quoted == PartitionSpec((("ds", value), ("h", " 1")))
@@ -203,7 +203,9 @@ def test_bad_partition_text_is_reported(text: str) -> None:
         ("identity", Compression.NONE),
     ],
 )
-def test_only_a_list_of_our_codings_is_a_wish(header: str | None, expected: Compression) -> None:
+def test_only_a_list_of_supported_codings_selects_a_coding(
+    header: str | None, expected: Compression
+) -> None:
     headers = {} if header is None else {"Accept-Encoding": header}
     assert accepted_coding(headers) is expected
     assert accepted_coding(tuple(headers.items())) is expected

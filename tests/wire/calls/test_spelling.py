@@ -268,7 +268,7 @@ OTHER_TARGETS = [
 
 
 @pytest.mark.parametrize(("request_", "params", "body", "headers"), SPELLINGS)
-def test_version_2_is_spelled_as_the_stock_client_spells_it(
+def test_version_2_is_encoded_like_the_stock_client(
     request_: StorageRequest, params: Pairs, body: str | None, headers: Pairs
 ) -> None:
     wire = request_.encode(scope=Scope(curr_project="p1"))
@@ -284,7 +284,7 @@ def test_version_2_is_spelled_as_the_stock_client_spells_it(
 
 
 @pytest.mark.parametrize(("request_", "method", "target", "params", "body"), OTHER_TARGETS)
-def test_other_targets_are_spelled_as_the_stock_client_spells_them(
+def test_other_targets_are_encoded_like_the_stock_client(
     request_: StorageRequest, method: str, target: str, params: Pairs, body: str | None
 ) -> None:
     wire = request_.encode()
@@ -356,7 +356,7 @@ def test_url_is_encoded_once_and_decodes_to_the_parameters() -> None:
     assert WireRequest(method="GET", path="/a b/表").url("http://h") == ("http://h/a%20b/%E8%A1%A8")
 
 
-def test_value_that_no_url_can_hold_is_reported() -> None:
+def test_a_value_that_no_url_can_contain_is_reported() -> None:
     request = GetReadSession(table=TABLE, session_id="\ud800")
     with pytest.raises(ArgumentError, match="not valid Unicode"):
         request.encode().url("http://h")

@@ -225,7 +225,7 @@ READ = ReadRows(**SESSION, split=IndexSplit(0))
     ],
     ids=lambda one: type(one).__name__,
 )
-def test_what_version_1_cannot_express_is_refused(request_: Any) -> None:
+def test_requests_that_version_1_cannot_express_are_refused(request_: Any) -> None:
     with pytest.raises(ArgumentError, match="version 1 of the Storage API does not support"):
         encode_v1(request_)
 

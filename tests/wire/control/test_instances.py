@@ -95,7 +95,7 @@ def test_estimate_as_the_stock_client_reads_it() -> None:
     "text",
     ["", "{}", '{"Cost": {}}', '{"Cost": {"SQL": {"Complexity": "much"}}}', "[]", '{"Cost": 1}'],
 )
-def test_estimate_that_makes_no_sense_is_a_framing_error(text: str) -> None:
+def test_an_invalid_estimate_is_a_framing_error(text: str) -> None:
     with pytest.raises(FramingError):
         SqlCost.decode(text)
 
@@ -128,7 +128,7 @@ def test_any_query_round_trips(sql: str) -> None:
 
 
 @pytest.mark.parametrize("sign", ["\x00", "\x1b", "\ufffe", "\ud800"], ids=ascii)
-def test_query_that_would_arrive_as_another_one_is_refused(sign: str) -> None:
+def test_a_query_that_would_be_changed_in_transit_is_refused(sign: str) -> None:
     with pytest.raises(ArgumentError, match="control character") as caught:
         SubmitSql(project="p1", sql=f"select 'a{sign}b'").encode()
     assert "chr" in (caught.value.hint or "")
@@ -157,7 +157,7 @@ def test_too_long_job_is_reported() -> None:
 
 
 @pytest.mark.parametrize("priority", ["", "10", "-1", "high"])
-def test_odd_priority_is_the_default(priority: str) -> None:
+def test_an_invalid_priority_becomes_the_default(priority: str) -> None:
     body = STOCK_JOB.replace(b">9<", f">{priority}<".encode())
     found = decode_control(post(body))
     assert isinstance(found, SubmitSql)
@@ -175,7 +175,7 @@ def test_new_instance_is_named_by_its_location() -> None:
 @pytest.mark.parametrize(
     "location", ["http://h/x/20251120i?curr_project=p1", "20251120i/", "/20251120i"]
 )
-def test_only_the_end_of_the_location_counts(location: str) -> None:
+def test_only_the_end_of_the_location_is_used(location: str) -> None:
     found = SubmittedInstance.decode(b" ", {"location": location})
     assert found == SubmittedInstance(instance_id="20251120i")
 
@@ -192,7 +192,7 @@ RESULT = InstanceResult(
 )
 
 
-def test_instance_that_ran_at_once_brings_its_result() -> None:
+def test_an_instance_that_ran_immediately_includes_its_result() -> None:
     submitted = SubmittedInstance(instance_id="i", result=RESULT)
     assert SubmittedInstance.decode(*submitted.encode(location="/x")) == submitted
     bare = SubmittedInstance.decode(b"<Instance/>", {"Location": "/i"})
@@ -235,7 +235,7 @@ def test_failure_becomes_a_query_error_with_code_and_hint() -> None:
     assert "odps.tables()" in (error.hint or "")
 
 
-def test_failure_without_text_still_says_what_it_is() -> None:
+def test_a_failure_without_text_is_described() -> None:
     error = query_error(TaskResult(name="task", status="Cancelled"))
     assert error.message == "task task ended as Cancelled"
     assert query_error(TaskResult(name="t")).message == "task t ended as unknown"
@@ -258,7 +258,7 @@ def test_status_document_round_trips(status: InstanceStatus) -> None:
         assert request(project="p", instance_id="i").decode_answer(*status.encode()) == status
 
 
-def test_instance_is_over_when_terminated() -> None:
+def test_an_instance_has_ended_when_terminated() -> None:
     assert InstanceStatus(status="TERMINATED").is_over
     assert not InstanceStatus(status="Suspended").is_over
 
@@ -268,7 +268,7 @@ def test_status_document_without_a_status_is_reported() -> None:
         InstanceStatus.decode(b"<Instance/>", {})
 
 
-def test_cancelling_says_nothing() -> None:
+def test_cancelling_ignores_the_response() -> None:
     request = CancelInstance(project="p", instance_id="i")
     assert request.decode_answer(b"anything", {}) is None
     assert (
@@ -310,7 +310,7 @@ def test_any_tree_is_a_document_or_our_error(kind: Any, text: str) -> None:
     assert isinstance(found, (kind, ProtocolError))
 
 
-def test_a_text_that_xml_cannot_spell_is_sent_in_base64() -> None:
+def test_text_that_xml_cannot_represent_is_sent_in_base64() -> None:
     result = InstanceResult(tasks=(TaskResult(status="Success", text="a\x00b"),))
     body, headers = result.encode()
     assert b'Transform="Base64"' in body

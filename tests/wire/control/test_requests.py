@@ -135,14 +135,14 @@ def test_schema_of_the_table_wins_over_that_of_the_connection() -> None:
         ("POST", "/projects/p1/authorization", {"sign_bearer_token": ""}),
     ],
 )
-def test_what_is_not_of_this_package_is_left_to_the_server(
+def test_unknown_requests_are_left_to_the_server(
     method: str, path: str, params: dict[str, str]
 ) -> None:
     wire = WireRequest(method=method, path=path, params=tuple(params.items()))
     assert decode_control(wire) is None
 
 
-def test_schema_may_stand_in_the_path() -> None:
+def test_the_schema_may_be_in_the_path() -> None:
     wire = WireRequest(method="GET", path="/projects/p1/schemas/sc1/tables/t")
     assert decode_control(wire) == GetTable(table=IN_SCHEMA)
 

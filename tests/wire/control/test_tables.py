@@ -61,7 +61,7 @@ INFO = TableInfo(
 )
 
 
-def test_tables_of_one_request_are_told_apart_by_name_in_any_case_and_order() -> None:
+def test_tables_of_one_request_are_matched_by_name_in_any_case_and_order() -> None:
     other = replace(INFO, name=replace(TABLE, table="Other"), record_count=7)
     asked = GetTables(tables=(other.name, TABLE))
     answered = [INFO.element(), replace(other, name=replace(TABLE, table="other")).element()]
@@ -75,7 +75,7 @@ def test_table_document_round_trips() -> None:
     assert GetTable(table=TABLE).decode_answer(*INFO.encode()) == INFO
 
 
-def test_extended_table_document_tells_its_properties() -> None:
+def test_the_extended_table_document_has_properties() -> None:
     info = TableInfo(name=TABLE, properties={"Transactional": "true", "n": "1"}, created_at=1)
     found = TableInfo.decode(*info.encode_extended(), asked=TABLE)
     assert found.properties == {"Transactional": "true", "n": "1"}
@@ -199,7 +199,7 @@ def test_project_document_always_has_the_headers_that_clients_insist_on() -> Non
     assert headers["Last-Modified"] == "Thu, 01 Jan 1970 00:00:00 GMT"
 
 
-def test_owner_may_stand_in_the_document() -> None:
+def test_the_owner_may_be_in_the_document() -> None:
     body = b"<Project><Name>p1</Name><Owner>me</Owner></Project>"
     assert ProjectInfo.decode(body, {}) == ProjectInfo(name="p1", owner="me")
 
@@ -289,13 +289,13 @@ def test_tunnel_answer_round_trips() -> None:
     assert GetTunnelEndpoint(project="p1").decode_answer(body, headers) == "127.0.0.1:8080"
 
 
-def test_a_table_document_tells_keys_views_and_external_tables() -> None:
+def test_a_table_document_states_keys_views_and_external_tables() -> None:
     info = replace(INFO, is_view=True, view_text="select 1", is_external=True, primary_key=("id",))
     found = TableInfo.decode(*info.encode_extended(), asked=TABLE)
     assert found == info
 
 
-def test_object_tables_are_told_and_listed() -> None:
+def test_object_tables_are_recognised_and_listed() -> None:
     """evidence 209: `isObjectTable` of `Table.java` (Java SDK), type OBJECT_TABLE."""
     info = replace(INFO, is_object=True)
     body, headers = info.encode()
