@@ -172,11 +172,11 @@ BUILT_IN = {
     "types.py": "AttributeError",
     "torch/datasets.py": "TypeError",  # len() of a dataset with an unknown length
     "access/engines/expression.py": "LookupError",  # caught: not pushed down
-    "client/blob/seekable.py": "ValueError",  # as file objects raise it
+    "client/blob/seekable.py": "ValueError",  # as file objects raise them
     "client/blob/upload.py": "OSError",  # caught: becomes an ArgumentError that names the file
     "spark/__init__.py": "AttributeError",
     "spark/reading/casting.py": "KeyError",  # cannot happen
-    "spark/reading/task.py": "IndexError",  # as sequences raise it
+    "spark/reading/task.py": "IndexError",  # as sequences raise them
 }
 
 

@@ -40,7 +40,7 @@ def parameters_of(thing: object) -> Iterator[str]:
     elif callable(thing):
         try:
             yield from inspect.signature(thing).parameters
-        except ValueError:  # of a built-in
+        except ValueError:  # a built-in has no signature
             return
 
 

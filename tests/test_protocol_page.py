@@ -247,5 +247,9 @@ def test_error_codes_agree_with_the_embedded_service():
     }
     faults = (ROOT / "odps_nb" / "local" / "errors.py").read_text("utf-8")
     used |= set(re.findall(r'\bconflict\([^"]*?"(\w+)"\)', faults))
-    signed = {"Unauthorized", "SignatureNotMatch", "RequestTimeTooSkewed"}  # by `wire.signing`
+    signed = {
+        "Unauthorized",
+        "SignatureNotMatch",
+        "RequestTimeTooSkewed",
+    }  # codes that `wire.signing` raises
     assert shown == used | signed

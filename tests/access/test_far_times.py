@@ -102,7 +102,7 @@ def test_structs_of_seconds_lose_no_time(table: Table, form: str) -> None:
         assert len(told) == 1
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # after the first read, the unit is known
-            if form != "page":  # of a separate read
+            if form != "page":  # a page uses a separate read
                 assert FORMS[form](source) == TIMES
                 assert source.arrow_schema.field("t").type == MICRO
 

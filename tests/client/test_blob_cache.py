@@ -197,7 +197,7 @@ def test_an_open_blob_outlives_its_file(cache):
     blob.close()
 
 
-@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")  # of Python 3.12
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")  # raised by Python 3.12
 def test_processes_and_threads_never_see_a_partial_file(tmp_path):
     """Children that store, find and clear the same few blobs at once; each reports its results."""
 

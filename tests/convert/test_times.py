@@ -115,7 +115,7 @@ def test_a_frame_has_the_zone_as_its_dtype_and_memory_of_its_own(unit: str) -> N
     kind = pa.timestamp(unit, SHANGHAI)
     parts = [pa.array([0, None], kind), pa.array([10**9], kind)]
     batches = [pa.record_batch([part], names=["t"]) for part in parts]
-    frame = to_pandas(batches, schema=batches[0].schema, rows=2)  # one fewer than arrives
+    frame = to_pandas(batches, schema=batches[0].schema, rows=2)  # one row fewer than arrives
     assert str(frame["t"].dtype) == f"datetime64[{unit}, {SHANGHAI}]"
     assert frame["t"][0] == pd.Timestamp(0, tz="UTC")
     assert pd.isna(frame["t"][1])

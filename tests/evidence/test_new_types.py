@@ -283,7 +283,9 @@ def test_an_unknown_column_can_be_explored(odps: Connection, name: str) -> None:
 
 # -- GEOGRAPHY and VECTOR -----------------------------------------------------------------------
 
-POINT = bytes.fromhex("0101000000000000000000244000000000000034 40".replace(" ", ""))  # of (10 20)
+POINT = bytes.fromhex(
+    "0101000000000000000000244000000000000034 40".replace(" ", "")
+)  # POINT (10 20)
 
 
 @pytest.fixture(scope="module")

@@ -91,7 +91,7 @@ def test_all_options_work_together(raw: Raw, plain: str) -> None:
 
 @pytest.mark.parametrize("coding", ["x-lz4-frame,zstd", "zstd", "x-lz4-frame"])
 def test_a_body_is_read_by_a_plain_arrow_reader(raw: Raw, plain: str, coding: str) -> None:
-    """evidence 36: compression inside IPC, none around it (C++: ArrowBatchReader)"""
+    """evidence 36: IPC buffers are compressed, the body is not (C++: ArrowBatchReader)"""
     session = raw.session(plain, SplitOptions=ROW_OFFSET)
     params = {"SessionId": session["SessionId"], **ALL}
     answer = raw.ask("TableRead", raw.table(plain), params, {}, coding=coding)

@@ -96,7 +96,7 @@ def test_a_read_of_a_view_runs_a_query(
         line for line in caplog.messages if "is a view, so its rows are read by a query" in line
     ]
     assert told
-    assert ", which reads " in told[-1]  # its cost
+    assert ", which reads " in told[-1]  # states the cost
     assert (
         statement.format(name=".".join(f"`{one}`" for one in str(table.name).split(".")))
         in told[-1]

@@ -216,7 +216,7 @@ def test_values_without_a_meaning_raise_an_error(text, problem):
         ("id between 1 and 3", "id >= 1 and id <= 3"),
         ("d >= date '2024-01-31'", "d >= '2024-01-31'"),
         ("m > 2", "m > 2"),
-        ("t >= '2024-01-02 10:00:00'", "t >= '2024-01-01 08:00:00'"),  # in any zone
+        ("t >= '2024-01-02 10:00:00'", "t >= '2024-01-01 08:00:00'"),  # widened for any time zone
         ("t = '2024-01-02 10:00:00'", "t >= '2024-01-01 08:00:00' and t <= '2024-01-03 12:00:00'"),
         # conditions for which the service might judge blocks differently from the client
         ("f > 0.1", ""),

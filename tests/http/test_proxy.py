@@ -93,7 +93,7 @@ def test_a_slow_tls_handshake_is_waited_for(transport, trusted, through):
     greeted = threading.Event()
 
     def script(line: Line) -> None:
-        greeted.wait(0.5)  # longer than one slice of waiting
+        greeted.wait(0.5)  # longer than one wait slice
         with server_context(trusted, FAR).wrap_socket(line.sock, server_side=True) as sock:
             secure = Line(sock, line.peer)
             secure.request()

@@ -83,7 +83,7 @@ def test_without_a_keyring_the_command_and_the_error_explain_this(recipe, servic
     assert "access_key" in asked.stderr
 
 
-@pytest.mark.nightly  # an additional process; in `make test`, tests/client/auth reads profiles
+@pytest.mark.nightly  # starts a process; in `make test`, tests/client/auth reads profiles
 def test_the_profile_with_a_key_works_as_an_alternative(recipe, service, stranger):
     """The page's instructions for a machine without a keyring service."""
     without = "\n".join(line for line in recipe.splitlines() if not line.startswith("keyring "))

@@ -59,7 +59,7 @@ class Plan:
     is_ordered: bool
     is_narrow: bool  # only one batch at a time may wait for the consumer
     limit: int | None
-    tries: int  # of a call
+    tries: int  # attempts of a call
     pause: float  # minimum seconds per batch for the consumer
     faults: dict[int, Fault]
     delays: dict[int, float]

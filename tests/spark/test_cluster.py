@@ -278,7 +278,7 @@ def test_on_a_standalone_cluster_rows_stay_exact_when_attempts_die_or_run_twice(
         "speculated_write": COUNT,
         "speculated_read": [COUNT, COUNT, 1, True],
     }
-    assert {path.name for path in tmp_path.iterdir()} >= {"r", "w", "s"}  # they did happen
+    assert {path.name for path in tmp_path.iterdir()} >= {"r", "w", "s"}  # the faults did occur
     for name in ("killed", "speculated"):
         assert _ids(broken, name) == list(range(COUNT))
 

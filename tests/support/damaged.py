@@ -75,7 +75,7 @@ def escaped(data: bytes) -> list[str]:
     for name, way in ways.items():
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", OdpsNbWarning)  # of invalid bytes
+                warnings.simplefilter("ignore", OdpsNbWarning)  # warns of invalid bytes
                 way()
         except TYPED:
             continue

@@ -1,4 +1,4 @@
-"""Each job with each fault at its first exchange, its second, … until there are none left.
+"""Runs each job with each fault at its first, second, … and last exchange.
 
 Possible outcomes: the correct result; a typed error, and nothing is changed; or a typed error that
 says that the commit may have succeeded, and then all or nothing is changed. ``make sweep`` writes

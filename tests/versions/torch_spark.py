@@ -15,7 +15,9 @@ import pytest
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas"),
-    pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),  # of TorchDistributor
+    pytest.mark.filterwarnings(
+        "ignore:unclosed file:ResourceWarning"
+    ),  # raised by TorchDistributor
 ]
 SETTINGS = ("endpoint", "tunnel_endpoint", "project", "access_id", "access_key")
 

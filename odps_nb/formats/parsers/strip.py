@@ -62,7 +62,10 @@ def strip(parts: Iterable[bytes], size: Size) -> bytes:
     """Return the first pictures among ``parts`` side by side; empty if few parts are pictures."""
     if Image is None:
         return b""
-    box = (size.width * 2 // _COLUMNS - _GAP, size.height * 2 // _ROWS - _GAP)  # for dense screens
+    box = (
+        size.width * 2 // _COLUMNS - _GAP,
+        size.height * 2 // _ROWS - _GAP,
+    )  # doubled for high-density screens
     made: list[Image.Image] = []
     tried = 0
     for data in islice(parts, _TRIED):

@@ -44,7 +44,7 @@ _SCHEMAS = f"{_PROJECT}/schemas"
 _SCHEMA = f"{_SCHEMAS}/{{schema}}"
 _TABLES = f"{_SCHEMA}/tables"
 _TABLE = f"{_TABLES}/{{table}}"
-_CHANGEABLE = {"mode", "description"}  # of a column
+_CHANGEABLE = {"mode", "description"}  # members of a column
 _ORDERS: Mapping[str, Callable[[StoredTable], float]] = {
     "create_time": lambda table: table.created,
     "last_modified_time": lambda table: table.modified,

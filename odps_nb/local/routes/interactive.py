@@ -21,7 +21,7 @@ from odps_nb.wire.xml_text import DECLARATION, element
 
 CONNECTION = "x-odps-mcqa-conn"
 COOKIE = "x-odps-mcqa-query-cookie"
-_KIND = "FUXI_VW"  # of interactive quotas
+_KIND = "FUXI_VW"  # the kind of interactive quotas
 _DEFAULT = "default"
 
 

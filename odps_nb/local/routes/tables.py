@@ -48,7 +48,7 @@ class TableRoutes:
     def _tables(self, call: control.ListTables, asked: Asked) -> Response:
         owner, kind = asked.params.get("owner"), asked.params.get("type")
         if kind and kind not in _KNOWN_TYPES:
-            raise errors.invalid(f"{kind!r} is not a type of tables: {', '.join(_KNOWN_TYPES)}")
+            raise errors.invalid(f"{kind!r} is not a table type: {', '.join(_KNOWN_TYPES)}")
         tables = [
             one
             for one in self._service.catalog.tables(call.project, call.schema, prefix=call.prefix)
@@ -134,7 +134,7 @@ class TableRoutes:
             **_facts(found),
             ddl_at=int(found.altered),
             files=found.files,
-            lifecycle=table.lifecycle,  # of the table (`PartitionTest` of the Java SDK)
+            lifecycle=table.lifecycle,  # that of the table (Java SDK, `PartitionTest`)
         )
         return reply(info.encode_extended() if "extended" in asked.params else info.encode())
 

@@ -84,7 +84,7 @@ class FailureHook:
     ) -> list[str]:
         if isinstance(error, UsageError):
             lines = [f"{_BOLD}UsageError{_RESET}: {visible(str(error))}"]
-            shell._showtraceback(kind, error, lines)  # as below
+            shell._showtraceback(kind, error, lines)  # see the comment below
             return lines
         if not isinstance(error, OdpsNbError):  # the previous hook handles it
             assert self._before is not None

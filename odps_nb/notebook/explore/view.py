@@ -118,7 +118,7 @@ class RowView(TakesRows):
         """Called while a filter or a search reads rows; several threads call it."""
         self.title, self.connection = self._rows.title, self._rows.connection
         self.timezone = rows.connection.profile.timezone  # for times in cells and conditions
-        # what is shown, and what was shown before until a page of the new choice is read
+        # the shown rows and, until a page of a new choice is read, those shown before
         self._shown = self._unsorted(Choice())
         self._before: _Shown | None = None
 

@@ -184,7 +184,7 @@ def test_threads_share_a_file(blobs, content):
     assert found == {n: content[n * MIB : n * MIB + 1000] for n in range(8)}
 
 
-@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")  # of Python 3.12
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")  # raised by Python 3.12
 def test_the_error_in_a_forked_child_says_to_open_a_new_one(blobs, content):
     with blobs[0].open(seek=True, cache=False) as file:
         file.read(9 * MIB)

@@ -388,7 +388,7 @@ def test_the_index_is_written_on_request(table: Table) -> None:
     assert [row[:2] for row in content(table)] == [(1, "a"), (2, "b")]
     table.write(frame.set_index("id"), index=False, overwrite=True)
     assert [row[:2] for row in content(table) if row[0] is None]
-    assert list(frame.columns) == ["id", "name"]  # as it was
+    assert list(frame.columns) == ["id", "name"]  # unchanged
 
 
 def test_a_column_in_the_index_is_an_error_unless_the_index_is_decided(table: Table) -> None:

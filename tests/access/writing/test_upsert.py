@@ -35,7 +35,7 @@ def make(odps: Connection, new_name: Callable[[str], str]) -> Make:
         odps.sql(
             f"CREATE TABLE {name} ({columns}, PRIMARY KEY ({key})){tail}"
             " TBLPROPERTIES ('transactional'='true', 'table.format.version'='2')",
-            settings={"odps.table.append2.enable": "true"},  # for BLOBs
+            settings={"odps.table.append2.enable": "true"},  # required for BLOBs
         )
         return odps.table(name)
 

@@ -255,7 +255,7 @@ def test_an_application_of_a_pyodps_entry_signs_too():
 def test_a_profile_file_that_cannot_be_read_is_an_error_with_its_name(tmp_path, stated):
     (tmp_path / "nested").write_text("a = " + "[" * 100_000)
     (tmp_path / "binary").write_bytes(b"\xff\x00\xfe")
-    (tmp_path / "folder").write_bytes(b"")  # no folder
+    (tmp_path / "folder").write_bytes(b"")  # a file instead of a folder
     path = stated if stated[0] in "/~" else str(tmp_path / stated)
     for name in ("prod", None):
         with pytest.raises(ConfigError) as caught:

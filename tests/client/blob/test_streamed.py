@@ -329,6 +329,6 @@ def test_batch_sizes_depend_on_the_received_blobs():
     batches.record(0, blobs=8)
     assert next(ranges) == (8, 264)  # empty ones
     batches.record(1600, blobs=8)
-    assert next(ranges) == (264, 274)  # of 100 bytes
+    assert next(ranges) == (264, 274)  # blobs of 100 bytes
     batches.record(10**9, blobs=0)
     assert next(ranges) == (274, 276)  # a large one is in transfer

@@ -161,7 +161,7 @@ LATER = "Wed, 21 Oct 2026 07:28:00 GMT"
     ("headers", "waited"),
     [
         ({"Date": "Wed, 21 Oct 2026 07:27:45 GMT"}, 15.0),
-        ({}, 20.0),  # by the client's own clock
+        ({}, 20.0),  # computed with the client's own clock
         ({"Date": "Wed, 21 Oct 2026 07:30:00 GMT"}, 0.2),  # already past: the wait of the policy
     ],
     ids=["its clock", "our clock", "past"],

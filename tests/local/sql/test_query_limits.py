@@ -150,7 +150,7 @@ def test_a_process_that_was_ended_while_it_waited_is_replaced(bounded: LocalServ
     waiting = psutil.Process(bounded.pid).children()
     for process in waiting:
         process.kill()
-    psutil.wait_procs(waiting, timeout=0.5)  # not our children, but may be zombies
+    psutil.wait_procs(waiting, timeout=0.5)  # not our children: they may be zombies
     assert peer.query("SELECT 2 AS a;").to_pylist() == [{"a": 2}]
 
 

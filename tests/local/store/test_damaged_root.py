@@ -195,7 +195,7 @@ DAMAGES = {
         "catalog.sqlite",
     ),
 }
-OF_A_LOG = ("log missing", "log of zeros")  # of a killed service
+OF_A_LOG = ("log missing", "log of zeros")  # damage to the folder of a killed service
 
 
 def serve(*roots: Path) -> list[Ended]:

@@ -70,7 +70,7 @@ def test_the_starts_of_groups_are_read_once(folder: DataFolder, name: str, is_ho
 
 
 def test_the_most_recently_used_starts_are_cached() -> None:
-    cache = StartsCache(limit=300)  # of 64 bytes a group
+    cache = StartsCache(limit=300)  # each group takes 64 bytes
     first = cache.get("first", lambda: GroupStarts([1, 1]))
     cache.get("second", lambda: GroupStarts([1, 1]))
     assert cache.get("first", lambda: GroupStarts([1])) is first

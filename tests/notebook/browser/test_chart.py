@@ -151,7 +151,7 @@ def test_a_kernel_killed_from_outside_is_detected(page):
     os.kill(int(text.removeprefix("process ")), signal.SIGKILL)
     said = page.get_by_text("the kernel has stopped or was restarted; run the cell again")
     expect(said).to_have_count(2)
-    page.get_by_role("dialog").get_by_role("button", name="Ok").click()  # of JupyterLab
+    page.get_by_role("dialog").get_by_role("button", name="Ok").click()  # JupyterLab's dialog
 
 
 def test_the_saved_notebook_keeps_the_pictures(page, jupyter):

@@ -256,7 +256,9 @@ def test_frequent_values_can_be_ticked_by_keyboard(page):
     expect(view.locator(".odps-x-described")).to_have_text(f" · profile: all {rows} rows")
     chip.click()
     expect(ticks.nth(0)).to_be_focused()
-    assert sorted(listed.locator("bdi").all_inner_texts()) == sorted(names)  # also without rows
+    assert sorted(listed.locator("bdi").all_inner_texts()) == sorted(
+        names
+    )  # columns are listed even without rows
     assert listed.locator(":checked").count() == 2
     page.keyboard.press("Escape")
     view.get_by_label("remove the filter").click()
@@ -485,7 +487,7 @@ def test_columns_are_found_hidden_moved_pinned_and_resized(page):
     assert shown_names(view) == [name for name in everything if name != "status"]
     expect(view.get_by_role("button", name="Columns (1 hidden)")).to_be_visible()
     n = everything.index("status")
-    assert cell(view, 0, n + 1).get_attribute("aria-colindex") == str(n + 3)  # as before
+    assert cell(view, 0, n + 1).get_attribute("aria-colindex") == str(n + 3)  # unchanged
     page.keyboard.press("Enter")
     assert active(page)[1] == str(n)
     view.get_by_role("button", name="Columns", exact=True).click()

@@ -264,7 +264,7 @@ def test_a_csv_file_has_the_values_as_they_are(source):
     made, file = written(source, "csv")
     assert (made.rows, made.is_cut) == (ROWS, False)
     text = file.getvalue().decode("utf-8-sig")
-    assert file.getvalue().startswith(codecs.BOM_UTF8)  # for Excel
+    assert file.getvalue().startswith(codecs.BOM_UTF8)  # Excel needs it
     head, *rows = csv.reader(io.StringIO(text, newline=""))
     assert head == ["id", "word", "amount", "day", "seen", "tags", "raw"]
     assert [row[1] for row in rows] == [WORDS[n % 7] or "" for n in range(ROWS)]

@@ -24,7 +24,7 @@ TEXTS = {
     "json": b'{"place": "Hamburg", "n": [1, 2]}',
     "page": b"<!DOCTYPE html><title>Hamburg</title>",
     "png": files()["photo.ppm"],
-    "bytes": "明月".encode("gbk") + bytes(range(20)),  # no text
+    "bytes": "明月".encode("gbk") + bytes(range(20)),  # not text
 }
 
 

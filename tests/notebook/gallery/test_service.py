@@ -18,7 +18,9 @@ def test_every_sample_blob_arrives_and_gets_its_tile(column, sample_blobs):
     files = [blob for blob in sample_blobs if blob is not None]
     bundle = column._repr_mimebundle_()
     assert bundle["text/html"].count("<figure") == len(files) == len(column)
-    assert bundle["text/html"].count("✓ verified") == len(files) - 1  # one is longer than a head
+    assert (
+        bundle["text/html"].count("✓ verified") == len(files) - 1
+    )  # one blob is longer than a head
     assert (
         "mountains.jpg  JPEG · 960 × 640 · 25.9 kB  verified  id 1 · declared"
         in bundle["text/plain"]

@@ -251,7 +251,7 @@ def test_blobs_can_be_sorted_by_name_or_size_and_searched(hundred):
     gallery.sort_by("row")
     gallery.search("7.TXT")
     assert shows(gallery._static_page()) == [f"{n}7" if n else "7" for n in range(10)]
-    gallery.search("blob 42")  # of the row
+    gallery.search("blob 42")  # the label of the row
     assert shows(gallery._static_page()) == ["42"]
     with pytest.raises(ArgumentError):
         gallery.search("x" * 201)

@@ -60,7 +60,7 @@ def test_a_key_of_an_earlier_cell_is_found(user):
 
 
 def test_a_key_outside_of_cells_causes_no_warning(user):
-    user.user_ns["typed"] = KEY  # as by getpass
+    user.user_ns["typed"] = KEY  # as getpass would
     assert not warned(user, f'odps_nb.connect({PLACE}, access_id="me", access_key=typed)')
     short = f'odps_nb.connect({PLACE}, access_id="me", access_key="k")'
     assert not warned(user, short)  # occurs by chance

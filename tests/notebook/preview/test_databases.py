@@ -34,7 +34,7 @@ def test_views_virtual_tables_and_generated_columns_are_not_run():
     assert made.notes == ()
     assert "t2a, b" in text
     assert "endless" not in text
-    assert "words_content" in text  # its words; the virtual table is not opened
+    assert "words_content" in text  # only its shadow table; the virtual table is not opened
 
 
 def test_a_table_name_is_not_run_as_sql():
@@ -103,7 +103,7 @@ def test_a_loop_in_the_pages_of_a_table_ends():
         sqlite("CREATE TABLE t (a)", *["INSERT INTO t VALUES (randomblob(900))"] * 500)
     )
     page = int.from_bytes(data[16:18], "big")
-    root = page  # of the only table: the second page
+    root = page  # the root of the only table is the second page
     assert data[root] == 5  # an inner page
     data[root + 8 : root + 12] = (2).to_bytes(4, "big")  # its last child is the page itself
     made, text = drawn(bytes(data))

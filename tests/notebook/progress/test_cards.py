@@ -390,7 +390,7 @@ def test_a_background_card_has_a_button_that_cancels_and_disappears(shown):
     (shown_button,) = (m for m in shown if view in m["data"])
     assert shown_button["data"]["text/plain"] == ""
     button = widget._instances[shown_button["data"][view]["model_id"]]
-    button._handle_custom_msg({"do": "cancel"}, [])  # as its script sends it
+    button._handle_custom_msg({"do": "cancel"}, [])  # the message of its script
     assert pressed.is_set()
     with ProgressTracker("read", "orders", listener=listener):
         pass

@@ -94,7 +94,7 @@ def test_only_the_count_of_a_whole_read_needs_no_job(
     assert kept.count() == 80  # fills Spark's cache
     assert listener.wait_end(4).rows == 80
     assert kept.filter("id < 3").count() == 6
-    assert len(listener.trackers) == 4  # from there
+    assert len(listener.trackers) == 4  # these actions read from the cache
     kept.unpersist()
     assert kept.count() == 80
     assert len(listener.trackers) == 4

@@ -47,7 +47,7 @@ def test_data_frames_are_upserted_and_their_keys_deleted(spark: SparkSession, ta
     before = table.read().latest_version
     gone = table.delete(numbers.where("id >= 4"))
     assert (gone.rows, gone.verb) == (96, "deleted")
-    if by_storage_api():  # other services tell no version
+    if by_storage_api():  # other services report no version
         assert table.read().latest_version == before + 1
     table.delete(spark.range(2), partition="ds=odd")  # 0 is in another partition
     mixed = spark.sql(

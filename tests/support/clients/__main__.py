@@ -64,7 +64,7 @@ def _is_wanted(one: dict[str, Any]) -> bool:
 def _templates(log: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield the lines; a name replaces each value that the service generated."""
     sent = [_sent(one) for one in log]
-    names: dict[str, str] = {}  # of the values
+    names: dict[str, str] = {}  # names by value
     for number, (one, line) in enumerate(zip(log, sent, strict=True)):
         for value, name in names.items():
             _replace(line, value, name)

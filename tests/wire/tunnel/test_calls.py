@@ -46,7 +46,7 @@ STREAM = {"Content-Type": "application/octet-stream"}
 REQUESTS: list[tuple[Any, str, str, list[tuple[str, str]], dict[str, str], bytes | None]] = [
     (OpenDownload(of=T), "POST", PATH, [("downloads", ""), ("asyncmode", "true")], {}, b""),
     (
-        OpenDownload(of=PART, limited=True),  # applies to results only
+        OpenDownload(of=PART, limited=True),  # ``limited`` applies only to results
         "POST",
         IN_SCHEMA,
         [("downloads", ""), ("asyncmode", "true"), SPEC],
