@@ -48,7 +48,7 @@ def test_repo2docker_accepts_the_folder(repo: Path, tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.timeout(3600)
-def test_every_tutorial_runs_from_the_requirements_alone(repo: Path) -> None:
+def test_every_tutorial_runs_with_only_the_requirements(repo: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(repo / "tools" / "on_binder.py")],
         stdout=subprocess.PIPE,

@@ -93,7 +93,7 @@ def test_the_class_tree_is_the_documented_one() -> None:
 
 
 @every_kind
-def test_every_error_says_in_one_line_what_it_is(kind: type[Any]) -> None:
+def test_every_error_class_has_a_one_line_description(kind: type[Any]) -> None:
     assert (kind.__doc__ or "").strip().endswith(".")
 
 

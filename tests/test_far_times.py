@@ -113,7 +113,7 @@ def test_a_stream_may_need_microseconds_only_later(table):
 
 
 @pytest.mark.storage_api("far times")
-def test_only_what_is_read_decides_the_unit(odps, new_name):
+def test_only_the_columns_read_determine_the_unit(odps, new_name):
     name = new_name("parts")
     table = odps.create_table(name, "id bigint, t timestamp", partitioned_by="p string")
     table.write(far(), partition="p=far")
@@ -138,7 +138,7 @@ def test_nested_times_are_written_and_read(odps, new_name):
     assert list(got["a"][0]) == FAR
 
 
-def test_an_empty_read_has_the_unit_that_was_asked_for(odps, new_name):
+def test_an_empty_read_has_the_requested_unit(odps, new_name):
     table = odps.create_table(new_name("none"), "t timestamp")
     assert table.read().to_arrow().schema.field("t").type == pa.timestamp("ns")
     assert table.read(timestamp_unit="us").to_arrow().schema.field("t").type == pa.timestamp("us")

@@ -78,7 +78,7 @@ def test_types_are_values(type_: object) -> None:
     assert [other for other in TYPES if other == type_] == [type_]
 
 
-def test_every_type_knows_its_code() -> None:
+def test_every_type_has_its_code() -> None:
     assert [type_.code.name for type_ in TYPES] == [
         "BIGINT",
         "DECIMAL",

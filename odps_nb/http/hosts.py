@@ -62,7 +62,7 @@ class Host:
 
     @property
     def named(self) -> str:
-        """Role and place, for use after "at" or "of"."""
+        """Role, name and port, as text after "at" or "of"."""
         return f"{self.role.value} {self.place}"
 
     @property

@@ -273,7 +273,7 @@ def test_missing_quotes_are_explained(odps, where, hint):
         ("result", "[]", "call .to_pandas()['id']"),
     ],
 )
-def test_a_missing_method_names_the_one_to_call(odps, kind, name, advice):
+def test_an_error_for_a_missing_method_names_the_one_to_call(odps, kind, name, advice):
     table = odps.table("orders")
     if kind == "result":
         found = odps.sql("select 1 as id")

@@ -145,7 +145,7 @@ def moody(_private_home):
 READ, V1, TUNNEL = "TableCreateReadSession", "/api/storage/v1", "/projects"
 
 
-def test_without_any_service_all_are_bad_and_say_what_to_do(moody):
+def test_without_any_service_all_checks_are_bad_with_a_hint(moody):
     profile, refuse = moody
     refuse(405, READ, V1, TUNNEL)
     checks = transfers(profile)

@@ -143,7 +143,7 @@ class FarStructs(Recorder):
 
 
 @pytest.mark.storage_api("far times")
-def test_a_session_of_nanoseconds_whose_structs_are_far_is_left(
+def test_a_nanosecond_session_with_far_structs_is_replaced(
     odps: Connection, new_name: Callable[[str], str]
 ) -> None:
     table = odps.create_table(new_name("near"), "id bigint, t timestamp")

@@ -92,7 +92,7 @@ def test_a_relation_of_duckdb_is_written(odps, new_name):
     odps.drop_table(name)
 
 
-def test_duckdb_takes_a_scan_and_a_result_by_name(odps):
+def test_duckdb_can_query_a_scan_and_a_result_by_name(odps):
     orders = odps.table("orders").read(limit=50, columns=["id", "quantity"])
     total = sum(orders.to_arrow(progress=silent).column("quantity").to_pylist())
     for _ in range(2):  # a scan can be read repeatedly

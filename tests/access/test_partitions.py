@@ -141,7 +141,7 @@ def test_exact_partitions_need_no_partition_list(watched: Connection, recorder: 
 
 
 @pytest.mark.parametrize("rows", [0, 3])
-def test_a_list_without_sizes_is_asked_for_each_candidate(
+def test_candidates_of_a_list_without_sizes_are_requested_separately(
     table: Table, monkeypatch: pytest.MonkeyPatch, rows: int
 ) -> None:
     """The protocol's list of partitions may have names only (``docs/protocol.md`` section 9.3)."""

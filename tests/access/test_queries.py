@@ -59,7 +59,7 @@ def test_the_outcome_of_a_statement_is_recorded_by_the_waiting_call(fresh):
     assert fresh.queries()[0].state == "cancelled"
 
 
-def test_jobs_of_an_explorer_can_be_left_out_and_push_no_statement_out(fresh):
+def test_jobs_of_an_explorer_are_listed_separately(fresh):
     fresh.sql(DAYS)
     for _ in range(2):
         SqlJob().run(fresh, "select 1 as x", shown=TextOptions())

@@ -101,7 +101,7 @@ def test_a_nameless_blob_gets_a_name_from_its_reference_and_type():
     assert file_name_for("", "nonsense", "x").endswith(".bin")
 
 
-def test_a_file_appears_whole(tmp_path):
+def test_a_file_appears_complete(tmp_path):
     target = tmp_path / "a.bin"
     assert save_stream([b"ab", b"", b"c"], target, overwrite=False) == target
     assert target.read_bytes() == b"abc"

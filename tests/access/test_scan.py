@@ -59,7 +59,7 @@ def test_every_result_of_a_scan_is_the_same_snapshot(odps, small):
     assert small.read().row_count == 4
 
 
-def test_columns_come_in_the_order_wanted(orders):
+def test_columns_are_returned_in_the_order_of_the_arguments(orders):
     scan = orders.read(["ds", "QUANTITY", "id"], limit=2, partitions=DAY)
     assert scan.to_arrow().column_names == ["ds", "quantity", "id"]
     assert list(scan.to_pandas().columns) == ["ds", "quantity", "id"]
@@ -199,7 +199,7 @@ def test_head_is_a_small_frame(orders):
     assert len(orders.head()) == 5
 
 
-def test_a_scan_shows_what_it_reads_and_stays_short(orders):
+def test_the_repr_of_a_scan_is_short_and_shows_what_is_read(orders):
     scan = orders.read(["id"], where="quantity > 1" + " and quantity > 1" * 50, partitions=DAY)
     assert "columns=['id']" in repr(scan)
     assert len(repr(scan)) < 300
@@ -275,7 +275,7 @@ def test_equal_handles_are_equal(odps):
 # -- writing ------------------------------------------------------------------------------------
 
 
-def test_a_receipt_says_what_was_done(odps, small):
+def test_a_receipt_describes_the_write(odps, small):
     watcher = Watcher()
     receipt = small.write(pa.table({"id": [9], "note": ["new"]}), overwrite=True, progress=watcher)
     assert (receipt.rows, receipt.overwrite, receipt.streams) == (1, True, 1)
@@ -328,7 +328,7 @@ def test_the_index_of_a_frame_is_not_written(small):
 # -- SQL ----------------------------------------------------------------------------------------
 
 
-def test_a_query_gives_its_rows_in_every_form(odps, small):
+def test_a_query_returns_its_rows_in_every_form(odps, small):
     watcher = Watcher()
     result = odps.sql(f"select id, note from {small.name} order by id", progress=watcher)
     assert watcher.last.operation == "sql"

@@ -80,7 +80,7 @@ def large(odps: Connection) -> Iterator[str]:
         ("stalled", "TableRead"),
     ],
 )
-def test_a_read_gives_every_row_once(odps, large, fault, action):
+def test_a_read_returns_every_row_once(odps, large, fault, action):
     with before(odps, fault, action) as (client, _):
         rows = client.table(large).read(progress=False).to_pandas()
     assert rows["id"].tolist() == list(range(ROWS))

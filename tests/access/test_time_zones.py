@@ -96,7 +96,7 @@ def test_a_far_day_is_read_in_the_zone(zoned, odps, new_name):
 
 
 @pytest.mark.storage_api("blobs")
-def test_times_in_rows_with_blobs_are_interpreted_in_the_time_zone_too(zoned, odps, new_name):
+def test_times_in_rows_with_blobs_are_interpreted_in_the_time_zone(zoned, odps, new_name):
     columns = "d datetime, pages array<struct<at:timestamp,wall:timestamp_ntz,image:blob>>"
     table = zoned.create_table(new_name("pages"), columns)
     for at in (CLOCK, AWARE):
@@ -148,6 +148,6 @@ def test_sql_runs_in_the_zone_of_the_connection(zoned, odps, new_name):
     assert wanted["n"].to_pylist() == [CLOCK]
 
 
-def test_the_embedded_service_knows_no_zone_of_that_name(odps):
+def test_a_zone_unknown_to_the_embedded_service_is_refused(odps):
     with pytest.raises(odps_nb.errors.OdpsNbError, match="no time zone 'Mars/Base'"):
         odps.sql("select 1 as a", settings={"odps.sql.timezone": "Mars/Base"}).to_arrow()

@@ -107,7 +107,7 @@ def test_the_least_recently_used_go_first(tmp_path):
     assert not keep(cache, 30, 5000)  # more than a quarter of the limit
 
 
-def test_a_new_process_counts_what_is_there(tmp_path):
+def test_a_new_process_counts_the_existing_files(tmp_path):
     keep(BlobCache(tmp_path, SERVICE, limit=100_000), 1, 20_000)
     keep(BlobCache(tmp_path, SERVICE, limit=16_000), 2)
     assert [path.stat().st_size for path in tmp_path.iterdir()] == [1056]

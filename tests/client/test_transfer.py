@@ -137,7 +137,7 @@ def test_the_first_operation_falls_back_and_the_connection_remembers_it(
 
 
 @pytest.mark.parametrize("services", ACCOUNTS)
-def test_every_later_operation_uses_what_the_first_one_found(
+def test_every_later_operation_uses_the_service_that_the_first_one_found(
     account: Callable[..., LocalService], watched: Callable[..., Watched], services: str
 ) -> None:
     one = watched(account(services))
@@ -214,7 +214,7 @@ def test_with_storage_only_results_are_not_read_without_it(
 ) -> None:
     one = watched(account("tunnel"), transfer="storage")
     found = one.odps.sql("select max(id) as top from t")
-    # The control plane keeps the first rows as text, which no transfer service needs.
+    # The control plane returns the first rows as text, without a transfer service.
     with pytest.warns(OdpsNbWarning, match="read as text"):
         assert found.to_arrow().to_pylist() == [{"top": "3"}]
     assert not one.sent()[Transfer.TUNNEL]
@@ -315,7 +315,7 @@ RIGHTS = {"reader": {"ours": "read"}, "analyst": {"ours": "query"}}
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, LocalService]]:
-    """Services with keys of few rights, by their transfer services."""
+    """Services with keys that have limited permissions, by their transfer services."""
     path = tmp_path_factory.mktemp("keys") / "credentials.json"
     path.write_text(json.dumps({"keys": KEYS, "rights": RIGHTS}))
     path.chmod(0o600)
@@ -370,7 +370,7 @@ def write_blob(odps: Connection) -> None:
 @pytest.mark.parametrize("operation", [changes, blobs, write_blob])
 @pytest.mark.parametrize("transfer", ["auto", "tunnel"])
 @pytest.mark.parametrize("services", ACCOUNTS)
-def test_blobs_and_changes_name_what_the_account_lacks(
+def test_errors_for_blobs_and_changes_name_the_missing_service(
     account: Callable[..., LocalService],
     services: str,
     transfer: str,

@@ -44,7 +44,7 @@ def test_same_job_same_requests(
 
 
 @pytest.mark.parametrize("job", [job for job in JOBS if job.strip], ids=lambda job: job.name)
-def test_explained_difference_is_still_there(
+def test_every_explained_difference_still_exists(
     outcomes: dict[tuple[str, int], Outcome], job: Job
 ) -> None:
     assert job.explanation
@@ -75,7 +75,7 @@ def test_bodies_are_those_of_the_protocol(outcomes: dict[tuple[str, int], Outcom
     assert json.loads(body)["SplitOptions"]["SplitNumber"] == 268435456
 
 
-def test_page_in_the_docs_is_what_is_recorded(
+def test_the_page_in_the_docs_equals_the_recorded_requests(
     outcomes: dict[tuple[str, int], Outcome],
 ) -> None:
     """Regenerate it with ``python -m tests.support.compat.record_requests``."""

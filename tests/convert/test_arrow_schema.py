@@ -114,7 +114,7 @@ BACK = [
 
 
 @pytest.mark.parametrize(("arrow", "text"), BACK)
-def test_each_arrow_type_finds_a_type_that_holds_it(arrow, text):
+def test_each_arrow_type_has_a_type_that_can_store_it(arrow, text):
     assert format_type(odps_type(arrow)) == text
 
 

@@ -56,9 +56,7 @@ def test_floats_are_the_nearest_and_survive_if_their_text_is_the_decimal(column,
 
 @pytest.mark.parametrize("place", range(7))
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
-def test_a_column_is_exact_from_its_first_value_on_wherever_the_long_one_is(
-    place, size, monkeypatch
-):
+def test_a_column_is_exact_if_any_value_has_too_many_digits(place, size, monkeypatch):
     monkeypatch.setattr(frame_columns, "_FIRST_ROWS", 2)
     values = [
         Decimal("0.10"),
@@ -95,7 +93,7 @@ def test_exact_columns_are_summed_grouped_sorted_and_stored_as_decimals(tmp_path
     assert pq.read_table(tmp_path / "f.parquet")["c"].to_pylist() == [long, None, 1]
 
 
-def test_up_to_15_digits_the_type_decides_alone():
+def test_up_to_15_digits_the_dtype_depends_only_on_the_type():
     empty = pa.table(
         {"c": pa.array([], pa.decimal128(15, 2)), "d": pa.array([], pa.decimal128(38))}
     )

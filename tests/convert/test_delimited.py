@@ -105,7 +105,7 @@ def test_ragged_lines_are_padded_on_request():
     assert found["f3"].to_pylist()[4] == 15
 
 
-def test_a_ragged_line_after_the_checked_lines_is_reported_too():
+def test_a_ragged_line_after_the_checked_lines_is_reported():
     text = "a,b\n" + "1,2\n" * 40 + "3\n4,5\n"
     assert shape_in_tile(text) == (42, 2)
     assert "line 42 has 1 field, but the first line has 2" in tile(Value(text.encode())).notes[0]

@@ -98,7 +98,7 @@ def test_an_unknown_column_or_dtype_is_refused(dtypes, told):
     assert caught.value.argument == "dtypes"
 
 
-def test_reads_heads_and_results_take_dtypes(odps):
+def test_reads_heads_and_results_accept_dtypes(odps):
     orders = odps.table("orders")
     dtypes = {"amount": "string", "ID": "Int64"}
     found = [

@@ -85,7 +85,7 @@ def test_a_union_with_codes_of_its_own_is_refused():
         )
 
 
-def test_a_file_with_encrypted_columns_is_refused_before_pyarrow_looks_at_one():
+def test_a_file_with_encrypted_columns_is_refused_before_pyarrow_reads_one():
     for convert in (blob_conversion.table, blob_content.as_table):
         with pytest.raises(ConversionError, match="its columns are encrypted") as caught:
             convert(encrypted_parquet(plaintext_footer=True), PARQUET, max_bytes=MIB)

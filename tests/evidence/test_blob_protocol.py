@@ -81,7 +81,7 @@ def bare(body: bytes) -> bytes:
     return bytes(blocks.feed(body)) + bytes(blocks.feed_eof())
 
 
-def test_a_table_with_a_blob_is_made_with_its_properties_and_settings(
+def test_a_table_with_a_blob_is_created_with_its_properties_and_settings(
     odps: Connection, new_name: Callable[[str], str]
 ) -> None:
     """evidence 120, 121: conftest.py of both suites; vendor page "Blob data type"."""
@@ -137,7 +137,7 @@ def test_ids_count_from_one_in_pre_order(make: Make) -> None:
     assert decode_nested(answer["TableSchema"]).column_ids == schema.column_ids
 
 
-def test_the_client_takes_ids_from_the_answer(writer: Writer) -> None:
+def test_the_client_uses_ids_from_the_response(writer: Writer) -> None:
     """evidence 123, 124: ids are resolved by path and never computed."""
     answer = writer.raw(calls.GetWriteSchema, session_id=writer.begin("pt=x"))["TableSchema"]
     answer["DataColumns"][1]["columnType"]["ColumnId"] = 77
@@ -203,7 +203,7 @@ def test_a_single_upload_has_neither_type_nor_name(odps: Connection, writer: Wri
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_an_uncompressed_answer_can_be_asked_for(
+def test_an_uncompressed_response_can_be_requested(
     odps: Connection, writer: Writer, count: int
 ) -> None:
     """evidence 130: test_e2e_blob.py, compression raw."""

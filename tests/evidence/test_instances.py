@@ -72,7 +72,7 @@ def test_two_ranges_cover_the_result(raw: Raw, instance: str) -> None:
     assert sorted(pa.concat_tables(halves)["col1"].to_pylist()) == list(range(10))
 
 
-def test_a_count_beyond_the_end_of_a_result_is_cut(raw: Raw, instance: str) -> None:
+def test_a_count_beyond_the_end_of_a_result_is_reduced(raw: Raw, instance: str) -> None:
     """evidence 3: 9999999 for all rows (C++: table_write_test reads its results in this way)"""
     named = {"SessionId": opened(raw, instance)["DownloadID"]}
     assert read(raw, instance, named | {"Count": 9999999}, Columns=[]).num_rows == 10

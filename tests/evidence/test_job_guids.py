@@ -118,7 +118,7 @@ def test_a_refused_text_does_not_use_its_guid(peer: Peer) -> None:
     assert state(peer, submit(peer, "select 1;", guid)) == "Success"
 
 
-def test_an_estimate_has_its_guid_too(peer: Peer) -> None:
+def test_an_estimate_has_a_guid(peer: Peer) -> None:
     guid = str(uuid4())
     first = submit(peer, "select 1;", guid, estimates=True)
     assert submit(peer, "select 1;", guid, estimates=True) == first

@@ -130,7 +130,7 @@ def test_the_table_shows_the_type_as_it_is_written(
 
 @pytest.mark.gate(3)
 @pytest.mark.parametrize("written", ["", '""', '" "', "null", "1.5", "true"])
-def test_the_table_is_read_where_a_type_has_no_readable_text(
+def test_a_table_with_an_unreadable_type_text_is_read(
     empty_service: LocalService, name: str, written: str
 ) -> None:
     """Evidence 154: such a type is unknown in all documents, and causes no second request."""

@@ -41,7 +41,7 @@ def test_tables_are_described_and_not_read(analyst: Connection) -> None:
         table.read().to_pandas()
 
 
-def test_a_small_result_is_read_whole(analyst: Connection) -> None:
+def test_a_small_result_is_read_completely(analyst: Connection) -> None:
     result = analyst.sql(NUMBERS.format(9) + " and e.id < 999 order by n")
     found = result.to_pandas()["n"].to_list()
     assert found == [1000 * d + e for d in range(9) for e in range(999)]
@@ -49,7 +49,7 @@ def test_a_small_result_is_read_whole(analyst: Connection) -> None:
 
 
 @pytest.mark.parametrize("tens", [10, 11])
-def test_a_large_result_returns_only_its_first_rows_and_says_so(
+def test_a_large_result_returns_only_its_first_rows_with_a_warning(
     analyst: Connection, tens: int
 ) -> None:
     result = analyst.sql(NUMBERS.format(tens) + " order by n")

@@ -70,7 +70,7 @@ def test_the_client_may_choose_any_row_range(
         assert rows["col1"].to_pylist() == list(range(offset, offset + count))
 
 
-def test_a_count_beyond_the_end_is_cut(raw: Raw, plain: str) -> None:
+def test_a_count_beyond_the_end_is_reduced(raw: Raw, plain: str) -> None:
     """evidence 3: C++ sends 4294967295 for all rows (table_read_stream)"""
     session = raw.session(plain, SplitOptions=ROW_OFFSET)
     assert raw.rows(plain, session, {"Offset": 0, "Count": 4294967295}).num_rows == 1000
@@ -138,7 +138,7 @@ def keyed_table(raw: Raw) -> str:
 
 
 @pytest.mark.parametrize("split", [SIZE, ROW_OFFSET])
-def test_a_primary_key_table_is_read_by_size_too(
+def test_a_primary_key_table_can_be_read_by_size(
     raw: Raw, keyed: str, split: dict[str, object]
 ) -> None:
     """Evidence 164: 256 MiB (Java: TableTunnel.initiateMaxStorageSession, isDeltaTable)"""
@@ -323,7 +323,7 @@ def test_a_session_is_normal_at_once(raw: Raw, plain: str) -> None:
     assert raw.session(plain, SplitOptions=SIZE)["SessionStatus"] == "NORMAL"
 
 
-def test_a_session_is_found_by_its_id_alone(raw: Raw, plain: str) -> None:
+def test_a_session_is_found_by_only_its_id(raw: Raw, plain: str) -> None:
     """evidence 21, 22: no body, no session_refresh (C++: GetReadSession; Python: manual)"""
     session = raw.session(plain, SplitOptions=ROW_OFFSET)
     params = {"SessionId": session["SessionId"]}

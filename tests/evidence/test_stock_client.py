@@ -66,7 +66,7 @@ def test_columns_of_a_partition_are_selected_with_its_keys(parts: Table) -> None
         assert reader.read().column_names == ["id", "note"]
 
 
-def test_a_session_repeats_the_partition_columns_when_asked_again(parts: Table) -> None:
+def test_a_session_returns_the_partition_columns_in_every_document(parts: Table) -> None:
     """Evidence 165: the schema of a session is the same in each of its documents."""
     tunnel = TableTunnel(parts.odps)
     made = tunnel.create_download_session(parts, partition_spec="ds=a,h=7")

@@ -98,7 +98,7 @@ def test_a_datetime_of_any_year_is_returned_in_milliseconds(raw: Raw) -> None:
     assert clocks(rows_of(asked(raw, name))["t"]) == years
 
 
-def test_a_split_breaks_at_the_batch_of_the_time_and_is_refused_there(raw: Raw) -> None:
+def test_a_read_stops_with_an_error_at_the_batch_with_the_time(raw: Raw) -> None:
     """Evidence 152: the error arrives with the rows, some of which may already have arrived."""
     count = 200_000  # the service sends a megabyte before it checks the last rows
     name = made(raw, pa.array([*range(count), -1], pa.timestamp("ns")))

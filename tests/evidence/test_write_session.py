@@ -245,7 +245,7 @@ def test_rows_may_be_compressed_inside_arrow(
     assert found(odps, plain) == list(range(500))
 
 
-def test_an_append_table_takes_an_ordinary_write(odps: Connection, make: Make) -> None:
+def test_an_append_table_accepts_an_ordinary_write(odps: Connection, make: Make) -> None:
     """evidence 99: TestTableWriteAP2 (table.format.version, without transactional)."""
     writer = make("col1 bigint, col2 string", properties={"table.format.version": 2})
     session = writer.begin()
@@ -299,7 +299,7 @@ def test_versions_begin_at_one_and_zero_is_taken(odps: Connection, plain: Writer
 
 
 @pytest.mark.parametrize("closed", [False, True])
-def test_a_version_that_is_made_and_written_again_is_kept_once(
+def test_a_version_that_is_written_again_is_kept_once(
     odps: Connection, plain: Writer, closed: bool
 ) -> None:
     """evidence 212: manual of the Java SDK, storage-api/write.md, tip on idempotent retries."""
@@ -316,7 +316,7 @@ def test_a_version_that_is_made_and_written_again_is_kept_once(
     assert found(odps, plain) == [1, 2, 3]
 
 
-def test_rows_that_are_visible_stay_when_their_stream_is_made_again(
+def test_visible_rows_stay_when_their_stream_is_created_again(
     odps: Connection, plain: Writer
 ) -> None:
     """evidence 212 concerns batches only: a stream of the streaming mode has nothing to drop."""
@@ -421,7 +421,7 @@ def test_repeated_keys_of_a_map_are_kept(make: Make, odps: Connection) -> None:
     assert odps.table(writer.table).read().to_arrow()["m"].to_pylist() == [value]
 
 
-def test_a_session_is_named_by_its_id_alone(odps: Connection, plain: Writer) -> None:
+def test_a_session_is_identified_by_only_its_id(odps: Connection, plain: Writer) -> None:
     """evidence 103: pyodps' manual, writing from several processes (more: test_open_write)."""
     session = plain.begin()
     plain.whole(session, rows(1), name="worker-1")

@@ -128,7 +128,7 @@ def test_conditions_have_the_documented_meaning(text, rows):
     assert kept(text) == rows
 
 
-def test_times_are_read_where_the_connection_says():
+def test_times_are_interpreted_in_the_zone_of_the_connection():
     assert kept("t = '2024-01-01 10:00:00'", "Asia/Shanghai") == "1"
     assert kept("ts = '2023-12-31 18:00:00'", "America/Los_Angeles") == "1"
     assert kept("n = '2024-01-01 02:00:00'", "Asia/Shanghai") == "1"  # a local time has no zone

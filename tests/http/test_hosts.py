@@ -81,7 +81,7 @@ def test_the_names_of_roles():
 
 
 @ROLES
-def test_a_storage_host_is_not_said_to_differ_before_the_service_has_answered(transport, role):
+def test_hints_about_the_storage_host_need_a_response_of_the_service(transport, role):
     with refused() as url:
         error = failure(transport, url, host_of(url, role, answered=False))
     assert "responds" not in error.hint

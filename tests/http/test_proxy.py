@@ -77,7 +77,7 @@ def test_requests_and_bodies_pass_through_a_proxy(transport, far, through):
     assert {method for method, _ in proxy.asked} == {"CONNECT" if scheme == "https" else "POST"}
 
 
-def test_a_body_that_is_cut_behind_the_proxy_is_broken(transport, far, through):
+def test_a_body_truncated_behind_the_proxy_is_broken(transport, far, through):
     def script(line: Line) -> None:
         line.request()
         line.send(line.headline(**{"Content-Length": "100"}) + b"x" * 99)

@@ -47,7 +47,7 @@ def test_any_error_status_is_returned_as_a_response(transport):
         assert (answer.status, answer.read()) == (503, b"{}")
 
 
-def test_a_compressed_body_is_left_as_it_is(transport):
+def test_a_compressed_body_is_not_decoded(transport):
     packed = bytes.fromhex("28b52ffd20052900006865 6c6c6f")
 
     def script(line: Line) -> None:
@@ -340,7 +340,7 @@ def test_an_abort_before_the_start_is_noticed(transport):
         ask(transport, peer.url, abort=stop)
 
 
-def test_an_abort_after_the_end_leaves_the_kept_connection_alone(transport):
+def test_an_abort_after_the_end_does_not_affect_the_pooled_connection(transport):
     with Peer(answers(b"one", b"two")) as peer:
         stop = Abort()
         assert ask(transport, peer.url, abort=stop).read() == b"one"

@@ -128,7 +128,7 @@ def test_an_early_success_response_is_an_error(transport):
         flood(upload)
 
 
-def test_a_connection_cut_while_writing_reaches_the_writer(transport):
+def test_a_connection_broken_while_writing_raises_an_error_in_the_writer(transport):
     def script(line: Line) -> None:
         line.head()
         line.reset()

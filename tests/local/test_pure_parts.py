@@ -173,7 +173,7 @@ def test_an_arrow_stream_of_many_chunks_is_complete_and_a_flipped_bit_is_detecte
 
 @settings(max_examples=EXAMPLES)
 @given(batches(), st.integers(1, 5), st.sampled_from(list(Compression)))
-def test_a_row_stream_is_what_arrow_reads(
+def test_a_row_stream_returns_the_values_that_arrow_reads(
     made: tuple[tuple[Column, ...], pa.RecordBatch], max_rows: int, ipc: Compression
 ) -> None:
     _, batch = made
@@ -252,7 +252,7 @@ def assert_cover(ranges: list[tuple[int, int]], made: list[Segment], cross: bool
 
 
 @given(st.text())
-def test_any_text_is_a_statement_or_an_error_of_ours(text: str) -> None:
+def test_any_text_is_a_statement_or_a_typed_error(text: str) -> None:
     with suppress(InvalidRequestError):
         parse_job(text, {})
 
@@ -314,7 +314,7 @@ SCHEMA = TableSchema(
 
 @settings(max_examples=EXAMPLES)
 @given(text=st.text())
-def test_any_text_is_a_predicate_or_an_error_of_ours(duck: Duck, text: str) -> None:
+def test_any_text_is_a_predicate_or_a_typed_error(duck: Duck, text: str) -> None:
     with suppress(InvalidRequestError):
         Predicate.parse(text, SCHEMA, duck)
 
@@ -331,7 +331,7 @@ def test_a_predicate_has_a_part_for_partitions_only(duck: Duck) -> None:
     assert part.keeps(specs, SCHEMA) == [True, True, False]
 
 
-def test_a_folder_gives_out_only_its_own_names(tmp_path: Path) -> None:
+def test_a_folder_accepts_only_its_own_file_names(tmp_path: Path) -> None:
     folder = DataFolder(tmp_path / "f", durable=False)
     try:
         for name in ("../x", "a/b", "", "x" * 65, "a.b"):

@@ -54,7 +54,7 @@ def is_plain(kind: Kind) -> bool:
 @pytest.mark.parametrize(
     "source", ["objects", "arrow-backed", "arrow", "polars", "reader", "scalars"]
 )
-def test_a_new_table_holds_every_value(
+def test_a_new_table_can_store_every_value(
     odps: Connection, new_name: Callable[[str], str], source: str
 ) -> None:
     of_objects = source == "objects"

@@ -89,7 +89,7 @@ def test_many_small_blobs_across_many_windows() -> None:
     assert [record.data for record in found] == blobs
 
 
-def test_a_large_blob_is_read_whole() -> None:
+def test_a_large_blob_is_read_completely() -> None:
     large = bytes(range(256)) * (20 << 12)
     for checksum in ChecksumKind:
         frames = encode_frame(large, checksum=checksum) + encode_frame(b"next")

@@ -249,7 +249,7 @@ def test_close_closes_the_source_and_after_it_everything_is_misuse() -> None:
             use()
 
 
-def test_a_frame_with_a_header_of_its_own_keys_streams_too() -> None:
+def test_a_frame_with_custom_header_keys_is_streamed() -> None:
     header = FrameHeader(partition_values=("ds=x",), column_index=3)
     body = encode_blocks(encode_frame(b"up", header) * 2)
     assert read_all(open_reader(body, 2), -1) == [b"up", b"up"]

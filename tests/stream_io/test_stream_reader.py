@@ -37,7 +37,7 @@ def chunked(line: Line) -> None:
 
 @pytest.mark.parametrize("script", [whole, chunked])
 @pytest.mark.parametrize("step", [1000, 65_536, 1 << 20, -1])
-def test_a_body_over_a_socket_is_read_whole(
+def test_a_body_over_a_socket_is_read_completely(
     transport: RequestsTransport, script: object, step: int
 ) -> None:
     with Peer(script) as peer, StreamReader(fetch(transport, peer)) as reader:  # type: ignore[arg-type]
@@ -63,7 +63,7 @@ def test_readinto_fills_its_target(transport: RequestsTransport) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 5, 299_999])
-def test_a_body_cut_before_its_announced_length_is_an_error(
+def test_a_body_shorter_than_its_declared_length_is_an_error(
     transport: RequestsTransport, size: int
 ) -> None:
     def cut(line: Line) -> None:

@@ -495,6 +495,6 @@ def test_calls_about_instances(go: Worker, calls: list[Any], wanted: Any) -> Non
 @pytest.mark.parametrize(
     ("calls", "error"), [(one, error) for _, error, calls in LEFT_OUT for one in calls], ids=named
 )
-def test_what_is_left_out(caller: Worker, calls: list[Any], error: str) -> None:
+def test_omitted_methods_still_fail(caller: Worker, calls: list[Any], error: str) -> None:
     with pytest.raises(AssertionError, match=error):
         caller("call", calls=calls)

@@ -65,7 +65,7 @@ def test_round_trip(size: int) -> None:
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("step", [1, 3, 4095, 4096, 4097, 4100, 4101, 9000])
-def test_any_regular_cutting_gives_the_same(size: int, step: int) -> None:
+def test_any_regular_division_gives_the_same_result(size: int, step: int) -> None:
     stored = encode_blocks(pattern(size))
     assert decode(*every(stored, step)) == pattern(size)
 

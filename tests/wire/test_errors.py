@@ -53,7 +53,7 @@ def test_every_code_round_trips_in_both_forms(encode: Any, code: str) -> None:
     assert error.hint or type(error) is InvalidRequestError  # its message contains everything
 
 
-def test_both_forms_have_what_clients_insist_on() -> None:
+def test_both_forms_have_the_elements_that_clients_require() -> None:
     assert json.loads(encode_error_json("C", "m", "r")) == {
         "Code": "C",
         "Message": "m",
@@ -394,7 +394,7 @@ def test_message_is_bounded() -> None:
     assert len(error_of(500, json_error("C", "y" * 10**5)).message) == 4000
 
 
-def test_headers_may_come_as_pairs() -> None:
+def test_headers_may_be_pairs() -> None:
     error = decode_error(503, (("Retry-After", "2"), ("X-ODPS-Request-Id", "r")), b"")
     assert (error.retry_after, error.request_id) == (2.0, "r")
 

@@ -11,7 +11,7 @@ from fuzz.targets import TARGETS
 
 @pytest.mark.gate(6)
 @pytest.mark.parametrize("target", TARGETS)
-def test_every_kept_input_and_every_seed_holds_the_invariant(target: str) -> None:
+def test_every_corpus_input_and_seed_satisfies_the_invariant(target: str) -> None:
     inputs = kept.inputs(target)
     assert inputs
     for data in inputs.values():

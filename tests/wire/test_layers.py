@@ -129,13 +129,13 @@ def test_the_magic_number_of_the_other_coding_is_content() -> None:
     assert decode("zstd", encode_blocks(blob)) == blob
 
 
-def test_a_body_with_neither_order_right_is_an_error_that_says_what_was_tried() -> None:
+def test_a_body_valid_in_neither_order_is_an_error_that_names_both() -> None:
     with pytest.raises(ProtocolError) as caught:
         decode("zstd", b"no blocks and no zstd either, whatever the header says")
     assert any("checksum of the first block did not match" in note for note in caught.value.notes)
 
 
-def test_a_damaged_inner_block_is_named_in_the_inner_order_too() -> None:
+def test_a_damaged_block_is_named_in_either_order() -> None:
     stored = bytearray(encode_blocks(pattern(3 * BLOCK_SIZE)))
     stored[4100 + 7] ^= 1
     with pytest.raises(ChecksumError) as caught:
@@ -156,7 +156,7 @@ def test_an_unprotected_body_is_refused() -> None:
         decode(None, b"hello world, with no checksum")
 
 
-def test_an_unknown_coding_is_refused_at_once() -> None:
+def test_an_unknown_coding_is_refused_immediately() -> None:
     with pytest.raises(FramingError):
         PayloadDecoder("br")
 

@@ -171,7 +171,7 @@ def test_ids_that_the_server_gave_are_kept() -> None:
     assert decode_nested(encode_nested(given_ids)) == given_ids
 
 
-def test_level_without_an_id_is_no_blob_target() -> None:
+def test_a_level_without_an_id_is_not_a_blob_target() -> None:
     schema = TableSchema(columns=parse_columns("b blob"))
     plain = WriteSchema(schema=schema)
     assert plain.blob_ids == {}
@@ -265,7 +265,7 @@ def test_nested_type_is_read_as(members: dict[str, Any], expected: object) -> No
         ({"Type": "char", "SpecifiedLength": 7}, LengthType(TypeCode.CHAR, 7)),
     ],
 )
-def test_nested_type_that_is_no_number_is_read_as_text(
+def test_a_nested_type_that_is_not_a_number_is_parsed_as_text(
     members: dict[str, Any], expected: object
 ) -> None:
     """Evidence 154: names of types in place of their numbers, and values that are neither."""

@@ -79,7 +79,7 @@ def test_any_mix_of_tokens_is_a_type_or_our_error(parts: list[str]) -> None:
 
 
 @pytest.mark.parametrize("type_", PRIMITIVES, ids=lambda t: t.code.name)
-def test_primitive_is_its_name(type_: PrimitiveType) -> None:
+def test_a_primitive_type_is_formatted_as_its_name(type_: PrimitiveType) -> None:
     assert format_type(type_) == type_.code.name.lower()
     assert parse_type(f"  {type_.code.name} \n") == type_
 

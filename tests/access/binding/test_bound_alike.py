@@ -190,7 +190,7 @@ def test_a_name_in_braces_is_a_column(ask):
     assert ask("{a} = :x and {b} is not null", x=7, a="K", b="ts") == [3]
 
 
-def test_where_takes_decimals_of_all_digits(odps, new_name):
+def test_where_accepts_decimals_of_all_digits(odps, new_name):
     largest, least = Decimal("9" * 38), Decimal("-" + "9" * 38)
     made = odps.create_table(new_name("digits"), "id bigint, a decimal(38,0), b decimal(38,18)")
     values = [Decimal("9" * 20 + "." + "9" * 18), Decimal("-1E-18"), None]

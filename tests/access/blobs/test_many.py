@@ -225,7 +225,7 @@ def test_many_files_of_one_name_try_each_number_once(tmp_path, monkeypatch):
     assert tried == list(range(1, 501))
 
 
-def test_a_folder_that_takes_no_files_is_a_typed_error(odps, media, tmp_path):
+def test_a_folder_that_is_not_writable_is_a_typed_error(odps, media, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="is not a folder"):
         odps.blobs(media).save(tmp_path / "file")
@@ -343,7 +343,7 @@ def test_a_cancel_from_another_thread_leaves_no_temporary_file(tmp_path):
 # -- files one by one --------------------------------------------------------------------------
 
 
-def test_files_come_in_the_order_of_their_first_position(tmp_path):
+def test_files_are_yielded_in_the_order_of_their_first_position(tmp_path):
     numbers = [7, None, 3, 7, 12, 0, 3]
     seen = []
     with scripted() as (fetch, service):
@@ -362,7 +362,7 @@ def test_files_come_in_the_order_of_their_first_position(tmp_path):
     assert sorted(n for refs in asked_refs(service) for n in refs) == [0, 3, 7, 12]
 
 
-def test_files_have_the_bytes_that_the_service_holds(odps, media):
+def test_files_have_the_bytes_of_the_stored_blobs(odps, media):
     found, whole = {}, media.drop_null()
     told = Told()
     for blob in odps.blobs(media).stream(progress=told):

@@ -109,7 +109,7 @@ def test_a_read_is_one_snapshot(view: Table, plain: Table) -> None:
         plain.drop_partition("ds=later")
 
 
-def test_the_progress_says_that_a_query_reads_the_rows_and_what_it_costs(view: Table) -> None:
+def test_the_progress_reports_that_a_query_reads_the_rows_and_its_cost(view: Table) -> None:
     watcher = Watcher()
     view.read(["id"], limit=3).to_arrow(progress=watcher)
     told = [event for event in watcher.last.events if "is a view" in event]

@@ -135,7 +135,7 @@ def test_no_form_of_a_read_has_trailing_blanks(table: Table) -> None:
 
 
 @pytest.mark.gate(1)
-def test_an_option_keeps_what_the_service_sends(table: Table, form: str) -> None:
+def test_an_option_keeps_the_blanks_that_the_service_sends(table: Table, form: str) -> None:
     sent = PADDED if form == "padded" else STRIPPED
     for name, shown in forms(table, char_padding=True).items():
         assert shown() == sent, name

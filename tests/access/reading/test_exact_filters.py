@@ -56,7 +56,7 @@ def duck() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @pytest.mark.gate(10)
 @pytest.mark.parametrize("seed", range(40))
-def test_random_conditions_give_the_rows_that_duckdb_gives(loaded, duck, seed):
+def test_random_conditions_return_the_rows_that_duckdb_returns(loaded, duck, seed):
     made = Conditions(seed).condition()
     expected = duck.execute(f"select row from given where {made.duck} order by row").fetchall()
     found = loaded.read(["row"], where=made.ours, timestamp_unit="us").to_arrow()
@@ -91,7 +91,7 @@ def test_max_bytes_counts_only_matching_rows(loaded):
 
 
 @pytest.mark.parametrize("asked", [{}, {"splits": 5}, {"split_bytes": 100_000}])
-def test_splits_of_any_kind_give_the_same_rows(loaded, asked):
+def test_splits_of_any_kind_return_the_same_rows(loaded, asked):
     scan = loaded.read(["row", "ds"], where="row in (0, 9999, 10000, 31999)", **asked)
     # The tunnel has row ranges only.
     kind = RowRangeSplit if asked or by_tunnel() else IndexSplit

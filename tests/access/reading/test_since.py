@@ -114,7 +114,7 @@ def test_changes_can_be_read_into_a_data_frame(keyed: Table) -> None:
     assert nothing.empty
 
 
-def test_changes_of_one_table_are_brought_into_another(
+def test_changes_of_one_table_can_be_applied_to_another(
     odps: Connection, new_name: Names, keyed: Table
 ) -> None:
     """The purpose of `_change`: a copy can be updated from the version that it has."""

@@ -138,7 +138,7 @@ def test_by_default_the_first_invalid_cell_is_named(
 
 
 @pytest.mark.storage_api("its requests")
-def test_errors_that_pass_through_arrow_and_those_of_a_preview_say_the_same(table: Table) -> None:
+def test_errors_through_arrow_and_of_a_preview_are_the_same(table: Table) -> None:
     with pytest.raises(
         pa.ArrowInvalid, match=r"column 's' in row 1 of .* is not UTF-8: 63 61 66 e9"
     ):

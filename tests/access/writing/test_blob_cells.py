@@ -50,13 +50,13 @@ def test_a_path_may_be_shortened_if_unambiguous():
         ("phot", "is not a BLOB"),
     ],
 )
-def test_a_path_that_names_no_blob_lists_those_that_are_there(text, said):
+def test_an_error_for_a_path_without_blob_lists_the_existing_paths(text, said):
     with pytest.raises(NotFoundError, match=said) as caught:
         find_blob_path(text, DOCUMENTS, NAME)
     assert "pages.element.m.value" in caught.value.hint
 
 
-def test_a_table_without_blobs_says_so():
+def test_a_table_without_blobs_is_reported():
     with pytest.raises(NotFoundError, match="no BLOB column"):
         find_blob_path("x", TableSchema(columns=parse_columns("x bigint")), NAME)
 
@@ -155,7 +155,7 @@ def test_arrow_columns_of_another_type_are_refused_before_their_values(arrow, te
         check_leaf_types(arrow, column(text))
 
 
-def test_arrow_columns_of_bytes_are_taken():
+def test_arrow_columns_of_bytes_are_accepted():
     for arrow in (pa.binary(), pa.large_binary(), pa.null(), pa.dictionary(pa.int8(), pa.binary())):
         check_leaf_types(arrow, column("blob"))
     check_leaf_types(pa.list_(pa.struct([("n", pa.int32()), ("b", pa.binary())])), column(DEEP))

@@ -18,7 +18,9 @@ def properties(odps: Connection, name: str) -> dict[str, str]:
     return dict(odps._storage.control(asked).properties)
 
 
-def test_a_table_is_what_was_asked_for(odps: Connection, new_name: Callable[[str], str]) -> None:
+def test_a_table_has_the_requested_definition(
+    odps: Connection, new_name: Callable[[str], str]
+) -> None:
     name = new_name("asked")
     columns = pa.schema([("id", pa.int64()), ("v", pa.string()), ("ds", pa.string())])
     table = odps.create_table(

@@ -98,7 +98,7 @@ def test_types_and_values_of_every_kind_of_column(
     assert odps.blob(rows[1]["file"]).bytes() == b"hello"
 
 
-def test_a_write_creates_what_is_missing_and_adds_to_what_is_there(
+def test_a_write_creates_a_missing_table_and_appends_to_an_existing_one(
     odps: Connection, new_name: Name
 ) -> None:
     name = new_name("made")
@@ -198,7 +198,7 @@ def test_partition_columns_are_taken_from_the_partition(odps: Connection, new_na
             odps.table(new_name("no")).write(frame, create=True, partitioned_by=wrong)
 
 
-def test_arrow_polars_streams_and_scans_make_tables(odps: Connection, new_name: Name) -> None:
+def test_arrow_polars_streams_and_scans_can_create_tables(odps: Connection, new_name: Name) -> None:
     rows = pa.table({"id": pa.array([1, 2], pa.int32()), "s": ["a", None]})
     for data in (
         rows,
@@ -263,7 +263,7 @@ def test_a_failed_write_drops_the_new_table(
     assert not odps.table(name).exists()
 
 
-def test_a_table_whose_commit_was_begun_is_kept(odps: Connection, new_name: Name) -> None:
+def test_a_table_is_kept_if_its_commit_has_begun(odps: Connection, new_name: Name) -> None:
     name = new_name("kept")
     table = odps.create_table(name, "id bigint")
     NewTable(odps._storage, table.name, kept=True).drop()

@@ -98,7 +98,7 @@ def test_another_process_writes_a_stream_and_a_third_commits(
 
 
 @pytest.mark.storage_api("resumable writes")
-def test_what_a_worker_closed_outlives_it_and_what_it_left_open_is_resumed(
+def test_closed_streams_survive_a_worker_and_open_ones_are_resumed(
     table: Table, workers: Workers
 ) -> None:
     with table.open_write() as session:
@@ -242,7 +242,7 @@ def test_a_writer_whose_stream_was_resumed_elsewhere_cannot_write(table: Table) 
     assert ids(table) == [1, 3]
 
 
-def test_a_higher_version_replaces_what_a_failed_one_wrote(table: Table) -> None:
+def test_a_higher_version_replaces_the_rows_of_a_failed_one(table: Table) -> None:
     with table.open_write() as session:
         with pytest.raises(ZeroDivisionError):
             write_and_fail(session.open_stream("one"), 1)

@@ -225,7 +225,7 @@ def test_a_typed_value_has_one_spelling(odps: Connection, new_name: NewName, val
     odps.drop_table(table.name)
 
 
-def test_partitions_made_and_dropped_by_sql_are_exactly_those(
+def test_sql_creates_and_drops_exactly_the_named_partitions(
     odps: Connection, new_name: NewName
 ) -> None:
     table = odps.create_table(new_name("ddl"), "id bigint", partitioned_by="ds string")

@@ -122,7 +122,7 @@ def test_the_format_can_be_chosen(odps: Connection, table: Table) -> None:
         (3.5, "png", "a float cannot be"),
     ],
 )
-def test_what_cannot_be_encoded_is_refused_with_its_row_and_column(
+def test_a_picture_that_cannot_be_encoded_is_refused_with_row_and_column(
     table: Table, value: Any, image_format: str, said: str
 ) -> None:
     fitting = RGB if image_format != "npy" else np.zeros(2)

@@ -248,7 +248,7 @@ def test_text_of_a_csv_file_is_not_parsed_as_numbers(table: Table, tmp_path: Pat
     assert refused.value.column == "id"
 
 
-def test_partitions_come_from_the_rows_or_are_repeated_by_them(
+def test_partitions_are_taken_from_rows_or_repeated_in_them(
     odps: Connection, new_name: Name
 ) -> None:
     name = new_name("parted")
@@ -347,7 +347,7 @@ def test_data_without_columns_creates_no_table(odps: Connection, new_name: Name)
     assert not table.exists()
 
 
-def test_upserts_and_deletes_take_rows(odps: Connection, new_name: Name) -> None:
+def test_upserts_and_deletes_accept_rows(odps: Connection, new_name: Name) -> None:
     name = new_name("keyed")
     table = odps.create_table(name, "id bigint, v string", primary_key="id")
     table.upsert([{"id": n, "v": "old"} for n in range(9)])
@@ -364,7 +364,7 @@ def test_upserts_and_deletes_take_rows(odps: Connection, new_name: Name) -> None
     odps.drop_table(name)
 
 
-def test_open_write_takes_rows(table: Table) -> None:
+def test_open_write_accepts_rows(table: Table) -> None:
     with table.open_write() as session:
         assert session.write([{"id": 1}]) == 1
         assert session.write((n, None, None) for n in (2, 3)) == 2

@@ -277,7 +277,7 @@ def test_a_table_without_a_key_is_refused(odps: Connection, new_name: Callable[[
     assert rows(table) == []
 
 
-def test_the_operation_is_put_where_the_stream_lists_it() -> None:
+def test_the_operation_column_has_the_position_in_the_stream() -> None:
     columns = parse_columns("id bigint, v string")
     operation = parse_columns("__operation tinyint")
     batch = pa.record_batch({"id": [1, 2], "v": ["a", "b"]})

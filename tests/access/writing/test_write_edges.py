@@ -91,7 +91,7 @@ LISTS = [{1}, range(1, 2), pd.Series([1]), pl.Series([1]), pa.array([1]), pd.arr
 
 
 @pytest.mark.parametrize("cell", LISTS, ids=lambda cell: type(cell).__name__)
-def test_each_kind_of_list_makes_an_array_column(
+def test_each_kind_of_list_creates_an_array_column(
     odps: Connection, new_name: Name, cell: Any
 ) -> None:
     table = odps.create_table(new_name("made"), [{"c": cell}])

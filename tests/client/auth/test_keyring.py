@@ -114,7 +114,7 @@ def test_a_profile_by_name_finds_its_key(use, write, finds_any):
         odps_nb.connect("other")
 
 
-def test_without_a_profile_the_id_may_come_from_the_keyring_too(use, write):
+def test_without_a_profile_the_keyring_may_provide_the_id(use, write):
     drawer = use(Drawer())
     drawer.set_password("odps_nb", "me", SECRET)
     profile = Profile.resolve(environ={**os.environ, **PLACE})

@@ -234,7 +234,7 @@ def test_names_get_the_defaults_of_the_profile():
     assert str(profile.table("q.t")) == "q.t"
 
 
-def test_an_application_of_a_pyodps_entry_signs_too():
+def test_an_application_of_a_pyodps_entry_also_signs():
     application = AppAccount("app", SECRET)
     entry = ODPS(
         "me",
@@ -314,7 +314,7 @@ def test_a_function_of_keys_leaves_the_application_of_the_source():
         assert (found.access_id, found.app_id, found.app_key) == ("new", "app", "other")
 
 
-def test_an_entry_whose_account_has_no_key_takes_credentials():
+def test_credentials_can_be_passed_for_an_entry_without_a_key():
     class Unknown:
         token = None
 

@@ -141,7 +141,7 @@ def test_keys_can_come_from_a_program():
         (program(f"print('[\"{SECRET}\"]')"), "no JSON object"),
     ],
 )
-def test_a_program_that_fails_says_why_and_shows_nothing(command, why):
+def test_a_failing_program_is_reported_without_its_output(command, why):
     with pytest.raises(ConfigError, match=why) as caught:
         from_process(command)
     assert SECRET not in "".join(traceback.format_exception(caught.value))
@@ -207,7 +207,7 @@ def test_each_request_is_signed_with_the_current_keys(monkeypatch):
     assert all("access_id:app," in one["application-authentication"] for one in seen)
 
 
-def test_a_connection_takes_a_function_and_keeps_its_keys_out_of_sight(service):
+def test_a_connection_accepts_a_function_and_hides_its_keys(service):
     def ask() -> dict[str, str]:
         return {"access_id": service.access_id, "access_key": service.access_key}
 

@@ -127,7 +127,7 @@ OWN = {
 @pytest.mark.parametrize(
     ("variable", "source"), [pair for pair in product(LONE, SOURCES) if pair not in OWN]
 )
-def test_a_key_or_token_alone_is_never_added_to_an_account(home, variable, source):
+def test_a_single_key_or_token_is_never_added_to_an_account(home, variable, source):
     getattr(home, source)("me", token=False)
     home.environ(**{variable: LONE[variable]})
     assert account_of(Profile.resolve(**PLACE)) == ("me", "key-of-me", "None")
@@ -172,7 +172,7 @@ def test_an_account_in_the_arguments_replaces_all_of_the_account_of_the_source(h
     assert (moved.endpoint, moved.tunnel_endpoint) == ("http://127.0.0.1:2/api", None)
 
 
-def test_a_token_alone_in_the_arguments_is_refused(home):
+def test_a_token_without_id_and_key_in_the_arguments_is_refused(home):
     home.odps("me", token=False)
     with pytest.raises(ConfigError, match="sts_token was passed without the access id and key"):
         Profile.resolve(**PLACE, sts_token="of another")
@@ -461,7 +461,7 @@ def test_a_credentials_uri_is_requested_when_keys_are_needed(home, metadata):
     assert "role" not in repr(profile)
 
 
-def test_a_mode_of_the_vendors_cli_gives_the_keys(home, metadata):
+def test_keys_can_come_from_a_mode_of_the_cli(home, metadata):
     profile = {"name": "x", "mode": "CredentialsURI", "credentials_uri": f"{metadata}/of-cli"}
     document = {"current": "x", "profiles": [profile | {"region_id": "cn-shanghai"}]}
     home.private(".aliyun/config.json", json.dumps(document))
@@ -496,7 +496,7 @@ print(keys.access_id, keys.access_key, keys.sts_token, repr(profile))
 
 
 @pytest.mark.parametrize("kind", ["ECS", "OIDC"])
-def test_a_role_gives_the_keys(home, metadata, authority, kind):
+def test_keys_can_come_from_a_role(home, metadata, authority, kind):
     """A process of its own, because the vendor's library reads variables when it is imported."""
     parts = urlsplit(metadata)
     with (
@@ -530,7 +530,7 @@ def test_a_role_gives_the_keys(home, metadata, authority, kind):
     assert not done.stderr
 
 
-def test_a_role_that_gives_no_keys_says_which_and_logs_no_token(home, monkeypatch, capfd, caplog):
+def test_a_role_without_keys_is_named_and_no_token_is_logged(home, monkeypatch, capfd, caplog):
     caplog.set_level(logging.INFO)
     home.environ(ALIBABA_CLOUD_CREDENTIALS_URI="http://127.0.0.1:1/nobody?token=in-the-address")
     with pytest.raises(ConfigError, match="the credentials URI failed") as caught:

@@ -120,7 +120,7 @@ def test_only_the_damaged_blob_is_reported_as_damaged(bad):
                     glance.open()
 
 
-def test_a_broken_connection_resumes_where_it_stopped():
+def test_a_broken_connection_resumes_at_the_next_blob():
     refs = [reference(n) for n in (5, LARGE)]
     with looked_at(refs, cut_at(0.5), serve) as (found, service):
         assert [glance.open().read() for glance in found] == [content(5), content(LARGE)]

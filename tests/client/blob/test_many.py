@@ -236,7 +236,7 @@ def test_a_blob_reads_like_a_file(size):
 
 
 @pytest.mark.parametrize("compression", [Compression.ZSTD, Compression.LZ4])
-def test_a_coded_blob_knows_its_size_at_the_end(compression):
+def test_the_size_of_an_encoded_blob_is_known_at_its_end(compression):
     def coded(line, seen) -> None:
         headers = {"Content-Encoding": HTTP_CODINGS[compression]}
         line.answer(body_of(asked(seen).references, compression), **headers)
@@ -310,7 +310,7 @@ def test_a_slow_reader_does_not_use_up_the_retry_deadline():
                 next(hours)
 
 
-def test_an_unknown_blob_is_known_at_once():
+def test_an_unknown_blob_raises_an_error_on_opening():
     with (
         Service(ReadBlobs=[serve]) as service,
         service.client() as storage,

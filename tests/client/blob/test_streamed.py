@@ -283,7 +283,7 @@ def test_cancelling_wakes_a_thread_that_waits_for_a_blob(workers):
 
 
 @pytest.mark.usefixtures("repeated_interrupts")
-def test_after_an_interrupt_a_blob_gives_nothing_more():
+def test_after_an_interrupt_a_blob_returns_no_more_bytes():
     def interrupt_there(line, seen) -> None:
         body = body_of([reference(4), reference(LARGE)])
         line.send(line.headline(**{"Content-Length": str(len(body))}) + body[:100_000])

@@ -88,7 +88,7 @@ def test_blobs_of_every_kind_arrive_in_order(tmp_path, fault):
 
 
 @pytest.mark.parametrize("n", range(len(SIZES)))
-def test_a_bare_blob_alone_goes_raw_and_its_md5_is_checked(n):
+def test_a_single_blob_is_sent_raw_and_its_md5_is_checked(n):
     with Ledger() as service:
         (reference,) = upload(service, [(content(n), None, None)])
         assert service.blobs == [(content(n), None, None)]
@@ -140,7 +140,7 @@ def test_groups_are_bounded_by_count_and_bytes(monkeypatch):
     assert len(service.calls["WriteBlobBatch"]) == 4
 
 
-def test_blobs_are_taken_one_by_one_from_a_generator(monkeypatch):
+def test_blobs_are_consumed_one_by_one_from_a_generator(monkeypatch):
     monkeypatch.setattr(blob_upload, "BATCH_COUNT", 2)
     taken: list[int] = []
 
@@ -238,7 +238,7 @@ def test_a_path_without_a_file_is_an_error_that_names_it(tmp_path, make):
 
 
 @pytest.mark.parametrize("thing", [7, "text", None, object()])
-def test_what_is_no_content_is_refused(thing):
+def test_invalid_blob_content_is_refused(thing):
     with Ledger() as service, pytest.raises(ArgumentError) as caught:
         upload(service, [(thing, None, None)])
     assert type(thing).__name__ in str(caught.value)

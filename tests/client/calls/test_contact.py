@@ -268,7 +268,7 @@ NOT_HERE = encode_error_json("NoSuchObject", "there is no resource at this path"
         (script_of(encode_error_json("NoPermission", "no", "r"), 403), False),
     ],
 )
-def test_an_endpoint_without_a_path_is_doubted_if_the_server_does_not_know_the_request(
+def test_a_missing_endpoint_path_is_suggested_if_the_server_does_not_know_the_request(
     path, script, doubted
 ):
     with Peer(script) as peer, client(peer.url + path) as storage:
@@ -289,7 +289,7 @@ def test_a_tunnel_given_as_the_endpoint_is_named_as_such(monkeypatch):
 
 
 @pytest.mark.parametrize(("status", "code"), [(400, "InvalidParameter"), (404, "NoSuchQuota")])
-def test_a_quota_that_the_service_does_not_know_is_named(status, code):
+def test_an_unknown_quota_is_named(status, code):
     body = encode_error_json(code, "not found", "r")
     with (
         Peer(script_of(body, status)) as peer,
@@ -341,7 +341,7 @@ RESPONSES: dict[str, Callable[[StorageClient], object]] = {
 
 
 @pytest.mark.parametrize("what", RESPONSES)
-def test_a_web_page_is_no_response_and_is_not_requested_again(what):
+def test_a_web_page_is_an_error_and_is_not_requested_again(what):
     """Rule: for any request, a web page is one error that names the host and the title."""
     is_storage = what not in ("control plane", "storage host", "query")
     with (

@@ -281,7 +281,7 @@ def test_cancelling_ends_the_wait_between_tries():
     assert slept == [0.1]
 
 
-def test_the_tunnel_endpoint_is_asked_for_once():
+def test_the_tunnel_endpoint_is_requested_once():
     with answering(b"127.0.0.1:99") as (peer, storage):
         assert storage.tunnel_endpoint == "http://127.0.0.1:99"
         assert storage.tunnel_endpoint == "http://127.0.0.1:99"
@@ -333,7 +333,7 @@ class answering:
         self.peer.close()
 
 
-def test_a_closed_client_says_so():
+def test_a_closed_client_raises_a_state_error():
     with Service(GetReadSession=[give(FOUND)]) as service:
         storage = service.client()
         storage.close()

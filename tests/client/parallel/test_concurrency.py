@@ -290,7 +290,7 @@ def test_no_more_jobs_run_than_there_are_workers():
     assert max(most) == 1
 
 
-def test_a_thread_that_waits_for_a_worker_is_stopped_at_once():
+def test_a_thread_that_waits_for_a_worker_is_stopped_immediately():
     concurrency, token = AdaptiveConcurrency(3), CancelToken()
     for _ in range(3):
         concurrency.refused()

@@ -162,7 +162,7 @@ def test_an_interrupt_in_the_consumer_ends_the_workers():
     assert [t for t in running() if t.name.startswith("odps_nb-worker")] == []
 
 
-def test_jobs_are_taken_a_few_ahead_however_many_there_are():
+def test_only_a_few_jobs_are_taken_in_advance():
     taken = []
 
     def job(token):

@@ -42,7 +42,7 @@ def test_splits_grow_if_there_would_be_too_many(size: int | None):
     assert {split.count for split in session.splits} == {ROWS // DEFAULT_SPLITS}
 
 
-def test_the_service_is_asked_for_larger_splits_where_it_cut_too_many():
+def test_larger_splits_are_requested_if_the_service_created_too_many():
     finest = replace(CUT_BY_SIZE, splits_count=149_011_612)
     session, service = opened(finest, CUT_BY_SIZE, where="id > 0", schema=SCHEMA)
     first, second = service.calls["CreateReadSession"]
@@ -79,6 +79,6 @@ def test_more_is_refused_before_it_fills_the_memory(answer: ReadSessionAnswer, p
     assert "split_bytes=" in str(caught.value.hint)
 
 
-def test_more_splits_than_rows_are_no_burden():
+def test_more_splits_than_rows_are_read_without_overhead():
     session, _ = opened(replace(HUGE, record_count=5), splits=10**9)
     assert len(session.splits) == 5

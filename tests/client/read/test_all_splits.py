@@ -99,7 +99,7 @@ def test_the_rows_of_all_splits_are_counted():
 
 
 @pytest.mark.parametrize("workers", [1, 4])
-def test_cancelling_wakes_every_split_at_once(workers):
+def test_cancelling_stops_every_split_immediately(workers):
     token = CancelToken()
     started = threading.Semaphore(0)
 
@@ -187,7 +187,7 @@ def test_the_requested_batch_size_is_within_the_limits_of_the_service(asked, sen
     assert (call.max_batch_rows, call.max_batch_raw_size) == (20_000, sent)
 
 
-def test_a_preview_is_read_whole_or_again():
+def test_an_incomplete_preview_is_requested_again():
     body = ipc(numbers(0, 5))
     with (
         Service(Preview=[cut(body, len(body) - 9), raw(body)]) as service,

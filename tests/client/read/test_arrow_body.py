@@ -112,7 +112,7 @@ def test_an_empty_stream_has_a_schema_and_no_batch():
         assert read_all(response).equals(TABLE.slice(0, 0))
 
 
-def test_batches_without_rows_are_left_out():
+def test_batches_without_rows_are_skipped():
     empty, full = (
         TABLE.slice(0, 0).to_batches() or [pa.RecordBatch.from_pylist([], schema=TABLE.schema)],
         TABLE.to_batches(),
@@ -218,7 +218,7 @@ def test_after_close_there_is_no_batch():
             stream.next()
 
 
-def test_a_stream_cut_between_two_batches_is_truncated():
+def test_a_stream_that_ends_between_two_batches_is_truncated():
     sink = pa.BufferOutputStream()
     writer = pa.ipc.new_stream(sink, TABLE.schema)
     writer.write_table(TABLE)

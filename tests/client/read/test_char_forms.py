@@ -109,7 +109,7 @@ def test_padding_counts_characters() -> None:
     assert padded(batch, chars).column(0).to_pylist() == ["    ", "é   ", "𝄞𝄞𝄞𝄞", None]
 
 
-def test_columns_of_one_name_are_distinguished_by_their_places() -> None:
+def test_columns_of_one_name_are_distinguished_by_position() -> None:
     columns = (*parse_columns("c char(4)"), *parse_columns("c string"))
     batch = pa.record_batch([pa.array(["a "]), pa.array(["a "])], names=["c", "C"])
     found = stripped(batch, char_columns(batch.schema.names, columns))

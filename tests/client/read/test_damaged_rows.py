@@ -296,7 +296,7 @@ def test_columns_in_another_order_arrive_in_that_of_the_session():
     assert split_of("id bigint, s string", came).column_names == ["id", "s"]
 
 
-def test_with_a_selection_more_columns_may_come():
+def test_with_a_selection_the_stream_may_have_more_columns():
     came = pa.table({"more": IDS, "s": WORDS, "id": IDS})
     assert split_of("id bigint, s string", came, columns=("id",)).column_names == ["id"]
     with pytest.raises(FramingError, match="int64"):
@@ -320,7 +320,7 @@ def test_a_query_result_is_checked_against_its_session():
         assert caught.value.request_id == "req-1"
 
 
-def test_a_query_may_name_two_columns_alike():
+def test_a_query_may_have_two_columns_with_one_name():
     schema = TableSchema(columns=parse_columns("a bigint, b string"))
     twins = replace(schema, columns=tuple(replace(c, name="x") for c in schema.columns))
     came = pa.table([IDS, WORDS], names=["x", "x"])

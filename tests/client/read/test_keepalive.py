@@ -150,7 +150,7 @@ def test_later_requests_use_the_newest_route_token():
     ],
     ids=["refused", "503", "broken", "rubbish", "over", "another"],
 )
-def test_a_refresh_that_fails_does_not_end_a_read_and_is_not_repeated_at_once(trouble):
+def test_a_failed_refresh_does_not_end_a_read_and_is_retried_later(trouble):
     clock = Clock()
     with (
         Service(ReadRows=[serve], GetReadSession=[trouble]) as service,
@@ -184,7 +184,7 @@ def test_in_the_last_minute_a_refresh_is_tried_three_times(trouble, times):
     assert len(service.calls["GetReadSession"]) == times
 
 
-def test_a_refresh_that_was_late_gives_the_next_one_its_time():
+def test_after_a_late_refresh_the_next_one_has_its_full_interval():
     clock = Clock()
     steps = [fail(503, "ServiceUnavailable"), refreshed(2 * HOUR), fail(503, "ServiceUnavailable")]
     with (
@@ -211,7 +211,7 @@ def test_a_refresh_that_fails_is_tried_again_later():
     assert len(service.calls["GetReadSession"]) == 2
 
 
-def test_a_session_that_gets_no_more_time_is_not_asked_for_it_all_the_time():
+def test_a_session_that_is_not_extended_is_not_refreshed_constantly():
     with (
         Service(ReadRows=[serve], GetReadSession=[refreshed(30.0)]) as service,
         service.client(clock=Clock()) as storage,

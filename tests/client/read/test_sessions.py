@@ -172,7 +172,7 @@ def test_waiting_for_a_session_ends_after_an_hour():
     ("status", "kind"),
     [(SessionStatus.CRITICAL, ServiceError), (SessionStatus.EXPIRED, SessionExpiredError)],
 )
-def test_a_session_that_failed_says_why(status, kind):
+def test_a_failed_session_reports_the_reason(status, kind):
     with pytest.raises(kind, match="disk on fire"):
         opened(ReadSessionAnswer(session_id="s", status=status, message="disk on fire"))
 

@@ -62,7 +62,7 @@ def test_valid_text_passes(kind: pa.DataType, ends: list[int], data: bytes) -> N
     validate(column(kind, ends, data).slice(min(1, len(ends) - 1)))
 
 
-def test_a_wrong_number_of_nulls_is_refused_with_ascii_text_too() -> None:
+def test_a_wrong_number_of_nulls_is_refused_even_in_ascii_text() -> None:
     with pytest.raises(pa.ArrowInvalid, match="null_count"):
         validate(column(pa.string(), [0, 1, 2], b"ab", bitmap=b"\x03", nulls=1))
 

@@ -398,7 +398,7 @@ def test_an_expired_result_is_not_found():
     assert "result of instance i1" in gone.value.__notes__
 
 
-def test_rows_come_in_order_and_are_counted():
+def test_rows_are_returned_in_order_and_counted():
     tracker = ProgressTracker("sql", "q")
     script = {"ReadInstance": [raw(ipc(numbers(0, 25)))]}
     with ControlService(**script) as service, service.client() as storage:

@@ -316,7 +316,7 @@ def test_times_are_returned_in_the_requested_units(
     assert [field.type.unit for field in default] == ["ms", "ns", "ns"]
 
 
-def test_preview_gives_the_first_rows_without_a_session(peer: Peer, days: str) -> None:
+def test_preview_returns_the_first_rows_without_a_session(peer: Peer, days: str) -> None:
     request = calls.Preview(
         table=peer.table(days), limit=3, partition=PartitionSpec.of("ds=b"), columns=("id", "ds")
     )

@@ -132,7 +132,7 @@ def test_char_and_varchar_fit_their_length(order_batches):
             assert pc.max(lengths).as_py() <= kind.length
 
 
-def test_media_holds_some_forty_files_and_the_traps():
+def test_media_has_about_forty_files_including_malformed_ones():
     contents = media()
     assert len(contents) >= 40
     assert any(blob is None for blob in contents)
@@ -210,6 +210,6 @@ def test_references_replace_each_blob_in_place():
     assert len(seen) == 11
 
 
-def test_decimal_and_map_columns_are_what_the_schema_says():
+def test_decimal_and_map_columns_match_the_schema():
     assert orders.SCHEMA.find("amount").type == DecimalType(18, 2)
     assert isinstance(orders.SCHEMA.find("attrs").type, MapType)

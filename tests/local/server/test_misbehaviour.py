@@ -51,7 +51,7 @@ def read(peer: Peer, session_id: str) -> bytes:
     return peer.ok(request.encode()).content
 
 
-def test_a_cut_stream_breaks_at_the_byte_named_and_only_once(peer: Peer) -> None:
+def test_a_cut_fault_breaks_a_stream_once_at_the_given_byte(peer: Peer) -> None:
     session = peer.open_read("t")
     whole = read(peer, session.session_id)
     ask(peer, {"action": "TableRead", "fault": "cut", "at": 5000})
@@ -67,7 +67,7 @@ def test_a_cut_stream_breaks_at_the_byte_named_and_only_once(peer: Peer) -> None
     assert read(peer, session.session_id) == whole
 
 
-def test_a_corrupt_byte_is_the_one_named(peer: Peer) -> None:
+def test_a_corrupt_fault_changes_the_given_byte(peer: Peer) -> None:
     session = peer.open_read("t")
     whole = read(peer, session.session_id)
     ask(peer, {"action": "TableRead", "fault": "corrupt", "at": 4321})
@@ -75,7 +75,7 @@ def test_a_corrupt_byte_is_the_one_named(peer: Peer) -> None:
     assert [i for i, (a, b) in enumerate(zip(whole, spoiled, strict=True)) if a != b] == [4321]
 
 
-def test_a_rule_for_one_session_leaves_the_others_alone(peer: Peer) -> None:
+def test_a_rule_for_one_session_does_not_affect_others(peer: Peer) -> None:
     struck, spared = peer.open_read("t").session_id, peer.open_read("t").session_id
     rule = {"action": "TableRead", "session": struck, "fault": "corrupt", "at": 4321}
     ask(peer, rule)

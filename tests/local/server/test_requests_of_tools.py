@@ -76,7 +76,7 @@ def test_the_catalog_describes_a_table(peer: Peer, sold: str) -> None:
     assert [[one["spec"] for one in page] for page in found] == [["ds=1", "ds=2"], ["ds=3"]]
 
 
-def test_the_catalog_changes_what_it_can_change_of_a_table(peer: Peer, sold: str) -> None:
+def test_the_catalog_changes_supported_properties_of_a_table(peer: Peer, sold: str) -> None:
     path = f"/projects/{{project}}/schemas/default/tables/{sold}"
     old = catalog(peer, path).json()
     fields = old["tableSchema"]["fields"]

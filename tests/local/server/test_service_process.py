@@ -261,7 +261,7 @@ def test_unknown_paths_are_refused_with_an_error_document(
     assert "root:" not in response.text
 
 
-def test_a_service_takes_no_rules_for_faults_unless_asked_to(peer: Peer) -> None:
+def test_a_service_accepts_fault_rules_only_with_an_option(peer: Peer) -> None:
     with pytest.raises(NotFoundError):
         peer.ok(calls.WireRequest(method="PUT", path="/misbehaviour", body=b'{"rules": []}'))
 

@@ -649,7 +649,7 @@ JSON = (
 )
 
 
-def test_get_json_object_gives_one_text_or_null(peer: Peer) -> None:
+def test_get_json_object_returns_one_text_or_null(peer: Peer) -> None:
     call = "get_json_object({}, '{}')"
     constants = (call.format(f"'{text}'", path) for text, path, _ in JSON)
     columns = (call.format(f"s{place}", path) for place, (_, path, _) in enumerate(JSON))

@@ -391,7 +391,7 @@ NESTED = (
         ("OUTER posexplode(a) v AS i, c", [(1, 0, "x"), (1, 1, "y"), (2, None, None)]),
     ],
 )
-def test_a_lateral_view_takes_maps_and_keeps_rows_without_values_if_it_is_outer(
+def test_a_lateral_view_accepts_maps_and_keeps_empty_rows_if_outer(
     peer: Peer, view: str, rows: list[tuple[object, ...]]
 ) -> None:
     """Vendor's manual, *LATERAL VIEW*: OUTER returns a row of nulls if there is no value."""

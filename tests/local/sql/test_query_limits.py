@@ -59,7 +59,9 @@ def bounded() -> Iterator[LocalService]:
 
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("text", LARGE, ids=lambda text: text[:40])
-def test_a_query_that_needs_too_much_memory_fails_alone(bounded: LocalService, text: str) -> None:
+def test_a_query_that_needs_too_much_memory_does_not_affect_others(
+    bounded: LocalService, text: str
+) -> None:
     peer = Peer(bounded)
     with pytest.raises(
         QueryError,
@@ -220,7 +222,7 @@ def test_idle_processes_end_and_the_next_query_has_a_new_one(tmp_path: Path) -> 
         queries.close()
 
 
-def test_a_process_goes_on_after_a_query_that_failed_but_not_after_one_that_was_left(
+def test_a_process_is_reused_after_a_failed_query_but_not_after_an_abandoned_one(
     tmp_path: Path,
 ) -> None:
     queries = QueryRunner(tmp_path, QueryLimits())

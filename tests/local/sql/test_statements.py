@@ -61,7 +61,7 @@ def test_an_existing_table_is_created_again_only_if_allowed(
     assert peer.read(name).column_names == ["a"]
 
 
-def test_a_query_for_a_name_that_is_taken_writes_no_rows(
+def test_a_query_for_an_existing_name_writes_no_rows(
     peer: Peer, new_table: Callable[[str], str]
 ) -> None:
     name = new_table("(a bigint)")

@@ -76,7 +76,7 @@ def test_overwriting_drops_the_old_rows(peer: Peer, name: str) -> None:
     assert found(peer, name) == {2: "b"}
 
 
-def test_a_session_made_before_a_merge_sees_the_old_rows(peer: Peer, name: str) -> None:
+def test_a_session_created_before_a_merge_reads_the_old_rows(peer: Peer, name: str) -> None:
     from odps_nb.terms import RowRangeSplit, SplitMode
 
     peer.write(name, rows((1, "a", UPSERT)))

@@ -163,7 +163,7 @@ def test_exactly_once_ignores_replays_and_refuses_gaps(peer: Peer, name: str) ->
     assert found(peer, name) == [1, 2, 3]
 
 
-def test_asking_for_a_stream_again_gives_the_offset_and_a_new_token(peer: Peer, name: str) -> None:
+def test_reopening_a_stream_returns_the_offset_and_a_new_token(peer: Peer, name: str) -> None:
     session = peer.open_write(name)
     token = peer.open_stream(name, session, "0", exactly_once=True).access_token
     peer.put(name, session, "0", ids(1, 2), row_offset=0, token=token)

@@ -49,7 +49,7 @@ def page(lab_page, jupyter):
     return lab_page
 
 
-def test_the_panel_draws_what_the_service_counts(page, odps):
+def test_the_chart_panel_shows_the_counts_of_the_service(page, odps):
     view = explorer(page, EXPLORER)
     draw_chart(view, x="status")
     note = view.locator(".odps-x-charts > .odps-x-muted")

@@ -128,7 +128,7 @@ def test_removal_restores_tracebacks(shell, capsys):
     assert "Traceback" in capsys.readouterr().out
 
 
-def test_a_long_or_hostile_text_stays_one_bounded_line():
+def test_a_long_or_malicious_text_becomes_one_bounded_line():
     error = CancelledError("a\nb\x1b[2J\x07" + "x" * 10_000, hint="c\r\nd")
     lines = error_lines(error)
     assert len(lines) == 2

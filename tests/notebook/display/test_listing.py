@@ -26,7 +26,7 @@ def test_control_characters_do_not_reach_a_terminal():
     assert text == "n\na [2Jb c"
 
 
-def test_a_long_cell_and_a_long_list_are_cut():
+def test_a_long_cell_and_a_long_list_are_truncated():
     listing = Listing(headers=("n",), rows=(("x" * 10_000,),) * (MAX_ROWS + 5))
     assert "… and 5 more" in listing.text()
     assert "… and 5 more" in listing.html()

@@ -115,7 +115,7 @@ def test_every_cell_of_every_type_selects_its_own_row_or_is_rejected(odps):
 
 
 @pytest.mark.parametrize("choice", [Choice(), Choice(conditions=("id >= 0",))])
-def test_copied_texts_are_whole_and_not_escaped(view, written, choice):
+def test_copied_texts_are_complete_and_not_escaped(view, written, choice):
     view.choose(choice)
     assert isinstance(view.page(0).columns[7][40], list)  # the page contains only part of it
     cells, cut = view.texts(39, 3, [7, 1])

@@ -238,7 +238,7 @@ def test_a_histogram_counts_each_row_once(table, column):
             assert found[label] == ((inside >= low) & high_end).sum(), label
 
 
-def test_values_far_from_the_others_do_not_stretch_the_axis(table):
+def test_outlying_values_do_not_stretch_the_axis(table):
     found = shown(table.chart("price", bins=10))
     assert found["above"] == 1
     assert "25" in list(found)[-2]
@@ -450,13 +450,13 @@ def test_a_chart_of_an_earlier_filter_is_resized(table):
     explorer.close()
 
 
-def test_the_query_of_a_chart_gives_its_values(table, odps):
+def test_the_query_of_a_chart_returns_its_values(table, odps):
     chart = table.chart("ds", "price")
     found = odps.sql(chart.sql).to_pandas()
     assert sorted(found.m.astype(float)) == sorted(shown(chart).values())
 
 
-def test_groups_without_a_finite_value_are_left_out_and_counted(odps):
+def test_groups_without_a_finite_value_are_omitted_and_counted(odps):
     query = "select 1 n, 1.5d d union all select 2, cast('NaN' as double) union all select 3, 1e309"
     chart = odps.sql(query).chart("n", "d", agg="max")
     assert shown(chart) == {"1": 1.5}
@@ -574,7 +574,7 @@ def test_a_malicious_value_stays_text(odps):
         ({"x": "word", "top": 0}, "top"),
     ],
 )
-def test_wrong_arguments_are_refused_with_what_to_do(table, arguments, message):
+def test_wrong_arguments_of_a_chart_are_refused_with_a_hint(table, arguments, message):
     with pytest.raises(ArgumentError) as caught:
         table.chart(**arguments)
     assert message in f"{caught.value} {caught.value.hint}"
@@ -585,7 +585,7 @@ def test_rows_without_a_table_are_refused(table):
         table.read(limit=5).chart("word")
 
 
-def test_a_chart_refuses_what_a_read_refuses(table, odps):
+def test_a_chart_refuses_the_options_that_a_read_refuses(table, odps):
     with pytest.raises(NotFoundError):
         odps.table("orders").read(partitions="ds=1999-01-01").chart("status")
     with pytest.raises(ArgumentError, match="cannot be an axis"):

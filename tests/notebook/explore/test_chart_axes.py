@@ -152,7 +152,7 @@ def test_a_picture_has_the_width_of_its_place(odps, new_name, width):
 
 @pytest.mark.storage_api("far times")
 @pytest.mark.parametrize("kind", ["date", "datetime", "timestamp", "timestamp_ntz"])
-def test_times_far_from_the_others_are_left_out_and_counted(odps, new_name, kind):
+def test_outlying_times_are_omitted_and_counted(odps, new_name, kind):
     table = odps.create_table(new_name("far"), f"at {kind}, word string")
     begin = datetime.datetime(2024, 1, 1)
     times = [begin + datetime.timedelta(hours=n) for n in range(24 * 20)]
@@ -188,7 +188,7 @@ def test_a_scatter_plot_of_large_numbers_has_each_tick_once(odps):
 
 
 @pytest.mark.parametrize("column", ["at", "n"])
-def test_points_far_from_the_others_do_not_stretch_a_scatter_plot(odps, new_name, column):
+def test_outlying_points_do_not_stretch_a_scatter_plot(odps, new_name, column):
     table = odps.create_table(new_name("far"), "at datetime, n bigint, m bigint")
     begin = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
     times = [begin + datetime.timedelta(hours=n) for n in range(300)]

@@ -456,7 +456,7 @@ def test_bars_keep_their_edges_and_have_those_of_all_rows_behind_them(view, fram
     assert view.is_profiled
 
 
-def test_a_read_with_a_limit_is_described_from_its_start_and_says_so(odps, frame):
+def test_a_read_with_a_limit_is_profiled_from_its_start_with_a_note(odps, frame):
     read = odps.table("explore_filters").read(["id"], where="id >= 0", limit=900)
     view = RowView(rows_of(read), sample=200)
     assert view.describe().label == "the first 200 rows"

@@ -87,7 +87,7 @@ def test_a_new_snapshot_drops_the_positions_of_pages(view, recorder):
 
 
 @pytest.mark.storage_api("its requests")
-def test_the_filter_of_a_read_is_renewed_too(watched):
+def test_renewing_a_session_keeps_the_filter_of_the_read(watched):
     rows = rows_of(watched.table("going_back").read(where=WHERE))
     view = RowView(rows, page_rows=SIZE)
     look(view, 4)

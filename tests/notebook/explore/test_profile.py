@@ -314,7 +314,7 @@ def test_an_axis_is_logarithmic_for_positive_values_over_decades_only():
 # -- all rows -------------------------------------------------------------------------------------
 
 
-def test_a_profile_of_all_rows_tells_more_than_that_of_a_sample(orders):
+def test_a_profile_of_all_rows_has_more_details_than_that_of_a_sample(orders):
     columns, table = orders
     sample = profiled(columns, table.slice(0, SAMPLE))
     every = profiled(columns, table, before=sample, batch_rows=10_000)

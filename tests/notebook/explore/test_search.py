@@ -219,7 +219,7 @@ def test_numbers_are_found_with_separators(view, written):
     assert all_ids(view) == wanted == [128]
 
 
-def test_a_search_and_conditions_are_combined_and_pages_go_back(view, written):
+def test_a_search_and_conditions_are_combined_and_users_can_page_back(view, written):
     view.choose(Choice(conditions=("id >= 100",), search="z"))
     everything = all_ids(view)
     assert everything == list(range(100, ROWS))
@@ -419,7 +419,7 @@ def test_a_cancelled_search_leaves_the_rows_before_it(moody_odps, stalled, monke
     explorer.close()
 
 
-def test_a_search_that_is_no_longer_wanted_ends(view):
+def test_an_abandoned_search_ends(view):
     token = CancelToken()
     view.tell_tested = lambda what, rows, total: token.cancel()
     view.choose(Choice(search="no such text"))

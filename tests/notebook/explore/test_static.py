@@ -96,7 +96,7 @@ def test_an_error_replaces_the_rows(odps):
     assert NotFoundError.__name__ in shown["text/plain"]
 
 
-def test_a_statement_without_rows_says_that_it_is_done(odps):
+def test_a_statement_without_rows_is_shown_as_done(odps):
     created = odps.sql("create table if not exists orders (id bigint)")
     assert created._repr_mimebundle_()["text/plain"].endswith("done; the statement returns no rows")
     with pytest.raises(ArgumentError, match="no rows to show"):
@@ -139,7 +139,7 @@ def test_a_wide_read_of_long_texts_is_limited(odps, new_name):
     assert len(html.encode()) < HTML_BYTES + 1000
 
 
-def test_in_a_terminal_a_view_is_its_first_rows_as_text(shell, shown, odps):
+def test_in_a_terminal_a_view_shows_its_first_rows_as_text(shell, shown, odps):
     view = odps.table("orders").explore()
     display(view)
     assert len(shown) == 1
@@ -213,7 +213,7 @@ def test_all_filters_are_cleared_by_one_request(live):
     assert sum(one["kind"] == "page" for one, _ in browser.messages) == 1
 
 
-def test_copied_cells_come_as_texts(live):
+def test_copied_cells_are_sent_as_text(live):
     explorer, browser = live
     explorer.receive({"do": "copy", "start": 3, "count": 2, "columns": [0, 3]})
     content, _ = browser.wait("copied")
@@ -277,7 +277,7 @@ def test_a_closed_explorer_does_nothing_more(live):
     assert repr(explorer) == "<Explorer of local.orders>"
 
 
-def test_a_filtered_read_that_has_found_all_rows_says_how_many(odps):
+def test_a_filtered_read_that_has_found_all_rows_shows_their_number(odps):
     orders = odps.table("orders")
     some = orders.read(["id"], partitions="ds=2024-01-01", where="id <= 1000004")
     text = some._repr_mimebundle_()["text/plain"]

@@ -405,7 +405,7 @@ def test_a_malformed_download_request_is_reported(browser, content):
     assert not [one for one, _ in browser.messages if one["kind"] in ("chunk", "file")]
 
 
-def test_code_for_a_cell_takes_a_free_name_and_the_connection_of_the_user(shell, odps, name):
+def test_code_for_a_cell_uses_a_free_name_and_the_connection_of_the_user(shell, odps, name):
     view = RowView(rows_of(odps.table(name).read()))
     used = set()
     shell.user_ns.update(df=1, warehouse=odps)

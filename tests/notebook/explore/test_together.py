@@ -79,7 +79,7 @@ def test_an_order_of_a_search_without_matches_shows_no_rows(view):
     assert view.to_arrow().num_rows == 0
 
 
-def test_the_first_rows_in_order_come_from_any_number_of_batches():
+def test_the_first_rows_in_order_can_be_taken_from_any_batches():
     schema = pa.schema([("id", pa.int64())])
     empty = pa.record_batch([pa.array([], pa.int64())], schema=schema)
     single = [pa.record_batch([[n]], schema=schema) for n in range(2 * MAX_SORTED + 500)]

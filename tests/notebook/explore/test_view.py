@@ -128,7 +128,7 @@ def test_a_page_of_huge_values_is_truncated_and_the_cell_complete(odps, new_name
 
 
 @pytest.mark.storage_api("its requests")
-def test_an_expired_session_is_renewed_and_the_view_says_so(odps, written):
+def test_an_expired_session_is_renewed_with_a_note(odps, written):
     rows = rows_of(odps.table("explore_view").read())
     view = RowView(rows)
     view.page(0)

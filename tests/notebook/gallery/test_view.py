@@ -169,7 +169,7 @@ def test_a_smaller_budget_is_respected_and_missing_tiles_are_counted(samples, bu
 # -- trouble ------------------------------------------------------------------------------------
 
 
-def test_one_damaged_blob_leaves_the_others_alone():
+def test_one_damaged_blob_does_not_affect_the_others():
     column = Column([Value(b"a"), Value(b"b", error=ChecksumError("block 0 is bad")), Value(b"c")])
     page = Seen(mimebundle(column)["text/html"])
     assert page.tags.count("figure") == 3

@@ -77,7 +77,7 @@ def test_a_magic_in_a_function_sees_its_arguments_before_globals(ip, form):
     assert ip.user_ns["x"] == -1
 
 
-def test_a_cell_magic_in_a_method_and_a_comprehension_sees_what_python_sees(ip):
+def test_a_cell_magic_in_a_method_or_comprehension_can_use_local_variables(ip):
     run(
         ip,
         "class Finder:\n"
@@ -100,7 +100,7 @@ def test_a_cell_can_use_the_variables_of_the_notebook(ip):
 # -- names in braces ------------------------------------------------------------------------------
 
 
-def test_a_table_and_a_column_may_come_from_variables(ip, odps):
+def test_table_and_column_names_can_come_from_variables(ip, odps):
     ip.user_ns.update(
         t="bound_magics", c="k", x=7, both=["id", "k"], handle=odps.table("bound_magics")
     )
@@ -207,7 +207,7 @@ def test_a_semicolon_and_a_comment_end_a_line(ip, end):
     assert ip.user_ns["there"]["id"].tolist() == [3]
 
 
-def test_a_number_sign_in_a_filter_is_no_comment(ip):
+def test_a_number_sign_in_a_filter_is_not_a_comment(ip):
     assert run(ip, "%odps read bound_magics -q -w \"s = '# no;'\"").empty
     assert (
         run(ip, "%odps sql -t pandas select '# no;' as a from bound_magics where id = 0")["a"][0]
@@ -219,7 +219,7 @@ def test_keys_in_a_comment_are_refused(ip):
     assert "a cell must not contain keys" in usage_error(ip, "%odps tables # --token LTAIsecret")
 
 
-def test_text_that_looks_like_a_magic_is_left_alone(ip):
+def test_text_that_looks_like_a_magic_is_unchanged(ip):
     run(ip, 'text = """\nc = %odps connect\nd = %odps tables;\n"""')
     assert ip.user_ns["text"] == "\nc = %odps connect\nd = %odps tables;\n"
     run(ip, "text = 'c = %odps connect'")

@@ -18,7 +18,7 @@ def our_threads() -> list[str]:
     return [t.name for t in threading.enumerate() if t.name in ours]
 
 
-def test_loading_is_silent_and_leaves_the_users_namespace_alone(shell, shown, capsys):
+def test_loading_prints_nothing_and_adds_no_names(shell, shown, capsys):
     before = set(shell.user_ns)
     load_ipython_extension(shell)
     assert set(shell.user_ns) == before

@@ -301,7 +301,7 @@ def test_a_name_without_a_value_suggests_variables_only(ip):
     assert told.endswith("did you mean :states?")
 
 
-def test_a_limit_says_how_many_rows_there_are(ip):
+def test_a_limited_read_shows_the_total_number_of_rows(ip):
     total = run(ip, f"%%odps sql -t pandas\nselect count(*) n from ({ORDERS}) t")["n"][0]
     run(ip, f"%%odps sql -n 5\n{ORDERS}")
     assert f"first 5 of {total:,} rows" in str(ip.user_ns["shown"])
@@ -318,7 +318,7 @@ def test_a_limit_says_how_many_rows_there_are(ip):
     assert "first" not in shown.stdout + str([output.data for output in shown.outputs])
 
 
-def test_a_limit_of_rows_where_the_key_may_not_read_all_of_them(ip, tmp_path):
+def test_a_limit_works_if_the_key_may_not_read_all_rows(ip, tmp_path):
     query = NUMBERS.format(11) + " order by n"
     with protected_service(tmp_path) as service, analyst_of(service) as analyst:
         ip.magics_manager.registry["OdpsMagics"].context.use(analyst, owned=False)
@@ -378,7 +378,7 @@ def test_sql_shows_an_explorer_and_reads_only_what_it_shows(ip, asked):
 
 
 @pytest.mark.parametrize("options", ["", "-t arrow", "-n 3"])
-def test_sql_into_a_variable_shows_the_explorer_of_the_result_too(ip, options):
+def test_sql_into_a_variable_also_shows_the_explorer(ip, options):
     assert run(ip, f"%%odps sql -o some {options}\n{ORDERS} limit 30") is None
     note, shown = ip.user_ns["shown"]
     rows = 3 if options == "-n 3" else 30

@@ -123,7 +123,7 @@ def test_a_new_variable_is_neither_in_the_kernel_nor_in_a_cell(shell):
     assert answer("variable", ["df2", "df3"]).data == {"name": "df4"}
 
 
-def test_comments_do_not_hide_or_reorder_what_is_shown(odps, cache, new_name):
+def test_comments_cannot_hide_or_reorder_text(odps, cache, new_name):
     table = odps.create_table(new_name("said"), "id bigint comment 'a\u202egnp.exe'")
     (item,) = children(odps, cache, "columns", [str(table.name)])["items"]
     assert item["comment"] == "a\\u202egnp.exe"

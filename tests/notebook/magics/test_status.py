@@ -38,7 +38,7 @@ def test_the_listing_shows_state_amount_and_ids():
     assert row[3:] == ("10 rows", "session s1 · request r1")
 
 
-def test_a_card_of_a_plain_python_call_is_listed_too(shell):
+def test_cards_of_python_calls_are_listed(shell):
     load_ipython_extension(shell)
     with ProgressTracker("read", "orders", listener=CardListener()):
         pass

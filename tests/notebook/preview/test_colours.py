@@ -195,7 +195,7 @@ def test_a_profile_takes_precedence_over_a_gamma():
 
 
 @pytest.mark.parametrize("convert", [blob_content.as_picture, blob_conversion.picture])
-def test_a_conversion_keeps_the_pixels_and_says_what_they_mean(convert):
+def test_a_conversion_keeps_the_pixels_and_returns_the_colour_space(convert):
     profile = rgb_profile(ADOBE)
     made = convert(saved("PNG", icc_profile=profile), "image/png", max_pixels=10**6)
     assert np.array_equal(np.asarray(made), pixels())
@@ -281,6 +281,6 @@ def test_a_value_that_may_be_data_is_drawn(values):
     assert "no data" not in drawn(tiff(values))[1].text
 
 
-def test_a_picture_without_any_data_says_so():
+def test_a_picture_without_any_data_is_reported():
     made = tile(Value(tiff(np.full((40, 60), np.nan, np.float32))))
     assert "no pixel has data: all are NaN" in " ".join(made.notes)

@@ -50,7 +50,7 @@ def near(picture, at, colour):
     return all(abs(a - b) < 40 for a, b in zip(picture.getpixel(at), colour, strict=True))
 
 
-def test_previews_and_to_pil_know_the_same_pictures():
+def test_previews_and_to_pil_support_the_same_pictures():
     assert {format.mime for format in kinds()["image"].formats} == PICTURES.keys()
 
 

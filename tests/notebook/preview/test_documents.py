@@ -82,7 +82,7 @@ def test_an_uploaded_document_has_its_own_media_type_and_no_badge():
     assert "uploaded as image/png" in Seen(tile(Value(data, "image/png")).html).text
 
 
-def test_a_document_without_text_or_title_says_so():
+def test_a_document_without_text_or_title_has_a_note():
     about = {"docProps/core.xml": "", "docProps/app.xml": "<a"}
     made, page = drawn(docx(body="", more=about))
     assert (made.words.split(" · ")[:1], made.notes) == (["Word"], ())

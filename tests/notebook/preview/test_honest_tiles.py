@@ -99,7 +99,7 @@ def test_a_union_that_pyarrow_cannot_read_is_refused_with_a_reason():
     assert "type codes" in notes(out.getvalue())
 
 
-def test_parquet_with_encrypted_columns_says_so_and_does_not_stop_the_parser():
+def test_parquet_with_encrypted_columns_is_reported_without_a_crash():
     said = notes(encrypted_parquet(plaintext_footer=True))
     assert "encrypted" in said
     assert "keys" in said
@@ -112,7 +112,7 @@ def test_parquet_with_encrypted_columns_says_so_and_does_not_stop_the_parser():
 # -- damaged, or not decoded here -----------------------------------------------------------------
 
 
-def test_a_truncated_picture_shows_its_readable_part_and_says_so():
+def test_a_truncated_picture_shows_its_readable_part_with_a_note():
     data = picture("JPEG")
     made = tile(Value(data[:-40]))
     assert "data:image/" in made.html

@@ -197,6 +197,6 @@ def test_reprs_show_lengths_but_no_bytes(samples):
     assert "secret" not in repr(Excerpt(data=b"secret", whole=True, size=6))
 
 
-def test_a_tile_knows_its_kind_for_filters(samples):
+def test_a_tile_has_a_kind_for_filters(samples):
     made = tile(samples["not_a_picture.png"])
     assert (made.format.kind, made.declared, made.size) == ("markup", "image/png", 536)

@@ -77,7 +77,7 @@ def test_an_opendocument_sheet_is_recognised_by_its_media_type_anywhere():
     assert "OpenDocument sheet · 1 sheet · 2 rows × 2 columns" in tile(Value(late)).text
 
 
-def test_a_workbook_with_a_password_says_so():
+def test_a_workbook_with_a_password_is_reported():
     locked = document_files.compound("EncryptedPackage", bytes(5000))
     made = tile(Value(locked))
     assert made.notes == ("password-protected: not decoded here",)
@@ -108,7 +108,7 @@ def locked_xls(before=b""):
     [locked_ods(), locked_xls(), locked_xls(b"\x86\0\0\0")],
     ids=["ods", "xls", "xls that is also protected from writing"],
 )
-def test_a_sheet_with_a_password_says_so(data):
+def test_a_sheet_with_a_password_is_reported(data):
     made = tile(Value(data))
     assert made.format.kind == "workbook"
     assert made.notes == ("password-protected: not decoded here",)
@@ -128,7 +128,7 @@ def test_a_bitmap_of_os2_is_a_bitmap(length):
     assert sniff(data, len(data)).label == "BMP"
 
 
-def test_a_paper_with_a_password_says_so():
+def test_a_pdf_with_a_password_is_reported():
     """No password can open it: PDFium detects this before it decrypts anything."""
     lock = b"/Filter /Standard /V 1 /R 2 /P -4 /O <%b> /U <%b>" % (b"41" * 32, b"42" * 32)
     data = document_files.pdf().replace(

@@ -94,7 +94,7 @@ def test_all_external_text_is_escaped():
     Page(text)
 
 
-def test_the_final_card_escapes_too():
+def test_the_final_card_escapes_text():
     text = card_html(
         snapshot(phase=Phase.FAILED, message=MARKUP, session_id=MARKUP, events=(MARKUP,))
     )

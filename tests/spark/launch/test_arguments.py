@@ -54,7 +54,7 @@ def test_the_connection_is_the_second_argument_everywhere() -> None:
             assert names[1] == "odps", name
 
 
-def test_every_way_to_read_takes_the_options_of_a_read() -> None:
+def test_every_way_to_read_accepts_the_options_of_a_read() -> None:
     options = {one.name for one in dataclasses.fields(ReadOptions)}
     assert options <= set(signature(Table.read).parameters)
     of_spark = set(signature(odps_nb.spark.read).parameters)

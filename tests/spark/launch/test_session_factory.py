@@ -211,7 +211,7 @@ def test_an_active_session_is_reused_unchanged(spark: SparkSession) -> None:
 
 @pytest.mark.nightly  # a separate daemon imports everything; this affects only speed
 @pytest.mark.spark
-def test_a_worker_starts_with_all_that_a_task_of_ours_imports(
+def test_a_worker_starts_with_all_modules_of_our_tasks(
     spark: SparkSession,
     odps: Connection,
     new_name: Callable[[str], str],

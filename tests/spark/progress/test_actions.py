@@ -308,7 +308,7 @@ def test_an_interrupted_cell_cancels_its_actions_even_without_a_card(
 
 
 @pytest.mark.nightly
-def test_an_interrupted_cell_leaves_the_actions_of_other_cells_alone(
+def test_an_interrupted_cell_does_not_affect_actions_of_other_cells(
     spark: SparkSession, slow: Connection, numbers: str, listener: Listener, gate: Path
 ) -> None:
     frame = odps_nb.spark.read(spark, slow, numbers, splits=1, progress=listener)
@@ -401,7 +401,7 @@ def test_a_cancelled_write_is_aborted(
     assert slow.table(name).read().row_count == 0
 
 
-def test_a_connection_that_cancels_stops_what_spark_runs_for_it(
+def test_cancelling_a_connection_stops_its_spark_jobs(
     spark: SparkSession,
     slow: Connection,
     numbers: str,

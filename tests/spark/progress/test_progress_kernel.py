@@ -179,7 +179,7 @@ print(tracker.getActiveJobsIds(), [tracker.getJobInfo(n).status for n in
 """
 
 
-def test_an_interrupt_ends_the_job_of_any_action_and_the_card_says_so(
+def test_an_interrupt_ends_the_job_of_any_action_and_its_card_is_cancelled(
     kernel: tuple[KernelManager, BlockingKernelClient],
 ) -> None:
     status, published = run(kernel, PREPARE)

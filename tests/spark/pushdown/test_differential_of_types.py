@@ -216,7 +216,7 @@ def test_fewer_rows_are_read_and_this_is_reported(
     plan = odps_nb.spark.explain_sql(few_tasks, odps, "select id from m1 where ds rlike '3$'")
     assert "1 of 4 partitions (ds rlike '3$')" in str(plan)
     (read,) = odps_nb.spark.explain_sql(few_tasks, odps, text).reads
-    assert read.partitions is None  # the second half does not depend only on partitions
+    assert read.partitions is None  # the second condition does not depend only on partitions
     text = "select id from m1 where ds = date_format(date_sub(current_date(), 1), 'yyyyMMdd')"
     plan = odps_nb.spark.explain_sql(few_tasks, odps, text)
     assert "0 of 4 partitions" in str(plan)

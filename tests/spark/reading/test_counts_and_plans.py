@@ -103,7 +103,7 @@ def test_only_the_count_of_a_whole_read_needs_no_job(
 # -- plans --------------------------------------------------------------------------------------
 
 
-def test_a_plan_names_what_is_read_and_no_key(
+def test_a_plan_shows_what_is_read_and_no_key(
     few: SparkSession, odps: Connection, shop: str
 ) -> None:
     scan = odps.table(shop).read(

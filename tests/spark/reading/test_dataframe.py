@@ -269,7 +269,7 @@ def test_the_number_of_tasks_depends_on_cores_and_a_minimum_of_rows(
 
 
 @pytest.mark.spark
-def test_a_missing_table_or_column_fails_at_once_and_without_java(
+def test_a_missing_table_or_column_fails_immediately_without_java_frames(
     spark: SparkSession, odps: Connection
 ) -> None:
     with pytest.raises(NotFoundError) as caught:

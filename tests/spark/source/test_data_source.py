@@ -48,7 +48,7 @@ def test_a_table_is_loaded_by_option_or_by_path(reader: DataFrameReader) -> None
 
 
 @pytest.mark.spark
-def test_columns_come_from_the_option_or_from_the_schema(
+def test_columns_are_selected_by_option_or_schema(
     reader: DataFrameReader, odps: Connection
 ) -> None:
     reader = reader.option("table", "orders").option("partitions", DAY).option("limit", 10)

@@ -133,7 +133,7 @@ def test_a_line_after_attach(line: Line, place: dict[str, Any]) -> None:
 
 
 @pytest.mark.nightly  # tables in Spark's catalog; other tests cover streams
-def test_a_stream_goes_from_an_attached_table_to_another(
+def test_a_stream_copies_an_attached_table_to_another(
     place: dict[str, Any], odps: Connection, new_name: Any, tmp_path: Path
 ) -> None:
     spark, copy = place["spark"], new_name("copied")

@@ -50,7 +50,7 @@ def test_every_error_is_restored_with_its_type(name: str) -> None:
     assert back.notes == ("split 3 of demo.orders",)
 
 
-def test_java_frames_after_our_text_are_left_out() -> None:
+def test_java_frames_after_our_text_are_omitted() -> None:
     text = _story(for_spark(ConversionError("no", hint="cast it")))
     back = from_spark(RuntimeError(text + "\n\tat org.apache.spark.X.y(X.scala:1)\n"))
     assert (str(back), back and back.hint) == ("no", "cast it")
@@ -98,7 +98,7 @@ def test_a_task_profile_contains_the_keys_and_never_shows_them() -> None:
     assert "demo" in repr(task)
 
 
-def test_a_profile_is_taken_as_it_is_or_from_the_environment(
+def test_a_profile_is_used_unchanged_or_from_the_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for key, value in PROFILE.as_options().items():

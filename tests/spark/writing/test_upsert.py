@@ -115,7 +115,7 @@ def test_tasks_read_the_changes_of_versions(
     assert table.read(since=0).to_spark(spark).filter("true").count() == 9
 
 
-def test_what_does_not_fit_leaves_the_table_as_it_was(
+def test_a_failed_upsert_leaves_the_table_unchanged(
     spark: SparkSession, odps: Connection, table: Table, new_name: Callable[[str], str]
 ) -> None:
     with pytest.raises(ConversionError, match="nope"):

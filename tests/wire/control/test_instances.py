@@ -223,7 +223,7 @@ def test_task_without_a_result_is_empty() -> None:
 @pytest.mark.parametrize(
     ("status", "failed"), [("Success", False), ("Failed", True), ("CANCELLED", True), ("", False)]
 )
-def test_task_knows_whether_it_failed(status: str, failed: bool) -> None:
+def test_a_task_states_whether_it_failed(status: str, failed: bool) -> None:
     assert TaskResult(status=status).failed is failed
 
 

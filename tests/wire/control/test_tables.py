@@ -114,7 +114,7 @@ def test_smallest_extended_document() -> None:
     assert TableInfo.decode(b"<Table/>", {}, asked=TABLE) == TableInfo(name=TABLE)
 
 
-def test_reserved_properties_of_other_shapes_are_left_out() -> None:
+def test_reserved_properties_of_other_types_are_ignored() -> None:
     schema = json.dumps({"Reserved": json.dumps({"a": [1], "b": True, "c": None, "d": 2})})
     body = element("Table", (element("Schema", schema),)).encode()
     assert TableInfo.decode(body, {}, asked=TABLE).properties == {"b": "true", "d": "2"}

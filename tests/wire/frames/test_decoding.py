@@ -302,7 +302,7 @@ def test_an_upper_case_md5_is_the_same_md5() -> None:
     assert end.verified
 
 
-def test_a_footer_without_a_checksum_verifies_nothing_and_says_so() -> None:
+def test_a_footer_without_a_checksum_is_reported_as_not_verified() -> None:
     for footer in (b"", b"{}", b'{"Checksum": null}', b'{"Checksum": {}}'):
         *_, end = decode(1, frame(b"{}", b"data", footer))
         assert (end.checksum_kind, end.verified) == (ChecksumKind.NONE, False)

@@ -160,7 +160,7 @@ def answer(**members: object) -> bytes:
 
 
 @pytest.mark.parametrize(("request_", "method", "path", "params", "headers", "body"), REQUESTS)
-def test_a_request_is_the_one_of_the_page(
+def test_a_request_is_encoded_as_on_the_page(
     request_: Any,
     method: str,
     path: str,
