@@ -38,13 +38,13 @@ def test_a_result_is_slower_only_beyond_the_noise_of_both_runs() -> None:
     assert [word for word, _ in changes(new, old)] == ["faster"]
 
 
-def test_a_machine_that_is_slower_for_both_sides_is_not_a_change() -> None:
+def test_a_machine_that_is_slower_for_both_versions_is_not_reported_as_a_change() -> None:
     old = found(times([1.0, 1.1, 0.9, 1.0], [1.0, 1.1, 0.9, 1.0]))
     new = found(times([3.0, 3.3, 2.7, 3.0], [3.0, 3.3, 2.7, 3.0]))
     assert list(changes(old, new)) == []
 
 
-def test_a_difference_below_the_spread_of_rounds_is_not_a_change() -> None:
+def test_a_difference_below_the_spread_of_rounds_is_not_reported_as_a_change() -> None:
     old = found(times([1.0, 2.0, 0.5, 1.0], [1.0, 1.0, 1.0, 1.0]))
     new = found(times([1.2, 2.5, 0.6, 1.3], [1.0, 1.0, 1.0, 1.0]))
     assert list(changes(old, new)) == []
@@ -60,7 +60,7 @@ def test_without_a_peer_seconds_are_compared() -> None:
 
 
 @pytest.mark.parametrize(("wanted", "word"), [("less", "worse"), ("more", "better")])
-def test_a_single_figure_has_to_change_by_a_fifth(wanted: str, word: str) -> None:
+def test_a_single_figure_counts_as_changed_only_from_a_fifth(wanted: str, word: str) -> None:
     def peak(value: float) -> dict[str, object]:
         facts = {"title": "peak", "value": value, "unit": "MiB", "wanted": wanted}
         return {"bench": "memory", "kind": "figure", **facts}
@@ -98,7 +98,7 @@ def test_results_are_stored_only_on_request(
     assert document["pyodps"]
 
 
-def test_a_plot_of_releases_has_a_row_for_each_peer_with_its_quartiles(tmp_path: Path) -> None:
+def test_a_plot_of_releases_has_a_row_for_each_client_with_its_quartiles(tmp_path: Path) -> None:
     first = found(times([1.0, 1.0, 1.0, 1.0], [2.0, 2.0, 4.0, 4.0]))
     second = found(times([1.0, 1.0, 1.0], [8.0, 8.0, 8.0]), times([1.0] * 3, [1.0] * 3, "more"))
     made = plot_ratios.rows([first, second])

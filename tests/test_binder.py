@@ -48,7 +48,7 @@ def test_pins_are_allowed_by_the_project(binder: Path, repo: Path):
         assert declared[name].specifier.contains(version), line
 
 
-def test_python_and_java_are_those_that_are_needed(binder: Path, repo: Path):
+def test_python_and_java_have_the_required_versions(binder: Path, repo: Path):
     major, minor = re.fullmatch(
         r"python-(\d+)\.(\d+)\s*", (binder / "runtime.txt").read_text()
     ).groups()

@@ -85,7 +85,7 @@ def full(kind: type[Any]) -> Any:
     return kind("what failed", **{name: f"<{name}>" for name in kind.fact_names})
 
 
-def test_the_class_tree_is_the_documented_one() -> None:
+def test_the_class_hierarchy_is_as_documented() -> None:
     assert {kind.__name__: kind.__mro__[1].__name__ for kind in KINDS} == TREE
     assert {*TREE, "OdpsNbWarning", "explain", "visible"} == set(errors.__all__)
     for name in TREE:
@@ -126,7 +126,7 @@ def _reducers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 
 @every_kind
 @pytest.mark.usefixtures("_reducers")
-def test_copies_are_errors_of_their_own(kind: type[Any]) -> None:
+def test_a_copied_error_is_a_separate_object(kind: type[Any]) -> None:
     error = full(kind)
     error.add_note("one")
     for other in (copy.copy(error), copy.deepcopy(error)):
@@ -143,7 +143,7 @@ def test_details_are_none_until_they_are_known(kind: type[Any]) -> None:
 
 
 @every_kind
-def test_an_unknown_detail_is_misuse(kind: type[Any]) -> None:
+def test_an_unknown_detail_raises_a_type_error(kind: type[Any]) -> None:
     with pytest.raises(TypeError, match=f"{kind.__name__} has no facts named \\['colour'\\]"):
         kind("x", colour="red")
 

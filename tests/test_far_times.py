@@ -87,7 +87,7 @@ def test_nanoseconds_beside_far_times_are_truncated_with_a_warning(table):
         table.read(timestamp_unit="ms")
 
 
-def test_a_column_with_both_is_refused_when_it_is_written(table):
+def test_a_column_with_far_times_and_nanoseconds_is_refused(table):
     mixed = pd.DataFrame({"id": [1, 2], "t": pd.Series([pd.Timestamp(1), FAR[2]], dtype=object)})
     with pytest.raises(ConversionError) as caught:
         table.write(mixed)
@@ -103,7 +103,7 @@ def test_nanoseconds_beside_far_years_are_refused_inside_of_other_types(odps, ne
 
 
 @pytest.mark.storage_api("far times")
-def test_a_stream_may_need_microseconds_only_later(table):
+def test_a_stream_may_need_microseconds_only_in_later_rows(table):
     near = pa.table({"id": [7], "t": pa.array([dt.datetime(2024, 1, 1)], pa.timestamp("us"))})
     batches = [*near.to_batches(), *far().to_batches(), *near.to_batches()]
     table.write(pa.RecordBatchReader.from_batches(near.schema, batches))

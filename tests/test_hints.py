@@ -134,7 +134,7 @@ def test_every_setting_named_in_a_hint_is_available_to_users(
 
 
 @pytest.mark.nightly
-def test_the_hints_are_found(told: list[tuple[str, str]]) -> None:
+def test_the_expected_hints_are_collected(told: list[tuple[str, str]]) -> None:
     texts = " ".join(text for _, text in told)
     assert "ClientOptions(read_timeout=…, deadline=…)" in texts
     assert "credentials=" in texts

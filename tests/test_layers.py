@@ -272,7 +272,7 @@ def test_libraries_stay_in_their_packages() -> None:
 
 
 @pytest.mark.parametrize("package", ["errors", "terms", "schema", "type_facts", "wire"])
-def test_lowest_layers_use_no_sockets_threads_or_environment(package: str) -> None:
+def test_the_lowest_layers_use_no_sockets_threads_or_environment(package: str) -> None:
     wrong = [
         str(found)
         for found in foreign()
@@ -282,7 +282,7 @@ def test_lowest_layers_use_no_sockets_threads_or_environment(package: str) -> No
 
 
 @pytest.mark.parametrize("package", ["errors", "terms", "schema", "type_facts", "wire"])
-def test_lowest_layers_read_no_clock_and_open_no_file(package: str) -> None:
+def test_the_lowest_layers_read_no_clock_and_open_no_file(package: str) -> None:
     asked = [
         f"{name}:{node.lineno} {ast.unparse(node.func)}"
         for name, tree in trees().items()

@@ -81,7 +81,7 @@ def built(repo: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pat
 
 
 @pytest.mark.nightly  # a second build; `make test` checks the contents of the first
-def test_two_builds_of_the_same_files_are_the_same_bytes(
+def test_two_builds_of_the_same_files_have_the_same_bytes(
     repo: Path, built: dict[str, Path], tmp_path: Path
 ) -> None:
     """Another folder, other file times, another umask."""

@@ -232,7 +232,7 @@ def _section(number: str) -> str:
     return re.split(r"^#{2,3} ", TEXT.partition(f"### {number} ")[2], maxsplit=1, flags=re.M)[0]
 
 
-def test_type_numbers_agree_with_the_code():
+def test_type_numbers_on_the_page_agree_with_the_code():
     rows = [row for row in _section("3.11").splitlines() if re.match(r"\| \d", row)]
     shown = dict(pair for row in rows for pair in re.findall(r"(\d+) \| (\w+)", row))
     assert shown == {str(code.value): code.name for code in TypeCode if code >= 0}

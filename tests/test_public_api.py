@@ -126,7 +126,7 @@ def _signatures(face: object) -> list[tuple[str, inspect.Signature]]:
 
 
 @pytest.mark.parametrize("face", [*FACES, OpenWrite], ids=lambda face: face.__name__)
-def test_one_thing_has_one_name(face):
+def test_each_concept_has_one_name(face):
     for name, signature in _signatures(face):
         for parameter in signature.parameters.values():
             assert parameter.name not in RETIRED, f"{name}: {RETIRED[parameter.name]}"

@@ -100,7 +100,7 @@ def everything(odps, new_name):
     odps.drop_table(table.name)
 
 
-def test_every_type_round_trips_as_arrow(everything):
+def test_every_type_is_unchanged_by_a_round_trip_as_arrow(everything):
     written = table_of(TEXTS)
     receipt = everything.write(written)
     assert receipt.rows == 4
@@ -111,14 +111,14 @@ def test_every_type_round_trips_as_arrow(everything):
 
 
 @pytest.mark.parametrize("compression", ["zstd", "lz4"])
-def test_compression_changes_nothing(everything, compression):
+def test_compression_does_not_change_the_rows(everything, compression):
     written = table_of(TEXTS)
     everything.write(written, compression=compression)
     read = by_id(everything.read(compression=compression).to_arrow())
     assert read.to_pylist() == written.to_pylist()
 
 
-def test_every_type_round_trips_as_pandas(everything):
+def test_every_type_is_unchanged_by_a_round_trip_as_pandas(everything):
     everything.write(table_of(TEXTS))
     first = everything.read().to_pandas().sort_values("id", ignore_index=True)
     assert not first["id"].isna().any()
@@ -150,7 +150,7 @@ def test_dynamic_partitions_keep_their_values(odps, new_name):
     odps.drop_table(table.name)
 
 
-def test_many_rows_in_many_streams_and_splits(odps, new_name):
+def test_many_rows_are_written_and_read_in_many_streams_and_splits(odps, new_name):
     table = odps.create_table(new_name("many"), "id bigint, note string")
     count = 200_000
     rows = pa.table({"id": pa.array(range(count)), "note": pa.array(["x"] * count)})

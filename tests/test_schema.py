@@ -37,7 +37,7 @@ TYPES = [
 ]
 
 
-def test_type_codes_are_those_of_the_protocol() -> None:
+def test_type_codes_equal_those_of_the_protocol() -> None:
     assert [code.name for code in sorted(TypeCode)] == [
         "VECTOR",
         "GEOGRAPHY",
@@ -71,7 +71,7 @@ def test_type_codes_are_those_of_the_protocol() -> None:
 
 
 @pytest.mark.parametrize("type_", TYPES, ids=str)
-def test_types_are_values(type_: object) -> None:
+def test_types_are_compared_and_pickled_by_value(type_: object) -> None:
     back = pickle.loads(pickle.dumps(type_))
     assert back == type_
     assert hash(back) == hash(type_)

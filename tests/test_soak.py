@@ -22,7 +22,7 @@ def test_growth_above_the_limit_is_named() -> None:
     assert "| kernel widgets | 3 | 3 | 3 | 0 |" in table(steady)
 
 
-def test_a_rise_while_caches_fill_is_not_growth() -> None:
+def test_a_rise_while_caches_fill_is_not_reported_as_growth() -> None:
     risen = [{"round": n, "kernel python objects": min(n, 3) * 1e6} for n in range(9)]
     assert grown(risen) == []
 

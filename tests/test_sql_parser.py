@@ -62,7 +62,7 @@ def test_no_call_of_any_function_raises_an_error_of_the_parser(door: str) -> Non
             read(form.format(f"{name}({arguments})").encode())
 
 
-def test_text_on_which_the_parser_fails_is_an_error_of_the_text() -> None:
+def test_text_on_which_the_parser_fails_raises_a_parse_error() -> None:
     with pytest.raises(ParseError, match="all its arguments"):
         sql_parser.parse("select map('a')", "hive")
     tree = sql_parser.parse("select regexp_replace(s, 'a')", "hive")[0]

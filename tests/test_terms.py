@@ -93,7 +93,7 @@ def test_parsed_name_with_injection_in_it_is_refused(name: str) -> None:
 
 
 @given(st.text())
-def test_any_text_is_a_name_of_word_characters_or_refused(text: str) -> None:
+def test_any_text_becomes_a_name_of_word_characters_or_is_refused(text: str) -> None:
     try:
         name = TableName.parse(text, project="p")
     except ArgumentError:
@@ -116,7 +116,7 @@ def test_any_text_is_a_name_of_word_characters_or_refused(text: str) -> None:
         ("表", "home.dev.表"),
     ],
 )
-def test_name_is_read_with_the_defaults_of_the_connection(text: str, expected: str) -> None:
+def test_a_name_is_completed_with_the_defaults_of_the_connection(text: str, expected: str) -> None:
     assert str(TableName.parse(text, project="home", schema="dev")) == expected
 
 
@@ -150,7 +150,7 @@ def test_name_without_a_schema_has_none() -> None:
         ({}, ""),
     ],
 )
-def test_partition_is_read_from(value: object, expected: str) -> None:
+def test_a_partition_is_created_from_each_form(value: object, expected: str) -> None:
     spec = PartitionSpec.of(value)  # type: ignore[arg-type]
     assert str(spec) == expected
     assert PartitionSpec.of(spec) == spec
@@ -172,7 +172,7 @@ def test_an_invalid_partition_is_refused_with_an_example(value: object) -> None:
 
 
 @given(st.dictionaries(st.from_regex(r"[a-z_]\w{0,5}", fullmatch=True), st.text(), max_size=3))
-def test_partition_round_trips_or_is_refused(values: dict[str, str]) -> None:
+def test_a_partition_is_unchanged_by_a_round_trip_or_refused(values: dict[str, str]) -> None:
     spec = PartitionSpec(tuple(values.items()))
     try:
         assert PartitionSpec.of(values) == spec
@@ -302,7 +302,7 @@ def test_covered_by_many_specs_is_covered_by_one_of_them() -> None:
         (Compression.UNCOMPRESSED, Compression.NONE),
     ],
 )
-def test_compression_is_read_from(value: str | None, expected: Compression) -> None:
+def test_compression_is_parsed_from_text(value: str | None, expected: Compression) -> None:
     assert Compression.of(value) is expected
 
 
@@ -349,7 +349,7 @@ def test_a_reference_has_one_value_in_all_forms(raw: bytes) -> None:
     assert pickle.loads(pickle.dumps(reference)) == reference
 
 
-def test_reference_of_the_protocol() -> None:
+def test_reference_of_the_protocol_is_parsed() -> None:
     assert BlobReference.from_text("/wByZWYw").raw == bytes.fromhex("ff0072656630")
 
 

@@ -64,7 +64,7 @@ def test_facts_of_a_type_name_existing_types(code: TypeCode) -> None:
 
 
 @pytest.mark.parametrize("code", TypeCode)
-def test_each_type_code_has_a_text(code: TypeCode) -> None:
+def test_each_type_code_has_a_type_text(code: TypeCode) -> None:
     assert read_type(format_type(one_of(code))) == one_of(code)
 
 
@@ -74,7 +74,7 @@ def test_each_type_has_an_arrow_type_for_reads_and_writes(code: TypeCode) -> Non
         assert arrow_type(one_of(code), for_write=for_write) is not None
 
 
-def test_the_arrow_forms_of_each_type_are_known() -> None:
+def test_each_type_has_known_arrow_forms() -> None:
     assert set(stream_schema._FORMS) == set(TypeCode) - NESTED - {TypeCode.DECIMAL}
 
 

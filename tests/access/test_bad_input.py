@@ -130,7 +130,7 @@ def test_a_hint_shows_the_expected_type(odps, given, hint):
     assert caught.value.hint == hint
 
 
-def test_numbers_of_numpy_are_numbers(odps):
+def test_numpy_numbers_are_bound_as_numbers(odps):
     read = odps.table("orders").read(["id"], limit=np.int64(3), splits=np.int8(2))
     assert read.to_arrow().num_rows == 3
 
@@ -337,7 +337,7 @@ def test_a_missing_partition_suggests_the_nearest_ones(odps, missing, near):
     assert caught.value.hint == f"the nearest {near}"
 
 
-def test_a_missing_level_of_a_partition_suggests_the_same_level(odps, new_name):
+def test_an_error_for_a_missing_partition_suggests_values_of_the_same_level(odps, new_name):
     table = odps.create_table(new_name("levels"), "id bigint", partitioned_by=["d int", "h int"])
     with pytest.raises(NotFoundError) as caught:
         table.read(partitions="d=1").to_arrow()
@@ -403,7 +403,7 @@ def test_creating_twice_and_dropping_twice(odps, table):
     odps.drop_table(table.name, if_exists=True)
 
 
-def test_a_query_that_fails_says_why(odps):
+def test_a_failed_query_states_the_reason(odps):
     with pytest.raises(QueryError, match="nope") as caught:
         odps.sql("select nope from orders")
     assert has_three_lines(caught.value)

@@ -42,7 +42,7 @@ def test_a_column_is_a_sequence_without_nulls(written):
     assert repr(column[:1]) == f"BlobColumn(1 blob of {written.name}.data)"
 
 
-def test_a_missing_position_is_a_typed_index_error(odps):
+def test_a_missing_position_raises_a_typed_index_error(odps):
     none = odps.table("media").blobs("content", where="name = 'no such file'")
     for position in (0, -1):
         with pytest.raises(PositionError, match=f"no blob {position}: .* has no blobs") as caught:
@@ -137,7 +137,7 @@ def test_a_record_survives_pickling_and_hides_its_bytes(odps, written):
     assert pickle.loads(pickle.dumps(record)).data == record.data
 
 
-def test_a_column_of_blobs_is_complete_without_a_limit(odps, new_name) -> None:
+def test_a_column_of_blobs_is_read_completely_without_a_limit(odps, new_name) -> None:
     table = odps.create_table(new_name("thirty"), "id bigint, content blob")
     table.write(pa.table({"id": range(30), "content": [bytes([n]) for n in range(30)]}))
     column = table.blobs("content", progress=False)

@@ -78,7 +78,7 @@ def test_local_starts_a_service_that_ends_with_the_connection(tmp_path):
         assert "mine" in again.tables()
 
 
-def test_local_has_keys_of_its_own(tmp_path):
+def test_connecting_to_local_refuses_keys(tmp_path):
     with pytest.raises(ConfigError, match="access_key does not apply to"):
         odps_nb.connect("local", access_key="x")
     with pytest.raises(ConfigError, match="root applies only to"):

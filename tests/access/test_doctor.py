@@ -109,7 +109,7 @@ def test_version_1_is_used_where_only_the_newer_is_missing(account):
     assert rows.found == "a new connection transfers rows by the Storage API v1"
 
 
-def test_a_chosen_service_that_is_missing_is_bad_and_another_choice_is_suggested(account):
+def test_a_chosen_service_that_is_missing_is_reported_with_another_choice(account):
     options = ClientOptions(transfer="storage")
     checks = transfers(account("tunnel", client_options=options))
     assert [check.verdict for check in checks] == ["optional", "optional", "ok", "bad"]
@@ -189,7 +189,7 @@ def test_every_failed_check_says_what_to_do(profile):
         assert check.ok or check.to_do
 
 
-def test_an_endpoint_without_a_server():
+def test_an_endpoint_without_a_server_is_diagnosed():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -204,7 +204,7 @@ def test_an_endpoint_without_a_server():
     assert "Project" not in by_name(examine(nobody, online=False))
 
 
-def test_missing_java_is_optional(monkeypatch, tmp_path):
+def test_java_is_optional(monkeypatch, tmp_path):
     monkeypatch.setattr(java, "JVM_FOLDER", tmp_path / "none")
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -220,7 +220,7 @@ def test_missing_java_is_optional(monkeypatch, tmp_path):
     assert (check.verdict, "Java 8 in" in check.found) == ("optional", True)
 
 
-def test_a_missing_library_is_bad(monkeypatch):
+def test_a_missing_library_is_reported_as_bad(monkeypatch):
     version = metadata.version
 
     def without_lz4(package: str) -> str:
@@ -235,7 +235,7 @@ def test_a_missing_library_is_bad(monkeypatch):
     assert "lz4" not in check.found
 
 
-def test_a_wrong_crc32c_is_bad(monkeypatch):
+def test_a_wrong_crc32c_is_reported_as_bad(monkeypatch):
     right = crc32c.crc32c
     monkeypatch.setattr(crc32c, "crc32c", lambda data, *more: right(data, *more) ^ 1)
     check = by_name(examine(online=False))["Checksums"]
@@ -261,9 +261,7 @@ def test_a_missing_profile_is_an_error_only_if_it_was_named():
     assert by_name(examine("nope", online=False))["Profile"].verdict == "bad"
 
 
-def test_a_clock_that_is_wrong_is_found_whether_or_not_the_service_still_answers(
-    profile, monkeypatch
-):
+def test_a_wrong_clock_is_found_whether_or_not_the_service_responds(profile, monkeypatch):
     from odps_nb.client.calls.storage import StorageClient
 
     defaults = StorageClient.__init__.__kwdefaults__

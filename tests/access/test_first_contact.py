@@ -371,7 +371,7 @@ def test_the_doctor_reports_nothing_as_ok_that_did_not_work(act, told, service, 
         assert not checks["Storage API"].ok
 
 
-def test_a_host_that_drops_packets_is_given_up_after_two_attempts(service):
+def test_a_host_that_drops_packets_gets_two_attempts(service):
     """A listener with a full queue keeps connections waiting, as a firewall does."""
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))

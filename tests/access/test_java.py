@@ -49,7 +49,7 @@ def test_without_a_release_file_java_itself_reports_its_version(tmp_path: Path) 
     assert find_java({"JAVA_HOME": str(home), "PATH": ""}, jvm_folder=tmp_path).version == 17
 
 
-def test_no_java_says_what_to_do(tmp_path: Path) -> None:
+def test_the_error_for_missing_java_states_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(MissingDependencyError, match="no Java was found") as caught:
         find_java({"PATH": ""}, jvm_folder=tmp_path)
     assert "openjdk-17" in str(caught.value.hint)

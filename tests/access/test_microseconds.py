@@ -151,7 +151,7 @@ def test_a_stream_switches_to_microseconds_before_its_first_row(
     odps.drop_table(table.name)
 
 
-def test_rows_without_such_a_time_keep_nanoseconds(table: Table) -> None:
+def test_rows_without_a_far_time_keep_nanoseconds(table: Table) -> None:
     near = table.read(limit=20_000).to_arrow()
     assert near["t"].type == pa.timestamp("ns")
     assert near["t"][1234].cast(pa.int64()).as_py() == 1234

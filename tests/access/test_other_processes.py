@@ -141,7 +141,7 @@ def test_an_open_scan_reads_the_same_snapshot_elsewhere(
     keyed.drop_table(table.name)
 
 
-def test_a_connection_that_is_open_there_has_the_credentials(
+def test_an_open_connection_in_the_process_provides_the_credentials(
     keyed: Connection, service: Any, spawned: ProcessPoolExecutor
 ) -> None:
     table = keyed.table("orders").read(["id"], limit=1)

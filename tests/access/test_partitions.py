@@ -108,7 +108,9 @@ def test_a_partition_choice_without_a_match_raises_an_error_and_reads_nothing(
         assert refused.value.hint
 
 
-def test_tables_without_partitions_or_rows(odps: Connection, new_name: Name) -> None:
+def test_partition_choices_of_tables_without_partitions_or_rows_are_checked(
+    odps: Connection, new_name: Name
+) -> None:
     plain = odps.create_table(new_name("plain"), "id bigint")
     for choice in ("latest", "ds>1", "ds=1"):
         with pytest.raises(ArgumentError, match="is not partitioned"):
@@ -158,7 +160,7 @@ def test_text_with_comparison_signs_in_values_stays_exact() -> None:
     assert parse_choices({"ds": "latest"}) == (PartitionSpec((("ds", "latest"),)),)
 
 
-def test_details_of_partitions(table: Table) -> None:
+def test_details_of_partitions_contain_row_and_byte_counts(table: Table) -> None:
     found = {one.partition: one for one in table.partition_details()}
     assert list(found) == [str(spec) for spec in table.partitions()]
     full, empty = found["ds=2024-01-01,hour=9"], found["ds=2024-03-01,hour=1"]
@@ -206,7 +208,7 @@ DAY_BOUNDS: list[Any] = [
 
 @pytest.mark.parametrize("bound", DAY_BOUNDS, ids=str)
 @pytest.mark.parametrize("values", [COMPACT, DASHED], ids=["compact", "dashed"])
-def test_a_day_is_written_as_the_values_of_a_text_column(
+def test_a_day_has_the_format_of_the_values_of_a_text_column(
     odps: Connection, new_name: Name, values: list[str], bound: Any
 ) -> None:
     assert _found(odps, new_name("days"), values, bound) == values[1:]

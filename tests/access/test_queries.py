@@ -89,7 +89,7 @@ def test_the_table_shows_text_and_no_key(fresh):
     assert "odps.queries(mine=True)[N].run() runs statement N again" in shown["text/plain"]
 
 
-def test_a_history_stays_in_its_process(fresh):
+def test_the_list_of_queries_is_not_sent_to_another_process(fresh):
     result = pickle.loads(pickle.dumps(fresh.sql("select 1 as one")))
     assert result.to_arrow().to_pylist() == [{"one": 1}]
     (query,) = fresh.queries()

@@ -136,7 +136,7 @@ def test_reprs_work_after_the_connection_is_closed(odps: Connection, name: str) 
     assert all(after)
 
 
-def test_partitions_and_metadata_are_one_short_line(odps: Connection) -> None:
+def test_partitions_and_metadata_are_shown_in_one_short_line(odps: Connection) -> None:
     orders = odps.table("orders")
     assert repr(orders.partitions()[0]) == "PartitionSpec('ds=2024-01-01')"
     assert repr(orders.info).startswith(

@@ -55,7 +55,7 @@ def test_another_process_finds_it(odps: Connection) -> None:
     assert found.stdout == "[{'seven': 7}]\n", found.stderr
 
 
-def test_a_running_query_is_waited_for_and_cancelled(odps: Connection) -> None:
+def test_a_running_query_can_be_waited_for_and_cancelled(odps: Connection) -> None:
     started = odps.sql(SLOW, wait=False)
     found = odps.result(started.instance_id)
     assert found.status() in ("running", "waiting")

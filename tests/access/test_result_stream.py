@@ -29,7 +29,7 @@ def rows(result: Result) -> pa.Table:
     return result.to_arrow(progress=False)
 
 
-def test_every_form_has_the_same_rows(result: Result, rows: pa.Table) -> None:
+def test_every_form_of_a_result_has_the_same_rows(result: Result, rows: pa.Table) -> None:
     assert rows.num_rows == result.row_count > 100_000
     with result.reader(progress=False) as reader:
         assert reader.schema == result.arrow_schema

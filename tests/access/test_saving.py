@@ -141,7 +141,7 @@ def test_a_file_that_appears_in_the_meantime_is_not_overwritten(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["a.bin"]
 
 
-def test_taken_names_get_numbers(tmp_path):
+def test_names_in_use_get_numbers(tmp_path):
     names = [Folder(tmp_path).save([b"x"], "a.png").name for _ in range(3)]
     assert names == ["a.png", "a-2.png", "a-3.png"]
 

@@ -74,7 +74,7 @@ def test_a_limit_ends_the_read_exactly(orders):
         assert scan.to_arrow().num_rows == scan.row_count == limit
 
 
-def test_a_read_beyond_max_bytes_fails_without_reading_much_more(orders):
+def test_a_read_beyond_max_bytes_fails_early(orders):
     watcher, budget, columns = Watcher(), 4_000_000, ["id", "amount", "created"]
     whole = [batch.nbytes for batch in orders.read(columns, splits=8).batches()]
     most = budget + 8 * max(whole)  # each of the eight workers may hold one more batch
@@ -192,7 +192,7 @@ def test_other_libraries_read_a_scan_as_a_stream(small):
     assert counted.fetchall() == [(3,)]
 
 
-def test_head_is_a_small_frame(orders):
+def test_head_returns_a_small_frame(orders):
     frame = orders.head(3, partitions=DAY, columns=["id", "ds"])
     assert isinstance(frame, pd.DataFrame)
     assert frame["ds"].tolist() == ["2024-01-01"] * 3
@@ -239,14 +239,14 @@ def test_a_table_that_cannot_be_looked_up_shows_the_error(odps):
     assert "NotFoundError: " in odps.table("nothing_here")._repr_html_()
 
 
-def test_a_wide_table_shows_a_part_of_itself(odps, new_name):
+def test_a_wide_table_shows_only_some_columns(odps, new_name):
     name = new_name("wide")
     odps.create_table(name, ", ".join(f"c{n} bigint" for n in range(200)))
     assert "and 140 more columns" in odps.table(name)._repr_mimebundle_()["text/plain"]
     odps.drop_table(name)
 
 
-def test_partitions_are_listed_as_they_are(odps, new_name):
+def test_partitions_are_listed_unchanged(odps, new_name):
     table = odps.create_table(new_name("p"), "id bigint", partitioned_by="ds string, hour string")
     assert table.partitions() == []
     table.write(pa.table({"id": [1, 2], "ds": ["a", "b"], "hour": ["1", "2"]}))

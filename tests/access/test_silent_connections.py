@@ -179,7 +179,7 @@ def test_blobs_are_uploaded_and_downloaded_byte_by_byte(odps, new_name):
         odps.drop_table(name)
 
 
-def test_a_server_that_is_silent_in_the_tls_handshake_is_given_up_in_time():
+def test_waiting_for_a_server_that_is_silent_in_the_tls_handshake_ends_in_time():
     """The request was not sent, so even a statement is sent again."""
     with Peer(lambda line: line.wait_closed()) as peer:
         url = peer.url.replace("http://", "https://")
@@ -195,7 +195,7 @@ def test_a_server_that_is_silent_in_the_tls_handshake_is_given_up_in_time():
     assert peer.connections == 3
 
 
-def test_a_host_that_does_not_answer_is_given_up_in_time():
+def test_waiting_for_a_silent_host_ends_at_its_timeout():
     options = ClientOptions(connect_timeout=0.2, retries=1)
     with (
         dropping() as url,

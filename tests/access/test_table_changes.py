@@ -206,7 +206,7 @@ def test_projects_and_schemas_are_listed(odps: Connection) -> None:
     assert "no schemas" in (caught.value.hint or "")
 
 
-def test_a_schema_of_its_own_is_listed() -> None:
+def test_a_created_schema_is_listed() -> None:
     with (
         start(samples=False, options=("--schemas",)) as local,
         connected(local) as odps,

@@ -92,7 +92,7 @@ def test_a_folder_that_others_may_write_to_is_never_used(cache, caplog):
     assert any("another user owns it or can write" in one for one in caplog.messages)
 
 
-def test_the_least_recently_used_go_first(tmp_path):
+def test_the_least_recently_used_entries_are_removed_first(tmp_path):
     cache = BlobCache(tmp_path, SERVICE, limit=16_000)
     for number in range(12):
         keep(cache, number)
@@ -131,7 +131,7 @@ def test_every_flipped_bit_and_truncation_is_detected(tmp_path):
     assert found(cache, 1) is None
 
 
-def test_a_file_under_the_name_of_another_is_not_served(cache):
+def test_a_cached_file_under_the_name_of_another_is_not_returned(cache):
     keep(cache, 1)
     keep(cache, 2)
     one, two = (cache._path(cache._key(reference(n))) for n in (1, 2))

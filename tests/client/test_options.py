@@ -72,7 +72,7 @@ def test_an_invalid_count_is_refused(name, value):
     assert caught.value.argument == name
 
 
-def test_numbers_of_numpy_become_plain_ones():
+def test_numpy_numbers_become_plain_numbers():
     made = ClientOptions(retries=np.int64(3), read_timeout=np.float64(7), connections=np.uint8(9))
     assert made == ClientOptions(retries=3, read_timeout=7.0, connections=9)
     assert (type(made.retries), type(made.read_timeout)) == (int, float)

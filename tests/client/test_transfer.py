@@ -337,7 +337,7 @@ def as_key(service: LocalService, name: str, **more: Any) -> Connection:
 
 @pytest.mark.parametrize(("key", "operation"), [("reader", "write"), ("analyst", "read")])
 @pytest.mark.parametrize("services", ACCOUNTS)
-def test_a_missing_permission_is_the_same_error_and_not_remembered(
+def test_a_missing_permission_raises_the_same_error_and_is_not_cached(
     guarded: dict[str, LocalService], services: str, key: str, operation: str
 ) -> None:
     with as_key(guarded["storage,storage-v1,tunnel"], key) as everything:

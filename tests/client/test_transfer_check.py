@@ -1,4 +1,4 @@
-"""Which transfer services an account has, asked over real sockets."""
+"""Checks over real sockets which transfer services an account has."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_the_reported_choice_is_that_of_a_new_connection(
             assert (rows.num_rows, odps.transfer) == (1, str(chosen.service))
 
 
-def test_the_choice_of_the_client_is_neither_used_nor_changed(
+def test_the_transfer_choice_of_the_client_is_neither_used_nor_changed(
     account: Callable[[str], StorageClient],
 ) -> None:
     storage = account("tunnel")

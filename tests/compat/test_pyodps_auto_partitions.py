@@ -56,7 +56,7 @@ def test_the_result_of_a_query_is_written(entry: ODPS, name: str, *, overwrite: 
         assert reader.count == (2 if overwrite else 4)
 
 
-def test_a_table_by_the_time_of_the_write(entry: ODPS, name: str) -> None:
+def test_a_table_can_be_partitioned_by_the_time_of_the_write(entry: ODPS, name: str) -> None:
     columns = (
         "_partitiontime timestamp_ntz, a string",
         "trunc_time(_partitiontime, 'month') as pt",

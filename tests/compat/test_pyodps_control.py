@@ -52,7 +52,7 @@ def test_partitions_are_created_and_dropped(entry: ODPS, name: str) -> None:
     assert list(table.partitions) == []
 
 
-def test_the_rows_of_a_query_are_read_in_each_way(entry: ODPS) -> None:
+def test_the_rows_of_a_query_can_be_read_in_each_way(entry: ODPS) -> None:
     instance = entry.execute_sql("select 1 as a, 'x, \"y\"' as b union all select 2, null")
     with instance.open_reader(tunnel=True) as reader:
         assert sorted((r["a"], r["b"]) for r in reader) == [(1, 'x, "y"'), (2, None)]
@@ -119,7 +119,7 @@ def test_the_dataframe_of_pyodps_runs_sql(entry: ODPS, name: str) -> None:
     assert [tuple(row.values) for row in found] == [("a", 3)]
 
 
-def test_a_query_that_cannot_be_read_is_a_parse_error(entry: ODPS) -> None:
+def test_a_query_that_cannot_be_read_raises_a_parse_error(entry: ODPS) -> None:
     with pytest.raises(errors.ParseError):
         entry.execute_sql("selec 1")
 
@@ -141,7 +141,7 @@ def test_a_partition_has_the_lifecycle_of_its_table(entry: ODPS, name: str) -> N
         entry.execute_sql(f"alter table {name} set lifecycle 10")
 
 
-def test_a_missing_table_is_an_object_that_is_missing(entry: ODPS) -> None:
+def test_a_missing_table_raises_a_not_found_error(entry: ODPS) -> None:
     """The code is from ``OdpsExceptionTest`` of the Java SDK."""
     with pytest.raises(errors.NoSuchObject, match=r"ODPS-0130131.*missing_table") as caught:
         entry.get_table("missing_table").reload()

@@ -34,7 +34,7 @@ def outcomes() -> dict[tuple[str, int], Outcome]:
 @pytest.mark.gate(4)
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)
-def test_same_job_same_requests(
+def test_both_clients_send_the_same_requests_for_a_job(
     outcomes: dict[tuple[str, int], Outcome], job: Job, version: int
 ) -> None:
     outcome = outcomes[job.name, version]
@@ -62,14 +62,14 @@ def test_every_action_of_the_storage_api_was_compared(
     assert compared == {kind.ACTION for kind in REQUESTS}
 
 
-def test_comparison_can_fail(outcomes: dict[tuple[str, int], Outcome]) -> None:
+def test_a_comparison_can_detect_a_difference(outcomes: dict[tuple[str, int], Outcome]) -> None:
     plain = outcomes["session with defaults", 2].ours[0]
     filtered = outcomes["session with columns, partition and filter", 2].ours[0]
     assert plain != filtered
     assert plain != outcomes["session with defaults", 3].ours[0]
 
 
-def test_bodies_are_those_of_the_protocol(outcomes: dict[tuple[str, int], Outcome]) -> None:
+def test_bodies_equal_those_of_the_protocol(outcomes: dict[tuple[str, int], Outcome]) -> None:
     body = outcomes["session with defaults", 2].ours[0].body
     assert isinstance(body, str)
     assert json.loads(body)["SplitOptions"]["SplitNumber"] == 268435456

@@ -45,7 +45,7 @@ def prepared(
     queries,
     header_sets,
 )
-def test_same_request_same_signature(
+def test_both_libraries_sign_a_request_identically(
     method: str,
     endpoint: str,
     segments: list[str],
@@ -83,7 +83,9 @@ def test_our_server_accepts_signatures_of_the_stock_client(
 
 
 @given(words, st.dates(), words)
-def test_same_key_of_the_day_and_region(secret: str, day: date, region: str) -> None:
+def test_both_libraries_derive_the_same_key_for_a_day_and_region(
+    secret: str, day: date, region: str
+) -> None:
     text = f"{day:%Y%m%d}"
     theirs = CloudAccount("id", secret)._get_v4_signature_key(text, region)
     assert derive_key(secret, text, region) == theirs

@@ -78,7 +78,7 @@ def test_time_units_follow_the_session():
 
 
 @pytest.mark.parametrize("odps", [PrimitiveType(TypeCode.VARIANT), UnknownType("foo(3)")])
-def test_a_type_whose_arrow_form_is_not_known_is_null(odps):
+def test_a_type_with_an_unknown_arrow_form_becomes_null(odps):
     assert arrow_type(odps) == arrow_type(odps, for_write=True) == pa.null()
     names = {"id": parse_type("bigint"), "x": ArrayType(odps)}
     columns = [Column(name=name, type=kind) for name, kind in names.items()]
@@ -87,7 +87,7 @@ def test_a_type_whose_arrow_form_is_not_known_is_null(odps):
     assert caught.value.hint == "read only the other columns: read(columns=['id'])"
 
 
-def test_a_vector_is_a_list_of_its_length_in_a_read():
+def test_a_vector_is_read_as_a_list_of_its_length():
     vector = VectorType(PrimitiveType(TypeCode.FLOAT), 3)
     assert arrow_type(vector) == pa.list_(pa.float32(), 3)
     assert arrow_type(vector, for_write=True) == pa.list_(pa.float32())
@@ -125,7 +125,7 @@ def test_types_without_an_equivalent_are_named(arrow):
     assert caught.value.column == "c"
 
 
-def test_schemas_round_trip():
+def test_schemas_are_unchanged_by_a_round_trip():
     columns = parse_columns(
         "id bigint not null, a array<string>, m map<string,int>, d decimal(9,2)"
     )

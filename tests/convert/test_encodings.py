@@ -34,7 +34,7 @@ NEWS = {
 
 
 @pytest.mark.parametrize("encoding", NEWS)
-def test_text_is_found_in_its_encoding(encoding):
+def test_text_is_detected_in_its_encoding(encoding):
     text, data = NEWS[encoding], NEWS[encoding].encode(encoding)
     assert blob_content.as_text(data, None) == text
     assert sniff(data, len(data)).encoding
@@ -126,7 +126,7 @@ def test_an_invalid_byte_affects_only_that_byte(encoding, lines):
     assert made.format.label == "CSV"
 
 
-def test_text_with_many_invalid_bytes_is_of_another_encoding():
+def test_text_with_many_invalid_bytes_has_another_encoding():
     data = "Zoë\n".encode() * 30 + "Zoë\n".encode("cp1252") * 30
     with pytest.raises(ConversionError, match="not valid utf-8 from byte"):
         blob_content.as_text(data, "utf-8")

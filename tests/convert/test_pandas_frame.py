@@ -172,7 +172,7 @@ def test_batches_without_a_schema_are_refused():
         to_pandas(iter([]))
 
 
-def test_bytes_are_objects_whatever_the_parts_they_came_in():
+def test_bytes_become_objects_whatever_the_parts_they_arrived_in():
     values = [b"a", None, b"", b"a", b"\xff"]
     parts = [pa.table({"b": pa.array(values, pa.binary())})] * 3
     frame = to_pandas(pa.concat_tables(parts))
@@ -197,7 +197,7 @@ def test_columns_can_be_written_to():
 
 
 @pytest.mark.parametrize("chunks", [1, 3])
-def test_columns_can_be_written_to_and_leave_the_table_as_it_was(chunks: int):
+def test_columns_can_be_written_to_without_changing_the_table(chunks: int):
     piece = pa.table({"i": [1, 2], "f": [1.0, None], "t": [dt.datetime(2024, 1, 1)] * 2})
     table = pa.concat_tables([piece] * chunks)
     before = table.to_pylist()
@@ -307,7 +307,7 @@ def test_names_must_be_text():
         from_pandas(pd.DataFrame([[1]]), schema)
 
 
-def test_without_a_schema_arrow_decides():
+def test_without_a_schema_arrow_infers_the_types():
     table = from_pandas(pd.DataFrame({"a": [1], "b": ["x"]}, index=[7]))
     assert table.column_names == ["a", "b"]
     assert table.schema.field("a").type == pa.int64()

@@ -55,7 +55,7 @@ def test_values_outside_of_a_slice_do_not_affect_the_encoding(kind):
     assert references_as_text(array.slice(1), parse_type(kind)).to_pylist() == expected
 
 
-def test_batches_without_blobs_pass_as_they_are():
+def test_batches_without_blobs_are_returned_unchanged():
     batch = pa.record_batch({"a": [1]})
     assert present_batch(batch, TableSchema(columns=parse_columns("a bigint"))) is batch
 

@@ -79,7 +79,7 @@ NESTED = (
 )
 
 
-def test_instants_inside_of_other_types_are_shown_in_the_zone() -> None:
+def test_instants_inside_of_other_types_are_shown_in_the_session_zone() -> None:
     schema = schema_of(NESTED)
     moment = dt.datetime(2024, 1, 31, 2)
     row = {

@@ -110,7 +110,7 @@ DATA: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.gate(3)
 @pytest.mark.parametrize("data", DATA)
-def test_rows_of_any_kind_are_written_to_the_partition_of_their_time(make: Make, data: str) -> None:
+def test_rows_in_any_form_are_written_to_the_partition_of_their_time(make: Make, data: str) -> None:
     table = make()
     assert table.write(DATA[data]()).rows == 2
     assert _rows(table) == {1: "2024-01-31", 2: "2024-02-01"}

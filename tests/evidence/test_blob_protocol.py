@@ -186,7 +186,7 @@ def test_several_references_give_frames_in_their_order(odps: Connection, writer:
     assert [one.data for one in ours] == [b"", FRAME_LIKE, NUMPY, FRAME_LIKE]
 
 
-def test_a_single_upload_has_neither_type_nor_name(odps: Connection, writer: Writer) -> None:
+def test_a_single_upload_sends_neither_type_nor_name(odps: Connection, writer: Writer) -> None:
     """evidence 129: asserts of test_e2e_blob.py."""
     session = writer.begin("pt=x")
     writer.stream(session)

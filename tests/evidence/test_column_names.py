@@ -37,7 +37,7 @@ MAKERS: dict[str, Callable[[Connection, str], object]] = {
 
 
 @pytest.mark.parametrize("way", MAKERS)
-def test_columns_with_such_names_are_created_written_read_and_filtered(
+def test_columns_with_unusual_names_are_created_written_read_and_filtered(
     odps: Connection, new_name: Callable[[str], str], way: str
 ) -> None:
     name = new_name("names")
@@ -106,7 +106,7 @@ def test_partition_columns_begin_with_a_digit_but_have_no_quote(
             make()
 
 
-def test_key_and_blob_columns_may_have_such_names(
+def test_key_and_blob_columns_may_have_unusual_names(
     odps: Connection, new_name: Callable[[str], str]
 ) -> None:
     name = new_name("names")
@@ -139,7 +139,7 @@ def test_other_names_are_refused_by_client_and_service(
 
 
 @pytest.mark.parametrize("name", ["44", "5列", "'列七'"])
-def test_without_back_quotes_such_a_name_is_invalid(
+def test_without_back_quotes_an_unusual_name_is_invalid(
     odps: Connection, new_name: Callable[[str], str], name: str
 ) -> None:
     with pytest.raises(OdpsNbError, match="name"):

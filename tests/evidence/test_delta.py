@@ -57,13 +57,15 @@ def test_upserts_and_deletes_are_mixed_in_one_stream(peer: Peer, name: str) -> N
 
 
 @pytest.mark.parametrize("operation", [1, 0, -1, None])
-def test_anything_but_a_delete_is_an_upsert(peer: Peer, name: str, operation: int | None) -> None:
+def test_every_value_except_delete_is_an_upsert(
+    peer: Peer, name: str, operation: int | None
+) -> None:
     """evidence 111: the C++ client writes 1 (TestUpsert)."""
     peer.write(name, rows([1], ["a"], [operation]))
     assert selected(peer, name) == [(1, "a")]
 
 
-def test_many_rows_of_few_keys_in_one_body(peer: Peer, name: str) -> None:
+def test_one_body_may_contain_many_rows_of_few_keys(peer: Peer, name: str) -> None:
     """evidence 112: 1024 rows over 128 keys leave 128, each with its last value (TestUpsert)."""
     numbers = range(1024)
     body = rows([n % 128 for n in numbers], [str(n) for n in numbers], [1] * 1024)

@@ -90,8 +90,10 @@ def blocks(*numbers: int) -> list[int]:
         ("c1 is null", []),
     ],
 )
-def test_a_filter_drops_whole_blocks(raw: Raw, table: str, text: str, expected: list[int]) -> None:
-    """evidence 50, 51 (C++: TestPredicatePushdown to 6; the comment at the table's creation)"""
+def test_a_filter_drops_complete_blocks(
+    raw: Raw, table: str, text: str, expected: list[int]
+) -> None:
+    """evidence 50, 51 (C++: TestPredicatePushdown to 6, and a comment on the table)"""
     assert found(raw, table, text) == expected
 
 
@@ -169,7 +171,7 @@ def test_a_hash_clustered_table_gives_a_bucket(raw: Raw, hashed: str) -> None:
 
 
 @pytest.mark.parametrize(("text", "row"), [("c1 = 20000", 20000), ("c2 = 20000", 10000)])
-def test_a_range_clustered_table_is_pruned_finely(
+def test_a_filter_on_a_range_clustered_table_reads_few_other_rows(
     raw: Raw, ranged: str, text: str, row: int
 ) -> None:
     """evidence 56: fewer than 2,000 rows by c1 and c2; the DDL is accepted (C++: …RangeCluster…)"""
@@ -235,7 +237,7 @@ def test_skipped_rows_are_counted_after_the_filter(raw: Raw, table: str) -> None
     assert rows["c1"].to_pylist() == list(range(29_990, 30_000))
 
 
-def test_blocks_are_those_of_each_file(raw: Raw) -> None:
+def test_the_blocks_of_each_file_are_the_listed_ones(raw: Raw) -> None:
     """evidence 50: a block is 10,000 rows of a file, not of a table (C++: the same comment)"""
     name = raw.make("(c1 bigint)")
     for first in (0, 15_000):

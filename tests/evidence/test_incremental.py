@@ -146,7 +146,7 @@ def test_a_table_that_records_changes_refuses_insert_into(
 
 
 @pytest.mark.parametrize("out_of_line", [False, True])
-def test_the_key_is_declared_inline_or_after_the_columns(peer: Peer, out_of_line: bool) -> None:
+def test_the_key_may_be_declared_inline_or_after_the_columns(peer: Peer, out_of_line: bool) -> None:
     """evidence 60: inline key (C++ live tests); out of line: the CREATE TABLE of pyodps."""
     name = f"declared_{time.monotonic_ns()}"
     columns = "id BIGINT PRIMARY KEY NOT NULL, m MAP<STRING,BIGINT>, val DECIMAL(10,2)"
@@ -240,7 +240,7 @@ def test_append_gives_inserts_and_the_last_state_of_updates(changed: Keyed) -> N
     assert "__meta_op_type" in part.column_names
 
 
-def test_from_zero_the_last_state_once_or_all_changes(changed: Keyed) -> None:
+def test_a_read_from_version_zero_returns_the_last_state_or_all_changes(changed: Keyed) -> None:
     """evidence 68: append (1, '3', 8) in one or two splits, cdc five changes in two."""
     assert changed.rows("append", 0) == [(1, "3", UPDATED)]
     assert 1 <= len(changed.open("append", 0).bucket_ids) <= 2

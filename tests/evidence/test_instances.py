@@ -117,7 +117,7 @@ def test_a_result_is_read_without_a_session(
     assert read(raw, instance, {"Offset": 4, "Count": 100}, Columns=[], **said).num_rows == 6
 
 
-def test_a_count_without_a_session_gives_some_rows(raw: Raw, instance: str) -> None:
+def test_a_count_without_a_session_reads_some_rows(raw: Raw, instance: str) -> None:
     """evidence 151: 5 rows are not guaranteed, but some rows are (C++: …AllMethods)"""
     said: dict[str, object] = {"TaskName": "console_sqlrt_task", "QueryId": 0, "EnableLimit": True}
     assert 0 < read(raw, instance, {"Count": 5}, Columns=[], **said).num_rows <= 10

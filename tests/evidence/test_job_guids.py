@@ -200,7 +200,7 @@ LOST: dict[str, dict[str, object]] = {
 @pytest.mark.parametrize(
     ("how", "times"), [*((how, 1) for how in LOST), ("closed after it was handled", 3)]
 )
-def test_an_insert_whose_answer_is_lost_inserts_once(
+def test_an_insert_whose_response_is_lost_inserts_once(
     odps: Connection, how: str, times: int
 ) -> None:
     """Evidence 163: the client sends the job again, and the service runs it once."""
@@ -213,7 +213,9 @@ def test_an_insert_whose_answer_is_lost_inserts_once(
 
 @pytest.mark.gate(3)
 @pytest.mark.parametrize("make", ["create", "drop", "add", "ctas", "merge", "cost"])
-def test_every_statement_of_the_client_survives_a_lost_answer(odps: Connection, make: str) -> None:
+def test_every_statement_of_the_client_survives_a_lost_response(
+    odps: Connection, make: str
+) -> None:
     """Evidence 163: statements that a second run would duplicate or make fail are run only once."""
     odps.sql("drop table if exists made")
     if make in ("drop", "add", "merge"):
@@ -237,13 +239,13 @@ def test_every_statement_of_the_client_survives_a_lost_answer(odps: Connection, 
     assert struck(odps) == [1]
 
 
-def test_a_query_reads_its_rows_after_a_lost_answer(odps: Connection) -> None:
+def test_a_query_reads_its_rows_after_a_lost_response(odps: Connection) -> None:
     """Evidence 163: the id of the first instance leads to its result."""
     lose(odps)
     assert odps.sql("select 1 as one", progress=False).to_arrow().to_pylist() == [{"one": 1}]
 
 
-def test_a_failure_of_a_statement_is_not_hidden_by_a_lost_answer(odps: Connection) -> None:
+def test_a_lost_response_does_not_hide_the_failure_of_a_statement(odps: Connection) -> None:
     """Evidence 163: the second response contains the failure of the first instance."""
     lose(odps)
     with pytest.raises(QueryError) as caught:
@@ -251,7 +253,7 @@ def test_a_failure_of_a_statement_is_not_hidden_by_a_lost_answer(odps: Connectio
     assert not caught.value.in_doubt
 
 
-def test_a_statement_is_in_doubt_when_no_request_is_answered(moody: LocalService) -> None:
+def test_a_statement_is_in_doubt_when_no_request_gets_a_response(moody: LocalService) -> None:
     """Evidence 163: all retries failed, and the statement may have been executed."""
     with connected(moody, client_options=ClientOptions(retries=1)) as odps:
         odps.create_table("t", "a bigint", if_not_exists=True)

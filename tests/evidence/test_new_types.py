@@ -145,7 +145,7 @@ def test_a_table_with_an_unreadable_type_text_is_read(
     assert asked.count("TableCreateReadSession") == asked.count("TableRead") == 1
 
 
-def test_an_unknown_column_is_given_as_it_arrives(odps: Connection, name: str) -> None:
+def test_an_unknown_column_is_returned_unchanged(odps: Connection, name: str) -> None:
     """Evidence 154: other columns are read as usual, and this one with its Arrow type."""
     rows = odps.table(name).read().to_arrow()
     assert rows.schema.field("x").type == pa.binary()
@@ -236,7 +236,7 @@ def test_forms_with_early_types_omit_an_unknown_column(
     assert "xs (" in str(told[0].message)
 
 
-def test_a_known_type_in_an_unknown_form_is_given_as_it_arrives(
+def test_a_known_type_in_an_unknown_form_is_returned_unchanged(
     odps: Connection, proxy: Renaming, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Evidence 155: no source shows the Arrow form of a VECTOR in a session."""
@@ -310,7 +310,7 @@ def places(local: Connection, raw: Raw) -> str:
     return name
 
 
-def test_geography_is_bytes(local: Connection, places: str) -> None:
+def test_a_geography_is_read_as_bytes(local: Connection, places: str) -> None:
     """Evidence 154: WKB (Go: geography_ft_test), unchanged."""
     table = local.table(places)
     assert types_of(table.schema)[1] == "geography"

@@ -77,7 +77,7 @@ def test_a_count_beyond_the_end_is_reduced(raw: Raw, plain: str) -> None:
     assert raw.rows(plain, session, {"Offset": 990, "Count": 4294967295}).num_rows == 10
 
 
-def test_size_splits_of_a_small_table(raw: Raw, plain: str) -> None:
+def test_a_small_table_can_be_split_by_size(raw: Raw, plain: str) -> None:
     """evidence 4: SplitsCount > 0; the response repeats the mode (C++: TestSplitOptionsSize)"""
     session = raw.session(plain, SplitOptions={"SplitMode": "Size", "SplitNumber": 2**30})
     assert session["SplitsCount"] > 0
@@ -318,7 +318,7 @@ def test_the_schema_is_returned_in_both_forms(raw: Raw, parted: str) -> None:
     assert decode_nested(session["TableSchema"]).schema.names == names
 
 
-def test_a_session_is_normal_at_once(raw: Raw, plain: str) -> None:
+def test_a_session_is_ready_immediately(raw: Raw, plain: str) -> None:
     """evidence 20: any value except INIT and NORMAL ends a client (C++, Python: loops)"""
     assert raw.session(plain, SplitOptions=SIZE)["SessionStatus"] == "NORMAL"
 

@@ -126,7 +126,7 @@ def test_times_beyond_nanoseconds_are_sent_in_results(entry: ODPS) -> None:
         assert [record.values for record in reader] == [[near, {"k": [near]}]]
 
 
-def test_durations_are_structs_both_ways(entry: ODPS) -> None:
+def test_durations_are_written_and_read_as_structs(entry: ODPS) -> None:
     """Evidence 166: INTERVAL_DAY_TIME has the same form (``odps/tunnel/io/types.py``)."""
     table = entry.create_table(f"i{time.time_ns()}", "id bigint, i interval_day_time")
     kind = pa.struct([("sec", pa.int64()), ("nano", pa.int32())])

@@ -156,7 +156,7 @@ def test_the_forms_are_sent_that_the_service_was_started_with(
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Asia/Shanghai", "+08:00", "PRC"])
-def test_rows_with_a_zone_are_stored_by_their_number(raw: Raw, zone: str) -> None:
+def test_times_with_a_zone_are_stored_by_their_number(raw: Raw, zone: str) -> None:
     """Evidence 151: a client that writes the rows it read sends the zone; also in nested values"""
     name = raw.make("(t timestamp, n timestamp_ntz, a array<datetime>)")
     moment = pa.array([1, None], NANO)
@@ -188,7 +188,7 @@ ROADS: dict[str, Callable[[Table], pa.Table]] = {
 
 @pytest.mark.parametrize("road", ROADS)
 @pytest.mark.gate(4)
-def test_arrow_has_plain_types(table: Table, road: str) -> None:
+def test_arrow_tables_have_plain_types(table: Table, road: str) -> None:
     """Evidence 151, 173: types and values are the same as in any other form of stream"""
     rows = by_id(ROADS[road](table))
     assert rows.schema.equals(EXPECTED.schema)
@@ -208,7 +208,7 @@ def test_an_empty_read_has_the_same_types(table: Table) -> None:
     assert table.read(where="id > 99").to_arrow().schema.equals(EXPECTED.schema)
 
 
-def test_pandas_has_plain_types(table: Table) -> None:
+def test_pandas_frames_have_plain_types(table: Table) -> None:
     """Evidence 151, 173: of a read, its first rows, and a result"""
     frame = table.read().to_pandas()
     assert [str(frame[name].dtype) for name in TIMES] == [
@@ -222,7 +222,7 @@ def test_pandas_has_plain_types(table: Table) -> None:
     pd.testing.assert_frame_equal(head.iloc[:, :7], frame.iloc[:, :7])
 
 
-def test_polars_and_duckdb_have_plain_types(table: Table) -> None:
+def test_polars_and_duckdb_results_have_plain_types(table: Table) -> None:
     """Evidence 151, 173"""
     import duckdb
     import polars as pl
@@ -239,7 +239,7 @@ def test_polars_and_duckdb_have_plain_types(table: Table) -> None:
     assert sorted(asked) == [(0, BEFORE, "a"), (2, LATER, "")]
 
 
-def test_the_explorer_has_plain_types(table: Table) -> None:
+def test_the_explorer_shows_plain_types(table: Table) -> None:
     """Evidence 151, 173"""
     page = pa.Table.from_batches(browsed(table.read()).page(1, 2, CancelToken()))
     assert page.schema.equals(EXPECTED.schema)
@@ -289,7 +289,7 @@ def test_a_read_that_breaks_resumes_at_the_exact_row(odps: Connection) -> None:
 
 
 @pytest.mark.gate(1)
-def test_spark_has_its_own_types(odps: Connection, spark_session: SparkSession) -> None:
+def test_spark_data_frames_have_spark_types(odps: Connection, spark_session: SparkSession) -> None:
     """Evidence 151, 173"""
     import odps_nb.spark
 

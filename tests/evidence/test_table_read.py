@@ -52,7 +52,7 @@ def test_a_batch_size_in_range_is_accepted(raw: Raw, plain: str, size: int) -> N
     assert raw.rows(plain, session, ALL, MaxBatchRawSize=size).num_rows == 1000
 
 
-def test_skipped_rows_are_the_first(raw: Raw, plain: str) -> None:
+def test_the_first_rows_are_skipped(raw: Raw, plain: str) -> None:
     """evidence 33: 1000 rows, 100 skipped, 900 come (C++: TestReadOptionsSkipRowNum)"""
     session = raw.session(plain, SplitOptions=ROW_OFFSET)
     rows = raw.rows(plain, session, ALL, SkipRowNum=100)
@@ -123,7 +123,7 @@ TYPES = {
 }
 
 
-def test_types_are_those_of_the_cpp_client(raw: Raw) -> None:
+def test_types_equal_those_of_the_cpp_client(raw: Raw) -> None:
     """evidence 37, 39, 151: types, default units (C++: ValidateBatch), zones (Doris connector)"""
     columns = ", ".join(f"c{i} {kind}" for i, kind in enumerate(TYPES))
     name = raw.make(f"({columns}) PARTITIONED BY (p string)")
@@ -146,7 +146,7 @@ def _plain(type_: pa.DataType) -> pa.DataType:
     return type_
 
 
-def test_units_are_honoured(raw: Raw) -> None:
+def test_units_are_respected(raw: Raw) -> None:
     """evidence 39: units requested in ArrowOptions (C++: header; Python, Java: defaults)"""
     name = raw.make("(a datetime, b timestamp)")
     times = {"a": pa.array([0], pa.timestamp("ms")), "b": pa.array([None], pa.timestamp("ns"))}

@@ -112,7 +112,7 @@ def test_a_view_can_be_explored_and_read_in_parallel(odps: Connection, view: str
     assert rows_of(odps.table(view).read()).row_count == 2
 
 
-def test_a_write_to_a_view_is_refused_and_says_why(
+def test_a_write_to_a_view_is_refused_with_the_reason(
     odps: Connection, view: str, base: Table
 ) -> None:
     table = odps.table(view)
@@ -131,7 +131,7 @@ def test_a_write_to_a_view_is_refused_and_says_why(
     assert base.read().to_pandas()["id"].to_list() == [1, 2, 3]
 
 
-def test_named_columns_with_comments(
+def test_a_view_may_name_its_columns_and_give_them_comments(
     odps: Connection, base: Table, new_name: Callable[[str], str]
 ) -> None:
     name = new_name("view")
@@ -199,7 +199,7 @@ def test_a_view_keeps_its_columns_when_its_table_gets_more(
     odps.sql(f"drop view {name}")
 
 
-def test_a_table_like_a_view_is_a_table(
+def test_creating_a_table_like_a_view_gives_a_table(
     odps: Connection, view: str, new_name: Callable[[str], str]
 ) -> None:
     name = new_name("like")

@@ -219,7 +219,7 @@ def test_a_stream_is_found_by_the_body_or_by_the_query(plain: Writer) -> None:
         assert (answer["recordCount"], answer["WarningMessage"]) == (2, "")
 
 
-def test_the_query_says_which_session_a_stream_is_closed_in(
+def test_the_query_parameter_names_the_session_of_a_closed_stream(
     odps: Connection, plain: Writer
 ) -> None:
     """evidence 96: table_write_stream.cpp sends the session empty in the body, and Flags {}."""
@@ -275,7 +275,7 @@ def created(line: Line) -> None:
         line.answer(body, 201)
 
 
-def test_any_status_of_success_is_success() -> None:
+def test_any_success_status_is_accepted() -> None:
     """evidence 101: the Java SDK's BatchCompatibleWriteContractTest answers 201."""
     keys = {"project": "p", "access_id": "a", "access_key": "k"}
     with (

@@ -67,7 +67,9 @@ def test_exported_pages_show_every_view_and_no_controls(
 
 
 @pytest.mark.parametrize("form", ["py:percent", "md", "md:myst", "Rmd"])
-def test_magics_round_trip_through_jupytext(tmp_path: Path, form: str, program: Program) -> None:
+def test_magics_are_unchanged_by_a_round_trip_through_jupytext(
+    tmp_path: Path, form: str, program: Program
+) -> None:
     cells = [*VIEWS.values(), "rows = %odps read orders -n 3", "%odps read orders -p ds={day};"]
     book = nbformat.from_dict(notebook(*cells))
     nbformat.write(book, tmp_path / "one.ipynb")

@@ -77,7 +77,7 @@ def test_requests_and_bodies_pass_through_a_proxy(transport, far, through):
     assert {method for method, _ in proxy.asked} == {"CONNECT" if scheme == "https" else "POST"}
 
 
-def test_a_body_truncated_behind_the_proxy_is_broken(transport, far, through):
+def test_a_body_truncated_behind_the_proxy_is_reported_as_broken(transport, far, through):
     def script(line: Line) -> None:
         line.request()
         line.send(line.headline(**{"Content-Length": "100"}) + b"x" * 99)
@@ -225,7 +225,7 @@ def test_a_certificate_behind_a_proxy_is_verified(transport, authority, through)
         f"me:{PASSWORD}@[::1",
     ],
 )
-def test_an_invalid_proxy_address_is_a_config_error(transport, monkeypatch, address):
+def test_an_invalid_proxy_address_raises_a_config_error(transport, monkeypatch, address):
     monkeypatch.setenv("HTTPS_PROXY", address)
     with pytest.raises(ConfigError, match="HTTPS_PROXY") as caught:
         ask(transport, f"https://{FAR}/")

@@ -60,7 +60,7 @@ def decide(error: BaseException, *, idempotent: bool = True, attempt: int = 1) -
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else None,
 )
-def test_call_and_failure_decide(error, when_idempotent, otherwise):
+def test_call_and_failure_determine_whether_to_retry(error, when_idempotent, otherwise):
     assert (decide(error) is not None) is when_idempotent
     assert (decide(error, idempotent=False) is not None) is otherwise
 
@@ -72,7 +72,7 @@ def test_waits_double_up_to_the_cap():
     assert patient.decide(50, ServerFaultError("x"), idempotent=True, elapsed=0) == 5.0
 
 
-def test_attempts_end():
+def test_attempts_end_at_a_limit():
     assert decide(ServerFaultError("x"), attempt=6) is not None
     assert decide(ServerFaultError("x"), attempt=7) is None
     assert decide(ConnectError("x", request_sent=False), attempt=4) is None

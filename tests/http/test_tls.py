@@ -55,7 +55,9 @@ def test_bodies_arrive_and_the_connection_is_kept(transport, tls):
 
 
 @pytest.mark.parametrize("farewell", [True, False])
-def test_a_truncated_body_is_broken_with_or_without_close_notify(transport, tls, farewell):
+def test_a_truncated_body_is_reported_as_broken_with_or_without_close_notify(
+    transport, tls, farewell
+):
     def script(line: Line) -> None:
         line.request()
         line.send(line.headline(**{"Content-Length": "100"}) + b"x" * 99)
@@ -203,7 +205,7 @@ def test_an_untrusted_certificate_is_refused_with_a_hint(transport, authority):
     assert (type(again), again.hint) == (CertificateError, error.hint)
 
 
-def test_a_certificate_for_another_name_is_a_named_error(transport, trusted):
+def test_a_certificate_for_another_name_raises_a_named_error(transport, trusted):
     with (
         Peer(answers(b"x"), tls=server_context(trusted, "other.example")) as peer,
         pytest.raises(CertificateError, match=r"127\.0\.0\.1") as caught,
@@ -212,7 +214,7 @@ def test_a_certificate_for_another_name_is_a_named_error(transport, trusted):
     assert "name" in caught.value.hint
 
 
-def test_an_expired_certificate_is_a_named_error(transport, trusted):
+def test_an_expired_certificate_raises_a_named_error(transport, trusted):
     ended = datetime.now(UTC) - timedelta(days=1)
     context = server_context(trusted, not_before=ended - timedelta(days=9), not_after=ended)
     with (
@@ -230,7 +232,7 @@ def test_an_untrusted_certificate_is_not_retried():
 
 
 @pytest.mark.parametrize("name", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
-def test_a_missing_certificate_file_is_a_config_error(transport, monkeypatch, name):
+def test_a_missing_certificate_file_raises_a_config_error(transport, monkeypatch, name):
     monkeypatch.delenv("REQUESTS_CA_BUNDLE", raising=False)
     monkeypatch.setenv(name, "/nowhere/authority.pem")
     with pytest.raises(ConfigError, match=r"/nowhere/authority\.pem") as caught:
@@ -238,7 +240,7 @@ def test_a_missing_certificate_file_is_a_config_error(transport, monkeypatch, na
     assert caught.value.option == name
 
 
-def test_a_file_without_certificates_is_a_connect_error(transport, monkeypatch, tmp_path):
+def test_a_file_without_certificates_raises_a_connect_error(transport, monkeypatch, tmp_path):
     empty = tmp_path / "empty.pem"
     empty.write_text("no certificate here\n")
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(empty))

@@ -58,7 +58,7 @@ def test_a_compressed_body_is_not_decoded(transport):
         assert answer.read() == packed
 
 
-def test_connections_are_kept_after_a_whole_body_and_only_then(transport):
+def test_connections_are_kept_only_after_a_complete_body(transport):
     with Peer(answers(b"one", b"two", b"three"), answers(b"four")) as peer:
         for expected in (b"one", b"two"):
             with ask(transport, peer.url) as answer:
@@ -97,7 +97,7 @@ def test_every_way_to_read_gives_the_same_bytes(transport, size, chunked):
         assert peer.connections == 1
 
 
-def test_a_body_shorter_than_its_content_length_is_broken(transport):
+def test_a_body_shorter_than_its_content_length_is_reported_as_broken(transport):
     def script(line: Line) -> None:
         line.request()
         line.send(line.headline(**{"Content-Length": "100"}) + b"x" * 99)
@@ -113,7 +113,7 @@ def test_a_body_shorter_than_its_content_length_is_broken(transport):
 
 @settings(max_examples=60)
 @given(data=st.data())
-def test_a_truncated_chunked_body_is_broken(data):
+def test_a_truncated_chunked_body_is_reported_as_broken(data):
     whole = b"5\r\nhello\r\n6;ext=1\r\n world\r\n0\r\nTrailer: x\r\n\r\n"
     cut = data.draw(st.integers(0, len(whole) - 1))
 
@@ -133,7 +133,7 @@ def test_a_truncated_chunked_body_is_broken(data):
 @pytest.mark.parametrize(
     "lie", [b"-5\r\n", b"zz\r\n", b"0x5\r\n", b"\r\n", b"5\r\nhelloXX0\r\n\r\n", b"1" * 9000]
 )
-def test_nonsense_between_chunks_is_broken(transport, lie):
+def test_invalid_bytes_between_chunks_break_the_response(transport, lie):
     def script(line: Line) -> None:
         line.request()
         line.send(line.headline(**{"Transfer-Encoding": "chunked"}) + lie)
@@ -146,7 +146,7 @@ def test_nonsense_between_chunks_is_broken(transport, lie):
         answer.read()
 
 
-def test_a_reset_in_the_body_is_broken(transport):
+def test_a_reset_during_the_body_is_reported_as_a_broken_response(transport):
     def script(line: Line) -> None:
         line.request()
         line.send(line.headline(**{"Content-Length": "100"}) + b"x" * 50)
@@ -191,7 +191,7 @@ def test_no_response_is_an_error_that_says_that_the_request_was_sent(transport, 
     assert caught.value.url == peer.url
 
 
-def test_silence_before_the_response_is_a_timeout(transport):
+def test_silence_before_the_response_raises_a_timeout(transport):
     def script(line: Line) -> None:
         line.request()
         line.peer.release.wait(10)
@@ -201,7 +201,7 @@ def test_silence_before_the_response_is_a_timeout(transport):
     assert caught.value.request_sent is True
 
 
-def test_silence_inside_the_body_is_a_timeout(transport):
+def test_silence_inside_the_body_raises_a_timeout(transport):
     def script(line: Line) -> None:
         line.request()
         line.send(line.headline(**{"Content-Length": "10"}) + b"12345")
@@ -221,12 +221,12 @@ def test_a_refused_connection_is_a_connect_error_that_may_be_retried(transport):
     assert (type(again), again.url, again.hint) == (ConnectError, url, caught.value.hint)
 
 
-def test_an_unknown_name_is_a_connect_error(transport):
+def test_an_unknown_name_raises_a_connect_error(transport):
     with pytest.raises(ConnectError, match="cannot resolve the host name of the server no-such"):
         ask(transport, "http://no-such-host.invalid/api")
 
 
-def test_a_connection_that_is_never_accepted_is_a_connect_error(transport):
+def test_a_connection_that_is_never_accepted_raises_a_connect_error(transport):
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
         deaf.listen(0)
@@ -237,7 +237,7 @@ def test_a_connection_that_is_never_accepted_is_a_connect_error(transport):
             assert isinstance(caught.value, (ConnectError, RequestTimeoutError))
 
 
-def test_tls_to_a_plain_peer_is_a_connect_error(transport):
+def test_tls_to_a_plain_peer_raises_a_connect_error(transport):
     def script(line: Line) -> None:
         line.send(b"HTTP/1.1 400 no\r\n\r\n")
         line.wait_closed(5)
@@ -247,7 +247,7 @@ def test_tls_to_a_plain_peer_is_a_connect_error(transport):
 
 
 @pytest.mark.parametrize("url", ["ftp://x/y", "nowhere", "http://"])
-def test_an_impossible_url_is_a_config_error(transport, url):
+def test_an_impossible_url_raises_a_config_error(transport, url):
     with pytest.raises(ConfigError) as caught:
         ask(transport, url)
     assert caught.value.option == "endpoint"

@@ -114,7 +114,7 @@ def test_an_early_response_reaches_the_writer(transport, keep_reading):
             upload.finish()
 
 
-def test_an_early_success_response_is_an_error(transport):
+def test_an_early_success_response_raises_an_error(transport):
     def script(line: Line) -> None:
         line.head()
         line.answer(b"ok", 200)
@@ -178,7 +178,7 @@ def test_a_peer_may_pause_as_long_as_before_a_response(transport):
             assert answer.read() == b"ok"
 
 
-def test_a_complete_body_without_a_response_is_an_error(transport):
+def test_a_complete_body_without_a_response_raises_an_error(transport):
     with Peer(lambda line: line.request()) as peer, begin(transport, peer.url) as upload:
         upload.write(b"data")
         with pytest.raises(BrokenStreamError):
@@ -214,7 +214,7 @@ def test_leaving_the_block_with_an_error_aborts(transport):
     assert not any(seen.whole for seen in peer.seen)
 
 
-def test_an_abort_wakes_a_thread_that_waits_for_the_answer(transport):
+def test_an_abort_wakes_a_thread_that_waits_for_the_response(transport):
     def script(line: Line) -> None:
         line.request()
         line.peer.release.set()

@@ -40,7 +40,7 @@ def test_a_signal_that_wakes_no_thread_is_handled():
 
 
 @pytest.mark.parametrize("timeout", [0.05, 0.25])
-def test_silence_lasts_no_less_than_the_timeout_says(pair, timeout):
+def test_silence_raises_no_error_before_the_timeout(pair, timeout):
     ours, _ = pair
     ours.settimeout(timeout)
     with SlicedReader(ours, hold=ours.makefile("rb", 0)) as reader:

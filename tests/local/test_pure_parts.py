@@ -87,7 +87,7 @@ def batches(draw: st.DrawFn) -> tuple[tuple[Column, ...], pa.RecordBatch]:
 
 @settings(max_examples=EXAMPLES)
 @given(batches(), st.integers(0, 6), st.integers(0, 6))
-def test_conforming_rows_of_the_right_types_changes_nothing(
+def test_conforming_rows_of_the_correct_types_changes_nothing(
     made: tuple[tuple[Column, ...], pa.RecordBatch], start: int, length: int
 ) -> None:
     columns, batch = made
@@ -252,7 +252,7 @@ def assert_cover(ranges: list[tuple[int, int]], made: list[Segment], cross: bool
 
 
 @given(st.text())
-def test_any_text_is_a_statement_or_a_typed_error(text: str) -> None:
+def test_any_text_gives_a_statement_or_a_typed_error(text: str) -> None:
     with suppress(InvalidRequestError):
         parse_job(text, {})
 
@@ -314,7 +314,7 @@ SCHEMA = TableSchema(
 
 @settings(max_examples=EXAMPLES)
 @given(text=st.text())
-def test_any_text_is_a_predicate_or_a_typed_error(duck: Duck, text: str) -> None:
+def test_any_text_gives_a_predicate_or_a_typed_error(duck: Duck, text: str) -> None:
     with suppress(InvalidRequestError):
         Predicate.parse(text, SCHEMA, duck)
 

@@ -181,7 +181,7 @@ def test_the_page_and_the_questions_refer_to_each_other(repo: Path) -> None:
     assert sorted(named_there) == sorted(one.id for one in QUESTIONS)
 
 
-def test_a_question_says_why_it_cannot_be_answered(profile: Profile) -> None:
+def test_a_question_states_why_it_cannot_be_tested(profile: Profile) -> None:
     def ask(asker: Asker) -> Observation:
         raise CannotTell("the moon is full")
 

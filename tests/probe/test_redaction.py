@@ -54,7 +54,7 @@ def told() -> Iterator[tuple[Profile, str, str, Prober, list[Finding]]]:
 
 
 @pytest.mark.nightly
-def test_the_embedded_service_is_as_assumed_within_the_bounds_of_each_question(told: Any) -> None:
+def test_the_embedded_service_behaves_as_assumed_for_each_question(told: Any) -> None:
     differs = "cannot tell: the embedded service differs from MaxCompute here"
     assert [one.question for one in told[4]] == list(QUESTIONS)
     for finding in told[4]:

@@ -144,7 +144,7 @@ def test_durations_in_numpy_arrays_keep_their_unit(make: Make, unit: str) -> Non
 
 
 @pytest.mark.parametrize("unit", UNITS)
-def test_days_in_numpy_arrays_are_days(make: Make, unit: str) -> None:
+def test_days_in_numpy_arrays_are_stored_as_dates(make: Make, unit: str) -> None:
     table = make("array<date>")
     table.write(column(np.array(["2024-03-01", "NaT"], f"M8[{unit}]")))
     assert read(table).to_pylist() == [[dt.date(2024, 3, 1), None]]
@@ -310,7 +310,9 @@ def test_members_of_a_struct_match_in_any_case(make: Make) -> None:
 @pytest.mark.gate(7)
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz", "datetime", "date"])
-def test_datetime64_objects_of_every_unit_are_times(make: Make, kind: str, unit: str) -> None:
+def test_datetime64_objects_of_every_unit_are_converted_to_times(
+    make: Make, kind: str, unit: str
+) -> None:
     table = make(kind)
     day = np.datetime64(MARCH * DAY_NS // UNITS[unit], unit)
     table.write(column(day, None, day))
@@ -813,7 +815,7 @@ POINT = bytes.fromhex("0101000000000000000000f03f0000000000000040")
     ],
     ids=str,
 )
-def test_geography_takes_only_degrees(make: Make, crs: Any, fits: bool) -> None:
+def test_geography_accepts_only_degrees(make: Make, crs: Any, fits: bool) -> None:
     metadata = {
         "ARROW:extension:name": "geoarrow.wkb",
         "ARROW:extension:metadata": json.dumps({"crs": crs} if crs else {}),

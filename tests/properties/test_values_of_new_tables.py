@@ -77,7 +77,7 @@ def test_a_new_table_can_store_every_value(
     made_and_read()
 
 
-def test_an_object_column_of_several_kinds_makes_no_table(
+def test_an_object_column_of_mixed_kinds_creates_no_table(
     odps: Connection, new_name: Callable[[str], str]
 ) -> None:
     import pandas as pd

@@ -65,7 +65,7 @@ def test_every_fault_and_outcome_occurs(worlds: list[World]) -> None:
     assert {"NoneType", "Crash", "SessionExpiredError"} <= ends
 
 
-def test_a_slow_consumer_uses_up_no_attempts() -> None:
+def test_a_slow_consumer_does_not_use_up_attempts() -> None:
     # Seed 20023: a stream that broke while the consumer was busy for two minutes was not retried,
     # because the retry deadline was counted from its last row.
     plan = replace(

@@ -101,7 +101,7 @@ def test_a_flipped_bit_gives_batches_or_a_typed_error() -> None:
         body[at] ^= 1 << at % 8
 
 
-def test_missing_and_surplus_rows_are_errors_after_the_last_batch() -> None:
+def test_missing_and_surplus_rows_raise_errors_after_the_last_batch() -> None:
     reader = ArrowReader(StreamReader(io.BytesIO(ipc(BATCHES))), expected_rows=1004)
     assert [reader.read().num_rows for _ in BATCHES] == [1000, 0, 3]
     with pytest.raises(TruncatedError, match="1003 rows, but 1004"):
@@ -113,7 +113,7 @@ def test_missing_and_surplus_rows_are_errors_after_the_last_batch() -> None:
         read(ipc(BATCHES), expected_rows=1002)
 
 
-def test_bytes_after_the_end_are_an_error() -> None:
+def test_bytes_after_the_end_raise_an_error() -> None:
     with pytest.raises(FramingError, match="follow the end marker"):
         read(ipc(BATCHES) + b"x")
 
@@ -140,14 +140,14 @@ def test_a_coding_has_a_budget() -> None:
         (ipc(BATCHES)[:8] + bytes(200) + ipc(BATCHES)[208:], ProtocolError),
     ],
 )
-def test_a_body_that_is_not_an_arrow_stream_is_an_error(
+def test_a_body_that_is_not_an_arrow_stream_raises_an_error(
     body: bytes, error: type[Exception]
 ) -> None:
     with pytest.raises(error):
         read(body)
 
 
-def test_an_error_found_by_pyarrow_is_a_framing_error() -> None:
+def test_an_error_found_by_pyarrow_becomes_a_framing_error() -> None:
     sink = pa.BufferOutputStream()
     sink.write(rows(3).serialize())  # a batch in the place of the schema
     sink.write(bytes.fromhex("ffffffff00000000"))
@@ -155,7 +155,7 @@ def test_an_error_found_by_pyarrow_is_a_framing_error() -> None:
         read(sink.getvalue().to_pybytes())
 
 
-def test_a_header_that_the_body_contradicts_is_an_error() -> None:
+def test_a_header_that_the_body_contradicts_raises_an_error() -> None:
     answer = WithHeaders(ipc(BATCHES), content_encoding="zstd")
     with pytest.raises(FramingError, match="says zstd"):
         ArrowReader(StreamReader(answer)).read()

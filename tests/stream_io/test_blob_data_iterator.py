@@ -36,7 +36,7 @@ def records(body: object, count: int, **options: object) -> list[BlobRecord]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_frames_from_every_source(kind: str) -> None:
+def test_frames_are_read_from_every_source(kind: str) -> None:
     body = encode_blocks(framed(BLOBS))
     found = records(KINDS[kind](body), len(BLOBS))
     assert [record.data for record in found] == BLOBS
@@ -53,7 +53,7 @@ def test_every_order_of_layers_is_decoded() -> None:
 
 
 @pytest.mark.parametrize("payload", [b"", b"x", framed([b"looks like a frame"]), pattern(300_000)])
-def test_one_reference_is_raw_whatever_its_content(payload: bytes) -> None:
+def test_one_reference_is_sent_raw_whatever_its_content(payload: bytes) -> None:
     for encoding, body in layered(payload):
         (record,) = records(io.BytesIO(body), 1, content_encoding=encoding)
         assert record == BlobRecord(payload, None, None)
@@ -75,7 +75,7 @@ def test_no_references_give_an_empty_body() -> None:
     st.sampled_from(ChecksumKind),
     st.integers(1, 5000),
 )
-def test_any_blobs_with_any_checksum_in_any_pieces(
+def test_any_blobs_with_any_checksum_are_decoded_in_any_pieces(
     blobs: list[bytes], kind: ChecksumKind, most: int
 ) -> None:
     frames = b"".join(encode_frame(blob, checksum=kind) for blob in blobs)
@@ -83,7 +83,7 @@ def test_any_blobs_with_any_checksum_in_any_pieces(
     assert [record.data for record in found] == blobs
 
 
-def test_many_small_blobs_across_many_windows() -> None:
+def test_many_small_blobs_are_written_across_many_windows() -> None:
     blobs = [pattern(n % 900, seed=n) for n in range(3000)]
     found = records(io.BytesIO(encode_blocks(framed(blobs))), len(blobs))
     assert [record.data for record in found] == blobs
@@ -123,13 +123,13 @@ def test_every_flipped_bit_is_detected() -> None:
 
 
 @pytest.mark.parametrize("count", [3, 4, 100])
-def test_fewer_frames_than_references_are_an_error(count: int) -> None:
+def test_fewer_frames_than_references_raise_an_error(count: int) -> None:
     with pytest.raises(TruncatedError, match=f"after 2 of {count} frames") as caught:
         records(encode_blocks(framed([b"one", b"two"])), count)
     assert caught.value.notes[-1] == f"blob 2 of {count}"
 
 
-def test_excess_frames_are_an_error_before_the_last_blob_is_returned() -> None:
+def test_excess_frames_raise_an_error_before_the_last_blob_is_returned() -> None:
     iterator = BlobDataIterator(encode_blocks(framed([b"1", b"2", b"3"])), expected_count=2)
     assert next(iterator).data == b"1"
     with pytest.raises(FramingError, match="bytes follow the last of 2"):
@@ -175,7 +175,7 @@ def test_limits_are_arguments() -> None:
             records(coded, 2, content_encoding=encoding, max_output=99_999)
 
 
-def test_a_header_that_is_not_json_is_an_error() -> None:
+def test_a_header_that_is_not_json_raises_an_error() -> None:
     frame = encode_frame(b"x", FrameHeader(content_type="a/b")).replace(b'{"Con', b"(!Con")
     with pytest.raises(FramingError):
         records(encode_blocks(frame + frame), 2)

@@ -179,7 +179,7 @@ def test_truncation_at_every_byte_is_detected() -> None:
             read_all(open_reader(body[:size], 3), 900)
 
 
-def test_excess_frames_are_an_error_at_the_end() -> None:
+def test_excess_frames_raise_an_error_at_the_end() -> None:
     reader = open_reader(encode_blocks(framed([b"1", b"2", b"3"])), 2)
     assert reader.next() is reader
     with pytest.raises(FramingError):
@@ -235,7 +235,7 @@ def test_an_iterator_in_use_cannot_be_streamed_and_a_streamed_one_not_iterated()
         BlobStreamReader(iterator)
 
 
-def test_close_closes_the_source_and_after_it_everything_is_misuse() -> None:
+def test_close_closes_the_source_and_later_calls_raise_an_error() -> None:
     raw = ReadOnly(encode_blocks(framed([b"1", b"2"])))
     with open_reader(raw, 2) as reader:
         assert reader.readable()

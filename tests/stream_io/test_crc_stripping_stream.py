@@ -87,9 +87,7 @@ def test_large_reads_and_reads_of_unknown_size_return_the_same() -> None:
     assert stream.read() == payload[100 + len(target) :]
 
 
-def test_a_body_in_memory_is_read_from_its_position_which_then_moves_to_the_end_of_the_read() -> (
-    None
-):
+def test_a_body_in_memory_is_read_from_its_position_and_advances_it() -> None:
     raw = io.BytesIO(b"head" + encode_blocks(b"hello"))
     raw.seek(4)
     stream = CrcStrippingStream(raw)

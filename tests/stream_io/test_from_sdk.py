@@ -105,7 +105,7 @@ def test_a_function_that_takes_the_body_uploads_it() -> None:
     ]
 
 
-def test_an_upload_by_a_function_that_is_refused_or_broken_is_an_error() -> None:
+def test_an_upload_by_a_function_that_is_refused_or_broken_raises_an_error() -> None:
     with Peer(refusing) as peer:
         writer = StreamWriter(posting(peer))
         writer.write(b"rows")
@@ -133,7 +133,7 @@ class Early:
 
 
 @pytest.mark.parametrize(("status", "kind"), [(200, ServiceError), (403, AccessDeniedError)])
-def test_a_response_before_the_body_was_read_is_an_error(status: int, kind: type) -> None:
+def test_a_response_before_the_body_was_read_raises_an_error(status: int, kind: type) -> None:
     writer = StreamWriter(lambda body: Early(status))
     with pytest.raises(kind) as caught:
         writer.finish()
@@ -141,7 +141,7 @@ def test_a_response_before_the_body_was_read_is_an_error(status: int, kind: type
     assert writer.get_status() == Status.FAILED
 
 
-def test_a_function_that_returns_no_response_is_an_error() -> None:
+def test_a_function_that_returns_no_response_raises_an_error() -> None:
     writer = StreamWriter(lambda body: print(*body, end=""))
     with pytest.raises(BrokenStreamError, match="returned no response"):
         writer.finish()
@@ -257,7 +257,7 @@ def test_data_that_is_not_bytes_is_refused_before_anything_is_sent(kind: Any, da
     assert upload.body == b"text"
 
 
-def test_results_of_finish_are_none_before_it() -> None:
+def test_results_of_finish_are_none_before_finish() -> None:
     writer = StreamWriter(Taking())
     assert writer.get_route_token() is writer.get_request_id() is None
     assert writer.get_write_stream_response() is None

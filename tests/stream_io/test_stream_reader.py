@@ -63,7 +63,7 @@ def test_readinto_fills_its_target(transport: RequestsTransport) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 5, 299_999])
-def test_a_body_shorter_than_its_declared_length_is_an_error(
+def test_a_body_shorter_than_its_declared_length_raises_an_error(
     transport: RequestsTransport, size: int
 ) -> None:
     def cut(line: Line) -> None:
@@ -79,7 +79,9 @@ def test_a_body_shorter_than_its_declared_length_is_an_error(
             reader.read()
 
 
-def test_a_chunked_body_without_its_last_chunk_is_an_error(transport: RequestsTransport) -> None:
+def test_a_chunked_body_without_its_last_chunk_raises_an_error(
+    transport: RequestsTransport,
+) -> None:
     def cut(line: Line) -> None:
         line.request()
         line.chunked(BODY, end=False)
@@ -125,7 +127,7 @@ def test_an_error_of_the_server_is_raised_with_its_code_and_request_id() -> None
         reader.read()
 
 
-def test_a_response_of_requests_is_accepted() -> None:
+def test_a_response_of_the_requests_library_is_accepted() -> None:
     def script(line: Line) -> None:
         line.request()
         line.answer(BODY)

@@ -119,7 +119,7 @@ def test_an_aborted_upload_is_never_stored(transport: RequestsTransport, kind: A
     assert not any(seen.whole for seen in peer.seen)
 
 
-def test_an_upload_that_cannot_be_opened_is_an_error() -> None:
+def test_an_upload_that_cannot_be_opened_raises_an_error() -> None:
     def refuses() -> Any:
         raise ConnectionRefusedError
 
@@ -177,7 +177,7 @@ def test_a_response_before_the_end_of_the_body_reaches_the_writer(
         assert writer.get_status() is Status.FAILED
 
 
-def test_a_connection_that_breaks_is_a_transport_error(transport: RequestsTransport) -> None:
+def test_a_connection_that_breaks_raises_a_transport_error(transport: RequestsTransport) -> None:
     def breaks(line: Line) -> None:
         line.request()
         line.reset()
@@ -222,7 +222,7 @@ def test_a_blob_arrives_and_is_confirmed(
         {"MD5Value": "0" * 32},
     ],
 )
-def test_a_blob_stored_differently_is_a_checksum_error(
+def test_a_blob_stored_differently_raises_a_checksum_error(
     transport: RequestsTransport, change: dict[str, Any]
 ) -> None:
     with Peer(answering(lambda body: {**blob_taken(body), **change})) as peer:
@@ -242,7 +242,7 @@ def test_a_server_without_size_and_md5_is_accepted(transport: RequestsTransport)
 
 
 @pytest.mark.parametrize("answer", [{}, {"BlobReferences": ["/wByZWYw", "/wByZWYx"]}])
-def test_a_response_without_exactly_one_reference_is_an_error(
+def test_a_response_without_exactly_one_reference_raises_an_error(
     transport: RequestsTransport, answer: dict[str, Any]
 ) -> None:
     with Peer(answering(lambda _: answer)) as peer:

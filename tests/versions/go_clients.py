@@ -217,7 +217,9 @@ def test_many_rows_in_blocks(
 
 
 @pytest.mark.parametrize("way", ["records", "stream"])
-def test_rows_of_one_partition(go: Worker, odps: odps_nb.Connection, name: str, way: str) -> None:
+def test_rows_of_one_partition_are_written_and_read(
+    go: Worker, odps: odps_nb.Connection, name: str, way: str
+) -> None:
     odps.create_table(name, "id bigint, v string", partitioned_by="ds string, h bigint")
     how = {"table": name, "partition": "ds='a',h=1"}
     go("write", way=way, rows=[[1, "x"]], create=True, **how)
@@ -230,14 +232,14 @@ def test_rows_of_one_partition(go: Worker, odps: odps_nb.Connection, name: str, 
         assert go("read", **how) == [[2, "y"]]
 
 
-def test_previews(go: Worker, odps: odps_nb.Connection, name: str) -> None:
+def test_the_sdk_previews_records(go: Worker, odps: odps_nb.Connection, name: str) -> None:
     """The SDK reads wrong elements of nested cells, and fails on their nulls."""
     types = {kind: values for kind, values in RECORDS.items() if "<" not in kind}
     expect_read(go, odps, name, types, way="preview")
 
 
 @pytest.mark.parametrize("way", ["", "stream"])
-def test_tables_in_a_schema(
+def test_tables_in_a_schema_are_written_and_read(
     go_schemas: Worker, with_schemas: LocalService, name: str, way: str
 ) -> None:
     with connected(with_schemas) as odps:
@@ -273,7 +275,7 @@ RESULTS = {
 
 
 @pytest.mark.parametrize("query", RESULTS)
-def test_results_as_text(go: Worker, query: str) -> None:
+def test_results_are_returned_as_text(go: Worker, query: str) -> None:
     assert go("sql", query=query, way="csv") == RESULTS[query]
 
 
@@ -283,7 +285,7 @@ def test_go_receives_an_error_of_sql(go: Worker) -> None:
             go(job, query="select nope from (select 1 as a) t;")
 
 
-def test_database_sql(go: Worker, name: str) -> None:
+def test_database_sql_reads_and_writes_values(go: Worker, name: str) -> None:
     """The driver inserts the text of an argument into the statement, without quotes."""
     go("driver", way="exec", query=f"create table {name} (k bigint, d decimal(10,2), t datetime);")
     insert = f"insert into {name} values (?, 1.5BD, datetime'2024-02-29 01:02:03');"
@@ -475,19 +477,23 @@ def expect(client: Worker, calls: list[Any], wanted: Any) -> None:
 
 
 @pytest.mark.parametrize(("calls", "wanted"), CALLS, ids=named)
-def test_calls(caller: Worker, calls: list[Any], wanted: Any) -> None:
+def test_the_client_can_make_every_call(caller: Worker, calls: list[Any], wanted: Any) -> None:
     """Each case needs those before it."""
     expect(caller, calls, wanted)
 
 
 @pytest.mark.parametrize(("calls", "wanted"), SCHEMA_CALLS, ids=named)
-def test_calls_about_schemas(go_schemas: Worker, calls: list[Any], wanted: Any) -> None:
+def test_the_client_can_make_every_call_about_schemas(
+    go_schemas: Worker, calls: list[Any], wanted: Any
+) -> None:
     """Each case needs those before it."""
     expect(go_schemas, calls, wanted)
 
 
 @pytest.mark.parametrize(("calls", "wanted"), OF_INSTANCES, ids=named)
-def test_calls_about_instances(go: Worker, calls: list[Any], wanted: Any) -> None:
+def test_the_client_can_make_every_call_about_instances(
+    go: Worker, calls: list[Any], wanted: Any
+) -> None:
     instance = go("sql", query="select 1 as a;")
     expect(go, [["Instance", instance], *calls], wanted)
 

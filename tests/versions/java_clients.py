@@ -232,7 +232,9 @@ def test_tables_are_created_described_listed_and_dropped(sdk: Worker, name: str)
 
 
 @pytest.mark.parametrize("way", ["records", "arrow", "stream", "v2"])
-def test_rows_of_one_partition(sdk: Worker, odps: odps_nb.Connection, name: str, way: str) -> None:
+def test_rows_of_one_partition_are_written_and_read(
+    sdk: Worker, odps: odps_nb.Connection, name: str, way: str
+) -> None:
     odps.create_table(name, "id bigint, v string", partitioned_by="ds string, h bigint")
     sdk("partitions", table=name, create="ds=a,h=1")
     sdk("write", table=name, partition="ds=a,h=1", rows=[[1, "x"]], way=way)
@@ -241,7 +243,7 @@ def test_rows_of_one_partition(sdk: Worker, odps: odps_nb.Connection, name: str,
         assert sdk("read", table=name, partition="ds=a,h=1", way=how) == [[1, "x", *parts]]
 
 
-def test_dynamic_partitions_and_overwrites(
+def test_dynamic_partitions_can_be_written_and_overwritten(
     sdk: Worker, odps: odps_nb.Connection, name: str
 ) -> None:
     odps.create_table(name, "id bigint, v string", partitioned_by="ds string, h bigint")
@@ -266,12 +268,14 @@ def test_results_of_queries_have_every_type(
     assert unpadded(found) == unpadded(as_rows(rows))
 
 
-def test_results_as_text(sdk: Worker) -> None:
+def test_results_are_returned_as_text(sdk: Worker) -> None:
     query = "select 1 as a, 'x' as b, cast('2024-01-01 00:00:00' as datetime) as c, null as d;"
     assert sdk("sql", query=query, way="csv") == [["1", "x", "2024-01-01 00:00:00", "\\N"]]
 
 
-def test_statements_without_a_result(sdk: Worker, odps: odps_nb.Connection, name: str) -> None:
+def test_statements_without_a_result_are_executed(
+    sdk: Worker, odps: odps_nb.Connection, name: str
+) -> None:
     told = sdk("sql", query=f"create table {name} (a bigint);")
     query = f"create table {name} (a bigint);"
     assert (told["successful"], told["ended"], told["query"]) == (True, True, query)
@@ -286,14 +290,16 @@ def test_java_receives_an_error_of_sql(sdk: Worker) -> None:
         sdk("sql", query="select nope from (select 1 as a) t;", way="csv")
 
 
-def test_facts_about_projects_and_instances(sdk: Worker) -> None:
+def test_the_sdk_reads_facts_about_projects_and_instances(sdk: Worker) -> None:
     told = sdk("facts")
     assert told | {"exists": True, "status": "AVAILABLE", "zone": "UTC", "progress": 100} == told
     assert told["tunnel"].startswith("http://127.0.0.1:")
     assert "output records: 1" in told["summary"]
 
 
-def test_resources_and_functions(sdk: Worker, odps: odps_nb.Connection, name: str) -> None:
+def test_the_sdk_creates_and_reads_resources_and_functions(
+    sdk: Worker, odps: odps_nb.Connection, name: str
+) -> None:
     odps.create_table(name, "a bigint")
     more = {"first": "first", "second": "second content", "table": name}
     told = sdk("resources", name=f"{name}.py", **more)
@@ -306,7 +312,7 @@ def test_resources_and_functions(sdk: Worker, odps: odps_nb.Connection, name: st
 
 
 @pytest.mark.parametrize("tunnel", [False, True])
-def test_interactive_queries(
+def test_interactive_queries_return_rows(
     sdk: Worker, odps: odps_nb.Connection, name: str, *, tunnel: bool
 ) -> None:
     assert sdk("interactive", query=f"create table {name} (a bigint, b string);", tunnel=tunnel)
@@ -339,7 +345,7 @@ def in_schema() -> Iterator[tuple[Worker, odps_nb.Connection]]:
 
 
 @pytest.mark.parametrize("way", [*WAYS, "stream"])
-def test_tables_in_a_schema(
+def test_tables_in_a_schema_are_written_and_read(
     in_schema: tuple[Worker, odps_nb.Connection], name: str, way: str
 ) -> None:
     sdk, odps = in_schema
@@ -361,7 +367,9 @@ tblproperties ('transactional'='true', 'write.bucket.num'='3', 'acid.cdc.mode.en
 
 
 @pytest.mark.parametrize("way", ["upsert", "v2"])
-def test_upserts(sdk: Worker, odps: odps_nb.Connection, name: str, way: str) -> None:
+def test_upserts_insert_replace_and_delete_rows(
+    sdk: Worker, odps: odps_nb.Connection, name: str, way: str
+) -> None:
     odps.sql(KEYED.format(name), progress=False)
     assert sdk("describe", table=name)["key"] == ["k"]
     sdk("write", table=name, way=way, rows=[[k, f"v{k}"] for k in range(20)])
@@ -373,7 +381,9 @@ def test_upserts(sdk: Worker, odps: odps_nb.Connection, name: str, way: str) -> 
 
 
 @pytest.mark.parametrize("mode", ["append", "cdc"])
-def test_incremental_reads(sdk: Worker, odps: odps_nb.Connection, name: str, mode: str) -> None:
+def test_increments_of_a_table_are_read(
+    sdk: Worker, odps: odps_nb.Connection, name: str, mode: str
+) -> None:
     odps.sql(KEYED.format(name), progress=False)
     sdk("write", table=name, way="upsert", rows=[[1, "a"], [2, "b"]])
     sdk("write", table=name, way="upsert", rows=[[3, "c"]])
@@ -382,7 +392,9 @@ def test_incremental_reads(sdk: Worker, odps: odps_nb.Connection, name: str, mod
         assert [(row[0], row[2]) for row in found] == [(key, 2) for key in keys]  # 2: insert
 
 
-def test_partial_upserts(sdk: Worker, odps: odps_nb.Connection, name: str) -> None:
+def test_partial_upserts_change_only_their_columns(
+    sdk: Worker, odps: odps_nb.Connection, name: str
+) -> None:
     partial = "('transactional'='true', 'acid.partial.fields.update.enable'='true')"
     columns = "k bigint not null, a string, b string, primary key (k)"
     odps.sql(f"create table {name} ({columns}) tblproperties {partial}", progress=False)

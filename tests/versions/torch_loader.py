@@ -206,7 +206,7 @@ def test_samples_fetched_but_not_returned_are_read_again(table, workers, other):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_the_loader_of_torchdata_keeps_the_position(table, workers):
+def test_the_loader_of_torchdata_restores_the_position(table, workers):
     options = {"batch_size": 32, "num_workers": workers}
     running = StatefulDataLoader(made(table), **options)
     batches = iter(running)

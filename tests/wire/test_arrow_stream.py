@@ -100,7 +100,7 @@ def test_eight_bytes_of_data_that_look_like_the_end_are_not_the_end() -> None:
     assert watch(stream).complete
 
 
-def test_bytes_after_the_end_are_an_error() -> None:
+def test_bytes_after_the_end_raise_an_error() -> None:
     with pytest.raises(FramingError, match="follow the end marker") as caught:
         watch(SAMPLE + b"x")
     assert caught.value.offset == len(SAMPLE)
@@ -108,7 +108,7 @@ def test_bytes_after_the_end_are_an_error() -> None:
         watch(SAMPLE, b"x")
 
 
-def test_missing_and_surplus_rows_are_errors() -> None:
+def test_missing_and_surplus_rows_raise_errors() -> None:
     check = watch(SAMPLE)
     with pytest.raises(TruncatedError, match="13 rows, but 14") as caught:
         check.require(rows=14)
@@ -125,7 +125,7 @@ def test_missing_and_surplus_rows_are_errors() -> None:
         CONTINUATION + pack("<i", -5),
     ],
 )
-def test_bytes_that_begin_no_message_are_an_error(junk: bytes) -> None:
+def test_bytes_that_begin_no_message_raise_an_error(junk: bytes) -> None:
     with pytest.raises(FramingError, match="does not begin an Arrow message") as caught:
         watch(junk)
     assert caught.value.offset == 0
@@ -182,7 +182,7 @@ def build_message(*, header: bool, body_length: int) -> bytes:
     return pack("<I", 16) + vtable + table + batch
 
 
-def test_a_batch_that_leaves_its_rows_at_the_default_has_none() -> None:
+def test_a_batch_without_a_row_count_has_no_rows() -> None:
     assert parse_message(build_message(header=False, body_length=8)).rows == 0
     assert parse_message(build_message(header=True, body_length=8)).rows == 0
 
@@ -343,7 +343,7 @@ def test_the_compression_of_old_writers_is_refused_since_its_field_is_different(
 
 
 @pytest.mark.parametrize("endianness", [0, 1])
-def test_a_stream_of_the_other_order_of_bytes_is_refused(endianness: int) -> None:
+def test_a_stream_with_the_other_byte_order_is_refused(endianness: int) -> None:
     vtable = pack("<HHHHHH", 12, 24, 0, 4, 8, 0)
     table = pack("<iBxxxIxxxxxxxxxxxx", 12, 1, 24)
     schema = pack("<HHH", 6, 8, 4) + pack("<xx") + pack("<ih", 8, endianness)
@@ -392,7 +392,7 @@ def test_the_first_bytes_determine_the_coding_of_a_body() -> None:
     assert sniff_body(bytes.fromhex("04224d18"), Compression.LZ4) is Compression.LZ4
 
 
-def test_a_header_that_the_bytes_contradict_is_an_error() -> None:
+def test_a_header_that_the_bytes_contradict_raises_an_error() -> None:
     with pytest.raises(FramingError, match="says zstd"):
         sniff_body(SAMPLE, "zstd")
     with pytest.raises(FramingError, match="says x-lz4-frame"):
@@ -401,7 +401,7 @@ def test_a_header_that_the_bytes_contradict_is_an_error() -> None:
         sniff_body(SAMPLE, "gzip")
 
 
-def test_other_first_bytes_are_an_error() -> None:
+def test_other_first_bytes_raise_an_error() -> None:
     with pytest.raises(FramingError, match="7b 22 43 6f, which is not"):
         sniff_body(b'{"Code": ', None)
 

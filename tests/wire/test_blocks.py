@@ -32,11 +32,11 @@ def decode(*chunks: bytes) -> bytes:
     return b"".join([decoder.feed(chunk) for chunk in chunks]) + decoder.feed_eof()
 
 
-def test_hello_is_the_reference_bytes() -> None:
+def test_hello_is_encoded_as_the_reference_bytes() -> None:
     assert encode_blocks(b"hello") == bytes.fromhex("68656c6c6f4cbb719a")
 
 
-def test_two_blocks_are_the_reference_bytes_and_the_crc_does_not_run_on() -> None:
+def test_two_blocks_equal_the_reference_bytes_and_each_has_its_own_crc() -> None:
     stored = encode_blocks(bytes(4096) + b"abc")
     assert len(stored) == 4107
     assert stored[4096:] == bytes.fromhex("8941f998 616263 b73f4b36")
@@ -46,7 +46,7 @@ def test_two_blocks_are_the_reference_bytes_and_the_crc_does_not_run_on() -> Non
     ("count", "expected"),
     [(0, 0), (1, 0x48674BC7), (2, 0x9467B398), (3, 0x1535A700), (256, 0x03A593FF)],
 )
-def test_residues_are_those_of_the_design(count: int, expected: int) -> None:
+def test_residues_equal_those_of_the_design(count: int, expected: int) -> None:
     assert residue(count) == expected
     assert crc32c(encode_blocks(pattern(count * BLOCK_SIZE))) == expected
 
@@ -57,7 +57,7 @@ def test_a_residue_does_not_depend_on_the_payload(count: int, fill: int) -> None
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_round_trip(size: int) -> None:
+def test_decoding_returns_the_encoded_bytes(size: int) -> None:
     stored = encode_blocks(pattern(size))
     assert len(stored) == size + 4 * -(-size // BLOCK_SIZE)
     assert decode(stored) == pattern(size)
@@ -81,7 +81,7 @@ def test_blocks_decoded_into_a_buffer_of_the_caller_are_the_same(step: int) -> N
 
 
 @given(st.binary(max_size=9000), CUTS, CUTS)
-def test_any_division_of_any_payload_round_trips(
+def test_any_payload_is_decoded_for_any_division(
     payload: bytes, cuts: list[int], stored_cuts: list[int]
 ) -> None:
     encoder = BlockEncoder()
@@ -164,7 +164,7 @@ def test_two_flipped_bits_in_different_blocks_are_detected() -> None:
 
 
 @pytest.mark.parametrize("left", [1, 2, 3, 4])
-def test_a_tail_of_four_bytes_or_less_is_truncation(left: int) -> None:
+def test_a_tail_of_four_bytes_or_less_is_reported_as_truncation(left: int) -> None:
     stored = encode_blocks(pattern(BLOCK_SIZE)) + b"\x00" * left
     with pytest.raises(TruncatedError) as caught:
         decode(stored)

@@ -53,14 +53,14 @@ def zstd_bomb(blocks: int) -> bytes:
     return head + block * (blocks - 1) + last
 
 
-def test_reference_bytes_of_hello() -> None:
+def test_the_reference_bytes_of_hello_are_decoded() -> None:
     assert decode("zstd", HELLO_ZSTD) == b"hello"
     assert decode("lz4", HELLO_LZ4) == b"hello"
 
 
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("size", [0, 1, 4096, 70_000, 300_000])
-def test_round_trip(name: Compression, size: int) -> None:
+def test_decoding_returns_the_encoded_bytes(name: Compression, size: int) -> None:
     assert decode(name, encode(name, pattern(size))) == pattern(size)
 
 
@@ -116,7 +116,7 @@ def test_a_zstd_stream_truncated_before_raw_bytes_is_truncated() -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_no_byte_is_an_empty_stream(name: Compression) -> None:
+def test_a_stream_of_no_bytes_is_empty(name: Compression) -> None:
     assert decode(name) == b""
     assert decode(name, b"", b"") == b""
 
@@ -165,7 +165,7 @@ def test_any_bytes_give_data_or_a_typed_error(name: Compression, junk: bytes) ->
 
 
 @pytest.mark.parametrize("name", CODED)
-def test_damage_is_a_framing_error_with_its_position(name: Compression) -> None:
+def test_damage_raises_a_framing_error_with_its_position(name: Compression) -> None:
     good = encode(name, b"hello")
     decoding = decoder(name)
     assert decoding.feed(good) == b"hello"
@@ -255,7 +255,7 @@ def test_our_frames_carry_a_checksum_of_the_content() -> None:
     assert lz4.frame.get_frame_info(encode("lz4", b"hello"))["content_checksum"]
 
 
-def test_http_names_are_encoded_and_decoded() -> None:
+def test_names_in_http_headers_are_encoded_and_decoded() -> None:
     assert HTTP_NAMES == {Compression.ZSTD: "zstd", Compression.LZ4: "x-lz4-frame"}
     for coding, name in HTTP_NAMES.items():
         assert from_http_name(name) is coding

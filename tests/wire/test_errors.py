@@ -45,7 +45,7 @@ def json_error(code: str, message: str = "text", **members: Any) -> bytes:
 
 @ENCODERS
 @pytest.mark.parametrize("code", STATUS_OF_CODE)
-def test_every_code_round_trips_in_both_forms(encode: Any, code: str) -> None:
+def test_every_code_is_unchanged_by_a_round_trip_in_both_forms(encode: Any, code: str) -> None:
     status = STATUS_OF_CODE[code]
     error = error_of(status, encode(code, "what <failed> & why", "20251120-id"))
     assert (error.code, error.status, error.message) == (code, status, "what <failed> & why")
@@ -103,7 +103,7 @@ def test_both_forms_have_the_elements_that_clients_require() -> None:
         (308, "SomethingNew", ServiceError, "check the endpoint"),
     ],
 )
-def test_class_and_hint_of(
+def test_an_error_has_the_class_and_hint_of_its_code(
     status: int, code: str, kind: type[ServiceError], hint: str | None
 ) -> None:
     error = error_of(status, json_error(code))
@@ -119,7 +119,7 @@ def test_the_tunnel_reports_an_ended_session_as_a_conflict() -> None:
 
 
 @pytest.mark.parametrize("status", [200, 400, 404, 503])
-def test_a_timeout_of_the_metadata_store_is_a_server_error(status: int) -> None:
+def test_a_timeout_of_the_metadata_store_raises_a_server_error(status: int) -> None:
     """Evidence 162: the Spark connector retries by it (``docs/protocol.md`` section 8.4)."""
     body = json_error("InvalidArgument", "ODPS-0123: OTSTimeout, get partition failed")
     assert type(error_of(status, body)) is ServerFaultError
@@ -247,7 +247,9 @@ def test_the_text_of_a_refused_request_gives_the_hint(
 
 
 @pytest.mark.parametrize(("status", "hint"), [(403, "login page"), (429, "wait"), (502, "proxies")])
-def test_a_web_page_names_its_sender_and_is_not_a_refusal(status: int, hint: str) -> None:
+def test_a_web_page_as_a_response_names_its_sender_and_is_not_taken_for_a_refusal(
+    status: int, hint: str
+) -> None:
     error = decode_error(status, {}, b"<html>go away</html>", "the service at h:1")
     told = f"the service at h:1 responded with HTTP status {status} and a web page: go away"
     assert error.message == told
@@ -281,7 +283,7 @@ def test_the_request_id_of_the_header_takes_precedence() -> None:
         ({"Retry_After": "3"}, {"HoldClientMillis": 1500}, 3.0),
     ],
 )
-def test_waiting_time(
+def test_waiting_time_is_read_from_headers_or_body(
     headers: dict[str, str], members: dict[str, Any], expected: float | None
 ) -> None:
     assert error_of(429, json_error("FlowExceeded", **members), **headers).retry_after == expected
@@ -290,7 +292,7 @@ def test_waiting_time(
 @pytest.mark.parametrize(
     ("text", "expected"), [("1500", 1.5), ("x", None), ("", None), ("9" * 40, None)]
 )
-def test_waiting_time_in_xml(text: str, expected: float | None) -> None:
+def test_waiting_time_is_read_from_xml(text: str, expected: float | None) -> None:
     body = f"<Error><Code>C</Code><HoldClientMillis>{text}</HoldClientMillis></Error>".encode()
     assert error_of(429, body).retry_after == expected
 
@@ -383,7 +385,7 @@ def test_text_of_other_bodies_shows_no_secret(body: str) -> None:
         (599, ServerFaultError),
     ],
 )
-def test_status_alone_gives_the_class(status: int, kind: type[ServiceError]) -> None:
+def test_the_status_alone_determines_the_class(status: int, kind: type[ServiceError]) -> None:
     error = error_of(status)
     assert type(error) is kind
     assert (error.code, error.hint is None) == (None, kind is InvalidRequestError)
@@ -412,7 +414,7 @@ def test_error_survives_pickling() -> None:
 
 
 @given(st.integers(100, 599), st.binary(max_size=80), st.dictionaries(st.text(), st.text()))
-def test_any_answer_becomes_a_service_error(
+def test_any_error_response_becomes_a_service_error(
     status: int, body: bytes, headers: dict[str, str]
 ) -> None:
     error = decode_error(status, headers, body)
@@ -457,7 +459,7 @@ def test_the_number_of_a_failed_read_alone_does_not_mean_a_time_overflow():
 # -- error documents in place of rows, with status 200 -----------------------------------------
 
 
-def test_an_error_in_place_of_rows_is_found_by_its_code() -> None:
+def test_an_error_that_replaces_rows_is_recognised_by_its_code() -> None:
     found = find_error({}, encode_error_json("NoSuchTable", "not there", "0AF1"))
     assert isinstance(found, NotFoundError)
     assert (found.code, found.request_id) == ("NoSuchTable", "0AF1")

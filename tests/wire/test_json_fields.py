@@ -80,14 +80,16 @@ def test_any_value_is_read_or_refused(value: Any) -> None:
         ("mapping", {"x": [1]}, {"x": [1]}),
     ],
 )
-def test_value_is_read_as(getter: str, value: object, expected: object) -> None:
+def test_a_member_is_read_as_the_requested_type(
+    getter: str, value: object, expected: object
+) -> None:
     assert getattr(fields(a=value), getter)("a") == expected
 
 
 @pytest.mark.parametrize(
     ("value", "expected"), [(True, True), ("TRUE", True), ("false", False), (False, False)]
 )
-def test_a_boolean_may_be_text(value: object, expected: bool) -> None:
+def test_a_boolean_may_be_sent_as_text(value: object, expected: bool) -> None:
     assert fields(a=value).boolean("a", default=not expected) is expected
 
 
@@ -165,7 +167,7 @@ def test_size_has_a_limit() -> None:
     assert parse_object(b'{"a": 1}', "document", max_bytes=8).integer("a") == 1
 
 
-def test_reader_of_requests_gets_an_error_to_answer_with() -> None:
+def test_an_invalid_request_raises_an_error_with_a_status_and_code() -> None:
     with pytest.raises(InvalidRequestError) as caught:
         parse_object(b"[]", "body", in_request)
     assert (caught.value.status, caught.value.code) == (400, "InvalidArgument")
@@ -173,7 +175,7 @@ def test_reader_of_requests_gets_an_error_to_answer_with() -> None:
 
 
 @given(st.binary(max_size=60))
-def test_any_bytes_are_an_object_or_our_error(body: bytes) -> None:
+def test_any_bytes_give_an_object_or_our_error(body: bytes) -> None:
     assert isinstance(outcome(parse_object, body, "document"), (Fields, FramingError))
 
 

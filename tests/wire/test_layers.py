@@ -57,7 +57,7 @@ def decode(encoding: Any, *chunks: bytes, max_output: int | None = None) -> byte
 
 
 @pytest.mark.parametrize("name", REFERENCES)
-def test_reference_bytes_give_hello(name: str) -> None:
+def test_reference_bytes_decode_to_hello(name: str) -> None:
     encoding, text = REFERENCES[name]
     body = bytes.fromhex(text)
     assert decode(encoding, body) == b"hello"
@@ -95,7 +95,7 @@ def test_truncation_of_the_reference_bytes_is_detected_at_every_byte_but_the_fir
 @ORDERS
 @pytest.mark.parametrize("name", CODED)
 @pytest.mark.parametrize("size", [0, 1, 3, 4, 4095, 4096, 4097, 20_000])
-def test_both_orders_of_both_codings_round_trip(order: Any, name: Compression, size: int) -> None:
+def test_both_orders_of_both_codings_are_decoded(order: Any, name: Compression, size: int) -> None:
     body = order(name, pattern(size))
     assert decode(HTTP_NAMES[name], body) == pattern(size)
     assert decode(name, *every(body, 1000)) == pattern(size)
@@ -124,7 +124,7 @@ def test_a_header_without_its_magic_number_decodes_nothing(name: Compression, bl
     assert decode(name, *every(body, 1)) == blob
 
 
-def test_the_magic_number_of_the_other_coding_is_content() -> None:
+def test_the_magic_number_of_the_other_coding_is_treated_as_content() -> None:
     blob = code(Compression.LZ4, b"hello")
     assert decode("zstd", encode_blocks(blob)) == blob
 
@@ -144,7 +144,7 @@ def test_a_damaged_block_is_named_in_either_order() -> None:
     assert caught.value.notes
 
 
-def test_a_truncated_inner_last_block_is_truncation() -> None:
+def test_a_truncated_last_block_inside_the_body_is_reported_as_truncation() -> None:
     stored = encode_blocks(pattern(5000))
     with pytest.raises(TruncatedError) as caught:
         decode("zstd", code(Compression.ZSTD, stored[:-2]))
@@ -234,7 +234,7 @@ def blobs(encoding: str | None, count: int, *chunks: bytes) -> list[bytes]:
 
 
 @pytest.mark.parametrize("count", [0, 2, 3, 50])
-def test_none_or_several_references_are_that_many_frames(count: int) -> None:
+def test_none_or_several_references_are_sent_as_that_many_frames(count: int) -> None:
     contents = [pattern(index % 7 * 700) for index in range(count)]
     payload = b"".join(encode_frame(data, FrameHeader(content_type="a/b")) for data in contents)
     for encoding, body in bodies(payload):
@@ -243,12 +243,12 @@ def test_none_or_several_references_are_that_many_frames(count: int) -> None:
 
 
 @pytest.mark.parametrize("payload", [b"", b"x", encode_frame(b"a frame, but one reference")])
-def test_one_reference_is_raw_whatever_its_content(payload: bytes) -> None:
+def test_one_reference_is_sent_raw_whatever_its_content(payload: bytes) -> None:
     for encoding, body in bodies(payload):
         assert blobs(encoding, 1, body) == [payload]
 
 
-def test_fewer_or_more_frames_than_references_are_errors() -> None:
+def test_fewer_or_more_frames_than_references_raise_errors() -> None:
     payload = encode_frame(b"one") + encode_frame(b"two")
     for encoding, body in bodies(payload):
         with pytest.raises(TruncatedError, match="after 2 of 3 frames"):

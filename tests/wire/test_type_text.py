@@ -38,7 +38,7 @@ BLOB, FLOAT = PrimitiveType(TypeCode.BLOB), PrimitiveType(TypeCode.FLOAT)
 
 
 @given(types)
-def test_type_round_trips(type_: OdpsType) -> None:
+def test_a_type_is_unchanged_by_a_round_trip(type_: OdpsType) -> None:
     assert parse_type(format_type(type_)) == type_
 
 
@@ -50,12 +50,12 @@ def test_case_does_not_matter_outside_of_names(type_: OdpsType) -> None:
 
 
 @given(unique_names().flatmap(columns_named))
-def test_column_list_round_trips(columns: tuple[Column, ...]) -> None:
+def test_a_column_list_is_unchanged_by_a_round_trip(columns: tuple[Column, ...]) -> None:
     assert parse_columns(format_columns(columns)) == columns
 
 
 @given(st.text(max_size=40))
-def test_any_text_is_a_type_or_our_error(text: str) -> None:
+def test_any_text_gives_a_type_or_our_error(text: str) -> None:
     found = outcome(parse_type, text)
     if isinstance(found, ArgumentError):
         assert found.code == "InvalidArgument"
@@ -68,7 +68,7 @@ TOKENS = ("array", "map", "struct", "decimal", "char", "bigint", "blob", "a", "`
 
 
 @given(st.lists(st.sampled_from([*TOKENS, *"<>(),:` "]), max_size=12))
-def test_any_mix_of_tokens_is_a_type_or_our_error(parts: list[str]) -> None:
+def test_any_mix_of_tokens_gives_a_type_or_our_error(parts: list[str]) -> None:
     text = "".join(parts)
     for parse, write in ((parse_type, format_type), (parse_columns, format_columns)):
         found = outcome(parse, text)
@@ -107,7 +107,7 @@ def test_a_primitive_type_is_formatted_as_its_name(type_: PrimitiveType) -> None
         ),
     ],
 )
-def test_text_is_read_as(text: str, expected: OdpsType) -> None:
+def test_type_text_is_parsed(text: str, expected: OdpsType) -> None:
     assert parse_type(text) == expected
 
 
@@ -133,7 +133,7 @@ def test_text_is_read_as(text: str, expected: OdpsType) -> None:
         ("bigint", BIGINT),
     ],
 )
-def test_type_text_of_a_service_is_read_as(text: str, expected: OdpsType) -> None:
+def test_the_type_text_of_a_service_is_parsed(text: str, expected: OdpsType) -> None:
     """Evidence 154, 155: a type text that cannot be parsed is kept as data."""
     assert read_type(text) == expected
     assert read_type(format_type(expected)) == expected
@@ -154,7 +154,7 @@ def test_any_type_text_of_a_service_is_a_type(text: str) -> None:
         (StructType((StructField("größe", BIGINT),)), "struct<größe:bigint>"),
     ],
 )
-def test_type_is_written_as(type_: OdpsType, text: str) -> None:
+def test_a_type_is_written_as_its_text(type_: OdpsType, text: str) -> None:
     assert str(type_) == format_type(type_) == text
 
 
@@ -233,7 +233,7 @@ def test_long_invalid_text_is_truncated() -> None:
 # -- column lists -----------------------------------------------------------------------------
 
 
-def test_column_list_with_everything() -> None:
+def test_a_column_list_with_all_clauses_is_parsed() -> None:
     found = parse_columns(
         "id BIGINT NOT NULL COMMENT 'the key', amount decimal(18,2) null,\n"
         '`odd name` array<string> comment "say \\"hi\\"\\n"'
@@ -274,6 +274,6 @@ def test_no_name_or_comment_can_become_sql() -> None:
 
 
 @given(texts)
-def test_comment_round_trips(comment: str) -> None:
+def test_a_comment_is_unchanged_by_a_round_trip(comment: str) -> None:
     column = Column(name="a", type=BIGINT, comment=comment)
     assert parse_columns(format_columns([column])) == (column,)

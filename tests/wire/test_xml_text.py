@@ -53,7 +53,7 @@ def test_text_that_only_mentions_a_doctype_is_accepted() -> None:
         b"<a>" * 100_000,
     ],
 )
-def test_invalid_xml_is_our_error(body: bytes) -> None:
+def test_invalid_xml_raises_our_error(body: bytes) -> None:
     with pytest.raises(FramingError, match="document is not valid XML"):
         parse_xml(body, "document")
 
@@ -70,12 +70,12 @@ def test_size_has_a_limit() -> None:
 
 
 @given(st.binary(max_size=60))
-def test_any_bytes_are_a_document_or_our_error(body: bytes) -> None:
+def test_any_bytes_give_a_document_or_our_error(body: bytes) -> None:
     assert isinstance(outcome(parse_xml, body, "document"), (Element, FramingError))
 
 
 @given(st.text(st.sampled_from("<>/!&;[]ab ='\"?-"), max_size=40))
-def test_any_markup_is_a_document_or_our_error(text: str) -> None:
+def test_any_markup_gives_a_document_or_our_error(text: str) -> None:
     assert isinstance(outcome(parse_xml, text.encode(), "document"), (Element, FramingError))
 
 
@@ -89,7 +89,7 @@ printable = st.text(
 
 
 @given(printable, printable)
-def test_text_and_attributes_round_trip(text: str, value: str) -> None:
+def test_text_and_attributes_are_unchanged_by_a_round_trip(text: str, value: str) -> None:
     body = DECLARATION + element("A", (element("B", text, Name=value),))
     for root in (parse_xml(body.encode(), "document"), ElementTree.fromstring(body.encode())):
         inner = root.find("B")

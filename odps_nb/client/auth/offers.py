@@ -115,7 +115,7 @@ class SettingsChoice:
         return taken
 
     def _conflict(self, offered: Mapping[str, Any]) -> str:
-        """Return why the offer's place or account cannot be combined with the chosen one."""
+        """Return why the offer's endpoint or account cannot be combined with the chosen one."""
         ours, theirs = _endpoint(self._found), _endpoint(offered)
         if ours and offered.get("endpoint") and ours != theirs:
             return "this source has a different endpoint from the one in use"

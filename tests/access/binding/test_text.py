@@ -199,7 +199,7 @@ BOTH, ONE = "('paid', 'new')", "('paid')"
         ("`in` = :a and s in (:two)", f"`in` = 'paid' and s in {BOTH}"),
     ],
 )
-def test_a_list_is_bound_after_in(text, bound):
+def test_a_list_is_bound_after_the_keyword_in(text, bound):
     assert bind(text, LISTS) == bound
 
 
@@ -233,7 +233,7 @@ def test_an_empty_list_is_refused(text, none):
 
 
 @pytest.mark.parametrize("text", ["s not in :some", "s not in (:some)", "s not in ('x', :some)"])
-def test_a_null_in_a_list_would_empty_a_not_in(text):
+def test_a_null_in_a_list_after_not_in_is_refused(text):
     with pytest.raises(ArgumentError, match="no row would match"):
         bind(text, {"some": ["paid", None]})
     assert bind(text.replace("not ", ""), {"some": ["paid", None]}).endswith("NULL)")

@@ -290,7 +290,7 @@ def test_a_second_open_sends_no_request(blobs, content, asked, cache):
     assert list(cache.iterdir()) == []  # a partially read blob is not cached
 
 
-def test_the_cache_is_not_used_when_it_is_off(odps, blobs, cache):
+def test_a_disabled_cache_is_not_used(odps, blobs, cache):
     with again(odps.profile) as fresh:
         blob = fresh.blob(blobs[1].reference)
         with blob.open(seek=True, cache=False) as file, blob.open() as stream:

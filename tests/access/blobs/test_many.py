@@ -104,7 +104,7 @@ class Told:
 # -- a folder ----------------------------------------------------------------------------------
 
 
-def test_a_path_for_every_reference_in_order_and_none_for_a_null(odps, media, tmp_path):
+def test_every_reference_gets_a_path_in_order_and_a_null_gets_none(odps, media, tmp_path):
     values = media.drop_null().to_pylist()
     column = pd.Series([values[1], None, values[0], np.nan, values[1], pd.NA], dtype=object)
     told = Told()
@@ -225,7 +225,7 @@ def test_many_files_of_one_name_try_each_number_once(tmp_path, monkeypatch):
     assert tried == list(range(1, 501))
 
 
-def test_a_folder_that_is_not_writable_is_a_typed_error(odps, media, tmp_path):
+def test_a_folder_that_is_not_writable_raises_a_typed_error(odps, media, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="is not a folder"):
         odps.blobs(media).save(tmp_path / "file")
@@ -414,7 +414,7 @@ def test_damage_is_reported_even_if_the_consumer_catches_all_errors():
         consume(fetch)
 
 
-def test_a_cancel_between_two_files_ends_the_iteration_after_that_blob():
+def test_a_cancel_between_two_files_ends_the_iteration():
     seen = []
 
     def consume(fetch: Fetch) -> None:

@@ -176,7 +176,7 @@ def test_only_conditions_with_the_same_meaning_everywhere_are_pushed_down(
     assert asked(recorder.take())[2] == predicate
 
 
-def test_a_query_that_no_partition_can_answer_opens_no_session(orders, recorder):
+def test_a_query_that_no_partition_can_satisfy_opens_no_session(orders, recorder):
     assert orders.to_table(columns=["id"], filter=field("ds") == "1999-01-01").num_rows == 0
     assert duckdb.sql("select count(*) from orders where ds > '2999'").fetchall() == [(0,)]
     assert sessions(recorder.take()) == []
@@ -212,7 +212,7 @@ def test_the_schema_is_that_of_a_read(odps):
     assert odps.table("orders").dataset().schema.names[-1] == "ds"
 
 
-def test_results_are_those_of_pyarrow_over_the_same_rows(odps):
+def test_results_equal_those_of_pyarrow_over_the_same_rows(odps):
     scan = odps.table("orders").read(
         ["id", "status", "amount", "created", "tags", "ds"], partitions=f"ds={DAY}"
     )

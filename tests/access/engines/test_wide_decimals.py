@@ -65,7 +65,7 @@ def test_values_of_38_digits_are_unchanged(odps, table):
     assert table.read().arrow_schema.field("d").type == pa.decimal256(60, 20)
 
 
-def test_a_longer_value_is_an_error_only_if_its_column_is_read(table):
+def test_a_longer_value_raises_an_error_only_if_its_column_is_read(table):
     table.write(rows([3], [Decimal(10) ** 30]))
     for read in (lambda: table.read().to_polars(), lambda: table.scan_polars().collect()):
         with pytest.raises(ConversionError, match="'d'") as caught:

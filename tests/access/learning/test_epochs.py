@@ -93,7 +93,7 @@ def test_a_row_keeps_its_values_and_decimals_are_floats(numbered):
     assert none["note"] is None
 
 
-def test_epochs_differ_in_order_and_an_epoch_repeats_its_order(numbered):
+def test_epochs_have_different_orders_and_an_epoch_always_has_the_same_order(numbered):
     made = epochs(numbered.read(["id"]))
     first = ids(made.pass_over())
     assert ids(made.pass_over()) == first
@@ -122,7 +122,7 @@ def test_even_parts_have_equally_many_rows_and_repeat_none(numbered):
 # -- batches ------------------------------------------------------------------------------------
 
 
-def test_a_batch_has_arrays_of_its_own_across_windows(numbered):
+def test_batches_have_separate_arrays_across_windows(numbered):
     batches = list(epochs(numbered.read(), AsBatches(48)).pass_over())
     assert [len(batch["id"]) for batch in batches] == [48] * 10 + [20]
     assert np.concatenate([batch["id"] for batch in batches]).tolist() == ids(
@@ -229,7 +229,7 @@ def test_after_its_session_expires_an_epoch_continues_with_another_one_over_the_
 @pytest.mark.parametrize(
     ("partitions", "overwrite"), [(None, False), (None, True), ("ds=1", False)]
 )
-def test_a_table_that_changed_is_a_typed_error(odps, new_name, partitions, overwrite):
+def test_a_table_that_changed_raises_a_typed_error(odps, new_name, partitions, overwrite):
     table = odps.create_table(new_name("changed"), "id bigint", partitioned_by="ds string")
     table.write(pa.table({"id": [1, 2, 3]}), partition="ds=1")
     running = epochs(table.read(["id"], partitions=partitions))

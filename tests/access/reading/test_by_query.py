@@ -85,7 +85,7 @@ def test_all_forms_of_a_read_return_the_rows_of_a_view(view: Table) -> None:
     assert sorted(scan.to_polars()["id"].to_list()) == list(range(990, 1000))
 
 
-def test_a_limit_and_the_first_rows(view: Table) -> None:
+def test_a_limit_restricts_the_first_rows(view: Table) -> None:
     assert view.read(limit=17).to_arrow().num_rows == 17
     limited = view.read(["id"], where="id >= 100", limit=5).to_arrow()
     assert limited.num_rows == 5
@@ -122,7 +122,7 @@ def test_a_view_has_no_partitions(view: Table) -> None:
         view.read(partitions="ds=a").to_arrow()
 
 
-def test_wrong_arguments_are_the_errors_of_any_read(view: Table, odps: Connection) -> None:
+def test_wrong_arguments_raise_the_errors_of_any_read(view: Table, odps: Connection) -> None:
     with pytest.raises(NotFoundError, match="has no column 'nope'"):
         view.read(["nope"]).to_arrow()
     with pytest.raises(ArgumentError, match="nope"):

@@ -65,7 +65,7 @@ def test_a_preview_with_too_few_rows_is_checked_by_a_read(watched, recorder, new
     watched.drop_table(table.name)
 
 
-def test_a_missing_partition_is_an_error(odps):
+def test_a_missing_partition_raises_an_error(odps):
     with pytest.raises(NotFoundError):
         odps.table("orders").head(partitions="ds=1999-01-01")
 
@@ -110,7 +110,7 @@ def test_a_missing_session_raises_an_error(odps):
 
 
 @pytest.mark.storage_api("blobs")
-def test_a_preview_that_is_refused_is_a_short_read_and_blobs_are_waited_for_briefly(monkeypatch):
+def test_a_refused_preview_becomes_a_short_read_with_a_short_wait_for_blobs(monkeypatch):
     monkeypatch.setattr(frames, "_PATIENCE", 0.2)
     monkeypatch.setattr("odps_nb.notebook.explore.static.SECONDS", 0.2)
     with (

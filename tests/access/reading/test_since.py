@@ -233,7 +233,7 @@ def test_an_incremental_read_sends_the_expected_options() -> None:
     assert pickle.loads(pickle.dumps(plan)) == plan
 
 
-def test_an_unknown_operation_is_an_error() -> None:
+def test_an_unknown_operation_raises_an_error() -> None:
     batch = pa.record_batch({"id": [1, 2], "__meta_op_type": pa.array([2, 64], pa.int8())})
     with pytest.raises(FramingError, match="unknown operation code 64"):
         in_words(batch)

@@ -100,7 +100,7 @@ ADVICE: list[tuple[str, pd.Series, str, Fix, list[Any]]] = [
 
 
 @pytest.mark.parametrize(("kind", "refused", "advice", "fix", "stored"), ADVICE)
-def test_the_advice_of_a_refused_write_works(
+def test_the_hint_of_a_refused_write_works(
     odps: Connection,
     new_name: Name,
     kind: str,

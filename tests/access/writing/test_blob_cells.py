@@ -121,7 +121,7 @@ def test_a_value_that_is_not_content_is_named_with_its_row(text, value, said):
     assert caught.value.column.startswith("c")
 
 
-def test_the_hint_says_how_to_pass_a_file_a_text_or_a_blob():
+def test_the_hint_states_how_to_pass_a_file_a_text_or_a_blob():
     with pytest.raises(ConversionError) as caught:
         check_cells(["/wByZWYw"], column("blob"))
     for way in ("pathlib.Path(…)", "text.encode()", "odps.blob(reference)"):
@@ -133,7 +133,7 @@ def test_a_required_cell_may_not_be_missing():
         check_cells([b"x", None], column("blob", nullable=False))
 
 
-def test_long_content_is_not_in_the_error():
+def test_an_error_does_not_contain_long_content():
     with pytest.raises(ConversionError) as caught:
         check_cells(["x" * 100_000], column("blob"))
     assert len(str(caught.value)) < 300

@@ -80,7 +80,7 @@ EXPECTED = {
 
 
 @pytest.mark.storage_api("blobs")
-def test_types_and_values_of_every_kind_of_column(
+def test_a_created_table_has_the_types_and_values_of_every_kind_of_column(
     odps: Connection, new_name: Name, tmp_path: Path
 ) -> None:
     name, frame = new_name("kinds"), columns_of_all_kinds(tmp_path)
@@ -299,7 +299,7 @@ def test_partition_columns_are_names_or_texts_with_a_type_in_any_list(
     assert [str(p).lower() for p in odps.table(name).partitions()] == ["ds=x,hour=3"]
 
 
-def test_a_name_without_a_type_says_how_to_write_it_and_that_works(
+def test_the_error_for_a_name_without_a_type_states_the_spelling_that_works(
     odps: Connection, new_name: Name
 ) -> None:
     name = new_name("advice")

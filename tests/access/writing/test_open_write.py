@@ -277,7 +277,7 @@ def test_open_writes_support_partitions_overwrite_and_blobs(
 
 
 @pytest.mark.storage_api("resumable writes")
-def test_wrong_use_is_reported(odps: Connection, table: Table) -> None:
+def test_incorrect_use_is_reported(odps: Connection, table: Table) -> None:
     with pytest.raises((SessionExpiredError, NotFoundError)):
         table.open_write(session_id="0" * 32)
     with table.open_write() as session:

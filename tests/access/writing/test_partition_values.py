@@ -177,7 +177,7 @@ def test_values_that_a_request_cannot_express_are_refused_before_anything_is_sen
     assert requests == []
 
 
-def test_refused_writes_leave_everything_as_it_was(table: Table) -> None:
+def test_refused_writes_leave_everything_unchanged(table: Table) -> None:
     before = state(table)
     for value in REFUSED:
         for road in ROADS:
@@ -187,7 +187,9 @@ def test_refused_writes_leave_everything_as_it_was(table: Table) -> None:
     assert {value for value in REFUSED if value in before} == set(REFUSED)
 
 
-def test_a_value_late_in_a_stream_of_rows_commits_nothing(odps: Connection, table: Table) -> None:
+def test_a_bad_value_late_in_a_stream_of_rows_commits_nothing(
+    odps: Connection, table: Table
+) -> None:
     before = state(table)
     schema = pa.schema([("id", pa.int64()), ("ds", pa.string())])
     values = ["b"] * 20 + [" b"]

@@ -205,7 +205,7 @@ def test_a_missing_session_is_reported_and_all_files_are_sent_again(
     assert odps.table(name).read().to_arrow().num_rows == 2 * COUNT
 
 
-def test_a_call_that_ended_after_its_commit_is_not_repeated(
+def test_a_call_that_failed_after_its_commit_is_not_repeated(
     odps: Connection,
     other: Connection,
     asked: Asked,
@@ -280,7 +280,7 @@ def test_a_failed_commit_is_requested_again_and_no_rows_are_sent_again(
     assert (asked.names, contents(odps, name)) == ([], here(folder))
 
 
-def test_one_process_at_a_time_and_other_folders_are_other_uploads(
+def test_one_process_at_a_time_uses_a_folder_and_other_folders_are_other_uploads(
     other: Connection, asked: Asked, new_name: Name, folder: Path
 ) -> None:
     name, said = new_name("twice"), []

@@ -145,7 +145,7 @@ def test_dataclasses_inside_of_dataclasses_are_structs(table: Table) -> None:
     assert content(table) == [(0, None, {"x": 0, "y": 0.5}), (1, None, {"x": 1, "y": 0.5})]
 
 
-def test_no_rows_are_zero_rows(table: Table) -> None:
+def test_empty_data_of_any_form_is_written_as_zero_rows(table: Table) -> None:
     for nothing in (
         [],
         (),
@@ -192,7 +192,7 @@ def test_an_iterator_is_streamed_and_its_rows_are_counted_over_all_chunks(
     assert len(content(table)) == 95  # nothing was replaced
 
 
-def test_large_values_end_a_chunk(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_value_ends_a_chunk(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tabular, "CHUNK_BYTES", 1000)
     parts = []
     gather = tabular.Chunks._gathered
@@ -207,7 +207,7 @@ def test_large_values_end_a_chunk(table: Table, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.storage_api("far times")
-def test_times_of_different_ranges_in_different_chunks(
+def test_chunks_may_contain_times_of_different_ranges(
     odps: Connection, new_name: Name, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tabular, "CHUNK_ROWS", 1)
@@ -270,7 +270,7 @@ def test_partitions_are_taken_from_rows_or_repeated_in_them(
 
 
 @pytest.mark.storage_api("blobs")
-def test_blobs_in_rows(odps: Connection, new_name: Name, tmp_path: Path) -> None:
+def test_rows_may_contain_blobs(odps: Connection, new_name: Name, tmp_path: Path) -> None:
     name = new_name("blobs")
     table = odps.create_table(name, "id bigint, content blob")
     file = tmp_path / "two.txt"
@@ -283,7 +283,7 @@ def test_blobs_in_rows(odps: Connection, new_name: Name, tmp_path: Path) -> None
     odps.drop_table(name)
 
 
-def test_a_new_table_from_rows(odps: Connection, new_name: Name) -> None:
+def test_a_new_table_can_be_created_from_rows(odps: Connection, new_name: Name) -> None:
     name = new_name("made")
     table = odps.table(name)
     table.write(
@@ -391,7 +391,7 @@ def test_the_index_is_written_on_request(table: Table) -> None:
     assert list(frame.columns) == ["id", "name"]  # unchanged
 
 
-def test_a_column_in_the_index_is_an_error_unless_the_index_is_decided(table: Table) -> None:
+def test_a_column_in_the_index_raises_an_error_unless_index_is_passed(table: Table) -> None:
     frame = pd.DataFrame({"Id": [1], "name": ["a"]}).set_index("Id")
     with pytest.raises(ConversionError, match="'Id' is in the index") as refused:
         table.write(frame)
@@ -423,7 +423,7 @@ def test_a_dropped_index_with_names_or_labels_is_a_warning(table: Table, index: 
     assert len(content(table)) == 4
 
 
-def test_a_numbered_index_is_dropped_silently(table: Table) -> None:
+def test_a_default_index_is_dropped_without_a_warning(table: Table) -> None:
     frame = pd.DataFrame({"id": [1, 2, 3]})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -455,7 +455,9 @@ def test_an_index_that_cannot_be_columns_is_refused(table: Table, odps: Connecti
     assert content(table) == []
 
 
-def test_new_tables_and_keys_from_an_index(odps: Connection, new_name: Name) -> None:
+def test_an_index_can_supply_columns_of_new_tables_and_keys(
+    odps: Connection, new_name: Name
+) -> None:
     name = new_name("indexed")
     frame = pd.DataFrame({"id": [1, 2], "v": ["a", "b"]}).set_index("id")
     with pytest.raises(ConversionError, match="'id' is in the index"):

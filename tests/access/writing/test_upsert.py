@@ -237,7 +237,7 @@ def test_a_partial_upsert_keeps_blobs_and_refuses_new_ones(make: Make) -> None:
         table.upsert({"id": [1], "picture": [b"two"]}, partial=True)
 
 
-def test_a_failure_on_the_way_leaves_the_table_as_it_was(make: Make) -> None:
+def test_a_failure_during_the_write_leaves_the_table_unchanged(make: Make) -> None:
     table = make()
     table.upsert(pa.table({"id": [1, 2], "v": ["a", "b"]}))
     before, was = version(table), rows(table)

@@ -184,7 +184,7 @@ def test_a_keyring_that_fails_to_return_the_key_raises_an_error_without_secrets(
     assert SECRET not in "".join(traceback.format_exception(caught.value)) + caplog.text
 
 
-def test_no_keyring_at_all_counts_as_no_key(use, write):
+def test_a_missing_keyring_counts_as_a_missing_key(use, write):
     use(NoKeyring())
     with pytest.raises(ConfigError, match="access_key is missing"):
         Profile.resolve(environ={**os.environ, **PLACE}, access_id="me")

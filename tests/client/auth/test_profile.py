@@ -93,7 +93,7 @@ def test_keywords_win_over_the_environment(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["work", None])
-def test_a_profile_wins_over_the_environment(profiles, name):
+def test_a_profile_takes_precedence_over_the_environment(profiles, name):
     profile = Profile.resolve(name, environ=ENV | profiles(WORK))
     assert (profile.endpoint, profile.project) == ("https://work/api", "work_project")
     assert (profile.name, profile.access_id, profile.schema) == ("work", "work-id", "sales")
@@ -200,7 +200,7 @@ def test_no_repr_shows_a_secret():
     assert len(repr(profile)) < 300
 
 
-def test_a_profile_is_never_pickled_but_copies_as_itself():
+def test_a_profile_cannot_be_pickled_and_its_copy_is_the_same_object():
     profile = Profile(endpoint="http://h", project="p", access_id="i", access_key="k")
     with pytest.raises(ConfigError, match="never pickled"):
         pickle.dumps(profile)
@@ -208,7 +208,7 @@ def test_a_profile_is_never_pickled_but_copies_as_itself():
     assert dataclasses.replace(profile, project="q").project == "q"
 
 
-def test_options_round_trip_in_any_case():
+def test_options_are_unchanged_by_a_round_trip_in_any_case():
     profile = Profile(
         endpoint="http://h", project="p", access_id="i", access_key="k", api_version=3, quota="q"
     )

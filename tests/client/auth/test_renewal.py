@@ -106,7 +106,7 @@ def test_invalid_keys_are_refused_and_not_shown(given, why):
     assert SECRET not in repr(caught.value) + str(caught.value)
 
 
-def test_the_names_of_alibabas_tools_are_understood():
+def test_the_variable_names_of_alibaba_s_tools_are_accepted():
     given = {
         "AccessKeyId": "me",
         "AccessKeySecret": "key",

@@ -134,7 +134,7 @@ def test_a_single_key_or_token_is_never_added_to_an_account(home, variable, sour
 
 
 @pytest.mark.parametrize("name", ["access_id", "access_key", "sts_token"])
-def test_half_an_account_is_not_completed_with_the_account_of_another(home, name):
+def test_an_incomplete_account_is_not_completed_from_another_source(home, name):
     home.environ(**{f"ODPS_{name.upper()}": "half"})
     home.alibaba("other", token=True)
     if name == "access_id":
@@ -470,7 +470,7 @@ def test_keys_can_come_from_a_mode_of_the_cli(home, metadata):
     assert account_of(found) == ("STS.Nrole", "key-of-role", "token-of-role")
 
 
-def test_a_pyodps_object_with_a_credential_provider_keeps_asking_it(home, metadata):
+def test_the_credential_provider_of_a_pyodps_object_is_called_again(home, metadata):
     from alibabacloud_credentials.provider import URLCredentialsProvider
 
     account = CredentialProviderAccount(URLCredentialsProvider(uri=f"{metadata}/of-provider"))

@@ -88,13 +88,13 @@ def test_an_empty_list_sends_no_request():
 
 
 @pytest.mark.parametrize("n", range(len(SIZES)))
-def test_a_single_reference_is_raw(n):
+def test_a_single_reference_is_requested_alone(n):
     got, service, _ = fetch(1, refs=[reference(n)])
     assert got == [BlobRecord(data=content(n), verified=True, reference=reference(n))]
     assert len(asked_refs(service)[0]) == 1
 
 
-def test_batches_are_bounded_by_count_and_none_has_a_single_blob():
+def test_batches_are_bounded_by_count_and_have_at_least_two_blobs():
     _, service, _ = fetch(21, batch_count=5, workers=1)
     batches = asked_refs(service)
     assert [n for batch in batches for n in batch] == list(range(21))
@@ -102,7 +102,7 @@ def test_batches_are_bounded_by_count_and_none_has_a_single_blob():
 
 
 @pytest.mark.parametrize("total", [0, 1, 2, 3, 5, 256, 257, 1000])
-def test_plans_cover_everything_once(total):
+def test_plans_cover_every_row_once(total):
     bounds = plan_batches(total, count=256, at_least=4)
     assert [n for low, high in bounds for n in range(low, high)] == list(range(total))
     assert all(high - low > 1 for low, high in bounds) or total == 1
@@ -134,7 +134,7 @@ def test_a_failure_before_the_first_blob_is_retried(trouble):
     assert len(got) == 4
 
 
-def test_a_flipped_bit_in_every_response_is_a_checksum_error():
+def test_a_flipped_bit_in_every_response_raises_a_checksum_error():
     with pytest.raises(ChecksumError) as caught:
         fetch(1, flip_at(0.5), refs=[reference(7)], retry=RetryPolicy(max_attempts=2))
     assert caught.value.request_id == "req-1"
@@ -144,7 +144,7 @@ def test_a_flipped_bit_in_every_response_is_a_checksum_error():
 
 
 @pytest.mark.parametrize("given", [1, 2, 4])
-def test_a_wrong_number_of_blobs_is_an_error(given):
+def test_a_wrong_number_of_blobs_raises_an_error(given):
     def step(line, seen) -> None:
         frames = b"".join(encode_frame(b"x") for _ in range(given))
         line.answer(encode_blocks(frames))
@@ -260,7 +260,7 @@ def test_a_broken_blob_file_resumes(trouble, share):
     assert len(service.seen) == 3
 
 
-def test_a_blob_that_changes_in_the_meantime_is_an_error():
+def test_a_blob_that_changes_in_the_meantime_raises_an_error():
     def other(line, seen) -> None:
         line.answer(encode_blocks(bytes(300_000)))
 
@@ -369,7 +369,7 @@ def test_closing_a_file_frees_its_connection():
     assert repr(file).endswith("closed>")
 
 
-def test_truncation_of_a_blob_is_always_an_error():
+def test_truncation_of_a_blob_always_raises_an_error():
     body, whole = body_of([reference(4)]), (0, 4100)
     around = {at for edge in (4, 4096, *whole, len(body)) for at in range(edge - 4, edge + 5)}
     cuts = sorted(at for at in {*around, *range(0, len(body), 250)} if 0 <= at < len(body))

@@ -192,7 +192,7 @@ def test_recurring_damage_is_attributed_to_one_blob(bad):
     assert caught.value.notes[0] == f"blob {bad} in the list of references"
 
 
-def test_persistent_damage_is_an_error_with_its_position():
+def test_persistent_damage_raises_an_error_with_its_position():
     with two_large(flip_at(0.5), client={"retry": RetryPolicy(max_attempts=2)}) as (blobs, _):
         assert next(blobs).read() == content(4)
         blob = next(blobs)
@@ -202,7 +202,7 @@ def test_persistent_damage_is_an_error_with_its_position():
     assert not blob.verified
 
 
-def test_a_blob_that_changes_after_a_break_is_an_error():
+def test_a_blob_that_changes_after_a_break_raises_an_error():
     def other(line, seen) -> None:
         frame = FrameEncoder(FrameHeader(), length=300_000)
         whole = frame.begin() + frame.feed(bytes(300_000)) + frame.finish()

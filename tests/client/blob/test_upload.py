@@ -163,7 +163,7 @@ def test_blobs_are_consumed_one_by_one_from_a_generator(monkeypatch):
         ({"md5": "0" * 32}, ChecksumError),
     ],
 )
-def test_an_answer_that_does_not_agree_is_an_error(lie, kind):
+def test_a_response_that_does_not_match_raises_an_error(lie, kind):
     truth = {"references": (Ledger.reference(0),), "size": 5, "md5": None}
     with Ledger() as service:
         service._WriteBlob = lambda request, seen: WriteBlobAnswer(**{**truth, **lie})
@@ -181,7 +181,7 @@ def test_an_upper_case_md5_is_the_same_md5():
         assert upload(service, [(b"hello", None, None)]) == [Ledger.reference(0)]
 
 
-def test_a_batch_with_too_few_references_is_an_error():
+def test_a_batch_with_too_few_references_raises_an_error():
     with Ledger() as service:
         answer = WriteBlobAnswer(references=(Ledger.reference(0),), size=2, batch=True)
         service._WriteBlobBatch = lambda request, seen: answer
@@ -193,7 +193,7 @@ def test_a_batch_with_too_few_references_is_an_error():
             )
 
 
-def test_a_file_that_shrinks_in_the_meantime_is_an_error(tmp_path):
+def test_a_file_that_shrinks_in_the_meantime_raises_an_error(tmp_path):
     path = tmp_path / "shrinking"
     path.write_bytes(bytes(100))
 

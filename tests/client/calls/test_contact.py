@@ -276,7 +276,7 @@ def test_a_missing_endpoint_path_is_suggested_if_the_server_does_not_know_the_re
     assert ("ends with /api" in error.hint) is (doubted and path != "/api")
 
 
-def test_a_tunnel_given_as_the_endpoint_is_named_as_such(monkeypatch):
+def test_a_tunnel_host_given_as_the_endpoint_is_reported(monkeypatch):
     body = encode_error_json("InvalidProjectTable", "not a table", "r")
     with (
         Peer(script_of(body, 400)) as peer,
@@ -452,7 +452,7 @@ def test_no_failed_query_shows_a_key():
 
 
 @pytest.mark.parametrize("cut", [9, 20])
-def test_a_key_whose_end_was_cut_off_is_hidden(cut):
+def test_a_truncated_key_is_hidden(cut):
     body = b"x" * (4000 - cut) + SECRET.encode() * 2
     with Peer(script_of(body, 400)) as peer, client(f"{peer.url}/api") as storage:
         error = failed(lambda: storage.rest(TABLES))

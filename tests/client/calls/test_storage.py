@@ -89,7 +89,9 @@ def test_a_region_signs_with_version_4():
         (401, "Unauthorized", "the authorization header is invalid or missing"),
     ],
 )
-def test_where_version_4_is_not_known_the_error_says_how_to_sign_as_before(status, code, message):
+def test_if_version_4_is_not_supported_the_error_states_how_to_sign_as_before(
+    status, code, message
+):
     for region, hinted in (("cn-hangzhou", True), (None, False)):
         with (
             Service(GetReadSession=[fail(status, code, message)]) as service,
@@ -176,7 +178,7 @@ def test_throttling_waits_until_the_requested_date(headers, waited):
     assert service.slept == [waited]
 
 
-def test_a_date_far_away_is_bounded_as_seconds_are():
+def test_a_distant_date_is_bounded_like_seconds():
     throttled = fail(429, "FlowExceeded", **{"Retry-After": LATER})
     with (
         Service(GetReadSession=[throttled]) as service,
@@ -214,7 +216,7 @@ def test_an_error_names_code_status_request_id_action_and_target():
     assert len(service.seen) == 1
 
 
-def test_an_empty_response_to_a_session_request_is_an_error():
+def test_an_empty_response_to_a_session_request_raises_an_error():
     with (
         Service(GetReadSession=[raw(b"{}")]) as service,
         service.client(retry=RetryPolicy(max_attempts=2)) as storage,
@@ -224,7 +226,7 @@ def test_an_empty_response_to_a_session_request_is_an_error():
     assert caught.value.request_id == "req-1"
 
 
-def test_silence_is_a_timeout_with_a_note():
+def test_silence_raises_a_timeout_with_a_note():
     with (
         Service(GetReadSession=[stall]) as service,
         service.client(read_timeout=0.1, retry=RetryPolicy(max_attempts=1)) as storage,
@@ -291,7 +293,7 @@ def test_the_tunnel_endpoint_is_requested_once():
 
 
 @pytest.mark.parametrize("text", [b"", b"<no/>", b"two words"])
-def test_a_tunnel_endpoint_that_is_none_is_refused(text):
+def test_an_invalid_tunnel_endpoint_is_refused(text):
     with (
         answering(text) as (_, storage),
         pytest.raises(FramingError, match="not the host name of a tunnel endpoint") as caught,

@@ -191,7 +191,7 @@ def test_an_error_while_creating_a_job_is_raised_in_its_turn():
         next(items)
 
 
-def test_a_system_without_more_threads_continues_with_the_running_ones(monkeypatch):
+def test_a_pool_without_more_threads_continues_with_the_running_ones(monkeypatch):
     start, started = threading.Thread.start, []
 
     def start_two(thread):

@@ -72,7 +72,9 @@ def test_a_requested_number_of_splits_up_to_a_million_is_used():
         (replace(CUT_BY_SIZE, splits_count=MAX_SPLITS + 1), {"where": "id > 0", "splits": 5}),
     ],
 )
-def test_more_is_refused_before_it_fills_the_memory(answer: ReadSessionAnswer, plan: dict):
+def test_too_many_splits_are_refused_before_they_fill_the_memory(
+    answer: ReadSessionAnswer, plan: dict
+):
     with pytest.raises(ArgumentError, match="the maximum is 1,000,000") as caught:
         opened(answer, **plan)
     assert caught.value.code == "TooManySplits"

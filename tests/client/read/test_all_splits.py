@@ -197,7 +197,7 @@ def test_an_incomplete_preview_is_requested_again():
     assert table.column(0).to_pylist() == [0, 1, 2, 3, 4]
 
 
-def test_a_preview_always_says_how_many_rows():
+def test_a_preview_always_states_the_number_of_rows():
     """evidence 140 (C++ client: TestAllPartitions): without a limit, the row count is unknown"""
     with Service() as service, service.client() as storage:
         with pytest.raises(ArgumentError, match="needs a limit"):

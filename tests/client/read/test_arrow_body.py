@@ -128,7 +128,7 @@ def test_batches_without_rows_are_skipped():
 
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("way", ["length", "chunked", "until close"])
-def test_truncation_inside_or_between_messages_is_an_error(way):
+def test_truncation_inside_or_between_messages_raises_an_error(way):
     marks = [at for at in range(len(WHOLE)) if WHOLE[at : at + 4] == b"\xff\xff\xff\xff"]
     beside = {mark + step for mark in marks for step in (-1, 0, 1, 4, 7, 8)}
     between = range(0, len(WHOLE), 37 if way == "until close" else 400)
@@ -150,7 +150,7 @@ def test_truncation_is_detected_in_every_coding(data):
 
 @settings(max_examples=60)
 @given(data=st.data())
-def test_a_flipped_bit_in_a_checked_coding_is_an_error(data):
+def test_a_flipped_bit_in_a_checked_coding_raises_an_error(data):
     coding = data.draw(st.sampled_from([Compression.ZSTD, Compression.LZ4]))
     body = bytearray(coded(WHOLE, coding))
     body[data.draw(st.integers(0, len(body) - 1))] ^= 1 << data.draw(st.integers(0, 7))
@@ -176,7 +176,7 @@ def test_any_damage_gives_a_typed_error_or_a_table(data):
             assert isinstance(error, (ProtocolError, ConversionError))  # noqa: PT017
 
 
-def test_bytes_after_the_end_marker_are_an_error():
+def test_bytes_after_the_end_marker_raise_an_error():
     with (
         Opened(WHOLE + b"x") as response,
         pytest.raises(FramingError, match="bytes follow"),
@@ -197,7 +197,7 @@ def test_an_end_marker_in_a_broken_http_body_is_not_accepted():
     transport.close()
 
 
-def test_a_header_that_contradicts_the_body_is_an_error():
+def test_a_header_that_contradicts_the_body_raises_an_error():
     with Opened(WHOLE, **{"Content-Encoding": "zstd"}) as response, pytest.raises(FramingError):
         RowStream(response)
 
@@ -208,7 +208,7 @@ def test_a_message_over_the_limit_is_refused_before_it_is_read():
     assert caught.value.limit == 64
 
 
-def test_after_close_there_is_no_batch():
+def test_after_close_no_batch_is_returned():
     with Opened(WHOLE) as response:
         stream = RowStream(response)
         assert ids([stream.next()]) == list(range(10))
@@ -280,7 +280,7 @@ def test_an_error_document_at_a_message_boundary_is_raised(place, coding):
 
 
 @pytest.mark.parametrize("page", [b"<p>sign in</p>", b'{"wifi": "sign in"}', b"{\x00\xff\xff"])
-def test_a_body_of_another_server_is_not_an_error_of_the_service(page):
+def test_an_error_body_of_another_server_is_not_reported_as_the_service_s(page):
     with Opened(page) as response, pytest.raises(FramingError, match="which is not Arrow"):
         RowStream(response)
     with Opened(WHOLE[:-8] + page) as response, pytest.raises(ProtocolError):

@@ -138,7 +138,7 @@ def test_an_offset_outside_of_its_buffer_is_an_error_and_never_read(what, reader
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_a_name_that_is_not_text_is_an_error(reader):
+def test_a_name_that_is_not_text_raises_an_error(reader):
     body = bare(pa.array([1])).replace(b"\1\0\0\0c\0", b"\1\0\0\0\xff\0")
     with pytest.raises(FramingError):
         sent(body, reader)

@@ -104,7 +104,7 @@ def test_a_failure_before_the_first_row_is_retried(trouble):
     assert tracker.snapshot().retries == 2
 
 
-def test_silence_in_the_middle_is_recovered():
+def test_a_read_resumes_after_silence_in_the_middle():
     def half_then_stall(line, seen) -> None:
         body = ipc(wanted(line))
         line.send(line.headline(**{"Content-Length": str(len(body))}) + body[: len(body) // 2])
@@ -172,7 +172,7 @@ def test_a_complete_stream_with_too_few_rows_is_resumed_and_then_fails():
     assert ", 3 attempts" in caught.value.notes[0]
 
 
-def test_a_stream_with_too_many_rows_is_an_error():
+def test_a_stream_with_too_many_rows_raises_an_error():
     with pytest.raises(FramingError, match="61 rows arrived, but 60 were requested"):
         split_of(raw(ipc(numbers(20, 81), rows=61)), retry=RetryPolicy(max_attempts=1))
 
@@ -197,7 +197,7 @@ def test_an_expired_session_is_never_continued_on_another_one(code):
     assert caught.value.request_id == "req-1"
 
 
-def test_a_schema_that_changes_during_the_read_is_an_error():
+def test_a_schema_that_changes_during_the_read_raises_an_error():
     required = pa.schema([pa.field("id", pa.int64(), nullable=False)])
     other = numbers(40, 80).cast(required)
     with pytest.raises(FramingError, match="the columns differ between two streams"):

@@ -245,7 +245,7 @@ def test_a_small_dictionary_that_expands_too_much_is_refused():
     assert fits.apply(batch)["s"].type == pa.string()
 
 
-def test_an_index_outside_of_its_dictionary_is_damage():
+def test_an_index_outside_of_its_dictionary_is_reported_as_damage():
     array = pa.DictionaryArray.from_arrays(pa.array([0, 9, 1]), pa.array(["a", "b"]), safe=False)
     with pytest.raises(FramingError, match="damaged"):
         read("s string", sent(s=array))
@@ -310,7 +310,7 @@ def test_nested_seconds_and_nanoseconds_are_timestamps():
 
 
 @pytest.mark.parametrize("nanos", [-(2**63) - 1, 2**63, -62135596800 * 10**9, 2**62 * 10**9])
-def test_a_time_outside_of_the_unit_is_a_typed_error_and_is_not_retried(nanos):
+def test_a_time_outside_of_the_unit_raises_a_typed_error_without_a_retry(nanos):
     """Evidence 173: the error names the column and what to do."""
     came = pa.array([seconds_of(0), None, seconds_of(nanos)], SEC_NANO)
     with pytest.raises(ConversionError, match="column 'when'") as caught:
@@ -375,14 +375,14 @@ def _alone(values: pa.Array) -> pa.Array:
         struct.pack("<bbbb6i4x", 0, 0, 1, -1, *[0] * 6),
     ],
 )
-def test_a_decimal_of_more_than_38_digits_is_a_typed_error(cell):
+def test_a_decimal_of_more_than_38_digits_raises_a_typed_error(cell):
     with pytest.raises(ConversionError, match="DECIMAL column 'd'"):
         read("d decimal", sent(d=pa.array([cell], LAYOUT)), rows=1, attempts=3)
     with pytest.raises(FramingError, match="'d'"):
         read("d decimal(10,2)", sent(d=pa.array([cell], LAYOUT)), rows=1)
 
 
-def test_a_stream_without_these_forms_is_returned_unchanged():
+def test_a_stream_without_the_replaced_forms_is_returned_unchanged():
     batch = pa.record_batch({"s": ["a"], "t": pa.array([1], pa.timestamp("ns"))})
     plain = PlainColumns(
         batch.schema, parse_columns("s string, t timestamp"), unit=TimeUnit.NANO, max_bytes=0

@@ -72,7 +72,7 @@ def test_piece_sizes_are_based_on_received_rows():
     assert next(pieces)[1] == RowRangeSplit(20, 10)
 
 
-def test_a_split_defined_by_the_service_stays_whole():
+def test_a_split_defined_by_the_service_is_not_divided():
     pieces = PieceRanges([IndexSplit(0), IndexSplit(1)], size=1, row_bytes=100.0)
     assert list(pieces) == [(IndexSplit(0), IndexSplit(0)), (IndexSplit(1), IndexSplit(1))]
 
@@ -94,7 +94,7 @@ def test_two_large_splits_are_read_by_eight_connections_and_shown_as_two():
     assert [(one.rows, one.done) for one in shown] == [(48, True), (48, True)]
 
 
-def test_a_split_is_not_done_before_its_last_piece():
+def test_a_split_is_incomplete_until_its_last_piece_is_read():
     tracker = ProgressTracker("read", "t")
     tracker.plan_split("a", rows=2)
     tracker.add(split="a", rows=1)

@@ -72,7 +72,7 @@ def decoded(value: Any) -> Any:
 
 
 @pytest.mark.parametrize(("kind", "values", "path", "row"), LAYOUTS, ids=str)
-def test_every_layout_is_replaced_given_as_bytes_or_named(
+def test_invalid_text_in_every_layout_is_replaced_or_kept_as_bytes_or_named(
     kind: pa.DataType, values: list[Any], path: str, row: int
 ) -> None:
     whole = pa.record_batch({"c": cells(kind, values)})
@@ -217,7 +217,7 @@ def test_the_reader_of_stream_io_has_the_option() -> None:
 
 @pytest.mark.parametrize("nested", [False, True])
 @pytest.mark.parametrize("to_text", [False, True])
-def test_valid_columns_are_checked_as_a_whole(
+def test_valid_columns_are_checked_in_one_step(
     monkeypatch: pytest.MonkeyPatch, nested: bool, to_text: bool
 ) -> None:
     """Checking each cell would take a thousand times as long."""

@@ -142,7 +142,7 @@ def test_a_time_out_repeats_the_same_job():
     assert first == second
 
 
-def test_each_submission_is_a_job_of_its_own():
+def test_each_submission_is_a_separate_job():
     """Evidence 163: a statement that the caller runs again is executed again."""
     with ControlService(SubmitSql=[submitted()]) as service, service.client() as storage:
         for _ in range(3):
@@ -182,7 +182,7 @@ def test_a_statement_is_in_doubt_only_if_an_attempt_may_have_started_it(script, 
     assert len(told) == in_doubt
 
 
-def test_a_lost_failure_is_received_by_the_second_request():
+def test_a_failure_response_that_was_lost_is_received_by_the_second_request():
     """Evidence 163: the response to the second request is that of the first instance."""
     failed = submitted(result("ODPS-0130161: Parse exception", "Failed"))
     with (
@@ -257,7 +257,7 @@ def test_an_immediate_failure_raises_the_same_error():
         submit_sql(storage, "selec")
 
 
-def test_a_query_that_another_client_stopped_is_an_error():
+def test_a_query_that_another_client_stopped_raises_an_error():
     script = {
         "SubmitSql": [submitted()],
         "GetInstance": [OVER],
@@ -331,7 +331,7 @@ def test_the_error_of_the_wait_is_shown_if_the_query_cannot_be_stopped(caplog):
     assert any("could not be stopped" in one for one in caplog.messages)
 
 
-def test_cancelling_is_one_request():
+def test_cancelling_sends_one_request():
     script = {"SubmitSql": [submitted()], "CancelInstance": [raw(b"")]}
     with ControlService(**script) as service, service.client() as storage:
         cancel_sql(storage, submit_sql(storage, "select 1"))
@@ -372,7 +372,7 @@ def test_a_result_is_opened_once_it_is_ready():
     assert len(service.calls["GetInstanceReadSession"]) == 2
 
 
-def test_a_result_that_is_gone_is_an_error():
+def test_a_result_that_is_gone_raises_an_error():
     answer = InstanceSessionAnswer(download_id="d1", status=SessionStatus.EXPIRED)
     script = {"SubmitSql": [submitted()], "CreateInstanceReadSession": [give(answer)]}
     with (
@@ -422,7 +422,7 @@ def test_a_broken_stream_resumes_at_the_row_where_it_stopped():
     assert (second.offset, second.count) == (20, 5)
 
 
-def test_rows_that_are_missing_are_an_error():
+def test_rows_that_are_missing_raise_an_error():
     script = {"ReadInstance": [raw(ipc(numbers(0, 20))), raw(ipc(numbers(20, 20)))]}
     with (
         ControlService(**script) as service,
@@ -439,7 +439,7 @@ def test_a_limit_requests_no_further_rows():
     assert service.calls["ReadInstance"][0].count == 5
 
 
-def test_an_empty_result_sends_no_request():
+def test_reading_an_empty_result_sends_no_request():
     with ControlService() as service, service.client() as storage:
         assert (
             pa.Table.from_batches(
@@ -488,7 +488,7 @@ def test_pages_of_a_large_result_are_read_concurrently_and_in_order():
     ]
 
 
-def test_a_page_that_breaks_resumes_at_its_own_row():
+def test_a_page_whose_stream_breaks_resumes_at_its_row():
     broken = threading.Event()
 
     def step(line, seen) -> None:

@@ -51,7 +51,7 @@ def test_a_commit_in_doubt_is_a_success_when_the_abort_finds_it_done():
         assert service.log[-2:] == ["AbortWriteSession", "GetWriteSession"]
 
 
-def test_a_commit_in_doubt_has_failed_if_the_abort_came_first():
+def test_a_commit_in_doubt_has_failed_if_the_session_was_aborted_first():
     with Ledger() as service:
         service.faults["CommitWriteSession"].append("drop")
         service.faults["GetWriteSession"].extend(["500"] * 2)
@@ -62,7 +62,7 @@ def test_a_commit_in_doubt_has_failed_if_the_abort_came_first():
     assert caught.value.notes[-1] == "the write was aborted; none of its rows are in the table"
 
 
-def test_a_commit_that_was_refused_is_an_error_and_aborts():
+def test_a_refused_commit_raises_an_error_and_aborts():
     with Ledger() as service:
         service.faults["CommitWriteSession"].append("400")
         with pytest.raises(InvalidRequestError):

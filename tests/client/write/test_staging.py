@@ -165,7 +165,7 @@ def test_an_upsert_and_a_deletion_leave_no_staging_table(
     assert staging(odps) == []
 
 
-def test_a_statement_that_fails_leaves_everything_as_it_was(odps: Connection, table: Table) -> None:
+def test_a_failed_statement_leaves_everything_unchanged(odps: Connection, table: Table) -> None:
     """The table is dropped between the upload and the commit."""
     with ExitStack() as stack:
         session = stack.enter_context(open_write_session(odps._storage, table.name))

@@ -124,7 +124,7 @@ def test_no_repr_shows_a_secret():
         assert repr(stream) == "<WriteStream 0 version 1, 0 rows, open>"
 
 
-def test_endless_silence_is_a_timeout_and_not_a_commit():
+def test_endless_silence_raises_a_timeout_and_is_not_a_commit():
     with Ledger() as service:
         service.faults["CreateWriteStream"].extend(["stall"] * 3)
         with pytest.raises(RequestTimeoutError):

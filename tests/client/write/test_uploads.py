@@ -107,7 +107,7 @@ def test_after_a_silent_upload_the_offset_is_fetched():
         assert len(service.calls["GetWriteStream"]) == 1
 
 
-def test_a_lost_answer_is_reported_and_the_new_token_is_used():
+def test_a_lost_response_is_reported_and_the_new_token_is_used():
     tracker = ProgressTracker("write", "t")
     with Ledger() as service:
         service.faults["WriteRows"].append("lost")

@@ -67,7 +67,7 @@ def test_an_overwrite_is_refused_or_skipped(service: Service) -> None:
     assert added(service, 2, 3) == [3]
 
 
-def test_an_overwrite_of_nothing_is_an_append(service: Service) -> None:
+def test_an_overwrite_of_an_empty_table_is_an_append(service: Service) -> None:
     write(service, 1, overwrite=True)
     assert added(service, 0, 1) == [1]
 

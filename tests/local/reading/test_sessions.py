@@ -108,7 +108,7 @@ def test_an_index_out_of_range_is_refused(peer: Peer, plain: str) -> None:
         peer.split(plain, session.session_id, IndexSplit(session.splits_count))
 
 
-def test_a_split_stays_inside_a_partition_on_request(peer: Peer, days: str) -> None:
+def test_a_split_may_be_restricted_to_one_partition(peer: Peer, days: str) -> None:
     assert peer.open_read(days).splits_count == 1
     assert peer.open_read(days, cross_partition=False).splits_count == 4
 
@@ -219,7 +219,7 @@ def test_a_row_on_which_a_filter_fails_is_reported(
         assert caught.value.request_id
 
 
-def test_a_row_that_fails_in_a_filter_late_breaks_the_response_and_is_named_when_resumed(
+def test_a_late_error_in_a_filter_breaks_the_response_and_names_the_row_on_resuming(
     peer: Peer, new_table: Callable[[str], str]
 ) -> None:
     name = new_table("(id bigint, note string)")
@@ -260,7 +260,7 @@ def test_an_unknown_session_is_refused(peer: Peer, plain: str, days: str) -> Non
 
 
 @pytest.mark.parametrize("coding", [Compression.ZSTD, Compression.LZ4])
-def test_compression_is_inside_arrow_for_us_and_around_it_for_maxst(
+def test_our_client_compresses_inside_arrow_and_maxst_around_it(
     peer: Peer, plain: str, coding: Compression
 ) -> None:
     session = peer.open_read(plain)

@@ -36,7 +36,7 @@ def test_the_catalogue_names_the_tables_that_the_guides_use():
     assert all(s.comment for s in SAMPLES)
 
 
-def test_a_day_of_orders_is_the_same_each_time(order_batches):
+def test_a_day_of_orders_is_the_same_in_every_run(order_batches):
     spec, again = next(orders.rows())
     assert spec == order_batches[0][0]
     assert again.equals(order_batches[0][1])
@@ -150,7 +150,7 @@ def test_media_names_agree_with_the_blobs():
             assert (row["name"], row["declared"] or "") == (blob.file_name, blob.mime_type)
 
 
-def test_the_bomb_is_small_and_huge():
+def test_the_bomb_is_small_and_expands_to_a_huge_size():
     bomb = sample_file("144_megapixels.png")
     assert len(bomb) < 20_000
     with warnings.catch_warnings():

@@ -8,7 +8,7 @@ from odps_nb.errors import ConfigError
 from odps_nb.local.forms import Forms
 
 
-def test_forms_are_named_with_their_values() -> None:
+def test_forms_are_parsed_from_names_and_values() -> None:
     assert Forms.parse([]) == Forms()
     assert Forms.parse(["time_zone=none"]) == Forms(time_zone="none")
     assert Forms.parse(["time_zone=none", "time_zone=UTC"]) == Forms()

@@ -112,7 +112,7 @@ def test_a_full_disk_is_reported_and_no_data_is_lost(disk: SmallDisk) -> None:
 
 
 @pytest.mark.nightly
-def test_a_query_on_a_full_disk_ends(disk: SmallDisk) -> None:
+def test_a_query_on_a_full_disk_fails(disk: SmallDisk) -> None:
     """The disk is also full when the end of the query is recorded."""
     with start(disk.root, samples=False) as service:
         peer, _, _ = begin(service)

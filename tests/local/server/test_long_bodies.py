@@ -73,7 +73,7 @@ def asked(
     return link
 
 
-def test_pipelined_requests_are_answered_in_order(peer: Peer, large: LocalService) -> None:
+def test_pipelined_requests_get_responses_in_order(peer: Peer, large: LocalService) -> None:
     """The next response begins before the client has received the end of the previous one."""
     wire = request_of(peer)
     with asked(large, wire) as link:

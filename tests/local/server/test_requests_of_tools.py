@@ -158,7 +158,7 @@ def test_permissions_are_checked(peer: Peer, end: str) -> None:
     assert ask(peer, f"auth{end}", "POST", body).findtext("Result") == "ALLOW"
 
 
-def test_users_are_the_keys(peer: Peer) -> None:
+def test_the_keys_are_listed_as_users(peer: Peer) -> None:
     names = [one.text for one in ask(peer, "users").iter("DisplayName")]
     assert peer.service.access_id in names
     assert ask(peer, f"users/{names[0]}", type="displayname").findtext("ID") == names[0]

@@ -75,7 +75,7 @@ def denied(peer: Peer, text: str) -> None:
     assert caught.value.code == "NoPermission"
 
 
-def test_a_key_without_rights_of_its_own_may_do_all(guarded: LocalService) -> None:
+def test_a_key_without_listed_rights_may_do_everything(guarded: LocalService) -> None:
     assert as_key(guarded, "admin").read("t").num_rows == 1
     assert as_key(guarded, "admin", "theirs").read("hidden").num_rows == 0
 

@@ -77,7 +77,7 @@ def test_a_folder_is_private_and_locked_by_one_process(root: Path) -> None:
         assert first.access_key not in repr(first)
 
 
-def test_a_temporary_folder_goes_away_with_its_service(
+def test_a_temporary_folder_is_deleted_with_its_service(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))

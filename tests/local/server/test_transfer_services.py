@@ -117,7 +117,7 @@ def test_the_signature_is_checked_before_the_refusal(off: dict[str, Peer]) -> No
     assert (answer.status_code, answer.json()["Code"]) == (403, "RequestTimeTooSkewed")
 
 
-def test_a_gateway_refuses_with_a_page(off: dict[str, Peer]) -> None:
+def test_an_error_page_of_a_gateway_is_reported(off: dict[str, Peer]) -> None:
     for name, method, path, params in CASES:
         if name != "storage-v1":
             answer = ask(off["no-path"], method, path, params)

@@ -117,7 +117,7 @@ def test_a_number_of_slots_is_at_least_one(upserts: Tunnel) -> None:
 
 
 @pytest.mark.parametrize("header", ["odps-slot-num", "odps-tunnel-slot-num"])
-def test_a_stream_session_has_the_requested_slots(streams: Tunnel, header: str) -> None:
+def test_a_stream_session_has_the_requested_number_of_slots(streams: Tunnel, header: str) -> None:
     """The first header is that of pyodps; the Java and Go SDKs send the second."""
     assert len(streams.ask("POST", header=f"{header}: 2").json()["slots"]) == 2
 

@@ -107,7 +107,7 @@ def test_nan_is_read_in_every_way(odps: Connection, new_name: Callable[[str], st
         assert str(rows.to_arrow().to_pylist()) == "[{'c': nan, 'f': nan}]"
 
 
-def test_a_result_with_times_that_fit_no_unit_is_an_error(
+def test_a_result_with_times_that_fit_no_unit_raises_an_error(
     odps: Connection, new_name: Callable[[str], str]
 ) -> None:
     near, far = new_name("cell"), new_name("cell")
@@ -230,7 +230,7 @@ def test_sql_returns_compares_groups_and_stores_any_bytes(odps: Connection, stor
     assert sorted(odps.sql(joined).to_arrow().column(0).to_pylist()) == [1, 11]
 
 
-def test_a_function_that_fails_on_such_text_fails_that_query_only(
+def test_a_function_that_fails_on_invalid_text_fails_only_its_query(
     odps: Connection, stored: str
 ) -> None:
     for _ in range(2):
@@ -239,7 +239,7 @@ def test_a_function_that_fails_on_such_text_fails_that_query_only(
         assert odps.sql(f"select upper(s) from {stored} where id = 0").to_arrow().num_rows == 1
 
 
-def test_a_predicate_that_fails_on_such_text_fails_that_read_only(
+def test_a_predicate_that_fails_on_invalid_text_fails_only_its_read(
     odps: Connection, stored: str
 ) -> None:
     table = odps.table(stored)

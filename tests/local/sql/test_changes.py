@@ -85,7 +85,7 @@ STATEMENTS = {
 
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("statement", STATEMENTS)
-def test_a_new_value_is_stored_as_insert_stores_it_and_no_other_value_changes(
+def test_an_updated_value_is_stored_as_by_insert_and_no_other_value_changes(
     peer: Peer, name: str, statement: str
 ) -> None:
     """Neither values of other rows nor those of other columns are converted."""

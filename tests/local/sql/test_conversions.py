@@ -209,7 +209,7 @@ def test_timestamps_and_local_times_are_cast_with_nanoseconds(
     ("zone", "clock"),
     [("Asia/Shanghai", "0001-01-01 00:00:00"), ("America/New_York", "9999-12-31 23:59:59")],
 )
-def test_a_constant_outside_of_the_years_of_utc_is_an_error(
+def test_a_constant_outside_of_the_years_of_utc_raises_an_error(
     peer: Peer, new_table: NewTable, zone: str, clock: str
 ) -> None:
     name = new_table("(dt datetime)")
@@ -404,7 +404,7 @@ def test_text_is_compared_with_numbers_as_double_or_decimal(peer: Peer) -> None:
 
 
 @pytest.mark.parametrize("text", ["'x'", "s"])
-def test_text_that_is_not_a_number_is_an_error_when_compared_with_a_number(
+def test_text_that_is_not_a_number_raises_an_error_when_compared_with_a_number(
     peer: Peer, text: str
 ) -> None:
     with pytest.raises(QueryError, match="the value 'x' cannot be converted to DOUBLE"):

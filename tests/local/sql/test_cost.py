@@ -17,7 +17,7 @@ def sizes(odps: Connection) -> dict[str, int]:
     return {day: odps.sql_cost(text.format(day)).input_bytes or 0 for day in DAYS}
 
 
-def test_a_query_reads_whole_partitions(odps: Connection, sizes: dict[str, int]) -> None:
+def test_a_query_reads_complete_partitions(odps: Connection, sizes: dict[str, int]) -> None:
     whole = odps.sql_cost("select id from orders").input_bytes
     assert whole == odps.table("orders").info.size
     assert 0 < sum(sizes.values()) < whole

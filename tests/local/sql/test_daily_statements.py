@@ -332,7 +332,7 @@ def test_the_statements_of_a_script_run_in_order(peer: Peer, new_table: NewTable
         ("DROP TABLE {0}; SELEC 1;", r"ODPS-0130161"),
     ],
 )
-def test_a_script_with_an_error_of_syntax_runs_no_statement(
+def test_a_script_with_a_syntax_error_runs_no_statement(
     peer: Peer, new_table: NewTable, text: str, problem: str
 ) -> None:
     name = new_table("(a bigint)")

@@ -19,7 +19,9 @@ def view(odps: Connection, columns: str, rest: str) -> list[tuple[object, ...]]:
     return [tuple(row.values()) for row in rows]
 
 
-def test_views_of_the_information_schema(odps: Connection, new_name: Callable[[str], str]) -> None:
+def test_views_of_the_information_schema_describe_tables_and_columns(
+    odps: Connection, new_name: Callable[[str], str]
+) -> None:
     name, keyed = new_name("information"), new_name("information")
     odps.sql(
         f"create table {name} (a bigint not null comment 'x', b array<string>)"

@@ -401,7 +401,7 @@ def test_the_current_time_is_that_of_the_session(peer: Peer, zone: str) -> None:
 
 
 @pytest.mark.parametrize("zone", ZONES)
-def test_rows_of_values_with_an_instant_give_instants(
+def test_a_values_clause_with_an_instant_gives_instants(
     peer: Peer, zone: str, new_table: Callable[[str], str]
 ) -> None:
     """A text beside an instant is read by the session's clock, once, in either order."""
@@ -450,7 +450,7 @@ GIVING = (
 )
 
 
-def test_invalid_time_text_compared_with_an_instant_is_an_error(peer: Peer) -> None:
+def test_invalid_time_text_compared_with_an_instant_raises_an_error(peer: Peer) -> None:
     """An invalid text is never stored as null; null stays null."""
     made, given = make_table(peer, "(v string)"), make_table(peer, "(s string)")
     peer.sql(f"insert into {given} values ('later')")

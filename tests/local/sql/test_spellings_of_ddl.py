@@ -50,7 +50,7 @@ def test_a_table_is_created(odps: Connection, new_name: Callable[[str], str], re
     assert odps.table(made).schema.names[0].lower() == "id"
 
 
-def test_a_table_like_another_has_a_lifecycle_of_its_own(odps: Connection, name: str) -> None:
+def test_a_table_created_like_another_has_its_own_lifecycle(odps: Connection, name: str) -> None:
     odps.sql(f"create table if not exists {name}_like like {name} lifecycle 9")
     made = odps.table(f"{name}_like")
     assert (made.info.lifecycle, made.schema.names) == (9, ("id", "note", "ds", "hh"))
@@ -162,7 +162,7 @@ def test_partitions_are_chosen_by_a_condition(
 
 
 @pytest.mark.parametrize("condition", ["id > 1", "1 = 0", "1 < 2", "ds > no_such"])
-def test_a_condition_on_other_columns_chooses_no_partition(
+def test_a_condition_on_other_columns_does_not_truncate_a_partition(
     odps: Connection, name: str, condition: str
 ) -> None:
     with pytest.raises(OdpsNbError):
@@ -223,6 +223,6 @@ def test_names_that_begin_with_digits_need_no_back_quotes(odps: Connection, name
 
 
 @pytest.mark.parametrize("column", ["2", "10L", "1e5", "2bd"])
-def test_numbers_are_not_names(odps: Connection, name: str, column: str) -> None:
+def test_numbers_are_refused_as_names(odps: Connection, name: str, column: str) -> None:
     with pytest.raises(OdpsNbError, match=r"is not a column name|expected a name"):
         odps.sql(f"CREATE TABLE {name}_2 ({column} bigint)").wait()

@@ -154,7 +154,7 @@ def test_the_same_errors_of_the_real_service_get_a_hint(odps: Connection) -> Non
         ("insert into orders partition (ds='x') select {}", "[1,46]"),
     ],
 )
-def test_signs_that_maxcompute_lacks_are_errors_of_the_text(
+def test_operators_that_maxcompute_lacks_raise_a_syntax_error(
     odps: Connection, text: str, place: str
 ) -> None:
     assert place in refused(odps, text).message
@@ -170,7 +170,7 @@ LACKING = (
 
 
 @pytest.mark.parametrize("expression", LACKING)
-def test_functions_that_only_maxcompute_has_are_named_as_such(
+def test_functions_that_only_maxcompute_supports_are_named_as_such(
     odps: Connection, expression: str
 ) -> None:
     source = "" if " from " in expression else " from (select 'a' as s) t"

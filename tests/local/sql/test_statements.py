@@ -270,7 +270,7 @@ def test_operators_return_the_same_as_in_maxcompute(
     assert found == [[expected] for _, expected in OPERATORS]
 
 
-def test_grouping_hints_and_windows_are_read(peer: Peer) -> None:
+def test_grouping_hints_and_windows_are_parsed(peer: Peer) -> None:
     values = "(SELECT 'a' AS k, 1 AS v UNION ALL SELECT 'a', 2 UNION ALL SELECT 'b', 3) t"
     rolled = peer.query(f"SELECT k, sum(v) s FROM {values} GROUP BY k WITH ROLLUP;").to_pylist()
     assert {(row["k"], row["s"]) for row in rolled} == {("a", 3), ("b", 3), (None, 6)}
@@ -448,7 +448,7 @@ def test_inserts_after_one_from_see_the_same_rows(
     ]
 
 
-def test_inserts_after_one_from_are_all_done_or_none(
+def test_several_inserts_after_one_from_are_atomic(
     peer: Peer, new_table: Callable[[str], str]
 ) -> None:
     name, other = new_table("(a bigint)"), new_table("(a bigint, b bigint)")

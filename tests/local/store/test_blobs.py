@@ -56,7 +56,7 @@ def test_a_body_written_in_parts_is_complete(peer: Peer, name: str) -> None:
     assert found[2][0] == b"after"
 
 
-def test_content_that_looks_like_a_format_is_content(peer: Peer, name: str) -> None:
+def test_content_that_looks_like_a_format_stays_plain_content(peer: Peer, name: str) -> None:
     session = peer.open_write(name)
     for start in (b"\x05" + bytes(7), b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18"):
         data = start + b" and more"

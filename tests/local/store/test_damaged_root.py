@@ -255,7 +255,7 @@ def test_a_damaged_folder_is_refused_with_a_message_and_loses_nothing(
     assert data(found.root) == found.before
 
 
-def test_the_process_of_the_command_ends_with_its_status(damaged: dict[str, Damaged]) -> None:
+def test_the_command_exits_with_its_status(damaged: dict[str, Damaged]) -> None:
     root = damaged["catalogue missing"].root
     command = [sys.executable, "-m", "odps_nb.cli", "serve", "--root", str(root), "--json"]
     done = subprocess.run(
@@ -390,7 +390,7 @@ def test_damage_to_the_catalogue_is_harmless_or_refused_with_a_message(
         shutil.rmtree(root)
 
 
-def test_a_folder_of_an_earlier_layout_is_served_and_keeps_new_objects(
+def test_a_folder_of_an_earlier_layout_is_served_and_accepts_new_objects(
     sound: Path, tmp_path: Path
 ) -> None:
     """Layout 2 lacks resources, functions, outputs of instances and comments of schemas."""

@@ -44,7 +44,7 @@ def test_any_truncation_is_detected(file: Path) -> None:
 
 @pytest.mark.parametrize("kind", [ChecksumKind.CRC32, ChecksumKind.MD5])
 @pytest.mark.parametrize("data", [b"some data", LARGE])
-def test_a_flipped_bit_is_a_checksum_error(file: Path, kind: ChecksumKind, data: bytes) -> None:
+def test_a_flipped_bit_raises_a_checksum_error(file: Path, kind: ChecksumKind, data: bytes) -> None:
     body = bytearray(encode_frame(data, NAMED, checksum=kind))
     body[body.index(data) + len(data) - 1] ^= 1
     file.write_bytes(body)

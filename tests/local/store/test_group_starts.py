@@ -35,7 +35,7 @@ def name(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.mark.parametrize("is_hot", [True, False])
-def test_any_range_in_any_order_is_the_rows_of_that_range(
+def test_any_range_in_any_order_returns_its_rows(
     folder: DataFolder, name: str, is_hot: bool
 ) -> None:
     if not is_hot:

@@ -65,7 +65,7 @@ def test_rows_without_an_operation_are_upserts(peer: Peer, name: str) -> None:
     assert found(peer, name) == {1: "b"}
 
 
-def test_any_operation_but_a_delete_is_an_upsert(peer: Peer, name: str) -> None:
+def test_any_operation_except_a_delete_is_an_upsert(peer: Peer, name: str) -> None:
     peer.write(name, rows((1, "a", 7), (2, "b", 1)))
     assert found(peer, name) == {1: "a", 2: "b"}
 

@@ -291,7 +291,7 @@ def test_a_click_on_a_header_sorts_with_a_sql_job_and_shows_this(page):
     expect(status(view)).to_have_text("rows 1–48 of 48")
 
 
-def test_shift_sorts_by_several_columns_and_a_column_without_order_says_why(page):
+def test_shift_sorts_by_several_columns_and_an_unsortable_column_states_the_reason(page):
     view = explorer(page, MEDIA)
     numbers = [column_of(view, name) for name in ("declared", "name")]
     for number, keys in zip(numbers, ([], ["Shift"]), strict=True):

@@ -249,7 +249,7 @@ def test_a_tile_can_be_enlarged_zoomed_and_changed_to_the_next(page):
     assert (focused(page), selected(view)) == ("0", [1])
 
 
-def test_an_enlarged_sound_plays(page):
+def test_an_enlarged_sound_can_be_played(page):
     view = shown(page, MEDIA)
     search = view.get_by_role("searchbox")
     search.fill("melody.wav")

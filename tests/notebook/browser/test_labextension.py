@@ -202,7 +202,9 @@ def browsed(connected: Lab) -> Lab:
     return connected
 
 
-def test_a_table_opens_without_a_request_and_its_partitions_with_one(browsed: Lab) -> None:
+def test_a_table_is_opened_without_a_request_and_its_partitions_are_listed_with_one(
+    browsed: Lab,
+) -> None:
     before = browsed.requests()
     browsed.row("orders").click()
     browsed.row("amount").wait_for()

@@ -149,13 +149,13 @@ def test_control_a_malicious_page_acts_in_a_frame_without_sandbox(visit):
     assert "/beacon/script" in page.asked
 
 
-def test_control_a_malicious_svg_acts_as_a_document(visit):
+def test_control_a_malicious_svg_is_active_as_a_document(visit):
     page = visit(sample_file("script_inside.svg"), "image/svg+xml")
     assert probe(page) in ("svg script", "svg onload")
     assert "/beacon/svg-script" in page.asked
 
 
-def test_control_a_value_acts_if_not_escaped(visit):
+def test_control_an_unescaped_value_is_active(visit):
     page = visit(document(NASTY))
     assert probe(page) == "value"
     assert "/beacon/value" in page.asked
@@ -185,7 +185,7 @@ def test_no_script_runs_and_no_request_leaves_a_list(visit, site, samples):
     page.close()
 
 
-def test_no_malicious_blob_acts_when_displayed_alone(visit, site, samples):
+def test_no_malicious_blob_is_active_when_displayed_alone(visit, site, samples):
     names = ("you_have_won.html", "not_a_picture.png", "script_inside.svg")
     blobs = [b for b in samples if b is not None and b.file_name in names]
     bundles = [preview.mimebundle(b, render=way) for b in blobs for way in (False, True)]

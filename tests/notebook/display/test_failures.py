@@ -38,7 +38,7 @@ def plain(text: str) -> list[str]:
     return text.splitlines()
 
 
-def test_an_error_has_three_lines_what_where_and_what_to_do(shell, hook, capsys):
+def test_an_error_has_three_lines(shell, hook, capsys):
     result = shell.run_cell(CELL)
     assert plain(capsys.readouterr().out) == LINES
     assert isinstance(result.error_in_exec, NotFoundError)

@@ -65,7 +65,7 @@ def test_the_header_and_all_cells_of_a_column_have_the_same_alignment(cells, rig
     assert page.count("text-align:right") == (len(cells) + 1 if right else 0)
 
 
-def test_a_missing_row_is_a_typed_index_error():
+def test_a_missing_row_raises_a_typed_index_error():
     with pytest.raises(PositionError, match="there is no row 0: the sequence has no rows"):
         Listing(headers=("a",), rows=())[0]
     with pytest.raises(IndexError) as caught:

@@ -73,7 +73,7 @@ def test_a_cell_selects_the_rows_with_its_value_or_all_others(view, written, col
         view.choose(Choice())
 
 
-def test_a_cell_of_a_filtered_view_is_a_cell_of_the_shown_rows(view):
+def test_a_cell_position_in_a_filtered_view_refers_to_the_shown_rows(view):
     view.choose(Choice(conditions=("flag",)))
     assert view.page(0).columns[0][44] == "220"
     view.choose(view.value(44, 0, exclude=False))

@@ -119,7 +119,7 @@ def test_hours_of_a_day_are_labelled_by_the_calendar(odps, new_name):
     odps.drop_table(table.name)
 
 
-def test_values_after_the_largest_share_one_bar(table):
+def test_values_after_the_most_frequent_share_one_bar(table):
     found = shown(table.chart("word", top=2))
     counts = expected("word").sort_values(ascending=False)
     kept = [one for one in counts.index if not pd.isna(one)][:1]
@@ -402,7 +402,7 @@ def test_a_chart_of_a_result_has_the_values_of_its_table_and_runs_no_query(table
         assert found.sql.partition(" from")[0] == wanted.sql.partition(" from")[0]
 
 
-def test_a_chart_of_a_large_result_says_that_its_query_runs_again(odps, monkeypatch):
+def test_a_chart_of_a_large_result_states_that_its_query_runs_again(odps, monkeypatch):
     monkeypatch.setattr(read_figures, "MAX_READ", 5_000)
     result = odps.sql("select ds, n from charted")
     again = r"runs the query again and reads .*, because its result \(about .* kB\) exceeds 5.0 kB"

@@ -273,7 +273,7 @@ def test_a_condition_of_a_bar_is_the_same_after_an_edit_that_changes_nothing(ser
         view.close()
 
 
-def test_an_hour_that_occurs_twice_stays_the_one_that_was_meant(service, frame):
+def test_an_hour_that_occurs_twice_keeps_its_offset(service, frame):
     with connected(service, timezone="Europe/Berlin") as odps:
         view = RowView(rows_of(odps.table("explore_filters").read()))
         column = next(one for one in view.columns if one.name == "seen")
@@ -353,7 +353,7 @@ def test_bars_that_are_excluded_one_after_the_other_are_all_excluded(view, frame
 # -- how many ------------------------------------------------------------------------------------
 
 
-def test_matching_rows_are_counted_and_limit_the_pages(odps, frame):
+def test_the_count_of_matching_rows_limits_the_pages(odps, frame):
     view = RowView(rows_of(odps.table("explore_filters").read()), seed=1)
     view.filter("flag", null=True, exclude=True)
     wanted = frame["id"][frame["flag"].notna()].tolist()
@@ -488,7 +488,7 @@ def test_a_search_for_rows_to_describe_is_bounded_in_time(moody_odps, stalled, m
 
 
 @pytest.mark.parametrize(("total", "sample"), [(2_048_000, 64_000), (999, 8_000), (5, 2), (70, 1)])
-def test_ranges_are_all_rows_once_and_each_round_is_spread(total, sample):
+def test_ranges_cover_all_rows_once_and_each_round_is_spread(total, sample):
     parts, again = (RandomParts(total, sample, seed=1) for _ in range(2))
     rounds = list(iter(lambda: parts.take(sample // 3), []))
     assert rounds == list(iter(lambda: again.take(sample // 3), []))
@@ -518,7 +518,7 @@ def _ask(column, op, *values, **others):
     return {"do": "filter", **asked, "exclude": False, "below": False, "index": None, **others}
 
 
-def test_a_filter_is_answered_by_rows_a_count_and_a_profile(live, frame):
+def test_a_filter_updates_the_rows_the_count_and_the_profile(live, frame):
     explorer, browser = live
     browser.forget()
     explorer.receive(_ask("small", "range", "1,0", "20"))

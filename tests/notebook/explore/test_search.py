@@ -305,7 +305,7 @@ def test_a_sorted_search_has_the_first_rows_of_all_that_match(odps, new_name):
     "table",
     ["types_all", "explore_search", pytest.param("media", marks=pytest.mark.storage_api("blobs"))],
 )
-def test_the_view_sorts_by_every_column_that_looks_sortable_and_by_no_other(
+def test_the_view_sorts_by_exactly_the_columns_that_are_shown_as_sortable(
     odps, written, table, search
 ):
     view = RowView(rows_of(odps.table(table).read()))

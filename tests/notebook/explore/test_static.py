@@ -78,7 +78,7 @@ def test_results_and_filtered_reads_show_rows(odps):
     assert "no rows" in shown["text/plain"]
 
 
-def test_bars_of_all_rows_stand_out_in_grey_from_those_of_the_filter():
+def test_bars_of_all_rows_are_grey_behind_those_of_the_filter():
     bars = (Bar("a", 10, value="a", whole=20.0), Bar("b", 20, value="b", whole=5), Bar("c", 5))
     html = str(_bars(ColumnProfile(rows=35, nulls=0, bars=bars)))
     assert re.findall(r"height:(\d+)px(;background:linear)?", html) == [

@@ -193,7 +193,7 @@ def test_a_filter_that_selects_no_row_keeps_the_types(view, source):
     assert found.schema.equals(source.arrow_schema)
 
 
-def test_a_page_of_the_first_rows_of_a_result_is_not_the_whole(odps, name):
+def test_a_page_of_the_first_rows_of_a_result_is_not_taken_for_all_rows(odps, name):
     first = odps.sql(f"select id from {name} order by id limit {ROWS}").first(5)
     view = RowView(rows_of(first))
     assert view.code.endswith(".first(5)")
@@ -260,7 +260,7 @@ def test_a_parquet_file_has_the_types_and_values_of_the_rows(source):
     assert pq.read_table(file).equals(source.to_arrow())
 
 
-def test_a_csv_file_has_the_values_as_they_are(source):
+def test_a_csv_file_contains_the_values_unchanged(source):
     made, file = written(source, "csv")
     assert (made.rows, made.is_cut) == (ROWS, False)
     text = file.getvalue().decode("utf-8-sig")
@@ -298,7 +298,7 @@ def test_a_workbook_has_values_that_excel_keeps_and_text_for_all_others(source):
     assert found == [8, "=1+1", 0.08, *times, '["a", "8"]', "080a"]
 
 
-def test_a_number_or_text_that_excel_would_change_is_text_or_named(odps):
+def test_a_number_or_text_that_excel_would_change_is_stored_as_text_or_reported(odps):
     rows = odps.sql("select cast(1234567890123456789 as bigint) n, repeat('x', 40000) s")
     made, file = written(rows, "xlsx")
     _, row = CalamineWorkbook.from_filelike(file).get_sheet_by_index(0).to_python()

@@ -224,7 +224,7 @@ def test_a_click_on_a_removed_filter_changes_nothing(live):
     assert explorer.view.choice == Choice()
 
 
-def test_a_profile_says_that_it_ignores_the_search(live):
+def test_a_profile_states_that_it_ignores_the_search(live):
     explorer, browser = live
     view = explorer.view
     explorer.receive({"do": "search", "text": "word 3"})

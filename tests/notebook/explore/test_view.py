@@ -280,7 +280,7 @@ def test_a_profile_agrees_with_the_rows(view, written):
     assert found["tags"].bars == ()
 
 
-def test_all_rows_give_the_same_profile_as_a_sample_of_all(view):
+def test_a_profile_of_all_rows_equals_that_of_a_sample_with_all_rows(view):
     sample, whole = view.describe(), view.describe_all(progress=False)
     assert whole.label == f"all {ROWS:,} rows"
     for one, other in zip(sample.columns, whole.columns, strict=True):

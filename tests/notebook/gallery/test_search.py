@@ -71,7 +71,7 @@ def test_texts_are_found_by_their_content_in_any_encoding(column):
     assert found(gallery) == []
 
 
-def test_names_are_found_as_well(column):
+def test_a_search_also_finds_names(column):
     gallery = Gallery(column)
     gallery.search("9.BIN")
     assert found(gallery) == ["bytes"]

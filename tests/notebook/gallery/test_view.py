@@ -113,7 +113,7 @@ def test_a_list_shows_all_blobs(samples, sample_bundle):
     assert Seen(html).tags.count("figure") == len(samples)
 
 
-def test_an_unknown_view_is_a_config_error(samples):
+def test_an_unknown_view_raises_a_config_error(samples):
     with pytest.raises(ArgumentError) as caught:
         mimebundle(samples, view="<b>")
     assert caught.value.argument == "view"
@@ -136,7 +136,7 @@ def test_the_title_is_text():
 # -- budgets ------------------------------------------------------------------------------------
 
 
-def test_no_more_than_64_tiles_and_no_blob_beyond_is_opened():
+def test_at_most_64_tiles_are_shown_and_no_other_blob_is_opened():
     column = Column(Value(b"word " * 30, "text/plain", f"{n}.txt") for n in range(100))
     page = Seen(mimebundle(column)["text/html"])
     assert page.tags.count("figure") == MAX_TILES == 64
@@ -185,7 +185,7 @@ def test_a_service_that_goes_silent_gets_no_more_requests():
     assert [blob.opened for blob in column] == [1, 1] + [0] * 9
 
 
-def test_a_service_that_does_not_answer_at_all_is_an_error():
+def test_a_service_that_never_responds_raises_an_error():
     with pytest.raises(TransportError):
         mimebundle(Column([Value(b"a", error=BrokenStreamError("no answer"))]))
 

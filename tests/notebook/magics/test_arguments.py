@@ -80,7 +80,7 @@ def test_every_subcommand_with_progress_can_be_quiet(name):
     assert {"-q", "--quiet"} <= set(COMMANDS[name].option_strings())
 
 
-def test_an_unclosed_quote_is_a_usage_error():
+def test_an_unclosed_quote_raises_a_usage_error():
     with pytest.raises(UsageError, match="quote is not closed"):
         split_line("-w \"a = 'b'")
 
@@ -131,7 +131,7 @@ def test_the_value_of_an_unknown_option_is_never_repeated():
     assert SECRET not in str(caught.value)
 
 
-def test_an_unquoted_filter_is_explained():
+def test_an_error_for_an_unquoted_filter_explains_the_quotes():
     with pytest.raises(UsageError, match="quote the filter"):
         parse(COMMANDS["read"].run, ["orders", "-w", "amount", ">", "10"])
 
@@ -142,7 +142,7 @@ def test_shortened_options_are_not_guessed():
 
 
 @pytest.mark.parametrize("words", [[], ["t", "-n", "0"], ["t", "-n", "x"], ["t", "-t", "csv"]])
-def test_invalid_values_give_an_error_of_one_line(words):
+def test_invalid_values_print_an_error_of_one_line(words):
     with pytest.raises(UsageError) as caught:
         parse(COMMANDS["read"].run, words)
     assert "\n" not in str(caught.value)
@@ -159,7 +159,7 @@ def test_invalid_values_give_an_error_of_one_line(words):
         ("2mib", 2 << 20),
     ],
 )
-def test_sizes_are_read(text, count):
+def test_sizes_are_parsed(text, count):
     assert parse_size(text) == count
 
 

@@ -186,7 +186,7 @@ def test_a_query_is_on_the_line_after_its_options(ip):
         ("%odps sql -n x select 1", "is not a whole number above zero"),
     ],
 )
-def test_a_misplaced_option_says_what_to_write(ip, cell, said):
+def test_the_error_for_a_misplaced_option_states_what_to_write(ip, cell, said):
     assert said in usage_error(ip, cell)
 
 

@@ -27,7 +27,7 @@ def test_loading_prints_nothing_and_adds_no_names(shell, shown, capsys):
     assert our_threads() == []
 
 
-def test_loading_twice_is_loading_once(shell):
+def test_loading_twice_has_no_additional_effect(shell):
     load_ipython_extension(shell)
     magics = shell.magics_manager.registry["OdpsMagics"]
     matchers = len(shell.Completer.custom_matchers)
@@ -129,7 +129,7 @@ def tab(shell, text: str) -> list[str]:
         ("x = 1\n%odps write frame_of_m", "x = 1\n%odps write frame_of_mine"),
     ],
 )
-def test_tab_in_a_real_completer(shell, text, expected):
+def test_tab_completes_in_a_real_completer(shell, text, expected):
     load_ipython_extension(shell)
     shell.user_ns["frame_of_mine"] = 1
     assert tab(shell, text) == [expected]
@@ -148,7 +148,7 @@ def test_tab_offers_nothing_else_before_our_names_are_fetched(shell, text):
     assert tab(shell, text) == [text]  # the text that is already typed
 
 
-def test_tab_elsewhere_is_untouched(shell):
+def test_tab_completion_elsewhere_is_unchanged(shell):
     before = tab(shell, "import collectio")
     load_ipython_extension(shell)
     assert tab(shell, "import collectio") == before
@@ -174,7 +174,7 @@ def test_help_shows_one_subcommand(shell):
     assert "%odps cancel ID" in run(shell, "%odps cancel -h")
 
 
-def test_the_word_help_shows_the_help(shell):
+def test_the_subcommand_help_shows_the_help(shell):
     load_ipython_extension(shell)
     assert run(shell, "%odps help read") == run(shell, "%odps read --help")
 
@@ -221,7 +221,7 @@ def test_help_lists_all_subcommands(shell):
         ),
     ],
 )
-def test_bad_input_is_one_line_in_an_error_output(shell, cell, message):
+def test_bad_input_prints_one_line_in_an_error_output(shell, cell, message):
     load_ipython_extension(shell)
     shell.user_ns["frame"] = 1
     assert usage_error(shell, cell) == message

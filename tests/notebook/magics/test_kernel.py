@@ -160,7 +160,7 @@ def test_a_background_read_reports_in_the_cell_that_started_it(book):
     assert text(book, "elsewhere") == "231072 <read orders: done>\n"
 
 
-def test_quiet_disables_progress(book):
+def test_the_quiet_option_disables_progress(book):
     assert outputs(book, "whole") == []
 
 

@@ -390,7 +390,7 @@ def test_sql_into_a_variable_also_shows_the_explorer(ip, options):
 
 
 @pytest.mark.parametrize("options", ["--bg", "-t batches"])
-def test_sql_that_is_not_read_shows_no_explorer(ip, options):
+def test_sql_whose_result_is_not_read_shows_no_explorer(ip, options):
     run(ip, f"%%odps sql -o later {options}\n{ORDERS} limit 30")
     (note,) = ip.user_ns["shown"]
     assert note["text/plain"].startswith("later ← sql select id, status")

@@ -58,7 +58,7 @@ def counted(service) -> Iterator[Counted]:
         yield Counted(odps, front)
 
 
-def test_each_expansion_is_one_request(counted, cache, new_name):
+def test_each_expansion_sends_one_request(counted, cache, new_name):
     counted.odps.sql(f"create schema {(schema := new_name('shelf'))}")
     counted.odps.create_table(
         f"local.{schema}.books", "id bigint comment 'the number', title string"
@@ -169,7 +169,7 @@ def test_a_list_that_the_key_may_not_see_contains_the_connected_project(moody_od
         children(moody_odps, cache, "schemas", ["local"])  # its tables cannot be listed either
 
 
-def test_a_busy_service_is_not_a_project_without_schemas():
+def test_a_busy_service_is_not_taken_for_a_project_without_schemas():
     assert sidebar._is_refused(NotFoundError("none", status=404))
     assert not sidebar._is_refused(ThrottledError("slowly", status=429))
     assert not sidebar._is_refused(ServerFaultError("broken", status=503))

@@ -156,7 +156,7 @@ def test_blobs_of_a_type_are_found_at_any_position(ip, tmp_path):
 
 
 @pytest.mark.storage_api("blobs")
-def test_a_nested_blob_is_named_by_its_path_and_an_only_one_not_at_all(ip):
+def test_a_nested_blob_is_named_by_its_path_unless_it_is_the_only_one(ip):
     told = heading(ip, "%odps blobs documents -c pages.element.image -n 1")
     assert told.startswith("local.documents.pages.element.image · first 1 of ")
     assert heading(ip, "%odps blobs documents -n 1") == told
@@ -213,7 +213,7 @@ def test_tab_before_from_completes_columns(ip):
     assert found == ["quantity"]
 
 
-def test_every_failure_of_the_service_is_a_typed_error(ip):
+def test_every_failure_of_the_service_raises_a_typed_error(ip):
     for cell in (
         "%odps read no_such_table",
         "%odps read orders -p ds=1999-01-01",

@@ -145,7 +145,7 @@ def test_a_large_picture_is_drawn_if_opened_alone(form, says):
     assert near(picture, (picture.width * 3 // 4, 50), BLUE)
 
 
-def test_a_picture_too_large_for_any_preview_is_reported():
+def test_a_picture_that_is_too_large_for_any_preview_is_reported():
     blob = Value(jpeg(64, 48) + bytes(64 * MIB))
     for size in (GRID, SINGLE):
         made = tile(blob, size=size)

@@ -81,7 +81,7 @@ def furthest(found, wanted):
     ],
     ids=["PNG", "JPEG", "WebP", "TIFF"],
 )
-def test_a_picture_with_a_profile_has_the_right_colours(form, options, name, size):
+def test_a_picture_with_a_profile_has_the_correct_colours(form, options, name, size):
     data = saved(form, icc_profile=rgb_profile(*PROFILES[name]), **options)
     wanted = [meant(colour, *PROFILES[name]) for colour in COLOURS]
     assert furthest(wanted, COLOURS) > 8
@@ -89,7 +89,7 @@ def test_a_picture_with_a_profile_has_the_right_colours(form, options, name, siz
 
 
 @pytest.mark.parametrize("mode", ["L", "LA"])
-def test_a_grey_picture_with_a_grey_profile_has_the_right_levels(mode):
+def test_a_grey_picture_with_a_grey_profile_has_the_correct_levels(mode):
     data = saved("PNG", mode, icc_profile=grey_profile(1.0))
     greys = np.asarray(Image.fromarray(pixels()).convert("L"))[0, SIDE // 2 :: SIDE]
     assert furthest(shown(data), [meant((grey,) * 3, SRGB, 1.0) for grey in greys]) <= 3

@@ -27,7 +27,7 @@ def test_a_guessed_encoding_fits_all_bytes_that_it_decodes():
         assert "1 invalid byte shown as \ufffd" in made.notes
 
 
-def test_a_text_is_guessed_from_its_first_bytes_that_are_not_ascii():
+def test_the_encoding_is_inferred_from_the_first_bytes_that_are_not_ascii():
     data = b"id,name\n" * 20_000 + "1,Zoë Müller\n".encode("cp1252") * 50
     assert blob_content.as_text(data, None).endswith("Zoë Müller\n")
 

@@ -292,13 +292,13 @@ def test_only_proven_damage_is_called_damage(error, says):
     assert reason_of(error) in refusal_of(error)
 
 
-def test_one_row_and_one_column_are_singular():
+def test_one_row_and_one_column_use_the_singular():
     out = io.BytesIO()
     pa.parquet.write_table(pa.table({"n": [1]}), out)
     assert "1 row × 1 column" in tile(Value(out.getvalue())).text
 
 
-def test_a_part_of_a_large_file_is_never_called_damaged():
+def test_a_part_of_a_large_file_is_never_reported_as_damaged():
     """If only the first bytes are read, their end proves nothing."""
     film = media_files.film("webm", "libvpx")
     cut = film[: film.index(b"\x1f\x43\xb6\x75") + 40]  # the first frame ends after it

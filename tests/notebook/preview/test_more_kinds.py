@@ -143,7 +143,7 @@ def test_sound_that_is_too_large_to_play_still_shows_its_length():
     assert "too large to play here" in made.html
 
 
-def test_json_that_only_speaks_of_cells_is_json():
+def test_json_that_only_mentions_cells_is_not_a_notebook():
     assert sniff(b'{"cells": 3}', 12).kind == "json"
     assert sniff(b'{"type": "Point", "coordinates": [1, 2', 38).kind == "text"
 

@@ -168,7 +168,7 @@ def test_a_signal_is_named_and_the_next_job_is_done_by_the_same_process(obeying,
         assert obeying._process is started
 
 
-def test_endless_computing_ends_and_ends_sooner_each_time(broken_parser, monkeypatch):
+def test_an_endless_computation_is_ended_sooner_each_time(broken_parser, monkeypatch):
     monkeypatch.setattr(client, "Limits", partial(Limits, seconds=1))
     parser = broken_parser("def parse(data, options):\n while True: pass\nbroken.parse = parse")
     with pytest.raises(ParserStoppedError, match="too much time"):
@@ -177,7 +177,7 @@ def test_endless_computing_ends_and_ends_sooner_each_time(broken_parser, monkeyp
     assert parser._strikes == 1
 
 
-def test_endless_waiting_ends(broken_parser, monkeypatch):
+def test_endless_waiting_is_ended(broken_parser, monkeypatch):
     monkeypatch.setattr(client, "Limits", partial(Limits, seconds=1))
     monkeypatch.setattr(client, "_PATIENCE", 1)
     monkeypatch.setattr(client, "_START", 2)
@@ -187,7 +187,7 @@ def test_endless_waiting_ends(broken_parser, monkeypatch):
     assert parser._process is None
 
 
-def test_endless_memory_ends(obeying):
+def test_endless_use_of_memory_is_ended(obeying):
     size = Limits().memory + (256 << 20)
     with pytest.raises(ParserStoppedError, match="too much memory"):
         obeying.parse("array", f"answer = bytearray({size})".encode(), SIZE)
@@ -529,7 +529,7 @@ def test_the_process_loads_parsers_and_nothing_else_of_the_notebook():
     ]
 
 
-def test_a_new_parser_is_one_file_among_the_parsers(tmp_path, monkeypatch):
+def test_a_new_parser_requires_only_one_file(tmp_path, monkeypatch):
     code = "def parse(data, options): return {'n': len(data)}, data[:2]"
     (tmp_path / "model.py").write_text(code, encoding="utf-8")
     boot = (

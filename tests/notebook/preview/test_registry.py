@@ -115,7 +115,7 @@ def new_kind(tmp_path, monkeypatch):
     kinds.cache_clear()
 
 
-def test_a_new_kind_needs_only_one_file(new_kind):
+def test_a_new_kind_requires_only_one_file(new_kind):
     data = b"AC1032\x00\x00" + (1234).to_bytes(4, "little") + bytes(200_000)
     blob = Value(data, "image/vnd.dwg", "cat.dwg")
     made = tile(blob)

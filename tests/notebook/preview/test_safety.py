@@ -44,7 +44,7 @@ def test_the_declared_type_has_no_effect(label):
     assert "<script>alert(1)</script>" in page.text
 
 
-def test_a_label_that_differs_gets_a_badge(samples):
+def test_a_label_that_differs_from_the_content_gets_a_badge(samples):
     assert "uploaded as image/png" in Seen(tile(samples["not_a_picture.png"]).html).text
     assert "declared" not in Seen(tile(samples["mountains.jpg"]).html).text
 
@@ -123,7 +123,7 @@ def test_values_names_and_types_are_text_on_every_kind_of_tile(data, render, siz
     assert NASTY in page.text
 
 
-def test_names_inside_files_are_text():
+def test_names_inside_files_are_shown_as_text():
     table = pa.table({NASTY: [NASTY, None]})
     out = io.BytesIO()
     pq.write_table(table, out)

@@ -173,7 +173,7 @@ def test_the_head_of_a_long_json_is_json():
     assert kind_of(text).mime == "application/json"
 
 
-def test_a_number_of_a_million_digits_is_not_slow():
+def test_parsing_a_number_of_a_million_digits_is_fast():
     assert kind_of(b'{"n": ' + b"9" * 60_000 + b"}").mime == "application/json"
 
 

@@ -123,7 +123,7 @@ def test_a_notebook_of_version_3_shows_its_cells():
 
 
 @pytest.mark.parametrize("length", [16, 64])
-def test_a_bitmap_of_os2_is_a_bitmap(length):
+def test_an_os2_bitmap_is_detected_as_a_bitmap(length):
     data = b"BM" + bytes(12) + length.to_bytes(4, "little") + bytes(80)
     assert sniff(data, len(data)).label == "BMP"
 
@@ -166,7 +166,7 @@ def test_mp4_with_only_sound_is_sound():
     assert label(media_files.files()["clip.mp4"]) == "MP4"
 
 
-def test_a_cover_picture_is_neither_video_nor_codec():
+def test_a_cover_picture_is_not_taken_for_a_video():
     text = tile(Value(with_cover("mp4"))).text
     assert "M4A" in text
     assert "MJPEG" not in text

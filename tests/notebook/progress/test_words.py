@@ -20,7 +20,7 @@ from odps_nb.terms import count_of
         (7380, "2 h 03 min"),
     ],
 )
-def test_durations(seconds, text):
+def test_durations_are_formatted_as_text(seconds, text):
     assert words.format_seconds(seconds) == text
 
 
@@ -46,7 +46,7 @@ def test_percentages_are_zero_only_at_the_start_and_a_hundred_only_at_the_end(sh
         (6, "key", "6 keys"),
     ],
 )
-def test_counts(count, noun, text):
+def test_counts_are_formatted_with_their_noun(count, noun, text):
     assert count_of(count, noun) == text
 
 

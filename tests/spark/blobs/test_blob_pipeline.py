@@ -221,7 +221,7 @@ def test_the_memory_of_a_task_for_large_blobs_is_bounded(odps: Connection, new_n
     # one large blob: its bytes, the array for Spark, and pieces in transfer
     assert _needed(odps, {**job, "work": "digest", "tokens": [rows[1]]}) < 2.5 * LARGE
     assert _needed(odps, {**job, "work": "copy", "tokens": [rows[1]]}) < 32 * MIB
-    # 40 blobs of 7 MiB each: buffered ones, kept ones, and four in transfer; a fifth of the total
+    # 40 blobs of 7 MiB each: only those buffered, kept or in transfer (four) are in memory
     many = [rows[n] for n in range(2, 42)]
     assert _needed(odps, {**job, "work": "copy", "tokens": many}) < 100 * MIB
     assert _needed(odps, {**job, "work": "digest", "tokens": many}) < 160 * MIB

@@ -66,7 +66,7 @@ def test_a_cluster_elsewhere_keeps_its_own_addresses_and_memory() -> None:
 @pytest.mark.parametrize(
     "master", ["yarn", "k8s://https://10.0.0.7:6443", "spark://localhost:7077"]
 )
-def test_the_ui_of_a_cluster_stays_on(master: str) -> None:
+def test_the_ui_of_a_cluster_is_not_disabled(master: str) -> None:
     assert "spark.ui.enabled" not in defaults(master)
 
 

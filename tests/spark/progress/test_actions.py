@@ -133,7 +133,7 @@ def test_without_reports_of_starts_a_run_is_shown_when_its_first_task_has_finish
 
 
 @pytest.mark.nightly
-def test_two_actions_are_two_runs_and_each_starts_from_nothing(
+def test_two_actions_are_two_runs_and_each_starts_from_zero(
     spark: SparkSession, slow: Connection, numbers: str, listener: Listener
 ) -> None:
     frame = odps_nb.spark.read(spark, slow, numbers, splits=2, progress=listener)

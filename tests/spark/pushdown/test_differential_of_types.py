@@ -240,7 +240,7 @@ def test_a_number_compared_with_a_text_partition_prunes_unless_spark_refuses_it(
         assert (one.known_partitions, one.partitions and len(one.partitions)) == (4, kept)
 
 
-def test_a_plan_made_in_another_zone_is_not_run(
+def test_a_plan_created_in_another_time_zone_is_not_run(
     few_tasks: SparkSession, odps: Connection, served: object
 ) -> None:
     plan = odps_nb.spark.explain_sql(few_tasks, odps, "select id from m1 where made > '2024-01-01'")

@@ -408,7 +408,7 @@ def test_without_remaining_partitions_no_session_is_opened(
     assert frame.collect() == []
 
 
-def test_a_plan_opens_no_session_and_says_what_would_be_read(
+def test_a_plan_opens_no_session_and_states_what_would_be_read(
     spark: SparkSession, watched: Profile, recorder: Recorder
 ) -> None:
     query = odps_nb.spark.explain_sql(
@@ -512,7 +512,7 @@ AWKWARD = ("it's", "back\\slash", "grüße 👋", "{braces}", "a%_b")
         *(pytest.param(one, marks=pytest.mark.nightly) for one in TEXTS if one not in AWKWARD),
     ],
 )
-def test_a_bound_text_is_pushed_down_as_text(
+def test_bound_text_is_pushed_down_as_text(
     spark: SparkSession, odps: Connection, tables: None, value: str
 ) -> None:
     query = odps_nb.spark.explain_sql(

@@ -282,7 +282,7 @@ def test_a_join_returns_the_same_rows_over_filtered_tables(
 @pytest.mark.gate(4)
 @pytest.mark.parametrize("kind", ["join", "left join", "right join", "full join"])
 @pytest.mark.parametrize("place", ["on", "where"])
-def test_every_join_of_two_tables_with_every_kind_of_condition(
+def test_every_join_of_two_tables_accepts_every_kind_of_condition(
     connection: duckdb.DuckDBPyConnection, kind: str, place: str
 ) -> None:
     for form, alias in itertools.product(SHARP, ("a.", "b.")):
@@ -296,7 +296,7 @@ def test_every_join_of_two_tables_with_every_kind_of_condition(
 @pytest.mark.gate(5)
 @pytest.mark.parametrize("second", ["join", "left join", "right join", "full join", "semi join"])
 @pytest.mark.parametrize("first", ["join", "left join", "right join", "full join"])
-def test_a_condition_in_the_second_join_of_three_tables(
+def test_the_second_join_of_three_tables_accepts_a_condition(
     connection: duckdb.DuckDBPyConnection, first: str, second: str
 ) -> None:
     for form, alias in itertools.product(SHARP, ("a.", "b.", "c.")):

@@ -57,7 +57,7 @@ def test_every_millisecond_of_a_datetime_is_kept(values: list[int | None]) -> No
     assert out == [None if v is None else v * 1000 for v in values]
 
 
-def test_a_time_outside_of_the_target_range_is_an_error() -> None:
+def test_a_time_outside_of_the_target_range_raises_an_error() -> None:
     array = pa.array([2**62], pa.int64()).view(pa.timestamp("s"))
     with pytest.raises(ConversionError, match="out of bounds"):
         cast_array(array, US, column="t")

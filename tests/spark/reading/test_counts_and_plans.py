@@ -71,7 +71,7 @@ def shop(odps: Connection) -> Iterator[str]:
 # -- counting -----------------------------------------------------------------------------------
 
 
-def test_only_the_count_of_a_whole_read_needs_no_job(
+def test_only_the_count_of_a_complete_read_needs_no_job(
     few: SparkSession, odps: Connection, shop: str
 ) -> None:
     listener = Listener()

@@ -188,7 +188,7 @@ def test_a_filter_is_exact_whatever_the_service_skips(
 
 
 @pytest.mark.spark
-def test_filters_of_one_dataframe_do_not_leak_into_each_other(
+def test_filters_of_different_queries_of_one_dataframe_are_independent(
     spark: SparkSession, odps: Connection
 ) -> None:
     frame = odps_nb.spark.read(spark, odps, "types_all", columns=["row_name"])

@@ -114,7 +114,7 @@ def test_a_checkpoint_in_a_store_of_fsspec(memory: Store, odps: Connection, tabl
 
 @pytest.mark.nightly  # a server for S3; the fsspec store tests the same rules
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:(moto|botocore).*")
-def test_a_checkpoint_in_a_bucket(s3: Store, odps: Connection, table: Table) -> None:
+def test_a_checkpoint_can_be_in_a_bucket(s3: Store, odps: Connection, table: Table) -> None:
     check_store(s3, odps, table)
 
 

@@ -82,7 +82,9 @@ def test_a_schema_with_other_types_is_refused(reader: DataFrameReader) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.spark
-def test_filters_of_one_dataframe_do_not_leak_into_each_other(reader: DataFrameReader) -> None:
+def test_filters_of_different_queries_of_one_dataframe_are_independent(
+    reader: DataFrameReader,
+) -> None:
     frame = reader.load("types_all")
     one, other = frame.filter("row_name = 'least'"), frame.filter("row_name = 'most'")
     assert one.count() == 1
@@ -94,7 +96,7 @@ def test_filters_of_one_dataframe_do_not_leak_into_each_other(reader: DataFrameR
 
 
 @pytest.mark.spark
-def test_filters_of_one_view_do_not_leak_into_each_other(
+def test_filters_of_different_queries_of_one_view_are_independent(
     spark: SparkSession, reader: DataFrameReader
 ) -> None:
     reader.load("types_all").createOrReplaceTempView("types_view")

@@ -118,14 +118,14 @@ def _replaced(code: str) -> dict[str, list[tuple[Any, ...]]]:
 
 @pytest.mark.gate(3)
 @pytest.mark.parametrize("line", lines("Without `attach`"), ids=lambda line: line.code)
-def test_a_line_without_attach(line: Line, place: dict[str, Any]) -> None:
+def test_a_line_of_the_page_works_without_attach(line: Line, place: dict[str, Any]) -> None:
     place["spark"].sql("drop database if exists odps cascade")
     check(line, place)
 
 
 @pytest.mark.gate(3)
 @pytest.mark.parametrize("line", lines("After `odps_nb.spark.attach"), ids=lambda line: line.code)
-def test_a_line_after_attach(line: Line, place: dict[str, Any]) -> None:
+def test_a_line_of_the_page_works_after_attach(line: Line, place: dict[str, Any]) -> None:
     if not place["spark"].catalog.tableExists("odps.trades"):
         names = odps_nb.spark.attach(place["spark"], place["odps"], TABLES, progress=False)
         assert names == ("odps.trades", "odps.ledger")

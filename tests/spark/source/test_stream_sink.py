@@ -279,7 +279,7 @@ def test_a_stream_needs_its_checkpoint_among_its_options(odps: Connection, table
         OdpsDataSource(given).streamWriter(SCHEMA, False)
 
 
-def test_a_checkpoint_that_cannot_be_read_is_an_error(query: Query) -> None:
+def test_a_checkpoint_that_cannot_be_read_raises_an_error(query: Query) -> None:
     messages = query.write([1])
     with pytest.raises(ConfigError, match="the driver cannot read offsets/7") as caught:
         query.commit(messages, 7)
@@ -294,7 +294,7 @@ def test_a_checkpoint_of_another_table_is_refused(query: Query, table: Table) ->
         query.commit(query.write([1]), 0)
 
 
-def test_a_damaged_commit_file_is_an_error(query: Query) -> None:
+def test_a_damaged_commit_file_raises_an_error(query: Query) -> None:
     query.log.note(0, Intent(table="t", session="s", streams=()))
     Path(query.log.path(0)).write_text("{")
     with pytest.raises(StateError, match="is damaged"):

@@ -84,7 +84,7 @@ def rows(reader: OdpsStreamReader, start: Offsets, end: Offsets) -> list[int]:
     return [value for batch in batches for value in batch.column("id").to_pylist()]
 
 
-def test_existing_rows_come_first_and_then_added_ones(table: Table, follow: Open) -> None:
+def test_existing_rows_precede_added_ones(table: Table, follow: Open) -> None:
     reader = follow()
     found, end = next_batch(reader, reader.initialOffset())
     assert (found, end["version"]) == ([1, 2, 3], 2)
@@ -186,7 +186,7 @@ def test_versions_after_the_call_are_left_to_the_next_query(table: Table, follow
     assert reader.latestOffset(end) == end
 
 
-def test_an_overwrite_is_an_error_or_skipped(table: Table, follow: Open) -> None:
+def test_an_overwritten_version_raises_an_error_or_is_skipped(table: Table, follow: Open) -> None:
     reader, lenient = follow(), follow(skip_overwrites=True)
     end = reader.latestOffset(reader.initialOffset())
     add(table, 4)
@@ -200,7 +200,7 @@ def test_an_overwrite_is_an_error_or_skipped(table: Table, follow: Open) -> None
     assert found == [6]
 
 
-def test_a_first_batch_with_an_expired_snapshot_is_an_error(follow: Open) -> None:
+def test_a_first_batch_with_an_expired_snapshot_raises_an_error(follow: Open) -> None:
     reader = follow()
     offset = Offset(table=reader.initialOffset()["table"], version=0).as_json()
     end = {**offset, "version": 1, "snapshot": "never-was"}
@@ -209,7 +209,7 @@ def test_a_first_batch_with_an_expired_snapshot_is_an_error(follow: Open) -> Non
     assert "restart with an empty checkpointLocation" in str(caught.value.hint)
 
 
-def test_a_re_created_table_is_an_error(odps: Connection, table: Table, follow: Open) -> None:
+def test_a_re_created_table_raises_an_error(odps: Connection, table: Table, follow: Open) -> None:
     reader = follow()
     end = reader.latestOffset(reader.initialOffset())
     odps.drop_table(table.name)
@@ -322,7 +322,7 @@ def test_a_service_that_includes_the_first_version_is_detected(
             reader.latestOffset({**start, "version": 2})
 
 
-def test_expired_versions_are_an_error(profile: Profile, follow: Open) -> None:
+def test_expired_versions_raise_an_error(profile: Profile, follow: Open) -> None:
     def forgetful(action: str, status: int, body: bytes) -> tuple[int, bytes]:
         if action != CREATE:
             return status, body

@@ -119,7 +119,7 @@ def test_arrow_for_spark_has_microseconds_in_utc_and_timestamp_ntz_without_a_zon
     assert arrow_schema(schema).types == [pa.timestamp("us", tz="UTC"), pa.timestamp("us")]
 
 
-def test_a_spark_schema_round_trips_through_a_table() -> None:
+def test_a_spark_schema_is_unchanged_by_a_round_trip_through_a_table() -> None:
     element = spark.StructType(
         [
             spark.StructField("x", spark.IntegerType()),

@@ -146,7 +146,7 @@ def test_columns_that_do_not_fit_are_all_named_before_a_job_starts(
 
 
 @pytest.mark.spark
-def test_a_value_that_does_not_fit_is_our_error_and_nothing_is_written(
+def test_a_value_that_does_not_fit_raises_our_error_and_nothing_is_written(
     spark: SparkSession, odps: Connection, new_name: Names
 ) -> None:
     name = new_name("values")

@@ -153,7 +153,7 @@ def test_the_number_of_tasks_is_limited_to_the_streams_of_a_session(
 
 
 @pytest.mark.spark
-def test_too_many_streams_are_never_committed(
+def test_a_write_with_too_many_streams_is_never_committed(
     spark: SparkSession, odps: Connection, by_day: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writing_task, "MAX_STREAMS", 2)

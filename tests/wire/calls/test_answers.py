@@ -105,7 +105,7 @@ ANSWER_STRATEGIES: dict[type[Any], dict[str, st.SearchStrategy[Any]]] = {
 
 @pytest.mark.gate(4)
 @pytest.mark.parametrize("kind", ANSWER_STRATEGIES, ids=lambda kind: kind.__name__)
-def test_answer_round_trips(kind: type[Any]) -> None:
+def test_a_response_is_unchanged_by_a_round_trip(kind: type[Any]) -> None:
     @settings(max_examples=25)
     @given(st.builds(kind, **ANSWER_STRATEGIES[kind]))
     def check(answer: Any) -> None:
@@ -117,7 +117,7 @@ def test_answer_round_trips(kind: type[Any]) -> None:
 
 
 @given(write_schemas, tokens, tokens, maybe_counts, maybe_counts, st.sampled_from([None, "7"]))
-def test_stream_answer_round_trips(
+def test_a_stream_response_is_unchanged_by_a_round_trip(
     schema: WriteSchema,
     access: str | None,
     route: str | None,
@@ -173,7 +173,7 @@ ANSWER_MEMBERS = [
     st.dictionaries(st.sampled_from(ANSWER_MEMBERS), json_values),
     st.dictionaries(st.text(), st.text()),
 )
-def test_any_response_is_a_value_or_our_error(
+def test_any_response_gives_a_value_or_our_error(
     kind: type[Any], members: dict[str, Any], headers: dict[str, str]
 ) -> None:
     found = outcome(kind.decode, json.dumps(members).encode(), headers)
@@ -181,7 +181,7 @@ def test_any_response_is_a_value_or_our_error(
 
 
 @given(st.sampled_from(KINDS), st.binary(max_size=40))
-def test_any_bytes_are_a_response_or_our_error(kind: type[Any], body: bytes) -> None:
+def test_any_bytes_give_a_response_or_our_error(kind: type[Any], body: bytes) -> None:
     assert isinstance(outcome(kind.decode, body, {}), (kind, ProtocolError))
 
 
@@ -190,7 +190,7 @@ def test_the_smallest_session_response_that_the_stock_client_accepts_is_encoded(
     assert ReadSessionAnswer.decode(body, {}) == ReadSessionAnswer(session_id="s", splits_count=1)
 
 
-def test_session_answer_has_every_member_that_some_client_needs() -> None:
+def test_a_session_response_has_every_member_that_a_client_needs() -> None:
     body, _ = ReadSessionAnswer(session_id="s").encode()
     members = json.loads(body)
     assert set(members) == {
@@ -304,7 +304,7 @@ def test_exactly_once_offset_is_sent_only_where_there_is_one() -> None:
     }
 
 
-def test_upload_answer_of_the_protocol() -> None:
+def test_upload_response_of_the_protocol_is_decoded() -> None:
     body = (
         b'{"BlobReference": "/wByZWYw", "BlobReferences": ["/wByZWYw"], "Size": 11,'
         b' "MD5Value": "5EB63BBBE01EEED093CB22BB8F5ACDC3", "WarningMessage": ""}'
@@ -371,11 +371,11 @@ ANSWERS: list[tuple[Any, Any]] = [
 
 
 @pytest.mark.parametrize(("request_", "answer"), ANSWERS, ids=lambda v: type(v).__name__)
-def test_request_reads_its_answer(request_: Any, answer: Any) -> None:
+def test_a_request_decodes_its_response(request_: Any, answer: Any) -> None:
     assert request_.decode_answer(*answer.encode()) == answer
 
 
-def test_every_request_reads_its_answer_or_is_a_stream() -> None:
+def test_every_request_decodes_its_response_or_is_a_stream() -> None:
     streams = {ReadRows, Preview, ReadInstance, ReadBlobs}
     assert {type(request) for request, _ in ANSWERS} == set(REQUESTS) - streams
     assert not any(hasattr(kind, "decode_answer") for kind in streams)

@@ -41,7 +41,7 @@ def test_every_request_has_a_strategy() -> None:
 
 @pytest.mark.gate(8)
 @pytest.mark.parametrize("kind", REQUEST_STRATEGIES, ids=lambda kind: kind.__name__)
-def test_request_round_trips(kind: type[Any]) -> None:
+def test_a_request_is_unchanged_by_a_round_trip(kind: type[Any]) -> None:
     @settings(max_examples=25)
     @given(st.builds(kind, **REQUEST_STRATEGIES[kind]), st.sampled_from([2, 3]))
     def check(request: Any, version: int) -> None:
@@ -66,7 +66,9 @@ def test_request_round_trips(kind: type[Any]) -> None:
     ids=lambda kind: kind.__name__,
 )
 @pytest.mark.parametrize("mode", WriteMode)
-def test_write_mode_round_trips_in_version_3(kind: type[Any], mode: WriteMode) -> None:
+def test_the_write_mode_is_unchanged_by_a_round_trip_in_version_3(
+    kind: type[Any], mode: WriteMode
+) -> None:
     required: dict[str, Any] = {
         "table": TABLE,
         "session_id": "default",
@@ -173,7 +175,7 @@ def test_sapi2_sends_the_body_of_a_table_to_an_instance() -> None:
         ("path=/a/b,c/d/h=1", "path=/a/b,c/d,h=1"),
     ],
 )
-def test_partition_text(text: str, expected: str) -> None:
+def test_partition_text_is_decoded(text: str, expected: str) -> None:
     assert str(decode_partition(text)) == expected
 
 
@@ -215,7 +217,9 @@ def test_only_a_list_of_supported_codings_selects_a_coding(
     ("header", "expected"),
     [(None, Compression.NONE), ("identity", Compression.NONE), ("ZSTD", Compression.ZSTD)],
 )
-def test_coding_of_an_upload(header: str | None, expected: Compression) -> None:
+def test_the_coding_of_an_upload_is_read_from_its_header(
+    header: str | None, expected: Compression
+) -> None:
     assert content_coding({} if header is None else {"content-encoding": header}) is expected
 
 

@@ -129,7 +129,7 @@ def test_other_expressions_are_not_parsed() -> None:
 
 
 @pytest.mark.parametrize("kind", ["date", "datetime", "timestamp_ntz"])
-def test_trunc_time_round_trips_as_json(kind: str) -> None:
+def test_trunc_time_is_unchanged_by_a_round_trip_as_json(kind: str) -> None:
     (source,) = parse_columns(f"t {kind}")
     text = encode_generated(DAY, source)
     assert json.loads(text)[0]["leafExprDesc"]["type"] == kind
@@ -162,7 +162,7 @@ def test_an_unreadable_expression_is_shown_unchanged(text: str) -> None:
     assert decode_generated(text) == Generated(text=text)
 
 
-def test_table_document_has_the_expression() -> None:
+def test_a_table_document_has_the_expression() -> None:
     from odps_nb.wire.control import TableInfo
     from tests.support.wire.control import TABLE
 

@@ -82,11 +82,11 @@ def test_only_a_job_with_a_guid_may_be_sent_again(unique_id: str, again: bool) -
     "cost",
     [SqlCost(), SqlCost(input_bytes=0, complexity=1.5, udfs=2), SqlCost(input_bytes=2**60)],
 )
-def test_estimate_round_trips(cost: SqlCost) -> None:
+def test_an_estimate_is_unchanged_by_a_round_trip(cost: SqlCost) -> None:
     assert SqlCost.decode(cost.encode()) == cost
 
 
-def test_estimate_as_the_stock_client_reads_it() -> None:
+def test_the_stock_client_decodes_an_estimate() -> None:
     text = '{"Cost": {"SQL": {"Complexity": "1.0", "Input": 100, "UDF": 0}}}'
     assert SqlCost.decode(text) == SqlCost(input_bytes=100, complexity=1.0, udfs=0)
 
@@ -95,7 +95,7 @@ def test_estimate_as_the_stock_client_reads_it() -> None:
     "text",
     ["", "{}", '{"Cost": {}}', '{"Cost": {"SQL": {"Complexity": "much"}}}', "[]", '{"Cost": 1}'],
 )
-def test_an_invalid_estimate_is_a_framing_error(text: str) -> None:
+def test_an_invalid_estimate_raises_a_framing_error(text: str) -> None:
     with pytest.raises(FramingError):
         SqlCost.decode(text)
 
@@ -111,7 +111,7 @@ def test_an_invalid_estimate_is_a_framing_error(text: str) -> None:
         ("-- one\nselect 1", "-- one\nselect 1;"),
     ],
 )
-def test_query_is_ended_by_a_semicolon(sql: str, sent: str) -> None:
+def test_a_semicolon_ends_a_query(sql: str, sent: str) -> None:
     found = decode_control(SubmitSql(project="p1", sql=sql).encode())
     assert found == SubmitSql(project="p1", sql=sent)
 
@@ -121,7 +121,7 @@ def test_query_is_ended_by_a_semicolon(sql: str, sent: str) -> None:
     .map(str.strip)
     .filter(lambda text: "--" not in text and has_spelling(text))
 )
-def test_any_query_round_trips(sql: str) -> None:
+def test_any_query_is_unchanged_by_a_round_trip(sql: str) -> None:
     found = decode_control(SubmitSql(project="p1", sql=sql + ";").encode())
     assert isinstance(found, SubmitSql)
     assert found.sql == sql + ";"
@@ -150,7 +150,7 @@ def test_bad_job_is_reported(body: bytes, problem: str) -> None:
     assert (caught.value.status, caught.value.code) == (400, "InvalidArgument")
 
 
-def test_too_long_job_is_reported() -> None:
+def test_a_job_that_is_too_long_is_reported() -> None:
     long = SubmitSql(project="p1", sql="x" * (4 * 2**20)).encode()
     with pytest.raises(InvalidRequestError, match="too long"):
         decode_control(long)
@@ -199,7 +199,7 @@ def test_an_instance_that_ran_immediately_includes_its_result() -> None:
     assert bare == SubmittedInstance(instance_id="i")
 
 
-def test_result_document_round_trips() -> None:
+def test_a_result_document_is_unchanged_by_a_round_trip() -> None:
     assert InstanceResult.decode(*RESULT.encode()) == RESULT
     assert GetInstanceResult(project="p", instance_id="i").decode_answer(*RESULT.encode()) == RESULT
     without = InstanceResult(tasks=(TaskResult(text="x"),))
@@ -252,7 +252,7 @@ STATUS = InstanceStatus(
 
 
 @pytest.mark.parametrize("status", [STATUS, InstanceStatus(status="Running")])
-def test_status_document_round_trips(status: InstanceStatus) -> None:
+def test_a_status_document_is_unchanged_by_a_round_trip(status: InstanceStatus) -> None:
     assert InstanceStatus.decode(*status.encode()) == status
     for request in (GetInstance, GetTaskStatus):
         assert request(project="p", instance_id="i").decode_answer(*status.encode()) == status
@@ -288,7 +288,7 @@ DOCUMENTS = [
 
 
 @given(st.sampled_from(DOCUMENTS), st.binary(max_size=60))
-def test_any_bytes_are_a_document_or_our_error(kind: Any, body: bytes) -> None:
+def test_any_bytes_give_a_document_or_our_error(kind: Any, body: bytes) -> None:
     found = outcome(kind.decode, body, {"Location": "/i"})
     assert isinstance(found, (kind, ProtocolError))
 
@@ -305,7 +305,7 @@ trees = st.recursive(
 
 
 @given(st.sampled_from(DOCUMENTS), trees)
-def test_any_tree_is_a_document_or_our_error(kind: Any, text: str) -> None:
+def test_any_tree_gives_a_document_or_our_error(kind: Any, text: str) -> None:
     found = outcome(kind.decode, text.encode(), {"Location": "/i"})
     assert isinstance(found, (kind, ProtocolError))
 

@@ -97,7 +97,7 @@ REQUESTS = [
 
 
 @pytest.mark.parametrize(("request_", "line"), REQUESTS, ids=lambda v: type(v).__name__)
-def test_request_is_spelled_and_read_back(request_: Any, line: str) -> None:
+def test_a_request_is_encoded_and_decoded_unchanged(request_: Any, line: str) -> None:
     wire = request_.encode(scope=SCOPE)
     assert f"{wire.method} {wire.url('/api')}" == line
     assert decode_control(wire) == request_
@@ -174,7 +174,7 @@ def test_bad_names_are_reported(path: str, params: dict[str, str], code: str) ->
     ),
     st.binary(max_size=30),
 )
-def test_any_request_is_a_value_none_or_our_error(
+def test_any_request_gives_a_value_none_or_our_error(
     method: str, segments: list[str], params: dict[str, str], body: bytes
 ) -> None:
     wire = WireRequest(

@@ -43,7 +43,7 @@ DOWNLOAD = bytes.fromhex(
 )
 
 
-def test_the_upload_frame_is_the_reference_bytes() -> None:
+def test_the_upload_frame_equals_the_reference_bytes() -> None:
     header = FrameHeader(
         partition_values=("ds=x", "h=1"), column_index=1, content_type="text/plain"
     )
@@ -75,7 +75,7 @@ def test_a_file_name_makes_the_header_110_bytes_long() -> None:
     assert len(header.encode()) == 110
 
 
-def test_the_download_of_two_blobs_is_the_reference_bytes() -> None:
+def test_the_download_of_two_blobs_equals_the_reference_bytes() -> None:
     assert len(DOWNLOAD) == 161
     first, data, first_end, second, second_end = decode(2, DOWNLOAD)
     assert (first.content_type, first.length, data.data) == ("text/plain", 2, b"hi")
@@ -85,7 +85,7 @@ def test_the_download_of_two_blobs_is_the_reference_bytes() -> None:
 
 
 @given(BLOBS, CUTS)
-def test_any_frames_round_trip_for_any_division(
+def test_any_frames_are_decoded_for_any_division(
     blobs: list[tuple[bytes, FrameHeader, ChecksumKind]], cuts: list[int]
 ) -> None:
     events = decode(len(blobs), *cut(encode_all(blobs), cuts))
@@ -151,7 +151,7 @@ def test_every_flipped_bit_of_data_footer_or_length_is_detected() -> None:
             stream[at] ^= 1 << bit
 
 
-def test_bytes_after_the_last_frame_are_an_error() -> None:
+def test_bytes_after_the_last_frame_raise_an_error() -> None:
     with pytest.raises(FramingError, match="bytes follow the last of 1 frames") as caught:
         decode(1, UPLOAD + b"x")
     assert caught.value.offset == len(UPLOAD)
@@ -209,7 +209,7 @@ def test_limits_are_arguments() -> None:
         b'{"CustomFileName": ["a"]}',
     ],
 )
-def test_an_invalid_header_is_a_framing_error(header: bytes) -> None:
+def test_an_invalid_header_raises_a_framing_error(header: bytes) -> None:
     with pytest.raises(FramingError) as caught:
         decode(1, frame(header, b"", b""))
     assert caught.value.offset is not None
@@ -261,7 +261,7 @@ def test_unknown_keys_are_ignored() -> None:
         {"Type": 2, "MD5": "d41d8cd9"},
     ],
 )
-def test_an_invalid_footer_is_a_framing_error(checksum: Any) -> None:
+def test_an_invalid_footer_raises_a_framing_error(checksum: Any) -> None:
     with pytest.raises(FramingError):
         decode(1, frame(b"{}", b"", json.dumps({"Checksum": checksum}).encode()))
 

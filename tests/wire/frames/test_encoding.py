@@ -73,7 +73,7 @@ def test_large_sources_get_their_checksum_on_the_way(kind: ChecksumKind) -> None
     assert end.verified is (kind is not ChecksumKind.NONE)
 
 
-def test_a_source_longer_or_shorter_than_announced_is_an_error() -> None:
+def test_a_source_longer_or_shorter_than_announced_raises_an_error() -> None:
     encoder = FrameEncoder(FrameHeader(), length=5)
     encoder.begin()
     encoder.feed(b"1234")
@@ -103,7 +103,7 @@ def test_parts_of_a_frame_must_be_in_order() -> None:
         encoder.finish()
 
 
-def test_footers_round_trip() -> None:
+def test_footers_are_unchanged_by_a_round_trip() -> None:
     for footer in (
         Footer(),
         Footer(kind=ChecksumKind.CRC32, value=7),

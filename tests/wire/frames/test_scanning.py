@@ -71,7 +71,7 @@ def test_the_scanner_stops_before_an_invalid_frame() -> None:
         assert (records, at) == ([BlobRecord(b"good")], len(good))
 
 
-def test_the_scanner_has_the_same_limits() -> None:
+def test_the_scanner_enforces_the_same_limits() -> None:
     assert FrameScanner(max_header=82).scan(UPLOAD, 0, 1) == ([], 0)
     assert FrameScanner(max_blob=10).scan(UPLOAD, 0, 1) == ([], 0)
     assert FrameScanner(max_header=83, max_blob=11).scan(UPLOAD, 0, 1)[1] == len(UPLOAD)

@@ -49,7 +49,7 @@ def encoded(pieces: Iterable[bytes]) -> bytes:
     return b"".join(map(bytes, encode_chunks(iter(pieces))))
 
 
-def test_hello_is_the_reference_bytes() -> None:
+def test_hello_is_encoded_as_the_reference_bytes() -> None:
     assert encoded([b"hello"]) == bytes.fromhex("00010000 68656c6c6f 9a71bb4c")
 
 
@@ -204,7 +204,7 @@ def test_a_stream_that_ends_in_its_chunk_size_is_truncated(head: bytes) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_a_payload_or_a_protocol_error(data: bytes) -> None:
+def test_any_bytes_give_a_payload_or_a_protocol_error(data: bytes) -> None:
     try:
         payload = verified(data)
     except ProtocolError:
