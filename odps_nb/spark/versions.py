@@ -144,7 +144,7 @@ def told_by(failure: BaseException) -> tuple[str, str]:
 def parameters_of(failure: BaseException) -> Mapping[str, str]:
     """Return the parameters of an error's message."""
     ask: Any = getattr(failure, "getMessageParameters", None)
-    return (ask and ask()) or {}
+    return dict((ask and ask()) or {})  # before 4.0, a map of Java: ``None`` for other keys
 
 
 def contexts_of(failure: BaseException) -> Sequence[QueryContext]:

@@ -294,7 +294,8 @@ def test_an_interrupted_cell_cancels_its_actions_even_without_a_card(
     shown = Action(gated(frame, gate, free=2).count)
     stoppable.wait_until(lambda snapshot: snapshot.tasks == 2)
     first, others = gate.with_name("first"), gate.with_name("others")
-    unseen = Action(gated(gated(frame, first), others, free=1).count)
+    # After a cancel, Spark 4.0 may repeat a task (CancelledKeyException): any of three may finish.
+    unseen = Action(gated(gated(frame, first), others, free=3).count)
     while len(spark.sparkContext.statusTracker().getActiveJobsIds()) < 2:
         pass
     runs_of(spark.sparkContext).settle(KeyboardInterrupt())
