@@ -80,8 +80,8 @@ def _in_time(
 ) -> Iterator[Check]:
     """Run the checks; at the time limit, report each one in ``pending`` as not checked.
 
-    A daemon thread sends the requests, so not even a host name that is never resolved, which cannot
-    be interrupted, delays the limit. ``timeout``: the time-out of one request.
+    A daemon thread sends the requests, because resolving a host name cannot be interrupted and
+    could otherwise delay the limit. ``timeout``: the time-out of one request.
     """
     from odps_nb.client.calls.storage import StorageClient
     from odps_nb.client.options import ClientOptions

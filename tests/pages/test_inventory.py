@@ -51,7 +51,7 @@ def unrun(block: Block) -> bool:
 
 
 def _is_run_recipe(block: Block) -> bool:
-    """Whether a block has the commands that store a key in a keyring, and their test exists."""
+    """Whether a block stores a key in a keyring with commands that a test runs."""
     return (
         "keyring set" in block.text and Path(__file__).with_name("test_keyring_recipe.py").exists()
     )

@@ -279,7 +279,7 @@ def _joined(body: bytes) -> bytes:
 
 
 def _part_ends(body: bytes) -> list[int]:
-    """Return the ends of the messages of an Arrow stream, or of the chunks of the tunnel's."""
+    """Return the ends of the messages of an Arrow stream, or of the chunks of a tunnel stream."""
     if body.startswith(_CHUNKS):
         whole = range(SIZE_BYTES, len(body), CHUNK_SIZE + CHECK_BYTES)
         return [*whole[1:], len(body)]

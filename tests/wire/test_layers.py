@@ -1,4 +1,4 @@
-"""Layers by checksums (``docs/protocol.md`` section 6.4), framed or raw by count, limits."""
+"""Layers of a body by its checksums (``docs/protocol.md`` section 6.4), framing, limits."""
 
 from contextlib import suppress
 from typing import Any

@@ -210,7 +210,7 @@ def test_an_account_is_not_sent_to_a_host_of_another_source(home, variable):
     assert profile.timezone == "Asia/Shanghai"  # general settings belong to no account
 
 
-def test_the_endpoint_of_the_arguments_keeps_no_tunnel_of_another(home):
+def test_an_endpoint_in_the_arguments_discards_the_tunnel_of_another_source(home):
     home.environ(ODPS_ENDPOINT="http://a/api", ODPS_TUNNEL_ENDPOINT="http://a-tunnel")
     home.odps("me", token=True)
     there = Profile.resolve(project="p")

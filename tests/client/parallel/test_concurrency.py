@@ -79,7 +79,7 @@ def test_throttled_splits_wait_while_others_receive_rows(ordered):
     narrow, tracker = Narrow(), ProgressTracker("read", "t")
 
     def sleep(seconds: float) -> None:
-        """Wait for more batches than there are workers, so that one of them was passed on."""
+        """Wait for more batches than workers, so that the consumer has received one of them."""
         enough, until = tracker.snapshot().rows + WORKERS + 1, time.monotonic() + 10
         while time.monotonic() < until:
             rows = tracker.snapshot().rows
