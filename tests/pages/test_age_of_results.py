@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-#: The code that a page speaks of. The other pages are compared with new results by `make test`.
+#: The code that a page describes. The other pages are compared with new results by `make test`.
 CODE = {
     "clients.md": ("odps_nb/local",),
     "corpora.md": ("odps_nb/formats", "odps_nb/notebook/preview"),
