@@ -29,6 +29,7 @@ FRAMES = (
     "tests/notebook/magics/test_writing.py",
 )
 LIBRARY, SPARK = "test,notebook,local,keyring", "test,lab,connect"
+BUILD = "hatchling>=1.27"  # cluster tests build a wheel offline
 # Notes are of the Spark that development has; here each answer is compared with its own.
 WITH_SPARK = ("tests/spark", "-k", "not what_is_noted")
 ROWS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
@@ -40,8 +41,8 @@ ROWS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
         ("pyspark>=3.5,<3.6", "pandas<3"),
         (*WITH_SPARK, "-m", "not nightly", "-rx"),
     ),
-    "spark-4.0": (SPARK, ("pyspark>=4.0,<4.1", "pandas<3"), WITH_SPARK),
-    "spark-4.1": (SPARK, ("pyspark>=4.1,<4.2",), WITH_SPARK),
+    "spark-4.0": (SPARK, ("pyspark>=4.0,<4.1", "pandas<3", BUILD), WITH_SPARK),
+    "spark-4.1": (SPARK, ("pyspark>=4.1,<4.2", BUILD), WITH_SPARK),
     "polars": (LIBRARY, ("polars>=1",), ("tests/versions/polars_frames.py",)),
     "ray": (f"{LIBRARY},ray", (), ("tests/versions/ray_blocks.py",)),
     # The stock client's own tests, fetched from its repository; Cython lets them try its compiled

@@ -90,7 +90,7 @@ def to_made_rows(endpoint: str) -> Connection:
         tunnel_endpoint=endpoint,
         project=_made_rows.PROJECT,
         access_id="unused",
-        access_key="unused",
+        access_key="secret",
     )
 
 

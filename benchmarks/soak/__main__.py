@@ -24,7 +24,7 @@ from odps_nb.local.server.launch import LocalService, start
 
 __all__ = ["main", "soak"]
 
-_ROUNDS = 4  # seconds between samples, in a run limited by minutes
+_ROUNDS = 4  # rounds between samples, in a run limited by minutes
 
 
 def main() -> int:

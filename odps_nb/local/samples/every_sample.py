@@ -36,7 +36,7 @@ SAMPLES = (
     Sample(
         name="media",
         schema=files.MEDIA,
-        comment="about forty files of many kinds, a few of them malformed",
+        comment="about fifty files of many kinds, a few of them malformed",
         rows=files.media,
     ),
     Sample(

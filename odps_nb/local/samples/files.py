@@ -56,7 +56,7 @@ def types_all() -> Batches:
 
 
 def media(store: Store) -> Batches:
-    """Yield the rows of ``media``: about forty files."""
+    """Yield the rows of ``media``: about fifty files."""
     rows: list[dict[str, Any]] = _read("media").to_pylist()
     for row in rows:
         if row["content"] is not None:

@@ -33,6 +33,7 @@ _FIRST, _LAST = "1677-09-21 00:12:43.145224193", "2262-04-11 23:47:16.854775807"
 
 _YEAR_MONTH = re.compile(r"(-?)(\d+)-(\d\d?)")
 _DAY_TIME = re.compile(r"(-?)(\d+) (\d\d:\d\d:\d\d(?:\.\d{1,6})?)(0*)")
+_SECONDS = re.compile(r"-?\d+\.\d{1,6}0*")
 
 
 class SessionClock:
@@ -245,11 +246,17 @@ def _in_utc(found: re.Match[str], zone: ZoneInfo) -> str:
 
 
 def spell_intervals(query: Any) -> None:
-    """Rewrite ``interval '1 02:03:04' day to second`` and ``year to month`` for DuckDB."""
+    """Rewrite ``interval '1 02:03:04' day to second`` and ``year to month`` for DuckDB.
+
+    Refuse fractions that DuckDB would drop.
+    """
     for interval in query.find_all(exp.Interval):
-        if not isinstance(interval.args.get("unit"), exp.IntervalSpan):
+        text, unit = interval.this.name, interval.args.get("unit")
+        if not isinstance(unit, exp.IntervalSpan):
+            is_second = unit is not None and unit.name.upper().rstrip("S") == "SECOND"
+            if "." in text and not (is_second and _SECONDS.fullmatch(text)):
+                raise errors.lacks(f"fractions of an interval such as {text[:40]!r}", is_sure=False)
             continue
-        text = interval.this.name
         if found := _DAY_TIME.fullmatch(text):
             sign, days, clock, _ = found.groups()
             spelled = f"{sign}{days} days {sign}{clock}"

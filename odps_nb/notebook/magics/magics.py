@@ -77,7 +77,8 @@ class OdpsMagics(Magics):
         256 * 1024 * 1024,
         allow_none=True,
         min=1,
-        help="Size in bytes above which %odps read requires -n, -p, -w or --all; None: no limit.",
+        help="Size in bytes above which %odps read requires -n, -w, --max-bytes or --all; "
+        "None: no limit.",
     ).tag(config=True)
     sql_max_bytes = Integer(
         None,

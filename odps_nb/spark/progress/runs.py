@@ -57,6 +57,14 @@ def runs_of(context: SparkContext) -> Runs:
     return runs
 
 
+def _active_jobs(context: SparkContext, query: str) -> set[int]:
+    """Return the active jobs of a query; empty before Spark 4.0, which does not tag them."""
+    if not query:
+        return set()
+    tagged = context._jsc.sc().statusTracker().getJobIdsForTag(query)  # not in PySpark
+    return set(tagged).intersection(context.statusTracker().getActiveJobsIds())
+
+
 @dataclass(slots=True, eq=False)
 class _Run:
     """The progress of one action. If the run is not ``owned``, the caller ends the tracker."""
@@ -294,21 +302,23 @@ class Runs:
 
     def _interrupt(self, cell: int) -> None:
         known = {stage for run in self._running for stage in run.stages}
-        others = set[int]()
+        others = []
         for run in self._running:
             if run.owned and run.cell == cell:
                 run.cancelled = True
                 self._cancel_query(run.query)
             else:
-                others |= run.stages
+                others.append(run)
         # A job without a finished task has no run yet. The job is cancelled as soon as one of its
         # tasks finishes, unless it belongs to another cell or thread.
 
         def planned(context: SparkContext) -> list[int]:
             tracker = context.statusTracker()
-            jobs = [tracker.getJobInfo(one) for one in tracker.getActiveJobsIds()]
-            stages = [job.stageIds for job in jobs if job is not None]
-            return [one for some in stages if others.isdisjoint(some) for one in some]
+            theirs = set[int]().union(*(_active_jobs(context, run.query) for run in others))
+            jobs = [tracker.getJobInfo(one) for one in {*tracker.getActiveJobsIds()} - theirs]
+            stages = set[int]().union(*(run.stages for run in others))
+            found = [job.stageIds for job in jobs if job is not None]
+            return [one for some in found if stages.isdisjoint(some) for one in some]
 
         self._doomed = frozenset(self._ask(planned, [])) - known
 
@@ -392,10 +402,13 @@ class Runs:
         return not self._is_active(run) and not self._inbox
 
     def _is_active(self, run: _Run) -> bool:
-        """Whether a stage of the run is active, or too new for Spark to list it."""
+        """Whether a job of the run's query is active, or a stage too new for Spark to list it."""
         active = self._ask(lambda context: context.statusTracker().getActiveStageIds(), [])
         is_new = time.monotonic() - run.last < _UNLISTED and None in self._stages(run)
-        return is_new or bool(run.stages.intersection(active))
+        if is_new or run.stages.intersection(active):
+            return True
+        jobs = self._ask(lambda context: _active_jobs(context, run.query), set())
+        return bool(jobs)  # a later stage of the query, of which no task has reported
 
     def _has_failed(self, run: _Run) -> bool:
         """Whether the newest job with a stage of the run has failed."""

@@ -424,6 +424,8 @@ def test_a_values_clause_with_an_instant_gives_instants(
         ("(interval '1' day) day", "INTERVAL cannot be cast"),
         ("(interval '1 02:03:04' day to second) day to second", "intervals of nanoseconds"),
         ("'1 02:03:04.0000005' day to second", "does not support intervals of nanoseconds"),
+        ("'1.0000005' second", "fractions of an interval such as '1.0000005'"),
+        ("'0.5' minute", "fractions of an interval"),
     ],
 )
 def test_an_interval_that_the_service_does_not_support_is_refused(
