@@ -566,7 +566,7 @@ class Table(Displayed, Viewed, ForEngines):
 
         The columns are ``path`` STRING (relative, with ``/``), ``name`` STRING, ``size`` BIGINT
         (bytes), ``mime_type`` STRING, ``modified`` TIMESTAMP and ``content`` BLOB (with name and
-        type). The media type comes from the first bytes, or from the name if they are ambiguous.
+        type). The media type comes from the name, unless the first bytes contradict it.
 
         A missing table is created. An existing table must have the BLOB column ``content``; the
         other columns are optional.
