@@ -199,7 +199,7 @@ class OdpsNbError(Exception):
         self._notes.append(visible(note))
 
     def _rewrite(self, change: Callable[[str], str]) -> None:
-        """Replace the message, the facts and the notes by ``change`` of each text."""
+        """Apply ``change`` to each text in the message, the facts and the notes."""
         self.args = (change(self.message), *self.args[1:])
         for name in self.fact_names:
             if isinstance(value := getattr(self, name), str):
@@ -344,7 +344,7 @@ class ServiceError(OdpsNbError):
     retry_after: float | None
     excerpt: str | None
     of_lookup: bool = False
-    """Whether the lookup of the storage host failed, which no service for rows has refused."""
+    """Whether the lookup of the storage host failed, before any transfer service was asked."""
 
 
 class InvalidRequestError(ServiceError):
@@ -403,7 +403,7 @@ class PositionError(ArgumentError, IndexError):
 class MissingKeyError(ArgumentError, KeyError):
     """A mapping has no such key."""
 
-    __str__ = Exception.__str__  # that of KeyError quotes the message
+    __str__ = Exception.__str__  # KeyError.__str__ quotes the message
 
 
 class ConversionError(OdpsNbError):

@@ -24,7 +24,7 @@ class Instructive:
     _instead: ClassVar[Mapping[str, str]]
     """What to call, by space-separated names that the class lacks; ``[]`` is a subscript."""
 
-    if not TYPE_CHECKING:  # so that type checkers report unknown names
+    if not TYPE_CHECKING:  # hidden from type checkers, which otherwise would accept unknown names
 
         def __getattr__(self, name: str) -> Any:
             said = f"{type(self).__name__!r} object has no attribute {name!r}"
@@ -78,7 +78,7 @@ def _are(fits: Callable[[Any], bool], value: Any) -> bool:
         return False
     try:
         return all(map(fits, value))  # type: ignore[call-overload]
-    except TypeError:  # no collection, such as an array without dimensions
+    except TypeError:  # not a collection, such as an array without dimensions
         return False
 
 

@@ -24,7 +24,7 @@ def hive() -> Any:
         return super(Hive.Parser, self)._parse_types(*arguments, **options)
 
     def _parse_vector_expressions(self: Any, expressions: list[Any]) -> list[Any]:
-        if not expressions[0].name.isidentifier():  # two numbers, which are no type
+        if not expressions[0].name.isidentifier():  # two numbers, not a type
             return expressions
         return super(Hive.Parser, self)._parse_vector_expressions(expressions)  # type: ignore[no-any-return]
 

@@ -76,7 +76,7 @@ def _interruptible() -> None:
 
 @pytest.fixture
 def repeated_interrupts() -> Iterator[None]:
-    """Send SIGINT again whenever Python dropped the KeyboardInterrupt of one."""
+    """Send SIGINT again whenever Python has dropped the KeyboardInterrupt of a signal."""
     with interrupts_repeated():
         yield
 

@@ -12,7 +12,7 @@ PACKAGES = "|".join(path.parent.name for path in (ROOT / "odps_nb").glob("*/__in
 PAGES = [ROOT / "docs" / "architecture.md", *sorted((ROOT / "docs" / "decisions").glob("*.md"))]
 NAME = re.compile(rf"`(?:odps_nb\.)?((?:{PACKAGES})(?:\.\w+)+)`")
 FILE = re.compile(rf"`((?:odps_nb|tests|docs|labextensions|{PACKAGES})/[\w./*-]*)`")
-OTHERS = {"http.client.HTTPResponse"}  # of Python
+OTHERS = {"http.client.HTTPResponse"}  # classes of Python
 
 
 def is_defined(words: list[str]) -> bool:

@@ -53,11 +53,11 @@ def test_the_table_is_printed_from_a_file(
     ]
 
 
-def test_what_was_not_measured_has_no_row() -> None:
+def test_benchmarks_that_were_not_run_have_no_row() -> None:
     assert table({"found": []}) == HEAD
 
 
-def test_cases_are_those_of_the_benchmarks(repo: Path) -> None:
+def test_cases_of_the_table_exist_in_the_benchmarks(repo: Path) -> None:
     """A peer that is renamed there would lose its row here."""
     for _, _, name, figures in TIMES:
         source = (repo / "benchmarks" / f"bench_{name}.py").read_text("utf-8")

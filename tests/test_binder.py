@@ -48,7 +48,7 @@ def test_pins_are_allowed_by_the_project(binder: Path, repo: Path):
         assert declared[name].specifier.contains(version), line
 
 
-def test_python_and_java_are_those_that_are_needed(binder: Path, repo: Path):
+def test_python_and_java_have_the_required_versions(binder: Path, repo: Path):
     major, minor = re.fullmatch(
         r"python-(\d+)\.(\d+)\s*", (binder / "runtime.txt").read_text()
     ).groups()
@@ -58,7 +58,7 @@ def test_python_and_java_are_those_that_are_needed(binder: Path, repo: Path):
 
 
 @pytest.mark.nightly
-def test_start_serves_and_hands_on_how_to_reach_it(binder: Path, tmp_path: Path):
+def test_start_serves_and_passes_the_connection_settings(binder: Path, tmp_path: Path):
     bin_first = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     show = "import json, os; print(json.dumps(dict(os.environ)))"
     before = {child.pid for child in psutil.process_iter()}

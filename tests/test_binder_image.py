@@ -17,7 +17,7 @@ import pytest
 pytestmark = pytest.mark.nightly  # each creates a new environment, from the network
 
 
-def test_repo2docker_takes_the_folder(repo: Path, tmp_path: Path) -> None:
+def test_repo2docker_accepts_the_folder(repo: Path, tmp_path: Path) -> None:
     """The Dockerfile that Binder would build; nothing here runs Docker."""
     venv.create(tmp_path / "env", with_pip=True)
     commands = tmp_path / "env" / "bin"
@@ -48,7 +48,7 @@ def test_repo2docker_takes_the_folder(repo: Path, tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.timeout(3600)
-def test_every_tutorial_runs_from_the_requirements_alone(repo: Path) -> None:
+def test_every_tutorial_runs_with_only_the_requirements(repo: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(repo / "tools" / "on_binder.py")],
         stdout=subprocess.PIPE,
@@ -67,7 +67,7 @@ def test_every_tutorial_runs_from_the_requirements_alone(repo: Path) -> None:
     assert done.returncode == 0
 
 
-def test_what_needs_more_than_the_limit_is_ended() -> None:
+def test_a_notebook_above_the_memory_limit_is_ended() -> None:
     hungry = "a = bytearray(300 * 2**20); a[::4096] = b'x' * len(a[::4096]); input()"
     parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {hungry!r}])"
     started = subprocess.Popen([sys.executable, "-c", parent], stdin=subprocess.PIPE)

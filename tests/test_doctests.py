@@ -39,7 +39,7 @@ def run(name: str, **given: object) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in MODULES if name not in ON_SPARK])
-def test_examples_show_what_happens(name, odps):
+def test_examples_show_their_actual_output(name, odps):
     run(name, odps=odps)
 
 
@@ -47,7 +47,7 @@ def test_examples_show_what_happens(name, odps):
 @pytest.mark.spark
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")
 @pytest.mark.parametrize("name", ON_SPARK)
-def test_examples_of_spark_show_what_happens(name, odps, spark_session):
+def test_examples_of_spark_show_their_actual_output(name, odps, spark_session):
     run(name, odps=odps, spark=spark_session)
     for view in spark_session.catalog.listTables():
         spark_session.catalog.dropTempView(view.name)
@@ -96,5 +96,5 @@ def test_no_example_is_skipped():
         "odps_nb.stream_io.BlobDataIterator",
     ],
 )
-def test_what_a_user_holds_has_an_example(name):
+def test_public_classes_and_functions_have_examples(name):
     assert ">>>" in (pkgutil.resolve_name(name).__doc__ or "")

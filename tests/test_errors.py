@@ -85,7 +85,7 @@ def full(kind: type[Any]) -> Any:
     return kind("what failed", **{name: f"<{name}>" for name in kind.fact_names})
 
 
-def test_tree_is_the_documented_one() -> None:
+def test_the_class_hierarchy_is_as_documented() -> None:
     assert {kind.__name__: kind.__mro__[1].__name__ for kind in KINDS} == TREE
     assert {*TREE, "OdpsNbWarning", "explain", "visible"} == set(errors.__all__)
     for name in TREE:
@@ -93,7 +93,7 @@ def test_tree_is_the_documented_one() -> None:
 
 
 @every_kind
-def test_every_error_says_in_one_line_what_it_is(kind: type[Any]) -> None:
+def test_every_error_class_has_a_one_line_description(kind: type[Any]) -> None:
     assert (kind.__doc__ or "").strip().endswith(".")
 
 
@@ -126,7 +126,7 @@ def _reducers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 
 @every_kind
 @pytest.mark.usefixtures("_reducers")
-def test_copies_are_errors_of_their_own(kind: type[Any]) -> None:
+def test_a_copied_error_is_a_separate_object(kind: type[Any]) -> None:
     error = full(kind)
     error.add_note("one")
     for other in (copy.copy(error), copy.deepcopy(error)):
@@ -135,7 +135,7 @@ def test_copies_are_errors_of_their_own(kind: type[Any]) -> None:
 
 
 @every_kind
-def test_facts_are_none_until_they_are_known(kind: type[Any]) -> None:
+def test_details_are_none_until_they_are_known(kind: type[Any]) -> None:
     error = kind("x")
     assert "hint" in kind.fact_names
     assert [getattr(error, name) for name in kind.fact_names] == [None] * len(kind.fact_names)
@@ -143,7 +143,7 @@ def test_facts_are_none_until_they_are_known(kind: type[Any]) -> None:
 
 
 @every_kind
-def test_fact_with_a_wrong_name_is_misuse(kind: type[Any]) -> None:
+def test_an_unknown_detail_raises_a_type_error(kind: type[Any]) -> None:
     with pytest.raises(TypeError, match=f"{kind.__name__} has no facts named \\['colour'\\]"):
         kind("x", colour="red")
 
@@ -157,7 +157,7 @@ def test_repr_is_bounded_and_names_kind_message_and_facts(kind: type[Any]) -> No
     assert len(repr(huge)) < 2500
 
 
-def test_misuse_is_in_the_tree_and_also_a_runtime_error() -> None:
+def test_a_state_error_is_in_the_tree_and_is_a_runtime_error() -> None:
     with pytest.raises(OdpsNbError, match="the connection is closed"):
         raise StateError("the connection is closed")
     assert issubclass(StateError, RuntimeError)
@@ -168,19 +168,19 @@ def test_misuse_is_in_the_tree_and_also_a_runtime_error() -> None:
 BUILT_IN = {
     "__init__.py": "AttributeError",
     "html.py": "ValueError",  # a mistake in a renderer of this package
-    "explained.py": "AttributeError TypeError",  # of missing methods, as Python raises them
+    "explained.py": "AttributeError TypeError",  # as Python raises them for missing methods
     "types.py": "AttributeError",
     "torch/datasets.py": "TypeError",  # len() of a dataset with an unknown length
     "access/engines/expression.py": "LookupError",  # caught: not pushed down
-    "client/blob/seekable.py": "ValueError",  # as files raise it
+    "client/blob/seekable.py": "ValueError",  # as file objects raise them
     "client/blob/upload.py": "OSError",  # caught: becomes an ArgumentError that names the file
     "spark/__init__.py": "AttributeError",
     "spark/reading/casting.py": "KeyError",  # cannot happen
-    "spark/reading/task.py": "IndexError",  # as sequences raise it
+    "spark/reading/task.py": "IndexError",  # as sequences raise them
 }
 
 
-def test_what_users_call_raises_errors_of_the_tree() -> None:
+def test_public_functions_raise_only_errors_of_the_tree() -> None:
     root = Path(errors.__file__).parent
     found: dict[str, set[str]] = {}
     for path in (*root.glob("*.py"), *(p for one in PACKAGES for p in (root / one).rglob("*.py"))):
@@ -191,7 +191,7 @@ def test_what_users_call_raises_errors_of_the_tree() -> None:
             if inspect.isclass(kind) and kind is not AssertionError:
                 found.setdefault(path.relative_to(root).as_posix(), set()).add(kind.__name__)
     del found["errors.py"]  # a detail that an error does not have
-    del found["child_process.py"]  # its two users catch what it raises
+    del found["child_process.py"]  # both callers catch it
     assert found == {name: set(kinds.split()) for name, kinds in BUILT_IN.items()}
 
 
@@ -208,7 +208,7 @@ def test_notes_are_shown_with_the_traceback() -> None:
     )
 
 
-def test_a_library_that_writes_notes_back_doubles_nothing() -> None:
+def test_a_library_that_writes_notes_back_repeats_none() -> None:
     error = NotFoundError("no table", code="NoSuchTable", hint="look")
     error.add_note("table p.t")
     error.__notes__ = [*error.__notes__, "and one more"]
@@ -254,10 +254,10 @@ def test_any_text_survives_pickling(message: str, notes: list[str], hint: str | 
     )
 
 
-# -- the lines that people see ----------------------------------------------------------------
+# -- the lines that users see -----------------------------------------------------------------
 
 
-def test_explanation_has_what_where_and_what_to_do() -> None:
+def test_an_explanation_has_what_where_and_what_to_do() -> None:
     error = NotFoundError(
         "table p.t is not there",
         status=404,
@@ -273,7 +273,7 @@ def test_explanation_has_what_where_and_what_to_do() -> None:
     ]
 
 
-def test_explanation_leaves_out_what_is_not_known() -> None:
+def test_an_explanation_omits_unknown_parts() -> None:
     assert explain(ConversionError("does not fit")) == ["ConversionError: does not fit"]
     assert explain(StateError("closed", hint="open it again")) == [
         "StateError: closed",
@@ -297,7 +297,7 @@ def test_no_invisible_character_stays_in_a_name(number: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["👨‍👩‍👧", "می‌خواهم", "❤️‍🔥", "1️⃣", "葛󠄀"])
-def test_what_joins_letters_and_pictures_stays(text: str) -> None:
+def test_joiners_in_scripts_and_emoji_stay(text: str) -> None:
     assert errors.visible(text) == text
 
 
@@ -306,7 +306,7 @@ def test_text_without_invisible_characters_is_not_changed_again(text: str) -> No
     assert errors.visible(errors.visible(text)) == errors.visible(text)
 
 
-def test_foreign_error_is_explained_in_one_line() -> None:
+def test_an_error_of_another_library_is_explained_in_one_line() -> None:
     assert explain(ValueError("x")) == ["ValueError: x"]
 
 
@@ -317,7 +317,7 @@ def test_explanation_has_at_most_three_lines(kind: type[Any]) -> None:
     assert lines[-1] == "to do: <hint>"
 
 
-def test_a_wrong_argument_is_a_value_error_of_ours() -> None:
+def test_an_argument_error_is_also_a_value_error() -> None:
     error = errors.ArgumentError("limit is -1", argument="limit", hint="leave it out")
     assert isinstance(error, (errors.OdpsNbError, ValueError))
     assert not isinstance(error, errors.ServiceError)
@@ -325,7 +325,7 @@ def test_a_wrong_argument_is_a_value_error_of_ours() -> None:
         BlobReference.from_text("!")
 
 
-def test_a_limit_of_the_caller_is_no_damage_and_an_excess_of_the_peer_is_both() -> None:
+def test_an_excess_of_the_peer_is_both_damage_and_a_limit_error() -> None:
     assert not issubclass(errors.LimitExceededError, errors.ProtocolError)
     assert issubclass(errors.OversizeError, errors.ProtocolError)
     assert issubclass(errors.OversizeError, errors.LimitExceededError)
@@ -338,7 +338,7 @@ def test_missing_library_names_what_to_install() -> None:
     assert (error.extra, error.option) == ("spark", None)
 
 
-def test_service_errors_carry_what_support_asks_for() -> None:
+def test_service_errors_contain_the_details_for_support() -> None:
     wanted = {"status", "code", "request_id", "retry_after"}
     assert all(wanted <= set(kind.fact_names) for kind in KINDS if issubclass(kind, ServiceError))
     assert issubclass(QueryError, ServiceError)

@@ -47,7 +47,7 @@ def test_the_import_loads_less_than_a_part_of_the_standard_library():
     assert loaded("odps_nb") < loaded("asyncio")
 
 
-def test_what_people_annotate_with_is_there():
+def test_types_for_annotations_are_importable():
     """By value and by annotation; each is the class that its function returns."""
     code = (
         "import odps_nb\n"
@@ -79,7 +79,7 @@ def test_connecting_loads_no_notebook_and_no_spark():
     assert not [name for name in loaded if name.startswith(("odps_nb.notebook", "odps_nb.spark"))]
 
 
-def test_every_promised_name_is_there():
+def test_every_exported_name_exists():
     for name in odps_nb.__all__:
         assert getattr(odps_nb, name) is not None
     assert set(odps_nb.__all__) <= set(dir(odps_nb))
@@ -93,7 +93,7 @@ def test_the_version_is_that_of_the_package():
     assert odps_nb.__version__ == version("odps-nb")
 
 
-def test_the_parts_are_reached_as_attributes():
+def test_subpackages_are_available_as_attributes():
     assert odps_nb.stream_io.__name__ == "odps_nb.stream_io"
     assert odps_nb.spark.__name__ == "odps_nb.spark"
 
@@ -104,7 +104,7 @@ def cli(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_command_line_says_how_it_is_used():
+def test_the_command_line_shows_its_usage():
     assert cli().returncode == 2
     assert "serve" in cli("--help").stdout
     assert cli("--version").stdout.strip() == f"odps-nb {odps_nb.__version__}"
@@ -116,7 +116,7 @@ def test_serve_has_options_of_its_own():
     assert "--root" in helped.stdout
 
 
-def test_doctor_tells_what_to_do_and_says_so_by_its_status(tmp_path: Path):
+def test_doctor_suggests_fixes_and_sets_the_exit_status(tmp_path: Path):
     told = cli("doctor", "no_such_profile", "--offline")
     assert told.returncode == 1
     assert "!! Profile: there is no profile 'no_such_profile'" in told.stdout

@@ -44,7 +44,7 @@ def table(request, odps, new_name):
 
 @pytest.mark.storage_api("far times")
 @pytest.mark.parametrize("kind", frames())
-def test_a_frame_with_the_year_9999_comes_back(table, kind):
+def test_a_data_frame_with_the_year_9999_is_written_and_read(table, kind):
     """Evidence 180: the service accepts writes in microseconds."""
     table.write(frames()[kind])
     with pytest.warns(OdpsNbWarning, match=WARNED):
@@ -53,7 +53,7 @@ def test_a_frame_with_the_year_9999_comes_back(table, kind):
     assert [None if pd.isna(t) else t.to_pydatetime() for t in got["t"]] == FAR
 
 
-def test_nanoseconds_stay_exact_where_they_reach(table):
+def test_nanoseconds_stay_exact_in_their_range(table):
     table.write(pa.table({"id": range(4), "t": FINE}))
     got = table.read().to_arrow()["t"]
     assert got.type == pa.timestamp("ns")
@@ -71,7 +71,7 @@ def test_all_nanoseconds_of_64_bits_are_written(wide: Connection, new_name):
 
 
 @pytest.mark.storage_api("far times")
-def test_fine_digits_beside_far_times_are_cut_with_a_warning(table):
+def test_nanoseconds_beside_far_times_are_truncated_with_a_warning(table):
     table.write(pa.table({"id": range(4), "t": FINE}))
     table.write(far())
     with pytest.warns(OdpsNbWarning, match="Digits below a microsecond are truncated"):
@@ -87,7 +87,7 @@ def test_fine_digits_beside_far_times_are_cut_with_a_warning(table):
         table.read(timestamp_unit="ms")
 
 
-def test_a_column_with_both_is_refused_when_it_is_written(table):
+def test_a_column_with_far_times_and_nanoseconds_is_refused(table):
     mixed = pd.DataFrame({"id": [1, 2], "t": pd.Series([pd.Timestamp(1), FAR[2]], dtype=object)})
     with pytest.raises(ConversionError) as caught:
         table.write(mixed)
@@ -103,7 +103,7 @@ def test_nanoseconds_beside_far_years_are_refused_inside_of_other_types(odps, ne
 
 
 @pytest.mark.storage_api("far times")
-def test_a_stream_may_need_microseconds_only_later(table):
+def test_a_stream_may_need_microseconds_only_in_later_rows(table):
     near = pa.table({"id": [7], "t": pa.array([dt.datetime(2024, 1, 1)], pa.timestamp("us"))})
     batches = [*near.to_batches(), *far().to_batches(), *near.to_batches()]
     table.write(pa.RecordBatchReader.from_batches(near.schema, batches))
@@ -113,7 +113,7 @@ def test_a_stream_may_need_microseconds_only_later(table):
 
 
 @pytest.mark.storage_api("far times")
-def test_only_what_is_read_decides_the_unit(odps, new_name):
+def test_only_the_columns_read_determine_the_unit(odps, new_name):
     name = new_name("parts")
     table = odps.create_table(name, "id bigint, t timestamp", partitioned_by="p string")
     table.write(far(), partition="p=far")
@@ -126,7 +126,7 @@ def test_only_what_is_read_decides_the_unit(odps, new_name):
 
 
 @pytest.mark.storage_api("far times")
-def test_times_inside_of_other_types_come_back(odps, new_name):
+def test_nested_times_are_written_and_read(odps, new_name):
     table = odps.create_table(
         new_name("nested"), "a array<timestamp>, s struct<t:timestamp>, m map<string,timestamp>"
     )
@@ -138,7 +138,7 @@ def test_times_inside_of_other_types_come_back(odps, new_name):
     assert list(got["a"][0]) == FAR
 
 
-def test_an_empty_read_has_the_unit_that_was_asked_for(odps, new_name):
+def test_an_empty_read_has_the_requested_unit(odps, new_name):
     table = odps.create_table(new_name("none"), "t timestamp")
     assert table.read().to_arrow().schema.field("t").type == pa.timestamp("ns")
     assert table.read(timestamp_unit="us").to_arrow().schema.field("t").type == pa.timestamp("us")
@@ -157,7 +157,7 @@ def test_rows_of_a_primary_key_keep_far_times(odps, new_name):
 
 
 @pytest.mark.storage_api("far times")
-def test_sql_sees_and_makes_far_times(odps, new_name):
+def test_sql_reads_and_writes_far_times(odps, new_name):
     name = new_name("sql")
     table = odps.create_table(name, "id bigint, t timestamp")
     table.write(far())

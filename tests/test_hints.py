@@ -40,7 +40,7 @@ def parameters_of(thing: object) -> Iterator[str]:
     elif callable(thing):
         try:
             yield from inspect.signature(thing).parameters
-        except ValueError:  # of a built-in
+        except ValueError:  # a built-in has no signature
             return
 
 
@@ -67,7 +67,7 @@ def texts(node: ast.AST) -> Iterator[str]:
 
 
 def values_of(tree: ast.Module) -> Iterator[ast.expr]:
-    """The expressions of hints that no name of a setting or constant marks: those in functions."""
+    """The expressions of hints that functions return."""
     for function in ast.walk(tree):
         if isinstance(function, ast.FunctionDef) and "hint" in function.name:
             for node in ast.walk(function):
@@ -121,7 +121,7 @@ def told() -> list[tuple[str, str]]:
 
 
 @pytest.mark.nightly
-def test_every_setting_that_a_hint_names_is_one_that_a_user_can_set(
+def test_every_setting_named_in_a_hint_is_available_to_users(
     reachable: set[str], told: list[tuple[str, str]]
 ) -> None:
     unknown = [
@@ -134,7 +134,7 @@ def test_every_setting_that_a_hint_names_is_one_that_a_user_can_set(
 
 
 @pytest.mark.nightly
-def test_the_hints_are_found(told: list[tuple[str, str]]) -> None:
+def test_the_expected_hints_are_collected(told: list[tuple[str, str]]) -> None:
     texts = " ".join(text for _, text in told)
     assert "ClientOptions(read_timeout=…, deadline=…)" in texts
     assert "credentials=" in texts

@@ -154,7 +154,7 @@ FILES = {module_name(path): path for path in sorted(ROOT.rglob("*.py"))}
 
 @functools.cache
 def trees() -> dict[str, ast.Module]:
-    """Return every module of the package, parsed; not on import, as most workers need none."""
+    """Return every module of the package, parsed on first use, because most workers need none."""
     return {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in FILES.items()}
 
 
@@ -253,7 +253,7 @@ def test_packages_do_not_import_each_other() -> None:
     assert [sorted(one) for one in cycles()] == []
 
 
-def test_no_crossing_is_listed_in_vain() -> None:
+def test_every_listed_exception_is_used() -> None:
     real = {(found.importer, package_of(found.imported)) for found in ours()}
     unused = {crossing for crossing in CROSSINGS if crossing not in real}
     assert unused == set()
@@ -272,7 +272,7 @@ def test_libraries_stay_in_their_packages() -> None:
 
 
 @pytest.mark.parametrize("package", ["errors", "terms", "schema", "type_facts", "wire"])
-def test_lowest_layers_know_no_world(package: str) -> None:
+def test_the_lowest_layers_use_no_sockets_threads_or_environment(package: str) -> None:
     wrong = [
         str(found)
         for found in foreign()
@@ -282,7 +282,7 @@ def test_lowest_layers_know_no_world(package: str) -> None:
 
 
 @pytest.mark.parametrize("package", ["errors", "terms", "schema", "type_facts", "wire"])
-def test_lowest_layers_ask_no_clock_and_open_no_file(package: str) -> None:
+def test_the_lowest_layers_read_no_clock_and_open_no_file(package: str) -> None:
     asked = [
         f"{name}:{node.lineno} {ast.unparse(node.func)}"
         for name, tree in trees().items()
@@ -296,7 +296,7 @@ def test_lowest_layers_ask_no_clock_and_open_no_file(package: str) -> None:
 
 
 @pytest.mark.parametrize("package", ["errors", "terms", "schema", "type_facts", "wire"])
-def test_lowest_layers_ask_the_interpreter_only_for_constants(package: str) -> None:
+def test_lowest_layers_use_sys_only_for_constants(package: str) -> None:
     asked = {
         node.attr
         for name, tree in trees().items()
@@ -307,7 +307,7 @@ def test_lowest_layers_ask_the_interpreter_only_for_constants(package: str) -> N
     assert asked <= {"byteorder", "maxsize", "version_info"}
 
 
-def test_http_knows_no_arrow() -> None:
+def test_http_does_not_import_arrow() -> None:
     assert [
         str(f) for f in foreign() if f.package == "http" and f.imported.startswith("pyarrow")
     ] == []
@@ -317,7 +317,7 @@ def test_http_knows_no_arrow() -> None:
 GATHER = {"spark", "stream_io", "torch", "wire/calls", "wire/control"}
 
 
-def test_other_package_files_below_the_face_are_empty() -> None:
+def test_other_package_files_below_the_public_api_are_empty() -> None:
     """A Spark executor that imports one module must not load a whole package."""
     full = {
         path.parent.relative_to(ROOT).as_posix()
@@ -333,7 +333,7 @@ def test_every_folder_is_a_package() -> None:
     assert [str(folder) for folder in folders if not (folder / "__init__.py").exists()] == []
 
 
-def test_every_module_says_what_it_is() -> None:
+def test_every_module_has_a_docstring() -> None:
     silent = [
         name
         for name, tree in trees().items()
@@ -351,7 +351,7 @@ def test_a_public_class_name_is_defined_once() -> None:
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
 
 
-def test_few_files_have_one_name() -> None:
+def test_few_files_share_a_name() -> None:
     assert [path.stem for path in FILES.values()].count("catalog") <= 2
 
 

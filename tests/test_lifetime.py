@@ -18,7 +18,7 @@ class Interrupted(threading.Thread):
         super().start()
 
 
-def test_an_interrupt_amid_a_start_comes_when_the_thread_runs() -> None:
+def test_an_interrupt_during_a_start_is_raised_when_the_thread_runs() -> None:
     handler, ran = signal.getsignal(signal.SIGINT), threading.Event()
     thread = Interrupted(target=ran.set)
     with pytest.raises(KeyboardInterrupt):
@@ -28,7 +28,7 @@ def test_an_interrupt_amid_a_start_comes_when_the_thread_runs() -> None:
     assert signal.getsignal(signal.SIGINT) is handler
 
 
-def test_other_threads_start_threads_and_leave_signals_alone() -> None:
+def test_other_threads_start_threads_without_touching_signals() -> None:
     ran = threading.Event()
     inner = threading.Thread(target=ran.set)
     outer = threading.Thread(target=start_thread, args=(inner,))
@@ -38,7 +38,7 @@ def test_other_threads_start_threads_and_leave_signals_alone() -> None:
     assert ran.is_set()
 
 
-def test_where_interrupts_are_ignored_a_thread_starts() -> None:
+def test_a_thread_starts_if_interrupts_are_ignored() -> None:
     ran, before = threading.Event(), signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         thread = threading.Thread(target=ran.set)

@@ -175,7 +175,9 @@ def needed(profile):
 
 
 @pytest.mark.nightly  # large
-def test_a_large_blob_passes_through_in_both_directions(needed, odps, new_name, tmp_path):
+def test_a_large_blob_is_uploaded_and_downloaded_in_bounded_memory(
+    needed, odps, new_name, tmp_path
+):
     table = odps.create_table(new_name("large"), "id bigint, content blob")
     large, small = tmp_path / "large", tmp_path / "small"
     for path, size in ((large, SIZE), (small, MIB)):
@@ -191,13 +193,13 @@ def test_a_large_blob_passes_through_in_both_directions(needed, odps, new_name, 
     odps.drop_table(table.name)
 
 
-def test_a_body_of_blocks_passes_through_stream_io(needed):
+def test_stream_io_reads_a_body_of_blocks_in_bounded_memory(needed):
     found = needed("stream_blob")
     assert found["found"] == SIZE
     assert found["above_idle"] < SIZE / 4
 
 
-def test_batches_are_held_within_what_is_read_ahead(needed, odps):
+def test_buffered_batches_stay_within_the_read_ahead_limit(needed, odps):
     found = needed("batches")["found"]
     assert found["rows"] == odps.table("orders").read().row_count
     assert found["size"] > 90 * MIB
@@ -205,7 +207,7 @@ def test_batches_are_held_within_what_is_read_ahead(needed, odps):
 
 
 @pytest.mark.nightly  # large
-def test_a_large_frame_needs_less_than_twice_its_rows_and_some(needed, odps):
+def test_a_large_data_frame_needs_less_than_twice_the_size_of_its_rows(needed, odps):
     """All types except nested ones, whose lists and dicts are Python objects."""
     scan = odps.table("orders").read(limit=FRAME_ROWS)
     flat = [field.name for field in scan.arrow_schema if not pa.types.is_nested(field.type)]
@@ -217,7 +219,7 @@ def test_a_large_frame_needs_less_than_twice_its_rows_and_some(needed, odps):
 
 
 @pytest.mark.nightly  # large
-def test_rows_that_are_made_on_the_way_are_not_gathered(needed, odps, new_name):
+def test_rows_generated_during_a_write_are_not_collected(needed, odps, new_name):
     table = odps.create_table(new_name("made"), "id bigint")
     found = needed("write_rows", table=table.name.table)
     assert found["above_idle"] < ROWS_SIZE / 2  # a part of 64 MiB is assembled at a time

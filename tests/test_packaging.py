@@ -27,7 +27,7 @@ VERSIONED = {
     "CITATION.cff": r'^version: "(.+)"$',
 }
 
-ADVISORIES = {  # the first version without known faults, and the advisories of older ones
+ADVISORIES = {  # the first version without known defects, and the advisories for older versions
     "h5py": ("3.13", "CVE-2026-26200, in the HDF5 of older wheels"),
     "jupyterlab": ("4.5.7", "fixed in 4.5.7"),
     "nbconvert": ("7.17.1", "CVE-2026-39378"),
@@ -81,7 +81,7 @@ def built(repo: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pat
 
 
 @pytest.mark.nightly  # a second build; `make test` checks the contents of the first
-def test_two_builds_of_the_same_files_are_the_same_bytes(
+def test_two_builds_of_the_same_files_have_the_same_bytes(
     repo: Path, built: dict[str, Path], tmp_path: Path
 ) -> None:
     """Another folder, other file times, another umask."""
@@ -141,7 +141,7 @@ def test_the_citation_is_valid_and_names_the_authors_as_a_whole(repo: Path) -> N
 
 
 @pytest.mark.parametrize("name", ADVISORIES)
-def test_no_version_with_a_known_fault_is_permitted(repo: Path, name: str) -> None:
+def test_no_version_with_a_known_defect_is_permitted(repo: Path, name: str) -> None:
     project = tomllib.loads((repo / "pyproject.toml").read_text("utf-8"))["project"]
     parts = [project["dependencies"], *project["optional-dependencies"].values()]
     wanted = [one for one in map(Requirement, itertools.chain(*parts)) if one.name == name]

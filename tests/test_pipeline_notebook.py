@@ -27,18 +27,18 @@ def notebook(repo: Path) -> nbformat.NotebookNode:
     return found
 
 
-def test_it_is_saved_without_results(notebook: nbformat.NotebookNode):
+def test_the_notebook_is_saved_without_results(notebook: nbformat.NotebookNode):
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert not any(cell.outputs or cell.execution_count for cell in code)
 
 
-def test_it_stays_within_what_binder_gives(notebook: nbformat.NotebookNode):
+def test_the_notebook_stays_within_the_memory_of_binder(notebook: nbformat.NotebookNode):
     code = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
     assert 'session("local[1]", spark_driver_memory="512m", quiet=True)' in code
     assert notebook.cells[-1].source == "spark.stop()"
 
 
-def test_people_find_it(repo: Path):
+def test_the_notebook_is_linked_from_the_pages(repo: Path):
     places = ["README.md", "notebooks/01_quickstart.ipynb", "tools/lab.py"]
     assert [place for place in places if NAME not in (repo / place).read_text("utf-8")] == []
 

@@ -88,7 +88,7 @@ def test_pages_that_are_named_are_in_the_repository():
     assert not [page for page in named if not (ROOT / page).exists()]
 
 
-def test_there_are_citations_to_hold():
+def test_there_are_citations_to_check():
     assert sum(len(CITATION.findall(text)) for _, text in _pages()) > 100
 
 
@@ -113,14 +113,14 @@ def test_sections_of_the_page_cite_each_other():
         "see /elsewhere/docs/protocol.md",
     ],
 )
-def test_a_wrong_citation_is_found(text):
+def test_a_wrong_citation_is_detected(text):
     assert _wrong(text, _sections(TEXT))
 
 
 # -- examples ---------------------------------------------------------------------------------
 
 
-def test_python_examples_run_as_they_stand():
+def test_python_examples_run_unchanged():
     globs: dict[str, object] = {}
     runner = doctest.DocTestRunner(
         optionflags=doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL, verbose=False
@@ -210,7 +210,7 @@ DOCUMENTS = {
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_documents_are_those_of_the_wire(name):
+def test_documents_on_the_page_are_parsed_by_the_wire_package(name):
     ((kind, shown),) = [(kind, text) for one, kind, text in NAMED.findall(TEXT) if one == name]
     spelled = DOCUMENTS[name].decode()
     if kind == "json":
@@ -219,7 +219,7 @@ def test_documents_are_those_of_the_wire(name):
         assert canonicalize(shown, strip_text=True) == canonicalize(spelled, strip_text=True)
 
 
-def test_every_document_is_held():
+def test_every_document_on_the_page_is_checked():
     shown = [found for found in BLOCK.finditer(TEXT) if found[1] in ("json", "xml")]
     assert len(shown) == len(DOCUMENTS)
     assert {found[1] for found in BLOCK.finditer(TEXT)} == {"json", "python", "text", "xml"}
@@ -232,13 +232,13 @@ def _section(number: str) -> str:
     return re.split(r"^#{2,3} ", TEXT.partition(f"### {number} ")[2], maxsplit=1, flags=re.M)[0]
 
 
-def test_type_numbers_are_those_of_the_wire():
+def test_type_numbers_on_the_page_agree_with_the_code():
     rows = [row for row in _section("3.11").splitlines() if re.match(r"\| \d", row)]
     shown = dict(pair for row in rows for pair in re.findall(r"(\d+) \| (\w+)", row))
     assert shown == {str(code.value): code.name for code in TypeCode if code >= 0}
 
 
-def test_codes_are_those_of_the_embedded_service():
+def test_error_codes_agree_with_the_embedded_service():
     shown = {code for code in re.findall(r"`([\w-]+)`", _section("8.2")) if code != "Code"}
     used = {
         code
@@ -247,5 +247,9 @@ def test_codes_are_those_of_the_embedded_service():
     }
     faults = (ROOT / "odps_nb" / "local" / "errors.py").read_text("utf-8")
     used |= set(re.findall(r'\bconflict\([^"]*?"(\w+)"\)', faults))
-    signed = {"Unauthorized", "SignatureNotMatch", "RequestTimeTooSkewed"}  # by `wire.signing`
+    signed = {
+        "Unauthorized",
+        "SignatureNotMatch",
+        "RequestTimeTooSkewed",
+    }  # codes that `wire.signing` raises
     assert shown == used | signed

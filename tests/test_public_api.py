@@ -66,7 +66,7 @@ def test_every_type_of_a_public_signature_can_be_imported():
     assert [f"{where} names {one}" for where, one in sorted(named) if one not in public] == []
 
 
-# -- every line as a user writes it -------------------------------------------------------------
+# -- lines of user code -------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_a_profile_has_its_settings_as_attributes(odps, service):
     assert service.access_key not in repr(profile)
 
 
-def test_tables_are_listed_made_and_dropped(odps, made, new_name):
+def test_tables_are_listed_created_and_dropped(odps, made, new_name):
     table, name = made
     assert odps.tables("ord*") == ["orders"]
     assert name in odps.tables()
@@ -126,12 +126,14 @@ def _signatures(face: object) -> list[tuple[str, inspect.Signature]]:
 
 
 @pytest.mark.parametrize("face", [*FACES, OpenWrite], ids=lambda face: face.__name__)
-def test_one_thing_has_one_name(face):
+def test_each_concept_has_one_name(face):
     for name, signature in _signatures(face):
         for parameter in signature.parameters.values():
             assert parameter.name not in RETIRED, f"{name}: {RETIRED[parameter.name]}"
             if parameter.name == "text":  # a query is ``query``
-                assert parameter.default in ("strict", "exact"), name  # of a read and of a write
+                assert parameter.default in ("strict", "exact"), (
+                    name
+                )  # names of read and write options
             if parameter.name == "progress":
                 assert parameter.annotation == "Progress", name
             if parameter.name == "overwrite" and name not in ("Blob.save", "BlobColumn.save"):
@@ -151,7 +153,7 @@ def test_a_table_shows_its_schema_partitions_and_size(odps):
     assert orders.head(5, partitions="ds=2024-01-01", columns=["id"]).shape == (5, 1)
 
 
-def test_a_scan_gives_every_form_of_the_same_rows(odps):
+def test_a_scan_returns_the_same_rows_in_every_form(odps):
     orders = odps.table("orders")
     scan = orders.read(
         columns=["id", "amount"],
@@ -183,7 +185,7 @@ WRITTEN = {"id": [1, 2], "note": ["a", None]}
     ],
     ids=lambda data: type(data).__name__,
 )
-def test_what_is_written_is_read_and_the_receipt_says_so(made, data):
+def test_written_rows_are_read_and_counted_in_the_receipt(made, data):
     table, _ = made
     receipt = table.write(data, partition="ds=1", overwrite=True, workers=1, compression="lz4")
     assert isinstance(receipt, Receipt)
@@ -193,7 +195,7 @@ def test_what_is_written_is_read_and_the_receipt_says_so(made, data):
     assert table.read(["id", "note"]).to_arrow().to_pydict() == WRITTEN
 
 
-def test_a_blob_column_takes_bytes_paths_files_and_new_blobs(odps, new_name, tmp_path: Path):
+def test_a_blob_column_accepts_bytes_paths_files_and_new_blobs(odps, new_name, tmp_path: Path):
     path = tmp_path / "one.txt"
     path.write_bytes(b"from a path")
     name = new_name("blobs")
@@ -236,7 +238,7 @@ def test_a_blob_column_takes_bytes_paths_files_and_new_blobs(odps, new_name, tmp
 
 
 @pytest.mark.parametrize("value", [None, float("nan"), pd.NA, 5])
-def test_what_is_no_name_and_no_reference_is_one_typed_error(odps, value):
+def test_invalid_names_and_references_raise_typed_errors(odps, value):
     with pytest.raises(ArgumentError, match="is not a table name"):
         odps.table(value)
     with pytest.raises(ArgumentError, match="not a blob reference"):
@@ -249,7 +251,7 @@ def test_what_is_no_name_and_no_reference_is_one_typed_error(odps, value):
         assert len(odps.blobs([value])) == 0  # a null has no blob
 
 
-def test_sql_gives_a_result_that_can_be_cancelled(odps):
+def test_sql_returns_a_result_that_can_be_cancelled(odps):
     result = odps.sql("select ds, count(*) as n from orders group by ds order by ds")
     assert len(result.to_pandas()) == 8
     result.cancel()

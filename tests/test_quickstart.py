@@ -76,7 +76,7 @@ def quickstart(repo: Path, *, spark: bool) -> dict[str, Any]:
 
 @pytest.mark.browser
 @pytest.mark.spark
-@pytest.mark.nightly  # a separate server, Chromium and JVM
+@pytest.mark.nightly  # nightly, because it starts a separate server, Chromium and JVM
 def test_the_quickstart_runs_in_a_real_jupyterlab(
     slow_service: LocalService, lab_page: ModuleType, repo: Path, tmp_path: Path
 ) -> None:

@@ -99,7 +99,7 @@ def everything(odps, new_name):
     return table
 
 
-def test_every_type_survives_as_arrow(everything):
+def test_every_type_is_unchanged_by_a_round_trip_as_arrow(everything):
     written = table_of(TEXTS)
     receipt = everything.write(written)
     assert receipt.rows == 4
@@ -110,14 +110,14 @@ def test_every_type_survives_as_arrow(everything):
 
 
 @pytest.mark.parametrize("compression", ["zstd", "lz4"])
-def test_compression_changes_nothing(everything, compression):
+def test_compression_does_not_change_the_rows(everything, compression):
     written = table_of(TEXTS)
     everything.write(written, compression=compression)
     read = by_id(everything.read(compression=compression).to_arrow())
     assert read.to_pylist() == written.to_pylist()
 
 
-def test_every_type_survives_as_pandas(everything):
+def test_every_type_is_unchanged_by_a_round_trip_as_pandas(everything):
     everything.write(table_of(TEXTS))
     first = everything.read().to_pandas().sort_values("id", ignore_index=True)
     assert not first["id"].isna().any()
@@ -128,7 +128,7 @@ def test_every_type_survives_as_pandas(everything):
     assert by_id(everything.read().to_arrow()).to_pylist() == table_of(TEXTS).to_pylist()
 
 
-def test_nan_and_null_stay_apart_in_arrow(odps, new_name):
+def test_arrow_distinguishes_nan_and_null(odps, new_name):
     table = odps.create_table(new_name("nan"), "id bigint, x double")
     table.write(pa.table({"id": [0, 1], "x": pa.array([float("nan"), None])}))
     nan, null = by_id(table.read().to_arrow()).column("x").to_pylist()
@@ -147,7 +147,7 @@ def test_dynamic_partitions_keep_their_values(odps, new_name):
     assert table.read(["id"], partitions="ds=a b,hour=3").to_arrow().to_pylist() == [{"id": 3}]
 
 
-def test_many_rows_in_many_streams_and_splits(odps, new_name):
+def test_many_rows_are_written_and_read_in_many_streams_and_splits(odps, new_name):
     table = odps.create_table(new_name("many"), "id bigint, note string")
     count = 200_000
     rows = pa.table({"id": pa.array(range(count)), "note": pa.array(["x"] * count)})
@@ -198,14 +198,14 @@ def test_blobs_of_every_size_are_equal_byte_for_byte(odps, blobs):
 
 @pytest.mark.storage_api("blobs")
 @pytest.mark.parametrize("compression", ["zstd", "lz4"])
-def test_compressed_fetches_are_equal_too(odps, blobs, compression):
+def test_compressed_blobs_are_equal(odps, blobs, compression):
     blobs.write(pa.table({"id": [0, 1], "data": [b"abc" * 5000, b""]}))
     found = list(odps.blobs(references(blobs)).fetch(compression=compression))
     assert [record.data for record in found] == [b"abc" * 5000, b""]
 
 
 @pytest.mark.storage_api("blobs")
-def test_a_blob_comes_from_bytes_files_and_other_blobs(odps, blobs, tmp_path):
+def test_blobs_are_written_from_bytes_files_and_other_blobs(odps, blobs, tmp_path):
     path = tmp_path / "cat.png"
     path.write_bytes(content(5000))
     blobs.write(pd.DataFrame({"id": [0], "data": [path]}))
@@ -240,7 +240,7 @@ def test_a_blob_comes_from_bytes_files_and_other_blobs(odps, blobs, tmp_path):
 
 
 @pytest.mark.storage_api("blobs")
-def test_nested_blobs_are_equal_too(odps, blobs):
+def test_nested_blobs_are_equal(odps, blobs):
     rows = [[{"b": b"1"}, {"b": None}, {"b": b""}], None, [], [None, {"b": b"\xff" * 5000}]]
     blobs.write(pd.DataFrame({"id": range(4), "many": rows}))
     column = blobs.blobs("many.element.b", limit=None)
@@ -251,7 +251,7 @@ def test_nested_blobs_are_equal_too(odps, blobs):
 
 
 @pytest.mark.storage_api("blobs")
-def test_blobs_of_dynamic_partitions_land_where_their_rows_do(odps, new_name):
+def test_blobs_of_dynamic_partitions_are_stored_with_their_rows(odps, new_name):
     table = odps.create_table(new_name("pb"), "id bigint, data blob", partitioned_by="ds string")
     table.write(pd.DataFrame({"id": [1, 2, 3], "data": [b"1", b"2", b"3"], "ds": ["a", "b", "a"]}))
     found = table.blobs("data", partitions="ds=a", progress=silent)
@@ -269,7 +269,7 @@ def test_arrow_batches_of_bytes_are_uploaded_as_they_stream(odps, blobs):
 
 @pytest.mark.storage_api("blobs")
 @pytest.mark.parametrize("kind", [pd.DataFrame, pa.table, lambda d: pa.table(d).to_reader()])
-def test_blobs_may_come_without_any_other_column(odps, blobs, kind):
+def test_blobs_can_be_written_without_other_columns(odps, blobs, kind):
     receipt = blobs.write(kind({"data": [b"1", b"2"]}))
     assert (receipt.rows, receipt.blobs) == (2, 2)
     table = blobs.read(["id", "data"]).to_arrow()

@@ -37,7 +37,7 @@ TYPES = [
 ]
 
 
-def test_type_codes_are_those_of_the_protocol() -> None:
+def test_type_codes_equal_those_of_the_protocol() -> None:
     assert [code.name for code in sorted(TypeCode)] == [
         "VECTOR",
         "GEOGRAPHY",
@@ -71,14 +71,14 @@ def test_type_codes_are_those_of_the_protocol() -> None:
 
 
 @pytest.mark.parametrize("type_", TYPES, ids=str)
-def test_types_are_values(type_: object) -> None:
+def test_types_are_compared_and_pickled_by_value(type_: object) -> None:
     back = pickle.loads(pickle.dumps(type_))
     assert back == type_
     assert hash(back) == hash(type_)
     assert [other for other in TYPES if other == type_] == [type_]
 
 
-def test_every_type_knows_its_code() -> None:
+def test_every_type_has_its_code() -> None:
     assert [type_.code.name for type_ in TYPES] == [
         "BIGINT",
         "DECIMAL",
@@ -108,13 +108,13 @@ def test_empty_schema_is_a_schema() -> None:
 
 
 @pytest.mark.parametrize(("name", "found"), [("ID", "id"), ("grösse", "Größe"), ("DS", "ds")])
-def test_column_is_found_whatever_its_case(name: str, found: str) -> None:
+def test_a_column_is_found_in_any_case(name: str, found: str) -> None:
     column = SCHEMA.find(name)
     assert column is not None
     assert column.name == found
 
 
-def test_column_that_is_not_there_is_none() -> None:
+def test_a_missing_column_is_none() -> None:
     assert SCHEMA.find("nope") is None
 
 

@@ -83,7 +83,7 @@ def test_every_name_of_maxstorage_is_mapped() -> None:
     assert not missing
 
 
-def test_our_classes_have_what_the_page_calls_same_or_different() -> None:
+def test_our_classes_have_the_names_that_the_page_lists() -> None:
     import odps_nb.stream_io as ours
 
     row = re.compile(r"^\| `([a-z]\w+)\(.*?\| (same|different|not available)", re.MULTILINE)
@@ -96,14 +96,14 @@ def test_our_classes_have_what_the_page_calls_same_or_different() -> None:
     assert checked > 30
 
 
-def test_what_the_page_names_of_odps_nb_is_there() -> None:
+def test_names_of_odps_nb_on_the_page_exist() -> None:
     paths = set(re.findall(r"`(odps_nb(?:\.\w+)+)", older_page.PAGE.read_text("utf-8")))
     assert paths
     for path in paths:
         assert reduce(getattr, path.split(".")[1:], importlib.import_module("odps_nb")), path
 
 
-def test_blocks_for_the_older_module_find_the_same_before_and_after(
+def test_blocks_for_the_older_module_have_equal_results_before_and_after(
     older: list[dict[str, Any]], entry: Any
 ) -> None:
     before, after = older_page.blocks(older_page.PART)
@@ -116,7 +116,7 @@ def test_blocks_for_the_older_module_find_the_same_before_and_after(
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_blocks_for_pyodps_find_the_same_before_and_after(entry: Any) -> None:
+def test_blocks_for_pyodps_have_equal_results_before_and_after(entry: Any) -> None:
     before, after = older_page.blocks(MAXSTORAGE)
     assert len(before) == len(after) == 2
     calls = [blocks[0] for blocks in older_page.blocks("Common calls")]

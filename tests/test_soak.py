@@ -1,4 +1,4 @@
-"""A short soak: real processes, a few rounds; also that its judge detects growth."""
+"""A short soak of real processes for a few rounds, and a test that it detects growth."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.soak.__main__ import report, soak
 from benchmarks.soak.judge import BOUNDS, grown, table
 
 
-def test_what_grows_by_more_than_its_bound_is_named() -> None:
+def test_growth_above_the_limit_is_named() -> None:
     steady = [{"round": n, "at": n, "kernel widgets": 3, "kernel uss bytes": 1e8} for n in range(9)]
     assert grown(steady) == []
     leaking = [{**one, "kernel widgets": one["round"]} for one in steady]
@@ -22,12 +22,12 @@ def test_what_grows_by_more_than_its_bound_is_named() -> None:
     assert "| kernel widgets | 3 | 3 | 3 | 0 |" in table(steady)
 
 
-def test_what_rises_while_caches_fill_is_no_growth() -> None:
+def test_a_rise_while_caches_fill_is_not_reported_as_growth() -> None:
     risen = [{"round": n, "kernel python objects": min(n, 3) * 1e6} for n in range(9)]
     assert grown(risen) == []
 
 
-def test_too_few_figures_are_not_judged() -> None:
+def test_too_few_measurements_give_no_verdict() -> None:
     with pytest.raises(ValueError, match="divided into thirds"):
         grown([{"round": 1}, {"round": 2}])
 
@@ -36,9 +36,9 @@ def test_too_few_figures_are_not_judged() -> None:
 @pytest.mark.kernel
 @pytest.mark.spark
 @pytest.mark.timeout(900)
-def test_twelve_rounds_of_everything_leave_nothing_behind() -> None:
+def test_twelve_rounds_leave_nothing_behind() -> None:
     done = Counter[str]()
-    jobs = {**work.DONE_BY, work.spark_anew: 100}  # only in the first round
+    jobs = {**work.DONE_BY, work.spark_anew: 100}  # grows only in the first round
     taken = list(soak(minutes=0, rounds=12, done=done, jobs=jobs))
     assert done == {job.__name__: (12 + every - 1) // every for job, every in jobs.items()}
     # the memory of the service and of the JVM stabilises only after some forty rounds: `make soak`

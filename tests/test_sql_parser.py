@@ -48,23 +48,21 @@ def functions() -> Iterator[str]:
 
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("door", DOORS)
-def test_a_call_that_the_parser_fails_over_raises_nothing_but_errors_of_ours(
-    door: str, call: str
-) -> None:
+def test_a_call_on_which_the_parser_fails_raises_only_our_errors(door: str, call: str) -> None:
     read, form = DOORS[door]
     read(form.format(call).encode())
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("door", DOORS)
-def test_no_call_of_any_function_is_an_error_of_the_parser(door: str) -> None:
+def test_no_call_of_any_function_raises_an_error_of_the_parser(door: str) -> None:
     read, form = DOORS[door]
     for name in sorted(set(functions())):
         for arguments in ARGUMENTS:
             read(form.format(f"{name}({arguments})").encode())
 
 
-def test_what_the_parser_fails_over_is_an_error_of_the_text() -> None:
+def test_text_on_which_the_parser_fails_raises_a_parse_error() -> None:
     with pytest.raises(ParseError, match="all its arguments"):
         sql_parser.parse("select map('a')", "hive")
     tree = sql_parser.parse("select regexp_replace(s, 'a')", "hive")[0]
@@ -77,7 +75,7 @@ def test_what_the_parser_fails_over_is_an_error_of_the_text() -> None:
 
 
 def test_a_refused_condition_leaves_nothing_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """sqlglot warned on stderr that Hive does not support this while the error quoted it."""
+    """sqlglot used to warn on stderr that Hive does not support this, while the error quoted it."""
     with pytest.raises(ArgumentError, match="not supported"):
         RowFilter.parse("named_struct('a', 1) = 1", COLUMNS)
     assert not caplog.records

@@ -93,7 +93,7 @@ def test_parsed_name_with_injection_in_it_is_refused(name: str) -> None:
 
 
 @given(st.text())
-def test_any_text_is_a_name_of_word_characters_or_refused(text: str) -> None:
+def test_any_text_becomes_a_name_of_word_characters_or_is_refused(text: str) -> None:
     try:
         name = TableName.parse(text, project="p")
     except ArgumentError:
@@ -116,7 +116,7 @@ def test_any_text_is_a_name_of_word_characters_or_refused(text: str) -> None:
         ("表", "home.dev.表"),
     ],
 )
-def test_name_is_read_with_the_defaults_of_the_connection(text: str, expected: str) -> None:
+def test_a_name_is_completed_with_the_defaults_of_the_connection(text: str, expected: str) -> None:
     assert str(TableName.parse(text, project="home", schema="dev")) == expected
 
 
@@ -150,7 +150,7 @@ def test_name_without_a_schema_has_none() -> None:
         ({}, ""),
     ],
 )
-def test_partition_is_read_from(value: object, expected: str) -> None:
+def test_a_partition_is_created_from_each_form(value: object, expected: str) -> None:
     spec = PartitionSpec.of(value)  # type: ignore[arg-type]
     assert str(spec) == expected
     assert PartitionSpec.of(spec) == spec
@@ -165,14 +165,14 @@ def test_partition_is_read_from(value: object, expected: str) -> None:
         *({"d s": "x"}, {"ds": ""}, {"ds' or '1": "1"}, {"": "x"}),
     ],
 )
-def test_bad_partition_is_refused_with_an_example(value: object) -> None:
+def test_an_invalid_partition_is_refused_with_an_example(value: object) -> None:
     with pytest.raises(ArgumentError, match="is not a partition level") as caught:
         PartitionSpec.of(value)  # type: ignore[arg-type]
     assert "ds=2024-01-01" in (caught.value.hint or "")
 
 
 @given(st.dictionaries(st.from_regex(r"[a-z_]\w{0,5}", fullmatch=True), st.text(), max_size=3))
-def test_partition_round_trips_or_is_refused(values: dict[str, str]) -> None:
+def test_a_partition_is_unchanged_by_a_round_trip_or_refused(values: dict[str, str]) -> None:
     spec = PartitionSpec(tuple(values.items()))
     try:
         assert PartitionSpec.of(values) == spec
@@ -187,7 +187,7 @@ def test_partition_round_trips_or_is_refused(values: dict[str, str]) -> None:
 
 
 def _readings(text: str) -> Iterator[str]:
-    """How readers of ``key=value`` are known to interpret a value, besides unchanged."""
+    """The known ways in which readers of ``key=value`` change a value."""
     yield from (text.strip(), text.strip(" "), text.strip("'\""), text.replace("'", ""))
     yield from (text.replace('"', ""), *re.split("[,/=]", text), text.replace("\\", ""))
     yield text.strip("\u200b\ufeff\u00ad")
@@ -220,7 +220,7 @@ HOSTILE = (
 
 
 @pytest.mark.parametrize("value", HOSTILE, ids=ascii)
-def test_value_that_could_be_read_as_another_one_is_refused(value: str) -> None:
+def test_an_ambiguous_partition_value_is_refused(value: str) -> None:
     spec = PartitionSpec((("ds", value),))
     for road in (lambda: PartitionSpec.of({"ds": value}), lambda: PartitionSpec.of(spec)):
         with pytest.raises(ArgumentError) as caught:
@@ -230,7 +230,7 @@ def test_value_that_could_be_read_as_another_one_is_refused(value: str) -> None:
 
 
 @given(st.text(st.sampled_from([*"ab3%+&#:.-_\xe9\u8868 ", *"".join(EDGES), *SIGNS]), max_size=4))
-def test_what_is_accepted_is_read_as_itself_by_every_reader(value: str) -> None:
+def test_every_reader_parses_an_accepted_value_unchanged(value: str) -> None:
     if PartitionSpec((("ds", value),)).has_name:
         assert set(_readings(value)) == {value}
 
@@ -260,7 +260,7 @@ def test_value_of_a_mapping_that_has_several_spellings_is_refused(value: object)
 
 
 @pytest.mark.parametrize("value", [3, 2.5, ["ds=1"], b"ds=1"])
-def test_what_is_no_partition_is_refused(value: object) -> None:
+def test_an_invalid_value_of_a_partition_is_refused(value: object) -> None:
     with pytest.raises(ArgumentError, match="is not a partition"):
         PartitionSpec.of(value)  # type: ignore[arg-type]
 
@@ -285,7 +285,7 @@ def test_covered_by_many_specs_is_covered_by_one_of_them() -> None:
     assert not covered([])(wanted[0])
 
 
-# -- compression and the other words ----------------------------------------------------------
+# -- compression and other options --------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ def test_covered_by_many_specs_is_covered_by_one_of_them() -> None:
         (Compression.UNCOMPRESSED, Compression.NONE),
     ],
 )
-def test_compression_is_read_from(value: str | None, expected: Compression) -> None:
+def test_compression_is_parsed_from_text(value: str | None, expected: Compression) -> None:
     assert Compression.of(value) is expected
 
 
@@ -318,7 +318,7 @@ def test_unknown_compression_names_the_known_ones(value: Any) -> None:
     )
 
 
-def test_words_are_spelled_as_the_wire_spells_them() -> None:
+def test_option_names_are_those_on_the_wire() -> None:
     assert [mode.value for mode in SplitMode] == ["Size", "RowOffset", "Parallelism", "Bucket"]
     assert [mode.value for mode in WriteMode] == [
         "Batch",
@@ -329,7 +329,7 @@ def test_words_are_spelled_as_the_wire_spells_them() -> None:
     assert all(status.value == status.name for status in SessionStatus)
 
 
-def test_splits_are_values_with_a_name_for_people() -> None:
+def test_splits_are_values_with_a_readable_name() -> None:
     assert str(IndexSplit(3)) == "split 3"
     assert str(RowRangeSplit(10, 5)) == "rows 10…15"
     assert pickle.loads(pickle.dumps(RowRangeSplit(10, 5))) == RowRangeSplit(10, 5)
@@ -340,7 +340,7 @@ def test_splits_are_values_with_a_name_for_people() -> None:
 
 
 @given(st.binary())
-def test_reference_has_one_value_in_all_spellings(raw: bytes) -> None:
+def test_a_reference_has_one_value_in_all_forms(raw: bytes) -> None:
     reference = BlobReference.from_raw(raw)
     assert reference.raw == raw
     assert reference.token == base64.b64encode(raw).decode()
@@ -349,7 +349,7 @@ def test_reference_has_one_value_in_all_spellings(raw: bytes) -> None:
     assert pickle.loads(pickle.dumps(reference)) == reference
 
 
-def test_reference_of_the_protocol() -> None:
+def test_reference_of_the_protocol_is_parsed() -> None:
     assert BlobReference.from_text("/wByZWYw").raw == bytes.fromhex("ff0072656630")
 
 
@@ -358,7 +358,7 @@ def test_reference_of_the_protocol() -> None:
     ["abc", "a-_=", "YQ", "YQ=", " YQ==", "YQ==\n", "é", b"\xff\x00ref0", LONG],
     ids=lambda token: repr(token[:8]),
 )
-def test_what_is_no_padded_base64_is_refused(token: str | bytes) -> None:
+def test_text_that_is_not_padded_base64_is_refused(token: str | bytes) -> None:
     with pytest.raises(ArgumentError, match="is not a blob reference") as caught:
         BlobReference.from_text(token)
     assert len(str(caught.value)) < 120
@@ -387,11 +387,11 @@ def test_repr_of_a_reference_is_bounded() -> None:
         (7e19, "70000.0 PB"),
     ],
 )
-def test_bytes_are_written_for_people(count: float, text: str) -> None:
+def test_byte_counts_are_readable(count: float, text: str) -> None:
     assert format_bytes(count) == text
 
 
-def test_the_title_of_a_query_is_cut_before_a_literal_and_says_so() -> None:
+def test_the_title_of_a_query_is_truncated_before_a_literal() -> None:
     short = "select id\n  from orders"
     assert query_title(short) == "select id from orders"
     for literal in ("'two words or more'", '"two words or more"', "`two words or more`"):

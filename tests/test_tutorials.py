@@ -101,7 +101,7 @@ def _learning(shown: Texts) -> None:
     assert "((600, 128), (200, 128))" in _of(shown, "Image.MAX_IMAGE_PIXELS")
     right = re.search(r"right: (\d+)%", _of(shown, "seed ="))
     assert right
-    assert int(right[1]) > 70  # by chance, a quarter of them would be right
+    assert int(right[1]) > 70  # guessing would be right for a quarter of them
     assert " taken for " in _of(shown, "chances =")
     assert _of(shown, "import duckdb").count("<tr") == 4
 
@@ -143,7 +143,7 @@ def _of(shown: Texts, beginning: str) -> str:
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
-def test_it_is_saved_without_results(name: str) -> None:
+def test_the_notebook_is_saved_without_results(name: str) -> None:
     saved = json.loads((FOLDER / name).read_text("utf-8"))
     code = [cell for cell in saved["cells"] if cell["cell_type"] == "code"]
     assert not any(cell["outputs"] or cell["execution_count"] for cell in code)
@@ -197,7 +197,7 @@ class Peak(threading.Thread):
             with suppress(psutil.Error):
                 process = psutil.Process(pid)
                 for one in (process, *process.children(recursive=True)):
-                    with suppress(psutil.Error):  # it has ended in the meantime
+                    with suppress(psutil.Error):  # the process has ended in the meantime
                         found[f"{one.name()} {one.pid}"] = one.memory_full_info().pss
         return found
 

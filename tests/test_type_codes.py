@@ -55,7 +55,7 @@ def test_each_code_has_a_row_of_facts() -> None:
 
 
 @pytest.mark.parametrize("code", TypeCode)
-def test_its_facts_name_what_there_is(code: TypeCode) -> None:
+def test_facts_of_a_type_name_existing_types(code: TypeCode) -> None:
     facts = TYPE_FACTS[code]
     assert facts.kind in ValueKind.__members__
     assert not facts.spark or spark_type(one_of(code)).__class__.__name__ == facts.spark
@@ -64,21 +64,21 @@ def test_its_facts_name_what_there_is(code: TypeCode) -> None:
 
 
 @pytest.mark.parametrize("code", TypeCode)
-def test_a_text_names_it(code: TypeCode) -> None:
+def test_each_type_code_has_a_type_text(code: TypeCode) -> None:
     assert read_type(format_type(one_of(code))) == one_of(code)
 
 
 @pytest.mark.parametrize("code", TypeCode)
-def test_it_has_an_arrow_type_of_reads_and_writes(code: TypeCode) -> None:
+def test_each_type_has_an_arrow_type_for_reads_and_writes(code: TypeCode) -> None:
     for for_write in (False, True):
         assert arrow_type(one_of(code), for_write=for_write) is not None
 
 
-def test_it_is_known_in_which_forms_it_arrives() -> None:
+def test_each_type_has_known_arrow_forms() -> None:
     assert set(stream_schema._FORMS) == set(TypeCode) - NESTED - {TypeCode.DECIMAL}
 
 
-def test_it_is_known_what_fits() -> None:
+def test_the_values_that_fit_each_type_are_known() -> None:
     assert set(leaf._FITS) == set(TypeCode) - NESTED - UNREAD - {TypeCode.VECTOR}
 
 
@@ -91,7 +91,7 @@ def test_it_is_known_what_fits() -> None:
         (duck_type, InvalidRequestError),
     ],
 )
-def test_spark_and_the_embedded_service_take_it_or_refuse_it(
+def test_spark_and_the_embedded_service_accept_or_refuse_each_type(
     place: Callable[[OdpsType], Any], refusal: type[Exception], code: TypeCode
 ) -> None:
     if code in UNREAD:

@@ -462,7 +462,7 @@ def made(odps, zoned, new_name) -> dict[str, str]:
 
 
 @pytest.mark.nightly
-def test_the_page_says_what_happens(made):
+def test_the_tables_of_the_page_agree_with_the_code(made):
     page = PAGE.read_text("utf-8")
     told = {name: found[0] if (found := between(name).search(page)) else "" for name in made}
     assert told == made, "run .venv/bin/python tests/test_types_and_times.py"

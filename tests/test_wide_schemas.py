@@ -46,14 +46,14 @@ def lists_made_in_loops(source: str) -> Iterator[int]:
                     yield node.lineno
 
 
-def test_the_rule_finds_what_it_is_for() -> None:
+def test_the_rule_detects_a_quadratic_loop() -> None:
     assert list(lists_made_in_loops("[kind for n, kind in found if kind != came.types[n]]")) == [1]
     assert list(lists_made_in_loops("for n in found:\n    print(came.names[n])")) == [2]
     assert list(lists_made_in_loops("types = came.types\n[types[n] for n in found]")) == []
 
 
 @pytest.mark.nightly
-def test_no_loop_makes_a_list_of_all_columns_to_take_one(repo: Path) -> None:
+def test_no_loop_creates_a_list_of_all_columns_to_take_one(repo: Path) -> None:
     found = [
         f"{path.relative_to(repo)}:{line}"
         for path in sorted((repo / "odps_nb").rglob("*.py"))

@@ -32,7 +32,7 @@ def test_a_module_marked_every_service_runs_for_each_set(repo: Path) -> None:
 
 
 @pytest.mark.parametrize("services", ["tunnel", "storage-v1,tunnel"])
-def test_a_run_without_the_storage_api_counts_what_it_leaves_out(repo: Path, services: str) -> None:
+def test_a_run_without_the_storage_api_counts_deselected_tests(repo: Path, services: str) -> None:
     tests, printed = collected(repo, "--services", services)
     assert "test_a_limit_ends_the_read_exactly" in tests
     assert not [name for name in tests if name.startswith("test_an_empty_result_has_its_columns")]

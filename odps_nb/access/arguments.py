@@ -40,7 +40,7 @@ _INSTEAD = {
 }
 _NO_NAME = re.compile(r"(LTAI|STS\.|TMP\.)\w*|[A-Za-z0-9]{30}", re.ASCII)
 _WARNED = "odps_nb.literal_key"
-_MIN_LENGTH = 8  # of a key; shorter texts occur in cells by chance
+_MIN_LENGTH = 8  # minimum length of a key; shorter strings may occur in a cell by chance
 _VENDOR_INSIDE = ".aliyun-inc.com"
 
 
@@ -94,7 +94,7 @@ def warn_of_exposed_keys(profile: Profile) -> None:
 
 def _warn_of_literal(secrets: Hidden) -> None:
     shell: Any = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    meta = getattr(shell, "meta", None)  # Solara's shell has none
+    meta = getattr(shell, "meta", None)  # Solara's shell has no such attribute
     if meta is None or meta.get(_WARNED):
         return
     cells = [cell for cell in shell.user_ns.get("In", ()) if isinstance(cell, str)]

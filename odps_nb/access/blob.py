@@ -347,7 +347,7 @@ class Blob(Displayed):
             data = self._content(max_bytes)
             mime, name = self._recognise(data), ""
             if mime.startswith("text/") and mime not in blob_content.DELIMITED:
-                name = self.file_name  # it makes a table of text that is nearly one
+                name = self.file_name  # an ending such as .csv decides for ambiguous text
                 mime = self._recognise(data, name)
             convert = blob_content.as_table if trusted else blob_conversion.table
             return convert(

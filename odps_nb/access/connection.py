@@ -91,7 +91,7 @@ class Connection(DisplayedText, Instructive):
         self._client: StorageClient | None = None
         self._closed = False
         self._queries: deque[Query] = deque(maxlen=MAX_QUERIES)
-        self._jobs: deque[Query] = deque(maxlen=MAX_QUERIES)  # of explorers and charts
+        self._jobs: deque[Query] = deque(maxlen=MAX_QUERIES)  # SQL jobs of explorers and charts
         if address is None:  # for pickles: the settings without credentials
             settings = tuple(self.profile.as_settings().items())
             root = None if service is None else service.root

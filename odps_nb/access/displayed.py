@@ -54,7 +54,7 @@ class Displayed:
 
 
 class DisplayedLive(Displayed):
-    """Base class of objects that also have a live view; each host asks for it by its own method."""
+    """Base class of objects that also have a live view; each host gets it with its own method."""
 
     __slots__ = ()
 

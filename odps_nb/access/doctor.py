@@ -139,4 +139,6 @@ def _settings(findings: Sequence[SourceReport]) -> Check:
     if unused:
         found += f"{'; ' if found else ''}not used: {'; '.join(unused)}"
     to_do = "remove the settings that are not used, if they are left over" if unused else ""
-    return Check("Settings", "optional" if unused else "ok", found or "no source has any", to_do)
+    return Check(
+        "Settings", "optional" if unused else "ok", found or "no source has any settings", to_do
+    )

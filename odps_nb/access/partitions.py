@@ -344,7 +344,7 @@ _DAYS = {"%Y-%m-%d": re.compile(r"\d{4}-\d\d-\d\d"), "%Y%m%d": re.compile(r"\d{8
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """One comparison; ``is_number`` if the value is a number, or text without quotes of one."""
+    """One comparison; ``is_number``: whether the value is a number or an unquoted one in text."""
 
     key: str
     sign: str

@@ -34,7 +34,7 @@ def listener_of(*said: Progress, on_cancel: Callable[[], None] | None = None) ->
 
 
 def default_listener(*, on_cancel: Callable[[], None] | None = None) -> ProgressListener:
-    """Return a card in a notebook, a line in a terminal, or elsewhere a silent listener."""
+    """Return a listener that draws a card in a notebook, a line in a terminal, or nothing."""
     if in_kernel():
         from odps_nb.notebook.progress.cards import CardListener
 

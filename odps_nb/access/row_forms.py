@@ -114,8 +114,8 @@ class RowForms(Displayed, Viewed, Instructive, ABC):
         Parameters
         ----------
         workers
-            Number of splits (or parts of a large result) to read concurrently; splits of a service
-            on this machine at most with one connection per processor. Default: automatic.
+            Number of splits (or parts of a large result) to read concurrently; for a service on
+            this machine, at most one per processor. Default: automatic.
         read_ahead
             Maximum bytes to buffer ahead of the consumer. Default: 256 MiB.
 

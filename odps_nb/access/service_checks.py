@@ -1,4 +1,4 @@
-"""Checks of the service: each result is a request that was answered and decoded, or its error."""
+"""Checks of the service: each sends a request, and reports the decoded response or error."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def check_service(profile: Profile, *, seconds: float = SECONDS) -> Iterator[Che
     """Check the project, the clock, the time zone, SQL and each service that transfers rows.
 
     Ends after about ``seconds`` in any network, even if a host name is never resolved: checks that
-    have no result by then are reported as such. After a failed check of the project, the others are
-    not made.
+    have no result by then are reported as such. If the check of the project fails, the others are
+    skipped.
     """
     pending = ["Project", "Clock", "Time zone", "Tables", "SQL"]
     pending += ["Quota"] if profile.quota else []
@@ -78,10 +78,10 @@ def _in_time(
     checks: Callable[[StorageClient], Iterator[Check]],
     pending: list[str],
 ) -> Iterator[Check]:
-    """Make the checks; at the limit, report each ``pending`` one that has no result.
+    """Run the checks; at the time limit, report each one in ``pending`` as not checked.
 
-    A daemon thread sends the requests, so not even a host name that is never resolved, which cannot
-    be interrupted, delays the limit. ``timeout``: the time-out of one request.
+    A daemon thread sends the requests, because resolving a host name cannot be interrupted and
+    could otherwise delay the limit. ``timeout``: the time-out of one request.
     """
     from odps_nb.client.calls.storage import StorageClient
     from odps_nb.client.options import ClientOptions
@@ -112,7 +112,7 @@ def _in_time(
         for name in pending:
             late = f"not checked: the {seconds:g} s for the checks of the service have passed"
             yield Check(name, verdict, late, _NETWORK)
-            verdict = "optional"  # only the first one was waiting for the service
+            verdict = "optional"  # the first of them was running; the others had not begun
     finally:
         storage.close()  # ends running requests
         thread.join(_JOIN_SECONDS)
@@ -282,7 +282,7 @@ def _unchecked(names: list[str]) -> Check:
     from odps_nb.client.transfer_check import MAX_TABLES
 
     if not names:
-        found, to_do = "the project has none", "create a table, and run the check again"
+        found, to_do = "the project has no tables", "create a table, and run the check again"
     else:
         found = (
             f"{', '.join(names[:MAX_TABLES])} cannot be used, as views, external tables, tables "
@@ -324,7 +324,7 @@ def _rows(checks: list[TransferCheck], mode: TransferMode) -> Check:
     return Check("Rows", "bad", "no service transfers rows", "follow the advice above")
 
 
-_UNCHECKED = "no table was available to check with which service transfers rows"
+_UNCHECKED = "no table was found with which the transfer of rows can be checked"
 _ASK = "check the endpoint, the quota and the permissions of the key"
 _NETWORK = "check the network, the proxy and the endpoint, then run the check again"
 _NOT_THEIRS = "check the endpoint, and whether a proxy changes responses"
@@ -345,6 +345,6 @@ def _told(error: OdpsNbError) -> str:
 
 
 def _advice(error: OdpsNbError) -> str | None:
-    """Return an error's hint; a hint on time-outs would not concern those of the checks."""
+    """Return an error's hint; time-outs get another one, as checks have their own limits."""
     is_late = isinstance(error, RequestTimeoutError) and not error.never_answered
     return _NETWORK if is_late else error.hint

@@ -58,11 +58,11 @@ class Viewed:
     ) -> Chart:
         """Return a chart of all rows. The service groups and aggregates them with SQL.
 
-        Runs one SQL job, which scans the rows. Histograms, scatter plots and times without
-        ``step`` need two, and many groups more. For a query result of up to 64 MB, the rows are
-        read instead; for a larger one, the query runs again, after a warning with the cost.
-        ``kind="scatter"`` shows a random sample of rows. Times and points far from nearly all
-        others are left out; ``chart.note`` says how many.
+        Runs one SQL job, which scans the rows. Histograms, scatter plots and times without ``step``
+        need two jobs; many groups need more. For a query result of up to 64 MB, the rows are read
+        instead; for a larger one, the query runs again, after a warning with the cost.
+        ``kind="scatter"`` shows a random sample of rows. Outlying times and points are omitted;
+        ``chart.note`` states how many.
 
         Parameters
         ----------

@@ -33,7 +33,7 @@ from odps_nb.schema import (
 )
 from odps_nb.type_facts import TYPE_FACTS
 
-#: Fixed Arrow types: without times (unit), DECIMAL (precision, scale) and BLOB (read or write).
+#: Arrow types without parameters: none for times, DECIMAL, and BLOB (which differs for writes).
 ARROW_TYPES: Final = {
     code: pa.type_for_alias(facts.arrow) for code, facts in TYPE_FACTS.items() if facts.arrow
 }

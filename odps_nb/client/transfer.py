@@ -160,7 +160,7 @@ class TransferChoice:
         table: TableName | None = None,
         tracker: ProgressTracker | None = None,
     ) -> T:
-        """Return the result of the first way whose service the account has.
+        """Call the functions in order until the account has the service of one; return its result.
 
         Parameters
         ----------
@@ -229,7 +229,7 @@ class TransferChoice:
             )
         denied = [one for one in tried.values() if isinstance(one, AccessDeniedError)]
         own = next((one for one in reversed(denied) if not _OF_SERVICE.search(_text(one))), None)
-        if own is not None:  # a right is missing, whichever service transfers the rows
+        if own is not None:  # the permission is missing for every service
             for service, other in tried.items():
                 if other is not own:
                     own.add_note(f"the {service} refused: {_brief(other)}")
@@ -263,8 +263,8 @@ def _brief(error: ServiceError) -> str:
 def refuses_service(error: ServiceError, table: TableName | None) -> bool:
     """Return whether an error may mean that the account lacks the service.
 
-    If the next service accepts the same request, it does. An error that names the table or
-    concerns the keys or an argument is the request's own.
+    The account lacks it if the next service accepts the same request. An error that names the
+    table, or concerns the keys or an argument, says nothing about the service.
     """
     if error.code in _OWN_CODES or error.in_doubt or error.of_lookup:
         return False
@@ -274,7 +274,7 @@ def refuses_service(error: ServiceError, table: TableName | None) -> bool:
     if error.status in _NO_SUCH_PATH or error.code in _PATH_CODES:
         return True
     if isinstance(error, AccessDeniedError):
-        is_page = error.code is None  # of a gateway, which may repeat the names in the request
+        is_page = error.code is None  # a gateway's error page may repeat the names
         return is_page or bool(_OF_SERVICE.search(text)) or not _names(error.message, table)
     return isinstance(error, InvalidRequestError) and bool(_OF_SERVICE.search(text))
 

@@ -1,7 +1,7 @@
 """Checks which transfer services an account has, with one session request to each.
 
-Neither the choice of a connection (`TransferChoice`) nor any row is touched: sessions are opened
-and left to expire. `odps-nb doctor` and `odps-nb probe` show the results.
+The checks do not change a connection's choice (`TransferChoice`), and read no rows: they open
+sessions, which then expire. `odps-nb doctor` and `odps-nb probe` show the results.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _POLL_SECONDS = (0.5, 2.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedTable:
-    """A table to check with: one of its columns and, if it is partitioned, one partition."""
+    """A table for the checks: one of its columns and, if it is partitioned, one partition."""
 
     table: TableName
     column: str
@@ -73,7 +73,7 @@ class TransferCheck:
 
 
 def find_sample(storage: StorageClient, names: Iterable[str]) -> CheckedTable | None:
-    """Return a table to check with, or ``None`` if none of the first `MAX_TABLES` is suitable.
+    """Return a table for the checks, or ``None`` if none of the first `MAX_TABLES` is suitable.
 
     A table without partitions and BLOB columns is preferred. Tables that the key may not describe
     are skipped.
@@ -99,8 +99,8 @@ def _rank(sample: CheckedTable) -> tuple[bool, bool]:
 def sample_of(storage: StorageClient, table: TableName) -> CheckedTable | None:
     """Return a column and a partition of a table; ``None`` if the services cannot read it.
 
-    The services read no views, external tables, and BLOB or JSON columns alike. The tunnel needs a
-    partition of a partitioned table.
+    Views, external tables, and BLOB and JSON columns are skipped, because not all services read
+    them. The tunnel needs a partition of a partitioned table.
     """
     info = storage.control(GetTable(table=table))
     columns = [column for column in info.schema.columns if _is_plain(column.type)]
@@ -119,8 +119,8 @@ def sample_of(storage: StorageClient, table: TableName) -> CheckedTable | None:
 def check_transfers(storage: StorageClient, sample: CheckedTable) -> list[TransferCheck]:
     """Open a session of one column by each service, and return one result for each.
 
-    Sends at most three requests to each service. What the client remembers of the services
-    (`StorageClient.transfer`) is neither used nor changed.
+    Sends at most three requests to each service. The client's own choice (`StorageClient.transfer`)
+    is neither used nor changed.
     """
     ways: dict[Transfer, Callable[[], str]] = {
         Transfer.STORAGE: lambda: _read_session(storage, sample, old=False),
@@ -153,9 +153,9 @@ def _is_plain(odps: OdpsType) -> bool:
 
 
 def _read_session(storage: StorageClient, sample: CheckedTable, *, old: bool) -> str:
-    """Open a read session of the Storage API (``old``: of its version 1); return what was opened.
+    """Open a read session of the Storage API (``old``: version 1), and describe it.
 
-    A table may support only one split mode, so a refusal of the first is checked with the other.
+    A table may support only one split mode, so if the first is refused, the other one is tried.
     """
     modes = ((SplitMode.ROW_OFFSET, DEFAULT_SPLIT_ROWS), (SplitMode.SIZE, DEFAULT_SPLIT_BYTES))
     refusal: InvalidRequestError | None = None

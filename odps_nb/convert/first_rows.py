@@ -20,7 +20,7 @@ class FirstRows(pd.DataFrame):
             return pd.DataFrame(self)._repr_html_()  # type: ignore[operator, no-any-return]
         return self._shown_by(self)
 
-    def __reduce__(self) -> Any:  # other processes need not know this class
+    def __reduce__(self) -> Any:  # a plain DataFrame can be unpickled without this package
         return pd.DataFrame, (pd.DataFrame(self),)
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Prepares data of other libraries, and Arrow extension types, whose plain storage would mislead.
+"""Prepares data of other libraries, and Arrow extension types, whose storage is not their value.
 
 polars exports the addresses of Python objects as bytes, DuckDB exports large UHUGEINT values as
 negative decimals, and the storage of some Arrow extension types is not their value.
@@ -149,20 +149,20 @@ def _too_long(text: str, name: str) -> ConversionError:
 # -- Arrow extension types ------------------------------------------------------------------------
 
 _NOT_STORED = {
-    "arrow.opaque": "cast it where it comes from, e.g. to text",
-    "arrow.parquet.variant": "cast it where it comes from, e.g. to JSON text",
+    "arrow.opaque": "cast it in the source, e.g. to text",
+    "arrow.parquet.variant": "cast it in the source, e.g. to JSON text",
     "pandas.period": "convert it, e.g. with .dt.to_timestamp() or .astype(str)",
     "pandas.interval": "convert it, e.g. with .astype(str), or write its two ends as columns",
 }
-"""Extension types whose storage does not tell their values, and a hint for each."""
+"""Extension types whose storage is not their value, and a hint for each."""
 _DEGREES = ("OGC:CRS84", "EPSG:4326", "EPSG:4979", "OGC:CRS84H")
 """Coordinate reference systems of GEOGRAPHY: longitude and latitude in degrees (WGS 84)."""
 
 
 def check_field(field: pa.Field, target: OdpsType | None = None) -> None:
-    """Raise `ConversionError` if the storage of a type, at any depth, would mislead.
+    """Raise `ConversionError` if the storage of a type, at any depth, does not hold its values.
 
-    polars exports a column of Python objects as 8 bytes for each value, without any mark.
+    polars exports a column of Python objects as 8 bytes per value, without marking the type.
     ``target``: the column's type, if the table exists.
     """
     _check(field, field.name, target)
@@ -241,7 +241,7 @@ def plain_values(array: pa.Array) -> pa.Array:
 
 
 def plain_scalar(value: pa.Scalar) -> pa.Scalar | None:
-    """Return the value of a scalar of an extension type; ``None`` if its storage would mislead."""
+    """Return the value of an extension type's scalar; ``None`` if the storage does not hold it."""
     try:
         check_field(pa.field("", value.type))
     except ConversionError:

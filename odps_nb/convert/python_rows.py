@@ -263,7 +263,7 @@ def columns_frame(data: Mapping[Any, Any]) -> pd.DataFrame:
     if aligned:
         index = pd.DataFrame(aligned).index
         for name, one in aligned.items():
-            if not one.index.equals(index):  # a row that it lacks would turn integers into floats
+            if not one.index.equals(index):  # added nulls would turn integers into floats
                 columns[name] = series[name] = _with_nulls(one)
     else:
         index = pd.RangeIndex(max((len(one) for one in series.values()), default=0))
@@ -362,7 +362,7 @@ def with_index(frame: pd.DataFrame, names: Names, *, index: bool | None) -> pd.D
     a new table is created and an index level has a name.
     """
     if index is None:
-        # without names, any index level could be a column of the new table
+        # a new table has no columns yet, so every named index level could be one
         _refuse_index_columns(frame, names.known or names.order or None)
         ignored = names.known is None and names.order  # a delete, which uses only key columns
         if not ignored and _has_labels(frame.index):

@@ -36,7 +36,7 @@ class TableTextOptions:
 
 
 def delimited_table(text: str, head: str, default: str, options: TableTextOptions) -> pa.Table:
-    """Return the rows of a text; the form of ``head``, its beginning, is that of the whole text."""
+    """Return the rows of a text; its format is detected in ``head``, its beginning."""
     form = form_of(
         head,
         whole=len(head) == len(text),

@@ -92,7 +92,7 @@ def _column(cells: Sequence[Any]) -> pa.Array:
     kinds = {type(value) for value in values} - {type(None)}
     if kinds and kinds <= {int, float}:
         numbers = pa.array(values, pa.float64())
-        with contextlib.suppress(pa.ArrowInvalid):  # not all are whole
+        with contextlib.suppress(pa.ArrowInvalid):  # if all numbers are whole
             return numbers.cast(pa.int64())
         return numbers
     if kinds == {dt.date, dt.datetime}:

@@ -54,7 +54,7 @@ def compare(operator: str, left: Node, right: Node, zone: ZoneInfo) -> Node:
 
 
 def is_among(value: Node, among: tuple[Node, ...], zone: ZoneInfo) -> Node:
-    """Return ``value in (among)``, as lookups where constants have the kind that is compared."""
+    """Return ``value in (among)``; constants that need no conversion are looked up together."""
     with_null = any(one.kind is ValueKind.NULL for one in among)
     if value.kind in _ALIKE and not isinstance(value, Constant):
         items = [one.value for one in among if isinstance(one, Constant) and one.kind is value.kind]
@@ -72,7 +72,7 @@ def is_among(value: Node, among: tuple[Node, ...], zone: ZoneInfo) -> Node:
             others.append(part)
     if not others and alike.keys() <= {value} and value.kind in _LOOKED_UP:
         return IsIn(value, tuple(alike.get(value, ())), with_null)
-    if len(parts) > MOST_COMPARED:  # for example of a FLOAT column, which is converted to DOUBLE
+    if len(parts) > MOST_COMPARED:  # for example, if a FLOAT column is converted to DOUBLE
         parts = (*others, *(IsIn(left, tuple(values)) for left, values in alike.items()))
     nulls: list[Node] = [Constant(ValueKind.BOOLEAN, None)] if with_null else []
     return AnyOf((*parts, *nulls))
@@ -81,7 +81,7 @@ def is_among(value: Node, among: tuple[Node, ...], zone: ZoneInfo) -> Node:
 MOST_COMPARED = 1_000
 """Maximum number of values that are compared one by one; the service skips blocks by those."""
 _K = ValueKind
-_ALIKE = (_K.INTEGER, _K.TEXT)  # constants of these kinds are compared as they are
+_ALIKE = (_K.INTEGER, _K.TEXT)  # constants of these kinds are compared without conversion
 _LOOKED_UP = {*_K} - {_K.BOOLEAN, _K.FLOAT, _K.DOUBLE, _K.CHAR, _K.NULL, _K.OTHER}
 
 

@@ -46,7 +46,7 @@ _LONG = 2**63
 
 
 def kind_of(odps: OdpsType) -> ValueKind:
-    """Return the kind used to compare values of a type."""
+    """Return the `ValueKind` by which a type's values are compared."""
     return ValueKind[TYPE_FACTS[odps.code].kind]
 
 
@@ -87,7 +87,7 @@ _LIST = re.compile(
 _LONG_LIST = 4096
 """Number of characters above which a list of literals is not parsed with the condition."""
 _PIECE = 2000
-# As `bind` writes values.
+# The forms in which `bind` writes values.
 _CAST = re.compile(r"CAST\('([^'\\]*)' AS (\w+(?:\(\d+,\d+\))?)\)")
 _UNHEX = re.compile(r"UNHEX\('((?:[0-9a-f]{2})*)'\)")
 _INTERVAL = re.compile(r"INTERVAL '([^'\\]*)' DAY TO SECOND")

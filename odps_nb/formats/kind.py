@@ -109,7 +109,7 @@ class Kind:
     head: int = HEAD  #: Number of bytes to read from a larger blob.
     alone: int = 0  #: Replaces ``limit`` for a large preview, if greater.
     whole: bool = False  #: Whether drawing requires all bytes.
-    _starts: tuple[bytes, ...] = field(init=False, repr=False)  # of all formats
+    _starts: tuple[bytes, ...] = field(init=False, repr=False)  # first bytes of all formats
 
     def __post_init__(self) -> None:
         starts = tuple(start for format in self.formats for start in format.starts)

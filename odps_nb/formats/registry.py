@@ -118,7 +118,7 @@ def media_type(head: bytes, size: int, name: str) -> str:
 def _confirms(head: bytes, size: int, guess: str) -> bool:
     """Whether the bytes are certainly of a type, found without trying all kinds.
 
-    True only if `differs` would be false for the detected format.
+    If true, `differs` is false for the detected format.
     """
     starts, is_text = _proofs().get(guess, ((), guess.startswith("text/")))
     if not is_text:

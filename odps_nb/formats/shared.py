@@ -13,7 +13,7 @@ ASF: Final = bytes.fromhex("3026b2758e66cf11a6d900aa0062ce6c")
 #: GUID in the header of an ASF file with a video stream (ASF 1.2, 10.4).
 ASF_FILM: Final = bytes.fromhex("c0ef19bc4d5bcf11a8fd00805f5c442b")
 
-_INDENT: Final = "  "  # of each level of a tree
+_INDENT: Final = "  "  # indentation of each level of a tree
 _LONGEST: Final = 400  # maximum characters of each string in a parser's result
 _HIDDEN: Final = frozenset({"script", "style", "title"})
 _LINES: Final = frozenset(

@@ -140,7 +140,7 @@ class _Guarded(HTTPConnection):
         except OSError as error:
             raise ProxyError(f"the proxy failed: {error}", error) from error
         finally:
-            exchange.sent, exchange.body = False, None  # these described the CONNECT request
+            exchange.sent, exchange.body = False, None  # they described the CONNECT request
         self.sock.settimeout(timeout)  # reading the proxy's response set a shorter time-out
 
     def getresponse(self) -> Any:

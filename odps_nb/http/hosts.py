@@ -62,7 +62,7 @@ class Host:
 
     @property
     def named(self) -> str:
-        """Role and place, for use after "at" or "of"."""
+        """Role, name and port, for use after "at" or "of" in a message."""
         return f"{self.role.value} {self.place}"
 
     @property

@@ -60,7 +60,7 @@ def semantic(
 ) -> InvalidRequestError:
     """Return the error for SQL with unsuitable names, types or clauses (see `parse_failed`).
 
-    The vendor's page "SQL errors" lists the codes: 0130161 for syntax, 0130071 for meaning.
+    The vendor's page "SQL errors" lists the codes: 0130161 for syntax, 0130071 for semantics.
     """
     return _of_sql(message, at, advice, kind="Semantic analysis exception", code="ODPS-0130071")
 

@@ -71,7 +71,7 @@ def form_of(
     separator
         The separator, if known; any text is then a table.
     file_name
-        A name that ends in ``.tsv`` or ``.csv`` makes a table of a text that is nearly one.
+        If it ends in ``.tsv`` or ``.csv``, weaker evidence of a table is sufficient.
     """
     if not separator and HIVE in head:  # unique to Hive text, see `odps_nb.parsing.encodings`
         separator = HIVE
@@ -177,7 +177,7 @@ def _comments(head: str) -> tuple[int, int]:
 def _rows(body: str, separator: str, *, whole: bool) -> _Rows:
     """Return the rows without blank lines; drop the last one if it may be truncated.
 
-    Return none if the separator is not in the first line.
+    Return no rows if the separator is not in the first line.
     """
     if separator not in body.lstrip("\r\n ").partition("\n")[0]:
         return []
@@ -228,7 +228,7 @@ def _is_drawn(rows: _Rows) -> bool:
 
 
 def _is_code(rows: _Rows) -> bool:
-    """Whether the fields are parts of code: in or cut by brackets, or ended by the separator."""
+    """Whether the fields look like code: inside or cut by brackets, or separators at line ends."""
     judged = rows[:_JUDGED]
     is_ended = not any(row[-1].strip() for row in judged[:-1])
     if is_ended and (len(rows[0]) == 2 or all(map(_BYTE.fullmatch, judged[0][:-1]))):
@@ -249,7 +249,7 @@ def _rank(rows: _Rows, separator: str, share: float) -> float:
 def _quality(rows: _Rows, separator: str) -> float:
     """Return how much the fields look like values: 1 for numbers, 0.5 for text.
 
-    A text that contains another separator, except a comma, suggests that the other one separates.
+    A field that contains another separator, except a comma, counts against this separator.
     """
     others = [one for one in _SEPARATORS if one not in (separator, ",")]
     cells = [cell for row in rows[:_JUDGED] for cell in row if cell.strip()]

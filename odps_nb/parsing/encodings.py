@@ -48,9 +48,9 @@ _NEVER: Final = bytes((0, *range(2, 9), *range(14, 27), *range(28, 32), 127))
 """Bytes of control characters, except those of Hive text and of ISO 2022."""
 _NOT_TEXT: Final = re.compile(b"[%b]" % re.escape(_NEVER))
 _WIDE: Final = ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
-_RARE: Final = 200  # a text has at most one invalid byte in this many,
-_VALID: Final = 4  # or this many characters that are not ASCII for each invalid byte
-_PIECES: Final = 8  # of a text in which one encoding is guessed
+_RARE: Final = 200  # minimum bytes of a text per invalid byte,
+_VALID: Final = 4  # or minimum characters outside of ASCII per invalid byte
+_PIECES: Final = 8  # number of pieces of a text whose encodings are guessed separately
 _VARIETY: Final = 3  # minimum number of distinct bytes in text
 _PAIRS: Final = re.compile(rb"(?:[\x00-\x7f]|[\xa1-\xa3\xb0-\xd7][\xa1-\xfe])*")
 """ASCII and the common characters of GB 2312: level 1 and punctuation."""
@@ -93,7 +93,7 @@ def detect(data: bytes, *, whole: bool = True, guess: bool = True) -> Encoding |
             if _is_text(sample, name, whole=complete, few=few):
                 return Encoding(name=name)
         if _NOT_TEXT.search(sample):
-            break  # of a binary file, do not look for text with invalid bytes
+            break  # binary: do not look for text with invalid bytes
     return guess_encoding(sample, whole=complete) if guess else None
 
 
@@ -108,7 +108,7 @@ def guess_encoding(data: bytes, *, whole: bool) -> Encoding | None:
     if (found and _USUAL.fullmatch(found.name)) or _NOT_TEXT.search(data):
         return found
     step = max(_RARE, len(data) // _PIECES)
-    # blanks are no part of a character
+    # split at blanks, which are never part of a multi-byte character
     pieces = [data[at : at + step].split()[1:-1] for at in range(0, len(data), step)]
     texts = [text for words in pieces if not (text := b" ".join(words)).isascii()]
     votes = Counter(guess.name for text in texts if (guess := _guessed(text, whole=True)))
@@ -133,7 +133,7 @@ def detect_after(data: bytes, start: int) -> Encoding | None:
     ``None`` if no encoding fits all of ``data``, or if it is not ASCII before ``start``.
     """
     if not data[:start].isascii():
-        return None  # damaged UTF-8: another encoding would change the characters before
+        return None  # damaged UTF-8: another encoding would change earlier characters
     first = max(0, start - SAMPLE // 2)
     part = data[first : first + SAMPLE]
     found = guess_encoding(part, whole=first + SAMPLE >= len(data))
@@ -155,7 +155,7 @@ def decode_detected(data: bytes, encoding: str, *, whole: bool = True) -> tuple[
     """
     text, invalid = _replaced(data, encoding, whole=whole)
     if not (_few_of_bytes(text, invalid, data) or _few_of_characters(text, invalid, data)):
-        decode(data, encoding, whole=whole)  # raises the error of the first of them
+        decode(data, encoding, whole=whole)  # raises the error of the first invalid byte
     return text, invalid
 
 

@@ -222,8 +222,8 @@ class Asker:
         (``body``) or bytes (``data``). ``kind`` is what a successful response contains: ``json``,
         ``rows`` or ``data``. A status of 401 or 403 raises `CannotTell` unless ``may_deny`` is set;
         so does a status of 500 or above, unless ``may_fail`` is set. If `check_transfers` found
-        that the account lacks the Storage API, nothing is sent, because a refusal would tell
-        nothing about the request.
+        that the account lacks the Storage API, nothing is sent, because a refusal would say nothing
+        about the request.
         """
         if self._lacks_storage_api:
             raise CannotTell("the account lacks the Storage API")
@@ -401,7 +401,7 @@ class Asker:
 
 
 def _shown(check: TransferCheck) -> dict[str, object]:
-    """Return the parts of a service's answer that may be recorded: neither ids nor messages."""
+    """Return the parts of a service's answer that may be recorded, without ids and messages."""
     if check.error is None:
         return {"status": 200}
     if not isinstance(check.error, ServiceError):

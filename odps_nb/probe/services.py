@@ -25,5 +25,5 @@ def _transfer_services(asker: Asker) -> Observation:
 
 
 def as_line(seen: Observation) -> str:
-    """Format the observation: each service with its answer."""
+    """Format the observation: each service with its result."""
     return ", ".join(f"{name}: {answer}" for name, answer in seen.items() if name != "auto")

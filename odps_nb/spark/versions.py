@@ -119,7 +119,7 @@ def from_arrow(spark: SparkSession, rows: pa.Table, schema: StructType) -> DataF
 
 
 def grouped(df: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Return the rows with those of equal keys together; Spark splits large groups again."""
+    """Return the rows partitioned by these keys; Spark splits large partitions again."""
     quoted = [f"`{name}`" for name in keys]
     if pyspark_version() < (4, 0):  # `DataFrame.hint` accepts no columns
         text = f"select /*+ rebalance({', '.join(quoted)}) */ * from {{rows}}"
@@ -148,7 +148,7 @@ def parameters_of(failure: BaseException) -> Mapping[str, str]:
 
 
 def contexts_of(failure: BaseException) -> Sequence[QueryContext]:
-    """Return the places in the query that the error is about; none before 4.0."""
+    """Return the positions in the query that the error refers to; none before 4.0."""
     ask: Any = getattr(failure, "getQueryContext", None)
     return (ask and ask()) or ()
 

@@ -48,7 +48,7 @@ class _Blobs:
         if coding is None:
             coding = find_header(getattr(body, "headers", None) or {}, "content-encoding")
         coding = coding_of(coding)
-        plain = coding is Compression.NONE  # then large reads decode into the caller's buffer
+        plain = coding is Compression.NONE  # if true, large reads decode into the caller's buffer
         decoder = BlockDecoder() if plain else PayloadDecoder(coding, max_output=max_output)
         self.stream = PayloadStream(body, decoder)
         self.count, self.is_raw = count, count == 1

@@ -61,7 +61,7 @@ def rows_of(odps, ds: str) -> pa.Table:
 
 
 class Halves:
-    """One operation of each kind that can be incomplete."""
+    """One operation of each kind that a fork can interrupt."""
 
     def __init__(self, odps, table: str) -> None:
         self.day = odps.table("orders").read(["id", "note"], partitions=DAY, splits=4)

@@ -1,6 +1,6 @@
 """Bad input: one typed error that states what failed, where, and what to do.
 
-Nothing is partly written.
+Nothing is written in part.
 """
 
 import inspect
@@ -85,7 +85,7 @@ READS = {
 @pytest.mark.parametrize("what", EMPTY)
 @pytest.mark.parametrize("way", READS)
 def test_an_empty_choice_of_partitions_never_selects_all_of_them(odps, what, way):
-    """For example the new days that a job found: none."""
+    """For example, a job that found no new days passes an empty list."""
     given = EMPTY[what]
     table = odps.table("media" if way == "blobs" else "orders")
     with pytest.raises(ArgumentError) as caught:
@@ -93,14 +93,14 @@ def test_an_empty_choice_of_partitions_never_selects_all_of_them(odps, what, way
     assert has_three_lines(caught.value)
 
 
-def test_a_query_that_is_no_text_is_named(odps):
+def test_a_query_that_is_not_text_is_refused(odps):
     with pytest.raises(ArgumentError, match="query is of type int; it must be a string"):
         odps.sql(7)
 
 
 @pytest.mark.parametrize("name", ["limit", "splits", "split_bytes", "max_bytes"])
 @pytest.mark.parametrize("value", ["5", 2.5, True, -1, float("nan")])
-def test_a_number_that_makes_no_sense_is_named(odps, name, value):
+def test_an_invalid_number_is_named(odps, name, value):
     with pytest.raises(ArgumentError, match=f"{name} is {value!r}"):
         odps.table("orders").read(**{name: value})
 
@@ -138,7 +138,7 @@ def test_an_option_of_a_write_that_makes_no_sense_is_named(table, given, said):
         table.write(pa.table({"id": [1]}), partition="ds=x", **given)
 
 
-def test_numbers_of_numpy_are_numbers(odps):
+def test_numpy_numbers_are_bound_as_numbers(odps):
     read = odps.table("orders").read(["id"], limit=np.int64(3), splits=np.int8(2))
     assert read.to_arrow().num_rows == 3
 
@@ -195,7 +195,7 @@ def test_signatures_stay_readable():
 # -- names --------------------------------------------------------------------------------------
 
 
-def test_an_unknown_table_comes_with_similar_names(odps):
+def test_an_error_for_an_unknown_table_suggests_similar_names(odps):
     with pytest.raises(NotFoundError) as caught:
         odps.table("ordrs").read().to_arrow()
     assert (caught.value.code, caught.value.hint) == ("NoSuchTable", "did you mean orders?")
@@ -220,7 +220,7 @@ STALE = {
 
 
 @pytest.mark.parametrize("way", STALE)
-def test_a_handle_older_than_a_column_names_reload(odps, new_name, way):
+def test_an_error_for_a_recently_added_column_suggests_reload(odps, new_name, way):
     table = odps.create_table(new_name("older"), "id bigint", primary_key="id")
     assert table.schema.names == ("id",)
     odps.sql(f"alter table {table.name} add columns (later bigint)")
@@ -243,7 +243,7 @@ def test_a_handle_older_than_a_column_names_reload(odps, new_name, way):
         ("statsu = 'paid'", "did you mean status"),
     ],
 )
-def test_forgotten_quotes_are_named(odps, where, hint):
+def test_missing_quotes_are_explained(odps, where, hint):
     """In ``where=``, and in SQL that fails."""
     with pytest.raises(ArgumentError) as caught:
         odps.table("orders").read(where=where)
@@ -268,7 +268,7 @@ def test_forgotten_quotes_are_named(odps, where, hint):
         ("result", "[]", "call .to_pandas()['id']"),
     ],
 )
-def test_a_missing_method_names_the_one_to_call(odps, kind, name, advice):
+def test_an_error_for_a_missing_method_names_the_one_to_call(odps, kind, name, advice):
     table = odps.table("orders")
     if kind == "result":
         found = odps.sql("select 1 as id")
@@ -290,7 +290,7 @@ def test_a_data_frame_in_a_query_names_the_table_to_write(odps, query):
     assert "write(rows, create=True)" in caught.value.hint
 
 
-def test_a_partition_has_items_and_is_no_parameter(odps):
+def test_a_partition_cannot_be_bound_as_a_value(odps):
     spec = PartitionSpec.of("ds=x,Hour=3")
     assert (spec["ds"], spec["hour"]) == ("x", "3")
     for key in ("day", 0, None):
@@ -321,7 +321,7 @@ def test_a_missing_partition_suggests_the_nearest_ones(odps, missing, near):
     assert has_three_lines(caught.value)
 
 
-def test_a_missing_level_of_a_partition_suggests_the_same_level(odps, new_name):
+def test_an_error_for_a_missing_partition_suggests_values_of_the_same_level(odps, new_name):
     table = odps.create_table(new_name("levels"), "id bigint", partitioned_by=["d int", "h int"])
     with pytest.raises(NotFoundError) as caught:
         table.read(partitions="d=1").to_arrow()
@@ -387,7 +387,7 @@ def test_creating_twice_and_dropping_twice(odps, table):
     odps.drop_table(table.name, if_exists=True)
 
 
-def test_a_query_that_fails_says_why(odps):
+def test_a_failed_query_states_the_reason(odps):
     with pytest.raises(QueryError, match="nope") as caught:
         odps.sql("select nope from orders")
     assert has_three_lines(caught.value)
@@ -400,7 +400,7 @@ def test_a_query_that_fails_says_why(odps):
 # -- connecting ---------------------------------------------------------------------------------
 
 
-def test_after_close_there_is_a_state_error(service):
+def test_calls_after_close_raise_a_state_error(service):
     closed = odps_nb.connect(**keys_of(service))
     table = closed.table("orders")
     closed.close()
@@ -479,7 +479,7 @@ def test_data_that_does_not_fit_is_refused_and_nothing_is_written(table, data, k
         table.drop_partition(one)
 
 
-def test_one_error_lists_all_that_does_not_fit(table):
+def test_one_error_lists_all_values_that_do_not_fit(table):
     frame = pd.DataFrame(
         {"id": [1, 2], "amount": [1.0, 1.005], "note": ["toolong", "x"]},
     )
@@ -498,13 +498,13 @@ def test_rows_need_a_partition(table):
     assert rows_in(table) == 0
 
 
-def test_a_column_that_repeats_the_partition_is_taken(table):
+def test_a_column_that_repeats_the_partition_is_accepted(table):
     table.write(pd.DataFrame({"id": [1], "ds": ["x"]}), partition="ds=x")
     table.write(pa.table({"id": [2], "DS": ["x"]}), partition="ds=x")
     assert rows_in(table) == 2
 
 
-def test_a_stream_that_stops_fitting_leaves_nothing(table):
+def test_a_stream_with_a_bad_value_writes_nothing(table):
     schema = pa.schema([("id", pa.int64()), ("note", pa.string())])
     first = pa.record_batch({"id": [1], "note": ["ok"]}, schema=schema)
     second = pa.record_batch({"id": [2], "note": ["much too long"]}, schema=schema)
@@ -515,7 +515,7 @@ def test_a_stream_that_stops_fitting_leaves_nothing(table):
     assert rows_in(table) == 0
 
 
-def test_a_source_that_breaks_leaves_nothing(table):
+def test_a_failing_source_writes_nothing(table):
     schema = pa.schema([("id", pa.int64())])
 
     def batches():
@@ -561,7 +561,7 @@ class Unreadable(io.RawIOBase):
 
 @pytest.mark.storage_api("blobs")
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError("the disk is gone")])
-def test_an_interrupt_or_a_broken_file_in_the_middle_leaves_nothing(blobs, error):
+def test_an_interrupt_or_a_broken_file_writes_nothing(blobs, error):
     frame = pd.DataFrame({"id": range(300), "data": [b"x"] * 299 + [Unreadable(error)]})
     with pytest.raises(type(error)):
         blobs.write(frame)
@@ -585,7 +585,7 @@ FORMS = {
 
 @pytest.mark.storage_api("blobs")
 @pytest.mark.parametrize("form", FORMS)
-def test_a_column_that_comes_twice_is_refused_before_anything_is_sent(blobs, form):
+def test_a_repeated_column_is_refused_before_anything_is_sent(blobs, form):
     ids, cells = pa.array([1, 2]), pa.array([b"a", b"b"])
     for twin, columns in (
         ("data", {"id": ids, "data": cells, "data ": cells}),
@@ -612,7 +612,7 @@ def test_text_in_an_arrow_column_of_blobs_is_refused(blobs):
 
 @pytest.mark.storage_api("blobs")
 @pytest.mark.parametrize("reference", ["not base64!", "", "/wByZWYw"])
-def test_a_reference_that_names_nothing(odps, reference):
+def test_an_unknown_reference_raises_an_error(odps, reference):
     with pytest.raises((ArgumentError, NotFoundError)):
         odps.blob(reference).bytes()
 
@@ -630,7 +630,7 @@ METHODS = {
 
 @pytest.fixture(scope="module")
 def owners(odps):
-    """An object of each class, and arguments that are right for it."""
+    """An object of each class, with correct arguments for its methods."""
     columns = "id bigint, note string, content blob"
     table = odps.create_table("odd", columns, partitioned_by="ds string")
     keyed = odps.create_table("odd_keyed", "id bigint, note string", primary_key="id")
@@ -659,7 +659,7 @@ def owners(odps):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("where", "name"), METHODS)
 def test_an_odd_argument_is_accepted_or_explained(odps, owners, tmp_path, monkeypatch, where, name):
-    """Whatever a user passes: a result, or an error of this package that says what to do."""
+    """Any argument gives a result, or an error of this package that says what to do."""
     monkeypatch.chdir(tmp_path)
     made, right = owners
     owner, _, method = where.partition(".")

@@ -41,7 +41,7 @@ def test_a_column_is_a_sequence_without_nulls(written):
     assert repr(column[:1]) == f"BlobColumn(1 blob of {written.name}.data)"
 
 
-def test_a_missing_position_is_a_typed_index_error(odps):
+def test_a_missing_position_raises_a_typed_index_error(odps):
     none = odps.table("media").blobs("content", where="name = 'no such file'")
     for position in (0, -1):
         with pytest.raises(PositionError, match=f"no blob {position}: .* has no blobs") as caught:
@@ -60,7 +60,7 @@ def test_the_head_of_a_blob_is_known_without_its_bytes(written):
     assert not big.verified
 
 
-def test_bytes_are_verified_and_say_so(written):
+def test_fetched_bytes_are_reported_as_verified(written):
     big = written.blobs("data")[0]
     assert big.bytes() == b"x" * 300_000
     assert big.verified
@@ -81,14 +81,14 @@ def test_a_blob_opens_as_a_file_that_is_read_forward(written):
         stream.read(1)  # the stream may be closed early
 
 
-def test_a_repr_costs_no_request_and_shows_no_bytes():
+def test_a_repr_sends_no_request_and_shows_no_bytes():
     blob = Blob(None, BlobReference.from_raw(b"r" * 1000))
     assert len(repr(blob)) < 60
     new = odps_nb.NewBlob(b"x" * 10**6, mime_type="image/png")
     assert repr(new) == "NewBlob(<1.0 MB>, mime_type='image/png')"
 
 
-def test_saving_takes_a_safe_name_and_never_another_file(written, tmp_path):
+def test_a_blob_is_saved_under_a_safe_unused_name(written, tmp_path):
     big, empty, small = written.blobs("data")
     assert big.save(tmp_path) == tmp_path / "big.png"
     assert big.save(tmp_path) == tmp_path / "big-2.png"
@@ -101,14 +101,14 @@ def test_saving_takes_a_safe_name_and_never_another_file(written, tmp_path):
     assert len(list(tmp_path.iterdir())) == 4
 
 
-def test_handles_are_equal_by_what_they_name(odps):
+def test_handles_of_the_same_blob_are_equal(odps):
     one, two = odps.blob("/wByZWYw"), odps.blob(b"/wByZWYw")
     assert one == two == odps.blob(BlobReference.from_raw(b"\xff\x00ref0"))
     assert len({one, two}) == 1
     assert one != "x"
 
 
-def test_many_blobs_come_as_records_in_order(odps, written):
+def test_many_blobs_are_returned_as_records_in_order(odps, written):
     tokens = [blob.reference.token for blob in written.blobs("data")]
     records = list(odps.blobs([*tokens, *reversed(tokens)]).fetch())
     assert [len(record.data) for record in records] == [300_000, 0, 5, 5, 0, 300_000]
@@ -120,7 +120,7 @@ def test_many_blobs_come_as_records_in_order(odps, written):
     early.close()
 
 
-def test_a_wrong_reference_is_refused_before_anything_is_asked(odps):
+def test_a_wrong_reference_is_refused_before_a_request(odps):
     with pytest.raises(ArgumentError, match="not a blob reference") as caught:
         odps.blobs(["/wByZWYw", "no reference!"]).fetch()
     assert "a BLOB column unchanged" in caught.value.hint
@@ -136,7 +136,7 @@ def test_a_record_survives_pickling_and_hides_its_bytes(odps, written):
     assert pickle.loads(pickle.dumps(record)).data == record.data
 
 
-def test_a_column_of_blobs_is_whole_unless_a_limit_is_said(odps, new_name) -> None:
+def test_a_column_of_blobs_is_read_completely_without_a_limit(odps, new_name) -> None:
     table = odps.create_table(new_name("thirty"), "id bigint, content blob")
     table.write(pa.table({"id": range(30), "content": [bytes([n]) for n in range(30)]}))
     column = table.blobs("content", progress=False)

@@ -18,11 +18,11 @@ SCHEMA = TableSchema(
 )
 
 
-def test_names_take_the_spelling_of_the_table():
+def test_column_names_get_the_spelling_of_the_table():
     assert check_columns(["AMOUNT", "ds"], SCHEMA, NAME) == ("amount", "ds")
 
 
-def test_a_column_is_asked_for_once_and_in_a_list():
+def test_columns_must_be_a_list_without_repetition():
     with pytest.raises(ArgumentError, match="twice"):
         check_columns(["id", "ID"], SCHEMA, NAME)
     with pytest.raises(ArgumentError, match="it must be a list") as caught:
@@ -30,7 +30,7 @@ def test_a_column_is_asked_for_once_and_in_a_list():
     assert "columns=['id']" in caught.value.hint
 
 
-def test_partitions_come_one_or_many_in_any_form():
+def test_partitions_are_accepted_in_any_form():
     one = PartitionSpec((("ds", "x"),))
     for given in ("ds=x", ["ds='x'"], {"ds": "x"}, one, [one], ("ds=x",)):
         assert parse_choices(given) == (one,)
@@ -69,14 +69,14 @@ def text_of(schema: TableSchema) -> tuple[str, str]:
         (TableSchema(columns=parse_columns("id bigint, note string, ds string")), ["ds"]),
     ],
 )
-def test_columns_come_in_many_forms(columns, partitioned_by):
+def test_column_descriptions_are_accepted_in_many_forms(columns, partitioned_by):
     assert text_of(schema_of(columns, partitioned_by)) == (
         "`id` bigint, `note` string",
         "`ds` string",
     )
 
 
-def test_a_ready_schema_is_taken_as_it_is():
+def test_a_table_schema_is_used_unchanged():
     assert schema_of(SCHEMA) is SCHEMA
     with pytest.raises(ArgumentError, match="already"):
         schema_of(SCHEMA, "x string")
@@ -89,7 +89,7 @@ def test_a_partition_column_that_is_not_there_is_named():
     assert "'dss string'" in caught.value.hint
 
 
-def test_what_is_no_list_of_columns_is_refused():
+def test_an_invalid_list_of_columns_is_refused():
     with pytest.raises(ArgumentError, match="columns is of type int"):
         schema_of(5)
     with pytest.raises(ArgumentError, match="cannot read type text"):

@@ -77,19 +77,19 @@ def test_local_starts_a_service_that_ends_with_the_connection(tmp_path):
         assert "mine" in again.tables()
 
 
-def test_local_has_keys_of_its_own(tmp_path):
+def test_connecting_to_local_refuses_keys(tmp_path):
     with pytest.raises(ConfigError, match="access_key does not apply to"):
         odps_nb.connect("local", access_key="x")
     with pytest.raises(ConfigError, match="root applies only to"):
         odps_nb.connect(root=tmp_path)
 
 
-def test_what_cannot_be_connected_with_is_named():
+def test_an_invalid_source_of_connect_is_named():
     with pytest.raises(ConfigError, match="cannot connect with a int"):
         odps_nb.connect(5)
 
 
-def test_making_a_connection_costs_no_request():
+def test_creating_a_connection_sends_no_request():
     odps = odps_nb.connect(
         endpoint="http://127.0.0.1:9/api", project="p", access_id="i", access_key="k"
     )
@@ -204,7 +204,7 @@ def test_arguments_that_do_not_exist_are_explained(args, given, why, hint):
         ("http://127.0.0.1:1/api", False),
     ],
 )
-def test_a_token_that_would_cross_the_internet_in_plain_text_is_warned_of(endpoint, warns):
+def test_a_token_over_plain_http_causes_a_warning(endpoint, warns):
     keys = odps_nb.StsToken("me", "key", "token")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -20,14 +20,14 @@ from odps_nb.errors import ConfigError
 from odps_nb.wire import crc32c
 from odps_nb.wire.calls import WireRequest
 
-examine = functools.partial(doctor.examine, seconds=90)  # for a machine under load
+examine = functools.partial(doctor.examine, seconds=90)  # margin for a machine under load
 
 
 def by_name(checks) -> dict[str, Check]:
     return {check.name: check for check in checks}
 
 
-def test_a_healthy_place_is_all_well(profile):
+def test_all_checks_of_a_working_account_are_ok(profile):
     checks = by_name(examine(profile))
     expected = {"Python", "Libraries", "Checksums", "Java", "Spark", "Notebook"}
     expected |= {
@@ -81,7 +81,7 @@ def transfers(profile: Profile) -> list[Check]:
     return [checks[name] for name in NAMES]
 
 
-def test_each_service_says_what_it_answered(account):
+def test_each_check_shows_the_response_of_its_service(account):
     storage, version_1, tunnel, rows = transfers(account("storage,storage-v1,tunnel"))
     for check in (storage, version_1):
         assert (check.verdict, check.to_do) == ("ok", "")
@@ -109,7 +109,7 @@ def test_version_1_is_used_where_only_the_newer_is_missing(account):
     assert rows.found == "a new connection transfers rows by the Storage API v1"
 
 
-def test_a_chosen_service_that_is_missing_is_bad_and_another_choice_is_suggested(account):
+def test_a_chosen_service_that_is_missing_is_reported_with_another_choice(account):
     options = ClientOptions(transfer="storage")
     checks = transfers(account("tunnel", client_options=options))
     assert [check.verdict for check in checks] == ["optional", "optional", "ok", "bad"]
@@ -145,7 +145,7 @@ def moody(_private_home):
 READ, V1, TUNNEL = "TableCreateReadSession", "/api/storage/v1", "/projects"
 
 
-def test_without_any_service_all_are_bad_and_say_what_to_do(moody):
+def test_without_any_service_all_checks_are_bad_with_a_hint(moody):
     profile, refuse = moody
     refuse(405, READ, V1, TUNNEL)
     checks = transfers(profile)
@@ -157,7 +157,7 @@ def test_without_any_service_all_are_bad_and_say_what_to_do(moody):
     assert checks[3].found == "no service transfers rows"
 
 
-def test_a_storage_api_that_fails_is_not_taken_for_missing(moody):
+def test_a_failing_storage_api_is_not_reported_as_missing(moody):
     profile, refuse = moody
     refuse(503, READ, V1)
     checks = transfers(profile)
@@ -180,16 +180,16 @@ def test_a_project_without_tables_says_that_nothing_could_be_checked(account):
     checks = by_name(examine(profile))
     assert checks.keys().isdisjoint(NAMES[:3])
     assert checks["Rows"].verdict == "optional"
-    assert checks["Rows"].found.startswith("no table was available to check with")
+    assert checks["Rows"].found.startswith("no table was found with which")
     assert checks["Rows"].to_do == "create a table, and run the check again"
 
 
-def test_what_is_not_ok_says_what_to_do(profile):
+def test_every_failed_check_says_what_to_do(profile):
     for check in examine("no_such_profile"):
         assert check.ok or check.to_do
 
 
-def test_an_endpoint_without_a_server():
+def test_an_endpoint_without_a_server_is_diagnosed():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -204,7 +204,7 @@ def test_an_endpoint_without_a_server():
     assert "Project" not in by_name(examine(nobody, online=False))
 
 
-def test_missing_java_is_no_fault_but_worth_a_word(monkeypatch, tmp_path):
+def test_java_is_optional(monkeypatch, tmp_path):
     monkeypatch.setattr(java, "JVM_FOLDER", tmp_path / "none")
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -220,7 +220,7 @@ def test_missing_java_is_no_fault_but_worth_a_word(monkeypatch, tmp_path):
     assert (check.verdict, "Java 8 in" in check.found) == ("optional", True)
 
 
-def test_a_missing_library_is_bad(monkeypatch):
+def test_a_missing_library_is_reported_as_bad(monkeypatch):
     version = metadata.version
 
     def without_lz4(package: str) -> str:
@@ -235,7 +235,7 @@ def test_a_missing_library_is_bad(monkeypatch):
     assert "lz4" not in check.found
 
 
-def test_a_crc32c_that_computes_wrong_is_bad(monkeypatch):
+def test_a_wrong_crc32c_is_reported_as_bad(monkeypatch):
     right = crc32c.crc32c
     monkeypatch.setattr(crc32c, "crc32c", lambda data, *more: right(data, *more) ^ 1)
     check = by_name(examine(online=False))["Checksums"]
@@ -256,14 +256,12 @@ def test_the_connection_in_use_is_examined_and_its_failure_is_a_check(profile):
     assert "Project" not in checks
 
 
-def test_no_profile_is_no_fault_unless_it_was_asked_for():
+def test_a_missing_profile_is_an_error_only_if_it_was_named():
     assert by_name(examine(online=False))["Profile"].verdict == "optional"
     assert by_name(examine("nope", online=False))["Profile"].verdict == "bad"
 
 
-def test_a_clock_that_is_wrong_is_found_whether_or_not_the_service_still_answers(
-    profile, monkeypatch
-):
+def test_a_wrong_clock_is_found_whether_or_not_the_service_responds(profile, monkeypatch):
     from odps_nb.client.calls.storage import StorageClient
 
     defaults = StorageClient.__init__.__kwdefaults__
@@ -274,7 +272,7 @@ def test_a_clock_that_is_wrong_is_found_whether_or_not_the_service_still_answers
         assert "this machine's clock" in check.to_do
 
 
-def test_the_command_says_what_to_mend_and_fails(profile, monkeypatch, capsys):
+def test_the_command_suggests_fixes_and_fails(profile, monkeypatch, capsys):
     monkeypatch.setenv("ODPS_ENDPOINT", profile.endpoint)
     monkeypatch.setenv("ODPS_PROJECT", "nope")
     monkeypatch.setenv("ODPS_ACCESS_ID", profile.access_id)
@@ -290,7 +288,7 @@ def test_the_command_says_what_to_mend_and_fails(profile, monkeypatch, capsys):
     assert "!!" not in capsys.readouterr().out
 
 
-def test_what_is_said_to_be_missing_is_what_the_named_extra_brings(monkeypatch):
+def test_the_suggested_extra_contains_the_missing_package(monkeypatch):
     installed = doctor._version
     monkeypatch.setattr(doctor, "_version", lambda name: None if "ipy" in name else installed(name))
     check = by_name(examine(online=False))["Notebook"]

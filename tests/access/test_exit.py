@@ -74,7 +74,7 @@ HALVES = {
     ),
 }
 ENDINGS = {"end": "", "exit": "sys.exit(0)", "error": "1 / 0", "close": "odps.close()"}
-#: Halves that the Storage API alone has.
+#: Incomplete operations that exist only with the Storage API.
 ONLY = {"blob file": "blobs", "blobs": "blobs", "passing blobs": "blobs", "upload": "its requests"}
 CASES = [(half, ending) for half in HALVES for ending in ("end", "close")]
 ALONE = [("batches", "end"), ("write", "error")]  # in an interpreter that was not forked
@@ -125,7 +125,9 @@ def run_alone(asked) -> Callable[[str], subprocess.CompletedProcess[str]]:
 
 @pytest.mark.gate(3)
 @pytest.mark.parametrize(("half", "ending"), halves(CASES))
-def test_a_script_ends_with_half_of_it_done(run_alone, run_forked, odps, table, half, ending):
+def test_a_script_ends_cleanly_with_incomplete_operations(
+    run_alone, run_forked, odps, table, half, ending
+):
     run = run_alone if (half, ending) in ALONE else run_forked
     done = run(f"{HALVES[half]}\n{ENDINGS[ending]}")
     if ending == "error":
@@ -134,8 +136,8 @@ def test_a_script_ends_with_half_of_it_done(run_alone, run_forked, odps, table, 
         assert done.stderr.count("Traceback") == 1
     else:
         assert (done.returncode, done.stderr) == (0, "")
-    # No one can finish it, so its session must be aborted before it expires. The tunnel and version
-    # 1 have no abort.
+    # No other process can finish it, so its session must be aborted before it expires. The tunnel
+    # and version 1 have no abort.
     if half == "write" and by_storage_api():
         ref = WriteSessionRef(table=odps.table(table).name, session_id=done.stdout.strip())
         assert fetch_write_status(odps._storage, ref) == "ABORTED"
@@ -157,7 +159,7 @@ else:
 @pytest.mark.parametrize(
     "half", halves([("batches",), ("one split",), ("storage level",), ("sql",), ("blobs",)])
 )
-def test_what_is_half_read_ends_with_an_error_after_close_and_never_early(run_forked, half):
+def test_an_incomplete_read_raises_an_error_after_close(run_forked, half):
     done = run_forked(HALVES[half] + AFTER_CLOSE)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.split()[-1] in ("CancelledError", "StateError")

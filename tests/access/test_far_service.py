@@ -1,4 +1,4 @@
-"""All operations through TLS or a proxy: tables, blobs, SQL, and what interrupts them."""
+"""All operations through TLS or a proxy: tables, blobs, SQL, and interruptions."""
 
 from __future__ import annotations
 

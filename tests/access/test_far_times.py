@@ -98,7 +98,7 @@ def test_structs_of_seconds_lose_no_time(table: Table, form: str) -> None:
         assert len(told) == 1
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # after the first read, the unit is known
-            if form != "page":  # of a separate read
+            if form != "page":  # a page uses a separate read
                 assert FORMS[form](source) == TIMES
                 assert source.arrow_schema.field("t").type == MICRO
 
@@ -139,7 +139,7 @@ class FarStructs(Recorder):
 
 
 @pytest.mark.storage_api("far times")
-def test_a_session_of_nanoseconds_whose_structs_are_far_is_left(
+def test_a_nanosecond_session_with_far_structs_is_replaced(
     odps: Connection, new_name: NewName
 ) -> None:
     table = odps.create_table(new_name("near"), "id bigint, t timestamp")
@@ -183,7 +183,7 @@ def test_rows_are_counted_by_a_far_time(refused: Table) -> None:
 
 
 @pytest.mark.storage_api("far times")
-def test_what_keeps_its_schema_says_what_to_pass_and_does_not_warn(refused: Table) -> None:
+def test_streams_with_a_fixed_schema_raise_an_error_that_names_the_option(refused: Table) -> None:
     """A LazyFrame and the meta of Dask have already declared nanoseconds."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", OdpsNbWarning)

@@ -1,6 +1,6 @@
-"""The first minutes with an account: what is said in each situation, and that it comes soon.
+"""The first minutes with an account: each problem is reported soon, with the right message.
 
-Each situation is acted out over sockets: `Gateway` forwards requests to the embedded service,
+Each situation is simulated over sockets: `Gateway` forwards requests to the embedded service,
 except those that the situation changes.
 """
 
@@ -31,7 +31,7 @@ LOGIN = b"<!DOCTYPE html><html><head><title>Guest Wi-Fi</title></head><body>log 
 
 
 class Gateway(Peer):
-    """Forwards requests to a service; ``changes`` answers those whose start of target it names."""
+    """Forwards requests to a service, except to targets that begin with a key of ``changes``."""
 
     def __init__(self, endpoint: str, changes: dict[str, Answer]) -> None:
         self._place, self._changes = urlsplit(endpoint).netloc, changes
@@ -76,7 +76,7 @@ def redirect(target: str, status: int = 302) -> Answer:
 
 
 def refuse(status: int, code: str, message: str) -> Answer:
-    """Answer with an error, which repeats the request's credentials, as gateways do."""
+    """Respond with an error that repeats the request's credentials, as gateways do."""
 
     def answer(line: Line, seen: Seen) -> None:
         text = f"{message} (authorization: {seen.headers.get('authorization')})"
@@ -100,7 +100,7 @@ def closed(line: Line, seen: Seen) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Situation:
-    """What differs from a working account, and what the error must and must not say.
+    """How a situation differs from a working account, and what the error must and must not say.
 
     ``storage`` is the tunnel endpoint; ``{gateway}`` is replaced by the gateway's URL.
     """
@@ -331,7 +331,7 @@ def act(service, monkeypatch) -> Iterator[Callable[[Situation], tuple[Connection
 
 @pytest.mark.parametrize("name", SITUATIONS)
 @pytest.mark.gate(12)
-def test_what_is_said(act, service, told, name):
+def test_each_situation_gives_the_expected_message(act, service, told, name):
     situation = SITUATIONS[name]
     odps, gateway = act(situation)
     with pytest.raises(OdpsNbError) as caught:
@@ -351,8 +351,8 @@ def test_what_is_said(act, service, told, name):
 
 @pytest.mark.parametrize("name", SITUATIONS)
 @pytest.mark.gate(12)
-def test_the_doctor_calls_nothing_ok_that_did_not_work(act, told, service, name):
-    """Whatever a situation prevents is not ok; the checks end in time and show no secret."""
+def test_the_doctor_reports_nothing_as_ok_that_did_not_work(act, told, service, name):
+    """Checks that a situation prevents are not ok; all checks end in time and show no secret."""
     situation = SITUATIONS[name]
     odps, _ = act(situation)
     began = time.monotonic()

@@ -72,7 +72,7 @@ def test_children_that_read_a_partition_each_get_it(front, settings, way):
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("front", ["https"], indirect=True)
-def test_what_the_parent_has_begun_is_its_own(front, settings, new_name):
+def test_unfinished_operations_stay_with_the_parent(front, settings, new_name):
     assert forked("halves", settings, new_name("halves")) == [0, 0, 0]
     assert [each for each in speakers(front) if len(each) > 1] == []
 

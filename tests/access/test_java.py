@@ -20,7 +20,7 @@ def _install(home: Path, version: str, *, release: bool = True) -> Path:
     return home
 
 
-def test_java_home_comes_first(tmp_path: Path) -> None:
+def test_java_home_takes_precedence(tmp_path: Path) -> None:
     named = _install(tmp_path / "named", "21.0.1")
     other = _install(tmp_path / "jvm" / "other", "17.0.1")
     env = {"JAVA_HOME": str(named), "PATH": str(other / "bin")}
@@ -36,7 +36,7 @@ def test_a_link_on_the_path_is_followed_to_its_home(tmp_path: Path) -> None:
     assert (found.home, found.source) == (home, "PATH")
 
 
-def test_an_old_java_is_passed_over_for_a_newer_one(tmp_path: Path) -> None:
+def test_an_old_java_is_skipped_for_a_newer_one(tmp_path: Path) -> None:
     old = _install(tmp_path / "old", "1.8.0_392")
     for version in ("25", "17.0.2", "11.0.1"):
         _install(tmp_path / "jvm" / version, version)
@@ -44,18 +44,18 @@ def test_an_old_java_is_passed_over_for_a_newer_one(tmp_path: Path) -> None:
     assert found.version == 17
 
 
-def test_without_a_release_file_the_program_is_asked(tmp_path: Path) -> None:
+def test_without_a_release_file_java_itself_reports_its_version(tmp_path: Path) -> None:
     home = _install(tmp_path / "plain", "17.0.3", release=False)
     assert find_java({"JAVA_HOME": str(home), "PATH": ""}, jvm_folder=tmp_path).version == 17
 
 
-def test_no_java_says_what_to_do(tmp_path: Path) -> None:
+def test_the_error_for_missing_java_states_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(MissingDependencyError, match="no Java was found") as caught:
         find_java({"PATH": ""}, jvm_folder=tmp_path)
     assert "openjdk-17" in str(caught.value.hint)
 
 
-def test_only_old_java_says_which(tmp_path: Path) -> None:
+def test_an_error_for_an_old_java_names_its_version(tmp_path: Path) -> None:
     old = _install(tmp_path / "old", "11.0.2")
     with pytest.raises(MissingDependencyError, match=r"Java 11 in .*old \(JAVA_HOME\)"):
         find_java({"JAVA_HOME": str(old), "PATH": ""}, jvm_folder=tmp_path / "none")

@@ -66,7 +66,7 @@ COLLECTED: dict[str, Callable[[Any], pa.Table]] = {
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("form", COLLECTED)
 def test_a_whole_result_is_read_again_and_has_every_row_once(table: Table, form: str) -> None:
-    """Evidence 152: also if the error arrives in the middle."""
+    """Evidence 152: even if the error arrives in the middle of the rows."""
     scan = table.read()
     with pytest.warns(OdpsNbWarning, match=WARNED) as told:
         in_micro(COLLECTED[form](scan))
@@ -91,7 +91,9 @@ def test_any_status_costs_no_retries(with_500: Connection, new_name: NewName) ->
     assert sum(split.rows for split in snapshot.splits) == ROWS
 
 
-def test_requests_are_few(watched: Connection, recorder: Recorder, table: Table) -> None:
+def test_a_restart_in_microseconds_takes_few_requests(
+    watched: Connection, recorder: Recorder, table: Table
+) -> None:
     recorder.take()
     with pytest.warns(OdpsNbWarning, match=WARNED):
         watched.table(table.name).read(where="id = 149999").to_arrow()
@@ -110,7 +112,9 @@ STREAMED: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.gate(2)
 @pytest.mark.parametrize("form", STREAMED)
-def test_a_stream_that_has_begun_says_what_to_pass(table: Table, form: str) -> None:
+def test_a_stream_that_has_begun_raises_an_error_that_names_the_option(
+    table: Table, form: str
+) -> None:
     """No row from another session may follow, because its row order may be different."""
     given: list[pa.RecordBatch] = []
     kind = pa.ArrowInvalid if form == "stream" else InvalidRequestError
@@ -122,7 +126,7 @@ def test_a_stream_that_has_begun_says_what_to_pass(table: Table, form: str) -> N
 
 
 @pytest.mark.parametrize("form", STREAMED)
-def test_a_stream_goes_over_before_its_first_row(
+def test_a_stream_switches_to_microseconds_before_its_first_row(
     odps: Connection, new_name: NewName, form: str
 ) -> None:
     table = odps.create_table(new_name("first"), "id bigint, t timestamp")
@@ -135,7 +139,7 @@ def test_a_stream_goes_over_before_its_first_row(
     assert found["t"].type == pa.timestamp(promised)
 
 
-def test_rows_without_such_a_time_keep_nanoseconds(table: Table) -> None:
+def test_rows_without_a_far_time_keep_nanoseconds(table: Table) -> None:
     near = table.read(limit=20_000).to_arrow()
     assert near["t"].type == pa.timestamp("ns")
     assert near["t"][1234].cast(pa.int64()).as_py() == 1234
@@ -188,7 +192,7 @@ def test_pages_of_an_explorer_show_far_times(table: Table) -> None:
     assert found["t"].to_pylist() == [FAR]
 
 
-def test_tasks_say_what_to_pass(table: Table) -> None:
+def test_tasks_raise_an_error_that_names_the_option(table: Table) -> None:
     """These forms read one session in several processes, so no process can switch."""
     (task,) = table.read()._split_tasks()
     with pytest.raises(InvalidRequestError, match=WARNED) as caught:

@@ -87,7 +87,7 @@ def journeys(told: Told, odps) -> None:
 
 
 @pytest.mark.parametrize("account", ACCOUNTS)
-def test_of_an_account_that_is_refused(told, service, account):
+def test_no_secret_of_a_refused_account_is_shown(told, service, account):
     with odps_nb.connect(
         endpoint=service.endpoint,
         tunnel_endpoint=service.tunnel_endpoint,
@@ -100,7 +100,7 @@ def test_of_an_account_that_is_refused(told, service, account):
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("region", [None, "cn-x"])
-def test_of_an_account_that_is_welcome(told, service, odps, new_name, region):
+def test_no_secret_of_an_accepted_account_is_shown(told, service, odps, new_name, region):
     with odps_nb.connect(
         **keys_of(service),
         region=region,
@@ -127,7 +127,9 @@ def hang_up(line: Line) -> None:
 @pytest.mark.gate(4)
 @pytest.mark.parametrize("way", ["nobody", "distrust", "proxy", "no proxy"])
 @pytest.mark.parametrize("account", ["sts", "bearer", "application"])
-def test_of_ways_that_lead_nowhere(told, service, authority, monkeypatch, way, account):
+def test_no_secret_is_shown_if_hosts_cannot_be_reached(
+    told, service, authority, monkeypatch, way, account
+):
     for name in ("NO_PROXY", "no_proxy", "REQUESTS_CA_BUNDLE"):
         monkeypatch.delenv(name, raising=False)
     parts = urlsplit(service.endpoint)
@@ -193,7 +195,7 @@ def nothing_shows(collected: Told) -> None:
 
 
 @pytest.mark.parametrize("settings", WRONG_SETTINGS)
-def test_of_settings_that_are_wrong(settings):
+def test_no_secret_is_shown_for_wrong_settings(settings):
     collected = Told()
     wrong = WRONG_SETTINGS[settings]
     of_a_file = wrong.keys() & {"sts_token", "bearer_token", "app_id", "credential_process"}
@@ -202,7 +204,7 @@ def test_of_settings_that_are_wrong(settings):
     nothing_shows(collected)
 
 
-def test_of_values_that_are_wrong():
+def test_no_secret_is_shown_for_wrong_values():
     collected = Told()
     for wrong in (
         lambda: odps_nb.AccessKey("", KEY),
@@ -232,7 +234,7 @@ PROFILE_FILES = {
 
 @pytest.mark.parametrize("text", PROFILE_FILES)
 @pytest.mark.parametrize("mode", [0o600, 0o644])
-def test_of_profile_files_that_are_wrong(tmp_path, monkeypatch, text, mode):
+def test_no_secret_is_shown_for_wrong_profile_files(tmp_path, monkeypatch, text, mode):
     path = tmp_path / "profiles.toml"
     path.write_text(PROFILE_FILES[text])
     path.chmod(mode)
@@ -321,7 +323,7 @@ def test_the_verbose_traceback_of_ipython_shows_no_secret(told):
         try:
             odps.tables()
         except OdpsNbError as error:
-            own = error.__traceback__.tb_next  # the frame of this test belongs to the user
+            own = error.__traceback__.tb_next  # skip this test's frame, as for a user
             text = VerboseTB(include_vars=True).text(type(error), error, own)
     text = re.sub(r"\x1b\[[0-9;]*m", "", text)
     assert "self = <Connection" in text  # variables are shown

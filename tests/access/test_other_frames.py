@@ -46,7 +46,7 @@ def view(values: list[str | None]) -> pa.Array:
         (pa.array([LONG, "a", LONG]).dictionary_encode(), "string", [LONG, "a", LONG]),
     ],
 )  # fmt: skip
-def test_views_categories_and_large_types_fit(array, text, expected):
+def test_views_categories_and_large_types_are_accepted(array, text, expected):
     for one in (array, array.slice(1)):
         assert fit_array(one, parse_type(text)).to_pylist() == expected[len(expected) - len(one) :]
 
@@ -89,7 +89,7 @@ def test_a_relation_of_duckdb_is_written(odps, new_name):
     assert back.fetchall() == relation.fetchall()
 
 
-def test_duckdb_takes_a_scan_and_a_result_by_name(odps):
+def test_duckdb_can_query_a_scan_and_a_result_by_name(odps):
     orders = odps.table("orders").read(limit=50, columns=["id", "quantity"])
     total = sum(orders.to_arrow(progress=silent).column("quantity").to_pylist())
     for _ in range(2):  # a scan can be read repeatedly
@@ -102,7 +102,7 @@ def test_duckdb_takes_a_scan_and_a_result_by_name(odps):
 
 
 @pytest.mark.parametrize("wrong", [pa.array([1]), pa.chunked_array([[1]])])
-def test_one_column_without_a_name_is_no_table(odps, wrong):
+def test_one_column_without_a_name_is_not_a_table(odps, wrong):
     with pytest.raises(ConversionError, match="cannot be written") as caught:
         odps.table("orders").write(wrong, progress=silent)
     assert "DataFrame" in caught.value.hint

@@ -62,7 +62,7 @@ def handles(odps: Connection) -> dict[str, Any]:
 
 
 @pytest.mark.storage_api("blobs")
-def test_handles_lead_to_the_same_connection_in_one_process(keyed: Connection) -> None:
+def test_unpickled_handles_use_the_same_connection_in_one_process(keyed: Connection) -> None:
     for name, handle in handles(keyed).items():
         for again in (pickle.loads(pickle.dumps(handle)), copy.deepcopy(handle), copy.copy(handle)):
             assert type(again) is type(handle), name
@@ -74,7 +74,7 @@ def test_handles_lead_to_the_same_connection_in_one_process(keyed: Connection) -
 
 
 @pytest.mark.storage_api("blobs")
-def test_no_pickle_holds_a_secret(service: Any, keyed: Connection) -> None:
+def test_no_pickle_contains_a_secret(service: Any, keyed: Connection) -> None:
     for handle in handles(keyed).values():
         for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
             data = pickle.dumps(handle, protocol)
@@ -139,7 +139,7 @@ def test_an_open_scan_reads_the_same_snapshot_elsewhere(
     assert found == [{"id": 1}]
 
 
-def test_a_connection_that_is_open_there_has_the_credentials(
+def test_an_open_connection_in_the_process_provides_the_credentials(
     keyed: Connection, service: Any, spawned: ProcessPoolExecutor
 ) -> None:
     table = keyed.table("orders").read(["id"], limit=1)
@@ -148,7 +148,7 @@ def test_a_connection_that_is_open_there_has_the_credentials(
 
 
 @pytest.mark.storage_api("blobs")
-def test_a_process_without_credentials_says_so_when_a_handle_is_used(
+def test_using_a_handle_without_credentials_raises_an_error(
     keyed: Connection, spawned: ProcessPoolExecutor
 ) -> None:
     blob = keyed.table("media").blobs("content", limit=1)[0]
@@ -193,7 +193,7 @@ def test_dask_computes_with_handles(keyed: Connection, service: Any) -> None:
     assert list(dask.compute(*plain, scheduler="threads")) == wanted
 
 
-def test_a_closed_connection_is_not_given_again(service: Any) -> None:
+def test_a_closed_connection_is_not_reused(service: Any) -> None:
     odps = odps_nb.connect(**settings_of(service))
     data = pickle.dumps(odps.table("orders"))
     odps.close()
@@ -205,7 +205,7 @@ def test_a_closed_connection_is_not_given_again(service: Any) -> None:
         again.connection.close()
 
 
-def test_the_settings_of_a_connection_go_along(service: Any, keyed: Connection) -> None:
+def test_the_settings_of_a_connection_are_pickled(service: Any, keyed: Connection) -> None:
     shanghai = odps_nb.connect(**settings_of(service), timezone="Asia/Shanghai")
     data = pickle.dumps(shanghai)
     shanghai.close()
@@ -218,7 +218,7 @@ def test_the_settings_of_a_connection_go_along(service: Any, keyed: Connection) 
 
 
 @pytest.mark.storage_api("blobs")
-def test_what_is_learned_of_blobs_stays_with_a_frame(keyed: Connection) -> None:
+def test_cached_metadata_of_blobs_is_pickled_with_a_frame(keyed: Connection) -> None:
     frame = keyed.table("media").head(2)
     column = next(name for name in frame if frame[name].dtype.name == "blob")
     again = pickle.loads(pickle.dumps(frame))

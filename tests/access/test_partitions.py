@@ -71,7 +71,7 @@ def test_a_read_chooses_partitions(table: Table, partitions: Any, wanted: Any) -
     assert sorted(zip(head.ds, head.hour, strict=True)) == wanted
 
 
-def test_a_plan_holds_what_was_there_when_it_was_made(table: Table) -> None:
+def test_a_plan_keeps_the_partitions_that_existed_at_planning(table: Table) -> None:
     scan = table.read(partitions="ds>2024-01-01")
     table.write([(9, "2024-05-01", 1)])
     assert scan.row_count == 6
@@ -97,7 +97,7 @@ def test_a_plan_holds_what_was_there_when_it_was_made(table: Table) -> None:
     ],
     ids=str,
 )
-def test_a_choice_that_cannot_be_met_is_an_error_and_reads_nothing(
+def test_a_partition_choice_without_a_match_raises_an_error_and_reads_nothing(
     table: Table, partitions: Any, kind: Any, said: str
 ) -> None:
     for use in (table.read, lambda **arguments: table.head(5, **arguments)):
@@ -127,7 +127,7 @@ def test_the_latest_number_is_the_largest_number(odps: Connection, new_name: New
     assert table.read(["id"], partitions="latest").to_arrow().column("id").to_pylist() == [2]
 
 
-def test_exact_partitions_cost_no_list(watched: Connection, recorder: Recorder) -> None:
+def test_exact_partitions_need_no_partition_list(watched: Connection, recorder: Recorder) -> None:
     table = watched.table("orders")
     table.schema  # noqa: B018
     recorder.take()
@@ -138,7 +138,7 @@ def test_exact_partitions_cost_no_list(watched: Connection, recorder: Recorder) 
 
 
 @pytest.mark.parametrize("rows", [0, 3])
-def test_a_list_without_sizes_is_asked_for_each_candidate(
+def test_candidates_of_a_list_without_sizes_are_requested_separately(
     table: Table, monkeypatch: pytest.MonkeyPatch, rows: int
 ) -> None:
     """The protocol's list of partitions may have names only (``docs/protocol.md`` section 9.3)."""
@@ -155,7 +155,7 @@ def test_text_with_comparison_signs_in_values_stays_exact() -> None:
     assert parse_choices({"ds": "latest"}) == (PartitionSpec((("ds", "latest"),)),)
 
 
-def test_details_of_partitions(table: Table) -> None:
+def test_details_of_partitions_contain_row_and_byte_counts(table: Table) -> None:
     found = {one.partition: one for one in table.partition_details()}
     assert list(found) == [str(spec) for spec in table.partitions()]
     full, empty = found["ds=2024-01-01,hour=9"], found["ds=2024-03-01,hour=1"]
@@ -201,7 +201,7 @@ DAY_BOUNDS: list[Any] = [
 
 @pytest.mark.parametrize("bound", DAY_BOUNDS, ids=str)
 @pytest.mark.parametrize("values", [COMPACT, DASHED], ids=["compact", "dashed"])
-def test_a_day_is_written_as_the_values_of_a_text_column(
+def test_a_day_has_the_format_of_the_values_of_a_text_column(
     odps: Connection, new_name: NewName, values: list[str], bound: Any
 ) -> None:
     assert _found(odps, new_name("days"), values, bound) == values[1:]
@@ -244,7 +244,7 @@ def test_numbers_and_text_are_compared_as_in_sql(
     ],
     ids=str,
 )
-def test_a_bound_of_another_form_than_the_values_is_refused(
+def test_a_bound_in_another_format_than_the_values_is_refused(
     odps: Connection, new_name: NewName, values: list[str], bound: Any
 ) -> None:
     with pytest.raises(ArgumentError, match="cannot be compared with the values") as caught:

@@ -40,7 +40,7 @@ def test_each_statement_is_remembered_newest_first_with_its_outcome(fresh):
     assert fresh.queries()[0].settings == first.settings
 
 
-def test_the_end_of_a_statement_is_noted_by_whoever_waits(fresh):
+def test_the_outcome_of_a_statement_is_recorded_by_the_waiting_call(fresh):
     started = fresh.sql(DAYS, wait=False)
     (query,) = fresh.queries()
     assert (query.state, query.seconds) == ("sent", None)
@@ -59,7 +59,7 @@ def test_the_end_of_a_statement_is_noted_by_whoever_waits(fresh):
     assert fresh.queries()[0].state == "cancelled"
 
 
-def test_jobs_of_an_explorer_can_be_left_out_and_push_no_statement_out(fresh):
+def test_jobs_of_an_explorer_are_listed_separately(fresh):
     fresh.sql(DAYS)
     for _ in range(2):
         SqlJob().run(fresh, "select 1 as x", shown=TextOptions())
@@ -89,7 +89,7 @@ def test_the_table_shows_text_and_no_key(fresh):
     assert "odps.queries(mine=True)[N].run() runs statement N again" in shown["text/plain"]
 
 
-def test_a_history_stays_in_its_process(fresh):
+def test_the_list_of_queries_is_not_sent_to_another_process(fresh):
     result = pickle.loads(pickle.dumps(fresh.sql("select 1 as one")))
     assert result.to_arrow().to_pylist() == [{"one": 1}]
     (query,) = fresh.queries()

@@ -57,7 +57,7 @@ def some_moments(work: Callable[[], object], count: int, dice: random.Random) ->
 
 
 def of_ours(before: set[threading.Thread]) -> list[threading.Thread]:
-    """Running threads of odps_nb. One whose start was interrupted stays in Python's list."""
+    """Running threads of odps_nb. A thread whose start was interrupted stays in Python's list."""
     return [
         thread
         for thread in threading.enumerate()
@@ -101,7 +101,7 @@ WORKS = [read, write, write_photos, fetch, query]
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 @pytest.mark.parametrize("moments", MOMENTS)
 @pytest.mark.parametrize("work", WORKS, ids=lambda w: w.__name__)
-def test_nothing_is_left_whenever_the_interrupt_comes(
+def test_an_interrupt_at_any_moment_leaves_nothing_behind(
     service, odps, new_name, own_temp, work, moments
 ):
     name = new_name("stopped")
@@ -120,7 +120,7 @@ def test_nothing_is_left_whenever_the_interrupt_comes(
         with connected(service) as mine:
             stopped += interrupted(lambda mine=mine: work(mine, name), seconds)
             threading.Event().wait(0.02)  # a thread that is starting
-            for thread in of_ours(threads):  # an interrupted thread may need one more slice
+            for thread in of_ours(threads):  # it may wait for one more time slice
                 thread.join(2.0)
             assert of_ours(threads) == []
         if whole:
@@ -140,7 +140,7 @@ def test_nothing_is_left_whenever_the_interrupt_comes(
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 @pytest.mark.parametrize("moments", MOMENTS)
-def test_a_folder_of_blobs_holds_whole_files_whenever_the_interrupt_comes(
+def test_an_interrupt_at_any_moment_leaves_only_complete_files(
     service, odps, new_name, tmp_path, moments
 ):
     table = odps.create_table(new_name("saved"), "id bigint, photo blob")
@@ -187,9 +187,7 @@ class Worker(threading.Thread):
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("moments", MOMENTS)
 @pytest.mark.parametrize("work", WORKS, ids=lambda w: w.__name__)
-def test_another_thread_stops_whatever_runs_over_a_connection(
-    service, odps, new_name, work, moments
-):
+def test_another_thread_can_cancel_all_work_of_a_connection(service, odps, new_name, work, moments):
     name = new_name("cancelled")
     odps.create_table(name, "id bigint, note string")
     odps.create_table(f"{name}_photos", "id bigint, photo blob")
@@ -223,7 +221,7 @@ def test_a_cancel_reaches_a_query_that_waits_on_the_service(odps):
     result = odps.sql(slow, wait=False)
     worker = Worker(result.wait)
     worker.start()
-    for _ in range(200):  # it may not be waiting yet
+    for _ in range(200):  # the thread may not be waiting yet
         worker.join(0.1)
         odps.cancel()
         if not worker.is_alive():

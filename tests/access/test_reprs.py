@@ -73,7 +73,7 @@ def name(odps: Connection, new_name) -> str:
 
 
 @pytest.mark.storage_api("blobs")
-def test_a_repr_makes_no_request(watched: Connection, recorder: Recorder, name: str) -> None:
+def test_a_repr_sends_no_request(watched: Connection, recorder: Recorder, name: str) -> None:
     token = watched.table("media").blobs("content", limit=1)[0].reference.token
     things = [*untouched(watched, token), *used(watched, name)]
     assert recorder.take()  # it counts
@@ -84,7 +84,7 @@ def test_a_repr_makes_no_request(watched: Connection, recorder: Recorder, name: 
 
 
 @pytest.mark.storage_api("blobs")
-def test_a_property_asks_once_at_most_and_its_first_line_says_so(
+def test_a_property_sends_at_most_one_request_and_documents_it(
     watched: Connection, recorder: Recorder
 ) -> None:
     column = watched.table("media").blobs("content", limit=1)
@@ -114,7 +114,7 @@ def test_a_property_asks_once_at_most_and_its_first_line_says_so(
     assert {"schema", "info", "row_count", "splits", "size", "mime_type", "is_cut"} <= asking
 
 
-def test_a_rich_display_may_ask(watched: Connection, recorder: Recorder) -> None:
+def test_a_rich_display_may_send_requests(watched: Connection, recorder: Recorder) -> None:
     table = watched.table("orders")
     assert "22" not in repr(table)
     assert "8 partitions" in table._repr_mimebundle_()["text/plain"]
@@ -122,7 +122,7 @@ def test_a_rich_display_may_ask(watched: Connection, recorder: Recorder) -> None
 
 
 @pytest.mark.storage_api("blobs")
-def test_a_closed_connection_leaves_reprs(odps: Connection, name: str) -> None:
+def test_reprs_work_after_the_connection_is_closed(odps: Connection, name: str) -> None:
     profile = odps.profile
     with odps_nb.connect(profile) as connection:
         token = connection.table("media").blobs("content", limit=1)[0].reference.token
@@ -134,7 +134,7 @@ def test_a_closed_connection_leaves_reprs(odps: Connection, name: str) -> None:
     assert all(after)
 
 
-def test_partitions_and_metadata_are_one_short_line(odps: Connection) -> None:
+def test_partitions_and_metadata_are_shown_in_one_short_line(odps: Connection) -> None:
     orders = odps.table("orders")
     assert repr(orders.partitions()[0]) == "PartitionSpec('ds=2024-01-01')"
     assert repr(orders.info).startswith(
@@ -180,7 +180,7 @@ def test_every_host_gets_the_same_static_page(odps: Connection) -> None:
 
 
 def test_a_public_class_with_a_display_has_all_displays() -> None:
-    """So no host, which may ask for any of them, shows the text of the repr instead."""
+    """So every host, whichever method it calls, shows the page and not the text of the repr."""
     methods = {"_ipython_display_", "_repr_mimebundle_", "_repr_html_", "_repr_markdown_"}
     shown = {one.__name__ for one in public_classes() if methods & set(dir(one))}
     assert shown == {one.__name__ for one in public_classes() if issubclass(one, Displayed)}

@@ -56,7 +56,7 @@ def test_another_process_finds_it(odps: Connection) -> None:
     assert found.stdout == "[{'seven': 7}]\n", found.stderr
 
 
-def test_a_running_query_is_waited_for_and_cancelled(odps: Connection) -> None:
+def test_a_running_query_can_be_waited_for_and_cancelled(odps: Connection) -> None:
     started = odps.sql(SLOW, wait=False)
     found = odps.result(started.instance_id)
     assert found.status() in ("running", "waiting")
@@ -71,7 +71,7 @@ def test_a_running_query_is_waited_for_and_cancelled(odps: Connection) -> None:
         later.to_arrow()
 
 
-def test_a_failed_query_says_why(odps: Connection) -> None:
+def test_a_failed_query_raises_its_error(odps: Connection) -> None:
     with pytest.raises(NotFoundError) as failed:
         odps.sql("select * from no_such_table_anywhere")
     (noted,) = (note for note in failed.value.__notes__ if note.startswith("instance "))

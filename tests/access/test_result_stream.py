@@ -29,7 +29,7 @@ def rows(result: Result) -> pa.Table:
     return result.to_arrow(progress=False)
 
 
-def test_every_form_has_the_same_rows(result: Result, rows: pa.Table) -> None:
+def test_every_form_of_a_result_has_the_same_rows(result: Result, rows: pa.Table) -> None:
     assert rows.num_rows == result.row_count > 100_000
     with result.reader(progress=False) as reader:
         assert reader.schema == result.arrow_schema
@@ -55,12 +55,12 @@ def test_the_title_of_the_rows_is_that_of_the_query(odps: Connection) -> None:
     assert title == "select 'a long literal that does not fit' as a, …"
 
 
-def test_less_than_one_worker_is_refused(result: Result) -> None:
+def test_fewer_than_one_worker_is_refused(result: Result) -> None:
     with pytest.raises(ArgumentError, match="workers is 0"):
         next(result.batches(workers=0))
 
 
-def test_a_part_is_here_before_the_rest(odps: Connection) -> None:
+def test_the_first_batch_is_returned_before_the_rest_arrives(odps: Connection) -> None:
     """A reader that is closed early cancels the transfer, and its threads end."""
     threads = {*running()}
     with odps_nb.connect(odps.profile) as connection:
@@ -82,7 +82,7 @@ def test_a_result_without_rows_has_columns(odps: Connection) -> None:
         assert reader.read_all().num_rows == 0
 
 
-def test_a_consumer_of_the_c_stream_takes_what_it_wants(odps: Connection) -> None:
+def test_a_consumer_of_the_c_stream_can_stop_early(odps: Connection) -> None:
     first = odps.sql(ALL, progress=False).first(5)
     stream: Iterator[pa.RecordBatch] = pa.RecordBatchReader.from_stream(first)
     assert sum(batch.num_rows for batch in stream) == 5

@@ -55,7 +55,7 @@ def test_names_are_made_safe(stated, safe):
 
 
 @given(st.text(max_size=300))
-def test_no_name_leaves_its_folder_or_grows_too_long(stated):
+def test_no_file_name_leaves_its_folder_or_is_too_long(stated):
     name = safe_name(stated)
     assert "/" not in name
     assert "\\" not in name
@@ -101,14 +101,14 @@ def test_a_nameless_blob_gets_a_name_from_its_reference_and_type():
     assert file_name_for("", "nonsense", "x").endswith(".bin")
 
 
-def test_a_file_appears_whole(tmp_path):
+def test_a_file_appears_complete(tmp_path):
     target = tmp_path / "a.bin"
     assert save_stream([b"ab", b"", b"c"], target, overwrite=False) == target
     assert target.read_bytes() == b"abc"
     assert [p.name for p in tmp_path.iterdir()] == ["a.bin"]
 
 
-def test_nothing_is_left_when_the_bytes_break_off(tmp_path):
+def test_a_broken_download_leaves_no_file(tmp_path):
     def broken():
         yield b"half"
         raise OSError("gone")
@@ -118,7 +118,7 @@ def test_nothing_is_left_when_the_bytes_break_off(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_another_file_is_never_overwritten_unasked(tmp_path):
+def test_an_existing_file_is_not_overwritten_by_default(tmp_path):
     target = tmp_path / "a.bin"
     target.write_bytes(b"old")
     with pytest.raises(ConfigError, match="already exists"):
@@ -141,7 +141,7 @@ def test_a_file_that_appears_in_the_meantime_is_not_overwritten(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["a.bin"]
 
 
-def test_taken_names_get_numbers(tmp_path):
+def test_names_in_use_get_numbers(tmp_path):
     names = [Folder(tmp_path).save([b"x"], "a.png").name for _ in range(3)]
     assert names == ["a.png", "a-2.png", "a-3.png"]
 
@@ -151,7 +151,7 @@ def test_a_missing_folder_is_named(tmp_path):
         save_stream([b"x"], tmp_path / "no" / "a.bin", overwrite=False)
 
 
-def test_a_file_system_without_links_takes_files_as_well(tmp_path, monkeypatch):
+def test_files_are_saved_on_a_file_system_without_links(tmp_path, monkeypatch):
     def no_links(*_):
         raise PermissionError("no links here")
 

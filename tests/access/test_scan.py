@@ -37,12 +37,12 @@ def small(odps, new_name):
     return table
 
 
-def test_making_a_scan_costs_no_request(odps):
+def test_creating_a_scan_sends_no_request(odps):
     scan = odps.table("no_such_table_at_all").read(limit=3)
     assert repr(scan) == f"Scan({odps.profile.project}.no_such_table_at_all, limit=3)"
 
 
-def test_a_condition_is_held_against_the_table_before_anything_is_read(odps, small):
+def test_a_condition_is_checked_against_the_table_before_anything_is_read(odps, small):
     with pytest.raises(ArgumentError, match="'nope', which is not a column") as caught:
         small.read(where="nope > 1")
     assert caught.value.hint.startswith("did you mean note? its columns are: id, note (if it was")
@@ -58,7 +58,7 @@ def test_every_result_of_a_scan_is_the_same_snapshot(odps, small):
     assert small.read().row_count == 4
 
 
-def test_columns_come_in_the_order_wanted(orders):
+def test_columns_are_returned_in_the_order_of_the_arguments(orders):
     scan = orders.read(["ds", "QUANTITY", "id"], limit=2, partitions=DAY)
     assert scan.to_arrow().column_names == ["ds", "quantity", "id"]
     assert list(scan.to_pandas().columns) == ["ds", "quantity", "id"]
@@ -73,7 +73,7 @@ def test_a_limit_ends_the_read_exactly(orders):
         assert scan.to_arrow().num_rows == scan.row_count == limit
 
 
-def test_a_read_beyond_its_bytes_fails_and_hardly_more_arrives(orders):
+def test_a_read_beyond_max_bytes_fails_early(orders):
     watcher, budget, columns = Watcher(), 4_000_000, ["id", "amount", "created"]
     whole = [batch.nbytes for batch in orders.read(columns, splits=8).batches()]
     most = budget + 8 * max(whole)  # each of the eight workers may hold one more batch
@@ -91,14 +91,14 @@ def test_a_read_beyond_its_bytes_fails_and_hardly_more_arrives(orders):
     assert list(orders.read(["id"], where="id < 0", max_bytes=1).to_pandas()) == ["id"]
 
 
-def test_max_bytes_that_bound_nothing_are_refused(orders):
+def test_an_invalid_max_bytes_is_refused(orders):
     with pytest.raises(ArgumentError, match="at least 1"):
         orders.read(max_bytes=0)
     with pytest.raises(ArgumentError, match="Spark"):
         orders.read(max_bytes=1).to_spark(None)
 
 
-def test_reading_ahead_is_bounded_by_what_is_asked_for(orders):
+def test_reading_ahead_is_limited_by_read_ahead(orders):
     watcher = Watcher()
     batches = orders.read(["id", "amount", "created"], splits=8, progress=watcher).batches(
         read_ahead=2**20
@@ -117,7 +117,7 @@ def test_a_filter_is_exact(orders):
     assert limited.to_arrow().num_rows == 10
 
 
-def test_splits_are_as_many_as_wanted_and_cover_all(orders):
+def test_the_requested_splits_cover_all_rows(orders):
     scan = orders.read(["id"], partitions=DAY, splits=3)
     assert len(scan.splits) == 3
     assert all(isinstance(split, RowRangeSplit) for split in scan.splits)
@@ -158,7 +158,7 @@ def test_a_scan_can_be_cancelled_from_another_thread(orders):
     assert watcher.last.phase is Phase.CANCELLED
 
 
-def test_progress_tells_rows_bytes_and_ids(orders):
+def test_progress_shows_rows_bytes_and_ids(orders):
     watcher = Watcher()
     scan = orders.read(["id"], partitions=DAY, progress=watcher)
     rows = scan.to_arrow().num_rows
@@ -190,14 +190,14 @@ def test_other_libraries_read_a_scan_as_a_stream(small):
     assert counted.fetchall() == [(3,)]
 
 
-def test_head_is_a_small_frame(orders):
+def test_head_returns_a_small_frame(orders):
     frame = orders.head(3, partitions=DAY, columns=["id", "ds"])
     assert isinstance(frame, pd.DataFrame)
     assert frame["ds"].tolist() == ["2024-01-01"] * 3
     assert len(orders.head()) == 5
 
 
-def test_a_scan_shows_what_it_reads_and_stays_short(orders):
+def test_the_repr_of_a_scan_is_short_and_shows_what_is_read(orders):
     scan = orders.read(["id"], where="quantity > 1" + " and quantity > 1" * 50, partitions=DAY)
     assert "columns=['id']" in repr(scan)
     assert len(repr(scan)) < 300
@@ -209,7 +209,7 @@ def test_a_scan_shows_what_it_reads_and_stays_short(orders):
 # -- tables -------------------------------------------------------------------------------------
 
 
-def test_a_table_looks_itself_up_once_when_shown(odps, small):
+def test_displaying_a_table_fetches_its_metadata_once(odps, small):
     assert repr(small.reload()) == f"Table {small.name}"
     bundle = small._repr_mimebundle_()
     text = bundle["text/plain"]
@@ -236,13 +236,13 @@ def test_a_table_that_cannot_be_looked_up_shows_the_error(odps):
     assert "NotFoundError: " in odps.table("nothing_here")._repr_html_()
 
 
-def test_a_wide_table_shows_a_part_of_itself(odps, new_name):
+def test_a_wide_table_shows_only_some_columns(odps, new_name):
     name = new_name("wide")
     odps.create_table(name, ", ".join(f"c{n} bigint" for n in range(200)))
     assert "and 140 more columns" in odps.table(name)._repr_mimebundle_()["text/plain"]
 
 
-def test_partitions_are_listed_as_they_are(odps, new_name):
+def test_partitions_are_listed_unchanged(odps, new_name):
     table = odps.create_table(new_name("p"), "id bigint", partitioned_by="ds string, hour string")
     assert table.partitions() == []
     table.write(pa.table({"id": [1, 2], "ds": ["a", "b"], "hour": ["1", "2"]}))
@@ -271,7 +271,7 @@ def test_equal_handles_are_equal(odps):
 # -- writing ------------------------------------------------------------------------------------
 
 
-def test_a_receipt_says_what_was_done(odps, small):
+def test_a_receipt_describes_the_write(odps, small):
     watcher = Watcher()
     receipt = small.write(pa.table({"id": [9], "note": ["new"]}), overwrite=True, progress=watcher)
     assert (receipt.rows, receipt.overwrite, receipt.streams) == (1, True, 1)
@@ -324,7 +324,7 @@ def test_the_index_of_a_frame_is_not_written(small):
 # -- SQL ----------------------------------------------------------------------------------------
 
 
-def test_a_query_gives_its_rows_in_every_form(odps, small):
+def test_a_query_returns_its_rows_in_every_form(odps, small):
     watcher = Watcher()
     result = odps.sql(f"select id, note from {small.name} order by id", progress=watcher)
     assert watcher.last.operation == "sql"
@@ -350,7 +350,7 @@ def test_a_query_may_be_waited_for_later(odps, small):
     assert result.instance_id
 
 
-def test_statements_without_rows_have_happened_when_the_call_returns(odps, new_name):
+def test_statements_without_rows_are_finished_when_the_call_returns(odps, new_name):
     name = new_name("ctas")
     result = odps.sql(f"create table {name} as select 1 as x")
     assert result.row_count == result.to_arrow().num_columns == len(result.schema) == 0
@@ -360,7 +360,7 @@ def test_statements_without_rows_have_happened_when_the_call_returns(odps, new_n
     assert name not in odps.tables()
 
 
-def test_a_read_is_closed_though_the_traceback_of_an_interrupt_is_kept(odps):
+def test_an_interrupted_read_is_closed_while_its_traceback_is_kept(odps):
     held = []
 
     def collect(tracker, batches):

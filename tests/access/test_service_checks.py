@@ -78,7 +78,7 @@ NETWORKS = {
 
 
 @pytest.mark.parametrize("network", NETWORKS)
-def test_a_service_that_does_not_respond_is_bad_before_the_limit(network):
+def test_a_service_that_does_not_respond_is_reported_as_bad_before_the_limit(network):
     with Peer(NETWORKS[network]) as peer:
         for check in (lambda: made(profile_of(peer), SHORT), lambda: _names(peer)):
             began = time.monotonic()
@@ -236,7 +236,7 @@ def test_a_quota_is_ok_only_if_a_request_named_it(account):
     assert "Quota" not in made(account("UTC"))
 
 
-def test_a_quota_that_is_refused_is_bad():
+def test_a_refused_quota_is_reported_as_bad():
     script = {"GetProject": [PROJECT], "ListTables": [TABLES], "SubmitSql": [fail(403, "No")]}
     refused = fail(400, "InvalidArgument", "the quota 'slow' does not exist")
     with ControlService(GetTunnelEndpoint=[refused], GetTable=[fail(403, "No")], **script) as peer:

@@ -91,7 +91,7 @@ def every_use(shown: Connection, new_name: NewName, tmp_path: Path):
 
 
 @pytest.mark.storage_api("blobs")
-def test_false_is_silence_everywhere(every_use, told: Told) -> None:
+def test_progress_false_disables_every_display(every_use, told: Told) -> None:
     for name, use in every_use.items():
         use(False)
         assert told.started == 0, name
@@ -109,14 +109,16 @@ def test_a_listener_receives_every_event(every_use, told: Told) -> None:
 
 
 @pytest.mark.storage_api("blobs")
-def test_true_is_what_suits_the_place(every_use, told: Told) -> None:
+def test_progress_true_selects_the_default_display(every_use, told: Told) -> None:
     for name, use in every_use.items():
         before = told.started
         use(True)
         assert told.started > before, name
 
 
-def test_the_result_has_the_last_word(shown: Connection, told: Told) -> None:
+def test_the_progress_argument_of_the_result_takes_precedence(
+    shown: Connection, told: Told
+) -> None:
     orders = shown.table("orders")
     orders.read(["id"], limit=1, progress=False).to_arrow()
     assert told.started == 0
@@ -127,7 +129,7 @@ def test_the_result_has_the_last_word(shown: Connection, told: Told) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["no", 0, 1.5, print])
-def test_what_is_no_listener_is_refused(shown: Connection, wrong: object) -> None:
+def test_an_invalid_listener_is_refused(shown: Connection, wrong: object) -> None:
     with pytest.raises(ArgumentError, match="progress is of type") as caught:
         shown.table("orders").read(["id"], limit=1).to_arrow(progress=wrong)  # type: ignore[arg-type]
     assert caught.value.argument == "progress"

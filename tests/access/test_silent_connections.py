@@ -77,14 +77,14 @@ def large(odps: Connection) -> Iterator[str]:
         ("stalled", "TableRead"),
     ],
 )
-def test_a_read_gives_every_row_once(odps, large, fault, action):
+def test_a_read_returns_every_row_once(odps, large, fault, action):
     with before(odps, fault, action) as (client, _):
         rows = client.table(large).read(progress=False).to_pandas()
     assert rows["id"].tolist() == list(range(ROWS))
 
 
 @pytest.mark.storage_api("its requests")
-def test_a_read_that_went_silent_in_its_middle_resumes_at_the_row_where_it_stopped(odps, large):
+def test_a_read_that_goes_silent_resumes_at_the_next_row(odps, large):
     with before(odps, "stalled", "TableRead", LATER) as (client, proxy):
         scan = client.table(large).read(splits=1, progress=False)
         assert [n for batch in scan.batches() for n in batch["id"].to_pylist()] == [*range(ROWS)]
@@ -109,7 +109,7 @@ def test_without_retries_silence_is_an_error_that_names_its_setting(odps, large)
     ("fault", "action"),
     [("silent after", "InstanceCreateReadSession"), ("stalled", "InstanceRead")],
 )
-def test_the_result_of_a_query_comes_whole(odps, table, fault, action):
+def test_the_result_of_a_query_is_complete(odps, table, fault, action):
     with before(odps, fault, action) as (client, _):
         rows = client.sql(f"select id from {table} order by id limit 10", progress=False)
         assert rows.to_pandas(progress=False)["id"].tolist() == list(range(10))
@@ -170,7 +170,7 @@ def test_blobs_are_uploaded_and_downloaded_byte_by_byte(odps, new_name):
         assert dict(zip(rows["id"], (one.data for one in found), strict=True)) == content
 
 
-def test_a_server_that_is_silent_in_the_tls_handshake_is_given_up_in_time():
+def test_waiting_for_a_server_that_is_silent_in_the_tls_handshake_ends_in_time():
     """The request was not sent, so even a statement is sent again."""
     with Peer(lambda line: line.wait_closed()) as peer:
         url = peer.url.replace("http://", "https://")

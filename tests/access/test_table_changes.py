@@ -48,7 +48,7 @@ def test_a_table_exists_until_it_is_dropped(odps: Connection, days: Table) -> No
     assert not days.exists()
 
 
-def test_a_project_that_is_not_there_is_no_answer(odps: Connection) -> None:
+def test_a_missing_project_raises_an_error(odps: Connection) -> None:
     with pytest.raises(NotFoundError, match="no_such_project"):
         odps.table("no_such_project.orders").exists()
 
@@ -77,7 +77,7 @@ def test_a_404_of_a_proxy_does_not_mean_that_a_table_is_missing(
         there.table("orders").exists()
 
 
-def test_a_partition_exists_as_a_whole_only(days: Table) -> None:
+def test_only_a_complete_partition_can_exist(days: Table) -> None:
     assert days.exists("ds=a,h=1")
     assert days.exists({"ds": "b", "h": 1})
     assert not days.exists("ds=b,h=2")
@@ -176,7 +176,7 @@ def test_added_columns_are_null_in_old_rows_and_written_to_by_new_ones(
         (5, "columns is of type int"),
     ],
 )
-def test_what_cannot_be_added_changes_nothing(days: Table, columns: object, problem: str) -> None:
+def test_invalid_columns_change_nothing(days: Table, columns: object, problem: str) -> None:
     with pytest.raises(ArgumentError, match=problem):
         days.add_columns(columns)
     assert days.reload().schema.names == ("id", "ds", "h")
@@ -205,7 +205,7 @@ def test_projects_and_schemas_are_listed(odps: Connection) -> None:
     assert "no schemas" in (caught.value.hint or "")
 
 
-def test_a_schema_of_its_own_is_listed() -> None:
+def test_a_created_schema_is_listed() -> None:
     with (
         start(samples=False, options=("--schemas",)) as local,
         connected(local) as odps,

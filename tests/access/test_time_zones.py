@@ -28,7 +28,7 @@ def zoned(profile: Profile) -> Iterator[Connection]:
         yield connection
 
 
-def test_a_zone_is_said_like_other_settings(tmp_path, profile):
+def test_a_time_zone_is_set_like_other_settings(tmp_path, profile):
     file = tmp_path / "profiles.toml"
     file.write_text(f'[work]\nendpoint = "http://h/api"\nproject = "p"\ntimezone = "{ZONE}"\n')
     keys = {"access_id": "i", "access_key": "k"}
@@ -45,7 +45,7 @@ def test_a_zone_is_said_like_other_settings(tmp_path, profile):
 
 
 @pytest.mark.parametrize("name", ["Mars/Base", "", "../etc/passwd", "+08:00", "Shanghai"])
-def test_a_zone_that_is_not_there_is_refused_at_once(profile, name):
+def test_an_unknown_time_zone_is_refused_immediately(profile, name):
     with pytest.raises(ConfigError, match="there is no time zone") as caught:
         odps_nb.connect(profile, timezone=name)
     assert caught.value.option == "timezone"
@@ -70,7 +70,7 @@ def test_every_result_of_a_read_shows_the_zone(zoned, new_name):
     assert table.head().dtypes.equals(scan.to_pandas().dtypes)
 
 
-def test_what_was_read_is_written_back_as_it_was(zoned, odps, new_name):
+def test_times_that_were_read_can_be_written_unchanged(zoned, odps, new_name):
     table = zoned.create_table(new_name("back"), "d datetime, t timestamp, n timestamp_ntz")
     table.write(pd.DataFrame({"d": [CLOCK], "t": [CLOCK], "n": [CLOCK]}))
     for data in (table.read().to_pandas(), table.read().to_arrow(), table.read()):
@@ -96,7 +96,7 @@ def test_a_far_day_is_read_in_the_zone(zoned, odps, new_name):
 
 
 @pytest.mark.storage_api("blobs")
-def test_times_in_rows_with_blobs_are_interpreted_in_the_time_zone_too(zoned, odps, new_name):
+def test_times_in_rows_with_blobs_are_interpreted_in_the_time_zone(zoned, odps, new_name):
     columns = "d datetime, pages array<struct<at:timestamp,wall:timestamp_ntz,image:blob>>"
     table = zoned.create_table(new_name("pages"), columns)
     for at in (CLOCK, AWARE):
@@ -112,7 +112,7 @@ def test_times_in_rows_with_blobs_are_interpreted_in_the_time_zone_too(zoned, od
     assert [row["pages"][0]["at"] for row in plain] == [MOMENT] * 2
 
 
-def test_a_stream_of_rows_names_the_row_that_no_clock_showed(profile, new_name):
+def test_a_nonexistent_local_time_is_an_error_that_names_its_row(profile, new_name):
     with odps_nb.connect(profile, timezone="America/Los_Angeles") as odps:
         table = odps.create_table(new_name("gap"), "t datetime")
         fine = pa.record_batch([pa.array([CLOCK] * 3, pa.timestamp("us"))], names=["t"])
@@ -148,6 +148,6 @@ def test_sql_runs_in_the_zone_of_the_connection(zoned, odps, new_name):
     assert wanted["n"].to_pylist() == [CLOCK]
 
 
-def test_the_embedded_service_knows_no_zone_of_that_name(odps):
+def test_a_zone_unknown_to_the_embedded_service_is_refused(odps):
     with pytest.raises(odps_nb.errors.OdpsNbError, match="no time zone 'Mars/Base'"):
         odps.sql("select 1 as a", settings={"odps.sql.timezone": "Mars/Base"}).to_arrow()

@@ -47,7 +47,7 @@ def cache(tmp_path):
     return BlobCache(tmp_path / "deep" / "blobs", SERVICE, limit=100_000)
 
 
-def test_what_was_kept_is_found(cache):
+def test_a_cached_blob_is_found(cache):
     assert found(cache, 1) is None
     assert keep(cache, 1)
     assert cache.keep(reference(2), 4, [b"ab", b"", b"cd"])
@@ -57,7 +57,7 @@ def test_what_was_kept_is_found(cache):
     assert cache.size == 1004 + 3 * 56
 
 
-def test_folder_and_files_are_of_their_user_alone(cache):
+def test_folder_and_files_are_private(cache):
     before = os.umask(0o000)
     try:
         keep(cache, 1)
@@ -73,7 +73,7 @@ def test_folder_and_files_are_of_their_user_alone(cache):
     assert stat.S_IMODE(cache.folder.stat().st_mode) == 0o700
 
 
-def test_a_link_is_never_used_and_what_it_leads_to_stays_as_it_is(cache, caplog, tmp_path):
+def test_a_link_is_never_followed(cache, caplog, tmp_path):
     """Attack 6: another user creates the folder before the cache does."""
     theirs = tmp_path / "theirs"
     theirs.mkdir(mode=0o755)
@@ -92,7 +92,7 @@ def test_a_folder_that_others_may_write_to_is_never_used(cache, caplog):
     assert any("another user owns it or can write" in one for one in caplog.messages)
 
 
-def test_the_least_recently_used_go_first(tmp_path):
+def test_the_least_recently_used_entries_are_removed_first(tmp_path):
     cache = BlobCache(tmp_path, SERVICE, limit=16_000)
     for number in range(12):
         keep(cache, number)
@@ -107,13 +107,13 @@ def test_the_least_recently_used_go_first(tmp_path):
     assert not keep(cache, 30, 5000)  # more than a quarter of the limit
 
 
-def test_a_new_process_counts_what_is_there(tmp_path):
+def test_a_new_process_counts_the_existing_files(tmp_path):
     keep(BlobCache(tmp_path, SERVICE, limit=100_000), 1, 20_000)
     keep(BlobCache(tmp_path, SERVICE, limit=16_000), 2)
     assert [path.stat().st_size for path in tmp_path.iterdir()] == [1056]
 
 
-def test_every_flipped_bit_and_every_cut_is_seen(tmp_path):
+def test_every_flipped_bit_and_truncation_is_detected(tmp_path):
     cache = BlobCache(tmp_path, SERVICE, limit=100_000)
     keep(cache, 1, 40)
     path = cache._path(cache._key(reference(1)))
@@ -131,7 +131,7 @@ def test_every_flipped_bit_and_every_cut_is_seen(tmp_path):
     assert found(cache, 1) is None
 
 
-def test_a_file_under_the_name_of_another_is_not_served(cache):
+def test_a_cached_file_under_the_name_of_another_is_not_returned(cache):
     keep(cache, 1)
     keep(cache, 2)
     one, two = (cache._path(cache._key(reference(n))) for n in (1, 2))
@@ -141,7 +141,7 @@ def test_a_file_under_the_name_of_another_is_not_served(cache):
     assert found(cache, 2) is None
 
 
-def test_trouble_with_the_disk_is_no_error(tmp_path):
+def test_disk_errors_are_not_raised(tmp_path):
     (tmp_path / "file").write_bytes(b"")
     cache = BlobCache(tmp_path / "file" / "blobs", SERVICE, limit=100_000)
     assert not keep(cache, 1)
@@ -149,7 +149,7 @@ def test_trouble_with_the_disk_is_no_error(tmp_path):
     assert cache.clear() == cache.size == 0
 
 
-def test_a_disk_that_takes_no_more_leaves_nothing_behind(cache):
+def test_a_full_disk_leaves_no_partial_file(cache):
     before, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.getsignal(signal.SIGXFSZ)
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (8192, before[1]))  # writing more fails
@@ -172,7 +172,7 @@ def test_an_error_of_the_source_of_bytes_leaves_nothing_behind(cache):
     assert list(cache.folder.iterdir()) == []
 
 
-def test_what_a_killed_process_left_is_removed_after_an_hour(cache):
+def test_files_of_a_killed_process_are_removed_after_an_hour(cache):
     keep(cache, 1)
     left = cache.folder / f"{'0' * 64}.abc.part"
     fresh = cache.folder / f"{'1' * 64}.abc.part"
@@ -197,8 +197,8 @@ def test_an_open_blob_outlives_its_file(cache):
     blob.close()
 
 
-@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")  # of Python 3.12
-def test_processes_and_threads_never_see_a_part_of_a_file(tmp_path):
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")  # raised by Python 3.12
+def test_processes_and_threads_never_see_a_partial_file(tmp_path):
     """Children that store, find and clear the same few blobs at once; each reports its results."""
 
     def work(seed: int) -> bool:
@@ -225,7 +225,7 @@ def test_processes_and_threads_never_see_a_part_of_a_file(tmp_path):
     assert not [path for path in tmp_path.iterdir() if path.name.endswith(".part")]
 
 
-def test_settings_say_how_much_and_where(tmp_path, monkeypatch):
+def test_settings_determine_size_and_folder(tmp_path, monkeypatch):
     account = {"endpoint": "https://here/api", "project": "p", "access_id": "a", "access_key": "k"}
     sizes = {"0.5 kB": 500, "1kib": 1024, "20 GB": 20 * 10**9, " OFF ": 0, "0": 0, "7": 7}
     assert {text: cache_limit(text) for text in sizes} == sizes

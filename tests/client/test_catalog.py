@@ -34,7 +34,7 @@ def schema(columns: str, partitions: str = "") -> TableSchema:
     )
 
 
-def test_a_table_with_everything():
+def test_a_table_definition_may_have_every_option():
     made = create_table_sql(
         TableName(project="p", schema="s", table="t"),
         schema("id bigint not null comment 'it\\'s', tags array<struct<a:string>>", "ds string"),
@@ -68,7 +68,7 @@ def test_a_primary_key_is_not_null_and_makes_the_table_transactional():
 
 
 @pytest.mark.parametrize("column", ["blob", "array<blob>", "map<string,struct<a:blob>>"])
-def test_a_table_with_a_blob_says_what_the_service_wants(column):
+def test_a_table_with_a_blob_gets_the_required_properties(column):
     columns = schema(f"id bigint, b {column}")
     made = create_table_sql(TABLE, columns, TableOptions(properties={"mine": "1"}))
     assert made.endswith(
@@ -112,12 +112,12 @@ def test_a_table_with_a_blob_says_what_the_service_wants(column):
         ("a int", "", {"primary_key": ("a",), "properties": {"transactional": "no"}}, "needs"),
     ],
 )
-def test_what_no_table_can_have_is_refused_before_it_is_sent(columns, partitions, options, message):
+def test_an_invalid_definition_is_refused_before_it_is_sent(columns, partitions, options, message):
     with pytest.raises(ArgumentError, match=message):
         create_table_sql(TABLE, schema(columns, partitions), TableOptions(**options))
 
 
-def test_what_a_table_may_just_have_is_not_refused():
+def test_a_definition_at_the_limits_is_accepted():
     columns = ", ".join(f"c{i} int" for i in range(1199)) + f", {'长' * 42 + 'ab'} int"
     levels = "a tinyint, b smallint, c int, d bigint, e char(2), f varchar(2)"
     sql = create_table_sql(TABLE, schema(columns, levels), TableOptions(comment="x" * 1024))
@@ -125,7 +125,7 @@ def test_what_a_table_may_just_have_is_not_refused():
 
 
 @pytest.mark.parametrize("name", ["größe", "1t"])
-def test_a_name_that_no_table_can_have_is_refused(name):
+def test_an_invalid_table_name_is_refused(name):
     with pytest.raises(ArgumentError, match=f"'{name}' is not a valid table name"):
         create_table_sql(TableName(project="p", table=name), schema("id bigint"), PLAIN)
 
@@ -143,12 +143,12 @@ def test_a_name_that_no_table_can_have_is_refused(name):
         ),
     ],
 )
-def test_wide_decimals_say_what_the_service_wants(columns, wanted):
+def test_wide_decimals_get_the_required_settings(columns, wanted):
     assert settings_of(schema(columns)) == dict.fromkeys(wanted, "true")
     assert "tblproperties" not in create_table_sql(TABLE, schema(columns), PLAIN)
 
 
-def test_a_near_name_is_in_the_hint():
+def test_the_hint_contains_a_similar_name():
     with pytest.raises(ArgumentError) as caught:
         create_table_sql(TABLE, schema("user_id bigint"), TableOptions(primary_key=("userid",)))
     assert caught.value.hint == "did you mean 'user_id'? its columns are: user_id"
@@ -157,7 +157,7 @@ def test_a_near_name_is_in_the_hint():
 @pytest.mark.parametrize(
     "name", ["", "a b", "a`b", "a;drop table x", "a-b", "x" * 129, "a\nb", 'a"b', "ä b"]
 )
-def test_a_name_that_could_be_more_than_a_name_is_refused(name):
+def test_a_name_that_could_inject_sql_is_refused(name):
     with pytest.raises(ArgumentError, match="not a valid column name"):
         create_table_sql(TABLE, TableSchema(columns=(Column(name=name, type=STRING),)), PLAIN)
     with pytest.raises(ArgumentError, match="not a valid table name"):
@@ -184,7 +184,7 @@ def test_a_lifecycle_is_a_number_of_days(days):
 
 
 @given(st.text(max_size=40))
-def test_no_comment_leaves_its_quotes(comment):
+def test_comments_cannot_end_their_quotes(comment):
     made = create_table_sql(
         TABLE, TableSchema(columns=(Column(name="a", type=STRING, comment=comment),)), PLAIN
     )
@@ -199,14 +199,14 @@ def pages(*names_and_markers):
     return [give(TablePage(names=names, marker=marker)) for names, marker in names_and_markers]
 
 
-def test_tables_come_page_by_page_and_sorted():
+def test_tables_are_listed_page_by_page_and_sorted():
     script = pages((("c", "a"), "m1"), (("b",), ""))
     with ControlService(ListTables=script) as service, service.client() as storage:
         assert list_tables(storage) == ["a", "b", "c"]
     assert [one.marker for one in service.calls["ListTables"]] == ["", "m1"]
 
 
-def test_what_is_no_name_is_left_out_of_lists(caplog):
+def test_invalid_names_are_omitted_from_lists(caplog):
     """Attack 4: a user inserts a listed name into a cell and runs the cell."""
     wrong = ("--help\n!touch x\n#", "a b", "a;b", "`a`", "", "a\u2028b", "x" * 129)
     script = pages((("a", *wrong, "b"), ""))
@@ -221,7 +221,7 @@ def test_a_marker_that_repeats_ends_the_list():
         assert list_tables(storage) == ["a", "b"]
 
 
-def test_a_pattern_asks_for_its_beginning_only():
+def test_a_pattern_requests_names_by_its_prefix():
     script = pages((("orders", "orders_2", "ordinal"), ""))
     with ControlService(ListTables=script) as service, service.client() as storage:
         assert list_tables(storage, "ORD*s") == ["orders"]
@@ -239,7 +239,7 @@ def test_a_missing_table_suggests_others():
     assert "table p.order" in caught.value.notes
 
 
-def test_a_fault_of_the_service_is_not_asked_about_table_by_table():
+def test_a_server_error_is_not_repeated_for_each_table():
     unknown = "NoneType"  # `decode_control` does not know requests for several tables
     with (
         ControlService(**{unknown: [fail(500, "InternalServerError")]}) as service,
@@ -249,7 +249,7 @@ def test_a_fault_of_the_service_is_not_asked_about_table_by_table():
     assert {*service.calls} == {unknown}
 
 
-def test_a_failing_suggestion_hides_nothing():
+def test_a_failing_suggestion_does_not_hide_the_error():
     script = {
         "GetTable": [fail(404, "NoSuchTable")],
         "ListTables": [fail(403, "NoPermission")],
@@ -259,7 +259,7 @@ def test_a_failing_suggestion_hides_nothing():
     assert caught.value.code == "NoSuchTable"
 
 
-def test_partitions_come_page_by_page():
+def test_partitions_are_listed_page_by_page():
     def page(marker, *specs):
         infos = tuple(PartitionInfo(spec=PartitionSpec.of(spec)) for spec in specs)
         return give(PartitionPage(partitions=infos, marker=marker))

@@ -42,7 +42,7 @@ def test_a_silent_connection_is_retried_within_the_deadline_by_default():
     ],
     ids=repr,
 )
-def test_no_request_is_waited_for_beyond_the_time_in_which_it_can_be_retried(options):
+def test_time_outs_leave_time_for_a_retry_before_the_deadline(options):
     assert options.read_timeout <= options.work_timeout < options.deadline
 
 
@@ -52,7 +52,7 @@ NO_SECONDS = [-1, 0, float("nan"), float("inf"), 86_401, "30", True, None]
 
 @pytest.mark.parametrize("name", SECONDS)
 @pytest.mark.parametrize("value", NO_SECONDS, ids=repr)
-def test_what_is_no_number_of_seconds_is_refused(name, value):
+def test_an_invalid_number_of_seconds_is_refused(name, value):
     with pytest.raises(ArgumentError, match=f"{name} is .*a number of seconds, above 0") as caught:
         ClientOptions(**{name: value})
     assert caught.value.argument == name
@@ -66,20 +66,20 @@ def test_what_is_no_number_of_seconds_is_refused(name, value):
         *(("connections", value) for value in (0, float("nan"), False)),
     ],
 )
-def test_what_is_no_count_is_refused(name, value):
+def test_an_invalid_count_is_refused(name, value):
     with pytest.raises(ArgumentError, match=f"{name} is .*a whole number of at least") as caught:
         ClientOptions(**{name: value})
     assert caught.value.argument == name
 
 
-def test_numbers_of_numpy_become_plain_ones():
+def test_numpy_numbers_become_plain_numbers():
     made = ClientOptions(retries=np.int64(3), read_timeout=np.float64(7), connections=np.uint8(9))
     assert made == ClientOptions(retries=3, read_timeout=7.0, connections=9)
     assert (type(made.retries), type(made.read_timeout)) == (int, float)
 
 
 @pytest.mark.parametrize("name", ["read_timeout", "connect_timeout"])
-def test_a_deadline_within_which_silence_is_never_retried_is_refused_with_what_to_do(name):
+def test_a_deadline_shorter_than_the_time_outs_is_refused_with_a_hint(name):
     with pytest.raises(ArgumentError, match=f"not longer than {name}.*never be retried") as caught:
         ClientOptions(**{name: 60, "deadline": 60})
     assert caught.value.argument == "deadline"
@@ -95,7 +95,7 @@ def test_options_are_a_frozen_value_with_keywords_only():
     assert pickle.loads(pickle.dumps(OTHER)) == OTHER
 
 
-# -- where they come from ---------------------------------------------------------------------
+# -- sources of options ------------------------------------------------------------------------
 
 FILE = """
 [work]
@@ -120,7 +120,9 @@ def profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_connect_takes_them_from_its_argument_a_profile_or_the_environment(profiles, monkeypatch):
+def test_connect_takes_client_options_from_its_argument_a_profile_or_the_environment(
+    profiles, monkeypatch
+):
     def options_of(*source: Any, **facts: Any) -> ClientOptions:
         with odps_nb.connect(*source, **facts) as odps:
             return odps._storage.options
@@ -165,7 +167,7 @@ def test_a_wrong_variable_is_an_error_that_names_it(monkeypatch):
 
 
 @pytest.mark.parametrize("value", [30, {"read_timeout": 30}, "30"], ids=repr)
-def test_what_is_no_client_options_is_refused(value):
+def test_an_invalid_value_of_client_options_is_refused(value):
     with pytest.raises(ConfigError, match="client_options is a") as caught:
         odps_nb.connect(**KEYS, client_options=value)
     assert "odps_nb.ClientOptions" in caught.value.hint
@@ -174,7 +176,7 @@ def test_what_is_no_client_options_is_refused(value):
 # -- where they go ----------------------------------------------------------------------------
 
 
-def test_they_travel_with_a_profile_and_are_shown_where_they_differ():
+def test_client_options_are_part_of_a_profile_and_shown_if_they_differ():
     profile = Profile(**KEYS, client_options=OTHER)
     assert Profile.from_options(profile.as_options()) == profile
     assert profile.as_settings()["read_timeout"] == "20.0"
@@ -183,7 +185,7 @@ def test_they_travel_with_a_profile_and_are_shown_where_they_differ():
     assert "read_timeout" not in Profile(**KEYS).as_options()
 
 
-def test_they_travel_to_tasks_of_spark_and_of_other_engines(odps: Connection):
+def test_client_options_are_sent_to_tasks(odps: Connection):
     profile = dataclasses.replace(odps.profile, client_options=OTHER)
     with Connection(profile) as connection:
         task = pickle.loads(pickle.dumps(TaskProfile.of(connection._storage)))

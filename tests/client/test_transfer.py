@@ -137,7 +137,7 @@ def test_the_first_operation_falls_back_and_the_connection_remembers_it(
 
 
 @pytest.mark.parametrize("services", ACCOUNTS)
-def test_every_later_operation_uses_what_the_first_one_found(
+def test_every_later_operation_uses_the_service_that_the_first_one_found(
     account: Callable[..., LocalService], watched: Callable[..., Watched], services: str
 ) -> None:
     one = watched(account(services))
@@ -147,7 +147,7 @@ def test_every_later_operation_uses_what_the_first_one_found(
         operation(one.odps)
     sent = one.sent()
     assert not any(sent[service] for service in ACCOUNTS[services])
-    assert sent[Transfer.TUNNEL]  # the result, at least
+    assert sent[Transfer.TUNNEL]  # at least the result was read
 
 
 def test_an_account_with_all_services_refuses_nothing(
@@ -188,7 +188,7 @@ def test_a_receipt_and_the_progress_say_which_service_and_why(
 @pytest.mark.parametrize("operation", ["read", "write"])
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.gate(4)
-def test_storage_alone_names_each_service_that_refused(
+def test_with_storage_only_the_error_names_each_service_that_refused(
     account: Callable[[str, str], LocalService],
     watched: Callable[..., Watched],
     form: str,
@@ -209,19 +209,19 @@ def test_storage_alone_names_each_service_that_refused(
     assert "open storage" in (caught.value.hint or "")
 
 
-def test_storage_alone_reads_no_result_of_an_account_without_it(
+def test_with_storage_only_results_are_not_read_without_it(
     account: Callable[..., LocalService], watched: Callable[..., Watched]
 ) -> None:
     one = watched(account("tunnel"), transfer="storage")
     found = one.odps.sql("select max(id) as top from t")
-    # The control plane keeps the first rows as text, which no transfer service needs.
+    # The control plane returns the first rows as text, without a transfer service.
     with pytest.warns(OdpsNbWarning, match="read as text"):
         assert found.to_arrow().to_pylist() == [{"top": "3"}]
     assert not one.sent()[Transfer.TUNNEL]
 
 
 @pytest.mark.parametrize("services", [*ACCOUNTS, "storage,storage-v1,tunnel"])
-def test_the_tunnel_alone_sends_nothing_to_the_storage_api(
+def test_with_tunnel_only_nothing_is_sent_to_the_storage_api(
     account: Callable[..., LocalService], watched: Callable[..., Watched], services: str
 ) -> None:
     one = watched(account(services), transfer="tunnel")
@@ -242,7 +242,7 @@ def test_an_unknown_choice_is_refused(account: Callable[..., LocalService]) -> N
     assert caught.value.hint == "use 'auto', 'storage' or 'tunnel'"
 
 
-# -- errors that are the request's own ----------------------------------------------------------
+# -- errors that do not concern the service -----------------------------------------------------
 
 
 def missing_table(odps: Connection) -> None:
@@ -315,7 +315,7 @@ RIGHTS = {"reader": {"ours": "read"}, "analyst": {"ours": "query"}}
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, LocalService]]:
-    """Services with keys of few rights, by their transfer services."""
+    """Services with keys that have limited permissions, by their transfer services."""
     path = tmp_path_factory.mktemp("keys") / "credentials.json"
     path.write_text(json.dumps({"keys": KEYS, "rights": RIGHTS}))
     path.chmod(0o600)
@@ -337,7 +337,7 @@ def as_key(service: LocalService, name: str, **more: Any) -> Connection:
 
 @pytest.mark.parametrize(("key", "operation"), [("reader", "write"), ("analyst", "read")])
 @pytest.mark.parametrize("services", ACCOUNTS)
-def test_a_denied_right_is_the_same_error_and_not_remembered(
+def test_a_missing_permission_raises_the_same_error_and_is_not_cached(
     guarded: dict[str, LocalService], services: str, key: str, operation: str
 ) -> None:
     with as_key(guarded["storage,storage-v1,tunnel"], key) as everything:
@@ -352,7 +352,7 @@ def test_a_denied_right_is_the_same_error_and_not_remembered(
         assert refused(odps, OPERATIONS[operation]) == expected
 
 
-# -- what only the Storage API has --------------------------------------------------------------
+# -- operations that need the Storage API --------------------------------------------------------
 
 
 def changes(odps: Connection) -> None:
@@ -370,7 +370,7 @@ def write_blob(odps: Connection) -> None:
 @pytest.mark.parametrize("operation", [changes, blobs, write_blob])
 @pytest.mark.parametrize("transfer", ["auto", "tunnel"])
 @pytest.mark.parametrize("services", ACCOUNTS)
-def test_blobs_and_changes_name_what_the_account_lacks(
+def test_errors_for_blobs_and_changes_name_the_missing_service(
     account: Callable[..., LocalService],
     services: str,
     transfer: str,
@@ -386,7 +386,7 @@ def test_blobs_and_changes_name_what_the_account_lacks(
                 operation(odps)
             hint = caught.value.hint or ""
             assert "open storage" in hint or "transfer='auto'" in hint
-        read(odps)  # the error of one operation is not that of others
+        read(odps)  # an error of one operation does not affect others
 
 
 def test_columns_beside_a_blob_are_read_by_the_tunnel(account: Callable[..., LocalService]) -> None:

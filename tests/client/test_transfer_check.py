@@ -1,4 +1,4 @@
-"""Which transfer services an account has, asked over real sockets."""
+"""Checks over real sockets which transfer services an account has."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_tables_without_blobs_and_partitions_are_preferred_and_unreadable_ones_s
 
 
 @pytest.mark.parametrize("names", [ALL, "tunnel", "storage-v1,tunnel", "storage", "storage-v1"])
-def test_exactly_the_services_of_the_account_open_a_session(
+def test_only_the_services_of_the_account_open_a_session(
     account: Callable[[str], StorageClient], names: str
 ) -> None:
     storage = account(names)
@@ -93,7 +93,7 @@ def test_exactly_the_services_of_the_account_open_a_session(
         assert all(" session of " in one.found for one in checks if one.ok)
 
 
-def test_the_choice_is_what_a_new_connection_does(
+def test_the_reported_choice_is_that_of_a_new_connection(
     account: Callable[[str], StorageClient],
 ) -> None:
     from odps_nb.access.connection import Connection
@@ -108,7 +108,7 @@ def test_the_choice_is_what_a_new_connection_does(
             assert (rows.num_rows, odps.transfer) == (1, str(chosen.service))
 
 
-def test_what_the_client_remembers_is_neither_used_nor_changed(
+def test_the_transfer_choice_of_the_client_is_neither_used_nor_changed(
     account: Callable[[str], StorageClient],
 ) -> None:
     storage = account("tunnel")

@@ -29,7 +29,7 @@ EVERY = pytest.mark.parametrize("case", CASES, ids=[case.title for case in CASES
 
 @EVERY
 @pytest.mark.parametrize("stream", [False, True], ids=["records", "streamed"])
-def test_we_give_the_data_or_a_typed_error(case: Case, stream: bool) -> None:
+def test_our_readers_return_the_data_or_a_typed_error(case: Case, stream: bool) -> None:
     expected = case.ours
     if stream and case.count == 0 and expected == []:
         expected = [(b"", None)]  # for no blobs, the reader returns one empty read, as in pyodps
@@ -42,7 +42,7 @@ def test_we_give_the_data_or_a_typed_error(case: Case, stream: bool) -> None:
 
 
 @EVERY
-def test_pyodps_does_what_the_table_says(case: Case) -> None:
+def test_pyodps_behaves_as_the_table_states(case: Case) -> None:
     for result, expected in (
         (read_theirs(case, stream=False), case.theirs),
         (read_theirs(case, stream=True), case.theirs_streamed),
@@ -55,18 +55,18 @@ def test_pyodps_does_what_the_table_says(case: Case) -> None:
 
 
 @EVERY
-def test_where_pyodps_gives_data_we_agree_or_refuse(case: Case) -> None:
+def test_if_pyodps_returns_data_ours_agrees_or_raises(case: Case) -> None:
     theirs, ours = read_theirs(case, stream=False), read_ours(case, stream=False)
     if not isinstance(theirs, type) and not isinstance(ours, type):
         lost = [blob for blob in theirs if blob not in ours]
         assert theirs == ours or len(ours) > len(theirs) or lost == [(b"first ", None)]
 
 
-def test_the_table_in_the_docs_is_these_cases() -> None:
+def test_the_table_in_the_docs_lists_these_cases() -> None:
     assert DOCUMENT.read_text(encoding="utf-8") == document()
 
 
-def test_after_an_error_pyodps_takes_what_comes_next_for_a_frame_and_we_refuse() -> None:
+def test_after_an_error_pyodps_continues_and_ours_raises() -> None:
     body = encode_blocks(b"\xff" * 8 + framed(b"one", b"two"))
     theirs = PyodpsIterator(io.BytesIO(body), expected_count=2)
     with pytest.raises(pyodps_error()):

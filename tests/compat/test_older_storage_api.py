@@ -26,7 +26,7 @@ def said(
     return run_older(older_jobs.__name__, empty_service)
 
 
-def test_it_is_the_older_one_that_ran(said: list[dict[str, Any]]) -> None:
+def test_the_older_version_was_run(said: list[dict[str, Any]]) -> None:
     import odps
 
     assert said[0] == {"pyodps": older_pyodps.VERSION}
@@ -35,13 +35,15 @@ def test_it_is_the_older_one_that_ran(said: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize(("job", "version"), older_jobs.JOBS)
-def test_it_does(said: list[dict[str, Any]], job: str, version: str) -> None:
+def test_each_job_of_the_older_module_succeeds(
+    said: list[dict[str, Any]], job: str, version: str
+) -> None:
     (found,) = [one for one in said[1:] if (one["job"], one["version"]) == (job, version)]
     if found["trouble"] is not None:
         pytest.fail(found["trouble"], pytrace=False)
 
 
-def test_where_it_cannot_be_had_the_reason_is_said_and_nothing_half_stays(
+def test_if_pyodps_cannot_be_fetched_the_reason_is_reported_and_nothing_remains(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(older_pyodps, "ROOT", tmp_path)

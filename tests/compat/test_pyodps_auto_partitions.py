@@ -31,7 +31,9 @@ def _data(kind: str) -> Any:
 
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("kind", ["pandas", "arrow", "records"])
-def test_rows_go_to_the_partitions_of_their_times(entry: ODPS, name: str, kind: str) -> None:
+def test_rows_are_written_to_the_partitions_of_their_times(
+    entry: ODPS, name: str, kind: str
+) -> None:
     columns = ("dt datetime, a string", "trunc_time(dt, 'day') as pt")
     table = entry.create_table(name, columns, lifecycle=1)
     assert str(table.table_schema.partitions[0].generate_expression) == "trunc_time(`dt`, 'day')"
@@ -54,7 +56,7 @@ def test_the_result_of_a_query_is_written(entry: ODPS, name: str, *, overwrite: 
         assert reader.count == (2 if overwrite else 4)
 
 
-def test_a_table_by_the_time_of_the_write(entry: ODPS, name: str) -> None:
+def test_a_table_can_be_partitioned_by_the_time_of_the_write(entry: ODPS, name: str) -> None:
     columns = (
         "_partitiontime timestamp_ntz, a string",
         "trunc_time(_partitiontime, 'month') as pt",

@@ -42,7 +42,7 @@ def test_creating_a_table_twice_needs_if_not_exists(entry: ODPS, name: str) -> N
     entry.create_table(name, "id bigint", if_not_exists=True)
 
 
-def test_partitions_come_and_go(entry: ODPS, name: str) -> None:
+def test_partitions_are_created_and_dropped(entry: ODPS, name: str) -> None:
     table = entry.create_table(name, ("id bigint", "ds string, h bigint"))
     table.create_partition("ds=a,h=1")
     assert table.exist_partition("ds=a,h=1")
@@ -52,7 +52,7 @@ def test_partitions_come_and_go(entry: ODPS, name: str) -> None:
     assert list(table.partitions) == []
 
 
-def test_the_rows_of_a_query_are_read_in_each_way(entry: ODPS) -> None:
+def test_the_rows_of_a_query_can_be_read_in_each_way(entry: ODPS) -> None:
     instance = entry.execute_sql("select 1 as a, 'x, \"y\"' as b union all select 2, null")
     with instance.open_reader(tunnel=True) as reader:
         assert sorted((r["a"], r["b"]) for r in reader) == [(1, 'x, "y"'), (2, None)]
@@ -73,8 +73,8 @@ def test_two_jobs_with_one_id_of_the_caller_are_one_instance(entry: ODPS, name: 
         assert reader.count == 1
 
 
-def test_what_is_shown_is_text(entry: ODPS, name: str) -> None:
-    """The stock client first requests rows, learns that there are none, and uses the text."""
+def test_results_of_show_are_text(entry: ODPS, name: str) -> None:
+    """The stock client first requests rows; as there are none, it uses the text."""
     entry.execute_sql(
         f"create table {name} (n bigint comment 'a number') partitioned by (p string)"
     )
@@ -101,7 +101,7 @@ def test_the_last_partition_with_rows_is_found(entry: ODPS, name: str) -> None:
     assert table.get_partition("p=b").physical_size > 0
 
 
-def test_a_project_tells_its_properties_and_lists_what_is_not_kept(entry: ODPS) -> None:
+def test_a_project_has_properties_and_empty_lists_of_unsupported_objects(entry: ODPS) -> None:
     project = entry.get_project()
     assert project.properties["odps.sql.type.system.odps2"] == "true"
     assert project.get_property("odps.schema.model.enabled") == "false"
@@ -110,7 +110,7 @@ def test_a_project_tells_its_properties_and_lists_what_is_not_kept(entry: ODPS) 
     assert list(entry.list_volumes()) == []
 
 
-def test_pyodps_own_dataframe_asks_by_sql(entry: ODPS, name: str) -> None:
+def test_the_dataframe_of_pyodps_runs_sql(entry: ODPS, name: str) -> None:
     from odps.df import DataFrame
 
     entry.execute_sql(f"create table {name} as select * from values (1, 'a'), (2, 'a') t(n, s)")
@@ -119,7 +119,7 @@ def test_pyodps_own_dataframe_asks_by_sql(entry: ODPS, name: str) -> None:
     assert [tuple(row.values) for row in found] == [("a", 3)]
 
 
-def test_a_query_that_cannot_be_read_is_a_parse_error(entry: ODPS) -> None:
+def test_a_query_that_cannot_be_read_raises_a_parse_error(entry: ODPS) -> None:
     with pytest.raises(errors.ParseError):
         entry.execute_sql("selec 1")
 
@@ -141,7 +141,7 @@ def test_a_partition_has_the_lifecycle_of_its_table(entry: ODPS, name: str) -> N
         entry.execute_sql(f"alter table {name} set lifecycle 10")
 
 
-def test_a_missing_table_is_an_object_that_is_missing(entry: ODPS) -> None:
+def test_a_missing_table_raises_a_not_found_error(entry: ODPS) -> None:
     """The code is from ``OdpsExceptionTest`` of the Java SDK."""
     with pytest.raises(errors.NoSuchObject, match=r"ODPS-0130131.*missing_table") as caught:
         entry.get_table("missing_table").reload()
@@ -173,7 +173,7 @@ def test_a_query_is_stopped(entry: ODPS) -> None:
         instance.wait_for_success(interval=0.05)
 
 
-def test_records_of_each_type_travel_through_the_tunnel(entry: ODPS, name: str) -> None:
+def test_records_of_each_type_pass_through_the_tunnel_unchanged(entry: ODPS, name: str) -> None:
     table = entry.create_table(
         name,
         "a tinyint, b smallint, c int, d bigint, e float, f double, g boolean, h string, i binary,"
@@ -199,7 +199,7 @@ def test_records_of_each_type_travel_through_the_tunnel(entry: ODPS, name: str) 
     assert list(second.values) == [None] * 18
 
 
-def test_arrow_travels_through_the_tunnel(entry: ODPS, name: str) -> None:
+def test_arrow_passes_through_the_tunnel_unchanged(entry: ODPS, name: str) -> None:
     table = entry.create_table(name, "id bigint, note string, at datetime")
     start_time = datetime(2024, 1, 1)
     data = pa.table(
@@ -248,7 +248,7 @@ def test_blocks_of_an_upload_are_committed_together(entry: ODPS, name: str) -> N
 
 
 @pytest.mark.parametrize("algorithm", ["zlib", "zstd", "lz4"])
-def test_compressed_uploads_are_understood(entry: ODPS, name: str, algorithm: str) -> None:
+def test_compressed_uploads_are_decoded(entry: ODPS, name: str, algorithm: str) -> None:
     entry.create_table(name, "id bigint")
     session = TableTunnel(entry).create_upload_session(name, compress_algo=algorithm)
     with session.open_record_writer(0, compress=True) as writer:
@@ -289,7 +289,9 @@ def test_truncate_empties_a_table(entry: ODPS, name: str) -> None:
         assert reader.count == 0
 
 
-def test_projects_and_schemas_are_known(entry: ODPS, empty_service: LocalService) -> None:
+def test_projects_and_schemas_are_listed_and_found(
+    entry: ODPS, empty_service: LocalService
+) -> None:
     assert entry.exist_project(empty_service.project)
     assert not entry.exist_project("no_such_project")
     assert entry.get_project().owner == empty_service.access_id
@@ -297,7 +299,7 @@ def test_projects_and_schemas_are_known(entry: ODPS, empty_service: LocalService
         list(entry.list_schemas())
 
 
-def test_the_own_name_and_the_host_of_the_catalog_are_known(entry: ODPS) -> None:
+def test_the_user_name_and_the_catalog_host_are_returned(entry: ODPS) -> None:
     user = entry.get_project().current_user
     assert (user.id, user.display_name) == (entry.account.access_id, entry.account.access_id)
     assert entry.get_catalog_host() == entry.endpoint.removesuffix("/api")
@@ -328,7 +330,7 @@ def test_insert_and_select_move_rows(
         ]
 
 
-def test_text_that_is_not_utf8_goes_through_the_tunnel_as_it_is(entry: ODPS, name: str) -> None:
+def test_text_that_is_not_utf8_passes_through_the_tunnel_unchanged(entry: ODPS, name: str) -> None:
     texts = [b"caf\xe9", b"\x00\x01\x02", None]
     entry.create_table(name, "id bigint, s string")
     options.tunnel.string_as_binary = True
@@ -347,7 +349,7 @@ def test_text_that_is_not_utf8_goes_through_the_tunnel_as_it_is(entry: ODPS, nam
         assert rows.raw == '"s"\n"\x00\x01\x02"\n'
 
 
-def test_char_travels_through_the_tunnel_padded(entry: ODPS, name: str) -> None:
+def test_char_passes_through_the_tunnel_padded(entry: ODPS, name: str) -> None:
     """Evidence 153 (pyodps: test_length_limit_types): records, Arrow, a result, and its text."""
     table = entry.create_table(name, "id bigint, c char(30), v varchar(20)")
     rows = [[1, "char", "varchar"], [2, "é" * 30, ""], [3, None, None]]

@@ -91,7 +91,7 @@ def test_an_aborted_session_leaves_nothing(storage: MaxStorageClient, new_table:
     assert storage.create_table_read_session(name).splits == []
 
 
-def test_rows_of_several_partitions_land_in_them(
+def test_rows_of_several_partitions_are_stored_in_them(
     storage: MaxStorageClient, entry: ODPS, new_table: NewTable
 ) -> None:
     name = new_table("id bigint", "ds string")
@@ -172,7 +172,7 @@ def test_a_filter_drops_blocks_of_10_000_rows(
 
 
 @pytest.mark.parametrize("mode", ["version", "timestamp"])
-def test_what_was_added_since_the_last_read_is_read(
+def test_an_incremental_read_returns_rows_added_since_the_last_one(
     storage: MaxStorageClient, entry: ODPS, mode: str
 ) -> None:
     name = f"i{time.time_ns()}"

@@ -26,7 +26,9 @@ def odps(empty_service: LocalService) -> Iterator[odps_nb.Connection]:
         yield found
 
 
-def test_vectors_as_records(entry: ODPS, odps: odps_nb.Connection, name: str) -> None:
+def test_vectors_are_transferred_as_records(
+    entry: ODPS, odps: odps_nb.Connection, name: str
+) -> None:
     """Evidence 155: live test test_vector (odps/tunnel/tests/test_tabletunnel.py)."""
     table = entry.create_table(name, "id bigint, fvec vector(float,128)")
     assert table.table_schema["fvec"].type == odps_types.Vector(odps_types.float_, 128)
@@ -39,7 +41,7 @@ def test_vectors_as_records(entry: ODPS, odps: odps_nb.Connection, name: str) ->
     assert odps.table(name).read().to_arrow()["fvec"].to_pylist() == ROWS
 
 
-def test_vectors_as_arrow(entry: ODPS, odps: odps_nb.Connection, name: str) -> None:
+def test_vectors_are_transferred_as_arrow(entry: ODPS, odps: odps_nb.Connection, name: str) -> None:
     """Evidence 155: live test test_upload_and_download_vector (test_arrow_tabletunnel.py)."""
     table = entry.create_table(name, "id bigint, fvec vector(float,128)")
     rows = pa.array(ROWS, pa.list_(pa.float32()))
@@ -53,7 +55,9 @@ def test_vectors_as_arrow(entry: ODPS, odps: odps_nb.Connection, name: str) -> N
     assert odps.table(name).read().to_arrow()["fvec"].to_pylist() == ROWS
 
 
-def test_geography_as_records(entry: ODPS, odps: odps_nb.Connection, name: str) -> None:
+def test_the_stock_client_knows_geography_and_reads_the_other_columns(
+    entry: ODPS, odps: odps_nb.Connection, name: str
+) -> None:
     """Evidence 154: the stock client knows the type by name, and reads the other columns."""
     odps.create_table(name, "id bigint, g geography").write({"id": [1], "g": [b"\x01\x02"]})
     table = entry.get_table(name)

@@ -52,7 +52,7 @@ def test_signatures_of_version_4_are_accepted(local: LocalService, name: str) ->
     assert session.splits == []
 
 
-def test_a_table_is_renamed_described_and_grown(local: LocalService, name: str) -> None:
+def test_a_table_is_renamed_described_and_extended(local: LocalService, name: str) -> None:
     entry = stock_client(local)
     table = entry.create_table(name, "id bigint")
     with table.open_writer() as writer:

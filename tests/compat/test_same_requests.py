@@ -34,7 +34,7 @@ def outcomes() -> dict[tuple[str, int], Outcome]:
 @pytest.mark.gate(4)
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)
-def test_same_job_same_requests(
+def test_both_clients_send_the_same_requests_for_a_job(
     outcomes: dict[tuple[str, int], Outcome], job: Job, version: int
 ) -> None:
     outcome = outcomes[job.name, version]
@@ -44,7 +44,7 @@ def test_same_job_same_requests(
 
 
 @pytest.mark.parametrize("job", [job for job in JOBS if job.strip], ids=lambda job: job.name)
-def test_explained_difference_is_still_there(
+def test_every_explained_difference_still_exists(
     outcomes: dict[tuple[str, int], Outcome], job: Job
 ) -> None:
     assert job.explanation
@@ -62,20 +62,20 @@ def test_every_action_of_the_storage_api_was_compared(
     assert compared == {kind.ACTION for kind in REQUESTS}
 
 
-def test_comparison_can_fail(outcomes: dict[tuple[str, int], Outcome]) -> None:
+def test_a_comparison_can_detect_a_difference(outcomes: dict[tuple[str, int], Outcome]) -> None:
     plain = outcomes["session with defaults", 2].ours[0]
     filtered = outcomes["session with columns, partition and filter", 2].ours[0]
     assert plain != filtered
     assert plain != outcomes["session with defaults", 3].ours[0]
 
 
-def test_bodies_are_those_of_the_protocol(outcomes: dict[tuple[str, int], Outcome]) -> None:
+def test_bodies_equal_those_of_the_protocol(outcomes: dict[tuple[str, int], Outcome]) -> None:
     body = outcomes["session with defaults", 2].ours[0].body
     assert isinstance(body, str)
     assert json.loads(body)["SplitOptions"]["SplitNumber"] == 268435456
 
 
-def test_page_in_the_docs_is_what_is_recorded(
+def test_the_page_in_the_docs_equals_the_recorded_requests(
     outcomes: dict[tuple[str, int], Outcome],
 ) -> None:
     """Regenerate it with ``python -m tests.support.compat.record_requests``."""

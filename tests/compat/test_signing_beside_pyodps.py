@@ -45,7 +45,7 @@ def prepared(
     queries,
     header_sets,
 )
-def test_same_request_same_signature(
+def test_both_libraries_sign_a_request_identically(
     method: str,
     endpoint: str,
     segments: list[str],
@@ -66,7 +66,7 @@ def test_same_request_same_signature(
 
 
 @given(queries, words)
-def test_our_server_takes_what_the_stock_client_signs(
+def test_our_server_accepts_signatures_of_the_stock_client(
     query: list[tuple[str, str]], value: str
 ) -> None:
     request = prepared("POST", "http://h", "/api/storage/v2", [*query, ("Partition", value)], {})
@@ -83,13 +83,15 @@ def test_our_server_takes_what_the_stock_client_signs(
 
 
 @given(words, st.dates(), words)
-def test_same_key_of_the_day_and_region(secret: str, day: date, region: str) -> None:
+def test_both_libraries_derive_the_same_key_for_a_day_and_region(
+    secret: str, day: date, region: str
+) -> None:
     text = f"{day:%Y%m%d}"
     theirs = CloudAccount("id", secret)._get_v4_signature_key(text, region)
     assert derive_key(secret, text, region) == theirs
 
 
-def test_path_parameters_are_left_out_as_the_stock_client_does() -> None:
+def test_path_parameters_are_not_signed_as_in_the_stock_client() -> None:
     """urllib removes ``;x`` from the last path segment, so the stock client does not sign it."""
     request = prepared("GET", "http://h", "/api/tables/t;x", [("a", "1")], {})
     CloudAccount("id", "key").sign_request(request, "http://h")

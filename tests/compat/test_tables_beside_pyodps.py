@@ -42,14 +42,14 @@ def table(ours: Connection) -> Iterator[Table]:
     ours.drop_table("both", if_exists=True)
 
 
-def test_both_see_the_same_tables(ours: Connection, theirs: ODPS, table: Table) -> None:
+def test_both_clients_see_the_same_tables(ours: Connection, theirs: ODPS, table: Table) -> None:
     assert table.exists() == theirs.exist_table("both") == True  # noqa: E712
     assert ours.table("other").exists() == theirs.exist_table("other") == False  # noqa: E712
     theirs.delete_table("both")
     assert table.exists() == theirs.exist_table("both") == False  # noqa: E712
 
 
-def test_both_see_the_same_partitions(theirs: ODPS, table: Table) -> None:
+def test_both_clients_see_the_same_partitions(theirs: ODPS, table: Table) -> None:
     their = theirs.get_table("both")
     table.add_partition("ds=c,h=3")
     assert their.exist_partition("ds=c,h=3")
@@ -64,7 +64,7 @@ def test_both_see_the_same_partitions(theirs: ODPS, table: Table) -> None:
     ]
 
 
-def test_both_are_refused_the_same(theirs: ODPS, table: Table) -> None:
+def test_both_clients_are_refused_with_the_same_errors(theirs: ODPS, table: Table) -> None:
     their = theirs.get_table("both")
     with pytest.raises(ConflictError):
         table.add_partition("ds=a,h=1")
@@ -80,7 +80,7 @@ def test_both_are_refused_the_same(theirs: ODPS, table: Table) -> None:
     their.delete_partition("ds=z,h=1", if_exists=True)
 
 
-def test_both_empty_the_same_rows(theirs: ODPS, table: Table) -> None:
+def test_both_clients_truncate_the_same_rows(theirs: ODPS, table: Table) -> None:
     their = theirs.get_table("both")
     table.truncate("ds=a,h=1")
     assert [row["id"] for row in theirs.read_table("both", partition="ds=b,h=2")] == [2]
@@ -90,7 +90,7 @@ def test_both_empty_the_same_rows(theirs: ODPS, table: Table) -> None:
     assert len(table.partitions()) == len(list(their.partitions)) == 2
 
 
-def test_both_list_the_same_projects_and_schemas(ours: Connection, theirs: ODPS) -> None:
+def test_both_clients_list_the_same_projects_and_schemas(ours: Connection, theirs: ODPS) -> None:
     theirs.create_schema("more")
     assert ours.projects() == sorted(project.name for project in theirs.list_projects())
     assert ours.schemas() == sorted(schema.name for schema in theirs.list_schemas())

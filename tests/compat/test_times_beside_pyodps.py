@@ -44,7 +44,7 @@ def zone(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def theirs(zone: str, empty_service: LocalService) -> Read:
-    """The values that the stock client has read in the zone, where it has also written."""
+    """The values that the stock client read in the zone in which it wrote them."""
     names = []
     with connected(empty_service, timezone=zone) as odps:
         for how, kind in WRITTEN:
@@ -98,7 +98,7 @@ def by_id(table: pa.Table) -> list[dt.datetime | None]:
 
 @pytest.mark.gate(3)
 @pytest.mark.parametrize(("how", "kind"), WRITTEN)
-def test_what_we_write_the_stock_client_reads_as_its_local_time(both, zone, how, kind):
+def test_the_stock_client_reads_our_times_as_its_local_time(both, zone, how, kind):
     found = both[2][stock.name_of(zone, "ours", how, kind)]
     for road in LOCAL:
         assert list(found[road].values()) == [clock(v) for v in stock.CLOCK], road
@@ -107,7 +107,7 @@ def test_what_we_write_the_stock_client_reads_as_its_local_time(both, zone, how,
 @pytest.mark.gate(9)
 @pytest.mark.parametrize("kind", stock.KINDS)
 @pytest.mark.parametrize("how", ["records", "arrow", "pandas"])
-def test_what_the_stock_client_writes_we_read_in_its_zone(both, zone, how, kind):
+def test_times_of_the_stock_client_are_read_in_its_zone(both, zone, how, kind):
     _, odps, _ = both
     table = odps.table(stock.name_of(zone, "theirs", how, kind))
     result = odps.sql(f"select * from {table.name.table}")
@@ -128,7 +128,7 @@ def test_what_the_stock_client_writes_we_read_in_its_zone(both, zone, how, kind)
 
 
 @pytest.mark.parametrize("kind", stock.KINDS)
-def test_its_module_maxstorage_means_utc_as_a_connection_without_a_zone(both, zone, kind):
+def test_the_module_maxstorage_uses_utc_like_a_connection_without_a_zone(both, zone, kind):
     service, _, theirs = both
     expected = [
         clock(v)
@@ -151,7 +151,7 @@ def _read(odps: Connection, zone: str, who: str, how: str, kind: str) -> pa.Tabl
     return odps.table(stock.name_of(zone, who, how, kind)).read().to_arrow()
 
 
-def test_a_time_in_a_condition_is_one_of_the_zone(both, zone):
+def test_a_time_in_a_condition_is_in_the_zone(both, zone):
     _, odps, _ = both
     table = odps.table(stock.name_of(zone, "theirs", "records", "datetime"))
     found = table.read(where="t = '2024-01-31 10:00:00'").to_arrow()

@@ -78,7 +78,7 @@ def test_time_units_follow_the_session():
 
 
 @pytest.mark.parametrize("odps", [PrimitiveType(TypeCode.VARIANT), UnknownType("foo(3)")])
-def test_a_type_whose_arrow_form_is_not_known_is_null(odps):
+def test_a_type_with_an_unknown_arrow_form_becomes_null(odps):
     assert arrow_type(odps) == arrow_type(odps, for_write=True) == pa.null()
     names = {"id": parse_type("bigint"), "x": ArrayType(odps)}
     columns = [Column(name=name, type=kind) for name, kind in names.items()]
@@ -87,7 +87,7 @@ def test_a_type_whose_arrow_form_is_not_known_is_null(odps):
     assert caught.value.hint == "read only the other columns: read(columns=['id'])"
 
 
-def test_a_vector_is_a_list_of_its_length_in_a_read():
+def test_a_vector_is_read_as_a_list_of_its_length():
     vector = VectorType(PrimitiveType(TypeCode.FLOAT), 3)
     assert arrow_type(vector) == pa.list_(pa.float32(), 3)
     assert arrow_type(vector, for_write=True) == pa.list_(pa.float32())
@@ -114,18 +114,18 @@ BACK = [
 
 
 @pytest.mark.parametrize(("arrow", "text"), BACK)
-def test_each_arrow_type_finds_a_type_that_holds_it(arrow, text):
+def test_each_arrow_type_has_a_type_that_can_store_it(arrow, text):
     assert format_type(odps_type(arrow)) == text
 
 
 @pytest.mark.parametrize("arrow", [pa.time32("s"), pa.time64("ns"), pa.month_day_nano_interval()])
-def test_types_without_a_home_are_named(arrow):
+def test_types_without_an_equivalent_are_named(arrow):
     with pytest.raises(ConversionError, match="no MaxCompute type") as caught:
         table_schema(pa.schema([("c", arrow)]))
     assert caught.value.column == "c"
 
 
-def test_schemas_round_trip():
+def test_schemas_are_unchanged_by_a_round_trip():
     columns = parse_columns(
         "id bigint not null, a array<string>, m map<string,int>, d decimal(9,2)"
     )
@@ -177,7 +177,7 @@ FITS = [
 
 
 @pytest.mark.parametrize(("text", "array", "values"), FITS)
-def test_what_keeps_its_meaning_fits(text, array, values):
+def test_values_that_keep_their_meaning_fit(text, array, values):
     fitted = one(text, array)
     assert fitted.to_pylist() == values
     assert fitted.type.equals(arrow_type(parse_type(text), for_write=True))
@@ -214,7 +214,7 @@ NESTED_PATHS = {
 
 
 @pytest.mark.parametrize(("text", "array", "row"), MISFITS)
-def test_what_would_change_is_refused_with_its_row(text, array, row):
+def test_values_that_would_change_are_refused_with_their_rows(text, array, row):
     with pytest.raises(ConversionError) as caught:
         one(text, array)
     assert (caught.value.column, caught.value.row) == ("c", row)
@@ -283,7 +283,7 @@ def test_columns_match_in_any_case_and_order_and_absent_ones_become_null():
     assert fitted.to_pylist() == [{"id": 1, "note": "x", "tags": None}]
 
 
-def test_an_unknown_column_is_named_with_the_one_that_was_meant():
+def test_an_unknown_column_is_named_with_a_similar_one():
     schema = TableSchema(columns=parse_columns("amount bigint, note string"))
     with pytest.raises(ConversionError, match=r"no column 'amuont' \(did you mean 'amount'\?\)"):
         fit_table(pa.table({"amuont": [1]}), schema)
@@ -316,7 +316,7 @@ def test_rows_are_counted_through_all_batches():
     assert caught.value.row == 70_001
 
 
-def test_what_fits_already_is_not_copied():
+def test_columns_that_already_fit_are_not_copied():
     data = pa.table({"c": pa.array(range(1000))})
     fitted = fit_table(data, TableSchema(columns=parse_columns("c bigint")))
     theirs = data.column(0).chunk(0).buffers()[1].address

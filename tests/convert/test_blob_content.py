@@ -149,7 +149,7 @@ def test_a_picture_of_far_too_many_pixels_is_not_decoded():
         assert "trust" in caught.value.hint
 
 
-def test_every_format_that_is_previewed_is_tried():
+def test_every_previewed_format_has_a_test():
     assert set(FORMS) == set(PICTURES.values())
 
 
@@ -169,7 +169,7 @@ def test_an_icon_with_a_large_picture_behind_a_small_header_is_not_decoded(kind)
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_cut_picture_is_refused(form):
+def test_a_truncated_picture_is_refused(form):
     data = picture(form)
     data = data[: len(data) * 6 // 10]
     with pytest.raises(ConversionError, match=r"cannot be read|cannot decode") as caught:
@@ -190,7 +190,7 @@ def test_arrays_keep_shape_type_and_values():
         assert np.array_equal(found, one)
 
 
-def test_objects_are_never_unpickled_and_lying_headers_allocate_nothing():
+def test_objects_are_never_unpickled_and_wrong_headers_allocate_nothing():
     with pytest.raises(ConversionError, match="never unpickled"):
         array(npy(np.array([{}], dtype=object), allow_pickle=True))
     good = npy(np.zeros(3))
@@ -198,7 +198,7 @@ def test_objects_are_never_unpickled_and_lying_headers_allocate_nothing():
         good.replace(b"(3,)", b"(9,)"),
         good.replace(b"(3,), }" + b" " * 12, b"(3000000000000,), }"),
         good.replace(b"(3,), } ", b"(-3,), }"),
-        npy(np.zeros(3, "S0")).replace(b"(3,)", b"(9,)"),  # elements without bytes still take time
+        npy(np.zeros(3, "S0")).replace(b"(3,)", b"(9,)"),  # elements of zero bytes still take time
         good[:-1],
         good[:20],
         good + b"\0",
@@ -208,7 +208,7 @@ def test_objects_are_never_unpickled_and_lying_headers_allocate_nothing():
             array(bad)
 
 
-def test_text_is_decoded_as_it_says_or_refused():
+def test_text_is_decoded_in_its_declared_encoding_or_refused():
     assert as_text("a\r\nü".encode(), None) == "a\r\nü"
     assert as_text(b"", None) == ""
     for name in ("utf-8-sig", "utf-16", "utf-32"):
@@ -241,7 +241,7 @@ def test_tables_of_every_format_are_read():
             assert found.to_pydict() == {"a": [1, 2], "b": ["x", "y"], "c": [None, 3]}
 
 
-def test_what_unpacks_to_too_much_is_refused_before_it_does():
+def test_content_that_expands_too_much_is_refused_before_decompression():
     zeros = pa.table({"n": pa.array(np.zeros(4_000_000))})
     plain = io.BytesIO()
     pq.write_table(zeros, plain, use_dictionary=False, compression="zstd")
@@ -254,7 +254,7 @@ def test_what_unpacks_to_too_much_is_refused_before_it_does():
         assert caught.value.limit == 8_000_000
 
 
-def test_cut_and_damaged_tables_are_refused():
+def test_truncated_and_damaged_tables_are_refused():
     for data in (parquet(ROWS), arrow(ROWS), arrow(ROWS, pa.ipc.new_file)):
         for size in (len(data) - 1, len(data) // 2, 40):
             with pytest.raises(ConversionError):
@@ -263,7 +263,7 @@ def test_cut_and_damaged_tables_are_refused():
         as_table(b"a,b\n1,2\n3\n", "text/csv", max_bytes=MAX_BYTES)
 
 
-def test_what_is_something_else_is_named():
+def test_content_of_another_type_is_named():
     png = picture("PNG")
     with pytest.raises(ConversionError, match="not a table: its content is image/png"):
         table(png)
@@ -281,7 +281,7 @@ def test_what_is_something_else_is_named():
         ("pillow_heif", "image/heic", "previews pip install 'odps-nb[previews]'"),
     ],
 )
-def test_without_what_decodes_it_it_is_named(library, mime, said):
+def test_a_missing_decoder_is_named(library, mime, said):
     script = (
         f"import sys; sys.modules['{library}'] = None\n"
         "from odps_nb.convert.blob_content import as_picture\n"

@@ -41,7 +41,7 @@ def columns(draw: st.DrawFn) -> tuple[pa.DataType, list[Decimal | None]]:
 @given(columns(), st.integers(0, 20))
 @example((pa.decimal128(15, 2), [Decimal("19.99")]), 0)
 @example((pa.decimal128(38, 18), [Decimal("0.1"), Decimal("12345678901234567890.5")]), 1)
-def test_floats_are_the_nearest_and_survive_if_their_text_is_the_decimal(column, start):
+def test_floats_are_the_nearest_ones_and_are_kept_if_their_text_equals_the_decimal(column, start):
     kind, values = column
     part, left = pa.array(values, kind).slice(start), values[start:]
     nearest = [None if one is None else float(one) for one in left]
@@ -57,9 +57,7 @@ def test_floats_are_the_nearest_and_survive_if_their_text_is_the_decimal(column,
 
 @pytest.mark.parametrize("place", range(7))
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
-def test_a_column_is_exact_from_its_first_value_on_wherever_the_long_one_is(
-    place, size, monkeypatch
-):
+def test_a_column_is_exact_if_any_value_has_too_many_digits(place, size, monkeypatch):
     monkeypatch.setattr(frame_columns, "_FIRST_ROWS", 2)
     values = [
         Decimal("0.10"),
@@ -96,14 +94,14 @@ def test_exact_columns_are_summed_grouped_sorted_and_stored_as_decimals(tmp_path
     assert pq.read_table(tmp_path / "f.parquet")["c"].to_pylist() == [long, None, 1]
 
 
-def test_up_to_15_digits_the_type_decides_alone():
+def test_up_to_15_digits_the_dtype_depends_only_on_the_type():
     empty = pa.table(
         {"c": pa.array([], pa.decimal128(15, 2)), "d": pa.array([], pa.decimal128(38))}
     )
     assert [str(one) for one in to_pandas(empty).dtypes] == ["float64", "float64"]
 
 
-def test_the_progress_of_a_read_says_what_became_of_decimals(odps):
+def test_the_progress_of_a_read_reports_the_dtypes_of_decimals(odps):
     def told(columns: list[str], **options: Any) -> str | None:
         seen = Watcher()
         odps.table("orders").read(columns, limit=5).to_pandas(progress=seen, **options)

@@ -76,7 +76,7 @@ EVEN = {
 
 
 @pytest.mark.parametrize("name", EVEN)
-def test_a_tile_and_a_table_agree_about(name):
+def test_a_tile_and_a_table_agree_about_the_text(name):
     text, shape, names = EVEN[name]
     found = table(text)
     assert found.shape == shape_in_tile(text) == shape
@@ -87,7 +87,7 @@ def test_a_tile_and_a_table_agree_about(name):
 RAGGED = "a,b,c\n1,2,3\n4,5\n6,7,8\n9,10,11\n12,13,14,15\n" + "16,17,18\n" * 8
 
 
-def test_lines_with_more_or_fewer_fields_are_an_error_that_both_tell():
+def test_lines_with_more_or_fewer_fields_are_reported_by_tile_and_table():
     with pytest.raises(
         ConversionError, match="line 3 has 2 fields, but the first line has 3"
     ) as caught:
@@ -97,7 +97,7 @@ def test_lines_with_more_or_fewer_fields_are_an_error_that_both_tell():
     assert note.startswith("line 3 has 2 fields, but the first line has 3: to_table(ragged=True)")
 
 
-def test_ragged_lines_are_filled_and_get_columns_if_the_caller_says_so():
+def test_ragged_lines_are_padded_on_request():
     found = table(RAGGED, ragged=True)
     assert found.shape == shape_in_tile(RAGGED) == (13, 4)
     assert found.column_names == cells_in_tile(RAGGED)[:4] == ["a", "b", "c", "f3"]
@@ -105,7 +105,7 @@ def test_ragged_lines_are_filled_and_get_columns_if_the_caller_says_so():
     assert found["f3"].to_pylist()[4] == 15
 
 
-def test_a_ragged_line_after_the_checked_lines_is_reported_too():
+def test_a_ragged_line_after_the_checked_lines_is_reported():
     text = "a,b\n" + "1,2\n" * 40 + "3\n4,5\n"
     assert shape_in_tile(text) == (42, 2)
     assert "line 42 has 1 field, but the first line has 2" in tile(Value(text.encode())).notes[0]
@@ -136,7 +136,7 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_what_is_no_table_is_a_text_for_both(name):
+def test_other_text_is_not_a_table_for_tile_and_table(name):
     text = TEXTS[name]
     assert tile(Value(text.encode())).format.kind in ("text", "code")
     with pytest.raises(ConversionError, match="not a table") as caught:
@@ -145,7 +145,7 @@ def test_what_is_no_table_is_a_text_for_both(name):
     assert "ragged=True" in caught.value.hint
 
 
-def test_a_name_makes_a_table_of_text_that_is_nearly_one():
+def test_a_file_name_decides_for_text_that_is_nearly_a_table():
     text = "a\tb\n1\t2\n"
     for name in ("x.tsv", "X.TAB"):
         assert sniff(text.encode(), len(text), name).label == "TSV"
@@ -189,14 +189,14 @@ def test_every_text_is_a_table_with_a_separator():
     assert table("# note\na:b\n1:2\n", separator=":").to_pydict() == {"a": [1], "b": [2]}
 
 
-def test_a_large_text_has_the_form_of_its_beginning():
+def test_the_format_of_a_large_text_is_detected_at_its_beginning():
     text = "# c\n" + "a|b,b|c\n" + "1|2,2|3\n" * 20_000
     assert tile(Value(text.encode())).format.kind == "table"
     assert "first rows × 3 columns" in tile(Value(text.encode())).text
     assert table(text).shape == (20_000, 3)
 
 
-def test_no_beginning_of_a_table_raises():
+def test_detection_never_raises():
     whole = '# c\n#a;"b";c\n1;"x\ny";3\n4;5\n\n'
     for size in range(1, len(whole) + 1):
         text = whole[:size]

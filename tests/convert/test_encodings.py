@@ -34,7 +34,7 @@ NEWS = {
 
 
 @pytest.mark.parametrize("encoding", NEWS)
-def test_text_is_found_in_its_encoding(encoding):
+def test_text_is_detected_in_its_encoding(encoding):
     text, data = NEWS[encoding], NEWS[encoding].encode(encoding)
     assert blob_content.as_text(data, None) == text
     assert sniff(data, len(data)).encoding
@@ -64,7 +64,7 @@ def test_letters_with_accents_are_latin(text):
         ("#!/usr/bin/python\n# vim: set fileencoding=gbk :\nprint('{}')", "gbk"),
     ],
 )
-def test_what_the_text_states_goes_first(encoding, head):
+def test_a_declared_encoding_takes_precedence(encoding, head):
     text = head.format("Привет" if encoding == "koi8-r" else "月光")
     found = detect(text.encode(encoding))
     assert (found.name.replace("_", "-"), found.guessed) == (encoding, False)
@@ -81,14 +81,14 @@ def test_a_wrong_statement_is_ignored(stated):
     "data",
     [b"\0\1\2\3" * 9, b"a\0b", bytes(range(256)), b"\x7fELF\x02\x01\x01" + bytes(40), b"\xff" * 40],
 )
-def test_binary_is_no_text(data):
+def test_binary_data_is_not_text(data):
     assert detect(data) is None
     with pytest.raises(ConversionError, match=r"is not valid utf-8|is binary"):
         blob_content.as_text(data, None)
     assert sniff(data, len(data)).encoding == ""
 
 
-def test_a_head_that_cuts_a_character_is_text():
+def test_a_head_that_ends_inside_a_character_is_text():
     data = (NEWS["gbk"] * 3000).encode("gbk")
     for end in range(65_500, 65_536):
         found = sniff(data[:end], len(data))
@@ -110,7 +110,7 @@ DAMAGED = {
 
 @pytest.mark.parametrize("lines", [100, 3000])
 @pytest.mark.parametrize("encoding", DAMAGED)
-def test_an_invalid_byte_costs_that_byte(encoding, lines):
+def test_an_invalid_byte_affects_only_that_byte(encoding, lines):
     byte, line = DAMAGED[encoding]
     name = f"a,b,c\n{line * (lines // 2)}"
     data = name.encode(encoding) + byte + f",1,2\n{line * (lines // 2)}".encode(encoding)
@@ -126,7 +126,7 @@ def test_an_invalid_byte_costs_that_byte(encoding, lines):
     assert made.format.label == "CSV"
 
 
-def test_text_with_many_invalid_bytes_is_of_another_encoding():
+def test_text_with_many_invalid_bytes_has_another_encoding():
     data = "Zoë\n".encode() * 30 + "Zoë\n".encode("cp1252") * 30
     with pytest.raises(ConversionError, match="not valid utf-8 from byte"):
         blob_content.as_text(data, "utf-8")
@@ -152,7 +152,7 @@ def test_tables_are_read_in_any_encoding_and_with_any_separator():
     assert table(parted.encode(), separator=":").to_pydict() == {"a": [1, 2], "b": ["x", "y"]}
 
 
-def test_text_of_hive_is_a_table():
+def test_hive_text_is_a_table():
     data = '1\x01苹果\x01\\N\n2\x01"x\x011.5\n'.encode()
     assert sniff(data, len(data)).label == "text of Hive"
     assert table(data).to_pydict() == {"f0": [1, 2], "f1": ["苹果", '"x'], "f2": [None, 1.5]}
@@ -160,5 +160,5 @@ def test_text_of_hive_is_a_table():
     assert sniff(uneven, len(uneven)).encoding == ""
 
 
-def test_chinese_among_control_characters_is_no_text():
+def test_chinese_characters_among_control_characters_are_not_text():
     assert detect("明月".encode("gbk") + bytes(range(20))) is None

@@ -50,7 +50,7 @@ TAKEN = [
 
 
 @pytest.mark.parametrize(("values", "kind", "dtype", "expected"), TAKEN)
-def test_values_that_fit_come_as_the_dtype(values, kind, dtype, expected):
+def test_values_that_fit_get_the_dtype(values, kind, dtype, expected):
     found = read(values, kind, dtype)
     assert found.dtype == dtype
     assert found.isna().tolist() == [one is None for one in values]
@@ -98,7 +98,7 @@ def test_an_unknown_column_or_dtype_is_refused(dtypes, told):
     assert caught.value.argument == "dtypes"
 
 
-def test_reads_heads_and_results_take_dtypes(odps):
+def test_reads_heads_and_results_accept_dtypes(odps):
     orders = odps.table("orders")
     dtypes = {"amount": "string", "ID": "Int64"}
     found = [

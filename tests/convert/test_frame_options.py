@@ -73,7 +73,7 @@ def test_with_a_backend_the_values_do_not_decide_the_dtypes(backend):
 
 
 @pytest.mark.parametrize("backend", ["numpy_nullable", "pyarrow"])
-def test_null_and_nan_stay_apart_in_a_backend(backend):
+def test_a_backend_distinguishes_null_and_nan(backend):
     real = frame(dtype_backend=backend)["real"]
     assert real.isna()[1]
     values = pa.array(real, from_pandas=False) if backend == "pyarrow" else real.array._data
@@ -93,7 +93,7 @@ def test_decimals_as_floats_are_described_and_averaged(backend, dtype):
     assert "money" in found.describe().columns
 
 
-def test_batches_that_still_arrive_give_the_same(odps):
+def test_batches_that_are_still_arriving_give_the_same_frame(odps):
     scan = odps.table("orders").read(["amount", "quantity", "status"], limit=45_000)
     found = scan.to_pandas(decimals="float", dtype_backend="numpy_nullable", progress=silent)
     assert [str(one) for one in found.dtypes] == ["Float64", "Int32", "string"]
@@ -104,7 +104,7 @@ def test_batches_that_still_arrive_give_the_same(odps):
     assert (str(usual.dtype), usual.tolist()) == ("float64", found["amount"].tolist())
 
 
-def test_head_and_results_of_sql_take_them_too(odps):
+def test_head_and_query_results_accept_frame_options(odps):
     orders = odps.table("orders")
     for decimals, dtype in (("float", "float64"), ("exact", "object"), ("auto", "float64")):
         assert str(orders.head(3, columns=["amount"], decimals=decimals)["amount"].dtype) == dtype
@@ -119,7 +119,7 @@ def test_head_and_results_of_sql_take_them_too(odps):
     ("name", "value"),
     [("decimals", "double"), ("dtype_backend", "numpy"), ("decimals", None), ("dtypes", "Int64")],
 )
-def test_another_word_is_refused_before_anything_is_read(odps, name, value):
+def test_an_unknown_option_value_is_refused_before_anything_is_read(odps, name, value):
     with pytest.raises(ArgumentError, match=name) as caught:
         odps.table("no_such_table").read().to_pandas(**{name: value})
     assert caught.value.argument == name

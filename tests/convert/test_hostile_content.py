@@ -36,7 +36,7 @@ def repeated_string(length: int, rows: int) -> bytes:
     return out.getvalue()
 
 
-def test_a_value_that_every_row_repeats_fills_no_memory(own_memory):
+def test_a_value_repeated_in_every_row_does_not_fill_the_memory(own_memory):
     """Attack 1: the file declares the size of the dictionary, not that of the rows."""
     data = repeated_string(400_000, 16_384)
     assert len(data) < 4_000
@@ -64,7 +64,7 @@ def test_lines_end_where_the_parser_of_csv_ends_them(own_memory, sign):
         blob_conversion.table(f"{line}\n{line}\n".encode(), "text/csv", max_bytes=MIB)
 
 
-def test_a_table_that_unpacks_to_too_much_is_refused_for_csv_as_well():
+def test_a_csv_that_expands_too_much_is_refused():
     rows = "a,b\n" + "1,2\n" * 100_000
     with pytest.raises(LimitExceededError, match="the unpacked blob is larger than"):
         blob_conversion.table(rows.encode(), "text/csv", max_bytes=MIB)
@@ -85,7 +85,7 @@ def test_a_union_with_codes_of_its_own_is_refused():
         )
 
 
-def test_a_file_with_encrypted_columns_is_refused_before_pyarrow_looks_at_one():
+def test_a_file_with_encrypted_columns_is_refused_before_pyarrow_reads_one():
     for convert in (blob_conversion.table, blob_content.as_table):
         with pytest.raises(ConversionError, match="its columns are encrypted") as caught:
             convert(encrypted_parquet(plaintext_footer=True), PARQUET, max_bytes=MIB)
@@ -115,7 +115,7 @@ def encrypted_column() -> list[bytes]:
     return made
 
 
-def test_a_file_that_ends_the_parser_does_not_end_this_process():
+def test_a_file_that_crashes_the_parser_does_not_crash_this_process():
     """Attack (`terminate called`): a plain footer with an encrypted column ended the kernel."""
     said = set()
     for data in encrypted_column():
@@ -139,7 +139,7 @@ print(blob_conversion.table(b"a,b\\n1,2\\n", "text/csv", max_bytes=1_000_000).nu
 
 @pytest.mark.gate(2)
 @pytest.mark.parametrize("name", ["xml", "json", "numpy", "pyarrow", "charset_normalizer"])
-def test_a_saved_blob_is_no_module_of_the_parser_process(tmp_path, name):
+def test_a_saved_blob_is_not_imported_by_the_parser_process(tmp_path, name):
     for folder in (tmp_path, tmp_path / "other"):
         folder.mkdir(exist_ok=True)
         (folder / f"{name}.py").write_text("open('ran', 'w').close()\nraise ImportError\n")

@@ -10,7 +10,7 @@ import threading
 from odps_nb.convert.loaded import loaded
 
 
-def test_a_library_that_another_thread_is_importing_is_waited_for(tmp_path, monkeypatch):
+def test_a_library_that_another_thread_is_importing_is_used_after_the_import(tmp_path, monkeypatch):
     begun, go_on, found = threading.Event(), threading.Event(), []
     (tmp_path / "half_imported.py").write_text("import builtins\nbuiltins.half()\nWHOLE = True\n")
     monkeypatch.syspath_prepend(tmp_path)

@@ -37,7 +37,7 @@ def table(odps):
     return made
 
 
-def test_values_are_those_of_python_and_a_write_takes_them_back(table):
+def test_nested_values_are_python_objects_that_can_be_written_again(table):
     for _ in range(2):
         frame = table.read().to_pandas(progress=False).sort_values("id", ignore_index=True)
         for name, values in zip(frame.columns, COLUMNS.values(), strict=True):
@@ -45,7 +45,7 @@ def test_values_are_those_of_python_and_a_write_takes_them_back(table):
         table.write(frame, overwrite=True)
 
 
-def test_pandas_saves_and_loads_them(table, tmp_path):
+def test_pandas_saves_and_loads_nested_values(table, tmp_path):
     """Excludes MAPs with keys that are not text, which Arrow rejects as dicts."""
     frame = table.read().to_pandas(progress=False).drop(columns="n").iloc[:1]
     frame.to_parquet(tmp_path / "f.parquet")
@@ -60,7 +60,7 @@ def test_pandas_saves_and_loads_them(table, tmp_path):
         table.read(["n"]).to_pandas(progress=False).to_parquet(tmp_path / "n.parquet")
 
 
-def test_rows_that_are_alike_are_dropped_by_their_text(table):
+def test_equal_rows_can_be_dropped_by_their_text(table):
     frame = table.read().to_pandas(progress=False)
     twice = pd.concat([frame, frame], ignore_index=True).assign(b=b"\xff")  # not UTF-8
     with pytest.raises(TypeError, match="unhashable"):

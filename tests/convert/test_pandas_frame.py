@@ -64,7 +64,7 @@ def table_of(text: str, values: list) -> pa.Table:
 
 
 @pytest.mark.parametrize(("text", "values", "plain", "nullable"), CASES)
-def test_scalars_keep_values_and_kind_with_and_without_nulls(text, values, plain, nullable):
+def test_scalars_keep_their_values_and_dtype_with_and_without_nulls(text, values, plain, nullable):
     full = to_pandas(table_of(text, values))
     assert full["c"].dtype == plain
     holed = to_pandas(table_of(text, [*values, None]))
@@ -129,7 +129,7 @@ def test_a_frame_keeps_no_memory_of_columns_that_were_converted():
             "exact": pa.array([Decimal(1)] * 100_000, pa.decimal128(18, 2)),
         }
     )
-    own = table.nbytes * 1.05  # each value once; keeping the received batches would double it
+    own = table.nbytes * 1.05  # keeping the received batches would double it
     before = pa.total_allocated_bytes()
     frame = to_pandas(off_the_wire(table), schema=table.schema, rows=table.num_rows)
     assert pa.total_allocated_bytes() - before < own
@@ -167,12 +167,12 @@ def test_the_announced_number_of_rows_may_be_wrong(rows, monkeypatch):
     assert (frame.loc[0, "number"], frame.loc[1, "real"]) == (7, 1.0)
 
 
-def test_batches_without_their_schema_are_the_callers_mistake():
+def test_batches_without_a_schema_are_refused():
     with pytest.raises(TypeError, match="schema"):
         to_pandas(iter([]))
 
 
-def test_bytes_are_objects_whatever_the_parts_they_came_in():
+def test_bytes_become_objects_whatever_the_parts_they_arrived_in():
     values = [b"a", None, b"", b"a", b"\xff"]
     parts = [pa.table({"b": pa.array(values, pa.binary())})] * 3
     frame = to_pandas(pa.concat_tables(parts))
@@ -183,7 +183,7 @@ def test_bytes_are_objects_whatever_the_parts_they_came_in():
 
 
 @pytest.mark.parametrize("chunks", [1, 3])
-def test_columns_can_be_written_to_and_leave_the_table_as_it_was(chunks: int):
+def test_columns_can_be_written_to_without_changing_the_table(chunks: int):
     piece = pa.table({"i": [1, 2], "f": [1.0, None], "t": [dt.datetime(2024, 1, 1)] * 2})
     table = pa.concat_tables([piece] * chunks)
     before = table.to_pylist()
@@ -237,7 +237,7 @@ GIVEN = [
 
 
 @pytest.mark.parametrize(("text", "values", "more", "expected"), GIVEN)
-def test_what_people_put_into_frames_arrives(text, values, more, expected):
+def test_common_data_frames_are_stored(text, values, more, expected):
     assert write(text, values, **more) == expected
 
 
@@ -262,7 +262,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("text", "values", "row", "said"), REFUSED)
-def test_what_does_not_fit_is_named_with_row_and_value(text, values, row, said):
+def test_a_value_that_does_not_fit_is_named_with_its_row(text, values, row, said):
     with pytest.raises(ConversionError) as caught:
         write(text, values, dtype=object)
     assert (caught.value.column, caught.value.row) == ("c", row)
@@ -270,12 +270,12 @@ def test_what_does_not_fit_is_named_with_row_and_value(text, values, row, said):
     assert "nothing was written" in caught.value.hint
 
 
-def test_bytes_of_a_key_are_no_text():
+def test_fixed_width_bytes_are_not_text():
     with pytest.raises(ConversionError, match=r"(?i)uuid"):
         write("string", [uuid.UUID(int=0)], dtype=object)
 
 
-def test_a_zone_does_not_fit_a_wall_clock():
+def test_a_time_with_a_zone_does_not_fit_timestamp_ntz():
     for values in (pd.to_datetime(["2024-01-01T00:00Z"]), [pd.Timestamp("2024-01-01T00:00Z")]):
         with pytest.raises(ConversionError, match="time zone"):
             write("timestamp_ntz", values, dtype=object)
@@ -293,7 +293,7 @@ def test_names_must_be_text():
         from_pandas(pd.DataFrame([[1]]), schema)
 
 
-def test_without_a_schema_arrow_decides():
+def test_without_a_schema_arrow_infers_the_types():
     table = from_pandas(pd.DataFrame({"a": [1], "b": ["x"]}, index=[7]))
     assert table.column_names == ["a", "b"]
     assert table.schema.field("a").type == pa.int64()

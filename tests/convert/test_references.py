@@ -45,7 +45,7 @@ def test_maps_keep_their_keys():
 
 
 @pytest.mark.parametrize("kind", ["map<string,blob>", "array<blob>"])
-def test_what_lies_outside_of_a_slice_does_not_decide_the_spelling(kind):
+def test_values_outside_of_a_slice_do_not_affect_the_encoding(kind):
     values = [RAW, TEXT.encode()]
     if kind.startswith("map"):
         array = pa.array([[("k", one)] for one in values], pa.map_(pa.string(), pa.binary()))
@@ -55,7 +55,7 @@ def test_what_lies_outside_of_a_slice_does_not_decide_the_spelling(kind):
     assert references_as_text(array.slice(1), parse_type(kind)).to_pylist() == expected
 
 
-def test_batches_without_blobs_pass_as_they_are():
+def test_batches_without_blobs_are_returned_unchanged():
     batch = pa.record_batch({"a": [1]})
     assert present_batch(batch, TableSchema(columns=parse_columns("a bigint"))) is batch
 
@@ -95,14 +95,14 @@ def test_vectors_become_lists_of_a_fixed_size(rows, kind):
         assert shown["v"].to_pylist() == part.to_pylist()
 
 
-def test_values_below_a_null_are_no_vector():
+def test_values_below_a_null_are_ignored_in_vectors():
     values = pa.array([9, 9, 9, 1, 2], pa.float32())
     lists = pa.ListArray.from_arrays([0, 3, 5], values, mask=pa.array([True, False]))
     assert present_batch(pa.record_batch({"v": lists}), VECTOR)["v"].to_pylist() == [None, [1, 2]]
 
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.list_(pa.string()), pa.struct({"a": pa.int8()})])
-def test_other_forms_of_a_vector_stay(kind):
+def test_other_forms_of_a_vector_are_unchanged(kind):
     batch = pa.record_batch({"v": pa.nulls(2, kind)})
     assert present_batch(batch, VECTOR).schema.field("v").type == kind
 

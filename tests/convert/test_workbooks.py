@@ -39,7 +39,7 @@ def workbook() -> bytes:
 
 
 def table(data: bytes, mime: str = EXCEL, **options: object) -> pa.Table:
-    """Return the same table of both ways."""
+    """Return the table, checking that both ways of reading give the same one."""
     here = blob_content.as_table(data, mime, max_bytes=LIMIT, **options)
     assert blob_conversion.table(data, mime, max_bytes=LIMIT, **options).equals(here)
     return here
@@ -79,7 +79,7 @@ def test_a_sheet_without_cells_has_no_columns() -> None:
         ("text/csv", {"sheet": 0}, "the blob is not a workbook"),
     ],
 )
-def test_what_does_not_fit_is_refused(mime: str, options: dict, says: str) -> None:
+def test_an_invalid_sheet_or_cell_is_refused(mime: str, options: dict, says: str) -> None:
     for convert in (blob_content.as_table, blob_conversion.table):
         with pytest.raises(ConversionError, match=says):
             convert(workbook(), mime, max_bytes=LIMIT, **options)
@@ -91,7 +91,7 @@ def test_the_rows_are_limited() -> None:
 
 
 @pytest.mark.storage_api("blobs")
-def test_a_blob_takes_the_name_of_a_sheet(odps: Connection, new_name, tmp_path) -> None:
+def test_to_table_accepts_the_name_of_a_sheet(odps: Connection, new_name, tmp_path) -> None:
     (tmp_path / "book.xlsx").write_bytes(workbook())
     made = odps.table(new_name("books"))
     made.write_files(tmp_path)

@@ -77,7 +77,7 @@ _TEXTS = ("application/json", "application/javascript", "application/x-ndjson")
 
 def is_same_kind(file: Mapping[str, Any]) -> bool:
     """Whether libmagic detects the same kind of file as odps_nb."""
-    theirs = file["libmagic"].split(",")[0]  # what follows is an error of libmagic
+    theirs = file["libmagic"].split(",")[0]  # libmagic appends wrong details
     if theirs not in _KNOWN and file["label"] in _GENERAL:
         return True  # docs/previews.md does not claim it
     if theirs == file["mime"] or theirs in file["aliases"]:

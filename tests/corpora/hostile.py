@@ -75,7 +75,7 @@ SHOWN: dict[str, Callable[[], bytes]] = {
     "a CSV with very wide lines": _wide_line,
     "JSON, nested": lambda: b"[" * 200_000,
     "7 MiB of sound": _long_sound,
-    # Must be last, because the job after one that timed out has less time.
+    # Must be last, because a job that follows a time-out gets less time.
     "a PDF page that never finishes": nested_forms,
 }
 #: Converted: method, bytes, options.

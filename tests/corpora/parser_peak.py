@@ -17,7 +17,7 @@ def main(place: str) -> None:
 
     def waited(pid: int, options: int) -> tuple[int, int]:
         pid, status, usage = os.wait4(pid, options)
-        peaks.append(usage.ru_maxrss * 1024)  # also of a killed fork
+        peaks.append(usage.ru_maxrss * 1024)  # recorded even for a killed fork
         return pid, status
 
     def forked(job: dict[str, Any], data: bytes, limits: Limits, answers: int) -> bytes:

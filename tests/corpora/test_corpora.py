@@ -58,12 +58,12 @@ def test_every_error_is_typed(corpus):
     assert ends == {}
 
 
-def test_no_text_of_ours_has_an_address_a_number_of_an_error_or_a_repr(corpus):
+def test_no_text_of_ours_contains_an_address_an_error_number_or_a_repr(corpus):
     found = {file["name"]: file["internal"] for file in shown(corpus) if file["internal"]}
     assert found == {}
 
 
-def test_a_kind_is_what_libmagic_says(corpus):
+def test_detected_kinds_agree_with_libmagic(corpus):
     differ = {
         file["name"]: (file["label"], file["libmagic"])
         for file in shown(corpus)
@@ -72,7 +72,7 @@ def test_a_kind_is_what_libmagic_says(corpus):
     assert differ == {}
 
 
-def test_a_conversion_gives_what_another_library_gives(corpus):
+def test_conversions_agree_with_other_libraries(corpus):
     differ = {
         (file["name"], way): said
         for file in shown(corpus)
@@ -118,7 +118,7 @@ def converted(way: Callable[[], object]) -> str:
     return "value"
 
 
-def test_no_agreement_is_out_of_date():
+def test_no_listed_difference_is_obsolete():
     try:
         files = [(name, file) for name in CORPORA if folder(name) for file in shown(name)]
     except NoNetworkError as error:

@@ -35,7 +35,7 @@ def peaks():
 
 
 @pytest.mark.parametrize("name", [*SHOWN, *CONVERTED])
-def test_a_hostile_file_takes_no_more_memory_than_the_code_states(peaks, name):
+def test_a_malicious_file_takes_no_more_memory_than_documented(peaks, name):
     found = peaks[name]
     assert found["kernel"] <= found["bound"]
-    assert (found["child"] or 0) <= found["memory"]  # none if it was not used
+    assert (found["child"] or 0) <= found["memory"]  # absent if the process was not used

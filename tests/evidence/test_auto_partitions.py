@@ -111,7 +111,7 @@ DATA: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.gate(3)
 @pytest.mark.parametrize("data", DATA)
-def test_rows_of_any_kind_go_to_the_partition_of_their_time(make: Make, data: str) -> None:
+def test_rows_in_any_form_are_written_to_the_partition_of_their_time(make: Make, data: str) -> None:
     table = make()
     assert table.write(DATA[data]()).rows == 2
     assert _rows(table) == {1: "2024-01-31", 2: "2024-02-01"}
@@ -129,7 +129,7 @@ def test_the_time_zone_of_the_project_does_not_change_the_partition(
     assert _rows(table) == {1: "2024-01-31", 2: "2024-01-31"}
 
 
-def test_an_open_write_an_upsert_and_a_delete_compute_it_too(
+def test_open_writes_upserts_and_deletes_compute_the_partition(
     odps: Connection, make: Make, new_name: NewName
 ) -> None:
     table = make()
@@ -160,7 +160,7 @@ def test_an_open_write_an_upsert_and_a_delete_compute_it_too(
     ]
 
 
-def test_what_contradicts_or_lacks_is_refused_and_nothing_is_written(make: Make) -> None:
+def test_contradicting_or_missing_values_are_refused_and_nothing_is_written(make: Make) -> None:
     table = make()
     wrong = FRAME.assign(pt="2024-01-31")
     with pytest.raises(ConversionError, match=r"'2024-01-31' in row 1.* is '2024-02-01'"):
@@ -173,7 +173,7 @@ def test_what_contradicts_or_lacks_is_refused_and_nothing_is_written(make: Make)
     assert table.read().to_arrow().num_rows == 0
 
 
-def test_a_partition_that_is_named_is_taken(odps: Connection, make: Make) -> None:
+def test_a_named_partition_is_used(odps: Connection, make: Make) -> None:
     """Same as pyodps' test_write_table_with_generate_cols_and_parts."""
     table = make()
     table.write(FRAME, partition="pt=2000-01-01")
@@ -183,7 +183,7 @@ def test_a_partition_that_is_named_is_taken(odps: Connection, make: Make) -> Non
     assert _rows(table) == {1: "2000-01-01", 2: "2000-01-01", 3: "2000-01-02", 4: "2000-01-03"}
 
 
-def test_the_definition_is_shown_and_made_again(odps: Connection, make: Make) -> None:
+def test_the_shown_definition_can_be_run_again(odps: Connection, make: Make) -> None:
     table = make("timestamp", "hour", "a bigint, `'q'` string")
     made = Generated(text="trunc_time(`d`, 'hour')", source="d", unit="hour")
     assert table.schema.partition_columns[0].generated == made
@@ -303,7 +303,7 @@ def test_an_expression_that_is_not_computed_is_kept_as_text(
         ("d date", "trunc_time(d, 'week') as pt", "one of the units year, month, day, hour"),
     ],
 )
-def test_what_cannot_be_made_is_refused(
+def test_an_invalid_auto_partitioned_table_is_refused(
     odps: Connection, new_name: NewName, columns: str, expression: str, problem: str
 ) -> None:
     with pytest.raises(ArgumentError, match=problem):
@@ -313,7 +313,7 @@ def test_what_cannot_be_made_is_refused(
 
 
 @pytest.mark.parametrize("inside", ["substr(d, 1, 4) as pt", "pt string", ""])
-def test_sql_takes_trunc_time_and_no_other_expression(
+def test_sql_accepts_trunc_time_and_no_other_expression(
     odps: Connection, new_name: NewName, inside: str
 ) -> None:
     assert parse_generated(inside) is None

@@ -82,7 +82,7 @@ def bare(body: bytes) -> bytes:
     return bytes(blocks.feed(body)) + bytes(blocks.feed_eof())
 
 
-def test_a_table_with_a_blob_is_made_with_its_properties_and_settings(
+def test_a_table_with_a_blob_is_created_with_its_properties_and_settings(
     odps: Connection, new_name: NewName
 ) -> None:
     """evidence 120, 121: conftest.py of both suites; vendor page "Blob data type"."""
@@ -108,7 +108,7 @@ def test_a_table_with_a_blob_is_made_with_its_properties_and_settings(
         ("a map<blob,bigint>", {}),
     ],
 )
-def test_a_blob_is_no_key(
+def test_a_blob_cannot_be_a_key(
     odps: Connection, new_name: NewName, columns: str, options: dict[str, Any]
 ) -> None:
     """evidence 121: vendor page "Blob data type and multimodal storage"."""
@@ -138,7 +138,7 @@ def test_ids_count_from_one_in_pre_order(make: Make) -> None:
     assert decode_nested(answer["TableSchema"]).column_ids == schema.column_ids
 
 
-def test_the_client_takes_ids_from_the_answer(writer: Writer) -> None:
+def test_the_client_uses_ids_from_the_response(writer: Writer) -> None:
     """evidence 123, 124: ids are resolved by path and never computed."""
     answer = writer.raw(calls.GetWriteSchema, session_id=writer.begin("pt=x"))["TableSchema"]
     answer["DataColumns"][1]["columnType"]["ColumnId"] = 77
@@ -155,7 +155,9 @@ def test_written_cells_hold_bytes_and_read_cells_text(odps: Connection, writer: 
 
 
 @pytest.mark.parametrize("data", [b"data", b"", FRAME_LIKE, NUMPY], ids=repr)
-def test_one_reference_gives_the_bare_blob(odps: Connection, writer: Writer, data: bytes) -> None:
+def test_a_single_reference_returns_the_unframed_blob(
+    odps: Connection, writer: Writer, data: bytes
+) -> None:
     """evidence 127: test_single_blob_download and the header comment of test_e2e_blob.py."""
     (text,) = stored(odps, writer, (data, header()))
     assert bare(fetch(odps, [text])[0]) == data
@@ -185,7 +187,7 @@ def test_several_references_give_frames_in_their_order(odps: Connection, writer:
     assert [one.data for one in ours] == [b"", FRAME_LIKE, NUMPY, FRAME_LIKE]
 
 
-def test_a_single_upload_has_neither_type_nor_name(odps: Connection, writer: Writer) -> None:
+def test_a_single_upload_sends_neither_type_nor_name(odps: Connection, writer: Writer) -> None:
     """evidence 129: asserts of test_e2e_blob.py."""
     session = writer.begin("pt=x")
     writer.stream(session)
@@ -202,7 +204,7 @@ def test_a_single_upload_has_neither_type_nor_name(odps: Connection, writer: Wri
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_an_uncompressed_answer_can_be_asked_for(
+def test_an_uncompressed_response_can_be_requested(
     odps: Connection, writer: Writer, count: int
 ) -> None:
     """evidence 130: test_e2e_blob.py, compression raw."""
@@ -213,7 +215,7 @@ def test_an_uncompressed_answer_can_be_asked_for(
     assert bare(body).count(data) == count
 
 
-def test_references_of_a_query_are_good(odps: Connection, writer: Writer) -> None:
+def test_references_from_a_query_are_valid(odps: Connection, writer: Writer) -> None:
     """evidence 132: test_delta_blob_record_writer reads blobs by the references of a SELECT."""
     stored(odps, writer, (b"first", header()), (b"second", header()))
     result = odps.sql(f"select b from {writer.table.table} where a = 1").to_arrow()
@@ -236,7 +238,9 @@ def test_the_partition_of_a_blob_need_not_be_repeated(writer: Writer) -> None:
     assert ("PartitionValues", "pt=x") in request.encode().params
 
 
-def test_no_blob_is_null_and_frames_need_no_partition(odps: Connection, writer: Writer) -> None:
+def test_null_blobs_are_allowed_and_frames_need_no_partition(
+    odps: Connection, writer: Writer
+) -> None:
     """evidence 134: test_e2e_blob.py; pyodps sends empty partition values in frames."""
     session = writer.begin("pt=x")
     writer.stream(session)

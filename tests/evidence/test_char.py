@@ -45,7 +45,7 @@ def stripping() -> Iterator[Raw]:
 
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("form", ["padded", "stripped"])
-def test_every_answer_with_rows_has_char_in_that_form(
+def test_every_response_with_rows_has_char_in_that_form(
     request: pytest.FixtureRequest, form: str
 ) -> None:
     """evidence 153: a read, a preview, a result, and its CSV (pyodps: test_length_limit_types)"""

@@ -38,7 +38,7 @@ MAKERS: dict[str, Callable[[Connection, str], object]] = {
 
 
 @pytest.mark.parametrize("way", MAKERS)
-def test_such_columns_are_made_written_read_and_filtered(
+def test_columns_with_unusual_names_are_created_written_read_and_filtered(
     odps: Connection, new_name: NewName, way: str
 ) -> None:
     name = new_name("names")
@@ -138,7 +138,7 @@ def test_other_names_are_refused_by_client_and_service(
 
 
 @pytest.mark.parametrize("name", ["44", "5列", "'列七'"])
-def test_without_back_quotes_such_a_name_is_no_name(
+def test_without_back_quotes_an_unusual_name_is_invalid(
     odps: Connection, new_name: NewName, name: str
 ) -> None:
     with pytest.raises(OdpsNbError, match="name"):

@@ -57,13 +57,15 @@ def test_upserts_and_deletes_are_mixed_in_one_stream(peer: Peer, name: str) -> N
 
 
 @pytest.mark.parametrize("operation", [1, 0, 7, -1, None])
-def test_anything_but_a_delete_is_an_upsert(peer: Peer, name: str, operation: int | None) -> None:
+def test_every_value_except_delete_is_an_upsert(
+    peer: Peer, name: str, operation: int | None
+) -> None:
     """evidence 111: the C++ client writes 1 (TestUpsert)."""
     peer.write(name, rows([1], ["a"], [operation]))
     assert selected(peer, name) == [(1, "a")]
 
 
-def test_many_rows_of_few_keys_in_one_body(peer: Peer, name: str) -> None:
+def test_one_body_may_contain_many_rows_of_few_keys(peer: Peer, name: str) -> None:
     """evidence 112: 1024 rows over 128 keys leave 128, each with its last value (TestUpsert)."""
     numbers = range(1024)
     body = rows([n % 128 for n in numbers], [str(n) for n in numbers], [1] * 1024)
@@ -117,7 +119,7 @@ def key_of(*columns: str) -> bytes:
     [
         (key_of("key"), None),
         (None, "frame 0 needs a DistributionKey with one row of key"),
-        (b"a key", "is no Arrow stream"),
+        (b"a key", "is not an Arrow stream"),
         (key_of("other"), "needs a DistributionKey"),
         (key_of("key", "b"), "needs a DistributionKey"),
     ],
@@ -182,7 +184,7 @@ def test_sql_updates_by_expressions_and_conditions(peer: Peer, name: str) -> Non
         ("DELETE FROM plain", "not transactional"),
     ],
 )
-def test_what_sql_cannot_change_is_refused(
+def test_unsupported_updates_are_refused(
     peer: Peer, name: str, statement: str, reason: str
 ) -> None:
     peer.sql("CREATE TABLE IF NOT EXISTS plain (a BIGINT);")
@@ -190,7 +192,7 @@ def test_what_sql_cannot_change_is_refused(
         peer.sql(statement.format(name) + ";")
 
 
-def test_schemas_are_known_to_updates(peer: Peer) -> None:
+def test_updates_resolve_schemas(peer: Peer) -> None:
     """A name with its project and schema is the same table."""
     name = f"delta_{time.monotonic_ns()}"
     peer.sql(f"CREATE TABLE {name} (`key` BIGINT PRIMARY KEY NOT NULL, value STRING);")

@@ -108,7 +108,9 @@ def blocks(*numbers: int) -> list[int]:
         ("c3 < '1970-01-01 00:00:00'", blocks(*range(2, 10))),
     ],
 )
-def test_a_filter_drops_whole_blocks(raw: Raw, table: str, text: str, expected: list[int]) -> None:
+def test_a_filter_drops_complete_blocks(
+    raw: Raw, table: str, text: str, expected: list[int]
+) -> None:
     """Evidence 50 to 54: blocks, parentheses, times as text, all words and operators.
 
     C++: TestPredicatePushdown to 6, …WithMultiCompoundPredicate, …AlwaysTrue, …Datetime,
@@ -143,7 +145,7 @@ def test_a_hash_clustered_table_gives_a_bucket(raw: Raw, hashed: str) -> None:
 
 
 @pytest.mark.parametrize(("text", "row"), [("c1 = 20000", 20000), ("c2 = 20000", 10000)])
-def test_a_range_clustered_table_is_pruned_finely(
+def test_a_filter_on_a_range_clustered_table_reads_few_other_rows(
     raw: Raw, ranged: str, text: str, row: int
 ) -> None:
     """evidence 56: fewer than 2,000 rows by c1 and c2; the DDL is accepted (C++: …RangeCluster…)"""
@@ -163,7 +165,7 @@ def test_a_range_clustered_table_is_pruned_finely(
         ("c1 = 'a'", "[1,1]"),
     ],
 )
-def test_a_filter_that_is_not_taken_fails_or_falls_back(
+def test_an_unsupported_filter_fails_or_falls_back(
     raw: Raw, table: str, text: str, place: str
 ) -> None:
     """evidence 57, 58: an error with a place, or all rows (Java: enableFilterFallback)"""
@@ -175,7 +177,7 @@ def test_a_filter_that_is_not_taken_fails_or_falls_back(
     assert len(found(raw, table, text, FilterPredicateFallback=True)) == ROWS
 
 
-def test_row_ranges_of_a_filtered_session_are_of_stored_rows(raw: Raw, table: str) -> None:
+def test_row_ranges_of_a_filtered_session_count_stored_rows(raw: Raw, table: str) -> None:
     """open question: whether RecordCount and ranges refer to stored rows; here they do"""
     session = raw.session(table, SplitOptions=ROW_OFFSET, FilterPredicate="c1 = 20000")
     assert session["RecordCount"] == ROWS
@@ -190,7 +192,7 @@ def test_row_ranges_of_a_filtered_session_are_of_stored_rows(raw: Raw, table: st
         assert rows["c1"].to_pylist() == expected
 
 
-def test_what_comes_does_not_depend_on_how_a_table_is_cut(raw: Raw, table: str) -> None:
+def test_returned_rows_do_not_depend_on_the_splits(raw: Raw, table: str) -> None:
     """evidence 50: blocks are those of the file, regardless of the ranges"""
     session = raw.session(table, SplitOptions=ROW_OFFSET, FilterPredicate="c1 in (5, 15000, 99999)")
     cuts = [0, 1, 9_999, 10_000, 10_001, 15_000, 20_000, 65_535, 65_537, 90_001, ROWS]
@@ -202,14 +204,14 @@ def test_what_comes_does_not_depend_on_how_a_table_is_cut(raw: Raw, table: str) 
     assert [len(part) for part in parts] == [1, 9998, 1, 1, 4999, 5000, 0, 0, 1, 9999]
 
 
-def test_skipped_rows_are_those_that_would_come(raw: Raw, table: str) -> None:
+def test_skipped_rows_are_counted_after_the_filter(raw: Raw, table: str) -> None:
     """evidence 33 with a filter: SkipRowNum omits rows from those that the split returns"""
     session = raw.session(table, SplitOptions=SIZE, FilterPredicate="c1 = 20000")
     rows = raw.rows(table, session, {"Index": 0}, SkipRowNum=9_990)
     assert rows["c1"].to_pylist() == list(range(29_990, 30_000))
 
 
-def test_blocks_are_those_of_each_file(raw: Raw) -> None:
+def test_the_blocks_of_each_file_are_the_listed_ones(raw: Raw) -> None:
     """evidence 50: a block is 10,000 rows of a file, not of a table (C++: the same comment)"""
     name = raw.make("(c1 bigint)")
     for first in (0, 15_000):

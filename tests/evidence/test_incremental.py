@@ -146,7 +146,7 @@ def test_a_table_that_records_changes_refuses_insert_into(
 
 
 @pytest.mark.parametrize("out_of_line", [False, True])
-def test_the_key_is_declared_inline_or_after_the_columns(peer: Peer, out_of_line: bool) -> None:
+def test_the_key_may_be_declared_inline_or_after_the_columns(peer: Peer, out_of_line: bool) -> None:
     """evidence 60: inline key (C++ live tests); out of line: the CREATE TABLE of pyodps."""
     name = f"declared_{time.monotonic_ns()}"
     columns = "id BIGINT PRIMARY KEY NOT NULL, m MAP<STRING,BIGINT>, val DECIMAL(10,2)"
@@ -181,7 +181,7 @@ def test_versions_count_from_one_and_each_statement_adds_one(table: Keyed) -> No
         {"From": 4, "To": 5},
     ],
 )
-def test_both_spellings_of_the_bounds_are_taken(changed: Keyed, options: dict[str, Any]) -> None:
+def test_both_names_of_the_bounds_are_accepted(changed: Keyed, options: dict[str, Any]) -> None:
     """evidence 62 and 72: the C++ client's form, and the From and To of the Python client."""
     session = changed.peer.open_read(
         changed.name,
@@ -193,7 +193,7 @@ def test_both_spellings_of_the_bounds_are_taken(changed: Keyed, options: dict[st
     assert operations == [[BEFORE, AFTER]]
 
 
-def test_the_start_is_left_out_and_the_end_is_in(changed: Keyed) -> None:
+def test_the_start_is_excluded_and_the_end_is_included(changed: Keyed) -> None:
     """evidence 64: from 1 after the creation, only version 2 is returned."""
     assert changed.rows("cdc", 1, 2) == [(1, "1", INSERT)]
     assert changed.rows("cdc", 2, 3) == [(2, "2", INSERT)]
@@ -201,7 +201,7 @@ def test_the_start_is_left_out_and_the_end_is_in(changed: Keyed) -> None:
     assert changed.rows("cdc", 5) == []
 
 
-def test_a_split_for_each_bucket_that_was_touched(table: Keyed) -> None:
+def test_there_is_a_split_for_each_changed_bucket(table: Keyed) -> None:
     """evidence 65: SplitBucketId is empty without changes, else one entry per bucket."""
     assert table.open("append", 1).bucket_ids == ()
     table.peer.sql(f"INSERT INTO {table.name} VALUES (1, '1');")
@@ -214,7 +214,7 @@ def test_a_split_for_each_bucket_that_was_touched(table: Keyed) -> None:
     assert found == [[1], [2, 18]]
 
 
-def test_changes_say_what_became_of_each_row(changed: Keyed) -> None:
+def test_changes_describe_each_row(changed: Keyed) -> None:
     """evidence 63, 66: insert 2, delete 4 with the old row, update 16 then 32 in one batch."""
     assert changed.rows("cdc", 1, 2) == [(1, "1", INSERT)]
     assert changed.rows("cdc", 3, 4) == [(2, "2", DELETE)]
@@ -234,7 +234,7 @@ def test_append_gives_inserts_and_the_last_state_of_updates(changed: Keyed) -> N
     assert "__meta_op_type" in part.column_names
 
 
-def test_from_zero_the_last_state_once_or_all_changes(changed: Keyed) -> None:
+def test_a_read_from_version_zero_returns_the_last_state_or_all_changes(changed: Keyed) -> None:
     """evidence 68: append (1, '3', 8) in one or two splits, cdc five changes in two."""
     assert changed.rows("append", 0) == [(1, "3", UPDATED)]
     assert 1 <= len(changed.open("append", 0).bucket_ids) <= 2
@@ -249,14 +249,14 @@ def test_from_zero_the_last_state_once_or_all_changes(changed: Keyed) -> None:
 
 
 @pytest.mark.parametrize("mode", ["append", "cdc"])
-def test_more_than_one_system_column_comes(changed: Keyed, mode: str) -> None:
+def test_more_than_one_system_column_is_returned(changed: Keyed, mode: str) -> None:
     """evidence 69: not three columns of two data columns."""
     (part,) = changed.splits(changed.open(mode, 4))
     assert part.column_names[:2] == ["id", "val"]
     assert part.num_columns > 3
 
 
-def test_partitions_come_and_restrict(partitioned: Keyed) -> None:
+def test_partitions_restrict_the_read_and_are_returned(partitioned: Keyed) -> None:
     """evidence 70: TestIncrementalReadOptionsCDCModeWithPartition."""
     both = tuple(PartitionSpec.of(f"pt={value}") for value in ("pt1", "pt2"))
     assert partitioned.rows("cdc", 3, 4, partitions=both) == [(2, "2", "pt2", DELETE)]
@@ -309,7 +309,7 @@ def test_unpadded_milliseconds_are_milliseconds() -> None:
     assert [round(seconds_of(text) - base, 6) for text in spelled] == [0.005, 0.005, 0.5]
 
 
-def test_a_truncated_table_is_refused_not_guessed(changed: Keyed) -> None:
+def test_a_read_across_truncate_is_refused(changed: Keyed) -> None:
     """No source shows the result of a read across TRUNCATE: see docs/open-questions.md."""
     changed.peer.sql(f"TRUNCATE TABLE {changed.name};")
     with pytest.raises(ConflictError, match=r"version 6 .* replaced rows"):

@@ -61,7 +61,7 @@ def test_a_session_counts_exactly(raw: Raw, instance: str) -> None:
     assert sorted(rows["col1"].to_pylist()) == list(range(10))
 
 
-def test_halves_make_the_whole(raw: Raw, instance: str) -> None:
+def test_two_ranges_cover_the_result(raw: Raw, instance: str) -> None:
     """evidence 147: Offset is omitted if it is 0 (C++: …WithOffset)"""
     named = {"SessionId": opened(raw, instance)["DownloadID"]}
     halves = [
@@ -72,13 +72,13 @@ def test_halves_make_the_whole(raw: Raw, instance: str) -> None:
     assert sorted(pa.concat_tables(halves)["col1"].to_pylist()) == list(range(10))
 
 
-def test_a_count_beyond_the_end_of_a_result_is_cut(raw: Raw, instance: str) -> None:
+def test_a_count_beyond_the_end_of_a_result_is_reduced(raw: Raw, instance: str) -> None:
     """evidence 3: 9999999 for all rows (C++: table_write_test reads its results in this way)"""
     named = {"SessionId": opened(raw, instance)["DownloadID"]}
     assert read(raw, instance, named | {"Count": 9999999}, Columns=[]).num_rows == 10
 
 
-def test_columns_narrow(raw: Raw, instance: str) -> None:
+def test_columns_can_be_selected(raw: Raw, instance: str) -> None:
     """evidence 148 (C++: TestCreateInstanceReadStreamWithColumns)"""
     place = {"SessionId": opened(raw, instance)["DownloadID"], "Count": 10}
     rows = read(raw, instance, place, Columns=["col1", "col2"])
@@ -99,7 +99,7 @@ def test_a_session_is_found_by_its_id(raw: Raw, instance: str, method: str) -> N
 
 
 @pytest.mark.parametrize("word", ["initiating", "Initiating", "INIT", "init"])
-def test_our_client_hears_that_a_result_is_prepared(word: str) -> None:
+def test_our_client_waits_for_a_result_in_preparation(word: str) -> None:
     """evidence 149: the status may be in lower case (C++: SESSION_STATUS_INITIATING)"""
     body = json.dumps({"DownloadID": "d", "Status": word, "RecordCount": 0}).encode()
     assert InstanceSessionAnswer.decode(body, {}).status is SessionStatus.INIT
@@ -117,7 +117,7 @@ def test_a_result_is_read_without_a_session(
     assert read(raw, instance, {"Offset": 4, "Count": 100}, Columns=[], **said).num_rows == 6
 
 
-def test_a_count_without_a_session_gives_some_rows(raw: Raw, instance: str) -> None:
+def test_a_count_without_a_session_reads_some_rows(raw: Raw, instance: str) -> None:
     """evidence 151: 5 rows are not guaranteed, but some rows are (C++: …AllMethods)"""
     said: dict[str, object] = {"TaskName": "console_sqlrt_task", "QueryId": 0, "EnableLimit": True}
     assert 0 < read(raw, instance, {"Count": 5}, Columns=[], **said).num_rows <= 10

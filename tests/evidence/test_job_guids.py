@@ -48,8 +48,8 @@ def state(peer: Peer, instance_id: str) -> str:
 # -- the embedded service --------------------------------------------------------------------------
 
 
-def test_another_text_with_the_same_guid_is_the_first_instance(peer: Peer) -> None:
-    """Evidence 163: "select 1", "select 2", one id; also where the second text is nonsense."""
+def test_another_text_with_the_same_guid_returns_the_first_instance(peer: Peer) -> None:
+    """Evidence 163: "select 1" and "select 2" have one id, even if the second text is not SQL."""
     guid = str(uuid4())
     first = submit(peer, "select 1;", guid)
     assert submit(peer, "select 2;", guid) == first
@@ -57,7 +57,7 @@ def test_another_text_with_the_same_guid_is_the_first_instance(peer: Peer) -> No
     assert submit(peer, "select 1;", str(uuid4())) != first
 
 
-def test_jobs_without_a_guid_are_never_one(peer: Peer) -> None:
+def test_jobs_without_a_guid_are_separate(peer: Peer) -> None:
     """Evidence 163: neither an empty Guid nor the property ``uuid`` names a job."""
     ids = {submit(peer, "select 1;", "") for _ in range(3)}
     wire = SubmitSql(project=peer.service.project, sql="select 1", unique_id="u-3").encode()
@@ -69,7 +69,7 @@ def test_jobs_without_a_guid_are_never_one(peer: Peer) -> None:
 
 
 def test_a_statement_of_one_guid_runs_once_however_often_it_is_sent(peer: Peer) -> None:
-    """Evidence 163: also after the job has ended, with the outcome of the first."""
+    """Evidence 163: even after the job has ended, with the outcome of the first job."""
     peer.sql("create table of_one_guid (a bigint);")
     guid = str(uuid4())
     ids = set()
@@ -97,8 +97,8 @@ def test_requests_at_the_same_moment_run_one_statement(peer: Peer) -> None:
     assert peer.read("at_once").num_rows == 5
 
 
-def test_a_job_that_still_runs_is_found_by_its_guid(peer: Peer) -> None:
-    """Evidence 163: also after the job was stopped."""
+def test_a_running_job_is_found_by_its_guid(peer: Peer) -> None:
+    """Evidence 163: even after the job was stopped."""
     peer.sql("create table range_a (n bigint);")
     peer.write("range_a", pa.table({"n": range(5000)}))
     guid = str(uuid4())
@@ -109,8 +109,8 @@ def test_a_job_that_still_runs_is_found_by_its_guid(peer: Peer) -> None:
     assert state(peer, first) == "Cancelled"
 
 
-def test_a_refused_text_takes_no_guid(peer: Peer) -> None:
-    """A statement that was not started leaves its Guid to a later one."""
+def test_a_refused_text_does_not_use_its_guid(peer: Peer) -> None:
+    """If a statement was not started, a later statement may use its Guid."""
     guid = str(uuid4())
     for _ in range(2):
         with pytest.raises(InvalidRequestError):
@@ -118,7 +118,7 @@ def test_a_refused_text_takes_no_guid(peer: Peer) -> None:
     assert state(peer, submit(peer, "select 1;", guid)) == "Success"
 
 
-def test_an_estimate_has_its_guid_too(peer: Peer) -> None:
+def test_an_estimate_has_a_guid(peer: Peer) -> None:
     guid = str(uuid4())
     first = submit(peer, "select 1;", guid, estimates=True)
     assert submit(peer, "select 1;", guid, estimates=True) == first
@@ -200,7 +200,7 @@ LOST: dict[str, dict[str, object]] = {
 @pytest.mark.parametrize(
     ("how", "times"), [*((how, 1) for how in LOST), ("closed after it was handled", 3)]
 )
-def test_an_insert_whose_answer_is_lost_inserts_once(
+def test_an_insert_whose_response_is_lost_inserts_once(
     odps: Connection, how: str, times: int
 ) -> None:
     """Evidence 163: the client sends the job again, and the service runs it once."""
@@ -213,8 +213,10 @@ def test_an_insert_whose_answer_is_lost_inserts_once(
 
 @pytest.mark.gate(3)
 @pytest.mark.parametrize("make", ["create", "drop", "add", "ctas", "merge", "cost"])
-def test_every_statement_of_the_client_survives_a_lost_answer(odps: Connection, make: str) -> None:
-    """Evidence 163: a statement that would fail or be duplicated by a second run does neither."""
+def test_every_statement_of_the_client_survives_a_lost_response(
+    odps: Connection, make: str
+) -> None:
+    """Evidence 163: statements that a second run would duplicate or make fail are run only once."""
     odps.sql("drop table if exists made")
     if make in ("drop", "add", "merge"):
         odps.create_table("made", "id bigint", primary_key=["id"] if make == "merge" else [])
@@ -237,13 +239,13 @@ def test_every_statement_of_the_client_survives_a_lost_answer(odps: Connection, 
     assert struck(odps) == [1]
 
 
-def test_a_query_reads_its_rows_after_a_lost_answer(odps: Connection) -> None:
+def test_a_query_reads_its_rows_after_a_lost_response(odps: Connection) -> None:
     """Evidence 163: the id of the first instance leads to its result."""
     lose(odps)
     assert odps.sql("select 1 as one", progress=False).to_arrow().to_pylist() == [{"one": 1}]
 
 
-def test_a_failure_of_a_statement_is_not_hidden_by_a_lost_answer(odps: Connection) -> None:
+def test_a_lost_response_does_not_hide_the_failure_of_a_statement(odps: Connection) -> None:
     """Evidence 163: the second response contains the failure of the first instance."""
     lose(odps)
     with pytest.raises(QueryError) as caught:
@@ -251,7 +253,7 @@ def test_a_failure_of_a_statement_is_not_hidden_by_a_lost_answer(odps: Connectio
     assert not caught.value.in_doubt
 
 
-def test_a_statement_is_in_doubt_when_no_request_is_answered(moody: LocalService) -> None:
+def test_a_statement_is_in_doubt_when_no_request_gets_a_response(moody: LocalService) -> None:
     """Evidence 163: all retries failed, and the statement may have been executed."""
     with connected(moody, client_options=ClientOptions(retries=1)) as odps:
         odps.create_table("t", "a bigint", if_not_exists=True)

@@ -107,7 +107,7 @@ def types_of(schema: TableSchema) -> list[str]:
     return [format_type(column.type) for column in schema]
 
 
-# -- types that are not known -------------------------------------------------------------------
+# -- unknown types ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("text", ["FOO", "geometry(4326)", "timestamp with local zone", "odd [{?"])
@@ -125,7 +125,7 @@ def test_the_table_shows_the_type_as_it_is_written(
 
 @pytest.mark.gate(3)
 @pytest.mark.parametrize("written", ["", '""', '" "', "null", "1.5", "true"])
-def test_the_table_is_read_where_a_type_has_no_readable_text(
+def test_a_table_with_an_unreadable_type_text_is_read(
     empty_service: LocalService, name: str, written: str
 ) -> None:
     """Evidence 154: such a type is unknown in all documents, and causes no second request."""
@@ -140,7 +140,7 @@ def test_the_table_is_read_where_a_type_has_no_readable_text(
     assert asked.count("TableCreateReadSession") == asked.count("TableRead") == 1
 
 
-def test_an_unknown_column_is_given_as_it_arrives(odps: Connection, name: str) -> None:
+def test_an_unknown_column_is_returned_unchanged(odps: Connection, name: str) -> None:
     """Evidence 154: other columns are read as usual, and this one with its Arrow type."""
     rows = odps.table(name).read().to_arrow()
     assert rows.schema.field("x").type == pa.binary()
@@ -154,7 +154,7 @@ def test_an_unknown_column_is_given_as_it_arrives(odps: Connection, name: str) -
     assert odps.table(name).head(2)["id"].tolist() == [1, 2]
 
 
-def test_an_unknown_column_costs_no_request_more(
+def test_an_unknown_column_needs_no_additional_request(
     odps: Connection, proxy: Renaming, name: str
 ) -> None:
     """Evidence 154: nothing is retried because of a type."""
@@ -189,7 +189,9 @@ def test_a_condition_reads_other_columns_only(odps: Connection, proxy: Renaming,
     assert "TableRead" not in [one.action for one in proxy.take()]
 
 
-def test_forms_that_state_their_types_first_refuse_it_by_name(odps: Connection, name: str) -> None:
+def test_forms_with_early_types_refuse_an_unknown_column_by_name(
+    odps: Connection, name: str
+) -> None:
     """Evidence 154: the error names the column and type, and the columns to select instead."""
     table = odps.table(name)
     named = table.read(columns=["id", "x"])
@@ -218,7 +220,7 @@ def _ray_column(table: Table) -> list[str]:
 
 
 @pytest.mark.parametrize("form", WITHOUT_TYPES)
-def test_forms_that_state_their_types_first_leave_it_out(
+def test_forms_with_early_types_omit_an_unknown_column(
     odps: Connection, name: str, form: str
 ) -> None:
     """Evidence 154: the other columns are read, and one warning names the omitted ones."""
@@ -229,7 +231,7 @@ def test_forms_that_state_their_types_first_leave_it_out(
     assert "xs (" in str(told[0].message)
 
 
-def test_a_known_type_in_an_unknown_form_is_given_as_it_arrives(
+def test_a_known_type_in_an_unknown_form_is_returned_unchanged(
     odps: Connection, proxy: Renaming, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Evidence 155: no source shows the Arrow form of a VECTOR in a session."""
@@ -261,7 +263,7 @@ def test_no_table_is_created_of_an_unknown_type(odps: Connection, name: str) -> 
         odps.create_table(f"{name}_copy", odps.table(name).schema)
 
 
-def test_an_unknown_column_is_looked_at(odps: Connection, name: str) -> None:
+def test_an_unknown_column_can_be_explored(odps: Connection, name: str) -> None:
     """Evidence 154: the explorer displays and profiles the table, and lists show the type."""
     assert "FOO(3)" in odps.table(name).read()._repr_mimebundle_()["text/html"]
     view = exploring.explore(odps.table(name).read(), seed=1)
@@ -276,7 +278,9 @@ def test_an_unknown_column_is_looked_at(odps: Connection, name: str) -> None:
 
 # -- GEOGRAPHY and VECTOR -----------------------------------------------------------------------
 
-POINT = bytes.fromhex("0101000000000000000000244000000000000034 40".replace(" ", ""))  # of (10 20)
+POINT = bytes.fromhex(
+    "0101000000000000000000244000000000000034 40".replace(" ", "")
+)  # POINT (10 20)
 
 
 @pytest.fixture(scope="module")
@@ -301,7 +305,7 @@ def places(local: Connection, raw: Raw) -> str:
     return name
 
 
-def test_geography_is_bytes(local: Connection, places: str) -> None:
+def test_a_geography_is_read_as_bytes(local: Connection, places: str) -> None:
     """Evidence 154: WKB (Go: geography_ft_test), unchanged."""
     table = local.table(places)
     assert types_of(table.schema)[1] == "geography"
@@ -360,7 +364,7 @@ def test_vectors_of_a_result_are_lists(local: Connection, places: str) -> None:
         ([1e300, 0.0, 0.0], "out of range for float"),
     ],
 )
-def test_a_value_that_is_no_vector_is_refused(
+def test_an_invalid_vector_is_refused(
     local: Connection, places: str, value: object, problem: str
 ) -> None:
     """Evidence 155: a vector of a different length is an error that names the row."""
@@ -404,13 +408,13 @@ def test_a_matrix_is_a_column_of_vectors(local: Connection, raw: Raw) -> None:
 
 
 def test_the_service_refuses_vectors_of_another_length(raw: Raw) -> None:
-    """Evidence 155: also for rows that no client checked."""
+    """Evidence 155: even for rows that no client has checked."""
     name = raw.make("(v vector(float,3))")
     with pytest.raises(AssertionError, match="3 elements"):
         raw.write(name, pa.table({"v": pa.array([[1.0]], pa.list_(pa.float32()))}))
 
 
-def test_what_no_embedded_service_can_compute_is_said(local: Connection, places: str) -> None:
+def test_unsupported_functions_are_reported(local: Connection, places: str) -> None:
     """Evidence 154: there are no geography functions."""
     with pytest.raises(
         QueryError, match="the embedded service does not support function st_geogfromtext"

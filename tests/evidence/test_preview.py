@@ -37,7 +37,7 @@ def shown(
     return rows_of(raw.ask("TablePreview", raw.table(table), body=body, coding="x-lz4-frame,zstd"))
 
 
-def test_without_bounds_all_rows_of_all_partitions_come(raw: Raw, table: str) -> None:
+def test_without_limits_all_rows_of_all_partitions_are_returned(raw: Raw, table: str) -> None:
     """evidence 140, 145, 146: Limit 0, Partition "", Columns []: 9 rows (C++: TestAllPartitions)"""
     rows = shown(raw, table)
     assert rows.column_names == NAMES

@@ -41,7 +41,7 @@ def test_tables_are_described_and_not_read(analyst: Connection) -> None:
         table.read().to_pandas()
 
 
-def test_a_small_result_is_read_whole(analyst: Connection) -> None:
+def test_a_small_result_is_read_completely(analyst: Connection) -> None:
     result = analyst.sql(NUMBERS.format(9) + " and e.id < 999 order by n")
     found = result.to_pandas()["n"].to_list()
     assert found == [1000 * d + e for d in range(9) for e in range(999)]
@@ -49,7 +49,7 @@ def test_a_small_result_is_read_whole(analyst: Connection) -> None:
 
 
 @pytest.mark.parametrize("tens", [10, 11])
-def test_of_a_large_one_only_the_first_rows_and_never_in_silence(
+def test_a_large_result_returns_only_its_first_rows_with_a_warning(
     analyst: Connection, tens: int
 ) -> None:
     result = analyst.sql(NUMBERS.format(tens) + " order by n")
@@ -69,7 +69,7 @@ def test_of_a_large_one_only_the_first_rows_and_never_in_silence(
     assert "10,000 rows or more" in repr(result)
 
 
-def test_a_large_one_is_looked_at_as_far_as_it_may_be_read(analyst: Connection) -> None:
+def test_the_permitted_rows_of_a_large_result_can_be_explored(analyst: Connection) -> None:
     result = analyst.sql(NUMBERS.format(11) + " order by n")
     shown = result._repr_mimebundle_()
     for text in shown.values():
@@ -84,7 +84,7 @@ def test_a_large_one_is_looked_at_as_far_as_it_may_be_read(analyst: Connection) 
     assert view.page(0).columns[0][0] == "10999"
 
 
-def test_who_may_read_gets_all_rows(protected: LocalService) -> None:
+def test_a_key_that_may_read_gets_all_rows(protected: LocalService) -> None:
     with owner_of(protected) as owner:
         assert owner.sql(NUMBERS.format(11)).to_pandas()["n"].nunique() == 11_000
 

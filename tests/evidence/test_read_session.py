@@ -60,7 +60,9 @@ def test_row_offset_counts_exactly(raw: Raw, plain: str, parted: str) -> None:
 @pytest.mark.parametrize(
     "options", [ROW_OFFSET, ROW_OFFSET | {"SplitNumber": 0}, ROW_OFFSET | {"SplitNumber": 100}]
 )
-def test_ranges_are_the_clients_own(raw: Raw, plain: str, options: dict[str, object]) -> None:
+def test_the_client_may_choose_any_row_range(
+    raw: Raw, plain: str, options: dict[str, object]
+) -> None:
     """evidence 2: no SplitUnit, SplitNumber 0 (C++: TestReadOptionsReadSplitByRowOffset)"""
     session = raw.session(plain, SplitOptions=options)
     for offset, count in ((0, 200), (200, 300), (500, 500)):
@@ -68,14 +70,14 @@ def test_ranges_are_the_clients_own(raw: Raw, plain: str, options: dict[str, obj
         assert rows["col1"].to_pylist() == list(range(offset, offset + count))
 
 
-def test_a_count_beyond_the_end_is_cut(raw: Raw, plain: str) -> None:
+def test_a_count_beyond_the_end_is_reduced(raw: Raw, plain: str) -> None:
     """evidence 3: C++ sends 4294967295 for all rows (table_read_stream)"""
     session = raw.session(plain, SplitOptions=ROW_OFFSET)
     assert raw.rows(plain, session, {"Offset": 0, "Count": 4294967295}).num_rows == 1000
     assert raw.rows(plain, session, {"Offset": 990, "Count": 4294967295}).num_rows == 10
 
 
-def test_size_splits_of_a_small_table(raw: Raw, plain: str) -> None:
+def test_a_small_table_can_be_split_by_size(raw: Raw, plain: str) -> None:
     """evidence 4: SplitsCount > 0; the response repeats the mode (C++: TestSplitOptionsSize)"""
     session = raw.session(plain, SplitOptions={"SplitMode": "Size", "SplitNumber": 2**30})
     assert session["SplitsCount"] > 0
@@ -112,7 +114,7 @@ def test_splits_under_10_mib_are_refused(raw: Raw, plain: str, number: int) -> N
     ],
 )
 @pytest.mark.parametrize("mode", ["Size", "Parallelism", "Bucket"])
-def test_transactional_tables_take_row_ranges_alone(raw: Raw, definition: str, mode: str) -> None:
+def test_transactional_tables_support_only_row_ranges(raw: Raw, definition: str, mode: str) -> None:
     """evidence 8: append2.0 tables are read by RowOffset (Python: manual, all live BLOB tests)"""
     name = raw.make(definition)
     assert "RowOffset" in refused(raw.open(name, SplitOptions=SIZE | {"SplitMode": mode}))
@@ -136,7 +138,7 @@ def keyed_table(raw: Raw) -> str:
 
 
 @pytest.mark.parametrize("split", [SIZE, ROW_OFFSET])
-def test_a_primary_key_table_is_read_by_size_too(
+def test_a_primary_key_table_can_be_read_by_size(
     raw: Raw, keyed: str, split: dict[str, object]
 ) -> None:
     """Evidence 164: 256 MiB (Java: TableTunnel.initiateMaxStorageSession, isDeltaTable)"""
@@ -158,7 +160,7 @@ def one_mode(request: pytest.FixtureRequest) -> Iterator[tuple[str, Raw]]:
 
 
 @pytest.mark.nightly
-def test_a_primary_key_table_may_take_one_split_mode_alone(one_mode: tuple[str, Raw]) -> None:
+def test_a_primary_key_table_may_support_only_one_split_mode(one_mode: tuple[str, Raw]) -> None:
     """Evidence 164 and 8 contradict each other: `--form key_splits`, and how our client reacts."""
     mode, raw = one_mode
     name = keyed_table(raw)
@@ -217,7 +219,9 @@ def test_columns_are_exactly_those_named(
 
 
 @pytest.mark.parametrize("sign", "/,")
-def test_partitions_are_named_with_either_sign_and_united(raw: Raw, parted: str, sign: str) -> None:
+def test_partitions_are_separated_by_either_sign_and_combined(
+    raw: Raw, parted: str, sign: str
+) -> None:
     """evidence 16: p1=x/p2=y, a union (C++: TestFilterOptionsRequiredPartitions)"""
     specs = [f"p1=partition1{sign}p2=a", f"p1=partition2{sign}p2=b"]
     session = raw.session(parted, SplitOptions=ROW_OFFSET, RequiredPartitions=specs)
@@ -256,7 +260,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("options", [ROW_OFFSET, SIZE])
-def test_an_answer_holds_every_member(raw: Raw, plain: str, options: dict[str, object]) -> None:
+def test_a_response_contains_every_member(raw: Raw, plain: str, options: dict[str, object]) -> None:
     """evidence 17: all present, none null (C++: from_json of table_read_session)"""
     session = raw.session(plain, SplitOptions=options)
     assert {key: type(session[key]) for key in KINDS} == KINDS
@@ -301,7 +305,7 @@ def test_options_of_increments_are_always_echoed(
     assert again["IncrementalReadOptions"] == said
 
 
-def test_the_schema_comes_in_both_forms(raw: Raw, parted: str) -> None:
+def test_the_schema_is_returned_in_both_forms(raw: Raw, parted: str) -> None:
     """evidence 19: DataSchema flat (Python, Java), TableSchema nested (C++)"""
     session = raw.session(parted, SplitOptions=ROW_OFFSET)
     names = ("col1", "col2", "col3", "col4", "p1", "p2")
@@ -309,12 +313,12 @@ def test_the_schema_comes_in_both_forms(raw: Raw, parted: str) -> None:
     assert decode_nested(session["TableSchema"]).schema.names == names
 
 
-def test_a_session_is_normal_at_once(raw: Raw, plain: str) -> None:
+def test_a_session_is_ready_immediately(raw: Raw, plain: str) -> None:
     """evidence 20: any value except INIT and NORMAL ends a client (C++, Python: loops)"""
     assert raw.session(plain, SplitOptions=SIZE)["SessionStatus"] == "NORMAL"
 
 
-def test_a_session_is_found_by_its_id_alone(raw: Raw, plain: str) -> None:
+def test_a_session_is_found_by_only_its_id(raw: Raw, plain: str) -> None:
     """evidence 21, 22: no body, no session_refresh (C++: GetReadSession; Python: manual)"""
     session = raw.session(plain, SplitOptions=ROW_OFFSET)
     params = {"SessionId": session["SessionId"]}
@@ -322,7 +326,7 @@ def test_a_session_is_found_by_its_id_alone(raw: Raw, plain: str) -> None:
     assert again == session
 
 
-def test_the_default_schema_is_the_table(raw: Raw, plain: str) -> None:
+def test_a_table_in_the_default_schema_is_the_same_table(raw: Raw, plain: str) -> None:
     """evidence 23, 24: schemas.default, no charset (C++: CreateMaxStorageApiTableRequest)"""
     target = f"projects.{raw.service.project}.tables.{plain}"
     assert "schemas.default" in raw.table(plain)

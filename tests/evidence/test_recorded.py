@@ -42,14 +42,14 @@ def prober(empty_service: LocalService) -> Iterator[Prober]:
         yield prober
 
 
-def test_reports_have_the_form_that_is_known_here() -> None:
+def test_reports_have_the_expected_format() -> None:
     assert REPORTS
     assert {json.loads(path.read_text("utf-8"))["format"] for path in REPORTS} == {FORMAT}
 
 
 @pytest.mark.gate(25)
 @pytest.mark.parametrize("recorded", CASES)
-def test_what_was_seen_is_seen_again(prober: Prober, recorded: dict[str, Any]) -> None:
+def test_recorded_observations_are_repeated(prober: Prober, recorded: dict[str, Any]) -> None:
     (question,) = choose([recorded["id"]])
     (found,) = prober.ask([question])
     assert json.loads(json.dumps(found.seen)) == recorded["seen"], found.verdict

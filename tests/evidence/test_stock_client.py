@@ -66,7 +66,7 @@ def test_columns_of_a_partition_are_selected_with_its_keys(parts: Table) -> None
         assert reader.read().column_names == ["id", "note"]
 
 
-def test_a_session_repeats_the_partition_columns_when_asked_again(parts: Table) -> None:
+def test_a_session_returns_the_partition_columns_in_every_document(parts: Table) -> None:
     """Evidence 165: the schema of a session is the same in each of its documents."""
     tunnel = TableTunnel(parts.odps)
     made = tunnel.create_download_session(parts, partition_spec="ds=a,h=7")
@@ -108,7 +108,7 @@ def test_arrow_rows_of_an_instance_have_timestamps_as_structs(entry: ODPS) -> No
     assert set(rows[1].values()) == {None}
 
 
-def test_times_of_an_instance_that_nanoseconds_do_not_reach_are_sent(entry: ODPS) -> None:
+def test_times_beyond_nanoseconds_are_sent_in_results(entry: ODPS) -> None:
     """Evidence 166: the struct contains seconds, so the range of TIMESTAMP fits."""
     late, other = "cast('9999-12-31 23:59:59.5' as timestamp)", "timestamp'2020-01-01 00:00:00.25'"
     sql = f"select {late} as t, 1 as i, {other} as u, map('k', array({other})) as m"
@@ -126,7 +126,7 @@ def test_times_of_an_instance_that_nanoseconds_do_not_reach_are_sent(entry: ODPS
         assert [record.values for record in reader] == [[near, {"k": [near]}]]
 
 
-def test_durations_are_structs_both_ways(entry: ODPS) -> None:
+def test_durations_are_written_and_read_as_structs(entry: ODPS) -> None:
     """Evidence 166: INTERVAL_DAY_TIME has the same form (``odps/tunnel/io/types.py``)."""
     table = entry.create_table(f"i{time.time_ns()}", "id bigint, i interval_day_time")
     kind = pa.struct([("sec", pa.int64()), ("nano", pa.int32())])
@@ -189,7 +189,7 @@ def test_a_task_shows_its_progress_and_a_summary(entry: ODPS) -> None:
     assert "output records: 2" in summary.summary_text
 
 
-def test_documents_say_what_kind_an_object_is(entry: ODPS, parts: Table) -> None:
+def test_documents_state_the_kind_of_an_object(entry: ODPS, parts: Table) -> None:
     """Evidence 181: test_project, test_create_delete_table, test_partition"""
     project = entry.get_project()
     assert (project.type, project.state) == (Project.ProjectType.MANAGED, "AVAILABLE")
@@ -201,14 +201,14 @@ def test_documents_say_what_kind_an_object_is(entry: ODPS, parts: Table) -> None
     assert partition.is_loaded
 
 
-def test_nothing_is_listed_of_a_schema_that_is_not_there(entry: ODPS) -> None:
+def test_a_missing_schema_has_no_lists(entry: ODPS) -> None:
     """Evidence 181: test_schemas, how older stock clients look up a schema"""
     with pytest.raises(errors.NoSuchObject):
         list(entry.list_functions(schema="nowhere"))
     assert list(entry.list_functions()) == []
 
 
-def test_a_partition_is_touched_and_gets_other_values(entry: ODPS) -> None:
+def test_a_partition_is_touched_and_renamed(entry: ODPS) -> None:
     """Evidence 181: test_alter_table_partition_options, test_alter_table_options"""
     table = entry.create_table(f"r{time.time_ns()}", ("id bigint", "ds string, h string"))
     for spec in ("ds=a,h=1", "ds=b,h=2"):

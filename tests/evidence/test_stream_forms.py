@@ -1,4 +1,4 @@
-"""All forms in which columns of a read are sent, none of which is visible to users."""
+"""All forms in which the service sends a column; users see the same result for each."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def table(odps: Connection) -> Table:
     return odps.table("forms")
 
 
-# -- what the service sends -------------------------------------------------------------------
+# -- streams of the service -------------------------------------------------------------------
 
 
 def streams(raw: Raw, name: str) -> dict[str, pa.Table]:
@@ -115,7 +115,7 @@ def default(raw: Raw) -> str:
     return name
 
 
-def test_instants_have_a_zone_and_wall_clocks_have_none(raw: Raw, default: str) -> None:
+def test_instants_have_a_zone_and_timestamp_ntz_has_none(raw: Raw, default: str) -> None:
     """Evidence 151: in each stream, also nested; the numbers are UTC (Doris connector, maxframe)"""
     for action, rows in streams(raw, default).items():
         types = {field.name: str(field.type) for field in rows.schema}
@@ -156,7 +156,7 @@ def test_the_forms_are_sent_that_the_service_was_started_with(
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Asia/Shanghai", "+08:00", "PRC"])
-def test_rows_with_a_zone_are_taken_as_their_number(raw: Raw, zone: str) -> None:
+def test_times_with_a_zone_are_stored_by_their_number(raw: Raw, zone: str) -> None:
     """Evidence 151: a client that writes the rows it read sends the zone; also in nested values"""
     name = raw.make("(t timestamp, n timestamp_ntz, a array<datetime>)")
     moment = pa.array([1, None], NANO)
@@ -188,7 +188,7 @@ ROADS: dict[str, Callable[[Table], pa.Table]] = {
 
 @pytest.mark.parametrize("road", ROADS)
 @pytest.mark.gate(4)
-def test_arrow_has_plain_types(table: Table, road: str) -> None:
+def test_arrow_tables_have_plain_types(table: Table, road: str) -> None:
     """Evidence 151, 173: types and values are the same as in any other form of stream"""
     rows = by_id(ROADS[road](table))
     assert rows.schema.equals(EXPECTED.schema)
@@ -208,7 +208,7 @@ def test_an_empty_read_has_the_same_types(table: Table) -> None:
     assert table.read(where="id > 99").to_arrow().schema.equals(EXPECTED.schema)
 
 
-def test_pandas_has_plain_types(table: Table) -> None:
+def test_pandas_frames_have_plain_types(table: Table) -> None:
     """Evidence 151, 173: of a read, its first rows, and a result"""
     frame = table.read().to_pandas()
     assert [str(frame[name].dtype) for name in TIMES] == [
@@ -222,7 +222,7 @@ def test_pandas_has_plain_types(table: Table) -> None:
     pd.testing.assert_frame_equal(head.iloc[:, :7], frame.iloc[:, :7])
 
 
-def test_polars_and_duckdb_have_plain_types(table: Table) -> None:
+def test_polars_and_duckdb_results_have_plain_types(table: Table) -> None:
     """Evidence 151, 173"""
     import duckdb
     import polars as pl
@@ -239,14 +239,14 @@ def test_polars_and_duckdb_have_plain_types(table: Table) -> None:
     assert sorted(asked) == [(0, BEFORE, "a"), (2, LATER, "")]
 
 
-def test_the_explorer_has_plain_types(table: Table) -> None:
+def test_the_explorer_shows_plain_types(table: Table) -> None:
     """Evidence 151, 173"""
     page = pa.Table.from_batches(browsed(table.read()).page(1, 2, CancelToken()))
     assert page.schema.equals(EXPECTED.schema)
     assert page.to_pylist() == EXPECTED.slice(1, 2).to_pylist()
 
 
-def test_a_zone_that_was_asked_for_is_shown_and_no_other(
+def test_only_the_requested_zone_is_shown(
     forms: Running,
 ) -> None:
     """Evidence 151: the connection determines the zone, whatever the stream says"""
@@ -289,7 +289,7 @@ def test_a_read_that_breaks_resumes_at_the_exact_row(odps: Connection) -> None:
 
 
 @pytest.mark.gate(1)
-def test_spark_has_its_own_types(odps: Connection, spark_session: SparkSession) -> None:
+def test_spark_data_frames_have_spark_types(odps: Connection, spark_session: SparkSession) -> None:
     """Evidence 151, 173"""
     import odps_nb.spark
 
@@ -327,7 +327,7 @@ def repeated(odps: Connection) -> Table:
     return table
 
 
-def test_a_map_keeps_the_keys_that_repeat(repeated: Table) -> None:
+def test_a_map_keeps_repeated_keys(repeated: Table) -> None:
     """Evidence 108, 172: pairs are returned as stored, also with nulls (vendor's connector)"""
     assert by_id(repeated.read().to_arrow())["m"].to_pylist() == PAIRS
     cells = [PAIRS[0], PAIRS[1], {}]

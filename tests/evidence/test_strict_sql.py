@@ -48,7 +48,7 @@ def strict() -> Iterator[Connection]:
         ("select id from plain union all select id from plain order by id", ORDERED),
     ],
 )
-def test_it_is_refused_and_the_error_says_how_to_allow_it(
+def test_the_query_is_refused_and_the_error_says_how_to_allow_it(
     strict: Connection, query: str, said: str
 ) -> None:
     with pytest.raises(QueryError, match=said) as caught:
@@ -68,13 +68,13 @@ def test_it_is_refused_and_the_error_says_how_to_allow_it(
         ("select row_number() over (order by id) id from plain where ds = 'b'", [1, 2]),
     ],
 )
-def test_what_names_partitions_or_a_limit_is_run(
+def test_a_query_with_partitions_or_a_limit_is_run(
     strict: Connection, query: str, ids: list[int]
 ) -> None:
     assert sorted(strict.sql(query).to_pandas()["id"]) == ids
 
 
-def test_whole_tables_are_read_and_sorted_all_the_same(strict: Connection) -> None:
+def test_whole_tables_can_still_be_read_and_sorted(strict: Connection) -> None:
     table = strict.table("parts")
     assert sorted(table.read().to_pandas()["id"]) == [1, 2, 3]
     view = RowView(rows_of(table.read()))

@@ -1,4 +1,4 @@
-"""Limits of a table's definition: one test for each line of ``docs/protocol.md`` section 9.6.
+"""Limits of a table's definition: one test per line of ``docs/protocol.md`` section 9.6.
 
 That section names the pages of the vendor's manual. Statements are sent to the service as a user
 types them, so the client's own checks do not apply.
@@ -38,7 +38,7 @@ LEVELS = "a string, b varchar(5), c char(2), d tinyint, e smallint, f int"
         ("create table {} (v array<decimal(38,19)>)", "SET odps.sql.decimal2.extended.scale"),
     ],
 )
-def test_what_is_beyond_a_limit_is_refused(
+def test_a_definition_beyond_a_limit_is_refused(
     odps: Connection, new_name: NewName, statement: str, problem: str
 ) -> None:
     name = new_name("limits")
@@ -101,9 +101,7 @@ def test_a_frame_of_wide_decimals_becomes_a_table(odps: Connection, new_name: Ne
     assert table.read().to_arrow()["v"].to_pylist() == values
 
 
-def test_a_table_is_not_renamed_to_what_no_table_is_called(
-    odps: Connection, new_name: NewName
-) -> None:
+def test_a_table_cannot_be_renamed_to_an_invalid_name(odps: Connection, new_name: NewName) -> None:
     name = new_name("limits")
     odps.create_table(name, "id bigint")
     with pytest.raises(OdpsNbError, match="not a valid table name"):

@@ -39,20 +39,20 @@ def test_batches_have_20000_rows_at_most(raw: Raw, plain: str) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 1024, MIB - 1, 256 * MIB + 1])
-def test_bytes_of_a_batch_out_of_bounds_are_refused(raw: Raw, plain: str, size: int) -> None:
+def test_a_batch_size_out_of_range_is_refused(raw: Raw, plain: str, size: int) -> None:
     """evidence 31, 32 (C++: TestReadOptionsMaxBatchRawSize; header)"""
     session = raw.session(plain, SplitOptions=ROW_OFFSET)
     assert str(size) in refused(raw.read(plain, session, ALL, MaxBatchRawSize=size))
 
 
 @pytest.mark.parametrize("size", [0, MIB, 256 * MIB])
-def test_bytes_of_a_batch_in_bounds_pass(raw: Raw, plain: str, size: int) -> None:
+def test_a_batch_size_in_range_is_accepted(raw: Raw, plain: str, size: int) -> None:
     """evidence 31: 0, or 1 to 256 MiB (C++: TestReadOptionsMaxBatchRawSize; header)"""
     session = raw.session(plain, SplitOptions=ROW_OFFSET)
     assert raw.rows(plain, session, ALL, MaxBatchRawSize=size).num_rows == 1000
 
 
-def test_skipped_rows_are_the_first(raw: Raw, plain: str) -> None:
+def test_the_first_rows_are_skipped(raw: Raw, plain: str) -> None:
     """evidence 33: 1000 rows, 100 skipped, 900 come (C++: TestReadOptionsSkipRowNum)"""
     session = raw.session(plain, SplitOptions=ROW_OFFSET)
     rows = raw.rows(plain, session, ALL, SkipRowNum=100)
@@ -60,7 +60,7 @@ def test_skipped_rows_are_the_first(raw: Raw, plain: str) -> None:
 
 
 @pytest.mark.parametrize("unordered", [True, False])
-def test_data_columns_narrow(raw: Raw, plain: str, *, unordered: bool) -> None:
+def test_data_columns_can_be_selected(raw: Raw, plain: str, *, unordered: bool) -> None:
     """evidence 34 (C++: TestReadOptionsDataColumns, …DataColumnsUnordered)"""
     session = raw.session(plain, SplitOptions=ROW_OFFSET)
     said = {"DataColumns": ["col3", "col1"], "DataColumnsUnordered": unordered}
@@ -91,7 +91,7 @@ def test_all_options_work_together(raw: Raw, plain: str) -> None:
 
 @pytest.mark.parametrize("coding", ["x-lz4-frame,zstd", "zstd", "x-lz4-frame"])
 def test_a_body_is_read_by_a_plain_arrow_reader(raw: Raw, plain: str, coding: str) -> None:
-    """evidence 36: compression inside IPC, none around it (C++: ArrowBatchReader)"""
+    """evidence 36: IPC buffers are compressed, the body is not (C++: ArrowBatchReader)"""
     session = raw.session(plain, SplitOptions=ROW_OFFSET)
     params = {"SessionId": session["SessionId"], **ALL}
     answer = raw.ask("TableRead", raw.table(plain), params, {}, coding=coding)
@@ -123,7 +123,7 @@ TYPES = {
 }
 
 
-def test_types_are_those_of_the_cpp_client(raw: Raw) -> None:
+def test_types_equal_those_of_the_cpp_client(raw: Raw) -> None:
     """evidence 37 to 39, 151: types, default units (C++: ValidateBatch), zones (Doris connector)"""
     columns = ", ".join(f"c{i} {kind}" for i, kind in enumerate(TYPES))
     name = raw.make(f"({columns}) PARTITIONED BY (p string)")
@@ -146,7 +146,7 @@ def _plain(type_: pa.DataType) -> pa.DataType:
     return type_
 
 
-def test_units_are_honoured(raw: Raw) -> None:
+def test_units_are_respected(raw: Raw) -> None:
     """evidence 39: units requested in ArrowOptions (C++: header; Python, Java: defaults)"""
     name = raw.make("(a datetime, b timestamp, c timestamp_ntz)")
     moment = datetime.datetime(2024, 2, 29, 1, 2, 3, 4567)

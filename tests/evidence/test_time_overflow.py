@@ -50,7 +50,9 @@ def asked(raw: Raw, name: str, place: dict[str, object] = ALL, **body: Any) -> r
 
 
 @pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz"])
-def test_far_times_are_refused_with_the_rows_and_come_in_microseconds(raw: Raw, kind: str) -> None:
+def test_far_times_are_refused_in_nanoseconds_and_returned_in_microseconds(
+    raw: Raw, kind: str
+) -> None:
     """Evidence 152: the session opens, the read is rejected, microseconds reach years 1 to 9999."""
     name = made(raw, pa.array(YEARS, pa.timestamp("us")), kind)
     assert refused(asked(raw, name)) == MESSAGE
@@ -89,14 +91,14 @@ def test_times_inside_of_other_types_are_refused_in_their_own_rows(
     assert rows_of(asked(raw, name, {"Offset": 2, "Count": 1})).num_rows == 1
 
 
-def test_a_datetime_of_any_year_comes_in_milliseconds(raw: Raw) -> None:
+def test_a_datetime_of_any_year_is_returned_in_milliseconds(raw: Raw) -> None:
     """Evidence 152: Doris reads DATETIME of the years 1 to 9999 in this way (datetime_tb2)."""
     years = [datetime(1, 1, 1), datetime(1969, 2, 2), datetime(9999, 12, 31, 23, 59, 59)]
     name = made(raw, pa.array(years, pa.timestamp("ms")), "datetime")
     assert clocks(rows_of(asked(raw, name))["t"]) == years
 
 
-def test_a_split_breaks_at_the_batch_of_the_time_and_is_refused_there(raw: Raw) -> None:
+def test_a_read_stops_with_an_error_at_the_batch_with_the_time(raw: Raw) -> None:
     """Evidence 152: the error arrives with the rows, some of which may already have arrived."""
     count = 200_000  # the service sends a megabyte before it checks the last rows
     name = made(raw, pa.array([*range(count), -1], pa.timestamp("ns")))
@@ -115,7 +117,7 @@ def test_the_status_may_be_500(with_500: Raw) -> None:
         assert answer.json()["Message"] == MESSAGE
 
 
-def test_a_filter_leaves_out_times_that_are_not_read(raw: Raw) -> None:
+def test_a_filter_can_exclude_unreadable_times(raw: Raw) -> None:
     name = made(raw, pa.array([0, -1], pa.timestamp("ns")))
     session = raw.session(name, FilterPredicate="id = 0", SplitOptions=ROW_OFFSET)
     good(raw.read(name, session, {"Offset": 0, "Count": 1}))

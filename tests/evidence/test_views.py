@@ -93,7 +93,7 @@ def test_a_read_of_a_view_runs_a_query(
         line for line in caplog.messages if "is a view, so its rows are read by a query" in line
     ]
     assert told
-    assert ", which reads " in told[-1]  # its cost
+    assert ", which reads " in told[-1]  # states the cost
     assert (
         statement.format(name=".".join(f"`{one}`" for one in str(table.name).split(".")))
         in told[-1]
@@ -109,7 +109,7 @@ def test_a_view_can_be_explored_and_read_in_parallel(odps: Connection, view: str
     assert rows_of(odps.table(view).read()).row_count == 2
 
 
-def test_a_write_to_a_view_is_refused_and_says_why(
+def test_a_write_to_a_view_is_refused_with_the_reason(
     odps: Connection, view: str, base: Table
 ) -> None:
     table = odps.table(view)
@@ -145,7 +145,7 @@ def test_named_columns_with_comments(odps: Connection, base: Table, new_name: Ne
     odps.sql(f"drop view if exists {name}")
 
 
-def test_views_of_views_are_replaced_and_never_go_in_circles(
+def test_views_of_views_are_replaced_and_cycles_are_refused(
     odps: Connection, view: str, new_name: NewName
 ) -> None:
     outer, far = new_name("outer"), new_name("far")

@@ -56,7 +56,7 @@ def found(odps: Connection, writer: Writer) -> list[int]:
     return odps.sql(f"select * from {writer.table.table}").to_arrow()["col1"].to_pylist()
 
 
-def test_rows_come_back_in_the_order_written(odps: Connection, plain: Writer) -> None:
+def test_rows_are_returned_in_the_order_written(odps: Connection, plain: Writer) -> None:
     """evidence 80, 98: TestTableWriteSimple; test_storage_api.py, several bodies and batches."""
     session = plain.begin()
     plain.stream(session)
@@ -68,7 +68,7 @@ def test_rows_come_back_in_the_order_written(odps: Connection, plain: Writer) ->
 
 
 @pytest.mark.parametrize("spelled", ["p1=aaa/p2=bbb", "p1=aaa,p2=bbb"])
-def test_a_full_partition_is_made_by_the_commit(
+def test_the_commit_creates_a_missing_partition(
     odps: Connection, parted: Writer, spelled: str
 ) -> None:
     """evidence 81, 82: TestTableWriteFullPartitioned; the comma is what pyodps sends."""
@@ -101,7 +101,7 @@ def test_the_client_joins_levels_with_a_slash(parted: Writer) -> None:
         ("", ["col1", "col2", "p1", "p2"]),
     ],
 )
-def test_open_partition_levels_are_the_last_columns(
+def test_partition_levels_that_are_not_fixed_are_the_last_columns(
     odps: Connection, parted: Writer, partition: str, expected: list[str]
 ) -> None:
     """evidence 83, 84: TestTableWritePartiallyPartitioned, TestTableWriteDP."""
@@ -209,7 +209,7 @@ def test_a_stream_is_found_by_the_body_or_by_the_query(plain: Writer) -> None:
         assert (answer["recordCount"], answer["WarningMessage"]) == (2, "")
 
 
-def test_the_query_says_which_session_a_stream_is_closed_in(
+def test_the_query_parameter_names_the_session_of_a_closed_stream(
     odps: Connection, plain: Writer
 ) -> None:
     """evidence 96: table_write_stream.cpp sends the session empty in the body, and Flags {}."""
@@ -235,7 +235,7 @@ def test_rows_may_be_compressed_inside_arrow(
     assert found(odps, plain) == list(range(500))
 
 
-def test_an_append_table_takes_an_ordinary_write(odps: Connection, make: Make) -> None:
+def test_an_append_table_accepts_an_ordinary_write(odps: Connection, make: Make) -> None:
     """evidence 99: TestTableWriteAP2 (table.format.version, without transactional)."""
     writer = make("col1 bigint, col2 string", properties={"table.format.version": 2})
     session = writer.begin()
@@ -265,7 +265,7 @@ def created(line: Line) -> None:
         line.answer(body, 201)
 
 
-def test_any_status_of_success_is_success() -> None:
+def test_any_success_status_is_accepted() -> None:
     """evidence 101: the Java SDK's BatchCompatibleWriteContractTest answers 201."""
     keys = {"project": "p", "access_id": "a", "access_key": "k"}
     with (
@@ -289,7 +289,7 @@ def test_versions_begin_at_one_and_zero_is_taken(odps: Connection, plain: Writer
 
 
 @pytest.mark.parametrize("closed", [False, True])
-def test_a_version_that_is_made_and_written_again_is_kept_once(
+def test_a_version_that_is_written_again_is_kept_once(
     odps: Connection, plain: Writer, closed: bool
 ) -> None:
     """evidence 212: manual of the Java SDK, storage-api/write.md, tip on idempotent retries."""
@@ -306,7 +306,7 @@ def test_a_version_that_is_made_and_written_again_is_kept_once(
     assert found(odps, plain) == [1, 2, 3]
 
 
-def test_rows_that_are_visible_stay_when_their_stream_is_made_again(
+def test_visible_rows_stay_when_their_stream_is_created_again(
     odps: Connection, plain: Writer
 ) -> None:
     """evidence 212 concerns batches only: a stream of the streaming mode has nothing to drop."""
@@ -352,7 +352,7 @@ def test_rows_of_another_shape_are_refused(
     assert found(odps, parted) == []
 
 
-def test_columns_are_taken_by_name_or_in_their_order(odps: Connection, parted: Writer) -> None:
+def test_columns_are_matched_by_name_or_position(odps: Connection, parted: Writer) -> None:
     """evidence 106: test_write_rows_without_partition_by_diff_schema_neg1 (older protocol)."""
     session = parted.begin("p1=aaa")
     parted.whole(session, pa.table({"col1": [1], "col2": ["x"], "e": ["by order"]}), name="a")
@@ -365,7 +365,7 @@ def test_columns_are_taken_by_name_or_in_their_order(odps: Connection, parted: W
     assert table["p2"].to_pylist() == ["by order", "by name"]
 
 
-def test_a_session_is_named_by_its_id_alone(odps: Connection, plain: Writer) -> None:
+def test_a_session_is_identified_by_only_its_id(odps: Connection, plain: Writer) -> None:
     """evidence 103: pyodps' manual, writing from several processes (more: test_open_write)."""
     session = plain.begin()
     plain.whole(session, rows(1), name="worker-1")

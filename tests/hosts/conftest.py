@@ -1,4 +1,4 @@
-"""A notebook with every kind of output, and programs that run and publish notebooks."""
+"""A notebook with every kind of output, and programs that run or publish notebooks."""
 
 from __future__ import annotations
 

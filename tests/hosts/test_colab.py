@@ -56,7 +56,7 @@ def wanted() -> dict[str, Requirement]:
     return {canonicalize_name(one.name): one for one in map(Requirement, lines)}
 
 
-def test_the_install_admits_what_colab_has_except_three_packages_that_it_does_not_pin() -> None:
+def test_the_requirements_allow_the_packages_of_colab_except_three_unpinned_ones() -> None:
     needs = wanted()
     shared = needs.keys() & HAS.keys()
     assert {name for name in shared if HAS[name] not in needs[name].specifier} == REPLACED

@@ -52,7 +52,7 @@ def published(executed: Path, folder: Path, kind: str) -> Path:
 
 
 @pytest.mark.parametrize("kind", ["html", "markdown", *SETTINGS])
-def test_a_page_shows_every_view_and_no_control(
+def test_exported_pages_show_every_view_and_no_controls(
     executed: Path, tmp_path: Path, browser: Browser, kind: str
 ) -> None:
     path = published(executed, tmp_path, kind)
@@ -67,7 +67,9 @@ def test_a_page_shows_every_view_and_no_control(
 
 
 @pytest.mark.parametrize("form", ["py:percent", "md", "md:myst", "Rmd"])
-def test_magics_go_to_jupytext_and_back(tmp_path: Path, form: str, program: Program) -> None:
+def test_magics_are_unchanged_by_a_round_trip_through_jupytext(
+    tmp_path: Path, form: str, program: Program
+) -> None:
     cells = [*VIEWS.values(), "rows = %odps read orders -n 3", "%odps read orders -p ds={day};"]
     book = nbformat.from_dict(notebook(*cells))
     nbformat.write(book, tmp_path / "one.ipynb")

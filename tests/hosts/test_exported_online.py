@@ -126,7 +126,7 @@ def _built(path: Path) -> str:
 
 
 @pytest.mark.parametrize("made", [_converted, _built])
-def test_a_page_shows_the_static_pages_and_no_controls_of_a_kernel_that_is_gone(
+def test_without_a_kernel_a_page_shows_the_static_pages_and_no_controls(
     page: Page, executed: Path, tmp_path: Path, made: Any
 ) -> None:
     target = tmp_path / "report.html"

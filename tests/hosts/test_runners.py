@@ -1,4 +1,4 @@
-"""Programs that run notebooks as jobs: they pass variables on, and say why a job failed."""
+"""Programs that run notebooks as jobs: they pass on variables, and report why a job failed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ REFUSED = {
 
 @pytest.mark.parametrize("runner", RUNNERS)
 @pytest.mark.parametrize("cell", REFUSED)
-def test_a_failed_job_says_why(program: Program, tmp_path: Path, runner: str, cell: str) -> None:
+def test_a_failed_job_reports_the_reason(
+    program: Program, tmp_path: Path, runner: str, cell: str
+) -> None:
     cells = ("%load_ext odps_nb\n%odps connect\nmonth = '2024-01-01'", cell)
     (tmp_path / "job.ipynb").write_text(json.dumps(notebook(*cells)), "utf-8")
     done = program(*RUNNERS[runner])

@@ -55,7 +55,7 @@ def host_of(url: str, role: Role, **facts) -> Host:
 @ROLES
 @pytest.mark.parametrize("situation", SITUATIONS)
 @pytest.mark.parametrize("answered", [False, True])
-def test_an_error_names_the_host_and_blames_only_its_setting(transport, situation, role, answered):
+def test_an_error_names_the_host_and_only_its_setting(transport, situation, role, answered):
     start, message = SITUATIONS[situation]
     with start() as url:
         host = host_of(url, role, answered=answered, service_answered=True)
@@ -74,14 +74,14 @@ def test_an_error_names_the_host_and_blames_only_its_setting(transport, situatio
             assert said in error.hint
 
 
-def test_the_names_of_roles():
+def test_a_host_is_named_with_its_role():
     assert str(Host.of("http://a.example:1/x", Role.SERVICE)) == "the service at a.example:1"
     assert str(Host.of("http://a.example:1/x", Role.STORAGE)) == "the storage host a.example:1"
     assert str(Host.of("http://a.example:1/x")) == "the server at a.example:1"
 
 
 @ROLES
-def test_a_storage_host_is_not_said_to_differ_before_the_service_has_answered(transport, role):
+def test_hints_about_the_storage_host_need_a_response_of_the_service(transport, role):
     with refused() as url:
         error = failure(transport, url, host_of(url, role, answered=False))
     assert "responds" not in error.hint

@@ -77,7 +77,7 @@ def serve(line: Line) -> None:
 # A socket that is interrupted before it is connected holds no connection.
 @pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
-def test_an_interrupt_at_any_line_comes_out_and_leaves_no_connection():
+def test_an_interrupt_at_any_line_is_raised_and_leaves_no_connection():
     interrupter, known, left = Interrupter(), set(), []
     with Peer(serve) as peer:
         port = int(peer.url.rpartition(":")[2])

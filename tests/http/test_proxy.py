@@ -60,7 +60,7 @@ def place_of(peer: Peer) -> dict[str, tuple[str, int]]:
     return {FAR: ("127.0.0.1", peer.port)}
 
 
-def test_requests_and_bodies_go_through(transport, far, through):
+def test_requests_and_bodies_pass_through_a_proxy(transport, far, through):
     scheme, start = far
     with start(answers(PAYLOAD, Connection="close")) as peer, Proxy(place_of(peer)) as proxy:
         through(proxy)
@@ -73,7 +73,7 @@ def test_requests_and_bodies_go_through(transport, far, through):
     assert {method for method, _ in proxy.asked} == {"CONNECT" if scheme == "https" else "POST"}
 
 
-def test_a_body_that_is_cut_behind_the_proxy_is_broken(transport, far, through):
+def test_a_body_truncated_behind_the_proxy_is_reported_as_broken(transport, far, through):
     scheme, start = far
     with (
         start(sends(Line.headline(**{"Content-Length": "100"}) + b"x" * 99)) as peer,
@@ -84,11 +84,11 @@ def test_a_body_that_is_cut_behind_the_proxy_is_broken(transport, far, through):
             answer.read()
 
 
-def test_a_server_that_is_slow_to_greet_is_waited_for(transport, trusted, through):
+def test_a_slow_tls_handshake_is_waited_for(transport, trusted, through):
     greeted = threading.Event()
 
     def script(line: Line) -> None:
-        greeted.wait(0.5)  # longer than one slice of waiting
+        greeted.wait(0.5)  # longer than one wait slice
         with server_context(trusted, FAR).wrap_socket(line.sock, server_side=True) as sock:
             secure = Line(sock, line.peer)
             secure.request()
@@ -114,7 +114,7 @@ def test_the_proxy_receives_credentials(transport, far, through, named):
     assert "proxy-authorization" not in peer.seen[0].headers
 
 
-def test_a_proxy_over_tls_leads_to_servers_with_and_without(transport, far, through, trusted):
+def test_a_proxy_over_tls_reaches_servers_with_and_without_tls(transport, far, through, trusted):
     scheme, start = far
     with (
         start(answers(PAYLOAD)) as peer,
@@ -126,7 +126,7 @@ def test_a_proxy_over_tls_leads_to_servers_with_and_without(transport, far, thro
     assert peer.seen[0].body == PAYLOAD * 2
 
 
-def test_loopback_and_what_no_proxy_names_are_asked_directly(transport, through, monkeypatch):
+def test_loopback_and_hosts_in_no_proxy_are_contacted_directly(transport, through, monkeypatch):
     with Peer(answers(b"one", b"two")) as peer, Proxy({}) as proxy:
         through(proxy)
         for host in ("127.0.0.1", "localhost"):
@@ -184,7 +184,7 @@ def test_a_proxy_that_refuses_is_named_as_the_proxy(transport, through):
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_a_proxy_that_is_not_there_is_named_as_the_proxy(transport, monkeypatch, scheme):
+def test_an_unreachable_proxy_is_named_as_the_proxy(transport, monkeypatch, scheme):
     unknown = "no-such-proxy.invalid:3128"
     with refused() as url:
         place = url.partition("//")[2]
@@ -200,7 +200,7 @@ def test_a_proxy_that_is_not_there_is_named_as_the_proxy(transport, monkeypatch,
             assert caught.value.hint.startswith("check HTTP_PROXY")
 
 
-def test_a_certificate_behind_a_proxy_is_looked_at(transport, authority, through):
+def test_a_certificate_behind_a_proxy_is_verified(transport, authority, through):
     with (
         Peer(answers(b"x"), tls=server_context(authority, FAR)) as peer,
         Proxy(place_of(peer)) as proxy,
@@ -220,7 +220,7 @@ def test_a_certificate_behind_a_proxy_is_looked_at(transport, authority, through
         f"me:{PASSWORD}@[::1",
     ],
 )
-def test_a_proxy_that_is_no_address_is_a_config_error(transport, monkeypatch, address):
+def test_an_invalid_proxy_address_raises_a_config_error(transport, monkeypatch, address):
     monkeypatch.setenv("HTTPS_PROXY", address)
     with pytest.raises(ConfigError, match="HTTPS_PROXY") as caught:
         ask(transport, f"https://{FAR}/")
@@ -228,7 +228,7 @@ def test_a_proxy_that_is_no_address_is_a_config_error(transport, monkeypatch, ad
     assert PASSWORD not in "".join(traceback.format_exception(caught.value))
 
 
-def test_the_password_of_a_proxy_is_in_no_error_and_no_log(transport, through, trusted, caplog):
+def test_no_error_or_log_line_shows_a_proxy_password(transport, through, trusted, caplog):
     caplog.set_level(logging.DEBUG)
     told: list[str] = []
     with (
@@ -256,9 +256,7 @@ def test_the_password_of_a_proxy_is_in_no_error_and_no_log(transport, through, t
     assert "bWU6" not in text  # the base64 of "me:" begins in this way
 
 
-def test_who_wants_little_ahead_gets_a_connection_that_was_promised_no_more(
-    transport, through, trusted
-):
+def test_a_small_receive_buffer_gets_a_new_connection(transport, through, trusted):
     script = answers(PAYLOAD, PAYLOAD, PAYLOAD, PAYLOAD)
     with (
         Peer(script, tls=server_context(trusted, FAR)) as far,

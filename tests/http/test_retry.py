@@ -60,7 +60,7 @@ def decide(error: BaseException, *, idempotent: bool = True, attempt: int = 1) -
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else None,
 )
-def test_call_and_failure_decide(error, when_idempotent, otherwise):
+def test_call_and_failure_determine_whether_to_retry(error, when_idempotent, otherwise):
     assert (decide(error) is not None) is when_idempotent
     assert (decide(error, idempotent=False) is not None) is otherwise
 
@@ -72,7 +72,7 @@ def test_waits_double_up_to_the_cap():
     assert patient.decide(50, ServerFaultError("x"), idempotent=True, elapsed=0) == 5.0
 
 
-def test_attempts_end():
+def test_attempts_end_at_a_limit():
     assert decide(ServerFaultError("x"), attempt=6) is not None
     assert decide(ServerFaultError("x"), attempt=7) is None
     assert decide(ConnectError("x", request_sent=False), attempt=4) is None
@@ -80,12 +80,12 @@ def test_attempts_end():
     assert never.decide(1, ThrottledError("x"), idempotent=True, elapsed=0) is None
 
 
-def test_the_wait_that_the_server_asks_for_is_kept():
+def test_the_wait_requested_by_the_server_is_respected():
     assert decide(ThrottledError("x", retry_after=30.0)) == 30.0
     assert decide(ThrottledError("x", retry_after=0.0)) == 0.2
 
 
-def test_a_wait_past_the_deadline_is_no_wait():
+def test_a_wait_past_the_deadline_ends_the_retries():
     assert decide(ThrottledError("x", retry_after=POLICY.deadline + 1)) is None
     assert (
         POLICY.decide(1, ThrottledError("x"), idempotent=True, elapsed=POLICY.deadline - 0.1)
@@ -111,7 +111,7 @@ def test_no_wait_is_negative_or_past_the_deadline(attempt, elapsed, chance, aske
     assert wait is None or asked is None or wait >= asked
 
 
-def test_the_policy_shows_itself():
+def test_the_policy_has_a_readable_repr():
     assert repr(RetryPolicy(max_attempts=3)).startswith("RetryPolicy(max_attempts=3, ")
 
 

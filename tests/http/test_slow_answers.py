@@ -10,7 +10,7 @@ from tests.support.sockets.transports import ask
 
 
 def drip(line: Line, data: bytes, pieces: bytes = b"") -> None:
-    """Send byte by byte, each as soon as the previous one was received; then more forever."""
+    """Send each byte after the previous one was received, and then continue forever."""
     for at in range(len(data)):
         line.send(data[at : at + 1])
         line.peer.release.wait(0.002)
@@ -28,7 +28,7 @@ ENDLESS_HEADS = {
 
 
 @pytest.mark.parametrize("head", ENDLESS_HEADS)
-def test_a_head_that_is_dripped_has_a_total_time(transport, head):
+def test_a_slow_response_head_has_a_total_time_limit(transport, head):
     def script(line: Line) -> None:
         line.request()
         drip(line, *ENDLESS_HEADS[head])
@@ -40,7 +40,7 @@ def test_a_head_that_is_dripped_has_a_total_time(transport, head):
         assert "read_timeout" in (caught.value.hint or "")
 
 
-def test_continues_without_end_are_refused(transport):
+def test_endless_1xx_responses_are_refused(transport):
     def script(line: Line) -> None:
         line.request()
         while not line.peer.release.is_set():
@@ -50,7 +50,7 @@ def test_continues_without_end_are_refused(transport):
         ask(transport, peer.url)
 
 
-def test_a_few_continues_are_passed_over(transport):
+def test_a_few_1xx_responses_are_skipped(transport):
     def script(line: Line) -> None:
         line.request()
         line.send(b"HTTP/1.1 100 Continue\r\n\r\n" * 3)
@@ -61,7 +61,7 @@ def test_a_few_continues_are_passed_over(transport):
 
 
 @pytest.mark.parametrize("framing", ["length", "chunks", "chunk size", "trailers"])
-def test_a_document_that_is_dripped_has_a_total_time(transport, framing):
+def test_a_slow_document_has_a_total_time_limit(transport, framing):
     chunked = Line.headline(**{"Transfer-Encoding": "chunked"})
     begin, more = {
         "length": (Line.headline(**{"Content-Length": "1000000"}), b"x"),
@@ -83,7 +83,7 @@ def test_a_document_that_is_dripped_has_a_total_time(transport, framing):
         assert "longer than the total time allowed" in str(caught.value)
 
 
-def test_rows_and_blobs_may_take_their_time(transport):
+def test_rows_and_blobs_have_no_total_time_limit(transport):
     def script(line: Line) -> None:
         line.request()
         line.send(line.headline(**{"Content-Length": "300"}))

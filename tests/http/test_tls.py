@@ -55,7 +55,9 @@ def test_bodies_arrive_and_the_connection_is_kept(transport, tls):
 
 
 @pytest.mark.parametrize("farewell", [True, False])
-def test_a_body_that_ends_too_early_is_broken_with_or_without_a_farewell(transport, tls, farewell):
+def test_a_truncated_body_is_reported_as_broken_with_or_without_close_notify(
+    transport, tls, farewell
+):
     def script(line: Line) -> None:
         line.request()
         line.send(line.headline(**{"Content-Length": "100"}) + b"x" * 99)
@@ -71,7 +73,7 @@ def test_a_body_that_ends_too_early_is_broken_with_or_without_a_farewell(transpo
         answer.read()
 
 
-def test_an_upload_of_many_pieces_arrives_and_a_session_ticket_is_no_answer(transport, tls):
+def test_a_session_ticket_is_not_taken_for_a_response(transport, tls):
     tls.num_tickets = 5
 
     def script(line: Line) -> None:
@@ -94,11 +96,11 @@ def test_an_upload_of_many_pieces_arrives_and_a_session_ticket_is_no_answer(tran
         assert peer.seen[0].body == b"".join(PIECES)
 
 
-def test_an_answer_before_the_end_of_an_upload_ends_it(transport, tls):
+def test_a_response_before_the_end_of_an_upload_ends_it(transport, tls):
     def script(line: Line) -> None:
         line.head()
         line.answer(b"no, thank you", 403)
-        line.peer.release.wait(20)  # and reads no more, so the pipe stays full
+        line.peer.release.wait(20)  # and has stopped reading, so the pipe stays full
 
     def refused(response: HttpResponse) -> ServiceError:
         with response:
@@ -122,7 +124,7 @@ def test_an_answer_before_the_end_of_an_upload_ends_it(transport, tls):
         assert upload.sent_bytes < len(PAYLOAD) * len(PIECES)
 
 
-def test_a_peer_that_takes_nothing_is_a_timeout(transport, tls):
+def test_a_peer_that_accepts_no_data_is_a_timeout(transport, tls):
     def script(line: Line) -> None:
         line.head()
         line.peer.release.wait(20)
@@ -154,7 +156,7 @@ def test_an_abort_wakes_a_thread_in_the_handshake(transport):
     stop = Abort()
 
     def script(line: Line) -> None:
-        line.sock.recv(1)  # of the client's hello, which gets no response
+        line.sock.recv(1)  # the client's hello, which gets no response
         stop.stop()
         assert line.wait_closed()
 
@@ -203,7 +205,7 @@ def test_an_untrusted_certificate_is_refused_with_a_hint(transport, authority):
     assert (type(again), again.hint) == (CertificateError, error.hint)
 
 
-def test_a_certificate_for_another_name_says_so(transport, trusted):
+def test_a_certificate_for_another_name_raises_a_named_error(transport, trusted):
     with (
         Peer(answers(b"x"), tls=server_context(trusted, "other.example")) as peer,
         pytest.raises(CertificateError, match=r"127\.0\.0\.1") as caught,
@@ -212,7 +214,7 @@ def test_a_certificate_for_another_name_says_so(transport, trusted):
     assert "name" in caught.value.hint
 
 
-def test_a_certificate_that_has_ended_says_so(transport, trusted):
+def test_an_expired_certificate_raises_a_named_error(transport, trusted):
     ended = datetime.now(UTC) - timedelta(days=1)
     context = server_context(trusted, not_before=ended - timedelta(days=9), not_after=ended)
     with (
@@ -223,14 +225,14 @@ def test_a_certificate_that_has_ended_says_so(transport, trusted):
     assert "clock" in caught.value.hint
 
 
-def test_trust_is_not_asked_for_twice():
+def test_an_untrusted_certificate_is_not_retried():
     error = CertificateError("no", request_sent=False)
     assert RetryPolicy().decide(1, error, idempotent=True, elapsed=0.0) is None
     assert RetryPolicy().decide(1, ConnectError("no"), idempotent=True, elapsed=0.0) is not None
 
 
 @pytest.mark.parametrize("name", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
-def test_certificates_that_are_not_there_are_a_config_error(transport, monkeypatch, name):
+def test_a_missing_certificate_file_raises_a_config_error(transport, monkeypatch, name):
     monkeypatch.delenv("REQUESTS_CA_BUNDLE", raising=False)
     monkeypatch.setenv(name, "/nowhere/authority.pem")
     with pytest.raises(ConfigError, match=r"/nowhere/authority\.pem") as caught:
@@ -238,7 +240,7 @@ def test_certificates_that_are_not_there_are_a_config_error(transport, monkeypat
     assert caught.value.option == name
 
 
-def test_a_file_without_certificates_is_a_connect_error(transport, monkeypatch, tmp_path):
+def test_a_file_without_certificates_raises_a_connect_error(transport, monkeypatch, tmp_path):
     empty = tmp_path / "empty.pem"
     empty.write_text("no certificate here\n")
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(empty))

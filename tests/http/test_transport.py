@@ -42,12 +42,12 @@ def test_status_headers_and_body_arrive(transport):
     assert peer.seen[0].headers["accept-encoding"] == "identity"
 
 
-def test_an_answer_of_any_error_status_is_an_answer(transport):
+def test_any_error_status_is_returned_as_a_response(transport):
     with Peer(answers(b"{}", status=503)) as peer, ask(transport, peer.url) as answer:
         assert (answer.status, answer.read()) == (503, b"{}")
 
 
-def test_a_compressed_body_is_left_as_it_is(transport):
+def test_a_compressed_body_is_not_decoded(transport):
     packed = bytes.fromhex("28b52ffd20052900006865 6c6c6f")
 
     with (
@@ -57,7 +57,7 @@ def test_a_compressed_body_is_left_as_it_is(transport):
         assert answer.read() == packed
 
 
-def test_connections_are_kept_after_a_whole_body_and_only_then(transport):
+def test_connections_are_kept_only_after_a_complete_body(transport):
     with Peer(answers(b"one", b"two", b"three"), answers(b"four")) as peer:
         for expected in (b"one", b"two"):
             with ask(transport, peer.url) as answer:
@@ -96,7 +96,7 @@ def test_every_way_to_read_gives_the_same_bytes(transport, size, chunked):
         assert peer.connections == 1
 
 
-def test_a_body_shorter_than_its_content_length_is_broken(transport):
+def test_a_body_shorter_than_its_content_length_is_reported_as_broken(transport):
     with (
         Peer(sends(Line.headline(**{"Content-Length": "100"}) + b"x" * 99)) as peer,
         ask(transport, peer.url) as answer,
@@ -111,7 +111,7 @@ def test_a_body_shorter_than_its_content_length_is_broken(transport):
 
 @settings(max_examples=60)
 @given(data=st.data())
-def test_a_chunked_body_cut_anywhere_is_broken_and_never_longer(data):
+def test_a_truncated_chunked_body_is_reported_as_broken(data):
     whole = b"5\r\nhello\r\n6;ext=1\r\n world\r\n0\r\nTrailer: x\r\n\r\n"
     cut = data.draw(st.integers(0, len(whole) - 1))
 
@@ -130,7 +130,7 @@ def test_a_chunked_body_cut_anywhere_is_broken_and_never_longer(data):
 @pytest.mark.parametrize(
     "lie", [b"-5\r\n", b"zz\r\n", b"0x5\r\n", b"\r\n", b"5\r\nhelloXX0\r\n\r\n", b"1" * 9000]
 )
-def test_nonsense_between_chunks_is_broken(transport, lie):
+def test_invalid_bytes_between_chunks_break_the_response(transport, lie):
     with (
         Peer(sends(Line.headline(**{"Transfer-Encoding": "chunked"}) + lie)) as peer,
         ask(transport, peer.url) as answer,
@@ -139,7 +139,7 @@ def test_nonsense_between_chunks_is_broken(transport, lie):
         answer.read()
 
 
-def test_a_reset_in_the_body_is_broken(transport):
+def test_a_reset_during_the_body_is_reported_as_a_broken_response(transport):
     def script(line: Line) -> None:
         line.request()
         line.send(line.headline(**{"Content-Length": "100"}) + b"x" * 50)
@@ -153,7 +153,7 @@ def test_a_reset_in_the_body_is_broken(transport):
             answer.read(50)
 
 
-def test_a_body_without_length_ends_with_the_connection_and_says_so(transport):
+def test_a_body_without_length_ends_with_the_connection_and_is_not_delimited(transport):
     with (
         Peer(sends(Line.headline() + b"until the end")) as peer,
         ask(transport, peer.url) as answer,
@@ -172,14 +172,14 @@ def test_a_body_without_length_ends_with_the_connection_and_says_so(transport):
         b"rubbish\r\n\r\n",
     ],
 )
-def test_no_answer_is_broken_and_says_that_the_request_was_sent(transport, before):
+def test_no_response_is_an_error_that_says_that_the_request_was_sent(transport, before):
     with Peer(sends(before)) as peer, pytest.raises(BrokenStreamError) as caught:
         ask(transport, peer.url)
     assert caught.value.request_sent is True
     assert caught.value.url == peer.url
 
 
-def test_silence_before_the_answer_is_a_timeout(transport):
+def test_silence_before_the_response_raises_a_timeout(transport):
     def script(line: Line) -> None:
         line.request()
         line.peer.release.wait(10)
@@ -189,7 +189,7 @@ def test_silence_before_the_answer_is_a_timeout(transport):
     assert caught.value.request_sent is True
 
 
-def test_silence_inside_the_body_is_a_timeout(transport):
+def test_silence_inside_the_body_raises_a_timeout(transport):
     def script(line: Line) -> None:
         line.request()
         line.send(line.headline(**{"Content-Length": "10"}) + b"12345")
@@ -209,23 +209,23 @@ def test_a_refused_connection_is_a_connect_error_that_may_be_retried(transport):
     assert (type(again), again.url, again.hint) == (ConnectError, url, caught.value.hint)
 
 
-def test_an_unknown_name_is_a_connect_error(transport):
+def test_an_unknown_name_raises_a_connect_error(transport):
     with pytest.raises(ConnectError, match="cannot resolve the host name of the server no-such"):
         ask(transport, "http://no-such-host.invalid/api")
 
 
-def test_a_connection_that_is_never_accepted_is_a_connect_error(transport):
+def test_a_connection_that_is_never_accepted_raises_a_connect_error(transport):
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
         deaf.listen(0)
         url = f"http://127.0.0.1:{deaf.getsockname()[1]}"
-        with socket.create_connection(deaf.getsockname()):  # fills the queue, which has one place
+        with socket.create_connection(deaf.getsockname()):  # fills the queue of length one
             with pytest.raises(TransportError) as caught:
                 ask(transport, url, connect_timeout=0.2, read_timeout=0.2)
             assert isinstance(caught.value, (ConnectError, RequestTimeoutError))
 
 
-def test_speaking_tls_to_a_plain_peer_is_a_connect_error(transport):
+def test_tls_to_a_plain_peer_raises_a_connect_error(transport):
     def script(line: Line) -> None:
         line.send(b"HTTP/1.1 400 no\r\n\r\n")
         line.wait_closed(5)
@@ -235,7 +235,7 @@ def test_speaking_tls_to_a_plain_peer_is_a_connect_error(transport):
 
 
 @pytest.mark.parametrize("url", ["ftp://x/y", "nowhere", "http://"])
-def test_an_impossible_url_is_a_config_error(transport, url):
+def test_an_impossible_url_raises_a_config_error(transport, url):
     with pytest.raises(ConfigError) as caught:
         ask(transport, url)
     assert caught.value.option == "endpoint"
@@ -326,7 +326,7 @@ def test_an_abort_before_the_start_is_noticed(transport):
         ask(transport, peer.url, abort=stop)
 
 
-def test_an_abort_after_the_end_leaves_the_kept_connection_alone(transport):
+def test_an_abort_after_the_end_does_not_affect_the_pooled_connection(transport):
     with Peer(answers(b"one", b"two")) as peer:
         stop = Abort()
         assert ask(transport, peer.url, abort=stop).read() == b"one"
@@ -354,7 +354,7 @@ def test_leaving_early_closes_the_connection(transport):
         answer.close()
 
 
-def test_closing_closes_idle_connections_although_an_answer_is_still_held(transport):
+def test_closing_closes_idle_connections_while_a_response_is_open(transport):
     left = threading.Event()
 
     def script(line: Line) -> None:
@@ -371,7 +371,7 @@ def test_closing_closes_idle_connections_although_an_answer_is_still_held(transp
         assert held.closed
 
 
-def test_what_a_broken_answer_remembers_leads_nowhere(transport):
+def test_an_error_of_a_broken_response_holds_no_connection(transport):
     with (
         Peer(sends(Line.headline(**{"Content-Length": "100"}) + b"x")) as peer,
         ask(transport, peer.url) as answer,
@@ -391,7 +391,7 @@ def test_a_closed_transport_sends_nothing(transport):
         ask(transport, "http://127.0.0.1:1")
 
 
-def test_an_error_in_the_callers_body_is_the_callers_error(transport):
+def test_an_error_of_the_request_body_is_raised_unchanged(transport):
     def body():
         yield b"first"
         raise FileNotFoundError("the caller's file")
@@ -410,7 +410,7 @@ def test_a_proxy_of_the_environment_is_not_used_for_loopback(transport, monkeypa
         assert answer.read() == b"direct"
 
 
-def test_reprs_tell_the_state_and_no_header(transport):
+def test_reprs_show_the_state_and_no_header(transport):
     request = HttpRequest(method="GET", url="http://h", headers={"Authorization": "ODPS a:secret"})
     assert "secret" not in repr(request)
     with Peer(answers(b"x")) as peer, ask(transport, peer.url) as answer:
@@ -419,7 +419,7 @@ def test_reprs_tell_the_state_and_no_header(transport):
         assert repr(answer).endswith("closed>")
 
 
-def test_two_lengths_of_one_answer_are_called_so(transport):
+def test_two_content_lengths_are_reported(transport):
     with (
         Peer(
             sends(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 7\r\n\r\nhello")

@@ -1,4 +1,4 @@
-"""A written body arrives completely, or the writer gets the reason, quickly and every time."""
+"""A written body arrives completely, or the writer soon receives the error."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def echo_digest(line: Line) -> None:
 
 
 @pytest.mark.parametrize("sizes", [[], [0], [1], [262144], [262143, 2], [7] * 1000, [3_000_000, 1]])
-def test_what_is_written_arrives(transport, sizes):
+def test_a_written_body_arrives(transport, sizes):
     pieces = [bytes([i % 251]) * size for i, size in enumerate(sizes)]
     with Peer(echo_digest) as peer, begin(transport, peer.url) as upload:
         assert [upload.write(piece) for piece in pieces] == sizes
@@ -95,7 +95,7 @@ def test_a_slow_peer_slows_the_writer(transport):
 
 
 @pytest.mark.parametrize("keep_reading", [False, True])
-def test_an_early_answer_reaches_the_writer(transport, keep_reading):
+def test_an_early_response_reaches_the_writer(transport, keep_reading):
     def script(line: Line) -> None:
         seen = line.head()
         line.answer(b"no room", 403)
@@ -114,7 +114,7 @@ def test_an_early_answer_reaches_the_writer(transport, keep_reading):
             upload.finish()
 
 
-def test_an_early_yes_is_not_taken_for_success(transport):
+def test_an_early_success_response_raises_an_error(transport):
     def script(line: Line) -> None:
         line.head()
         line.answer(b"ok", 200)
@@ -128,7 +128,7 @@ def test_an_early_yes_is_not_taken_for_success(transport):
         flood(upload)
 
 
-def test_a_connection_cut_while_writing_reaches_the_writer(transport):
+def test_a_connection_broken_while_writing_raises_an_error_in_the_writer(transport):
     def script(line: Line) -> None:
         line.head()
         line.reset()
@@ -139,7 +139,7 @@ def test_a_connection_cut_while_writing_reaches_the_writer(transport):
         assert caught.value.request_sent is True
 
 
-def test_a_peer_that_takes_nothing_is_a_timeout_of_its_own(transport):
+def test_a_peer_that_accepts_no_data_is_a_separate_timeout(transport):
     """The response may take longer than a pause while the body is sent."""
 
     def script(line: Line) -> None:
@@ -159,7 +159,7 @@ def test_a_peer_that_takes_nothing_is_a_timeout_of_its_own(transport):
         flood(upload)
 
 
-def test_a_peer_that_pauses_has_as_long_as_for_an_answer(transport):
+def test_a_peer_may_pause_as_long_as_before_a_response(transport):
     def script(line: Line) -> None:
         seen = line.head()
         time.sleep(0.5)  # longer than the connect time-out
@@ -178,7 +178,7 @@ def test_a_peer_that_pauses_has_as_long_as_for_an_answer(transport):
             assert answer.read() == b"ok"
 
 
-def test_no_answer_to_a_whole_body_is_an_error(transport):
+def test_a_complete_body_without_a_response_raises_an_error(transport):
     with Peer(lambda line: line.request()) as peer, begin(transport, peer.url) as upload:
         upload.write(b"data")
         with pytest.raises(BrokenStreamError):
@@ -191,7 +191,7 @@ def test_a_refused_connection_is_raised_in_the_writer(transport):
         upload.finish()
 
 
-def test_an_abort_leaves_the_server_a_cut_body_and_no_thread(transport):
+def test_an_abort_truncates_the_body_and_ends_the_thread(transport):
     with Peer(lambda line: line.request()) as peer:
         upload = begin(transport, peer.url)
         upload.write(bytes(1 << 19))
@@ -214,7 +214,7 @@ def test_leaving_the_block_with_an_error_aborts(transport):
     assert not any(seen.whole for seen in peer.seen)
 
 
-def test_an_abort_wakes_a_thread_that_waits_for_the_answer(transport):
+def test_an_abort_wakes_a_thread_that_waits_for_the_response(transport):
     def script(line: Line) -> None:
         line.request()
         line.peer.release.set()

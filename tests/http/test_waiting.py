@@ -22,10 +22,10 @@ def pair():
     theirs.close()
 
 
-def test_a_signal_that_wakes_no_thread_is_detected():
+def test_a_signal_that_wakes_no_thread_is_handled():
     def script(line: Line) -> None:
         line.request()
-        # Mark the signal as pending for the main thread, which the kernel does not wake for it.
+        # Mark the signal as pending for the main thread without waking the thread.
         _thread.interrupt_main()
         if line.wait_closed(20):  # a third of the read time-out
             closed.set()
@@ -40,7 +40,7 @@ def test_a_signal_that_wakes_no_thread_is_detected():
 
 
 @pytest.mark.parametrize("timeout", [0.05, 0.25])
-def test_silence_lasts_no_less_than_the_timeout_says(pair, timeout):
+def test_silence_raises_no_error_before_the_timeout(pair, timeout):
     ours, _ = pair
     ours.settimeout(timeout)
     with SlicedReader(ours, hold=ours.makefile("rb", 0)) as reader:
@@ -79,7 +79,7 @@ def test_a_reader_outlives_the_socket_object_that_it_reads_from(pair):
     assert ours.fileno() == -1
 
 
-def test_connecting_says_what_the_system_says():
+def test_connect_errors_have_the_message_of_the_system():
     with refused() as url, socket.socket() as sock, pytest.raises(ConnectionRefusedError):
         connect(sock, ("127.0.0.1", int(url.rpartition(":")[2])), 5.0)
 

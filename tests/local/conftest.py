@@ -1,4 +1,4 @@
-"""Services without samples, and a plain client for them."""
+"""Services without samples, and a plain HTTP client for them."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def batches(draw: st.DrawFn) -> tuple[tuple[Column, ...], pa.RecordBatch]:
 
 @settings(max_examples=EXAMPLES)
 @given(batches(), st.integers(0, 6), st.integers(0, 6))
-def test_conforming_rows_of_the_right_types_changes_nothing(
+def test_conforming_rows_of_the_correct_types_changes_nothing(
     made: tuple[tuple[Column, ...], pa.RecordBatch], start: int, length: int
 ) -> None:
     columns, batch = made
@@ -103,7 +103,7 @@ def test_conforming_rows_of_the_right_types_changes_nothing(
 def test_nested_values_are_rebuilt_as_they_were(
     made: tuple[tuple[Column, ...], pa.RecordBatch], start: int
 ) -> None:
-    """A BLOB leaf forces the slow path through every level; the values must survive it."""
+    """A BLOB leaf forces the slow path through every level, which must keep the values."""
     from odps_nb.schema import ArrayType, PrimitiveType, StructField, StructType, TypeCode
 
     columns, batch = made
@@ -127,7 +127,7 @@ def test_nested_values_are_rebuilt_as_they_were(
 
 @settings(max_examples=EXAMPLES)
 @given(batches())
-def test_rows_survive_the_row_stream_of_the_tunnel(
+def test_the_row_stream_of_the_tunnel_keeps_rows_unchanged(
     made: tuple[tuple[Column, ...], pa.RecordBatch],
 ) -> None:
     columns, batch = made
@@ -138,7 +138,7 @@ def test_rows_survive_the_row_stream_of_the_tunnel(
 
 @settings(max_examples=EXAMPLES)
 @given(batches(), st.data())
-def test_a_cut_or_changed_row_stream_never_passes(
+def test_a_truncated_or_changed_row_stream_is_refused(
     made: tuple[tuple[Column, ...], pa.RecordBatch], data: st.DataObject
 ) -> None:
     columns, batch = made
@@ -150,7 +150,7 @@ def test_a_cut_or_changed_row_stream_never_passes(
 
 @settings(max_examples=EXAMPLES)
 @given(batches())
-def test_rows_survive_the_arrow_stream_of_the_tunnel(
+def test_the_arrow_stream_of_the_tunnel_keeps_rows_unchanged(
     made: tuple[tuple[Column, ...], pa.RecordBatch],
 ) -> None:
     _, batch = made
@@ -160,7 +160,9 @@ def test_rows_survive_the_arrow_stream_of_the_tunnel(
 
 
 @pytest.mark.parametrize("rows", [1000, 8000, 8192, 100_000])
-def test_an_arrow_stream_of_many_chunks_is_whole_and_a_flipped_bit_is_seen(rows: int) -> None:
+def test_an_arrow_stream_of_many_chunks_is_complete_and_a_flipped_bit_is_detected(
+    rows: int,
+) -> None:
     batch = pa.record_batch({"a": pa.array(range(rows))})
     data = bytearray(b"".join(bytes(chunk) for chunk in encode_arrow(iter([batch]))))
     assert next(decode_arrow(batch.schema, memoryview(data))).equals(batch)
@@ -171,7 +173,7 @@ def test_an_arrow_stream_of_many_chunks_is_whole_and_a_flipped_bit_is_seen(rows:
 
 @settings(max_examples=EXAMPLES)
 @given(batches(), st.integers(1, 5), st.sampled_from(list(Compression)))
-def test_a_row_stream_is_what_arrow_reads(
+def test_a_row_stream_returns_the_values_that_arrow_reads(
     made: tuple[tuple[Column, ...], pa.RecordBatch], max_rows: int, ipc: Compression
 ) -> None:
     _, batch = made
@@ -184,7 +186,7 @@ def test_a_row_stream_is_what_arrow_reads(
 
 @settings(max_examples=EXAMPLES)
 @given(batches(), st.data())
-def test_rows_survive_a_row_file(
+def test_a_row_file_keeps_rows_unchanged(
     tmp_path_factory: pytest.TempPathFactory,
     made: tuple[tuple[Column, ...], pa.RecordBatch],
     data: st.DataObject,
@@ -250,7 +252,7 @@ def assert_cover(ranges: list[tuple[int, int]], made: list[Segment], cross: bool
 
 
 @given(st.text())
-def test_any_text_is_a_statement_or_an_error_of_ours(text: str) -> None:
+def test_any_text_gives_a_statement_or_a_typed_error(text: str) -> None:
     with suppress(InvalidRequestError):
         parse_job(text, {})
 
@@ -261,7 +263,7 @@ def test_strings_and_names_are_unescaped() -> None:
     assert [cursor.text(), cursor.text(), cursor.text()] == ["it's", "x'y\n", "d"]
 
 
-def test_a_text_is_cut_at_its_semicolons_and_nowhere_else() -> None:
+def test_a_text_is_split_only_at_its_semicolons() -> None:
     script = "-- a; b\nSET x.y = 'a;b' ;; /* ; */ SHOW TABLES LIKE 'a;*';\nSET zone=Asia/Shanghai"
     assert parse_job(script, {}) == (Show(what="tables", pattern="a;*"),)
     for text in ("SELECT 'a", "DROP TABLE `a", "SHOW TABLES /* a"):
@@ -277,7 +279,7 @@ def duck() -> Iterator[Duck]:
     opened.close()
 
 
-def test_the_fence_holds_for_each_connection(duck: Duck) -> None:
+def test_the_restrictions_apply_to_each_connection(duck: Duck) -> None:
     import duckdb
 
     secret = pa.table({"a": [1]})
@@ -312,12 +314,12 @@ SCHEMA = TableSchema(
 
 @settings(max_examples=EXAMPLES)
 @given(text=st.text())
-def test_any_text_is_a_predicate_or_an_error_of_ours(duck: Duck, text: str) -> None:
+def test_any_text_gives_a_predicate_or_a_typed_error(duck: Duck, text: str) -> None:
     with suppress(InvalidRequestError):
         Predicate.parse(text, SCHEMA, duck)
 
 
-def test_a_predicate_knows_what_only_partitions_decide(duck: Duck) -> None:
+def test_a_predicate_has_a_part_for_partitions_only(duck: Duck) -> None:
     predicate = Predicate.parse(
         "id > 5 AND (ds = 'a' OR ds LIKE 'b%') AND NOTE IS NULL", SCHEMA, duck
     )
@@ -329,7 +331,7 @@ def test_a_predicate_knows_what_only_partitions_decide(duck: Duck) -> None:
     assert part.keeps(specs, SCHEMA) == [True, True, False]
 
 
-def test_a_folder_gives_out_only_its_own_names(tmp_path: Path) -> None:
+def test_a_folder_accepts_only_its_own_file_names(tmp_path: Path) -> None:
     folder = DataFolder(tmp_path / "f", durable=False)
     try:
         for name in ("../x", "a/b", "", "x" * 65, "a.b"):

@@ -154,7 +154,7 @@ def test_an_aborted_session_leaves_no_files(service: Service) -> None:
     assert row_files(service) == set()
 
 
-def test_streams_left_out_of_a_commit_leave_no_files(service: Service) -> None:
+def test_streams_excluded_from_a_commit_leave_no_files(service: Service) -> None:
     session = begin(service, "ds=x")
     put(service, session, "0", batch(1))
     put(service, session, "1", batch(2))
@@ -184,7 +184,7 @@ def test_blobs_that_no_row_names_are_deleted_after_two_days(service: Service, cl
     assert unused.pack != used.pack
 
 
-def test_what_was_being_written_is_swept_at_the_next_start(root: Path, clock: Clock) -> None:
+def test_unfinished_files_are_deleted_at_the_next_start(root: Path, clock: Clock) -> None:
     with Service(root, Settings(durable=False), clock=clock) as first:
         first.catalog.create_table(NAME, SCHEMA, owner="me")
         write(first, 1)
@@ -222,7 +222,7 @@ def test_a_failed_upload_leaves_no_files(service: Service) -> None:
     assert row_files(service) == set()
 
 
-def test_a_blob_on_its_way_into_a_table_is_not_forgotten(service: Service, clock: Clock) -> None:
+def test_a_blob_that_is_being_committed_is_not_deleted(service: Service, clock: Clock) -> None:
     """Maintenance between the end of a row file and its record must not delete its blobs."""
     table = TableName(project="local", table="b")
     service.catalog.create_table(
@@ -252,7 +252,7 @@ def test_rows_are_the_same_with_and_without_their_hot_files(service: Service) ->
     assert len(warm) == 100_000
 
 
-def test_hot_files_are_dropped_when_the_end_was_not_clean(root: Path, clock: Clock) -> None:
+def test_cached_files_are_deleted_after_an_unclean_shutdown(root: Path, clock: Clock) -> None:
     with Service(root, Settings(durable=False), clock=clock) as first:
         first.catalog.create_table(NAME, SCHEMA, owner="me")
         write(first, *range(100_000))
@@ -368,9 +368,7 @@ def test_transactions_match_the_model(
     )
 
 
-def test_touch_sets_the_times_of_what_it_names_and_of_nothing_else(
-    service: Service, clock: Clock
-) -> None:
+def test_touch_sets_only_the_times_of_the_named_objects(service: Service, clock: Clock) -> None:
     def times() -> dict[str, float]:
         table = service.catalog.stored_table(NAME)
         found = {str(one.spec): one.modified for one in service.catalog.partitions(table)}

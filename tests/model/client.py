@@ -171,7 +171,7 @@ class ModelLog(CommitLog):
             self._kept[batch, "json"] = intent.encode()
             return True
 
-        session = _DIGITS.sub("", intent.session)  # of a staging table, which are random
+        session = _DIGITS.sub("", intent.session)  # without the random digits of a staging table
         if not self._step(f"notes the commit of {session}", compare_and_set):
             raise _taken(batch, "its note")
 

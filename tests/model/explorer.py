@@ -108,11 +108,11 @@ class History:
     crashes: int = 0
     switches: int = 0
     present: Actor | None = None
-    crashing: set[str] = field(default_factory=set)  # who may die
+    crashing: set[str] = field(default_factory=set)  # actors that may crash
     _scheduler: Any = field(default_factory=greenlet.getcurrent)
 
     def add(self, name: str, function: Callable[[], Any], *, may_crash: bool = False) -> Actor:
-        """Add an actor that takes part from now on."""
+        """Add an actor to the running history."""
 
         def run() -> None:
             try:
@@ -161,7 +161,7 @@ class History:
             assert ready or all(one.is_over for one in self.actors), "they wait for each other"
             options = [*ready, *self.late] if ready else [None, *self.late]
             chosen = options[self.choices.choose(len(options))]
-            if chosen is None:  # no late request arrives any more
+            if chosen is None:  # all late requests have arrived
                 return
             if isinstance(chosen, Actor):
                 self._advance(chosen)
@@ -247,7 +247,7 @@ def shown(thing: Any) -> str:
     if callable(thing):
         return getattr(thing, "says", getattr(thing, "__name__", "step"))
     call = getattr(thing, "call", thing)
-    call = getattr(call, "request", call)  # of version 1
+    call = getattr(call, "request", call)  # the request inside one of version 1
     parts = [type(call).__name__]
     parts += [
         f"{name}={getattr(call, name)}"

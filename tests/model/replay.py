@@ -34,7 +34,7 @@ _ONCE = RetryPolicy(max_attempts=1)
 
 def replay(history: History, storage: StorageClient, table: TableName) -> list[str]:
     """Send each request once; return the responses that differ from the model."""
-    names: dict[str, str] = {}  # of sessions, instances and messages, there
+    names: dict[str, str] = {}  # ids of sessions, instances and messages in the service
     tokens: dict[tuple[str, str, int, str], str] = {}
     differences = []
     for request, expected, in_model in history.service.log:
@@ -109,7 +109,7 @@ def _send(storage: StorageClient, call: Any, request: Any) -> Any:
     if call.__class__.__module__.startswith(control.__name__):
         answer = storage.control(call)
         while isinstance(answer, control.InstanceStatus) and not answer.is_over:
-            answer = storage.control(call)  # in the model, it has ended
+            answer = storage.control(call)  # the model has already ended the instance
         return answer
     if not isinstance(request, Rows):
         return storage.call(call, retry=_ONCE)

@@ -41,7 +41,7 @@ _REFUSED = {
 class Scenario:
     """Actors within bounds; ``verdict`` names what is wrong at the end, or is empty.
 
-    ``timed``: the service does something later, which the embedded service does at once.
+    ``timed``: the model delays an effect that the embedded service has immediately.
     """
 
     name: str
@@ -267,7 +267,7 @@ def once(history: History) -> str:
 
 
 def recovers(history: History) -> str:
-    """As `once`; and the last restart succeeds, or asks the user (`StateError`)."""
+    """Like `once`, and the last restart succeeds or raises `StateError` for the user to decide."""
     last = history.actors[-1].error
     if not isinstance(last, (type(None), StateError)):
         return f"the last restart ends with {last!r}"

@@ -60,7 +60,7 @@ class Service:
 
     table: list[int] = field(default_factory=list)
     sessions: dict[str, Session] = field(default_factory=dict)
-    log: list[tuple[Any, str, Any]] = field(default_factory=list)  # with the response
+    log: list[tuple[Any, str, Any]] = field(default_factory=list)  # requests with responses
     others: Accounts = field(init=False)  # the other services, which write to the same table
 
     def __post_init__(self) -> None:

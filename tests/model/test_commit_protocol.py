@@ -1,7 +1,7 @@
 """Model checking: our own code in every order of events that could lose or duplicate rows.
 
-`SCENARIOS` within their bounds: no history ends with a wrong result. Removing any safeguard yields
-a history that does, which is replayed on the embedded service row for row.
+`SCENARIOS` within their bounds: no history ends with a wrong result. Without any one of the
+safeguards, some history does, and a replay on the embedded service gives the same rows.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def wrong(scenario: Scenario, bounds: Bounds) -> Iterator[tuple[History, str]]:
 
 
 def first_wrong(scenario: Scenario) -> tuple[History, str] | None:
-    """Return a wrong history within some bounds, which are explored side by side."""
+    """Return a wrong history within some bounds; several processes explore them concurrently."""
     bounds = (*GATE, scenario.bounds)
     explored = (explore(one, scenario.prepare) for one in bounds)
     for history in chain.from_iterable(zip_longest(*explored)):
@@ -56,7 +56,7 @@ def told(history: History, verdict: str) -> str:
 
 @pytest.mark.gate(2)
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
-def test_one_thing_that_goes_wrong_doubles_and_loses_nothing(scenario: Scenario) -> None:
+def test_one_fault_repeats_and_loses_no_rows(scenario: Scenario) -> None:
     for bounds in GATE:
         found = next(wrong(scenario, bounds), None)
         assert found is None, told(*found)
@@ -64,7 +64,9 @@ def test_one_thing_that_goes_wrong_doubles_and_loses_nothing(scenario: Scenario)
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
-def test_no_history_within_the_bounds_ends_wrong(scenario: Scenario, record_property: Any) -> None:
+def test_no_history_within_the_bounds_has_a_wrong_result(
+    scenario: Scenario, record_property: Any
+) -> None:
     count = 0
     for history in explore(scenario.bounds, scenario.prepare):
         count += 1
@@ -245,7 +247,7 @@ BACKED_UP: dict[str, list[tuple[Any, str, Any]]] = {
 
 
 def removed(safeguard: str) -> list[tuple[Any, str, Any]]:
-    """Return the places to change as (place, name, replacement)."""
+    """Return the attributes to replace as (object, name, replacement)."""
     return [SAFEGUARDS[safeguard][:3], *BACKED_UP.get(safeguard, [])]
 
 
@@ -264,7 +266,7 @@ def counterexample(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], tuple[His
 
 @pytest.mark.gate(3)
 @pytest.mark.parametrize("safeguard", SAFEGUARDS)
-def test_without_a_safeguard_a_history_ends_wrong_here_and_on_the_service(
+def test_without_a_safeguard_a_history_has_a_wrong_result_in_the_model_and_the_service(
     safeguard: str,
     counterexample: Callable[[str], tuple[History, str]],
     odps: Connection,
@@ -281,7 +283,7 @@ def test_without_a_safeguard_a_history_ends_wrong_here_and_on_the_service(
 
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("scenario", AT_ONCE.values(), ids=AT_ONCE)
-def test_the_service_answers_as_its_model(
+def test_the_service_responds_like_the_model(
     scenario: Scenario, odps: Connection, new_name: NewName
 ) -> None:
     histories = list(explore(GATE[0], scenario.prepare))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-#: The code that a page speaks of. The other pages are compared with new results by `make test`.
+#: The code that a page describes. The other pages are compared with new results by `make test`.
 CODE = {
     "clients.md": ("odps_nb/local",),
     "corpora.md": ("odps_nb/formats", "odps_nb/notebook/preview"),
@@ -29,7 +29,7 @@ def git(repo: Path, *words: str) -> str:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("page", CODE)
-def test_a_page_was_written_at_most_this_many_changes_ago(repo: Path, page: str) -> None:
+def test_a_page_is_at_most_this_many_changes_old(repo: Path, page: str) -> None:
     text = (repo / "docs" / "results" / page).read_text("utf-8")
     commits = re.findall(r"\d{4}-\d\d-\d\d[^,|]*, commit ([0-9a-f]{7,40})\b", text)
     assert commits, f"{page} does not name the commit of its run"

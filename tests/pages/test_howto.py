@@ -49,7 +49,9 @@ def _params() -> Iterator[Any]:
 
 @pytest.mark.gate(5)
 @pytest.mark.parametrize("page", list(_params()))
-def test_a_page_shows_what_happens(page: Path, place: Path, request: pytest.FixtureRequest) -> None:
+def test_a_page_shows_the_actual_output(
+    page: Path, place: Path, request: pytest.FixtureRequest
+) -> None:
     if request.node.get_closest_marker("spark"):  # the page's `session()` returns that of the run
         request.getfixturevalue("spark_session")
     names: dict[str, Any] = {}

@@ -51,7 +51,7 @@ def unrun(block: Block) -> bool:
 
 
 def _is_run_recipe(block: Block) -> bool:
-    """Whether a block has the commands that store a key in a keyring, and their test exists."""
+    """Whether a block stores a key in a keyring with commands that a test runs."""
     return (
         "keyring set" in block.text and Path(__file__).with_name("test_keyring_recipe.py").exists()
     )
@@ -62,7 +62,7 @@ def every_block() -> Iterator[Block]:
         yield from blocks(page)
 
 
-def test_every_block_is_run_or_says_why_not():
+def test_every_block_is_run_or_states_why_not():
     assert not [block.place for block in every_block() if unrun(block)]
 
 
@@ -104,7 +104,7 @@ def test_no_fence_is_overlooked():
 
 
 @pytest.mark.parametrize(("page", "language"), RUN)
-def test_who_runs_a_page_knows_it(page, language):
+def test_every_page_names_the_test_that_runs_it(page, language):
     assert blocks(ROOT / page, language)
     test = (ROOT / RUN[page, language]).read_text("utf-8")
     modules = re.findall(r"^from (tests\.support\.[\w.]+) import", test, re.MULTILINE)
@@ -114,7 +114,7 @@ def test_who_runs_a_page_knows_it(page, language):
     assert any(Path(page).name in text for text in texts)
 
 
-def test_commands_are_those_that_there_are():
+def test_commands_on_pages_exist():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     extras = set(project["optional-dependencies"])
     targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))

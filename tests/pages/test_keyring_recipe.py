@@ -72,7 +72,7 @@ def test_the_keyring_recipe_works_in_an_empty_home(recipe, service, stranger):
     assert profiles.stat().st_mode & 0o077 == 0
 
 
-def test_without_a_keyring_the_command_and_the_error_say_so(recipe, service, stranger, repo):
+def test_without_a_keyring_the_command_and_the_error_explain_this(recipe, service, stranger, repo):
     env = {**stranger, "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring"}
     done = run(["bash", "-c", recipe], env, f"{KEY}\n")
     assert done.returncode != 0
@@ -83,8 +83,8 @@ def test_without_a_keyring_the_command_and_the_error_say_so(recipe, service, str
     assert "access_key" in asked.stderr
 
 
-@pytest.mark.nightly  # an additional process; in `make test`, tests/client/auth reads profiles
-def test_the_key_in_the_profile_is_the_other_way(recipe, service, stranger):
+@pytest.mark.nightly  # starts a process; in `make test`, tests/client/auth reads profiles
+def test_the_profile_with_a_key_works_as_an_alternative(recipe, service, stranger):
     """The page's instructions for a machine without a keyring service."""
     without = "\n".join(line for line in recipe.splitlines() if not line.startswith("keyring "))
     line = f"echo 'access_key = \"{service.access_key}\"' >> ~/.config/odps_nb/profiles.toml"

@@ -73,7 +73,7 @@ def dead(path: Path, link: str) -> str | None:
     return None
 
 
-def test_every_link_leads_somewhere() -> None:
+def test_every_link_has_a_target() -> None:
     wrong = [
         f"{path.relative_to(ROOT)}: {found}"
         for path in sources()

@@ -59,12 +59,12 @@ def _bound(sql: str) -> str:
 QUERIES = [pytest.param(_bound(sql), id=place.rpartition("/")[2]) for place, sql in _queries()]
 
 
-def test_there_are_some() -> None:
+def test_pages_contain_sql_statements() -> None:
     assert len(QUERIES) > 15
 
 
 @pytest.mark.parametrize("sql", QUERIES)
-def test_a_project_takes_it(sql: str) -> None:
+def test_a_project_accepts_the_sql_of_pages(sql: str) -> None:
     settings, text = split_settings(sql)
     if not text.lstrip().lower().startswith(("select", "with")):
         return

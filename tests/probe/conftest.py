@@ -1,4 +1,4 @@
-"""A separate service, and a prober that uses it over real sockets."""
+"""A separate service, and a probe that uses it over real sockets."""
 
 from __future__ import annotations
 

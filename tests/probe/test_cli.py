@@ -31,7 +31,7 @@ def names(profile: Profile, prefix: str) -> list[str]:
         return [name for name in iter_table_names(storage) if name.startswith(prefix)]
 
 
-def test_the_list_says_what_is_asked_and_sends_nothing(
+def test_the_list_shows_the_questions_and_sends_nothing(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ODPS_ENDPOINT", "http://127.0.0.1:1/api")  # nobody is there
@@ -42,7 +42,7 @@ def test_the_list_says_what_is_asked_and_sends_nothing(
         assert f"at most {question.requests} requests" in question.as_line()
 
 
-def test_a_table_is_read_and_a_report_left(
+def test_a_probe_reads_a_table_and_writes_a_report(
     environment: Profile, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["probe", "--table", "orders", "--out", str(tmp_path / "there")]
@@ -87,7 +87,7 @@ def test_the_report_begins_with_the_services_that_transfer_rows(
         (["--table", "orders", "--only", "nope"], "there is no question with the id nope"),
     ],
 )
-def test_misuse_is_said_in_words(
+def test_misuse_is_reported_with_a_message(
     environment: Profile,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -99,7 +99,7 @@ def test_misuse_is_said_in_words(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_report_that_cannot_be_written_is_said_before_anything_is_asked(
+def test_an_unwritable_report_is_reported_before_any_request(
     environment: Profile, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place = tmp_path / "a file"
@@ -123,7 +123,7 @@ def test_a_report_is_never_written_through_a_link(environment: Profile, tmp_path
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_run_that_is_stopped_tidies_up_and_reports_what_it_has(
+def test_a_stopped_run_cleans_up_and_reports_its_results(
     environment: Profile, tmp_path: Path, number: signal.Signals
 ) -> None:
     name = f"stopped_{number.name.lower()}"
@@ -149,7 +149,7 @@ def test_a_run_that_is_stopped_tidies_up_and_reports_what_it_has(
     assert 0 < len(document["findings"]) < len(QUESTIONS)
 
 
-def test_the_page_about_it_runs_unchanged(
+def test_the_page_about_the_probe_runs_unchanged(
     repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (block,) = blocks(repo / "docs/open-questions.md", "sh")

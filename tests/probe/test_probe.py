@@ -40,7 +40,7 @@ def tables(profile: Profile, prefix: str) -> list[str]:
         return [name for name in iter_table_names(storage) if name.startswith(prefix)]
 
 
-def test_ids_are_unique_and_words() -> None:
+def test_ids_are_unique_words() -> None:
     ids = [one.id for one in QUESTIONS]
     assert len(set(ids)) == len(ids)
     assert all(re.fullmatch(r"[a-z]+(-[a-z]+)*", one) for one in ids)
@@ -50,9 +50,7 @@ def test_ids_are_unique_and_words() -> None:
 @pytest.mark.parametrize(
     "sample", [SAMPLE, "types_all", *(pytest.param(s, marks=pytest.mark.nightly) for s in MORE)]
 )
-def test_reading_alone_leaves_nothing_and_asks_no_question_that_writes(
-    profile: Profile, sample: str
-) -> None:
+def test_without_write_no_question_writes(profile: Profile, sample: str) -> None:
     before = tables(profile, "")
     with Prober(profile, table=named(profile, sample)) as prober:
         found = [(one.question, one.verdict) for one in prober.ask(QUESTIONS)]
@@ -69,7 +67,7 @@ def asking(ask: Any, **more: Any) -> Question:
     return Question(ask=ask, **(made | more))
 
 
-def test_a_question_that_raises_does_not_cost_the_others(profile: Profile) -> None:
+def test_a_failing_question_does_not_affect_the_others(profile: Profile) -> None:
     def broken(asker: Asker) -> Observation:
         raise RuntimeError("secret words")
 
@@ -79,7 +77,7 @@ def test_a_question_that_raises_does_not_cost_the_others(profile: Profile) -> No
     assert found == ["cannot tell: RuntimeError (unexpected)", AS_ASSUMED]
 
 
-def test_bounds_of_requests_rows_and_time_hold(profile: Profile) -> None:
+def test_limits_of_requests_rows_and_time_are_enforced(profile: Profile) -> None:
     table = named(profile, SAMPLE)
 
     def endless(asker: Asker) -> Observation:
@@ -107,7 +105,7 @@ def test_bounds_of_requests_rows_and_time_hold(profile: Profile) -> None:
     assert [one.requests for one in found[:2]] == [questions[0].request_bound, 1]
 
 
-def test_what_was_made_is_dropped_when_the_block_is_left_by_an_error(profile: Profile) -> None:
+def test_created_tables_are_dropped_after_an_error(profile: Profile) -> None:
     prober = Prober(profile, scratch=named(profile, "leaving"))
 
     def interrupted(asker: Asker) -> Observation:
@@ -124,11 +122,11 @@ def test_what_was_made_is_dropped_when_the_block_is_left_by_an_error(profile: Pr
     assert prober.left_behind == []
 
 
-def test_a_killed_run_is_tidied_up_by_the_next(profile: Profile) -> None:
+def test_the_next_run_cleans_up_after_a_killed_one(profile: Profile) -> None:
     killed = Prober(profile, scratch=named(profile, "killed"))
     killed.start()
     list(killed.ask([asking(lambda asker: {}, needs=("into",))]))
-    assert tables(profile, "killed") == ["killed_into"]  # and close is never called
+    assert tables(profile, "killed") == ["killed_into"]  # close is never called
     with Prober(profile, scratch=named(profile, "killed")):
         assert tables(profile, "killed") == []
 
@@ -146,7 +144,7 @@ def test_a_table_of_another_user_is_not_changed(profile: Profile) -> None:
         run_sql(storage, f"DROP TABLE {name}_into;")
 
 
-def test_a_key_without_rights_cannot_tell(profile: Profile) -> None:
+def test_a_key_without_permissions_gives_no_verdict(profile: Profile) -> None:
     stranger = Profile(
         endpoint=profile.endpoint,
         tunnel_endpoint=profile.tunnel_endpoint or profile.endpoint,
@@ -162,13 +160,13 @@ def test_a_key_without_rights_cannot_tell(profile: Profile) -> None:
     assert found.seen is None
 
 
-def test_verdicts_name_what_was_seen() -> None:
+def test_verdicts_contain_the_observation() -> None:
     question = asking(lambda asker: {}, expected={"a": 1, "b": (2, 3)})
     assert question.verdict({"a": 1, "b": 3, "c": 4}) == AS_ASSUMED
     assert question.verdict({"a": 0}) == "differs: a is 0, assumed 1; b is None, assumed 2 or 3"
 
 
-def test_the_page_and_the_questions_name_each_other(repo: Path) -> None:
+def test_the_page_and_the_questions_refer_to_each_other(repo: Path) -> None:
     page = (repo / "docs/open-questions.md").read_text("utf-8")
     tables = page.partition("\n## Connecting")[2]
     rows = [line for line in tables.splitlines() if re.match(r"\| (?!question \|)", line)]
@@ -183,7 +181,7 @@ def test_the_page_and_the_questions_name_each_other(repo: Path) -> None:
     assert sorted(named_there) == sorted(one.id for one in QUESTIONS)
 
 
-def test_a_question_says_why_it_cannot_be_answered(profile: Profile) -> None:
+def test_a_question_states_why_it_cannot_be_tested(profile: Profile) -> None:
     def ask(asker: Asker) -> Observation:
         raise CannotTell("the moon is full")
 
@@ -211,7 +209,7 @@ def test_a_write_session_that_a_question_left_open_is_aborted(profile: Profile) 
 
 
 @pytest.mark.nightly
-def test_a_session_is_waited_for_as_often_as_stated(profile: Profile) -> None:
+def test_a_session_is_polled_at_most_the_stated_number_of_times(profile: Profile) -> None:
     answers = [Response(status=200, members={"Status": "initiating"}), Response(status=200)]
     initial = Response(status=200, members={"SessionStatus": "INIT"})
     prober = Prober(profile)
@@ -223,7 +221,7 @@ def test_a_session_is_waited_for_as_often_as_stated(profile: Profile) -> None:
     prober.close()
 
 
-def test_a_service_that_does_otherwise_is_found_out() -> None:
+def test_a_service_that_differs_is_detected() -> None:
     options = ("--filter-block-rows", "1", "--kept-ranges")
     with start(samples=False, options=options) as service:
         profile = profile_of(service)
@@ -240,7 +238,7 @@ def test_a_service_that_does_otherwise_is_found_out() -> None:
 
 
 @pytest.mark.nightly
-def test_a_service_that_goes_away_costs_no_more_than_its_questions() -> None:
+def test_a_service_that_stops_affects_only_the_remaining_questions() -> None:
     with start(samples=False) as service:
         profile = profile_of(service)
         prober = Prober(profile, scratch=named(profile, "t"))
@@ -273,7 +271,7 @@ def test_the_report_names_the_services_that_transfer_rows(refusal: str) -> None:
     for name in ("Storage API", "Storage API v1"):
         assert re.fullmatch(r"40[034]( [A-Za-z]+)?", str(services.seen[name]))
     assert services.requests <= 16
-    # a refusal of the service tells nothing about the request
+    # a service that refuses all requests says nothing about this one
     for question in ("refusal-table", "session-expiry"):
         assert found[question].verdict == "cannot tell: the account lacks the Storage API"
         assert found[question].requests == 0
@@ -293,7 +291,7 @@ def test_services_are_checked_with_an_empty_table_if_no_table_is_named(profile: 
     assert set(found.seen) == {"Storage API", "Storage API v1", "tunnel", "auto"}
 
 
-def test_a_table_that_no_service_reads_cannot_tell(profile: Profile) -> None:
+def test_a_table_that_no_service_reads_gives_no_verdict(profile: Profile) -> None:
     with StorageClient(profile) as storage:
         run_sql(storage, "CREATE VIEW IF NOT EXISTS seen_orders AS SELECT id FROM orders;")
     with Prober(profile, table=named(profile, "seen_orders")) as prober:

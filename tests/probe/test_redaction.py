@@ -1,4 +1,4 @@
-"""A report on all questions: as assumed, and without any name, secret, id or value of the user."""
+"""A report on all questions contains no name, secret, id or value of the user."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def told() -> Iterator[tuple[Profile, str, str, Prober, list[Finding]]]:
 
 
 @pytest.mark.nightly
-def test_the_embedded_service_is_as_assumed_within_the_bounds_of_each_question(told: Any) -> None:
+def test_the_embedded_service_behaves_as_assumed_for_each_question(told: Any) -> None:
     differs = "cannot tell: the embedded service differs from MaxCompute here"
     assert [one.question for one in told[4]] == list(QUESTIONS)
     for finding in told[4]:
@@ -73,13 +73,13 @@ def test_no_name_value_or_key_is_in_the_report(told: Any, form: int) -> None:
 
 
 @pytest.mark.parametrize("form", [1, 2], ids=["json", "page"])
-def test_nothing_in_it_looks_like_an_id_or_a_token(told: Any, form: int) -> None:
+def test_nothing_in_the_report_looks_like_an_id_or_a_token(told: Any, form: int) -> None:
     long_words = set(re.findall(r"[A-Za-z0-9+/=_-]{16,}", told[form]))
     compared = {"9007199254740992", "9007199254740993"}  # constants of a question
     assert {one for one in long_words if re.search(r"\d", one)} <= compared
 
 
-def test_sessions_tokens_and_references_were_seen_and_hidden(told: Any) -> None:
+def test_sessions_tokens_and_references_are_hidden(told: Any) -> None:
     for kind in ("session", "instance", "reference", "column"):
         assert re.search(rf"<{kind}-\d+>", told[1])
     for placeholder in ("<scratch-into>", "<table>", "<project>"):
@@ -89,7 +89,7 @@ def test_sessions_tokens_and_references_were_seen_and_hidden(told: Any) -> None:
     assert [one for one in hidden if len(one) > 6 and one in told[1].lower()] == []
 
 
-def test_a_report_says_what_was_asked_and_seen(told: Any) -> None:
+def test_a_report_contains_requests_and_observations(told: Any) -> None:
     document, page = json.loads(told[1]), told[2]
     assert [one["id"] for one in document["findings"]] == [one.id for one in QUESTIONS]
     for question in QUESTIONS:
@@ -97,7 +97,7 @@ def test_a_report_says_what_was_asked_and_seen(told: Any) -> None:
         assert question.text in page
 
 
-def test_an_answer_shows_only_what_is_listed() -> None:
+def test_a_recorded_response_shows_only_listed_members() -> None:
     members = {"SplitsCount": 3, "SessionId": "s-1", "Owner": "me@corp", "Status": "for me@corp"}
     assert shown_members(members) == {
         "SplitsCount": 3,
@@ -123,7 +123,7 @@ def test_names_are_replaced_whole_and_in_any_case() -> None:
     assert redactor.value({"a": ["A", 5, None]}) == {"a": ["<column-1>", 5, None]}
 
 
-def test_a_question_cannot_leak_by_its_verdict(embedded: Any, profile: Profile) -> None:
+def test_a_verdict_contains_no_user_data(embedded: Any, profile: Profile) -> None:
     def ask(asker: Asker) -> Observation:
         return {"seen": f"orders of {profile.access_key} in {profile.project}"}
 

@@ -79,7 +79,7 @@ def test_too_many_digits_are_refused(make: Make, kind: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", NARROW)
-def test_too_many_digits_are_refused_inside(make: Make, kind: str) -> None:
+def test_too_many_digits_are_refused_in_nested_values(make: Make, kind: str) -> None:
     value = Decimal("1E+37") + 7
     refuse(make(f"array<{kind}>"), column([value]))
     refuse(make(f"struct<price:{kind}>"), column({"price": value}), ".price")
@@ -131,7 +131,7 @@ def test_times_in_numpy_arrays_keep_their_unit(make: Make, kind: str, unit: str,
 
 
 @pytest.mark.parametrize("unit", UNITS)
-def test_days_in_numpy_arrays_are_days(make: Make, unit: str) -> None:
+def test_days_in_numpy_arrays_are_stored_as_dates(make: Make, unit: str) -> None:
     table = make("array<date>")
     table.write(column(np.array(["2024-03-01", "NaT"], f"M8[{unit}]")))
     assert read(table).to_pylist() == [[dt.date(2024, 3, 1), None]]
@@ -184,13 +184,15 @@ CUT = [
 
 
 @pytest.mark.parametrize(("kind", "cell"), CUT)
-def test_nested_values_are_not_cut_or_changed_in_kind(make: Make, kind: str, cell: Any) -> None:
+def test_nested_values_are_not_truncated_or_changed_in_type(
+    make: Make, kind: str, cell: Any
+) -> None:
     error = refuse(make(kind), column(None, cell), "v")
     assert error.row == 1
 
 
 @pytest.mark.parametrize("number", [19.99, np.float32(2.5), np.float64(19.99), 7, np.int16(7)])
-def test_numbers_for_a_decimal_are_taken_at_every_depth(make: Make, number: Any) -> None:
+def test_numbers_are_accepted_for_a_decimal_at_every_depth(make: Make, number: Any) -> None:
     meant = Decimal(str(number))
     table = make("struct<price:decimal(38,18),all:array<decimal(38,18)>>")
     table.write(column({"price": number, "all": [number, Decimal("0.5")]}))
@@ -205,7 +207,7 @@ NUMBERS = [1659099540588, 1.5, np.int64(1), np.float64(1.5), Decimal(1), True]
 @pytest.mark.gate(8)
 @pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz", "datetime", "date"])
 @pytest.mark.parametrize("number", NUMBERS, ids=repr)
-def test_numbers_are_no_times(make: Make, kind: str, number: Any) -> None:
+def test_numbers_are_refused_for_times(make: Make, kind: str, number: Any) -> None:
     error = refuse(make(kind), column(None, number), "v")
     assert (error.row, error.column) == (1, "v")
     refuse(make(kind), column(dt.datetime(2024, 3, 1), number))
@@ -213,7 +215,7 @@ def test_numbers_are_no_times(make: Make, kind: str, number: Any) -> None:
 
 
 @pytest.mark.parametrize("number", NUMBERS[:4], ids=repr)
-def test_numbers_are_no_durations(make: Make, number: Any) -> None:
+def test_numbers_are_refused_for_durations(make: Make, number: Any) -> None:
     refuse(make("interval_day_time"), column(number))
     refuse(make("interval_day_time"), column(dt.timedelta(1), number))
 
@@ -269,7 +271,7 @@ def test_a_null_in_a_column_with_a_far_year_is_a_null(make: Make, kind: str, mar
 
 
 @pytest.mark.storage_api("far times")
-def test_what_was_read_is_written_as_objects(make: Make) -> None:
+def test_values_that_were_read_can_be_written_as_objects(make: Make) -> None:
     table = make("timestamp")
     table.write(pa.table({"v": pa.array([FAR, None], pa.timestamp("us"))}))
     table.write(table.read(timestamp_unit="us").to_pandas().astype(object))
@@ -289,7 +291,9 @@ def test_members_of_a_struct_match_in_any_case(make: Make) -> None:
 @pytest.mark.gate(7)
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz", "datetime", "date"])
-def test_datetime64_objects_of_every_unit_are_times(make: Make, kind: str, unit: str) -> None:
+def test_datetime64_objects_of_every_unit_are_converted_to_times(
+    make: Make, kind: str, unit: str
+) -> None:
     table = make(kind)
     day = np.datetime64(MARCH * DAY_NS // UNITS[unit], unit)
     table.write(column(day, None, day))
@@ -301,7 +305,7 @@ def test_datetime64_objects_of_every_unit_are_times(make: Make, kind: str, unit:
 
 
 @pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz", "datetime", "date"])
-def test_dates_and_datetimes_are_taken_together(make: Make, kind: str) -> None:
+def test_dates_and_datetimes_can_be_mixed(make: Make, kind: str) -> None:
     table = make(kind)
     table.write(column(dt.datetime(2024, 3, 1), dt.date(2024, 3, 2)))
     table.write(column(dt.date(2024, 3, 2), dt.datetime(2024, 3, 1)))
@@ -309,7 +313,7 @@ def test_dates_and_datetimes_are_taken_together(make: Make, kind: str) -> None:
     assert found == ["2024-03-01", "2024-03-02", "2024-03-02", "2024-03-01"]
 
 
-def test_naive_and_aware_datetimes_are_taken_together_in_utc(make: Make) -> None:
+def test_naive_and_aware_datetimes_are_mixed_in_utc(make: Make) -> None:
     aware = dt.datetime(2024, 3, 1, 8, tzinfo=dt.timezone(dt.timedelta(hours=8)))
     for order in ([aware, dt.datetime(2024, 3, 1)], [dt.datetime(2024, 3, 1), aware]):
         table = make("datetime")
@@ -339,7 +343,7 @@ def test_years_out_of_range_inside_a_struct_are_refused(make: Make, unit: str) -
     assert refuse(make("array<struct<t:date>>"), pa.table({"v": wide}), ".t").row == 0
 
 
-# -- what the properties found ------------------------------------------------------------------
+# -- failures found by the properties ------------------------------------------------------------
 
 EAST, WEST = dt.timezone(dt.timedelta(hours=8)), dt.timezone(dt.timedelta(hours=-5))
 
@@ -499,7 +503,7 @@ FRAMES = [pd.DataFrame({"a": ["x", "y"]}), pl.DataFrame({"a": ["x", "y"]}), pa.t
 
 
 @pytest.mark.parametrize("frame", FRAMES, ids=lambda one: f"{type(one).__module__}")
-def test_a_table_is_no_column_and_no_cell(make: Make, frame: Any) -> None:
+def test_a_table_is_refused_as_a_column_or_a_cell(make: Make, frame: Any) -> None:
     """Iterating a DataFrame yields its column names."""
     refuse(make("string"), {"v": frame})
     refuse(make("array<string>"), {"v": [frame]})
@@ -748,7 +752,7 @@ def test_text_that_is_not_json_is_refused_before_it_is_sent(make: Make, text: st
     ],
     ids=["permuted", "opaque", "period", "unregistered"],
 )  # fmt: skip
-def test_extension_types_whose_storage_misleads_are_refused(
+def test_extension_types_whose_storage_is_not_their_value_are_refused(
     make: Make, kind: str, rows: pa.Table, reason: str
 ) -> None:
     for data in (rows, rows.to_reader(), {"v": rows.column("v")}):
@@ -772,7 +776,7 @@ POINT = bytes.fromhex("0101000000000000000000f03f0000000000000040")
     ],
     ids=str,
 )
-def test_geography_takes_only_degrees(make: Make, crs: Any, fits: bool) -> None:
+def test_geography_accepts_only_degrees(make: Make, crs: Any, fits: bool) -> None:
     metadata = {
         "ARROW:extension:name": "geoarrow.wkb",
         "ARROW:extension:metadata": json.dumps({"crs": crs} if crs else {}),
@@ -790,10 +794,10 @@ def test_geography_takes_only_degrees(make: Make, crs: Any, fits: bool) -> None:
         assert read(plain).to_pylist() == [POINT]
 
 
-# -- data that Arrow cannot hold in one array -----------------------------------------------------
+# -- more data than one Arrow array can hold ------------------------------------------------------
 
 
-def test_pieces_that_exceed_an_array_are_halved() -> None:
+def test_pieces_too_large_for_an_array_are_halved() -> None:
     def fit(piece: list[int], *_: Any, **__: Any) -> pa.Array:
         if sum(piece) > 10:
             raise pa.ArrowCapacityError("more than 2 GiB")

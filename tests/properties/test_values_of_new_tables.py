@@ -75,7 +75,7 @@ def test_a_new_table_holds_every_value(odps: Connection, new_name: NewName, sour
     made_and_read()
 
 
-def test_an_object_column_of_several_kinds_makes_no_table(
+def test_an_object_column_of_mixed_kinds_creates_no_table(
     odps: Connection, new_name: NewName
 ) -> None:
     import pandas as pd

@@ -96,7 +96,7 @@ def spark_columns(draw: st.DrawFn) -> dict[str, Drawn]:
 
 @pytest.mark.nightly
 @pytest.mark.spark
-def test_what_spark_writes_is_read(
+def test_values_written_by_spark_are_read(
     spark_session: SparkSession, odps: Connection, new_name: NewName
 ) -> None:
     @settings(max_examples=2)
@@ -135,7 +135,7 @@ def test_what_spark_writes_is_read(
         ("date", "timestamp_ntz'2024-03-01 00:00:01'"),
     ],
 )
-def test_what_does_not_fit_is_refused_from_spark(
+def test_values_of_spark_that_do_not_fit_are_refused(
     spark_session: SparkSession, odps: Connection, new_name: NewName, kind: str, value: str
 ) -> None:
     table = odps.create_table(new_name("refused"), f"v {kind}")

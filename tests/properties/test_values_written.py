@@ -69,7 +69,7 @@ def test_what_is_written_is_read(odps: Connection, new_name: NewName, source: st
 
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("source", ["arrow", "arrow-backed", "reader"])
-def test_times_without_a_zone_are_those_of_the_connection(
+def test_naive_times_are_in_the_zone_of_the_connection(
     zoned: Connection, new_name: NewName, source: str
 ) -> None:
     def has_times(kind: Kind) -> bool:

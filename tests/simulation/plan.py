@@ -22,12 +22,12 @@ KINDS = (
     "stalled",  # until the time-out; the service executed it, or not
     "cut",  # within the body
     "short",  # a proxy ends the body early, and declares it complete
-    "flip",  # one byte of the response
+    "flip",  # one byte of the response is changed
     "429",
     "500",  # the service executed it, or not
     "503",
     "expired",  # the service forgets the session
-    "dies",  # the process, if it is one that is restarted
+    "dies",  # crash of the process, if it is one that is restarted
 )
 _WRITES = ("one writer", "attempts of a task", "nothing counted", "micro-batch", "two drivers")
 _OTHERS = (
@@ -59,7 +59,7 @@ class Plan:
     is_ordered: bool
     is_narrow: bool  # only one batch at a time may wait for the consumer
     limit: int | None
-    tries: int  # of a call
+    tries: int  # attempts of a call
     pause: float  # minimum seconds per batch for the consumer
     faults: dict[int, Fault]
     delays: dict[int, float]

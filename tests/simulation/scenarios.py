@@ -21,7 +21,7 @@ from tests.simulation.world import World
 
 __all__ = ["Storage", "played", "story", "verdict"]
 
-#: Transient faults: fewer of them than the attempts of a call must have no effect.
+#: Transient faults, which must have no effect if there are fewer of them than attempts.
 _PASS_BY = {
     "read": {"refused", "reset", "lost", "late", "twice", "stalled", "cut", "short", "429", "500"}
     | {"503"},
@@ -112,7 +112,7 @@ def _read(world: World) -> None:
         world.returns.append(world.now())
 
 
-# -- what must be true ------------------------------------------------------------------------
+# -- conditions that must hold ------------------------------------------------------------------
 
 
 def verdict(world: World) -> str:

@@ -41,31 +41,31 @@ def worlds() -> list[World]:
     return [played(Plan.of(seed)) for seed in GATE]
 
 
-def test_no_history_of_the_gate_ends_wrong(worlds: list[World]) -> None:
+def test_no_history_of_the_gate_has_a_wrong_result(worlds: list[World]) -> None:
     wrong = next((world.plan for world in worlds if verdict(world)), None)
     assert wrong is None, told(wrong)
 
 
 @pytest.mark.nightly
-def test_no_history_of_many_ends_wrong() -> None:
+def test_no_history_of_many_has_a_wrong_result() -> None:
     wrong = next((plan for plan in map(Plan.of, NIGHTLY) if is_wrong(plan)), None)
     assert wrong is None, told(wrong)
 
 
-def test_a_seed_plays_the_same_history_again(worlds: list[World]) -> None:
+def test_a_seed_repeats_the_same_history(worlds: list[World]) -> None:
     for world in worlds[:60]:
         again = played(Plan.of(world.plan.seed))
         assert "\n".join(again.story).encode() == "\n".join(world.story).encode()
 
 
-def test_every_fault_and_every_way_to_end_is_there(worlds: list[World]) -> None:
+def test_every_fault_and_outcome_occurs(worlds: list[World]) -> None:
     assert {kind for world in worlds for kind in world.struck} == set(KINDS)
     assert any("keeper: GetReadSession" in line for world in worlds for line in world.story)
     ends = {type(world.actors[0].error).__name__ for world in worlds}
     assert {"NoneType", "Crash", "SessionExpiredError"} <= ends
 
 
-def test_the_time_of_a_slow_consumer_takes_no_try_away() -> None:
+def test_a_slow_consumer_does_not_use_up_attempts() -> None:
     # Seed 20023: a stream that broke while the consumer was busy for two minutes was not retried,
     # because the retry deadline was counted from its last row.
     plan = replace(
@@ -134,7 +134,7 @@ def found(scenario: str) -> Plan:
 
 @pytest.mark.gate(2)
 @pytest.mark.parametrize("safeguard", OF_READS)
-def test_a_read_without_a_safeguard_is_found(safeguard: str) -> None:
+def test_a_read_without_a_safeguard_is_detected(safeguard: str) -> None:
     with without(OF_READS[safeguard]):
         plan = found("read")
         assert len(shrunk(plan, is_wrong).faults) <= 1, told(plan)
@@ -143,7 +143,7 @@ def test_a_read_without_a_safeguard_is_found(safeguard: str) -> None:
 
 @pytest.mark.gate(3)
 @pytest.mark.parametrize("safeguard", OF_COMMITS)
-def test_a_write_without_a_safeguard_is_found(safeguard: str) -> None:
+def test_a_write_without_a_safeguard_is_detected(safeguard: str) -> None:
     with without(removed(safeguard)):
         plan = found(OF_COMMITS[safeguard][3])
         assert len(shrunk(plan, is_wrong).faults) <= 3, told(plan)

@@ -54,7 +54,7 @@ class World:
         self.actors: list[Actor] = []
         self.crashing: set[str] = set()
         self.story: list[str] = []
-        self.rows: list[int] = []  # that a reader received
+        self.rows: list[int] = []  # rows that a reader received
         self.struck: list[str] = []  # kinds of the faults that occurred
         self.present: Actor | None = None
         self.is_stuck = False
@@ -186,7 +186,7 @@ class World:
             return self._answer(request, f"{says} [{kind} at {fault.place:.0%}]", fault)
         if kind == "expired":
             call = getattr(request, "call", request)
-            call = getattr(call, "request", call)  # of version 1
+            call = getattr(call, "request", call)  # the request inside one of version 1
             ids = (getattr(call, name, None) for name in ("session_id", "upload_id"))
             self.service.forget(next(filter(None, ids), ""))
             return self._answer(request, f"{says} [expired]")

@@ -67,7 +67,7 @@ def page(browser: Browser) -> Iterator[Page]:
     page.close()
 
 
-def test_no_page_asks_another_host_and_none_overflows(site: str, page: Page) -> None:
+def test_no_page_contacts_another_host_or_overflows(site: str, page: Page) -> None:
     asked: list[str] = []
     troubles: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
@@ -94,7 +94,7 @@ def test_search_finds_a_word_of_a_docstring(site: str, page: Page) -> None:
     assert any("reference/tables.html" in link for link in found)
 
 
-def test_a_tutorial_shows_what_its_cells_drew(site: str, page: Page) -> None:
+def test_a_tutorial_shows_the_outputs_of_its_cells(site: str, page: Page) -> None:
     page.goto(f"{site}tutorials/01_quickstart.html")
     assert page.locator(".cell_output").count() > 5
     assert page.locator(".cell_output img:visible").count() > 3  # tiles of a gallery

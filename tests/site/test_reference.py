@@ -31,7 +31,7 @@ def test_every_public_name_is_on_a_page_of_the_reference(module: str) -> None:
     assert names - documented() - {*PUBLIC, TYPES} == set()
 
 
-def test_every_error_says_what_to_do() -> None:
+def test_every_error_page_entry_says_what_to_do() -> None:
     page = (REFERENCE / "errors.md").read_text("utf-8")
     classes = [name for name in importlib.import_module("odps_nb.errors").__all__ if name[0] < "a"]
     rows = dict(re.findall(r"^\| `(\w+)` \| [^|]+ \| ([^|]+) \|$", page, re.MULTILINE))
@@ -48,7 +48,7 @@ def test_every_variable_that_the_code_reads_is_on_the_page_of_settings() -> None
     assert read - set(re.findall(r"`(ODPS_[A-Z_]+)`", page)) == set()
 
 
-def test_the_page_of_magics_spells_out_what_each_takes() -> None:
+def test_the_page_of_magics_lists_the_arguments_of_each() -> None:
     assert "{odps-magics}" in (REFERENCE / "magics.md").read_text("utf-8")
     assert [name for name, command in COMMANDS.items() if not command.summary] == []
 
@@ -66,7 +66,7 @@ def test_every_page_of_docs_is_in_a_table_of_contents() -> None:
     assert {page for page in pages if not globbed.match(page)} - listed == {"index"}
 
 
-def test_the_examples_of_the_page_of_errors_show_what_happens() -> None:
+def test_the_examples_of_the_page_of_errors_show_actual_output() -> None:
     done = doctest.testfile(str(REFERENCE / "errors.md"), module_relative=False)
     assert done.attempted > 0
     assert done.failed == 0

@@ -42,7 +42,7 @@ LONG = 900.0  # seconds; no job may wait for the end of a stall
 Batches = Iterable[pa.RecordBatch]
 
 
-# -- what is done to the tasks ------------------------------------------------------------------
+# -- faults injected into tasks -----------------------------------------------------------------
 
 
 def _claim(path: str) -> bool:
@@ -348,7 +348,7 @@ def stream_resumed(stage: Stage) -> Any:
     stage.ask({"action": "TableCreateWriteStream", "fault": "close", "skip": 10**9})  # counts
     added = follow(stage, BATCHES - 1)
     (rule,) = stage.rules()
-    return [added, rule["matched"] - 1]  # one stream was for the source
+    return [added, rule["matched"] - 1]  # one stream wrote the source table
 
 
 def main() -> None:

@@ -102,7 +102,7 @@ def connections() -> Iterator[Callable[[], list[Any]]]:
     _watched = None
 
 
-# -- progress: a service that stalls, and who looks ------------------------------------------
+# -- progress: a service that stalls, and a listener -------------------------------------------
 
 
 @pytest.fixture

@@ -141,7 +141,7 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _environment(home: Path) -> Path:
     venv.create(home, symlinks=True)
-    # A file in a folder that such a line adds adds no more folders: no editable odps_nb.
+    # Python ignores .pth files in folders that a .pth file adds, so no editable odps_nb is found.
     others = sysconfig.get_path("purelib")
     (_packages(home) / "others.pth").write_text(others + "\n")
     return home
@@ -204,7 +204,7 @@ def _run(
         "connection": {**given, "api_version": odps.profile.api_version},
     }
     env = dict(os.environ)
-    if cluster.environment is not None:  # its driver may be killed, and leaves files
+    if cluster.environment is not None:  # a killed driver leaves files behind
         options = os.environ.get("SPARK_SUBMIT_OPTS", "")
         env |= {
             "PYSPARK_PYTHON": str(cluster.environment / "bin" / "python"),
@@ -235,7 +235,7 @@ def _submit(
         "JAVA_HOME": str(find_java().home),
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYSPARK_PYTHON": python,
-        "PYTHONPATH": str(Path(odps_nb.__file__).parents[1]),  # of the driver only
+        "PYTHONPATH": str(Path(odps_nb.__file__).parents[1]),  # only for the driver
         "SPARK_HOME": str(HOME),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
@@ -252,7 +252,7 @@ def _tasks() -> int:
 
 
 def _told(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    """Return what each act told."""
+    """Return the results of each act."""
     assert done.returncode == 0, done.stderr[-3000:]
     told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return told
@@ -278,7 +278,7 @@ def test_on_a_standalone_cluster_rows_stay_exact_when_attempts_die_or_run_twice(
         "speculated_write": COUNT,
         "speculated_read": [COUNT, COUNT, 1, True],
     }
-    assert {path.name for path in tmp_path.iterdir()} >= {"r", "w", "s"}  # they did happen
+    assert {path.name for path in tmp_path.iterdir()} >= {"r", "w", "s"}  # the faults did occur
     for name in ("killed", "speculated"):
         assert _ids(broken, name) == list(range(COUNT))
 

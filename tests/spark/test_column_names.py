@@ -19,7 +19,7 @@ NAMES = ("44", "5列", "'列七'")
 
 @pytest.mark.nightly
 @pytest.mark.spark
-def test_spark_writes_reads_and_pushes_down_such_names(
+def test_spark_writes_reads_and_pushes_down_unusual_column_names(
     spark: SparkSession, odps: Connection, new_name: Callable[[str], str]
 ) -> None:
     name = new_name("names")

@@ -55,7 +55,7 @@ def told(odps: Connection, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 @pytest.mark.spark
 @pytest.mark.nightly
 @pytest.mark.parametrize("who", ["own", "client"])
-def test_every_request_goes_through_a_server(
+def test_every_function_works_through_a_connect_server(
     told: dict[str, Any], odps: Connection, who: str
 ) -> None:
     """The client has no Java, and its address comes from SPARK_REMOTE."""
@@ -97,7 +97,7 @@ def test_of_settings_that_a_started_server_refuses_only_those_of_the_user_are_re
 
 @pytest.mark.spark
 @pytest.mark.nightly
-def test_errors_come_back_as_what_they_were(told: dict[str, Any]) -> None:
+def test_errors_are_restored_with_their_types(told: dict[str, Any]) -> None:
     kinds = {what: kind for what, (kind, _, _) in told["failures"].items()}
     assert kinds == {
         "columns": "ConversionError",
@@ -144,7 +144,7 @@ def test_an_interrupted_write_is_aborted(told: dict[str, Any]) -> None:
 
 @pytest.mark.spark
 @pytest.mark.nightly
-def test_a_write_tells_how_many_of_its_tasks_are_done(told: dict[str, Any]) -> None:
+def test_a_write_shows_the_number_of_finished_tasks(told: dict[str, Any]) -> None:
     seen = told["stopped"]["tasks"]
     done, total = seen["seen"]
     assert 0 < done < total
@@ -152,7 +152,7 @@ def test_a_write_tells_how_many_of_its_tasks_are_done(told: dict[str, Any]) -> N
     assert (seen["phase"], seen["rows"]) == ("done", 300)
 
 
-# -- what is said before a server is asked -----------------------------------------------------
+# -- errors before a server is contacted --------------------------------------------------------
 
 
 @pytest.fixture
@@ -162,7 +162,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("alone")
-def test_a_server_that_is_not_there_is_said_at_once_and_without_the_token(
+def test_a_missing_server_is_reported_immediately_without_the_token(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with socket.socket() as held:
@@ -176,14 +176,14 @@ def test_a_server_that_is_not_there_is_said_at_once_and_without_the_token(
 
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("remote", ["http://x/?token=very-secret", "sc://", "sc://x:port/;token=s"])
-def test_an_address_that_makes_no_sense_is_refused(remote: str) -> None:
+def test_an_invalid_address_is_refused(remote: str) -> None:
     with pytest.raises(ConfigError, match="is not the address") as caught:
         odps_nb.spark.session(remote=remote)
     assert "secret" not in f"{caught.value!r}"
 
 
 @pytest.mark.usefixtures("alone")
-def test_a_master_and_a_remote_do_not_go_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_master_and_a_remote_cannot_be_combined(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="both master and remote"):
         odps_nb.spark.session("local[2]", remote="sc://x")
     monkeypatch.setenv("SPARK_REMOTE", "sc://x")
@@ -201,7 +201,7 @@ def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> N
     assert "odps-nb[connect]" in str(caught.value.hint)
 
 
-def test_a_port_that_is_taken_is_said_before_java_starts() -> None:
+def test_a_port_in_use_is_reported_before_java_starts() -> None:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         held.listen()

@@ -87,7 +87,7 @@ def test_a_task_refuses_a_value_in_its_rows(odps: Connection, table: Table, valu
 @pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.parametrize("road", ["write", "format"])
-def test_a_job_with_such_a_value_replaces_nothing(
+def test_a_job_with_an_invalid_value_replaces_nothing(
     spark: SparkSession, odps: Connection, table: Table, road: str
 ) -> None:
     before = state(table)

@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
     ],
     ids=["without Spark", "with Spark"],
 )
-def test_nothing_that_others_share_is_changed_by_import_extension_register_or_read(
+def test_no_process_wide_state_is_changed_by_import_extension_register_or_read(
     service: LocalService, uses: list[str]
 ) -> None:
     given = {

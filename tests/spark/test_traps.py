@@ -64,11 +64,11 @@ def load(road: str, spark: SparkSession, odps: Connection) -> Load:
     return by_read if road == "read" else by_format
 
 
-# -- everything that may be derived from one load() ----------------------------------------------
+# -- all ways to use one load() --------------------------------------------------------------------
 
 
 @pytest.mark.nightly
-def test_what_is_derived_from_one_load_keeps_its_own_rows(
+def test_data_frames_derived_from_one_load_have_their_own_rows(
     spark: SparkSession, load: Load, odps: Connection, new_name: Names
 ) -> None:
     name = new_name("ten")
@@ -92,7 +92,7 @@ def test_what_is_derived_from_one_load_keeps_its_own_rows(
     assert spark.sql(f"select count(*) from {name}_view").collect()[0][0] == 10
 
 
-def test_views_of_sql_keep_their_own_rows_and_need_no_key(
+def test_sql_views_have_their_own_rows_and_need_no_key(
     spark: SparkSession, odps: Connection, new_name: Names
 ) -> None:
     name = new_name("using")
@@ -105,7 +105,7 @@ def test_views_of_sql_keep_their_own_rows_and_need_no_key(
     assert spark.sql(f"select count(*) from {name}").collect()[0][0] == 10
 
 
-def test_a_table_of_the_catalog_is_refused_when_it_is_made(
+def test_a_table_of_the_catalog_is_refused_when_created(
     spark: SparkSession, odps: Connection, new_name: Names
 ) -> None:
     """Spark does not pass the table's options to its reader (seen in 4.3)."""
@@ -116,7 +116,7 @@ def test_a_table_of_the_catalog_is_refused_when_it_is_made(
     assert not spark.catalog.tableExists(name)
 
 
-# -- batches as Spark takes them -----------------------------------------------------------------
+# -- batches for Spark ---------------------------------------------------------------------------
 
 
 @pytest.mark.gate(1)
@@ -134,7 +134,7 @@ def test_columns_of_one_type_are_never_swapped(
 
 
 @pytest.mark.gate(1)
-def test_digits_of_decimals_are_kept_or_an_error_and_never_cut(
+def test_decimals_keep_all_digits_or_raise_an_error(
     spark: SparkSession, load: Load, road: str, odps: Connection, new_name: Names
 ) -> None:
     name = new_name("digits")
@@ -160,7 +160,7 @@ def test_digits_of_decimals_are_kept_or_an_error_and_never_cut(
 
 
 @pytest.mark.gate(1)
-def test_the_first_batch_has_the_schema_that_spark_demands(
+def test_the_first_batch_has_the_schema_that_spark_requires(
     load: Load, odps: Connection, new_name: Names
 ) -> None:
     """Order, case, units and NOT NULL, also nested; the protocol uses other units and names."""
@@ -201,7 +201,7 @@ def test_a_large_table_is_not_broadcast_and_a_small_one_is(
     assert "BroadcastHashJoin" in explained(large.join(F.broadcast(again), "id"))
 
 
-def test_the_planned_size_is_the_size_and_costs_no_rows(spark: SparkSession) -> None:
+def test_the_planned_size_is_exact_without_reading_rows(spark: SparkSession) -> None:
     for count, size in ((1, 1), (3, 10_000_000), (7, LARGEST)):
         frame = split_rows(spark, count, size)
         assert sorted(row[0] for row in frame.collect()) == list(range(count))
@@ -212,7 +212,7 @@ def test_the_planned_size_is_the_size_and_costs_no_rows(spark: SparkSession) -> 
     assert "sizeInBytes=400." in told
 
 
-def test_rows_reach_python_with_lz4_and_a_null_column_says_what_to_set(
+def test_rows_reach_python_with_lz4_and_a_null_column_names_the_setting(
     spark: SparkSession, odps: Connection, new_name: Names
 ) -> None:
     codec, name = "spark.sql.execution.arrow.compression.codec", new_name("packed")

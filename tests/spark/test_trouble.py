@@ -65,7 +65,7 @@ def _total(spark: SparkSession, odps: Connection, name: str) -> tuple[int, int]:
     return row[0], row[1]
 
 
-def test_cut_and_refused_streams_are_read_on_without_losing_a_row(
+def test_truncated_and_refused_streams_resume_without_losing_a_row(
     spark: SparkSession, moody: Connection, table: str, ask: Ask
 ) -> None:
     ask(
@@ -78,7 +78,7 @@ def test_cut_and_refused_streams_are_read_on_without_losing_a_row(
 
 
 @pytest.mark.nightly
-def test_a_session_that_expires_stops_the_job_with_what_to_do(
+def test_an_expired_session_stops_the_job_with_a_hint(
     spark: SparkSession, moody: Connection, table: str, ask: Ask
 ) -> None:
     frame = odps_nb.spark.read(spark, moody, table, splits=2)
@@ -89,7 +89,7 @@ def test_a_session_that_expires_stops_the_job_with_what_to_do(
     assert "java" not in str(caught.value).lower()
 
 
-def test_uploads_and_a_commit_whose_answers_are_lost_bring_no_row_twice(
+def test_lost_responses_to_uploads_and_the_commit_repeat_no_rows(
     spark: SparkSession, moody: Connection, table: str, ask: Ask
 ) -> None:
     ask(
@@ -104,7 +104,7 @@ def test_uploads_and_a_commit_whose_answers_are_lost_bring_no_row_twice(
     assert _total(spark, moody, table) == (ROWS + 1000, ROWS + 1000)
 
 
-def test_a_commit_that_is_refused_for_good_leaves_nothing(
+def test_a_permanently_refused_commit_leaves_no_rows(
     spark: SparkSession, moody: Connection, table: str, ask: Ask
 ) -> None:
     soon = odps_nb.connect(moody.profile, client_options=ClientOptions(retries=2))
@@ -122,7 +122,7 @@ def test_a_commit_that_is_refused_for_good_leaves_nothing(
     assert _total(spark, moody, table) == (ROWS, ROWS)
 
 
-def test_the_data_source_meets_the_same_troubles(
+def test_the_data_source_handles_the_same_faults(
     spark: SparkSession, moody: Connection, table: str, ask: Ask
 ) -> None:
     odps_nb.spark.register(spark)
@@ -143,7 +143,7 @@ def test_the_data_source_meets_the_same_troubles(
 
 
 @pytest.mark.nightly
-def test_a_task_abandons_a_silent_connection_as_the_options_of_the_driver_say(
+def test_a_task_uses_the_time_outs_of_the_driver(
     spark: SparkSession, moody: Connection, table: str, ask: Ask
 ) -> None:
     def connected(**options: float) -> Connection:

@@ -1,4 +1,4 @@
-"""PySpark 3.5: what needs 4.0 says so, and nothing else does."""
+"""PySpark 3.5: functions that need 4.0 raise an error that says so; all others work."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def old(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", NEEDS)
-def test_what_needs_python_data_sources_says_so_with_what_to_use(name: str) -> None:
+def test_functions_that_need_python_data_sources_name_an_alternative(name: str) -> None:
     with pytest.raises(MissingDependencyError) as caught:
         NEEDS[name]()
     assert caught.value.message == (
@@ -42,17 +42,17 @@ def test_what_needs_python_data_sources_says_so_with_what_to_use(name: str) -> N
     assert "odps_nb.spark.read, sql and write, and foreachBatch" in str(caught.value.hint)
 
 
-def test_a_remote_session_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_remote_session_names_the_required_version(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("odps_nb.spark.launch.session_factory._running", lambda: None)
     with pytest.raises(MissingDependencyError, match=r"remote Spark session needs PySpark 4\.0"):
         odps_nb.spark.session(remote="sc://127.0.0.1:15002")
 
 
 @pytest.mark.parametrize("call", REST.values(), ids=REST)
-def test_all_other_functions_get_as_far_as_their_arguments(call: Callable[[], object]) -> None:
+def test_all_other_functions_check_their_arguments(call: Callable[[], object]) -> None:
     with pytest.raises(ArgumentError, match="is of type"):
         call()
 
 
-def test_the_two_lists_are_the_whole_interface() -> None:
+def test_the_two_lists_are_the_complete_interface() -> None:
     assert {*NEEDS, *REST, "NEW_BLOB", "session"} == {*odps_nb.spark.__all__}

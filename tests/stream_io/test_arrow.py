@@ -55,7 +55,7 @@ def read(body: bytes, **options: Any) -> list[pa.RecordBatch]:
 
 @pytest.mark.parametrize("codec", [None, "zstd", "lz4"])
 @pytest.mark.parametrize("coding", [None, Compression.ZSTD, Compression.LZ4])
-def test_batches_inside_of_every_codec_and_coding(
+def test_batches_are_read_in_every_codec_and_coding(
     codec: str | None, coding: Compression | None
 ) -> None:
     body = ipc(BATCHES, codec)
@@ -82,7 +82,7 @@ def test_an_empty_stream_has_a_schema_and_no_batches() -> None:
 
 
 @pytest.mark.parametrize("coding", [None, Compression.ZSTD, Compression.LZ4])
-def test_a_cut_at_every_byte_is_found(coding: Compression | None) -> None:
+def test_truncation_at_every_byte_is_detected(coding: Compression | None) -> None:
     body = ipc([rows(3), rows(2)])
     body = body if coding is None else code(coding, body)
     marks = [at for at in range(len(body)) if body[at : at + 4] == b"\xff\xff\xff\xff"]
@@ -92,7 +92,7 @@ def test_a_cut_at_every_byte_is_found(coding: Compression | None) -> None:
             read(body[:size])
 
 
-def test_a_flipped_bit_ends_in_batches_or_in_one_of_our_errors() -> None:
+def test_a_flipped_bit_gives_batches_or_a_typed_error() -> None:
     body = bytearray(ipc([rows(3), rows(2)]))
     for at in range(0, len(body), 3):
         body[at] ^= 1 << at % 8
@@ -101,7 +101,7 @@ def test_a_flipped_bit_ends_in_batches_or_in_one_of_our_errors() -> None:
         body[at] ^= 1 << at % 8
 
 
-def test_missing_and_surplus_rows_are_errors_after_the_last_batch() -> None:
+def test_missing_and_surplus_rows_raise_errors_after_the_last_batch() -> None:
     reader = ArrowReader(StreamReader(io.BytesIO(ipc(BATCHES))), expected_rows=1004)
     assert [reader.read().num_rows for _ in BATCHES] == [1000, 0, 3]
     with pytest.raises(TruncatedError, match="1003 rows, but 1004"):
@@ -113,7 +113,7 @@ def test_missing_and_surplus_rows_are_errors_after_the_last_batch() -> None:
         read(ipc(BATCHES), expected_rows=1002)
 
 
-def test_bytes_behind_the_end_are_an_error() -> None:
+def test_bytes_after_the_end_raise_an_error() -> None:
     with pytest.raises(FramingError, match="follow the end marker"):
         read(ipc(BATCHES) + b"x")
 
@@ -140,12 +140,14 @@ def test_a_coding_has_a_budget() -> None:
         (ipc(BATCHES)[:8] + bytes(200) + ipc(BATCHES)[208:], ProtocolError),
     ],
 )
-def test_what_is_no_arrow_stream_is_an_error(body: bytes, error: type[Exception]) -> None:
+def test_a_body_that_is_not_an_arrow_stream_raises_an_error(
+    body: bytes, error: type[Exception]
+) -> None:
     with pytest.raises(error):
         read(body)
 
 
-def test_what_only_pyarrow_can_refuse_is_a_framing_error() -> None:
+def test_an_error_found_by_pyarrow_becomes_a_framing_error() -> None:
     sink = pa.BufferOutputStream()
     sink.write(rows(3).serialize())  # a batch in the place of the schema
     sink.write(bytes.fromhex("ffffffff00000000"))
@@ -153,13 +155,13 @@ def test_what_only_pyarrow_can_refuse_is_a_framing_error() -> None:
         read(sink.getvalue().to_pybytes())
 
 
-def test_a_header_that_the_body_contradicts_is_an_error() -> None:
+def test_a_header_that_the_body_contradicts_raises_an_error() -> None:
     answer = WithHeaders(ipc(BATCHES), content_encoding="zstd")
     with pytest.raises(FramingError, match="says zstd"):
         ArrowReader(StreamReader(answer)).read()
 
 
-def test_an_error_of_the_connection_travels_on() -> None:
+def test_an_error_of_the_connection_is_raised_unchanged() -> None:
     class Breaks(ReadOnly):
         def read(self, size: int) -> bytes:
             if self.file.tell() > 1000:
@@ -170,7 +172,7 @@ def test_an_error_of_the_connection_travels_on() -> None:
         list(ArrowReader(StreamReader(Breaks(ipc(BATCHES)))))
 
 
-def test_close_frees_the_source_and_after_it_everything_is_misuse() -> None:
+def test_close_frees_the_source_and_later_calls_raise_a_state_error() -> None:
     raw = WithHeaders(ipc(BATCHES), x_odps_request_id="r1")
     with ArrowReader(StreamReader(raw)) as reader:
         reader.read()
@@ -238,7 +240,7 @@ def test_codecs_make_the_stream_smaller(server: Server) -> None:
     assert sizes["zstd"] < sizes[None]
 
 
-def test_finish_after_nothing_written_sends_a_valid_empty_stream(server: Server) -> None:
+def test_finish_without_rows_sends_a_valid_empty_stream(server: Server) -> None:
     writer = ArrowWriter(StreamWriter(server), SCHEMA)
     assert server.body == b""
     assert writer.finish().commit_message == "m"
@@ -246,7 +248,9 @@ def test_finish_after_nothing_written_sends_a_valid_empty_stream(server: Server)
     assert ArrowReader(StreamReader(io.BytesIO(server.body))).schema == SCHEMA
 
 
-def test_a_batch_of_another_schema_is_a_conversion_error_and_harms_nothing(server: Server) -> None:
+def test_a_batch_of_another_schema_is_a_conversion_error_and_the_stream_stays_usable(
+    server: Server,
+) -> None:
     with ArrowWriter(StreamWriter(server), SCHEMA) as writer:
         with pytest.raises(ConversionError) as caught:
             writer.write(pa.record_batch({"id": ["text"]}))

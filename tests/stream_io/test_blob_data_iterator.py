@@ -36,7 +36,7 @@ def records(body: object, count: int, **options: object) -> list[BlobRecord]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_frames_from_every_source(kind: str) -> None:
+def test_frames_are_read_from_every_source(kind: str) -> None:
     body = encode_blocks(framed(BLOBS))
     found = records(KINDS[kind](body), len(BLOBS))
     assert [record.data for record in found] == BLOBS
@@ -44,7 +44,7 @@ def test_frames_from_every_source(kind: str) -> None:
     assert [record.custom_file_name for record in found] == [f"{n}.bin" for n in range(len(BLOBS))]
 
 
-def test_every_order_of_layers() -> None:
+def test_every_order_of_layers_is_decoded() -> None:
     for encoding, body in layered(framed(BLOBS)):
         assert [r.data for r in records(body, len(BLOBS), content_encoding=encoding)] == BLOBS
         raw = WithHeaders(body, **({"content_encoding": encoding} if encoding else {}))
@@ -53,7 +53,7 @@ def test_every_order_of_layers() -> None:
 
 
 @pytest.mark.parametrize("payload", [b"", b"x", framed([b"looks like a frame"]), pattern(300_000)])
-def test_one_reference_is_raw_whatever_it_looks_like(payload: bytes) -> None:
+def test_one_reference_is_sent_raw_whatever_its_content(payload: bytes) -> None:
     for encoding, body in layered(payload):
         (record,) = records(io.BytesIO(body), 1, content_encoding=encoding)
         assert record == BlobRecord(payload, None, None)
@@ -64,7 +64,7 @@ def test_a_blob_that_begins_like_a_frame_keeps_its_first_bytes() -> None:
     assert records(encode_blocks(payload), 1)[0].data == payload
 
 
-def test_no_reference_is_an_empty_body() -> None:
+def test_no_references_give_an_empty_body() -> None:
     assert records(b"", 0) == []
     with pytest.raises(FramingError):
         records(encode_blocks(framed([b"x"])), 0)
@@ -75,7 +75,7 @@ def test_no_reference_is_an_empty_body() -> None:
     st.sampled_from(ChecksumKind),
     st.integers(1, 5000),
 )
-def test_any_blobs_with_any_checksum_in_any_pieces(
+def test_any_blobs_with_any_checksum_are_decoded_in_any_pieces(
     blobs: list[bytes], kind: ChecksumKind, most: int
 ) -> None:
     frames = b"".join(encode_frame(blob, checksum=kind) for blob in blobs)
@@ -83,13 +83,13 @@ def test_any_blobs_with_any_checksum_in_any_pieces(
     assert [record.data for record in found] == blobs
 
 
-def test_many_small_blobs_across_many_windows() -> None:
+def test_many_small_blobs_are_written_across_many_windows() -> None:
     blobs = [pattern(n % 900, seed=n) for n in range(3000)]
     found = records(io.BytesIO(encode_blocks(framed(blobs))), len(blobs))
     assert [record.data for record in found] == blobs
 
 
-def test_a_large_blob_is_read_whole() -> None:
+def test_a_large_blob_is_read_completely() -> None:
     large = bytes(range(256)) * (20 << 12)
     for checksum in ChecksumKind:
         frames = encode_frame(large, checksum=checksum) + encode_frame(b"next")
@@ -99,7 +99,7 @@ def test_a_large_blob_is_read_whole() -> None:
 # -- faults ------------------------------------------------------------------------------------
 
 
-def test_a_cut_at_every_byte_is_found() -> None:
+def test_truncation_at_every_byte_is_detected() -> None:
     frames = framed([b"one", b"", pattern(5000)])
     body = encode_blocks(frames)
     for size in some_of(len(body)):
@@ -107,12 +107,12 @@ def test_a_cut_at_every_byte_is_found() -> None:
             records(body[:size], 3)
 
 
-def test_a_cut_behind_a_whole_block_of_a_raw_blob_is_the_transports_business() -> None:
+def test_truncation_after_a_whole_block_of_a_raw_blob_is_left_to_the_transport() -> None:
     body = encode_blocks(pattern(5000))
     assert records(body[:STORED_SIZE], 1)[0].data == pattern(4096)
 
 
-def test_every_flipped_bit_is_found() -> None:
+def test_every_flipped_bit_is_detected() -> None:
     body = bytearray(encode_blocks(framed([b"one", b"", pattern(300)])))
     for at in range(len(body)):
         for bit in range(8):
@@ -123,13 +123,13 @@ def test_every_flipped_bit_is_found() -> None:
 
 
 @pytest.mark.parametrize("count", [3, 4, 100])
-def test_fewer_frames_than_references_are_an_error(count: int) -> None:
+def test_fewer_frames_than_references_raise_an_error(count: int) -> None:
     with pytest.raises(TruncatedError, match=f"after 2 of {count} frames") as caught:
         records(encode_blocks(framed([b"one", b"two"])), count)
     assert caught.value.notes[-1] == f"blob 2 of {count}"
 
 
-def test_more_frames_than_references_are_an_error_before_the_last_is_given() -> None:
+def test_excess_frames_raise_an_error_before_the_last_blob_is_returned() -> None:
     iterator = BlobDataIterator(encode_blocks(framed([b"1", b"2", b"3"])), expected_count=2)
     assert next(iterator).data == b"1"
     with pytest.raises(FramingError, match="bytes follow the last of 2"):
@@ -138,7 +138,7 @@ def test_more_frames_than_references_are_an_error_before_the_last_is_given() -> 
 
 @pytest.mark.parametrize("kind", [ChecksumKind.CRC32, ChecksumKind.MD5])
 @pytest.mark.parametrize("size", [10, 100_000, 2_000_000])
-def test_a_wrong_footer_is_found_at_every_size(kind: ChecksumKind, size: int) -> None:
+def test_a_wrong_footer_is_detected_at_every_size(kind: ChecksumKind, size: int) -> None:
     good = encode_frame(b"z" * size, checksum=kind)
     bad = good.replace(b"z" * size, b"z" * (size - 1) + b"y")
     body = encode_blocks(good + bad + good)
@@ -152,13 +152,13 @@ def test_a_wrong_footer_is_found_at_every_size(kind: ChecksumKind, size: int) ->
 
 
 @pytest.mark.parametrize("length", [-1, 1 << 50])
-def test_a_length_that_makes_no_sense_is_refused(length: int) -> None:
+def test_an_invalid_length_is_refused(length: int) -> None:
     frame = bytes(8) + length.to_bytes(8, "little", signed=True) + bytes(30)
     with pytest.raises(ProtocolError):
         records(encode_blocks(frame), 2)
 
 
-def test_an_announced_size_takes_no_memory_before_the_bytes_arrive() -> None:
+def test_a_declared_size_allocates_no_memory_before_the_bytes_arrive() -> None:
     frame = bytes(8) + (1 << 39).to_bytes(8, "little") + b"few bytes"
     with pytest.raises(TruncatedError, match="inside the data of frame 0"):
         records(ReadOnly(encode_blocks(frame)), 2)
@@ -175,7 +175,7 @@ def test_limits_are_arguments() -> None:
             records(coded, 2, content_encoding=encoding, max_output=99_999)
 
 
-def test_a_header_that_is_no_json_is_an_error_not_a_blob_without_a_name() -> None:
+def test_a_header_that_is_not_json_raises_an_error() -> None:
     frame = encode_frame(b"x", FrameHeader(content_type="a/b")).replace(b'{"Con', b"(!Con")
     with pytest.raises(FramingError):
         records(encode_blocks(frame + frame), 2)
@@ -189,7 +189,7 @@ def test_an_unprotected_body_is_refused() -> None:
 # -- its life ----------------------------------------------------------------------------------
 
 
-def test_at_its_end_it_stays_at_its_end() -> None:
+def test_an_iterator_at_its_end_stays_at_its_end() -> None:
     for count, body in ((0, b""), (1, encode_blocks(b"x")), (2, encode_blocks(framed([b"", b""])))):
         iterator = BlobDataIterator(body, expected_count=count)
         assert len(list(iterator)) == count
@@ -206,7 +206,7 @@ def test_close_closes_the_source_and_ends_the_iteration() -> None:
         next(iterator)
 
 
-def test_its_repr_says_how_far_it_is() -> None:
+def test_the_repr_of_an_iterator_shows_its_position() -> None:
     iterator = BlobDataIterator(encode_blocks(framed([b"1", b"2", b"3"])), expected_count=3)
     assert repr(iterator) == "<BlobDataIterator of 3 blobs, 3 left>"
     next(iterator)
@@ -214,7 +214,7 @@ def test_its_repr_says_how_far_it_is() -> None:
     assert iterator.expected_count == 3
 
 
-def test_a_negative_count_is_the_callers_mistake() -> None:
+def test_a_negative_count_is_refused() -> None:
     with pytest.raises(ValueError, match="-1"):
         BlobDataIterator(b"", expected_count=-1)
 

@@ -41,12 +41,12 @@ def read_all(reader: BlobStreamReader | None, step: int) -> list[bytes]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("step", [1000, 4096, 300_000, -1])
-def test_every_source_and_read_size(kind: str, step: int) -> None:
+def test_blobs_are_read_from_every_source_with_every_read_size(kind: str, step: int) -> None:
     body = encode_blocks(framed(BLOBS))
     assert read_all(open_reader(KINDS[kind](body), len(BLOBS)), step) == BLOBS
 
 
-def test_every_order_of_layers() -> None:
+def test_every_order_of_layers_is_decoded() -> None:
     for encoding, body in layered(framed(BLOBS)):
         reader = open_reader(io.BytesIO(body), len(BLOBS), content_encoding=encoding)
         assert read_all(reader, 3000) == BLOBS
@@ -54,7 +54,7 @@ def test_every_order_of_layers() -> None:
         assert read_all(raw, 700) == [pattern(9000)]
 
 
-def test_large_blobs_inside_of_a_coding_are_read_into_large_targets() -> None:
+def test_large_encoded_blobs_are_read_into_large_targets() -> None:
     blob = pattern(1 << 20)
     for encoding, body in layered(framed([blob, b"x"])):
         reader = open_reader(body, 2, content_encoding=encoding)
@@ -93,7 +93,7 @@ def test_an_empty_raw_blob_is_a_blob() -> None:
     assert reader.next() is None
 
 
-def test_no_reference_is_no_blob() -> None:
+def test_no_references_give_no_blobs() -> None:
     reader = open_reader(b"", 0)
     assert reader.read() == b""
     assert reader.mime_type is None
@@ -106,7 +106,7 @@ SKIPPED_BODY = encode_blocks(framed(SKIPPED))
 
 @settings(max_examples=50)
 @given(st.data())
-def test_what_is_not_read_is_skipped(data: st.DataObject) -> None:
+def test_unread_data_is_skipped(data: st.DataObject) -> None:
     reader: BlobStreamReader | None = open_reader(SKIPPED_BODY, len(SKIPPED))
     for blob in SKIPPED:
         assert reader is not None
@@ -123,7 +123,7 @@ def test_what_is_not_read_is_skipped(data: st.DataObject) -> None:
 @pytest.mark.parametrize("kind", [ChecksumKind.CRC32, ChecksumKind.MD5])
 @pytest.mark.parametrize("size", [10, 100_000, 2_000_000])
 @pytest.mark.parametrize("how", ["read", "readinto", "skip"])
-def test_a_wrong_footer_is_found_with_the_last_byte(
+def test_a_wrong_footer_is_detected_with_the_last_byte(
     kind: ChecksumKind, size: int, how: str
 ) -> None:
     good = encode_frame(b"z" * size, checksum=kind)
@@ -142,7 +142,7 @@ def test_a_wrong_footer_is_found_with_the_last_byte(
         reader.read()
 
 
-def test_what_was_verified_is_said() -> None:
+def test_the_verification_status_is_reported() -> None:
     frames = b"".join(encode_frame(b"data", checksum=kind) for kind in ChecksumKind)
     reader: BlobStreamReader | None = open_reader(encode_blocks(frames), 3)
     said = []
@@ -158,7 +158,7 @@ def test_what_was_verified_is_said() -> None:
     ]
 
 
-def test_md5_of_a_large_blob_is_checked_from_the_second_on(
+def test_md5_of_large_blobs_is_checked_from_the_second_blob(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(_frame_parts, "RETAINED_BYTES", 1000)
@@ -172,21 +172,21 @@ def test_md5_of_a_large_blob_is_checked_from_the_second_on(
     assert reader.checksum_verified
 
 
-def test_a_cut_at_every_byte_is_found() -> None:
+def test_truncation_at_every_byte_is_detected() -> None:
     body = encode_blocks(framed([b"one", b"", pattern(5000)]))
     for size in some_of(len(body)):
         with pytest.raises(TruncatedError):
             read_all(open_reader(body[:size], 3), 900)
 
 
-def test_more_frames_than_references_are_an_error_with_the_end() -> None:
+def test_excess_frames_raise_an_error_at_the_end() -> None:
     reader = open_reader(encode_blocks(framed([b"1", b"2", b"3"])), 2)
     assert reader.next() is reader
     with pytest.raises(FramingError):
         reader.next()
 
 
-def test_a_flipped_bit_is_found_whatever_is_read() -> None:
+def test_a_flipped_bit_is_detected_for_every_read_size() -> None:
     body = bytearray(encode_blocks(framed([pattern(9000), b"x"])))
     body[5000] ^= 1
     with pytest.raises(ProtocolError):
@@ -235,7 +235,7 @@ def test_an_iterator_in_use_cannot_be_streamed_and_a_streamed_one_not_iterated()
         BlobStreamReader(iterator)
 
 
-def test_close_closes_the_source_and_after_it_everything_is_misuse() -> None:
+def test_close_closes_the_source_and_later_calls_raise_an_error() -> None:
     raw = ReadOnly(encode_blocks(framed([b"1", b"2"])))
     with open_reader(raw, 2) as reader:
         assert reader.readable()
@@ -249,7 +249,7 @@ def test_close_closes_the_source_and_after_it_everything_is_misuse() -> None:
             use()
 
 
-def test_a_frame_with_a_header_of_its_own_keys_streams_too() -> None:
+def test_a_frame_with_custom_header_keys_is_streamed() -> None:
     header = FrameHeader(partition_values=("ds=x",), column_index=3)
     body = encode_blocks(encode_frame(b"up", header) * 2)
     assert read_all(open_reader(body, 2), -1) == [b"up", b"up"]

@@ -13,7 +13,7 @@ from odps_nb.stream_io import CrcStrippingStream
 from odps_nb.wire.blocks import BLOCK_SIZE, STORED_SIZE, encode_blocks
 from tests.support.sockets.raw_streams import KINDS, READS, SIZES, ReadInto, ReadOnly, pattern
 
-# Those in memory are read in the same way, and so are those with only one method.
+# Sources in memory, and sources with only one method, are read in the same way.
 SOURCES = [
     (kind, size)
     for kind in KINDS
@@ -23,7 +23,7 @@ SOURCES = [
 
 
 @pytest.mark.parametrize(("kind", "size"), SOURCES)
-def test_every_source_and_size_reads_the_payload(kind: str, size: int) -> None:
+def test_the_payload_is_read_from_every_source_with_every_size(kind: str, size: int) -> None:
     payload = pattern(size)
     stored = encode_blocks(payload)
     for step in READS[(0 if size < 9000 else 2) :]:
@@ -51,7 +51,7 @@ def test_readinto_fills_its_target_from_every_source(kind: str, size: int) -> No
 
 
 @given(st.integers(0, 40_000), st.integers(0, 2**32), st.integers(1, 9000))
-def test_any_mix_of_reads_gives_the_payload(size: int, seed: int, most: int) -> None:
+def test_any_mix_of_reads_returns_the_payload(size: int, seed: int, most: int) -> None:
     dice, payload = random.Random(seed), pattern(size)
     stream = CrcStrippingStream(ReadInto(encode_blocks(payload), most=most))
     out = b""
@@ -72,7 +72,7 @@ def test_any_mix_of_reads_gives_the_payload(size: int, seed: int, most: int) -> 
     assert stream.read(10) == stream.read1() == stream.peek(10) == b""
 
 
-def test_large_reads_and_reads_of_unknown_size_give_the_same() -> None:
+def test_large_reads_and_reads_of_unknown_size_return_the_same() -> None:
     payload = random.Random(1).randbytes(5 << 20)
     stored = encode_blocks(payload)
     for size in (-1, len(payload), len(payload) + 1, 1 << 40):
@@ -87,9 +87,7 @@ def test_large_reads_and_reads_of_unknown_size_give_the_same() -> None:
     assert stream.read() == payload[100 + len(target) :]
 
 
-def test_a_body_in_memory_is_read_from_its_position_which_then_moves_to_the_end_of_the_read() -> (
-    None
-):
+def test_a_body_in_memory_is_read_from_its_position_and_advances_it() -> None:
     raw = io.BytesIO(b"head" + encode_blocks(b"hello"))
     raw.seek(4)
     stream = CrcStrippingStream(raw)
@@ -98,7 +96,7 @@ def test_a_body_in_memory_is_read_from_its_position_which_then_moves_to_the_end_
     raw.write(b"free to change: nothing is locked")
 
 
-def test_peek_takes_nothing_and_may_look_far() -> None:
+def test_peek_consumes_nothing_and_can_look_far_ahead() -> None:
     payload = pattern(600_000)
     stream = CrcStrippingStream(ReadOnly(encode_blocks(payload)))
     assert stream.peek(0) == stream.peek(-1) == b""
@@ -108,14 +106,14 @@ def test_peek_takes_nothing_and_may_look_far() -> None:
     assert stream.read() == payload
 
 
-def test_read1_gives_what_is_ready_after_one_look() -> None:
+def test_read1_returns_available_bytes_after_one_read() -> None:
     stream = CrcStrippingStream(ReadOnly(encode_blocks(pattern(9000)), most=STORED_SIZE))
     assert stream.read1() == pattern(9000)[:BLOCK_SIZE]
     assert stream.read1(10) == pattern(9000)[BLOCK_SIZE : BLOCK_SIZE + 10]
     assert len(stream.read1(100_000)) == BLOCK_SIZE - 10
 
 
-def test_it_is_a_file_for_libraries_that_read_files() -> None:
+def test_libraries_read_the_stream_as_a_file() -> None:
     text = b"first line\nsecond line\n"
     with CrcStrippingStream(encode_blocks(text)) as stream:
         assert stream.readable()
@@ -128,7 +126,7 @@ def test_it_is_a_file_for_libraries_that_read_files() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_bad_block_is_named_whatever_the_source(kind: str) -> None:
+def test_a_bad_block_is_named_for_every_source(kind: str) -> None:
     stored = bytearray(encode_blocks(pattern(2 * BLOCK_SIZE)))
     stored[STORED_SIZE + 9] ^= 1
     stream = CrcStrippingStream(KINDS[kind](bytes(stored)))
@@ -141,7 +139,7 @@ def test_a_bad_block_is_named_whatever_the_source(kind: str) -> None:
     stream.close()
 
 
-def test_a_bad_block_is_named_far_into_the_stream_in_place_too() -> None:
+def test_a_bad_block_is_named_in_a_direct_read_far_into_the_stream() -> None:
     stored = bytearray(encode_blocks(bytes(3 << 20)))
     stored[700 * STORED_SIZE] ^= 1
     with pytest.raises(ChecksumError) as caught:
@@ -150,18 +148,18 @@ def test_a_bad_block_is_named_far_into_the_stream_in_place_too() -> None:
 
 
 @pytest.mark.parametrize("kind", ["bytes", "read", "short readinto"])
-def test_every_cut_inside_of_a_block_is_truncation(kind: str) -> None:
+def test_truncation_inside_a_block_is_detected(kind: str) -> None:
     stored = encode_blocks(pattern(BLOCK_SIZE + 50))
     for size in [*range(1, 60), *range(STORED_SIZE - 20, len(stored))]:
         stream = CrcStrippingStream(KINDS[kind](stored[:size]))
-        if size == STORED_SIZE:  # frames or HTTP detect this one
+        if size == STORED_SIZE:  # only frames or HTTP detect this truncation
             assert stream.read() == pattern(BLOCK_SIZE)
             continue
         with pytest.raises(TruncatedError):
             stream.read()
 
 
-def test_nothing_is_given_that_was_not_verified() -> None:
+def test_no_unverified_bytes_are_returned() -> None:
     stored = bytearray(encode_blocks(pattern(BLOCK_SIZE * 40)))
     stored[-1] ^= 1
     stream = CrcStrippingStream(ReadOnly(bytes(stored)))
@@ -172,7 +170,7 @@ def test_nothing_is_given_that_was_not_verified() -> None:
     assert len(b"".join(given)) < BLOCK_SIZE * 40
 
 
-def test_close_closes_the_source_once_and_after_it_everything_is_misuse() -> None:
+def test_close_closes_the_source_once_and_later_calls_raise_a_state_error() -> None:
     raw = ReadOnly(encode_blocks(b"hello"))
     stream = CrcStrippingStream(raw)
     stream.read(2)
@@ -188,7 +186,7 @@ def test_close_closes_the_source_once_and_after_it_everything_is_misuse() -> Non
         stream.read(0)
 
 
-def test_an_error_of_the_source_travels_on_and_leaves_the_stream_dead() -> None:
+def test_an_error_of_the_source_is_raised_and_the_stream_is_unusable() -> None:
     class Breaks(ReadOnly):
         def read(self, size: int) -> bytes:
             raise ConnectionResetError("gone")
@@ -201,7 +199,7 @@ def test_an_error_of_the_source_travels_on_and_leaves_the_stream_dead() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 1 << 20])
-def test_a_source_that_gives_more_than_asked_for_is_refused(size: int) -> None:
+def test_a_source_that_returns_too_many_bytes_is_refused(size: int) -> None:
     class Generous(ReadOnly):
         def read(self, size: int) -> bytes:
             return encode_blocks(pattern(4 * size))
@@ -210,6 +208,6 @@ def test_a_source_that_gives_more_than_asked_for_is_refused(size: int) -> None:
         CrcStrippingStream(Generous(b"")).read(size)
 
 
-def test_what_cannot_be_read_is_no_raw_stream() -> None:
+def test_an_object_without_read_is_refused() -> None:
     with pytest.raises(TypeError, match="read"):
         CrcStrippingStream(42)

@@ -1,7 +1,7 @@
 """Code for the SDK's stream_io on our classes: it works, or the error states what to write.
 
 The first part runs the older SDK's own client with our streams in a separate process, against the
-embedded service; the second part tests what that client does not do, one thing per test.
+embedded service; each test of the second part covers one thing that this client does not do.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def said(
 @pytest.mark.parametrize(
     "job", [job for job, version in older_jobs.JOBS if version == jobs_on_our_streams.VERSION]
 )
-def test_the_older_client_does_its_jobs_on_our_streams(
+def test_the_older_client_runs_its_jobs_on_our_streams(
     said: list[dict[str, Any]], job: str
 ) -> None:
     (found,) = [one for one in said[1:] if one["job"] == job]
@@ -105,7 +105,7 @@ def test_a_function_that_takes_the_body_uploads_it() -> None:
     ]
 
 
-def test_an_upload_by_a_function_that_is_refused_or_broken_is_an_error() -> None:
+def test_an_upload_by_a_function_that_is_refused_or_broken_raises_an_error() -> None:
     with Peer(refusing) as peer:
         writer = StreamWriter(posting(peer))
         writer.write(b"rows")
@@ -116,7 +116,7 @@ def test_an_upload_by_a_function_that_is_refused_or_broken_is_an_error() -> None
     writer = StreamWriter(posting(peer))  # the listener is closed
 
     def use() -> None:
-        writer.write(b"rows")  # the first call that notices
+        writer.write(b"rows")  # the first call that detects the error
         writer.finish()
 
     with pytest.raises(requests.ConnectionError):
@@ -133,7 +133,7 @@ class Early:
 
 
 @pytest.mark.parametrize(("status", "kind"), [(200, ServiceError), (403, AccessDeniedError)])
-def test_an_answer_before_the_body_was_taken_is_an_error(status: int, kind: type) -> None:
+def test_a_response_before_the_body_was_read_raises_an_error(status: int, kind: type) -> None:
     writer = StreamWriter(lambda body: Early(status))
     with pytest.raises(kind) as caught:
         writer.finish()
@@ -141,13 +141,13 @@ def test_an_answer_before_the_body_was_taken_is_an_error(status: int, kind: type
     assert writer.get_status() == Status.FAILED
 
 
-def test_a_function_that_returns_no_answer_is_an_error() -> None:
+def test_a_function_that_returns_no_response_raises_an_error() -> None:
     writer = StreamWriter(lambda body: print(*body, end=""))
     with pytest.raises(BrokenStreamError, match="returned no response"):
         writer.finish()
 
 
-def test_an_aborted_upload_by_a_function_is_never_whole() -> None:
+def test_an_aborted_upload_by_a_function_is_never_complete() -> None:
     with Peer(taking) as peer:
         writer = StreamWriter(posting(peer))
         writer.write(bytes(1 << 20))
@@ -211,14 +211,14 @@ def test_rows_are_written_under_every_name_of_a_compression(compression: Any) ->
     assert pa.ipc.open_stream(upload.body).read_all().to_batches() == [BATCH, BATCH]
 
 
-def test_a_compression_that_is_none_is_named() -> None:
+def test_an_unknown_compression_is_named() -> None:
     with pytest.raises(ArgumentError, match="unknown compression"):
         ArrowWriter(StreamWriter(Taking()), CompressOption.CompressAlgorithm.ODPS_ZLIB)
     with pytest.raises(ConfigError, match="two compressions"):
         ArrowWriter(StreamWriter(Taking()), "zstd", "lz4")
 
 
-def test_a_schema_by_name_or_by_place_is_one_for_all_batches() -> None:
+def test_a_schema_by_name_or_position_applies_to_all_batches() -> None:
     for writer in (
         ArrowWriter(StreamWriter(Taking()), BATCH.schema, "zstd"),
         ArrowWriter(StreamWriter(Taking()), compression="zstd"),
@@ -228,7 +228,7 @@ def test_a_schema_by_name_or_by_place_is_one_for_all_batches() -> None:
             writer.write(pa.record_batch({"id": ["text"]}))
 
 
-def test_without_schema_and_rows_nothing_is_sent() -> None:
+def test_without_schema_and_rows_no_stream_is_sent() -> None:
     upload = Taking()
     writer = ArrowWriter(StreamWriter(upload))
     with pytest.raises(StateError, match="not known before the first batch"):
@@ -243,7 +243,7 @@ def test_without_schema_and_rows_nothing_is_sent() -> None:
 
 @pytest.mark.parametrize("kind", [StreamWriter, BlobStreamWriter])
 @pytest.mark.parametrize("data", ["text", 5, [1, 2], None])
-def test_what_is_no_bytes_is_refused_before_anything_is_sent(kind: Any, data: Any) -> None:
+def test_data_that_is_not_bytes_is_refused_before_anything_is_sent(kind: Any, data: Any) -> None:
     upload = Taking()
     writer = kind(upload)
     with pytest.raises(ConversionError) as caught:
@@ -257,7 +257,7 @@ def test_what_is_no_bytes_is_refused_before_anything_is_sent(kind: Any, data: An
     assert upload.body == b"text"
 
 
-def test_what_the_end_brings_is_none_before_it() -> None:
+def test_results_of_finish_are_none_before_finish() -> None:
     writer = StreamWriter(Taking())
     assert writer.get_route_token() is writer.get_request_id() is None
     assert writer.get_write_stream_response() is None
@@ -285,7 +285,7 @@ def test_statuses_equal_those_of_the_sdk() -> None:
 BODY = encode_blocks(framed([b"one", b"two"]))
 
 
-def test_records_are_pairs() -> None:
+def test_records_unpack_as_pairs() -> None:
     iterator = BlobDataIterator(BODY, expected_count=2)
     assert [(data, mime_type) for data, mime_type in iterator] == [(b"one", "a/b"), (b"two", "a/b")]
     record = next(BlobDataIterator(BODY, expected_count=2))

@@ -37,7 +37,7 @@ def chunked(line: Line) -> None:
 
 @pytest.mark.parametrize("script", [whole, chunked])
 @pytest.mark.parametrize("step", [1000, 65_536, 1 << 20, -1])
-def test_a_body_over_a_socket_is_read_whole(
+def test_a_body_over_a_socket_is_read_completely(
     transport: RequestsTransport, script: object, step: int
 ) -> None:
     with Peer(script) as peer, StreamReader(fetch(transport, peer)) as reader:  # type: ignore[arg-type]
@@ -63,7 +63,7 @@ def test_readinto_fills_its_target(transport: RequestsTransport) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 5, 299_999])
-def test_a_body_cut_before_its_announced_length_is_an_error(
+def test_a_body_shorter_than_its_declared_length_raises_an_error(
     transport: RequestsTransport, size: int
 ) -> None:
     with (
@@ -78,7 +78,9 @@ def test_a_body_cut_before_its_announced_length_is_an_error(
             reader.read()
 
 
-def test_a_chunked_body_without_its_last_chunk_is_an_error(transport: RequestsTransport) -> None:
+def test_a_chunked_body_without_its_last_chunk_raises_an_error(
+    transport: RequestsTransport,
+) -> None:
     def cut(line: Line) -> None:
         line.request()
         line.chunked(BODY, end=False)
@@ -91,7 +93,7 @@ def test_a_chunked_body_without_its_last_chunk_is_an_error(transport: RequestsTr
 
 
 @pytest.mark.parametrize("length", ["6", "5", "4"])
-def test_a_foreign_answer_is_held_to_its_announced_length(length: str) -> None:
+def test_a_response_of_another_library_is_checked_against_its_length(length: str) -> None:
     answer = WithHeaders(b"hello", Content_Length=length, x_odps_request_id="r9")
     reader = StreamReader(answer)
     if length == "6":
@@ -103,7 +105,7 @@ def test_a_foreign_answer_is_held_to_its_announced_length(length: str) -> None:
         assert reader.read() == b"hello"
 
 
-def test_the_length_of_a_chunked_answer_means_nothing() -> None:
+def test_the_content_length_of_a_chunked_response_is_ignored() -> None:
     answer = WithHeaders(b"hello", Content_Length="9", Transfer_Encoding="chunked")
     assert StreamReader(answer).read() == b"hello"
 
@@ -124,7 +126,7 @@ def test_an_error_of_the_server_is_raised_with_its_code_and_request_id() -> None
         reader.read()
 
 
-def test_an_answer_of_requests_will_do() -> None:
+def test_a_response_of_the_requests_library_is_accepted() -> None:
     def script(line: Line) -> None:
         line.request()
         line.answer(BODY)
@@ -176,7 +178,7 @@ def test_an_opener_is_called_once_and_only_when_needed() -> None:
     assert calls == [1]
 
 
-def test_sources_that_only_read_and_read_short_will_do() -> None:
+def test_sources_with_short_reads_are_accepted() -> None:
     for most in (1, 1000):
         reader = StreamReader(ReadOnly(BODY[:5000], most=most))
         assert reader.read(4000) == BODY[:4000]
@@ -185,7 +187,7 @@ def test_sources_that_only_read_and_read_short_will_do() -> None:
         assert (reader.status, reader.headers, reader.request_id) == (None, {}, None)
 
 
-def test_close_frees_the_answer_once_and_after_it_everything_is_misuse(
+def test_close_frees_the_response_once_and_later_calls_raise_a_state_error(
     transport: RequestsTransport,
 ) -> None:
     with Peer(whole) as peer:

@@ -59,7 +59,7 @@ def blob_taken(body: bytes) -> dict[str, Any]:
     return {"BlobReference": "/wByZWYw", "Size": len(body), "MD5Value": digest.upper()}
 
 
-def test_rows_arrive_and_the_whole_answer_is_given(transport: RequestsTransport) -> None:
+def test_rows_arrive_and_the_complete_response_is_returned(transport: RequestsTransport) -> None:
     route = {"x_odps_max_storage_route_token": "route-1"}
     with Peer(answering(rows_taken, **route)) as peer:
         writer = StreamWriter(opener(transport, peer.url))
@@ -86,7 +86,7 @@ def test_rows_arrive_and_the_whole_answer_is_given(transport: RequestsTransport)
         assert writer.get_status() is Status.OK
 
 
-def test_leaving_the_block_finishes_and_an_error_in_it_aborts(
+def test_leaving_the_block_finishes_and_an_error_aborts(
     transport: RequestsTransport,
 ) -> None:
     with Peer(answering(rows_taken)) as peer:
@@ -105,7 +105,7 @@ def test_leaving_the_block_finishes_and_an_error_in_it_aborts(
 
 
 @pytest.mark.parametrize("kind", [StreamWriter, BlobStreamWriter])
-def test_an_upload_aborted_is_never_taken(transport: RequestsTransport, kind: Any) -> None:
+def test_an_aborted_upload_is_never_stored(transport: RequestsTransport, kind: Any) -> None:
     with Peer(answering(rows_taken)) as peer:
         writer = kind(opener(transport, peer.url)())
         writer.write(DATA)
@@ -119,7 +119,7 @@ def test_an_upload_aborted_is_never_taken(transport: RequestsTransport, kind: An
     assert not any(seen.whole for seen in peer.seen)
 
 
-def test_an_upload_that_cannot_be_opened_is_an_error() -> None:
+def test_an_upload_that_cannot_be_opened_raises_an_error() -> None:
     def refuses() -> Any:
         raise ConnectionRefusedError
 
@@ -131,7 +131,9 @@ def test_an_upload_that_cannot_be_opened_is_an_error() -> None:
         writer.finish()
 
 
-def test_an_abort_before_anything_was_sent_opens_nothing(transport: RequestsTransport) -> None:
+def test_an_abort_before_anything_was_sent_opens_no_connection(
+    transport: RequestsTransport,
+) -> None:
     with Peer(answering(rows_taken)) as peer:
         StreamWriter(opener(transport, peer.url)).abort()
         assert peer.seen == []
@@ -156,7 +158,9 @@ def test_any_other_status_is_an_error_with_code_and_request_id(
             writer.finish()
 
 
-def test_an_answer_before_the_body_ended_reaches_the_writer(transport: RequestsTransport) -> None:
+def test_a_response_before_the_end_of_the_body_reaches_the_writer(
+    transport: RequestsTransport,
+) -> None:
     def early(line: Line) -> None:
         line.head()
         line.answer(b"{}", 403)
@@ -173,7 +177,7 @@ def test_an_answer_before_the_body_ended_reaches_the_writer(transport: RequestsT
         assert writer.get_status() is Status.FAILED
 
 
-def test_a_connection_that_breaks_is_a_transport_error(transport: RequestsTransport) -> None:
+def test_a_connection_that_breaks_raises_a_transport_error(transport: RequestsTransport) -> None:
     def breaks(line: Line) -> None:
         line.request()
         line.reset()
@@ -218,7 +222,7 @@ def test_a_blob_arrives_and_is_confirmed(
         {"MD5Value": "0" * 32},
     ],
 )
-def test_a_blob_stored_differently_is_a_checksum_error(
+def test_a_blob_stored_differently_raises_a_checksum_error(
     transport: RequestsTransport, change: dict[str, Any]
 ) -> None:
     with Peer(answering(lambda body: {**blob_taken(body), **change})) as peer:
@@ -230,7 +234,7 @@ def test_a_blob_stored_differently_is_a_checksum_error(
         assert caught.value.actual in change.values()
 
 
-def test_a_server_that_tells_no_size_and_no_md5_is_believed(transport: RequestsTransport) -> None:
+def test_a_server_without_size_and_md5_is_accepted(transport: RequestsTransport) -> None:
     with Peer(answering(lambda _: {"BlobReference": "/wByZWYw", "MD5Value": ""})) as peer:
         writer = BlobStreamWriter(opener(transport, peer.url))
         writer.write(b"data")
@@ -238,7 +242,7 @@ def test_a_server_that_tells_no_size_and_no_md5_is_believed(transport: RequestsT
 
 
 @pytest.mark.parametrize("answer", [{}, {"BlobReferences": ["/wByZWYw", "/wByZWYx"]}])
-def test_an_answer_that_names_no_blob_or_several_is_an_error(
+def test_a_response_without_exactly_one_reference_raises_an_error(
     transport: RequestsTransport, answer: dict[str, Any]
 ) -> None:
     with Peer(answering(lambda _: answer)) as peer:
@@ -271,7 +275,7 @@ class ForeignUpload:
         raise AssertionError("not to be aborted")
 
 
-def test_an_upload_of_another_make_will_do() -> None:
+def test_an_upload_object_of_another_library_is_accepted() -> None:
     upload = ForeignUpload()
     with StreamWriter(upload) as writer:
         writer.write(bytearray(b"ab"))

@@ -31,7 +31,7 @@ def surroundings(service: Any) -> dict[str, str]:
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """Run Debian's Chromium; expectations wait until a view can have drawn itself."""
+    """Run Debian's Chromium; expectations have enough time for a view to be drawn."""
     expect.set_options(timeout=DRAWN)
     with sync_playwright() as running:
         browser = running.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)

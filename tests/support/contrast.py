@@ -53,7 +53,7 @@ _FAINT = """(root) => {
 def faint(root: Any) -> list[str]:
     """Return the visible text of a locator whose contrast with its background is below 4.5.
 
-    Text in shadow roots counts; text of disabled controls and of what is being loaded does not.
+    Text in shadow roots counts; text of disabled controls and of loading elements does not.
     """
     found: list[str] = root.evaluate(_FAINT)
     return found

@@ -54,7 +54,7 @@ _SOURCES = (
 )
 SOURCES = frozenset(_SOURCES.split())
 ENOUGH = 25
-_MADE_HERE = re.compile(r"\.egg-info/|/__pycache__/")  # by pip, and by Python when it imports
+_MADE_HERE = re.compile(r"\.egg-info/|/__pycache__/")  # created by pip and Python
 _NO_NETWORK = re.compile(
     r"NewConnectionError|ConnectTimeoutError|name resolution|network is unreachable"
     r"|ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ETIMEDOUT|Could not resolve|Could not connect",

@@ -1,4 +1,4 @@
-"""Heads of real files with a few damaged bytes, for tests of what one blob may do to others."""
+"""Heads of real files with a few damaged bytes, to test that one blob does not affect others."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ def escaped(data: bytes) -> list[str]:
         mime = made.format.mime
         if made.format is UNREAD:  # the guard of tiles, which must be the last resort
             found.append(f"tile: {made.notes}")
-    except Exception as error:  # noqa: BLE001  # this is what the test looks for
+    except Exception as error:  # noqa: BLE001  # the test looks for exceptions
         return [f"tile: {error!r}"]
     if mime not in PICTURES:
         del ways["to_pil"]
     for name, way in ways.items():
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", OdpsNbWarning)  # of invalid bytes
+                warnings.simplefilter("ignore", OdpsNbWarning)  # warns of invalid bytes
                 way()
         except TYPED:
             continue

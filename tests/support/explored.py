@@ -50,7 +50,8 @@ def change_theme(page: Any, theme: str) -> None:
     page.wait_for_function("(theme) => document.body.dataset.jpThemeName === theme", arg=theme)
 
 
-# -- what holds in both applications --------------------------------------------------------------
+# -- tests of both applications
+# ---------------------------------------------------------------------
 
 
 def await_profiles(page: Any, count: int) -> None:

@@ -28,7 +28,7 @@ FOLDER = pytest.StashKey[Path]()
 PATIENCE = 20.0
 
 
-# -- which worker runs what ---------------------------------------------------------------------
+# -- distribution of tests to workers -----------------------------------------------------------
 
 #: The tests that share the Spark session; written by a worker, read by the scheduler.
 SHARED = "pytest-of-spark"
@@ -119,7 +119,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Collect cycles that tests left before other tests are blamed for them.
+    """Collect cycles that tests have left, so that later tests do not fail because of them.
 
     Each file is responsible for its own garbage. A test that may leave a socket unclosed is
     responsible for that socket: its warning filter ends with it, and a later test would fail.
@@ -151,7 +151,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return Scheduler(config, log) if config.getoption("dist") == "loadfile" else None
 
 
-# -- how long each folder takes -----------------------------------------------------------------
+# -- seconds per folder -------------------------------------------------------------------------
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -172,7 +172,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"{seconds.total():8.1f} {tests.total():6d}  in all")
 
 
-# -- nothing is left behind ---------------------------------------------------------------------
+# -- leftover files and processes ---------------------------------------------------------------
 
 
 @pytest.hookimpl(tryfirst=True)

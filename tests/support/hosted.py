@@ -1,4 +1,4 @@
-"""Stand-ins for what a hosted notebook offers, so that a page can run its recipes.
+"""Stand-ins for functions of hosted notebooks, so that a page's recipes can run.
 
 They imitate only the calls: Colab's ``userdata.get``, Kaggle's ``get_secret``, and ``getpass``,
 which would wait for a user. Their secrets are the keys of the profile that the page names

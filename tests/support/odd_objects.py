@@ -1,4 +1,4 @@
-"""Objects that users pass by mistake, and public functions with arguments that are right."""
+"""Objects that users pass by mistake, and public functions with correct arguments."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class NoRepr:
 
 
 class LikeATensor:
-    """A tensor with several values: no truth, no length of its own, no index."""
+    """A tensor with several values: bool(), len() and indexing raise errors."""
 
     shape, dtype = (2, 2), "float32"
 

@@ -83,7 +83,7 @@ def compiled(code: str | ast.Module, block: Block) -> Any:
     return compile(code, block.place, "exec")
 
 
-# -- pages that show what comes out -----------------------------------------------------------
+# -- pages that show their output -------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

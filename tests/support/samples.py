@@ -45,7 +45,7 @@ def encode(image, form, **options):
 
 
 def bomb(side=12_000):
-    """A PNG of black pixels: 144 million take about 17 KB."""
+    """A PNG of black pixels: 144 million pixels take about 17 KB."""
     rows = zlib.compress(bytes(side * (1 + (side + 7) // 8)), 9)
     header = struct.pack(">IIBBBBB", side, side, 1, 0, 0, 0, 0)
     chunks = ((b"IHDR", header), (b"IDAT", rows), (b"IEND", b""))

@@ -1,4 +1,4 @@
-"""Threads that run, and sockets that are open."""
+"""Running threads and open sockets."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def end_when_stopped(work: Callable[[], object], stop: Callable[[], None]) -> ob
 
     thread = threading.Thread(target=run)
     thread.start()
-    while thread.is_alive():  # it may not have started yet
+    while thread.is_alive():  # the work may not have started yet
         stop()
         thread.join(0.05)
     return ends[0]

@@ -39,7 +39,7 @@ def frames_of(error: BaseException) -> Iterator[str]:
 
 
 class Told:
-    """All text that anyone could read: collected here, and searched at the end."""
+    """Collects all text that anyone could read, to be searched at the end."""
 
     def __init__(self) -> None:
         self.pieces: list[bytes] = []

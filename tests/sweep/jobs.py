@@ -132,7 +132,7 @@ class World:
 
 @dataclass(frozen=True)
 class Job:
-    """``make`` a place, ``run`` there, and ``judge`` by the result and the stored data.
+    """``make`` creates a place, ``run`` runs there, ``judge`` checks result and stored data.
 
     ``changed`` returns the data after a complete run, ``unchanged`` the data without one; a job
     that only reads has neither, but has ``result`` instead.
@@ -145,7 +145,7 @@ class Job:
     look: Callable[[World, Any], Any] | None = None
     changed: Any = None
     unchanged: Any = None
-    left: Any = None  # by a run that failed, if its error says so
+    left: Any = None  # a failed run may leave it if its error says so
     files: bool = False  # writes files on this machine
     shared: bool = False  # after an error, another process ends the session
     ways: tuple[Way, ...] = (Way.STORAGE, Way.TUNNEL)
@@ -501,7 +501,7 @@ _EACH = (
         make=stream,
         look=after_restart,
         changed=sorted_rows(HALF),
-        unchanged=sorted_rows(HALF),  # after the restart they are there, once
+        unchanged=sorted_rows(HALF),  # after the restart, the rows are there once
         files=True,
         shared=True,
     ),

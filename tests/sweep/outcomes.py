@@ -18,9 +18,11 @@ __all__ = [
 ]
 
 RIGHT = "right"
-REFUSED = "error"  # typed, and nothing is changed
-UNKNOWN = "in doubt"  # typed, and says that it may be stored: all of it is, or nothing
-ENDED = "interrupted"  # by Ctrl-C: all of it is stored, or nothing
+REFUSED = "error"  # a typed error, and nothing is changed
+UNKNOWN = (
+    "in doubt"  # a typed error that says that the data may be stored: all of it is, or nothing
+)
+ENDED = "interrupted"  # interrupted by Ctrl-C: all of the data is stored, or nothing
 WRONG = "wrong"  # success with a wrong result; only pyodps
 CHANGED = "there"  # an error although the rows are stored; only pyodps
 
@@ -29,7 +31,7 @@ CHANGED = "there"  # an error although the rows are stored; only pyodps
 class Fault:
     """One way to break an exchange.
 
-    ``mended``: a client has everything it needs to recover, and must. ``documents``: a document
+    ``mended``: a client can recover, so it must. ``documents``: a document
     that is complete by HTTP but meaningless (JSON, XML) is not requested again, unless it responds
     to a SQL statement, because its sender is not the service.
     """

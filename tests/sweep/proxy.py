@@ -50,7 +50,7 @@ class Answer:
         return self.head + b"transfer-encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n"
 
     def places(self) -> list[int]:
-        """Return where a body may end early: at and inside each part, before the end."""
+        """Return the positions at which a body may end early: between and inside its parts."""
         ends = [0, *_part_ends(self.body), len(self.body)]
         inside = [(a + b) // 2 for a, b in itertools.pairwise(ends)]
         return sorted({*ends, *inside, len(self.body) - 1} - {len(self.body), -1})
@@ -198,7 +198,9 @@ class BreaksOne(Peer):
 
     def _cut(self, line: Line, answer: Answer, *, stalled: bool) -> bool:
         whole = answer.encode()
-        end = len(whole) - len(answer.encode(b"")) + 1  # inexact for chunks, whose lines count too
+        end = (
+            len(whole) - len(answer.encode(b"")) + 1
+        )  # inexact for chunked bodies, because chunk headers are counted too
         body = whole.index(b"\r\n\r\n") + 4
         places = [10, body, *(body + at for at in answer.places())]
         if stalled:
@@ -221,7 +223,7 @@ class BreaksOne(Peer):
             raw = b"".join(iter(lambda: service.recv(1 << 20), b""))
         return Answer.parse(raw)
 
-    # -- nobody listens for a moment ------------------------------------------------------------
+    # -- the server refuses connections for a moment --------------------------------------------
 
     def stop_listening(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
@@ -277,7 +279,7 @@ def _joined(body: bytes) -> bytes:
 
 
 def _part_ends(body: bytes) -> list[int]:
-    """Return the ends of the messages of an Arrow stream, or of the chunks of the tunnel's."""
+    """Return the ends of the messages of an Arrow stream, or of the chunks of a tunnel stream."""
     if body.startswith(_CHUNKS):
         whole = range(SIZE_BYTES, len(body), CHUNK_SIZE + CHECK_BYTES)
         return [*whole[1:], len(body)]

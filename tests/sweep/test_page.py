@@ -22,7 +22,7 @@ def test_the_page_has_a_row_for_each_job_and_a_column_for_each_fault() -> None:
     ]
 
 
-def test_a_cell_counts_runs_and_names_those_that_did_not_succeed() -> None:
+def test_a_cell_counts_runs_and_names_the_unsuccessful_ones() -> None:
     note = {"job": "append", "fault": "cut", "ends": {"right": 7, "error": 2, "in doubt": 1}}
     line = next(one for one in page([json.dumps(note)]).splitlines() if one.startswith("| append "))
     assert "| 10 (2 e, 1 d) |" in line

@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.nightly, pytest.mark.usefixtures("repeated_interrupts"
 @pytest.mark.parametrize("second", PAIRED, ids=lambda one: one.name)
 @pytest.mark.parametrize("first", PAIRED, ids=lambda one: one.name)
 @pytest.mark.parametrize("job", PAIR_JOBS, ids=lambda one: one.name)
-def test_two_faults_anywhere_lose_nothing_and_double_nothing(
+def test_two_faults_anywhere_lose_and_repeat_no_data(
     job: Job, first: Fault, second: Fault, worlds: Worlds
 ) -> None:
     world = worlds(job.way)

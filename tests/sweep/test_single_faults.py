@@ -1,4 +1,4 @@
-"""Each job with each fault at its first exchange, its second, … until there are none left.
+"""Runs each job with each fault at its first, second, … and last exchange.
 
 Possible outcomes: the correct result; a typed error, and nothing is changed; or a typed error that
 says that the commit may have succeeded, and then all or nothing is changed. ``make sweep`` writes
@@ -59,7 +59,7 @@ def cases() -> Iterator[Any]:
 @pytest.mark.gate(4)
 @pytest.mark.usefixtures("repeated_interrupts")
 @pytest.mark.parametrize(("job", "fault"), list(cases()))
-def test_one_fault_anywhere_loses_nothing_and_doubles_nothing(
+def test_one_fault_anywhere_loses_and_repeats_no_data(
     job: Job, fault: Fault, worlds: Worlds
 ) -> None:
     world = worlds(job.way)
@@ -93,7 +93,7 @@ def run(
                     result = job.run(odps, world, at)
                 except OdpsNbError as caught:
                     error = caught
-                except OSError as caught:  # for a user's file, as Python raises it
+                except OSError as caught:  # Python's own error for a user's file
                     assert fault.files_only
                     error = caught
                 except KeyboardInterrupt as caught:

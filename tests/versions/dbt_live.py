@@ -44,7 +44,7 @@ def ends(place: Path) -> dict[str, str]:
     """The result of each of these tests: ``passed``, or why it did not pass."""
     profile = place / "dbt_profile.yml"
     env = {"PYTHONPATH": str(place), "TZ": "UTC", "DBT_PROFILE_PATH": str(profile)}
-    env |= {"DBT_SEND_ANONYMOUS_USAGE_STATS": "false"}  # keeps dbt from the network
+    env |= {"DBT_SEND_ANONYMOUS_USAGE_STATS": "false"}  # keeps dbt from using the network
     # two tests expect SQL with the name of this project
     with start(samples=False, project="dingxin", options=("--schemas",)) as service:
         keys = {

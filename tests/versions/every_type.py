@@ -70,7 +70,7 @@ def rows_of(odps: odps_nb.Connection, name: str, types: dict[str, list[Any]]) ->
 
 
 def cell(value: pa.Scalar) -> Any:
-    """Return a cell as the the client jobs write it."""
+    """Return a cell as the client jobs write it."""
     if not value.is_valid:
         return None
     if pa.types.is_timestamp(value.type):
@@ -93,7 +93,7 @@ def cell(value: pa.Scalar) -> Any:
 
 
 def as_rows(table: pa.Table) -> list[list[Any]]:
-    """Return the rows of a table as the the client jobs write them, by id."""
+    """Return the rows of a table as the client jobs write them, by id."""
     table = table.sort_by("id")
     return [[cell(column[n]) for column in table.columns] for n in range(table.num_rows)]
 

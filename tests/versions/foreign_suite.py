@@ -53,7 +53,7 @@ class ForeignSuite:
 
     @cached_property
     def may_pass(self) -> set[str]:
-        """The tests that are left out because they pass only sometimes."""
+        """The flaky tests, which are left out."""
         listed = (one for one in self.left_out["left_out"] if one.get("unsteady"))
         return {test for one in listed for test in one["tests"]}
 
@@ -94,7 +94,7 @@ class ForeignSuite:
 
     def _read(self, place: Path, report: Path) -> Iterator[tuple[str, str]]:
         root = self.root.replace("/", ".") + "."
-        for case in ET.parse(report).iter("testcase"):  # written by our own pytest
+        for case in ET.parse(report).iter("testcase"):  # our own pytest writes this file
             parts = str(case.get("classname")).removeprefix(root).split(".")
             files = ("/".join(parts[:n]) + ".py" for n in range(len(parts), 0, -1))
             file = next((one for one in files if (place / self.root / one).exists()), parts[0])
@@ -117,7 +117,7 @@ class SuiteChecks:
 
     suite: ForeignSuite
 
-    def test_every_file_runs_or_is_left_out(self, place: Path) -> None:
+    def test_every_file_runs_or_is_excluded(self, place: Path) -> None:
         root, listed = place / self.suite.root, self.suite.left_out
         found = {str(path.relative_to(root)) for path in root.rglob("test_*.py")}
         skipped: Sequence[str] = [name for one in listed["files"] for name in one["files"]]
@@ -125,12 +125,12 @@ class SuiteChecks:
         assert set(listed["run"]) <= found
         assert all(any(file.startswith(name) for file in found) for name in skipped)
 
-    def test_every_test_passes_that_is_not_left_out(self, ends: dict[str, str]) -> None:
+    def test_every_test_that_is_not_excluded_passes(self, ends: dict[str, str]) -> None:
         listed = self.suite.cannot_pass
         failed = {t: end for t, end in ends.items() if end != "passed" and not is_in(listed, t)}
         assert not failed, "\n".join(f"{test}: {end}" for test, end in failed.items())
 
-    def test_no_test_passes_that_is_left_out(self, ends: dict[str, str]) -> None:
+    def test_no_excluded_test_passes(self, ends: dict[str, str]) -> None:
         passed = {test for test, end in ends.items() if end == "passed"}
         listed = {test for test in passed if is_in(self.suite.cannot_pass, test)}
         assert not {test for test in listed if not is_in(self.suite.may_pass, test)}

@@ -104,7 +104,7 @@ Jobs of our own (`tests/clients/go`), built by Go: projects, schemas, tables, vi
 instances; SQL with its result as text, over the tunnel and by `database/sql`; tunnel rows as
 records, as Arrow and by stream uploads, with compression. Rows have every type in both directions.
 """
-#: What the SDK cannot do, and what has no job, with reasons.
+#: Methods that the SDK cannot run, and methods without a job, with reasons.
 NOT_TESTED = {
     "CHAR and VARCHAR with more bytes than their length": "the SDK counts bytes, not characters",
     "MAP in Arrow": "the SDK has no Arrow type for it",
@@ -162,17 +162,17 @@ def read_arrow(go: Worker, name: str, **how: Any) -> pa.Table:
 
 
 @pytest.mark.parametrize("way", ["records", "stream"])
-def test_records_of_go_are_read_by_us(
+def test_odps_nb_reads_records_of_go(
     go: Worker, odps: odps_nb.Connection, name: str, way: str
 ) -> None:
     expect_written(go, odps, name, RECORDS, way=way)
 
 
-def test_our_rows_are_read_by_go(go: Worker, odps: odps_nb.Connection, name: str) -> None:
+def test_go_reads_rows_of_odps_nb(go: Worker, odps: odps_nb.Connection, name: str) -> None:
     expect_read(go, odps, name, RECORDS, way="records")
 
 
-def test_arrow_goes_both_ways(go: Worker, odps: odps_nb.Connection, name: str) -> None:
+def test_arrow_is_written_and_read(go: Worker, odps: odps_nb.Connection, name: str) -> None:
     odps.create_table(name, declared(ARROW))
     rows = rows_of(odps, name, ARROW)
     write_arrow(go, name, rows)
@@ -182,7 +182,9 @@ def test_arrow_goes_both_ways(go: Worker, odps: odps_nb.Connection, name: str) -
 
 
 @pytest.mark.parametrize("way", ["records", "arrow"])
-def test_json_goes_both_ways(go: Worker, odps: odps_nb.Connection, name: str, way: str) -> None:
+def test_json_is_written_and_read(
+    go: Worker, odps: odps_nb.Connection, name: str, way: str
+) -> None:
     rows = [[n, one] for n, one in enumerate((*JSON["json"], None))]
     odps.create_table(name, declared(JSON))
     if way == "arrow":
@@ -215,7 +217,9 @@ def test_many_rows_in_blocks(
 
 
 @pytest.mark.parametrize("way", ["records", "stream"])
-def test_rows_of_one_partition(go: Worker, odps: odps_nb.Connection, name: str, way: str) -> None:
+def test_rows_of_one_partition_are_written_and_read(
+    go: Worker, odps: odps_nb.Connection, name: str, way: str
+) -> None:
     odps.create_table(name, "id bigint, v string", partitioned_by="ds string, h bigint")
     how = {"table": name, "partition": "ds='a',h=1"}
     go("write", way=way, rows=[[1, "x"]], create=True, **how)
@@ -228,14 +232,14 @@ def test_rows_of_one_partition(go: Worker, odps: odps_nb.Connection, name: str, 
         assert go("read", **how) == [[2, "y"]]
 
 
-def test_previews(go: Worker, odps: odps_nb.Connection, name: str) -> None:
+def test_the_sdk_previews_records(go: Worker, odps: odps_nb.Connection, name: str) -> None:
     """The SDK reads wrong elements of nested cells, and fails on their nulls."""
     types = {kind: values for kind, values in RECORDS.items() if "<" not in kind}
     expect_read(go, odps, name, types, way="preview")
 
 
 @pytest.mark.parametrize("way", ["", "stream"])
-def test_tables_in_a_schema(
+def test_tables_in_a_schema_are_written_and_read(
     go_schemas: Worker, with_schemas: LocalService, name: str, way: str
 ) -> None:
     with connected(with_schemas) as odps:
@@ -271,22 +275,22 @@ RESULTS = {
 
 
 @pytest.mark.parametrize("query", RESULTS)
-def test_results_as_text(go: Worker, query: str) -> None:
+def test_results_are_returned_as_text(go: Worker, query: str) -> None:
     assert go("sql", query=query, way="csv") == RESULTS[query]
 
 
-def test_an_error_of_sql_reaches_go(go: Worker) -> None:
+def test_go_receives_an_error_of_sql(go: Worker) -> None:
     for job in ("sql", "driver"):
         with pytest.raises(AssertionError, match="column nope cannot be resolved"):
             go(job, query="select nope from (select 1 as a) t;")
 
 
-def test_database_sql(go: Worker, name: str) -> None:
+def test_database_sql_reads_and_writes_values(go: Worker, name: str) -> None:
     """The driver inserts the text of an argument into the statement, without quotes."""
     go("driver", way="exec", query=f"create table {name} (k bigint, d decimal(10,2), t datetime);")
     insert = f"insert into {name} values (?, 1.5BD, datetime'2024-02-29 01:02:03');"
     go("driver", way="exec", query=insert, args=[1])
-    with pytest.raises(AssertionError, match="2th arg is not set"):  # a fault of the SDK
+    with pytest.raises(AssertionError, match="2th arg is not set"):  # a bug in the SDK
         go("driver", query="select ?, ?;", args=[1, 2])
     found = go("driver", query=f"select *, array(k) a from {name} where k = ?;", args=[1])
     assert found["types"] == ["BIGINT", "DECIMAL(10,2)", "DATETIME", "ARRAY<BIGINT>"]
@@ -461,7 +465,7 @@ def named(step: Any) -> str | None:
 
 @pytest.fixture(scope="module")
 def caller(program: str) -> Iterator[Worker]:
-    """A client of a service for `CALLS` alone."""
+    """A client of a service that only `CALLS` uses."""
     with start(samples=False) as service:
         yield from running(program, service)
 
@@ -473,19 +477,23 @@ def expect(client: Worker, calls: list[Any], wanted: Any) -> None:
 
 
 @pytest.mark.parametrize(("calls", "wanted"), CALLS, ids=named)
-def test_calls(caller: Worker, calls: list[Any], wanted: Any) -> None:
+def test_the_client_can_make_every_call(caller: Worker, calls: list[Any], wanted: Any) -> None:
     """Each case needs those before it."""
     expect(caller, calls, wanted)
 
 
 @pytest.mark.parametrize(("calls", "wanted"), SCHEMA_CALLS, ids=named)
-def test_calls_about_schemas(go_schemas: Worker, calls: list[Any], wanted: Any) -> None:
+def test_the_client_can_make_every_call_about_schemas(
+    go_schemas: Worker, calls: list[Any], wanted: Any
+) -> None:
     """Each case needs those before it."""
     expect(go_schemas, calls, wanted)
 
 
 @pytest.mark.parametrize(("calls", "wanted"), OF_INSTANCES, ids=named)
-def test_calls_about_instances(go: Worker, calls: list[Any], wanted: Any) -> None:
+def test_the_client_can_make_every_call_about_instances(
+    go: Worker, calls: list[Any], wanted: Any
+) -> None:
     instance = go("sql", query="select 1 as a;")
     expect(go, [["Instance", instance], *calls], wanted)
 
@@ -493,6 +501,6 @@ def test_calls_about_instances(go: Worker, calls: list[Any], wanted: Any) -> Non
 @pytest.mark.parametrize(
     ("calls", "error"), [(one, error) for _, error, calls in LEFT_OUT for one in calls], ids=named
 )
-def test_what_is_left_out(caller: Worker, calls: list[Any], error: str) -> None:
+def test_omitted_methods_still_fail(caller: Worker, calls: list[Any], error: str) -> None:
     with pytest.raises(AssertionError, match=error):
         caller("call", calls=calls)

@@ -133,26 +133,26 @@ def name() -> str:
 
 
 @pytest.mark.parametrize("way", ["records", "arrow", "stream", "v2", "v2-streaming"])
-def test_rows_of_the_sdk_are_read_by_us(
+def test_odps_nb_reads_rows_of_the_sdk(
     sdk: Worker, odps: odps_nb.Connection, name: str, way: str
 ) -> None:
     expect_written(sdk, odps, name, KNOWN, way=way)
 
 
 @pytest.mark.parametrize("way", ["records", "arrow", "preview", "v2", "v2-rows", "v2-preview"])
-def test_our_rows_are_read_by_the_sdk(
+def test_the_sdk_reads_rows_of_odps_nb(
     sdk: Worker, odps: odps_nb.Connection, name: str, way: str
 ) -> None:
     expect_read(sdk, odps, name, KNOWN, way=way)
 
 
-def test_rows_of_storage_v1_are_read_by_us(v1: Worker, odps: odps_nb.Connection, name: str) -> None:
+def test_odps_nb_reads_rows_of_storage_v1(v1: Worker, odps: odps_nb.Connection, name: str) -> None:
     expect_written(v1, odps, name, KNOWN)
 
 
 @pytest.mark.parametrize("compression", [None, "ZSTD", "LZ4_FRAME"])
 @pytest.mark.parametrize("way", ["size", "rows"])
-def test_our_rows_are_read_by_storage_v1(
+def test_storage_v1_reads_rows_of_odps_nb(
     v1: Worker, odps: odps_nb.Connection, name: str, way: str, compression: str | None
 ) -> None:
     expect_read(v1, odps, name, KNOWN, way=way, compression=compression)
@@ -173,7 +173,7 @@ def test_storage_v1_writes_and_reads_one_partition(
 
 
 @pytest.mark.parametrize("way", ["records", "arrow"])
-def test_json_goes_both_ways_over_the_tunnel(
+def test_json_is_written_and_read_over_the_tunnel(
     sdk: Worker, odps: odps_nb.Connection, name: str, way: str
 ) -> None:
     rows = [[n, one] for n, one in enumerate((*JSON["json"], None))]
@@ -193,7 +193,7 @@ CODINGS = {
 @pytest.mark.parametrize(
     ("way", "compression"), [(way, one) for way, some in CODINGS.items() for one in some]
 )
-def test_compressed_rows_go_both_ways_over_the_tunnel(
+def test_compressed_rows_are_written_and_read_over_the_tunnel(
     sdk: Worker, odps: odps_nb.Connection, name: str, way: str, compression: str
 ) -> None:
     types = {"string": [f"{n} " * 20_000 for n in range(3)]}
@@ -205,7 +205,9 @@ MANY = [[n, f"row {n} " * 5] for n in range(20_000)]
 
 
 @pytest.mark.parametrize("way", ["records", "arrow", "v2"])
-def test_many_rows_go_both_ways(sdk: Worker, odps: odps_nb.Connection, name: str, way: str) -> None:
+def test_many_rows_are_written_and_read(
+    sdk: Worker, odps: odps_nb.Connection, name: str, way: str
+) -> None:
     table = odps.create_table(name, "id bigint, v string")
     sdk("write", table=name, rows=MANY, way=way, batch=3000)
     assert as_rows(table.read().to_arrow(progress=False)) == MANY
@@ -230,7 +232,9 @@ def test_tables_are_created_described_listed_and_dropped(sdk: Worker, name: str)
 
 
 @pytest.mark.parametrize("way", ["records", "arrow", "stream", "v2"])
-def test_rows_of_one_partition(sdk: Worker, odps: odps_nb.Connection, name: str, way: str) -> None:
+def test_rows_of_one_partition_are_written_and_read(
+    sdk: Worker, odps: odps_nb.Connection, name: str, way: str
+) -> None:
     odps.create_table(name, "id bigint, v string", partitioned_by="ds string, h bigint")
     sdk("partitions", table=name, create="ds=a,h=1")
     sdk("write", table=name, partition="ds=a,h=1", rows=[[1, "x"]], way=way)
@@ -239,7 +243,7 @@ def test_rows_of_one_partition(sdk: Worker, odps: odps_nb.Connection, name: str,
         assert sdk("read", table=name, partition="ds=a,h=1", way=how) == [[1, "x", *parts]]
 
 
-def test_dynamic_partitions_and_overwrites(
+def test_dynamic_partitions_can_be_written_and_overwritten(
     sdk: Worker, odps: odps_nb.Connection, name: str
 ) -> None:
     odps.create_table(name, "id bigint, v string", partitioned_by="ds string, h bigint")
@@ -264,12 +268,14 @@ def test_results_of_queries_have_every_type(
     assert unpadded(found) == unpadded(as_rows(rows))
 
 
-def test_results_as_text(sdk: Worker) -> None:
+def test_results_are_returned_as_text(sdk: Worker) -> None:
     query = "select 1 as a, 'x' as b, cast('2024-01-01 00:00:00' as datetime) as c, null as d;"
     assert sdk("sql", query=query, way="csv") == [["1", "x", "2024-01-01 00:00:00", "\\N"]]
 
 
-def test_statements_without_a_result(sdk: Worker, odps: odps_nb.Connection, name: str) -> None:
+def test_statements_without_a_result_are_executed(
+    sdk: Worker, odps: odps_nb.Connection, name: str
+) -> None:
     told = sdk("sql", query=f"create table {name} (a bigint);")
     query = f"create table {name} (a bigint);"
     assert (told["successful"], told["ended"], told["query"]) == (True, True, query)
@@ -279,19 +285,21 @@ def test_statements_without_a_result(sdk: Worker, odps: odps_nb.Connection, name
         assert sdk("sql", query=f"select * from {name} where a > 5;", way=way) == []
 
 
-def test_an_error_of_sql_reaches_java(sdk: Worker) -> None:
+def test_java_receives_an_error_of_sql(sdk: Worker) -> None:
     with pytest.raises(AssertionError, match="column nope cannot be resolved"):
         sdk("sql", query="select nope from (select 1 as a) t;", way="csv")
 
 
-def test_facts_about_projects_and_instances(sdk: Worker) -> None:
+def test_the_sdk_reads_facts_about_projects_and_instances(sdk: Worker) -> None:
     told = sdk("facts")
     assert told | {"exists": True, "status": "AVAILABLE", "zone": "UTC", "progress": 100} == told
     assert told["tunnel"].startswith("http://127.0.0.1:")
     assert "output records: 1" in told["summary"]
 
 
-def test_resources_and_functions(sdk: Worker, odps: odps_nb.Connection, name: str) -> None:
+def test_the_sdk_creates_and_reads_resources_and_functions(
+    sdk: Worker, odps: odps_nb.Connection, name: str
+) -> None:
     odps.create_table(name, "a bigint")
     more = {"first": "first", "second": "second content", "table": name}
     told = sdk("resources", name=f"{name}.py", **more)
@@ -304,7 +312,7 @@ def test_resources_and_functions(sdk: Worker, odps: odps_nb.Connection, name: st
 
 
 @pytest.mark.parametrize("tunnel", [False, True])
-def test_interactive_queries(
+def test_interactive_queries_return_rows(
     sdk: Worker, odps: odps_nb.Connection, name: str, *, tunnel: bool
 ) -> None:
     assert sdk("interactive", query=f"create table {name} (a bigint, b string);", tunnel=tunnel)
@@ -337,7 +345,7 @@ def in_schema() -> Iterator[tuple[Worker, odps_nb.Connection]]:
 
 
 @pytest.mark.parametrize("way", [*WAYS, "stream"])
-def test_tables_in_a_schema(
+def test_tables_in_a_schema_are_written_and_read(
     in_schema: tuple[Worker, odps_nb.Connection], name: str, way: str
 ) -> None:
     sdk, odps = in_schema
@@ -359,7 +367,9 @@ tblproperties ('transactional'='true', 'write.bucket.num'='3', 'acid.cdc.mode.en
 
 
 @pytest.mark.parametrize("way", ["upsert", "v2"])
-def test_upserts(sdk: Worker, odps: odps_nb.Connection, name: str, way: str) -> None:
+def test_upserts_insert_replace_and_delete_rows(
+    sdk: Worker, odps: odps_nb.Connection, name: str, way: str
+) -> None:
     odps.sql(KEYED.format(name), progress=False)
     assert sdk("describe", table=name)["key"] == ["k"]
     sdk("write", table=name, way=way, rows=[[k, f"v{k}"] for k in range(20)])
@@ -371,7 +381,9 @@ def test_upserts(sdk: Worker, odps: odps_nb.Connection, name: str, way: str) -> 
 
 
 @pytest.mark.parametrize("mode", ["append", "cdc"])
-def test_incremental_reads(sdk: Worker, odps: odps_nb.Connection, name: str, mode: str) -> None:
+def test_increments_of_a_table_are_read(
+    sdk: Worker, odps: odps_nb.Connection, name: str, mode: str
+) -> None:
     odps.sql(KEYED.format(name), progress=False)
     sdk("write", table=name, way="upsert", rows=[[1, "a"], [2, "b"]])
     sdk("write", table=name, way="upsert", rows=[[3, "c"]])
@@ -380,7 +392,9 @@ def test_incremental_reads(sdk: Worker, odps: odps_nb.Connection, name: str, mod
         assert [(row[0], row[2]) for row in found] == [(key, 2) for key in keys]  # 2: insert
 
 
-def test_partial_upserts(sdk: Worker, odps: odps_nb.Connection, name: str) -> None:
+def test_partial_upserts_change_only_their_columns(
+    sdk: Worker, odps: odps_nb.Connection, name: str
+) -> None:
     partial = "('transactional'='true', 'acid.partial.fields.update.enable'='true')"
     columns = "k bigint not null, a string, b string, primary key (k)"
     odps.sql(f"create table {name} ({columns}) tblproperties {partial}", progress=False)
@@ -398,7 +412,7 @@ UPLOADS = [(False, "None"), (True, "None"), (True, "Crc32"), (True, "MD5")]
 
 @pytest.mark.parametrize("partition", [None, "ds=x"])
 @pytest.mark.parametrize(("batch", "checksum"), UPLOADS)
-def test_blobs_of_java_are_read_by_us(
+def test_odps_nb_reads_blobs_of_java(
     sdk: Worker,
     odps: odps_nb.Connection,
     name: str,
@@ -414,7 +428,7 @@ def test_blobs_of_java_are_read_by_us(
 
 
 @pytest.mark.parametrize("batch", [False, True])
-def test_our_blobs_are_read_by_java(
+def test_java_reads_blobs_of_odps_nb(
     sdk: Worker, odps: odps_nb.Connection, name: str, batch: bool
 ) -> None:
     table = odps.create_table(name, "id bigint, body blob")

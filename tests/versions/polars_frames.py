@@ -59,7 +59,7 @@ def moments(column: pl.Series) -> list:
     return [v.replace(tzinfo=None) if isinstance(v, dt.datetime) else v for v in values]
 
 
-def test_a_frame_is_written_and_comes_back(odps, new_name):
+def test_a_polars_frame_is_written_and_read(odps, new_name):
     name = new_name("polars")
     odps.create_table(name, COLUMNS)
     given = frame()
@@ -90,7 +90,7 @@ def test_bytes_of_a_frame_become_blobs(odps, new_name):
 
 
 @pytest.mark.parametrize("table", ["orders", "types_all"])
-def test_a_scan_is_taken_as_it_is(odps, table):
+def test_polars_accepts_a_scan_unchanged(odps, table):
     scan = odps.table(table).read(limit=200)
     arrow = scan.to_arrow(progress=silent)
     taken = pl.DataFrame(scan)
@@ -98,12 +98,12 @@ def test_a_scan_is_taken_as_it_is(odps, table):
     assert taken[taken.columns[0]].to_list() == arrow.column(0).to_pylist()
 
 
-def test_a_result_is_taken_as_it_is(odps):
+def test_polars_accepts_a_result_unchanged(odps):
     result = odps.sql("select status, count(*) as n from orders group by status", progress=silent)
     assert pl.DataFrame(result).height == result.row_count
 
 
-def test_what_is_no_frame_says_so(odps, new_name):
+def test_an_object_that_is_not_a_frame_is_refused(odps, new_name):
     for wrong in (frame()["id"], frame().lazy()):
         with pytest.raises(ConversionError, match="cannot be written") as caught:
             odps.table("orders").write(wrong, progress=silent)
@@ -136,7 +136,7 @@ def shown(kind: pl.DataType) -> str:
     return type(kind).__name__
 
 
-def test_a_zone_of_the_connection_is_one_of_polars(profile, new_name):
+def test_polars_uses_the_zone_of_the_connection(profile, new_name):
     with odps_nb.connect(profile, timezone="Asia/Shanghai") as odps:
         table = odps.create_table(new_name("polars"), "d datetime, n timestamp_ntz")
         clock = dt.datetime(2024, 1, 31, 10)

@@ -30,7 +30,7 @@ PYODPS = ForeignSuite(
     commit="d4cdf3cf7a8022b278d17b54d5491239753dcbc9",  # 2026-08-14
     version=odps.__version__,
     root="odps",
-    seconds=300,  # on a loaded machine
+    seconds=300,  # enough for a loaded machine
 )
 
 #: Sections in the configuration of these tests: connections to projects with a feature.

@@ -29,7 +29,7 @@ def _cluster(odps) -> Iterator[None]:
         ray.init(num_cpus=2, include_dashboard=False, runtime_env={"env_vars": path})
         yield
         ray.shutdown()
-        shutil.rmtree(Path(tempfile.gettempdir()) / "ray")  # its logs
+        shutil.rmtree(Path(tempfile.gettempdir()) / "ray")  # Ray's logs
 
 
 @pytest.mark.usefixtures("_cluster")

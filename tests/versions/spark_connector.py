@@ -162,7 +162,7 @@ READS = [("odps", one) for one in OPTIONS] + [("tunnel", one) for one in OPTIONS
 
 
 @pytest.mark.parametrize(("kind", "options"), READS, ids=str)
-def test_our_rows_are_read_by_the_connector(
+def test_the_connector_reads_rows_of_odps_nb(
     spark: SparkSession,
     odps: odps_nb.Connection,
     new_name: NewName,
@@ -183,7 +183,7 @@ def test_our_rows_are_read_by_the_connector(
 
 @pytest.mark.parametrize("codec", ["none", "zstd", "lz4_frame"])
 @pytest.mark.parametrize("kind", TYPES)
-def test_rows_of_the_connector_are_read_by_us(
+def test_odps_nb_reads_rows_of_the_connector(
     spark: SparkSession,
     odps: odps_nb.Connection,
     new_name: NewName,
@@ -205,7 +205,7 @@ def test_rows_of_the_connector_are_read_by_us(
     assert shown(read(odps, name)) == shown(read(odps, source))
 
 
-# -- which rows and columns ---------------------------------------------------------------------
+# -- pushed-down conditions and columns ---------------------------------------------------------
 
 #: Conditions, the rows that they select, and the rows that the connector's scan returns: it sends
 #: no condition on times, and none for LIKE.
@@ -384,7 +384,7 @@ LEFT_OUT = [
 
 
 @pytest.mark.parametrize(("column", "statement", "said"), LEFT_OUT)
-def test_what_is_left_out_fails_as_listed(
+def test_omitted_operations_fail_as_listed(
     sql: Sql,
     odps: odps_nb.Connection,
     new_name: NewName,

@@ -2,8 +2,8 @@
 
     python torch_job.py CHECKPOINT
 
-Continues from the checkpoint if there is one. After each batch it saves the rows it has learnt from
-together with the state, prints a line, and waits for a line.
+Continues from the checkpoint if there is one. After each batch, it saves the ids of the rows used
+so far with the state, prints a line, and waits for a line.
 """
 
 from __future__ import annotations

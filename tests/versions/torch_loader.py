@@ -35,7 +35,9 @@ from odps_nb.errors import ArgumentError, StateError
 from odps_nb.torch import blobs, loader, rows
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:This DataLoader will create"),  # on a machine with one core
+    pytest.mark.filterwarnings(
+        "ignore:This DataLoader will create"
+    ),  # torch warns on a machine with one core
     pytest.mark.filterwarnings("ignore:'set_vital' is deprecated"),  # torchdata calls it
 ]
 ROWS = 1200
@@ -133,7 +135,7 @@ def test_batches_of_the_dataset_become_tensors(table):
         len(loader(made(table.read(where="id > 3")), batch_size=2))
 
 
-def test_a_process_group_says_which_rank_this_is(table):
+def test_the_rank_comes_from_the_process_group(table):
     torch.distributed.init_process_group("fake", store=FakeStore(), rank=1, world_size=3)
     try:
         found = ids(loader(made(table), batch_size=32))
@@ -184,7 +186,7 @@ def test_an_epoch_that_was_killed_twice_has_each_row_once(table, tmp_path):
 
 
 @pytest.mark.parametrize(("workers", "other"), [(0, 2), (2, 1)])
-def test_what_was_fetched_and_not_handed_over_comes_again(table, workers, other):
+def test_samples_fetched_but_not_returned_are_read_again(table, workers, other):
     options = {"batch_size": 32, "num_workers": workers}
     running = loader(made(table), **options)
     batches = iter(running)
@@ -198,13 +200,13 @@ def test_what_was_fetched_and_not_handed_over_comes_again(table, workers, other)
     later.set_epoch(0)
     assert sorted(first + rest) == list(range(ROWS))
     assert ids(later) == rest
-    assert ids(later) == first + rest  # a state belongs to one pass
+    assert ids(later) == first + rest  # a state is valid only for one pass
     with pytest.raises(ArgumentError, match="num_workers"):
         loader(made(table), batch_size=32, num_workers=other).load_state_dict(state)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_the_loader_of_torchdata_keeps_the_place_too(table, workers):
+def test_the_loader_of_torchdata_restores_the_position(table, workers):
     options = {"batch_size": 32, "num_workers": workers}
     running = StatefulDataLoader(made(table), **options)
     batches = iter(running)
@@ -218,7 +220,7 @@ def test_the_loader_of_torchdata_keeps_the_place_too(table, workers):
     assert ids(later) == first + rest
 
 
-def test_a_dataset_does_not_guess_how_far_its_workers_are(table):
+def test_a_dataset_does_not_report_the_position_of_its_workers(table):
     dataset = made(table)
     assert dataset.state_dict()["given"] == {}
     next(iter(DataLoader(dataset, batch_size=8, num_workers=2)))
@@ -228,7 +230,7 @@ def test_a_dataset_does_not_guess_how_far_its_workers_are(table):
     assert dataset.state_dict()["epoch"] == 1
 
 
-def test_workers_that_stay_learn_of_the_epoch(table):
+def test_persistent_workers_receive_the_epoch(table):
     dataset = made(table)
     found = DataLoader(dataset, batch_size=32, num_workers=2, persistent_workers=True)
     first = ids(found)
@@ -240,7 +242,7 @@ def test_workers_that_stay_learn_of_the_epoch(table):
         loader(dataset, num_workers=2, persistent_workers=True)
 
 
-def test_what_workers_are_sent_has_no_keys(table, odps):
+def test_data_sent_to_workers_contains_no_keys(table, odps):
     found = loader(made(table), batch_size=8, num_workers=2)
     sent = bytes(ForkingPickler.dumps((found.dataset, found.collate_fn)))
     assert odps.profile.as_options()["access_key"].encode() not in sent
@@ -261,12 +263,12 @@ def test_a_wrong_argument_is_refused_before_a_row_is_read(table, wrong):
 
 
 def measured(data: bytes) -> int:
-    """Decode a blob, also in spawned workers."""
+    """Decode a blob, even in spawned workers."""
     return len(data)
 
 
 @pytest.mark.parametrize("how", ["fork", "spawn"])
-def test_workers_decode_blobs_and_go_on_at_the_exact_row(odps, how):
+def test_workers_decode_blobs_and_resume_at_the_exact_row(odps, how):
     media = odps.table("media").read(["id", "content"], where="name <> 'nothing'")
     options = {"batch_size": 4, "num_workers": 2, "multiprocessing_context": how}
     running = loader(blobs(media, decode=measured, seed=1, buffer_rows=8), **options)

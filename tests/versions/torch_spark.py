@@ -15,7 +15,9 @@ import pytest
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas"),
-    pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),  # of TorchDistributor
+    pytest.mark.filterwarnings(
+        "ignore:unclosed file:ResourceWarning"
+    ),  # raised by TorchDistributor
 ]
 SETTINGS = ("endpoint", "tunnel_endpoint", "project", "access_id", "access_key")
 
@@ -26,7 +28,7 @@ def _remove_what_torch_leaves() -> None:
             shutil.rmtree(left)
 
 
-def test_the_recipes_run_as_they_stand(
+def test_the_recipes_run_unchanged(
     spark_session, odps, service, repo, tmp_path, monkeypatch, request
 ):
     for name in SETTINGS:  # the ranks are processes that connect on their own

@@ -69,12 +69,12 @@ def test_dictionaries_are_messages_but_not_batches() -> None:
     assert check.rows == 3
 
 
-def test_an_empty_stream_is_whole() -> None:
+def test_an_empty_stream_is_complete() -> None:
     check = watch(ipc())
     check.require(rows=0)
 
 
-def test_a_cut_at_every_byte_is_found() -> None:
+def test_truncation_at_every_byte_is_detected() -> None:
     for size in range(len(SAMPLE)):
         check = watch(SAMPLE[:size])
         assert not check.complete
@@ -86,7 +86,7 @@ def test_a_cut_at_every_byte_is_found() -> None:
 
 
 @given(CUTS)
-def test_any_cutting_gives_the_same(cuts: list[int]) -> None:
+def test_any_division_gives_the_same_result(cuts: list[int]) -> None:
     check = watch(*cut(SAMPLE, cuts))
     assert (check.complete, check.rows) == (True, 13)
 
@@ -100,7 +100,7 @@ def test_eight_bytes_of_data_that_look_like_the_end_are_not_the_end() -> None:
     assert watch(stream).complete
 
 
-def test_bytes_behind_the_end_are_an_error() -> None:
+def test_bytes_after_the_end_raise_an_error() -> None:
     with pytest.raises(FramingError, match="follow the end marker") as caught:
         watch(SAMPLE + b"x")
     assert caught.value.offset == len(SAMPLE)
@@ -108,7 +108,7 @@ def test_bytes_behind_the_end_are_an_error() -> None:
         watch(SAMPLE, b"x")
 
 
-def test_missing_and_surplus_rows_are_errors() -> None:
+def test_missing_and_surplus_rows_raise_errors() -> None:
     check = watch(SAMPLE)
     with pytest.raises(TruncatedError, match="13 rows, but 14") as caught:
         check.require(rows=14)
@@ -125,7 +125,7 @@ def test_missing_and_surplus_rows_are_errors() -> None:
         CONTINUATION + pack("<i", -5),
     ],
 )
-def test_what_begins_no_message_is_an_error(junk: bytes) -> None:
+def test_bytes_that_begin_no_message_raise_an_error(junk: bytes) -> None:
     with pytest.raises(FramingError, match="does not begin an Arrow message") as caught:
         watch(junk)
     assert caught.value.offset == 0
@@ -141,7 +141,7 @@ def test_messages_larger_than_accepted_are_refused_before_they_arrive() -> None:
     assert "max_body" in (caught.value.hint or "")
 
 
-def test_after_an_error_nothing_more_is_taken() -> None:
+def test_after_an_error_no_more_bytes_are_accepted() -> None:
     check = EndMarkerCheck()
     with pytest.raises(FramingError):
         check.feed(b"junkjunk")
@@ -150,7 +150,7 @@ def test_after_an_error_nothing_more_is_taken() -> None:
     assert not check.complete
 
 
-def test_a_flipped_bit_never_ends_in_another_kind_of_error() -> None:
+def test_a_flipped_bit_never_raises_another_kind_of_error() -> None:
     stream = bytearray(SAMPLE)
     for at in range(len(stream)):
         stream[at] ^= 1 << at % 8
@@ -160,7 +160,7 @@ def test_a_flipped_bit_never_ends_in_another_kind_of_error() -> None:
 
 
 @given(st.binary(max_size=200))
-def test_any_metadata_is_read_or_is_one_of_our_errors(metadata: bytes) -> None:
+def test_any_metadata_is_parsed_or_a_typed_error(metadata: bytes) -> None:
     with suppress(ProtocolError):
         parse_message(metadata)
     size = pack("<i", len(metadata) + 8)
@@ -182,7 +182,7 @@ def build_message(*, header: bool, body_length: int) -> bytes:
     return pack("<I", 16) + vtable + table + batch
 
 
-def test_a_batch_that_leaves_its_rows_at_the_default_has_none() -> None:
+def test_a_batch_without_a_row_count_has_no_rows() -> None:
     assert parse_message(build_message(header=False, body_length=8)).rows == 0
     assert parse_message(build_message(header=True, body_length=8)).rows == 0
 
@@ -198,7 +198,7 @@ def test_a_message_that_points_outside_of_itself_is_refused(metadata: bytes) -> 
         parse_message(metadata)
 
 
-# -- what a body will need ---------------------------------------------------------------------
+# -- decompressed sizes ------------------------------------------------------------------------
 
 
 def feed(check: EndMarkerCheck, chunks: list[bytes]) -> None:
@@ -212,7 +212,7 @@ def zeros(rows: int) -> pa.RecordBatch:
 
 
 @pytest.mark.parametrize("compression", ["zstd", "lz4"])
-def test_what_a_compressed_batch_needs_is_known_before_it_is_decompressed(compression: str) -> None:
+def test_the_size_of_a_compressed_batch_is_known_before_decompression(compression: str) -> None:
     stream = ipc(zeros(100_000), zeros(50_000), compression=compression)
     for size in (1, 7, 64, len(stream)):
         check = EndMarkerCheck(max_decompressed=800_000)
@@ -240,7 +240,7 @@ def promises_of(stream: bytes) -> list[int]:
     return [body + place for place in parse_message(stream[at + 8 : body]).promises]
 
 
-def test_buffers_that_are_stored_as_they_are_promise_nothing() -> None:
+def test_uncompressed_buffers_declare_no_size() -> None:
     stream = bytearray(ipc(zeros(100_000), compression="zstd"))
     (place,) = promises_of(stream)
     stream[place : place + 8] = pack("<q", -1)
@@ -262,7 +262,7 @@ def test_the_buffers_of_a_batch_are_added_up() -> None:
 
 
 @pytest.mark.parametrize("compression", [None, "zstd"])
-def test_columns_that_cost_no_bytes_have_a_bound(compression: str | None) -> None:
+def test_columns_without_bytes_are_limited(compression: str | None) -> None:
     few, many = (pa.record_batch({"n": pa.nulls(rows)}) for rows in (1 << 20, (1 << 20) + 1))
     assert watch(ipc(few, compression=compression)).rows == 1 << 20
     with pytest.raises(LimitExceededError, match="1048577 values"):
@@ -343,7 +343,7 @@ def test_the_compression_of_old_writers_is_refused_since_its_field_is_different(
 
 
 @pytest.mark.parametrize("endianness", [0, 1])
-def test_a_stream_of_the_other_order_of_bytes_is_refused(endianness: int) -> None:
+def test_a_stream_with_the_other_byte_order_is_refused(endianness: int) -> None:
     vtable = pack("<HHHHHH", 12, 24, 0, 4, 8, 0)
     table = pack("<iBxxxIxxxxxxxxxxxx", 12, 1, 24)
     schema = pack("<HHH", 6, 8, 4) + pack("<xx") + pack("<ih", 8, endianness)
@@ -364,7 +364,7 @@ def test_a_stream_of_the_other_order_of_bytes_is_refused(endianness: int) -> Non
     ],
     ids=["column", "member", "zone"],
 )
-def test_names_that_are_no_text_are_refused_wherever_they_are(schema: pa.Schema) -> None:
+def test_names_that_are_not_text_are_refused_everywhere(schema: pa.Schema) -> None:
     stream = schema.serialize().to_pybytes()
     assert not watch(stream).complete
     with pytest.raises(FramingError, match="not UTF-8 text"):
@@ -384,7 +384,7 @@ def test_a_schema_whose_parts_are_shared_does_not_grow_without_bound() -> None:
 # -- the first bytes ---------------------------------------------------------------------------
 
 
-def test_the_first_bytes_tell_what_a_body_is() -> None:
+def test_the_first_bytes_determine_the_coding_of_a_body() -> None:
     assert sniff_body(SAMPLE, None) == "ipc"
     assert sniff_body(bytes.fromhex("28b52ffd"), None) is Compression.ZSTD
     assert sniff_body(bytes.fromhex("04224d18"), "") is Compression.LZ4
@@ -392,7 +392,7 @@ def test_the_first_bytes_tell_what_a_body_is() -> None:
     assert sniff_body(bytes.fromhex("04224d18"), Compression.LZ4) is Compression.LZ4
 
 
-def test_a_header_that_the_bytes_contradict_is_an_error() -> None:
+def test_a_header_that_the_bytes_contradict_raises_an_error() -> None:
     with pytest.raises(FramingError, match="says zstd"):
         sniff_body(SAMPLE, "zstd")
     with pytest.raises(FramingError, match="says x-lz4-frame"):
@@ -401,7 +401,7 @@ def test_a_header_that_the_bytes_contradict_is_an_error() -> None:
         sniff_body(SAMPLE, "gzip")
 
 
-def test_other_first_bytes_are_an_error() -> None:
+def test_other_first_bytes_raise_an_error() -> None:
     with pytest.raises(FramingError, match="7b 22 43 6f, which is not"):
         sniff_body(b'{"Code": ', None)
 

@@ -32,11 +32,11 @@ def decode(*chunks: bytes) -> bytes:
     return b"".join([decoder.feed(chunk) for chunk in chunks]) + decoder.feed_eof()
 
 
-def test_hello_is_the_reference_bytes() -> None:
+def test_hello_is_encoded_as_the_reference_bytes() -> None:
     assert encode_blocks(b"hello") == bytes.fromhex("68656c6c6f4cbb719a")
 
 
-def test_two_blocks_are_the_reference_bytes_and_the_crc_does_not_run_on() -> None:
+def test_two_blocks_equal_the_reference_bytes_and_each_has_its_own_crc() -> None:
     stored = encode_blocks(bytes(4096) + b"abc")
     assert len(stored) == 4107
     assert stored[4096:] == bytes.fromhex("8941f998 616263 b73f4b36")
@@ -46,7 +46,7 @@ def test_two_blocks_are_the_reference_bytes_and_the_crc_does_not_run_on() -> Non
     ("count", "expected"),
     [(0, 0), (1, 0x48674BC7), (2, 0x9467B398), (3, 0x1535A700), (256, 0x03A593FF)],
 )
-def test_residues_are_those_of_the_design(count: int, expected: int) -> None:
+def test_residues_equal_those_of_the_design(count: int, expected: int) -> None:
     assert residue(count) == expected
     assert crc32c(encode_blocks(pattern(count * BLOCK_SIZE))) == expected
 
@@ -57,7 +57,7 @@ def test_a_residue_does_not_depend_on_the_payload(count: int, fill: int) -> None
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_round_trip(size: int) -> None:
+def test_decoding_returns_the_encoded_bytes(size: int) -> None:
     stored = encode_blocks(pattern(size))
     assert len(stored) == size + 4 * -(-size // BLOCK_SIZE)
     assert decode(stored) == pattern(size)
@@ -65,13 +65,13 @@ def test_round_trip(size: int) -> None:
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("step", [1, 3, 4095, 4096, 4097, 4100, 4101, 9000])
-def test_any_regular_cutting_gives_the_same(size: int, step: int) -> None:
+def test_any_regular_division_gives_the_same_result(size: int, step: int) -> None:
     stored = encode_blocks(pattern(size))
     assert decode(*every(stored, step)) == pattern(size)
 
 
 @pytest.mark.parametrize("step", [1000, STORED_SIZE, STORED_SIZE + 1, 300 * STORED_SIZE])
-def test_blocks_fed_into_memory_of_the_caller_are_the_same(step: int) -> None:
+def test_blocks_decoded_into_a_buffer_of_the_caller_are_the_same(step: int) -> None:
     payload = pattern(300 * BLOCK_SIZE + 5)
     decoder, target, done = BlockDecoder(), memoryview(bytearray(len(payload))), 0
     for chunk in every(encode_blocks(payload), step):
@@ -81,7 +81,7 @@ def test_blocks_fed_into_memory_of_the_caller_are_the_same(step: int) -> None:
 
 
 @given(st.binary(max_size=9000), CUTS, CUTS)
-def test_any_cutting_of_any_payload_round_trips(
+def test_any_payload_is_decoded_for_any_division(
     payload: bytes, cuts: list[int], stored_cuts: list[int]
 ) -> None:
     encoder = BlockEncoder()
@@ -102,12 +102,12 @@ def test_runs_longer_than_one_pass_are_verified_and_stripped() -> None:
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
-def test_any_buffer_will_do(kind: type) -> None:
+def test_any_buffer_is_accepted(kind: type) -> None:
     stored = encode_blocks(kind(pattern(5000)))
     assert decode(kind(stored)) == pattern(5000)
 
 
-def test_every_flipped_bit_is_found() -> None:
+def test_every_flipped_bit_is_detected() -> None:
     stored = bytearray(encode_blocks(pattern(BLOCK_SIZE + 60)))
     for at in range(len(stored)):
         bits = range(8) if at % 64 == 0 or at >= BLOCK_SIZE else (at % 8,)
@@ -119,9 +119,7 @@ def test_every_flipped_bit_is_found() -> None:
             stored[at] ^= 1 << bit
 
 
-def test_a_cut_at_every_byte_is_found_but_behind_a_whole_block_it_is_the_transports_business() -> (
-    None
-):
+def test_truncation_at_every_byte_is_detected_except_after_a_whole_block() -> None:
     payload = pattern(2 * BLOCK_SIZE + 100)
     stored = encode_blocks(payload)
     for size in range(len(stored)):
@@ -156,7 +154,7 @@ def test_the_bad_block_is_named_across_feeds() -> None:
     assert caught.value.block == 4
 
 
-def test_two_flips_that_cancel_in_no_block_are_found() -> None:
+def test_two_flipped_bits_in_different_blocks_are_detected() -> None:
     stored = bytearray(encode_blocks(pattern(3 * BLOCK_SIZE)))
     stored[10] ^= 4
     stored[2 * STORED_SIZE + 10] ^= 4
@@ -166,14 +164,14 @@ def test_two_flips_that_cancel_in_no_block_are_found() -> None:
 
 
 @pytest.mark.parametrize("left", [1, 2, 3, 4])
-def test_a_tail_of_four_bytes_or_less_is_truncation(left: int) -> None:
+def test_a_tail_of_four_bytes_or_less_is_reported_as_truncation(left: int) -> None:
     stored = encode_blocks(pattern(BLOCK_SIZE)) + b"\x00" * left
     with pytest.raises(TruncatedError) as caught:
         decode(stored)
     assert (caught.value.offset, caught.value.actual) == (STORED_SIZE, left)
 
 
-def test_a_bad_tail_is_called_cut_or_damaged_because_both_are_possible() -> None:
+def test_a_bad_last_block_is_reported_as_truncated_or_damaged() -> None:
     with pytest.raises(DamagedTailError) as caught:
         decode(b"hellO" + encode_blocks(b"hello")[5:])
     error = caught.value
@@ -197,7 +195,7 @@ def test_an_error_says_when_the_slow_implementation_computed_it(
     assert caught.value.notes == ("CRC32C by crc32c 2.9 (software)",)
 
 
-def test_after_an_error_the_decoder_stays_dead() -> None:
+def test_after_an_error_the_decoder_is_unusable() -> None:
     decoder = BlockDecoder()
     with pytest.raises(ChecksumError):
         decoder.feed(bytes(STORED_SIZE))
@@ -207,7 +205,7 @@ def test_after_an_error_the_decoder_stays_dead() -> None:
         decoder.feed_eof()
 
 
-def test_after_the_end_nothing_more_is_taken() -> None:
+def test_after_the_end_no_more_bytes_are_accepted() -> None:
     decoder = BlockDecoder()
     decoder.feed_eof()
     with pytest.raises(StateError, match="end of its stream"):
@@ -216,7 +214,7 @@ def test_after_the_end_nothing_more_is_taken() -> None:
         decoder.feed_eof()
 
 
-def test_a_finished_encoder_takes_nothing_more() -> None:
+def test_a_finished_encoder_accepts_no_more_bytes() -> None:
     encoder = BlockEncoder()
     assert encoder.finish() == b""
     with pytest.raises(StateError):
@@ -226,7 +224,7 @@ def test_a_finished_encoder_takes_nothing_more() -> None:
 
 
 @given(st.binary(max_size=9000))
-def test_any_bytes_end_in_a_payload_or_in_one_of_our_errors(stored: bytes) -> None:
+def test_any_bytes_give_a_payload_or_a_typed_error(stored: bytes) -> None:
     try:
         payload = decode(stored)
     except ProtocolError:
@@ -234,7 +232,7 @@ def test_any_bytes_end_in_a_payload_or_in_one_of_our_errors(stored: bytes) -> No
     assert encode_blocks(payload) == stored
 
 
-def test_the_parts_serve_streams_that_read_for_themselves() -> None:
+def test_the_functions_for_blocks_work_for_streams_that_read_themselves() -> None:
     payload = pattern(3 * BLOCK_SIZE + 9)
     stored = encode_blocks(payload)
     run, tail = stored[: 3 * STORED_SIZE], stored[3 * STORED_SIZE :]

@@ -53,20 +53,20 @@ def zstd_bomb(blocks: int) -> bytes:
     return head + block * (blocks - 1) + last
 
 
-def test_reference_bytes_of_hello() -> None:
+def test_the_reference_bytes_of_hello_are_decoded() -> None:
     assert decode("zstd", HELLO_ZSTD) == b"hello"
     assert decode("lz4", HELLO_LZ4) == b"hello"
 
 
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("size", [0, 1, 4096, 70_000, 300_000])
-def test_round_trip(name: Compression, size: int) -> None:
+def test_decoding_returns_the_encoded_bytes(name: Compression, size: int) -> None:
     assert decode(name, encode(name, pattern(size))) == pattern(size)
 
 
 @pytest.mark.parametrize("name", ALL)
 @given(payload=st.binary(max_size=3000), cuts=CUTS, coded_cuts=CUTS)
-def test_any_cutting_gives_the_same(
+def test_any_division_gives_the_same_result(
     name: Compression, payload: bytes, cuts: list[int], coded_cuts: list[int]
 ) -> None:
     coded = encode(name, *cut(payload, cuts))
@@ -74,7 +74,7 @@ def test_any_cutting_gives_the_same(
 
 
 @pytest.mark.parametrize("name", CODED)
-def test_byte_by_byte_gives_the_same(name: Compression) -> None:
+def test_byte_by_byte_decoding_returns_the_same(name: Compression) -> None:
     coded = encode(name, pattern(2000)) + encode(name, b"") + encode(name, b"more")
     assert decode(name, *every(coded, 1)) == pattern(2000) + b"more"
 
@@ -102,7 +102,7 @@ def test_a_zstd_frame_that_lost_its_blocks_fails_its_checksum(step: int) -> None
         decode("zstd", *every(head + bytes.fromhex("010000") + checksum, step))
 
 
-def test_a_zstd_stream_that_is_cut_where_raw_bytes_follow_is_cut() -> None:
+def test_a_zstd_stream_truncated_before_raw_bytes_is_truncated() -> None:
     """The bytes that are appended to detect this are not treated as content."""
     raw_block = bytes.fromhex("28b52ffd 00 58") + (1000 << 3 | 1).to_bytes(3, "little")
     skippable = bytes.fromhex("5a2a4d18 e8030000")
@@ -116,7 +116,7 @@ def test_a_zstd_stream_that_is_cut_where_raw_bytes_follow_is_cut() -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_no_byte_is_an_empty_stream(name: Compression) -> None:
+def test_a_stream_of_no_bytes_is_empty(name: Compression) -> None:
     assert decode(name) == b""
     assert decode(name, b"", b"") == b""
 
@@ -129,7 +129,7 @@ def test_an_empty_payload_is_a_valid_frame(name: Compression) -> None:
 
 
 @pytest.mark.parametrize("name", CODED)
-def test_a_cut_at_every_byte_is_found_but_the_first(name: Compression) -> None:
+def test_truncation_at_every_byte_but_the_first_is_detected(name: Compression) -> None:
     coded = encode(name, pattern(600))
     for size in range(1, len(coded)):
         with pytest.raises(TruncatedError) as caught:
@@ -138,7 +138,7 @@ def test_a_cut_at_every_byte_is_found_but_the_first(name: Compression) -> None:
 
 
 @pytest.mark.parametrize("name", CODED)
-def test_every_flipped_bit_of_our_own_frames_is_found_or_changes_nothing(
+def test_every_flipped_bit_of_our_own_frames_is_detected_or_has_no_effect(
     name: Compression,
 ) -> None:
     payload = pattern(300) * 2
@@ -158,14 +158,14 @@ def test_every_flipped_bit_of_our_own_frames_is_found_or_changes_nothing(
 
 @pytest.mark.parametrize("name", CODED)
 @given(junk=st.binary(min_size=1, max_size=200))
-def test_any_bytes_end_in_data_or_in_one_of_our_errors(name: Compression, junk: bytes) -> None:
+def test_any_bytes_give_data_or_a_typed_error(name: Compression, junk: bytes) -> None:
     for stream in (junk, encode(name, b"hello")[: len(junk)] + junk):
         with suppress(ProtocolError):
             decode(name, stream)
 
 
 @pytest.mark.parametrize("name", CODED)
-def test_damage_is_a_framing_error_that_says_where(name: Compression) -> None:
+def test_damage_raises_a_framing_error_with_its_position(name: Compression) -> None:
     good = encode(name, b"hello")
     decoding = decoder(name)
     assert decoding.feed(good) == b"hello"
@@ -177,7 +177,7 @@ def test_damage_is_a_framing_error_that_says_where(name: Compression) -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_the_budget_holds_exactly(name: Compression) -> None:
+def test_the_output_limit_is_exact(name: Compression) -> None:
     coded = encode(name, bytes(100_000))
     assert len(decode(name, coded, max_output=100_000)) == 100_000
     with pytest.raises(LimitExceededError) as caught:
@@ -187,7 +187,7 @@ def test_the_budget_holds_exactly(name: Compression) -> None:
 
 
 @pytest.mark.parametrize("name", CODED)
-def test_the_budget_counts_all_frames_and_feeds(name: Compression) -> None:
+def test_the_output_limit_covers_all_frames_and_feeds(name: Compression) -> None:
     decoding = decoder(name, max_output=1000)
     for _ in range(10):
         decoding.feed(encode(name, bytes(100)))
@@ -225,7 +225,7 @@ def test_a_window_larger_than_we_allow_is_refused() -> None:
         decode("zstd", coded)
 
 
-def test_pieces_left_half_way_leave_a_dead_decoder() -> None:
+def test_abandoned_pieces_make_the_decoder_unusable() -> None:
     decoding = decoder("zstd")
     next(decoding.pieces(zstd_bomb(200)))
     with pytest.raises(StateError):
@@ -234,14 +234,14 @@ def test_pieces_left_half_way_leave_a_dead_decoder() -> None:
 
 @pytest.mark.parametrize("name", CODED)
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
-def test_any_buffer_will_do(name: Compression, kind: type) -> None:
+def test_any_buffer_is_accepted(name: Compression, kind: type) -> None:
     coder = encoder(name)
     coded = coder.feed(kind(b"hello")) + coder.finish()
     assert decode(name, kind(coded)) == b"hello"
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_finished_encoder_takes_nothing_more(name: Compression) -> None:
+def test_a_finished_encoder_accepts_no_more_bytes(name: Compression) -> None:
     coder = encoder(name)
     coder.finish()
     with pytest.raises(StateError):
@@ -255,7 +255,7 @@ def test_our_frames_carry_a_checksum_of_the_content() -> None:
     assert lz4.frame.get_frame_info(encode("lz4", b"hello"))["content_checksum"]
 
 
-def test_http_names_go_both_ways() -> None:
+def test_names_in_http_headers_are_encoded_and_decoded() -> None:
     assert HTTP_NAMES == {Compression.ZSTD: "zstd", Compression.LZ4: "x-lz4-frame"}
     for coding, name in HTTP_NAMES.items():
         assert from_http_name(name) is coding
@@ -276,6 +276,6 @@ def test_magic_numbers_are_distinguished() -> None:
     assert sniff(HELLO_ZSTD[:3]) is None
 
 
-def test_an_unknown_name_is_the_callers_mistake() -> None:
+def test_an_unknown_name_is_refused() -> None:
     with pytest.raises(ArgumentError):
         decoder("gzip")

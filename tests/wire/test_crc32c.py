@@ -12,12 +12,12 @@ from odps_nb.wire import crc32, crc32c
 CHECK = b"123456789"
 
 
-def test_check_values_of_both_polynomials() -> None:
+def test_both_polynomials_give_their_check_values() -> None:
     assert crc32c.crc32c(CHECK) == 0xE3069283
     assert crc32.crc32(CHECK) == 0xCBF43926
 
 
-def test_rfc_3720_examples() -> None:
+def test_rfc_3720_examples_have_their_checksums() -> None:
     assert crc32c.crc32c(bytes(32)) == 0x8A9136AA
     assert crc32c.crc32c(b"\xff" * 32) == 0x62A8AB43
     assert crc32c.crc32c(bytes(range(32))) == 0x46DD794E
@@ -29,12 +29,12 @@ def test_a_checksum_continues_from_that_of_the_bytes_before(data: bytes, cut: in
 
 
 @given(st.binary(max_size=300), st.integers(0, 300))
-def test_crc32_is_zlibs(data: bytes, cut: int) -> None:
+def test_crc32_agrees_with_zlib(data: bytes, cut: int) -> None:
     assert crc32.crc32(data[cut:], crc32.crc32(data[:cut])) == zlib.crc32(data)
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
-def test_any_buffer_will_do(kind: type) -> None:
+def test_any_buffer_is_accepted(kind: type) -> None:
     assert crc32c.crc32c(kind(CHECK)) == 0xE3069283
     assert crc32.crc32(kind(CHECK)) == 0xCBF43926
 
@@ -45,7 +45,7 @@ def test_the_implementation_is_named_with_its_speed() -> None:
     assert crc32.IMPLEMENTATION.startswith("zlib")
 
 
-def test_without_zlib_ng_the_interpreters_own_zlib_is_used(
+def test_without_zlib_ng_the_zlib_of_the_interpreter_is_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "zlib_ng", None)

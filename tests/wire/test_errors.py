@@ -45,7 +45,7 @@ def json_error(code: str, message: str = "text", **members: Any) -> bytes:
 
 @ENCODERS
 @pytest.mark.parametrize("code", STATUS_OF_CODE)
-def test_every_code_round_trips_in_both_forms(encode: Any, code: str) -> None:
+def test_every_code_is_unchanged_by_a_round_trip_in_both_forms(encode: Any, code: str) -> None:
     status = STATUS_OF_CODE[code]
     error = error_of(status, encode(code, "what <failed> & why", "20251120-id"))
     assert (error.code, error.status, error.message) == (code, status, "what <failed> & why")
@@ -53,7 +53,7 @@ def test_every_code_round_trips_in_both_forms(encode: Any, code: str) -> None:
     assert error.hint or type(error) is InvalidRequestError  # its message contains everything
 
 
-def test_both_forms_have_what_clients_insist_on() -> None:
+def test_both_forms_have_the_elements_that_clients_require() -> None:
     assert json.loads(encode_error_json("C", "m", "r")) == {
         "Code": "C",
         "Message": "m",
@@ -103,7 +103,7 @@ def test_both_forms_have_what_clients_insist_on() -> None:
         (308, "SomethingNew", ServiceError, "check the endpoint"),
     ],
 )
-def test_class_and_hint_of(
+def test_an_error_has_the_class_and_hint_of_its_code(
     status: int, code: str, kind: type[ServiceError], hint: str | None
 ) -> None:
     error = error_of(status, json_error(code))
@@ -112,14 +112,14 @@ def test_class_and_hint_of(
     assert error.hint is None if hint is None else hint in str(error.hint)
 
 
-def test_the_tunnel_calls_a_session_that_is_over_a_conflict() -> None:
+def test_the_tunnel_reports_an_ended_session_as_a_conflict() -> None:
     """Vendor's manual, *Common error codes for Tunnel*."""
     body = json_error("StatusConflict", "The upload|download session is expired")
     assert type(error_of(400, body)) is SessionExpiredError
 
 
 @pytest.mark.parametrize("status", [200, 400, 404, 503])
-def test_a_timeout_of_the_metadata_store_is_a_fault_of_the_server(status: int) -> None:
+def test_a_timeout_of_the_metadata_store_raises_a_server_error(status: int) -> None:
     """Evidence 162: the Spark connector retries by it (``docs/protocol.md`` section 8.4)."""
     body = json_error("InvalidArgument", "ODPS-0123: OTSTimeout, get partition failed")
     assert type(error_of(status, body)) is ServerFaultError
@@ -127,7 +127,7 @@ def test_a_timeout_of_the_metadata_store_is_a_fault_of_the_server(status: int) -
 
 @pytest.mark.parametrize("code", [code for code, status in STATUS_OF_CODE.items() if status < 500])
 @ENCODERS
-def test_a_name_with_the_word_of_a_timeout_hides_no_code(encode: Any, code: str) -> None:
+def test_a_name_like_a_timeout_does_not_hide_the_code(encode: Any, code: str) -> None:
     """The service repeats the requested name; only these two codes do not say enough."""
     error = error_of(400, encode(code, "Table not found: p.otstimeout_log", "1"))
     vague = code in ("InvalidArgument", "InvalidParameter")
@@ -137,7 +137,7 @@ def test_a_name_with_the_word_of_a_timeout_hides_no_code(encode: Any, code: str)
     assert type(found) is NotFoundError
 
 
-def test_code_counts_more_than_the_status() -> None:
+def test_the_code_takes_precedence_over_the_status() -> None:
     assert type(error_of(500, json_error("NoSuchTable"))) is NotFoundError
     assert type(error_of(400, json_error("SlotExceeded"))) is ThrottledError
 
@@ -165,7 +165,7 @@ def test_expired_session_is_known_by_its_text(status: int) -> None:
     assert type(error_of(status, body)) is SessionExpiredError
 
 
-def test_expired_credentials_are_no_expired_session() -> None:
+def test_expired_credentials_are_not_an_expired_session() -> None:
     body = json_error("AuthenticationRequestExpired", "the session token expired")
     assert type(error_of(401, body)) is AccessDeniedError
 
@@ -212,7 +212,7 @@ def test_refused_keys_are_recognised_by_their_text_in_http_400_as_well(
 
 
 @pytest.mark.parametrize("code", ["NoSuchTable", "NoSuchSession", "ParseError", "FlowExceeded"])
-def test_a_specific_code_is_not_doubted_because_of_its_text(code: str) -> None:
+def test_a_specific_code_takes_precedence_over_the_text(code: str) -> None:
     error = error_of(400, json_error(code, "Table invalid_signature or expired sts token"))
     expected = error_of(400, json_error(code, "x"))
     assert (type(error), error.hint) == (type(expected), expected.hint)
@@ -247,7 +247,7 @@ def test_the_text_of_a_refused_request_gives_the_hint(
 
 
 @pytest.mark.parametrize(("status", "hint"), [(403, "login page"), (429, "wait"), (502, "proxies")])
-def test_a_web_page_names_its_sender_and_is_no_refusal_of_the_service(
+def test_a_web_page_as_a_response_names_its_sender_and_is_not_taken_for_a_refusal(
     status: int, hint: str
 ) -> None:
     error = decode_error(status, {}, b"<html>go away</html>", "the service at h:1")
@@ -260,7 +260,7 @@ def test_a_web_page_names_its_sender_and_is_no_refusal_of_the_service(
 # -- request id and waiting -------------------------------------------------------------------
 
 
-def test_request_id_of_the_header_wins() -> None:
+def test_the_request_id_of_the_header_takes_precedence() -> None:
     body = encode_error_xml("C", "m", "in-body")
     assert error_of(400, body, X_Odps_Request_Id="in-header").request_id == "in-header"
     assert error_of(400, body).request_id == "in-body"
@@ -283,7 +283,7 @@ def test_request_id_of_the_header_wins() -> None:
         ({"Retry_After": "3"}, {"HoldClientMillis": 1500}, 3.0),
     ],
 )
-def test_waiting_time(
+def test_waiting_time_is_read_from_headers_or_body(
     headers: dict[str, str], members: dict[str, Any], expected: float | None
 ) -> None:
     assert error_of(429, json_error("FlowExceeded", **members), **headers).retry_after == expected
@@ -292,12 +292,12 @@ def test_waiting_time(
 @pytest.mark.parametrize(
     ("text", "expected"), [("1500", 1.5), ("x", None), ("", None), ("9" * 40, None)]
 )
-def test_waiting_time_in_xml(text: str, expected: float | None) -> None:
+def test_waiting_time_is_read_from_xml(text: str, expected: float | None) -> None:
     body = f"<Error><Code>C</Code><HoldClientMillis>{text}</HoldClientMillis></Error>".encode()
     assert error_of(429, body).retry_after == expected
 
 
-# -- what is not as it should be --------------------------------------------------------------
+# -- malformed error documents ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -334,7 +334,7 @@ def test_waiting_time_in_xml(text: str, expected: float | None) -> None:
         (b'{"Code": "X", "Message": ""}', "the server responded with HTTP status 502"),
     ],
 )
-def test_unparsable_error_keeps_what_there_is(body: bytes, message: str) -> None:
+def test_an_unparsable_error_keeps_its_text(body: bytes, message: str) -> None:
     error = error_of(502, body)
     assert type(error) is ServerFaultError
     assert error.message == message
@@ -355,7 +355,7 @@ def test_an_error_in_a_content_coding_is_read(status: int, squeeze: Any) -> None
     assert (type(error), error.message) == (NotFoundError, "where is it?")
     assert error_of(status, squeeze(b"<p>Bad Gateway")).message == "Bad Gateway"
     assert len(error_of(status, squeeze(b"x" * 10**7)).message) == 4000
-    assert error_of(status, squeeze(b"it is damaged")[:8]).message  # as text, whatever it is
+    assert error_of(status, squeeze(b"it is damaged")[:8]).message  # as text, for any type
 
 
 @pytest.mark.parametrize(
@@ -367,7 +367,7 @@ def test_an_error_in_a_content_coding_is_read(status: int, squeeze: Any) -> None
         '{"x-odps-bearer-token":"CAIS-hidden"}',
     ],
 )
-def test_text_that_is_no_error_document_shows_no_secret(body: str) -> None:
+def test_text_of_other_bodies_shows_no_secret(body: str) -> None:
     error = error_of(400, body.encode())
     assert "…" in error.message
     assert "hidden" not in error.message
@@ -385,7 +385,7 @@ def test_text_that_is_no_error_document_shows_no_secret(body: str) -> None:
         (599, ServerFaultError),
     ],
 )
-def test_status_alone_gives_the_class(status: int, kind: type[ServiceError]) -> None:
+def test_the_status_alone_determines_the_class(status: int, kind: type[ServiceError]) -> None:
     error = error_of(status)
     assert type(error) is kind
     assert (error.code, error.hint is None) == (None, kind is InvalidRequestError)
@@ -396,7 +396,7 @@ def test_message_is_bounded() -> None:
     assert len(error_of(500, json_error("C", "y" * 10**5)).message) == 4000
 
 
-def test_headers_may_come_as_pairs() -> None:
+def test_headers_may_be_pairs() -> None:
     error = decode_error(503, (("Retry-After", "2"), ("X-ODPS-Request-Id", "r")), b"")
     assert (error.retry_after, error.request_id) == (2.0, "r")
 
@@ -414,7 +414,7 @@ def test_error_survives_pickling() -> None:
 
 
 @given(st.integers(100, 599), st.binary(max_size=80), st.dictionaries(st.text(), st.text()))
-def test_any_answer_becomes_a_service_error(
+def test_any_error_response_becomes_a_service_error(
     status: int, body: bytes, headers: dict[str, str]
 ) -> None:
     error = decode_error(status, headers, body)
@@ -439,7 +439,7 @@ OVERFLOW = "ODPS-0422214: Read data failed - RuntimeTimestamp data overflow"
 
 @pytest.mark.parametrize("status", [200, 400, 403, 404, 408, 409, 429, 500, 503])
 @ENCODERS
-def test_a_time_that_nanoseconds_do_not_reach_is_no_fault_to_retry(status: int, encode: Any):
+def test_a_time_beyond_nanoseconds_is_not_retried(status: int, encode: Any):
     """Evidence 152: the text of the error is known, its status is not."""
     for code, message in (("ODPS-0422214", OVERFLOW), ("InternalServerError", OVERFLOW)):
         error = error_of(status, encode(code, message, "1"))
@@ -450,16 +450,16 @@ def test_a_time_that_nanoseconds_do_not_reach_is_no_fault_to_retry(status: int, 
     assert type(error_of(status, plain.encode())) is InvalidRequestError
 
 
-def test_the_number_of_a_failed_read_alone_is_no_such_time():
+def test_the_number_of_a_failed_read_alone_does_not_mean_a_time_overflow():
     error = error_of(500, json_error("ODPS-0422214", "ODPS-0422214: Read data failed - disk"))
     assert type(error) is ServerFaultError
     assert not is_time_overflow(f"{error.code} {error.message}")
 
 
-# -- in place of rows, with a status of success ------------------------------------------------
+# -- error documents in place of rows, with status 200 -----------------------------------------
 
 
-def test_an_error_in_place_of_rows_is_found_by_its_code() -> None:
+def test_an_error_that_replaces_rows_is_recognised_by_its_code() -> None:
     found = find_error({}, encode_error_json("NoSuchTable", "not there", "0AF1"))
     assert isinstance(found, NotFoundError)
     assert (found.code, found.request_id) == ("NoSuchTable", "0AF1")
@@ -472,12 +472,12 @@ def test_an_unknown_code_in_place_of_rows_is_quoted() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>login</html>", b"rows", b"{}"])
-def test_what_is_no_error_document_is_no_error_of_the_service(body: bytes) -> None:
+def test_other_documents_are_not_errors_of_the_service(body: bytes) -> None:
     assert find_error({}, body) is None
 
 
 @pytest.mark.parametrize("begin", [b"\x1f\x8b", b"\x28\xb5\x2f\xfd"], ids=["gzip", "zstd"])
-def test_a_damaged_coding_is_shown_as_it_came(begin: bytes) -> None:
+def test_a_damaged_encoded_body_is_shown_unchanged(begin: bytes) -> None:
     error = error_of(503, begin + b"\xff" * 40 + b" no code")
     assert (error.code, type(error)) == (None, ServerFaultError)
     assert error.message.endswith("no code")

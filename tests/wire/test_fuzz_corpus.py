@@ -11,7 +11,7 @@ from fuzz.targets import TARGETS
 
 @pytest.mark.gate(6)
 @pytest.mark.parametrize("target", TARGETS)
-def test_every_kept_input_and_every_seed_holds_the_invariant(target: str) -> None:
+def test_every_corpus_input_and_seed_satisfies_the_invariant(target: str) -> None:
     inputs = kept.inputs(target)
     assert inputs
     for data in inputs.values():
@@ -23,7 +23,7 @@ def test_every_archive_and_every_seed_belongs_to_a_target() -> None:
 
 
 @pytest.mark.nightly
-def test_an_archive_holds_what_was_packed_whenever_it_was(tmp_path, monkeypatch) -> None:
+def test_an_archive_does_not_depend_on_the_time(tmp_path, monkeypatch) -> None:
     before = kept.inputs("blocks")
     folder = kept.unpack("blocks", tmp_path / "blocks")
     monkeypatch.setattr(kept, "CORPUS", tmp_path / "archives")

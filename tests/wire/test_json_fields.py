@@ -80,14 +80,16 @@ def test_any_value_is_read_or_refused(value: Any) -> None:
         ("mapping", {"x": [1]}, {"x": [1]}),
     ],
 )
-def test_value_is_read_as(getter: str, value: object, expected: object) -> None:
+def test_a_member_is_read_as_the_requested_type(
+    getter: str, value: object, expected: object
+) -> None:
     assert getattr(fields(a=value), getter)("a") == expected
 
 
 @pytest.mark.parametrize(
     ("value", "expected"), [(True, True), ("TRUE", True), ("false", False), (False, False)]
 )
-def test_truth_may_be_spelled_as_text(value: object, expected: bool) -> None:
+def test_a_boolean_may_be_sent_as_text(value: object, expected: bool) -> None:
     assert fields(a=value).boolean("a", default=not expected) is expected
 
 
@@ -120,12 +122,12 @@ def test_ill_typed_member_is_reported(getter: str, value: object, problem: str) 
         getattr(fields(a=value), getter)("a")
 
 
-def test_ill_typed_truth_is_reported() -> None:
+def test_an_ill_typed_boolean_is_reported() -> None:
     with pytest.raises(FramingError, match="but true or false is expected"):
         fields(a="yes").boolean("a", default=False)
 
 
-def test_inner_objects_name_their_place() -> None:
+def test_errors_in_nested_objects_name_their_path() -> None:
     with pytest.raises(FramingError, match=r"document\.a\[1\]: b is missing"):
         fields(a=[{}, {}]).inners("a")[1].need_text("b")
     with pytest.raises(FramingError, match=r"document\.a\.b: c is"):
@@ -148,14 +150,14 @@ def test_inner_objects_name_their_place() -> None:
         (b"<html>", "is not JSON"),
     ],
 )
-def test_what_is_no_object_is_refused(body: bytes, problem: str) -> None:
+def test_a_document_that_is_not_an_object_is_refused(body: bytes, problem: str) -> None:
     with pytest.raises(FramingError, match=problem) as caught:
         parse_object(body, "document")
     assert len(str(caught.value)) < 300
 
 
 @pytest.mark.parametrize("body", [b"", b" \n", b"{}"])
-def test_nothing_is_an_empty_object(body: bytes) -> None:
+def test_an_empty_body_is_an_empty_object(body: bytes) -> None:
     assert list(parse_object(body, "document")) == []
 
 
@@ -165,7 +167,7 @@ def test_size_has_a_limit() -> None:
     assert parse_object(b'{"a": 1}', "document", max_bytes=8).integer("a") == 1
 
 
-def test_reader_of_requests_gets_an_error_to_answer_with() -> None:
+def test_an_invalid_request_raises_an_error_with_a_status_and_code() -> None:
     with pytest.raises(InvalidRequestError) as caught:
         parse_object(b"[]", "body", in_request)
     assert (caught.value.status, caught.value.code) == (400, "InvalidArgument")
@@ -173,18 +175,18 @@ def test_reader_of_requests_gets_an_error_to_answer_with() -> None:
 
 
 @given(st.binary(max_size=60))
-def test_any_bytes_are_an_object_or_our_error(body: bytes) -> None:
+def test_any_bytes_give_an_object_or_our_error(body: bytes) -> None:
     assert isinstance(outcome(parse_object, body, "document"), (Fields, FramingError))
 
 
 @settings(max_examples=50)
 @given(st.dictionaries(st.text(), json_values))
-def test_what_is_written_is_read(members: dict[str, Any]) -> None:
+def test_written_values_are_read(members: dict[str, Any]) -> None:
     found = parse_object(dump(members), "document")
     assert set(found) == set(members)
 
 
-def test_spelling_is_that_of_the_stock_client() -> None:
+def test_json_has_the_format_of_the_stock_client() -> None:
     assert dump({"a": [1, True, None], "b": "é"}) == b'{"a": [1, true, null], "b": "\\u00e9"}'
 
 

@@ -1,4 +1,4 @@
-"""Layers by checksums (``docs/protocol.md`` section 6.4), framed or raw by count, limits."""
+"""Layers of a body by its checksums (``docs/protocol.md`` section 6.4), framing, limits."""
 
 from contextlib import suppress
 from typing import Any
@@ -57,7 +57,7 @@ def decode(encoding: Any, *chunks: bytes, max_output: int | None = None) -> byte
 
 
 @pytest.mark.parametrize("name", REFERENCES)
-def test_reference_bytes_give_hello(name: str) -> None:
+def test_reference_bytes_decode_to_hello(name: str) -> None:
     encoding, text = REFERENCES[name]
     body = bytes.fromhex(text)
     assert decode(encoding, body) == b"hello"
@@ -65,7 +65,7 @@ def test_reference_bytes_give_hello(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", REFERENCES)
-def test_every_flipped_bit_of_the_reference_bytes_is_found_or_changes_nothing(name: str) -> None:
+def test_every_flipped_bit_of_the_reference_bytes_is_detected_or_has_no_effect(name: str) -> None:
     encoding, text = REFERENCES[name]
     body = bytearray.fromhex(text)
     harmless = []
@@ -81,7 +81,9 @@ def test_every_flipped_bit_of_the_reference_bytes_is_found_or_changes_nothing(na
 
 
 @pytest.mark.parametrize("name", REFERENCES)
-def test_a_cut_at_every_byte_of_the_reference_bytes_is_found_but_the_first(name: str) -> None:
+def test_truncation_of_the_reference_bytes_is_detected_at_every_byte_but_the_first(
+    name: str,
+) -> None:
     encoding, text = REFERENCES[name]
     body = bytes.fromhex(text)
     assert decode(encoding, b"") == b""
@@ -93,7 +95,7 @@ def test_a_cut_at_every_byte_of_the_reference_bytes_is_found_but_the_first(name:
 @ORDERS
 @pytest.mark.parametrize("name", CODED)
 @pytest.mark.parametrize("size", [0, 1, 3, 4, 4095, 4096, 4097, 20_000])
-def test_both_orders_of_both_codings_round_trip(order: Any, name: Compression, size: int) -> None:
+def test_both_orders_of_both_codings_are_decoded(order: Any, name: Compression, size: int) -> None:
     body = order(name, pattern(size))
     assert decode(HTTP_NAMES[name], body) == pattern(size)
     assert decode(name, *every(body, 1000)) == pattern(size)
@@ -101,7 +103,7 @@ def test_both_orders_of_both_codings_round_trip(order: Any, name: Compression, s
 
 @ORDERS
 @given(payload=st.binary(max_size=5000), cuts=CUTS, name=st.sampled_from(CODED))
-def test_any_cutting_gives_the_same(
+def test_any_division_gives_the_same_result(
     order: Any, payload: bytes, cuts: list[int], name: Compression
 ) -> None:
     assert decode(name, *cut(order(name, payload), cuts)) == payload
@@ -122,18 +124,18 @@ def test_a_header_without_its_magic_number_decodes_nothing(name: Compression, bl
     assert decode(name, *every(body, 1)) == blob
 
 
-def test_the_other_codings_magic_number_is_content() -> None:
+def test_the_magic_number_of_the_other_coding_is_treated_as_content() -> None:
     blob = code(Compression.LZ4, b"hello")
     assert decode("zstd", encode_blocks(blob)) == blob
 
 
-def test_a_body_with_neither_order_right_is_an_error_that_says_what_was_tried() -> None:
+def test_a_body_valid_in_neither_order_is_an_error_that_names_both() -> None:
     with pytest.raises(ProtocolError) as caught:
         decode("zstd", b"no blocks and no zstd either, whatever the header says")
     assert any("checksum of the first block did not match" in note for note in caught.value.notes)
 
 
-def test_a_damaged_inner_block_is_named_in_the_inner_order_too() -> None:
+def test_a_damaged_block_is_named_in_either_order() -> None:
     stored = bytearray(encode_blocks(pattern(3 * BLOCK_SIZE)))
     stored[4100 + 7] ^= 1
     with pytest.raises(ChecksumError) as caught:
@@ -142,7 +144,7 @@ def test_a_damaged_inner_block_is_named_in_the_inner_order_too() -> None:
     assert caught.value.notes
 
 
-def test_an_inner_tail_that_is_cut_is_truncation() -> None:
+def test_a_truncated_last_block_inside_the_body_is_reported_as_truncation() -> None:
     stored = encode_blocks(pattern(5000))
     with pytest.raises(TruncatedError) as caught:
         decode("zstd", code(Compression.ZSTD, stored[:-2]))
@@ -154,14 +156,14 @@ def test_an_unprotected_body_is_refused() -> None:
         decode(None, b"hello world, with no checksum")
 
 
-def test_an_unknown_coding_is_refused_at_once() -> None:
+def test_an_unknown_coding_is_refused_immediately() -> None:
     with pytest.raises(FramingError):
         PayloadDecoder("br")
 
 
 @ORDERS
 @pytest.mark.parametrize("name", CODED)
-def test_the_budget_counts_what_the_coding_gives(order: Any, name: Compression) -> None:
+def test_the_output_limit_counts_decoded_bytes(order: Any, name: Compression) -> None:
     body = order(name, bytes(100_000))
     with pytest.raises(LimitExceededError):
         decode(name, body, max_output=99_999)
@@ -187,7 +189,7 @@ def test_without_a_coding_pieces_are_the_payload() -> None:
     )
 
 
-def test_after_an_error_the_decoder_stays_dead() -> None:
+def test_after_an_error_the_decoder_is_unusable() -> None:
     decoder = PayloadDecoder()
     with pytest.raises(ChecksumError):
         decoder.feed(bytes(4100))
@@ -196,7 +198,7 @@ def test_after_an_error_the_decoder_stays_dead() -> None:
 
 
 @given(st.binary(max_size=300), st.sampled_from([None, "zstd", "x-lz4-frame"]), st.integers(0, 3))
-def test_any_bytes_end_in_events_or_in_one_of_our_errors(
+def test_any_bytes_give_events_or_a_typed_error(
     junk: bytes, encoding: str | None, count: int
 ) -> None:
     for body in (junk, encode_blocks(junk), encode_blocks(ZSTD_MAGIC + junk)):
@@ -232,7 +234,7 @@ def blobs(encoding: str | None, count: int, *chunks: bytes) -> list[bytes]:
 
 
 @pytest.mark.parametrize("count", [0, 2, 3, 50])
-def test_none_or_several_references_are_that_many_frames(count: int) -> None:
+def test_none_or_several_references_are_sent_as_that_many_frames(count: int) -> None:
     contents = [pattern(index % 7 * 700) for index in range(count)]
     payload = b"".join(encode_frame(data, FrameHeader(content_type="a/b")) for data in contents)
     for encoding, body in bodies(payload):
@@ -241,12 +243,12 @@ def test_none_or_several_references_are_that_many_frames(count: int) -> None:
 
 
 @pytest.mark.parametrize("payload", [b"", b"x", encode_frame(b"a frame, but one reference")])
-def test_one_reference_is_raw_whatever_it_looks_like(payload: bytes) -> None:
+def test_one_reference_is_sent_raw_whatever_its_content(payload: bytes) -> None:
     for encoding, body in bodies(payload):
         assert blobs(encoding, 1, body) == [payload]
 
 
-def test_fewer_or_more_frames_than_references_are_errors() -> None:
+def test_fewer_or_more_frames_than_references_raise_errors() -> None:
     payload = encode_frame(b"one") + encode_frame(b"two")
     for encoding, body in bodies(payload):
         with pytest.raises(TruncatedError, match="after 2 of 3 frames"):
@@ -255,7 +257,7 @@ def test_fewer_or_more_frames_than_references_are_errors() -> None:
             blobs(encoding, 0, body)
 
 
-def test_events_one_by_one_are_the_same_and_a_bomb_never_lies_decoded_in_memory() -> None:
+def test_events_one_by_one_are_the_same_and_a_bomb_is_never_decoded_as_a_whole() -> None:
     payload = encode_frame(pattern(3000)) + encode_frame(b"") + encode_frame(b"end")
     for encoding, body in bodies(payload):
         one, other = BlobBodyDecoder(encoding, 3), BlobBodyDecoder(encoding, 3)

@@ -80,7 +80,7 @@ def column(**members: Any) -> dict[str, Any]:
 # -- the worked example of ``docs/protocol.md`` section 3.11 ----------------------------------
 
 
-def test_flat_form_of_the_worked_example() -> None:
+def test_flat_form_of_the_worked_example_is_as_stated() -> None:
     flat = encode_flat(EXAMPLE)
     assert flat == {
         "DataColumns": [
@@ -101,7 +101,7 @@ def test_flat_form_of_the_worked_example() -> None:
     assert decode_flat(flat) == assign_column_ids(EXAMPLE)
 
 
-def test_nested_form_of_the_worked_example() -> None:
+def test_nested_form_of_the_worked_example_is_as_stated() -> None:
     assert encode_nested(EXAMPLE) == {
         "DataColumns": [
             column(**level("c1", 1, 0)),
@@ -116,7 +116,7 @@ def test_nested_form_of_the_worked_example() -> None:
     }
 
 
-def test_ids_of_the_worked_example() -> None:
+def test_ids_of_the_worked_example_are_as_stated() -> None:
     found = decode_nested(encode_nested(EXAMPLE))
     assert found == WriteSchema.of(EXAMPLE)
     assert found.column_ids == IDS
@@ -135,13 +135,13 @@ def test_map_levels_are_key_and_value() -> None:
 
 @settings(max_examples=40)
 @given(schemas())
-def test_flat_form_round_trips(schema: TableSchema) -> None:
+def test_the_flat_form_is_unchanged_by_a_round_trip(schema: TableSchema) -> None:
     assert decode_flat(json.loads(json.dumps(encode_flat(schema)))) == assign_column_ids(schema)
 
 
 @settings(max_examples=40)
 @given(schemas())
-def test_nested_form_round_trips(schema: TableSchema) -> None:
+def test_the_nested_form_is_unchanged_by_a_round_trip(schema: TableSchema) -> None:
     """Except that a bare DECIMAL becomes DECIMAL(38,18)."""
     full = WriteSchema.of(described(schema))
     found = decode_nested(json.loads(json.dumps(encode_nested(schema))))
@@ -150,7 +150,7 @@ def test_nested_form_round_trips(schema: TableSchema) -> None:
     assert found.blob_ids == full.blob_ids
 
 
-def test_system_and_key_columns_and_field_size_round_trip() -> None:
+def test_system_and_key_columns_and_field_size_are_unchanged_by_a_round_trip() -> None:
     full = WriteSchema.of(
         EXAMPLE,
         system_columns=parse_columns("__operation tinyint"),
@@ -171,18 +171,18 @@ def test_ids_that_the_server_gave_are_kept() -> None:
     assert decode_nested(encode_nested(given_ids)) == given_ids
 
 
-def test_level_without_an_id_is_no_blob_target() -> None:
+def test_a_level_without_an_id_is_not_a_blob_target() -> None:
     schema = TableSchema(columns=parse_columns("b blob"))
     plain = WriteSchema(schema=schema)
     assert plain.blob_ids == {}
     assert decode_nested(encode_nested(plain)) == plain
 
 
-# -- what other servers send ------------------------------------------------------------------
+# -- documents of other servers ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("given_id", ["5", 5])
-def test_id_may_be_text(given_id: object) -> None:
+def test_an_id_may_be_sent_as_text(given_id: object) -> None:
     flat = {"DataColumns": [{"Name": "a", "Type": "BIGINT", "ColumnId": given_id}]}
     assert decode_flat(flat).columns[0].column_id == 5
     nested = {"DataColumns": [column(MemberName="a", Type=0, ColumnId=given_id)]}
@@ -190,7 +190,7 @@ def test_id_may_be_text(given_id: object) -> None:
 
 
 @pytest.mark.parametrize("absent", [-1, "-1", None])
-def test_minus_one_is_no_id(absent: object) -> None:
+def test_minus_one_means_no_id(absent: object) -> None:
     nested = {"DataColumns": [column(MemberName="a", Type=0, ColumnId=absent)]}
     found = decode_nested(nested)
     assert (found.column_ids, found.schema.columns[0].column_id) == ({}, None)
@@ -242,7 +242,9 @@ def test_members_without_names_get_those_of_the_protocol() -> None:
         ({"Type": 10}, UnknownType("varchar(0)")),
     ],
 )
-def test_nested_type_is_read_as(members: dict[str, Any], expected: object) -> None:
+def test_a_nested_type_is_decoded_from_its_members(
+    members: dict[str, Any], expected: object
+) -> None:
     found = decode_nested({"DataColumns": [column(MemberName="a", **members)]})
     assert found.schema.columns[0].type == expected
     assert decode_nested(encode_nested(found)) == found
@@ -265,7 +267,7 @@ def test_nested_type_is_read_as(members: dict[str, Any], expected: object) -> No
         ({"Type": "char", "SpecifiedLength": 7}, LengthType(TypeCode.CHAR, 7)),
     ],
 )
-def test_nested_type_that_is_no_number_is_read_as_text(
+def test_a_nested_type_that_is_not_a_number_is_parsed_as_text(
     members: dict[str, Any], expected: object
 ) -> None:
     """Evidence 154: names of types in place of their numbers, and values that are neither."""
@@ -356,7 +358,7 @@ def test_a_type_without_readable_text_is_unknown(members: dict[str, Any], text: 
     ]
 
 
-def test_depth_and_width_have_limits() -> None:
+def test_depth_and_width_are_limited() -> None:
     deep: dict[str, Any] = {"Type": 22}
     for _ in range(MAX_DEPTH + 1):
         deep = {"Type": 17, "SubTypes": [deep]}
@@ -388,7 +390,7 @@ hostile = st.dictionaries(
 @pytest.mark.nightly
 @settings(max_examples=50)
 @given(hostile)
-def test_any_json_is_a_schema_or_our_error(members: dict[str, Any]) -> None:
+def test_any_json_gives_a_schema_or_our_error(members: dict[str, Any]) -> None:
     assert isinstance(outcome(decode_flat, members), (TableSchema, FramingError))
     assert isinstance(outcome(decode_nested, members), (WriteSchema, FramingError))
 

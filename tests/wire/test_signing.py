@@ -87,7 +87,7 @@ def test_signing_adds_exactly_the_headers_of_the_vector(vector: Vector) -> None:
 
 
 @pytest.mark.parametrize("vector", SIGNED, ids=lambda v: v.number)
-def test_vector_verifies(vector: Vector) -> None:
+def test_a_test_vector_has_a_valid_signature(vector: Vector) -> None:
     found = verify(
         vector.method,
         vector.path_and_query,
@@ -100,7 +100,7 @@ def test_vector_verifies(vector: Vector) -> None:
 
 
 @pytest.mark.parametrize("vector", SIGNED, ids=lambda v: v.number)
-def test_vector_with_another_secret_is_refused(vector: Vector) -> None:
+def test_a_test_vector_with_another_secret_is_refused(vector: Vector) -> None:
     with pytest.raises(AccessDeniedError) as caught:
         verify(
             vector.method,
@@ -125,13 +125,13 @@ def test_changed_parameter_is_refused(vector: Vector) -> None:
 
 
 @pytest.mark.parametrize("vector", SIGNED, ids=lambda v: v.number)
-def test_method_in_lower_case_signs_the_same(vector: Vector) -> None:
+def test_a_method_in_lower_case_has_the_same_signature(vector: Vector) -> None:
     headers = vector.sent | {"date": DATE}
     lower = canonical_string(vector.method.lower(), vector.url, headers, vector.endpoint)
     assert lower == vector.canonical
 
 
-# -- what is and is not signed ----------------------------------------------------------------
+# -- signed and unsigned parts ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -173,14 +173,14 @@ def test_server_does_not_need_to_know_the_endpoint_prefix() -> None:
         assert check(headers, path=path, method="GET") == ACCESS_ID
 
 
-def test_prefix_that_the_server_does_not_have_is_refused() -> None:
+def test_a_prefix_that_the_server_does_not_have_is_refused() -> None:
     url = "http://h/other/projects/p1"
     headers = sign("GET", url, {}, endpoint="http://h/other", credentials=PLAIN, now=NOW)
     with pytest.raises(AccessDeniedError):
         check(headers, path="/other/projects/p1", method="GET")
 
 
-def test_plain_reading_of_a_value_with_ampersand_verifies_too() -> None:
+def test_a_value_with_a_separately_decoded_ampersand_has_a_valid_signature() -> None:
     """A client that decodes each pair separately signs different text from the stock client."""
     query = "Partition=" + quote("a=1&b", safe="")
     lines = ("POST", "", "", DATE, f"/api/storage/v2?Partition={'a=1&b'}")
@@ -189,7 +189,7 @@ def test_plain_reading_of_a_value_with_ampersand_verifies_too() -> None:
     assert check(headers, path=f"/api/storage/v2?{query}") == ACCESS_ID
 
 
-def test_path_that_is_no_url_is_refused_and_not_raised_through() -> None:
+def test_an_invalid_path_is_refused_with_a_typed_error() -> None:
     """urllib parses text after ``//[`` as an invalid IPv6 host."""
     with pytest.raises(AccessDeniedError):
         check(request_headers(), path="//[?a=1")
@@ -204,7 +204,7 @@ def test_path_that_is_no_url_is_refused_and_not_raised_through() -> None:
     ),
     st.sampled_from([2, 4]),
 )
-def test_what_is_signed_verifies(params: dict[str, str], version: int) -> None:
+def test_signed_requests_have_valid_signatures(params: dict[str, str], version: int) -> None:
     """Evidence 160: the signed resource contains the decoded values of the query."""
     query = "&".join(f"{quote(k, safe='')}={quote(v, safe='')}" for k, v in params.items())
     url = f"http://h/api/storage/v2?{query}"
@@ -215,7 +215,7 @@ def test_what_is_signed_verifies(params: dict[str, str], version: int) -> None:
 
 
 @given(st.text(), st.text(), st.dictionaries(st.text(), st.text()))
-def test_verifier_ends_in_an_id_or_in_our_error(
+def test_the_verifier_returns_an_id_or_raises_our_error(
     path: str, value: str, headers: dict[str, str]
 ) -> None:
     given_headers = {**headers, "Date": DATE, "Authorization": f"ODPS {ACCESS_ID}:{value}"}
@@ -224,7 +224,7 @@ def test_verifier_ends_in_an_id_or_in_our_error(
 
 
 @given(st.text())
-def test_any_authorization_ends_in_our_error(value: str) -> None:
+def test_any_authorization_header_raises_only_our_error(value: str) -> None:
     with pytest.raises(AccessDeniedError):
         check({"Date": DATE, "Authorization": value})
 
@@ -272,13 +272,13 @@ def test_day_of_version_4_is_that_of_utc_now_not_of_the_date_header() -> None:
     assert "Date" not in added
 
 
-def test_version_4_without_region_is_a_config_error() -> None:
+def test_version_4_without_region_raises_a_config_error() -> None:
     with pytest.raises(ConfigError, match="region") as caught:
         request_headers(version=4)
     assert caught.value.option == "region"
 
 
-def test_version_4_day_far_from_now_is_skewed() -> None:
+def test_a_distant_day_of_version_4_is_reported_as_a_skewed_clock() -> None:
     vector = next(v for v in VECTORS if v.number == "10")
     stale = DATE.replace("20 Nov", "22 Nov").replace("Thu", "Sat")
     canonical = vector.canonical.replace(DATE, stale)
@@ -290,7 +290,7 @@ def test_version_4_day_far_from_now_is_skewed() -> None:
 
 
 @pytest.mark.parametrize(("now", "day"), [(NOW + 6954 - 1, "20251120"), (NOW + 6955, "20251121")])
-def test_day_turns_at_midnight_utc(now: float, day: str) -> None:
+def test_the_day_changes_at_midnight_utc(now: float, day: str) -> None:
     value = authorization("", credentials=HANGZHOU, now=now, version=4)
     assert f"/{day}/" in value
 
@@ -385,7 +385,7 @@ def test_bearer_token_names_its_owner() -> None:
         "ODPS unknown:c2ln",
     ],
 )
-def test_missing_malformed_or_unknown_identity_is_401(value: str) -> None:
+def test_a_missing_malformed_or_unknown_identity_returns_401(value: str) -> None:
     with pytest.raises(AccessDeniedError) as caught:
         check({"Date": DATE, "Authorization": value})
     assert (caught.value.status, caught.value.code) == (401, "Unauthorized")
@@ -395,12 +395,12 @@ def test_missing_malformed_or_unknown_identity_is_401(value: str) -> None:
 
 
 @pytest.mark.parametrize("shift", [-900, -1, 0, 899, 900])
-def test_clock_may_be_off_by_fifteen_minutes(shift: float) -> None:
+def test_a_clock_may_differ_by_fifteen_minutes(shift: float) -> None:
     assert check(request_headers(), now=NOW + shift) == ACCESS_ID
 
 
 @pytest.mark.parametrize("shift", [-86400, -901, 901, 10**9])
-def test_clock_further_off_is_reported_in_numbers(shift: float) -> None:
+def test_a_larger_clock_difference_is_reported_in_numbers(shift: float) -> None:
     with pytest.raises(AccessDeniedError) as caught:
         check(request_headers(), now=NOW + shift)
     assert (caught.value.status, caught.value.code) == (403, "RequestTimeTooSkewed")
@@ -415,7 +415,7 @@ def format_iso(seconds: float) -> str:
 
 
 @pytest.mark.parametrize("date", ["", "yesterday", "Fri, 31 Dec 9999 23:59:59 GMT"])
-def test_odd_date_is_skewed_even_if_it_is_signed_well(date: str) -> None:
+def test_a_signed_invalid_date_is_reported_as_a_skewed_clock(date: str) -> None:
     headers = {"Date": date}
     value = authorization(
         canonical_string("POST", URL, headers, "http://h"), credentials=PLAIN, now=NOW
@@ -432,13 +432,13 @@ def test_wrong_key_is_reported_before_a_wrong_clock() -> None:
     assert caught.value.code == "SignatureNotMatch"
 
 
-def test_date_is_written_without_locale() -> None:
+def test_a_date_is_formatted_without_the_locale() -> None:
     assert format_date(NOW) == DATE
     assert format_date(0) == "Thu, 01 Jan 1970 00:00:00 GMT"
 
 
 @given(st.integers(0, 253402300799))
-def test_date_round_trips(seconds: int) -> None:
+def test_a_date_is_unchanged_by_a_round_trip(seconds: int) -> None:
     assert parse_date(format_date(seconds)) == seconds
 
 
@@ -454,5 +454,5 @@ def test_date_round_trips(seconds: int) -> None:
         ("", None),
     ],
 )
-def test_date_is_read_or_none(text: str, expected: float | None) -> None:
+def test_an_invalid_date_is_read_as_none(text: str, expected: float | None) -> None:
     assert parse_date(text) == expected

@@ -38,7 +38,7 @@ BLOB, FLOAT = PrimitiveType(TypeCode.BLOB), PrimitiveType(TypeCode.FLOAT)
 
 
 @given(types)
-def test_type_round_trips(type_: OdpsType) -> None:
+def test_a_type_is_unchanged_by_a_round_trip(type_: OdpsType) -> None:
     assert parse_type(format_type(type_)) == type_
 
 
@@ -50,12 +50,12 @@ def test_case_does_not_matter_outside_of_names(type_: OdpsType) -> None:
 
 
 @given(unique_names().flatmap(columns_named))
-def test_column_list_round_trips(columns: tuple[Column, ...]) -> None:
+def test_a_column_list_is_unchanged_by_a_round_trip(columns: tuple[Column, ...]) -> None:
     assert parse_columns(format_columns(columns)) == columns
 
 
 @given(st.text(max_size=40))
-def test_any_text_is_a_type_or_our_error(text: str) -> None:
+def test_any_text_gives_a_type_or_our_error(text: str) -> None:
     found = outcome(parse_type, text)
     if isinstance(found, ArgumentError):
         assert found.code == "InvalidArgument"
@@ -68,7 +68,7 @@ TOKENS = ("array", "map", "struct", "decimal", "char", "bigint", "blob", "a", "`
 
 
 @given(st.lists(st.sampled_from([*TOKENS, *"<>(),:` "]), max_size=12))
-def test_any_mix_of_tokens_is_a_type_or_our_error(parts: list[str]) -> None:
+def test_any_mix_of_tokens_gives_a_type_or_our_error(parts: list[str]) -> None:
     text = "".join(parts)
     for parse, write in ((parse_type, format_type), (parse_columns, format_columns)):
         found = outcome(parse, text)
@@ -79,7 +79,7 @@ def test_any_mix_of_tokens_is_a_type_or_our_error(parts: list[str]) -> None:
 
 
 @pytest.mark.parametrize("type_", PRIMITIVES, ids=lambda t: t.code.name)
-def test_primitive_is_its_name(type_: PrimitiveType) -> None:
+def test_a_primitive_type_is_formatted_as_its_name(type_: PrimitiveType) -> None:
     assert format_type(type_) == type_.code.name.lower()
     assert parse_type(f"  {type_.code.name} \n") == type_
 
@@ -107,7 +107,7 @@ def test_primitive_is_its_name(type_: PrimitiveType) -> None:
         ),
     ],
 )
-def test_text_is_read_as(text: str, expected: OdpsType) -> None:
+def test_type_text_is_parsed(text: str, expected: OdpsType) -> None:
     assert parse_type(text) == expected
 
 
@@ -123,7 +123,7 @@ def test_text_is_read_as(text: str, expected: OdpsType) -> None:
             "struct<a:foo(3),b:bigint>",
             StructType((StructField("a", UnknownType("foo(3)")), StructField("b", BIGINT))),
         ),
-        # not the type of their first word
+        # unknown, not the type named by the first word
         ("timestamp with local time zone", UnknownType("timestamp with local time zone")),
         ("decimal(100,2)", UnknownType("decimal(100,2)")),
         ("vector(bfloat16,4)", UnknownType("vector(bfloat16,4)")),
@@ -133,7 +133,7 @@ def test_text_is_read_as(text: str, expected: OdpsType) -> None:
         ("bigint", BIGINT),
     ],
 )
-def test_type_text_of_a_service_is_read_as(text: str, expected: OdpsType) -> None:
+def test_the_type_text_of_a_service_is_parsed(text: str, expected: OdpsType) -> None:
     """Evidence 154, 155: a type text that cannot be parsed is kept as data."""
     assert read_type(text) == expected
     assert read_type(format_type(expected)) == expected
@@ -154,7 +154,7 @@ def test_any_type_text_of_a_service_is_a_type(text: str) -> None:
         (StructType((StructField("größe", BIGINT),)), "struct<größe:bigint>"),
     ],
 )
-def test_type_is_written_as(type_: OdpsType, text: str) -> None:
+def test_a_type_is_written_as_its_text(type_: OdpsType, text: str) -> None:
     assert str(type_) == format_type(type_) == text
 
 
@@ -196,13 +196,13 @@ def test_type_is_written_as(type_: OdpsType, text: str) -> None:
         ("array<'x'>", "expected a type"),
     ],
 )
-def test_bad_text_is_reported_with_its_place(text: str, problem: str) -> None:
+def test_invalid_text_is_reported_with_its_position(text: str, problem: str) -> None:
     with pytest.raises(ArgumentError, match=problem) as caught:
         parse_type(text)
     assert caught.value.hint
 
 
-def test_mistyped_name_gets_a_proposal() -> None:
+def test_a_mistyped_name_gets_a_suggestion() -> None:
     with pytest.raises(ArgumentError) as caught:
         parse_type("array<tinyin>")
     assert caught.value.hint == "did you mean tinyint?"
@@ -224,7 +224,7 @@ def test_length_has_a_limit() -> None:
     assert len(str(caught.value)) < 300
 
 
-def test_long_bad_text_is_shown_short() -> None:
+def test_long_invalid_text_is_truncated() -> None:
     with pytest.raises(ArgumentError) as caught:
         parse_type("struct<" + "a:bigint," * 1000)
     assert len(str(caught.value)) < 300
@@ -233,7 +233,7 @@ def test_long_bad_text_is_shown_short() -> None:
 # -- column lists -----------------------------------------------------------------------------
 
 
-def test_column_list_with_everything() -> None:
+def test_a_column_list_with_all_clauses_is_parsed() -> None:
     found = parse_columns(
         "id BIGINT NOT NULL COMMENT 'the key', amount decimal(18,2) null,\n"
         '`odd name` array<string> comment "say \\"hi\\"\\n"'
@@ -261,7 +261,7 @@ def test_column_list_with_everything() -> None:
         ("id bigint default 3", "expected the end"),
     ],
 )
-def test_bad_column_list_is_reported_with_its_place(text: str, problem: str) -> None:
+def test_an_invalid_column_list_is_reported_with_its_position(text: str, problem: str) -> None:
     with pytest.raises(ArgumentError, match=problem):
         parse_columns(text)
 
@@ -274,6 +274,6 @@ def test_no_name_or_comment_can_become_sql() -> None:
 
 
 @given(texts)
-def test_comment_round_trips(comment: str) -> None:
+def test_a_comment_is_unchanged_by_a_round_trip(comment: str) -> None:
     column = Column(name="a", type=BIGINT, comment=comment)
     assert parse_columns(format_columns([column])) == (column,)

@@ -32,7 +32,7 @@ def test_doctype_is_refused(body: bytes) -> None:
         parse_xml(body, "document")
 
 
-def test_text_that_only_speaks_of_a_doctype_is_fine() -> None:
+def test_text_that_only_mentions_a_doctype_is_accepted() -> None:
     root = parse_xml(b"<a><![CDATA[<!DOCTYPE x><!ENTITY y>]]></a>", "document")
     assert root.text == "<!DOCTYPE x><!ENTITY y>"
 
@@ -53,7 +53,7 @@ def test_text_that_only_speaks_of_a_doctype_is_fine() -> None:
         b"<a>" * 100_000,
     ],
 )
-def test_what_is_no_usable_xml_is_our_error(body: bytes) -> None:
+def test_invalid_xml_raises_our_error(body: bytes) -> None:
     with pytest.raises(FramingError, match="document is not valid XML"):
         parse_xml(body, "document")
 
@@ -70,12 +70,12 @@ def test_size_has_a_limit() -> None:
 
 
 @given(st.binary(max_size=60))
-def test_any_bytes_are_a_document_or_our_error(body: bytes) -> None:
+def test_any_bytes_give_a_document_or_our_error(body: bytes) -> None:
     assert isinstance(outcome(parse_xml, body, "document"), (Element, FramingError))
 
 
 @given(st.text(st.sampled_from("<>/!&;[]ab ='\"?-"), max_size=40))
-def test_any_markup_is_a_document_or_our_error(text: str) -> None:
+def test_any_markup_gives_a_document_or_our_error(text: str) -> None:
     assert isinstance(outcome(parse_xml, text.encode(), "document"), (Element, FramingError))
 
 
@@ -89,7 +89,7 @@ printable = st.text(
 
 
 @given(printable, printable)
-def test_text_and_attributes_round_trip(text: str, value: str) -> None:
+def test_text_and_attributes_are_unchanged_by_a_round_trip(text: str, value: str) -> None:
     body = DECLARATION + element("A", (element("B", text, Name=value),))
     for root in (parse_xml(body.encode(), "document"), ElementTree.fromstring(body.encode())):
         inner = root.find("B")
@@ -98,11 +98,11 @@ def test_text_and_attributes_round_trip(text: str, value: str) -> None:
 
 
 @given(st.text(), st.text())
-def test_whatever_is_written_is_well_formed(text: str, value: str) -> None:
+def test_written_xml_is_always_well_formed(text: str, value: str) -> None:
     assert parse_xml(element("A", text, Name=value).encode(), "document").tag == "A"
 
 
-def test_what_xml_cannot_spell_is_replaced() -> None:
+def test_characters_that_xml_cannot_represent_are_replaced() -> None:
     assert element("A", "\x00\ud800\x1bx") == "<A>\ufffd\ufffd\ufffdx</A>"
 
 

@@ -212,7 +212,7 @@ def _keeps(keep: Callable[[Blob], object], blob: Blob) -> bool:
     kept = keep(blob)
     try:
         return bool(kept)
-    except Exception as error:  # of arrays, data frames and nulls
+    except Exception as error:  # truth values of arrays and data frames raise
         raise ArgumentError(
             f"keep returned a {type(kept).__name__}, which is neither true nor false",
             argument="keep",

@@ -185,7 +185,7 @@ class _ScanRows:
     ) -> Generator[Placed, None, None]:
         """Read the rows that match a condition, filtering on the client; `stop` cancels the read.
 
-        At most ``ahead`` bytes are buffered; batches are larger if more are.
+        At most ``ahead`` bytes are buffered; with a larger ``ahead``, batches are larger.
 
         Each batch is yielded with its position, which a later call on this source may pass as
         ``begin``. Consecutive batches may share one position, which is that of the first of these

@@ -68,7 +68,7 @@ def partition_items(
 ) -> tuple[Column | str, ...]:
     """Parse ``partitioned_by`` into columns (items with a type) and column names (other items).
 
-    ``taken``: names of the other columns, which a name that is not given must differ from.
+    ``taken``: names of the other columns, which a generated name must not repeat.
     """
     if isinstance(partitioned_by, str):
         if (made := parse_generated(partitioned_by, taken)) is not None:
@@ -166,7 +166,7 @@ def columns_of(
     """Return the data's columns, and the data converted by `as_tables` without consuming rows.
 
     The columns of an iterator come from its first `CHUNK_ROWS` rows or its first table. Columns in
-    ``types`` are taken from there.
+    ``types`` get the type stated there.
     """
     data = as_tables(data, Names(), index=index)
     if is_spark(data):

@@ -35,4 +35,4 @@ NUMBERS: dict[str, tuple[type, ...]] = {
     **{name: (int, float) for name in OPTION_FIELDS if name != "transfer"},
 }
 BLANKS = " \t\r\n\v\f\u00a0\u200b\u2060\u3000\ufeff"
-"""Blanks around a value, some of them invisible, which are removed: they come from copying."""
+"""Characters removed at the ends of a value: blanks, some invisible, which copied text may have."""

@@ -1,4 +1,4 @@
-"""Chooses one account and one place among the settings that several sources offer.
+"""Chooses one account and one place (endpoint, project) among the settings of several sources.
 
 Parts of two accounts are never combined: an account is taken whole from one source, and a source
 with another endpoint or another account than the chosen one supplies only general settings.
@@ -26,7 +26,7 @@ _WHOLE = ("bearer_token", "credential_process", "credentials")
 _ACCOUNT = ("access_id", *_WHOLE)
 """Settings that identify an account; a key or an STS token alone may be anyone's."""
 OVERRIDDEN = "another source sets it first"
-"""Why a setting is not used that an earlier source has, too."""
+"""The reason shown for a setting that an earlier source also has."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -63,7 +63,7 @@ class SourceReport:
 
 
 class SettingsChoice:
-    """Collects settings from offers in order of precedence, below the arguments in ``said``."""
+    """Collects settings from offers by precedence; the arguments in ``said`` come first."""
 
     def __init__(self, said: Hidden) -> None:
         self.said = said
@@ -115,12 +115,12 @@ class SettingsChoice:
         return taken
 
     def _conflict(self, offered: Mapping[str, Any]) -> str:
-        """Return why the offer's place and account cannot be combined with the chosen ones."""
+        """Return why the offer's endpoint or account cannot be combined with the chosen one."""
         ours, theirs = _endpoint(self._found), _endpoint(offered)
         if ours and offered.get("endpoint") and ours != theirs:
-            return "this source has another endpoint than the one in use"
+            return "this source has a different endpoint from the one in use"
         if _has_account(offered) and self._account and not _same(self._account, offered):
-            return "this source has another account than the one in use"
+            return "this source has a different account from the one in use"
         return ""
 
     def _take_place(self, offered: Mapping[str, Any]) -> set[str]:
@@ -156,15 +156,15 @@ class SettingsChoice:
         if name in self._found or name in self._account:
             return OVERRIDDEN
         if name in CREDENTIAL_FIELDS:
-            return "there is no access id with it, so its account is unknown"
-        return "it belongs to another endpoint or project than those in use"
+            return "it comes without an access id, so its account is unknown"
+        return "it belongs to a different endpoint or project"
 
 
 def overridden(base: Mapping[str, Any], said: Mapping[str, Any]) -> Hidden:
-    """Return the settings ``base`` with the arguments ``said``, without mixing two accounts.
+    """Return the settings in ``base`` overridden by the arguments ``said``, never of two accounts.
 
-    A new account or endpoint in the arguments replaces all credentials, or the whole place. Only an
-    access key may be passed for the access id in ``base``, and an access id repeated.
+    A new account in the arguments replaces all credentials, and a new endpoint all settings of the
+    place. A key alone is taken for the access id in ``base``; the same access id changes nothing.
 
     Raises `ConfigError` if the arguments contain a token without its id and key.
     """
@@ -214,7 +214,7 @@ def _same(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> bool:
 def _endpoint(settings: Mapping[str, Any]) -> str | None:
     try:
         found = endpoint_of(settings)
-    except ConfigError:  # of a region that the source does not need, or that is reported later
+    except ConfigError:  # an invalid region may be unused, or is reported later
         return None
     return None if found is None else found.lower()
 

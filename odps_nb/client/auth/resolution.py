@@ -27,8 +27,8 @@ def resolve(
 ) -> tuple[str | None, SettingsChoice]:
     """Return the name of the profile in use, if any, and the choice among all sources.
 
-    ``first`` precedes the other sources. Sources after the environment are asked only while
-    something is missing; with ``everything``, all are, except for a keyring that is not needed.
+    ``first`` precedes the other sources. Sources after the environment are read only while a
+    setting is missing; with ``everything``, all are read, except a keyring that is not needed.
     """
     choice = SettingsChoice(said)
     if first is not None:
@@ -48,7 +48,7 @@ def resolve(
 def _keyring(
     name: str | None, choice: SettingsChoice, environ: Mapping[str, str]
 ) -> Iterator[Offer]:
-    # Opening a keyring may prompt the user, so it must be the only thing that can help.
+    # Opening a keyring may prompt the user, so it is opened only if the key alone is missing.
     if choice.has_place and not choice.has_account and not choice.said.get("access_key"):
         yield sources.from_keyring(name, choice.settings.get("access_id"))
 

@@ -1,7 +1,7 @@
 """Refuses credentials that are in the wrong place, before anything is sent.
 
-An access id is sent with each request and may be shown; a key is neither. If they are swapped, the
-key would be sent as the id.
+An access id is sent with each request and may be shown; a key is never sent or shown. If they are
+swapped, the key would be sent as the id.
 """
 
 from __future__ import annotations

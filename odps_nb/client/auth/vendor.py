@@ -75,7 +75,7 @@ def from_alibaba_variables(environ: Mapping[str, str]) -> Offer:
     """
     variables = dict(_ALIBABA)
     if "MAXCOMPUTE_PROJECT" not in environ:
-        variables["project"] = "MAXCOMPUTE_DEFAULT_PROJECT"  # of the MCP server
+        variables["project"] = "MAXCOMPUTE_DEFAULT_PROJECT"  # set by the MCP server
     return from_variables("environment (ALIBABA_CLOUD_…)", variables, environ)
 
 

@@ -156,7 +156,7 @@ class Attempts:
             self.new_table.explain(error, self.service)
             return False
         self.index += 1
-        self._announce(error, f"the table is new; asking again in {seconds:.1f} s")
+        self._announce(error, f"the table is new; retrying in {seconds:.1f} s")
         self.pause(seconds)
         return True
 

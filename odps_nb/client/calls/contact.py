@@ -38,7 +38,7 @@ FIRST_SILENCE = 10.0
 """Maximum seconds to wait for the first response of a host, by default."""
 _STORAGE_PATH = "/api/storage/"
 _NO_API_HINT = "check the endpoint: it usually ends with /api, but {endpoint} has no path"
-# Codes that also a server without the control plane sends; the others name a missing object.
+# Codes that a server without the control plane also sends; the others name a missing object.
 _OF_KEYS = ("Unauthorized", "AuthorizationRequired", "AuthenticationRequestExpired")
 _ARGUMENT = ("InvalidArgument", "InvalidParameter")
 _VAGUE = frozenset(("NoSuchObject", "NoSuchProject", "InvalidProjectTable", "MethodNotAllowed"))
@@ -76,7 +76,7 @@ class Contacts:
     ) -> tuple[float, float]:
         """Return the seconds to wait for a connection, and for bytes.
 
-        They are short for a host that has not answered, unless the user's are longer than the
+        Both are short until the host has responded once, unless the user's time-outs exceed the
         defaults. ``read_timeout``: that of requests that the service may take long to process; it
         is shortened in proportion. ``streams``: the response is a stream, whose first bytes may
         take long; the wait for them is not shortened.
@@ -173,7 +173,7 @@ class ErrorRedactor:
         self._shown: Hidden = Hidden()  # secret or id -> its replacement
 
     def learn(self, keys: Credentials) -> None:
-        """Add the keys that sign a request; those before a renewal remain known until the next."""
+        """Register the keys that sign a request; replaced ones stay until the next renewal."""
         if keys != self._keys:
             old, self._pairs = self._pairs, list(_replacements(keys))
             self._keys, self._shown = keys, Hidden([*old, *self._pairs])
@@ -202,7 +202,7 @@ _HIDDEN = "<hidden>"
 
 
 def _replacements(keys: Credentials) -> Iterator[tuple[Secret, str]]:
-    """Yield each key, token and id, also as they occur in URLs, with its replacement."""
+    """Yield each key, token and id, and its URL-encoded form, with its replacement."""
     for values, is_id in (
         ((keys.access_key, keys.sts_token, keys.bearer_token, keys.app_key), False),
         ((keys.access_id, keys.app_id), True),

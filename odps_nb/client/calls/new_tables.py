@@ -23,7 +23,7 @@ _SHORTEST, _LONGEST = 0.5, 10.0
 SQL = "SQL"
 _IN_WIRE = re.compile(r"\bprojects[./](\w+)(?:[./]schemas[./](\w+))?[./]tables[./](\w+)")
 _REMOVES = re.compile(r"\b(?:drop|rename)\b", re.IGNORECASE)
-# Further numbers in errors of statements about a table that does not exist yet.
+# Other error codes of statements that name a table that does not exist yet.
 _NUMBERS = re.compile(r"ODPS-(?:0130131|0110061|0130201|0130211|0420111)\b")
 _IS_MISSING = re.compile(
     r"(?:not|n't) (?:be )?(?:found|exist|resolved)|NoSuchObject", re.IGNORECASE

@@ -503,7 +503,7 @@ class StorageClient:
         try:
             _, body = self.rest(request.encode(scope=self._scope))
         except TransportError as error:
-            error.given_up = error.never_answered  # the call must not repeat all these attempts
+            error.given_up = error.never_answered  # the call must not repeat the lookup's attempts
             raise
         except ServiceError as error:
             error.of_lookup = True

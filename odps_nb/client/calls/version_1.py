@@ -1,4 +1,4 @@
-"""`OverVersion1`: a request of the Storage API, sent in its version 1."""
+"""`OverVersion1`: a Storage API request in the form of version 1."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Columns:
 
 
 def choose_columns(plan: ReadPlan, ask: Ask | None = None) -> Columns:
-    """Return a plan's columns; requests the table's columns by ``ask`` if the plan lacks them."""
+    """Return a plan's columns; if the plan lacks the table's columns, ``ask`` fetches them."""
     schema = plan.schema
     if plan.where and schema is None:  # a condition tree always comes with a schema
         schema = _probed(plan, ask)

@@ -123,7 +123,7 @@ def constants_of(spec: PartitionSpec, keys: Iterable[Column]) -> Constants:
 
 @dataclass(frozen=True, slots=True)
 class StorageRows:
-    """Rows of a session of the Storage API; ``old``: of its version 1."""
+    """Rows of a session of the Storage API or, with ``old``, of its version 1."""
 
     old: bool = False
 
@@ -162,7 +162,7 @@ def openings(
     request: ReadRows,
     keep: Callable[[], str | None],
 ) -> OpeningAt:
-    """Return a function that builds the request for the rows of a split from a row on.
+    """Return a function that builds the request for the rows of a split, beginning at a given row.
 
     Parameters
     ----------

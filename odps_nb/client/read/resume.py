@@ -136,7 +136,7 @@ class ResumableRowStream:
         # Indexes of the columns to return. None: all, in stream order.
         self._places: tuple[int, ...] | None = None
         self._rows_of_last = 0
-        self._skip, self._end, self._by_tunnel = 0, expected, False  # of the open stream
+        self._skip, self._end, self._by_tunnel = 0, expected, False  # state of the open stream
         self._decoded_bytes = 0
 
     def batches(self, *, fits: bool = True) -> Generator[pa.RecordBatch, None, None]:

@@ -77,7 +77,7 @@ def open_storage_session(
     cancel: CancelToken | None = None,
     old: bool = False,
 ) -> ReadSession:
-    """Open a session of the Storage API; ``old``: of its version 1.
+    """Open a session of the Storage API or, with ``old``, of its version 1.
 
     Without a filter, rows are counted exactly and divided into ranges (`SplitMode.ROW_OFFSET`).
     With a filter, the service divides the rows by size (`SplitMode.SIZE`), unless the requested

@@ -331,7 +331,7 @@ def iter_placed(
 ) -> Generator[Placed, None, None]:
     """Iterate over all rows, starting at a position, as batches with their positions.
 
-    Earlier splits, and earlier rows of the position's split, are not read. The session's limit is
+    Rows before this position are not read. The session's limit is
     ignored. ``tested`` is as for `iter_split`; several threads call it.
     """
     cancel = storage.operation(cancel)

@@ -1,9 +1,9 @@
 """Reads a table by download sessions of the tunnel (``docs/protocol.md`` section 9.4).
 
-A download session is a snapshot of one partition, so a read of several partitions has one session
-for each, opened shortly after another: rows that are written meanwhile may be in some of them. The
-service keeps a session for 24 hours, and allows 200 for a table in five minutes (vendor's page
-*Overview of DTS*); a refusal by this limit is waited for.
+A download session is a snapshot of one partition, so a read of several partitions opens one session
+for each, in quick succession: the later ones may include rows that were written in the meantime.
+The service keeps a session for 24 hours, and allows 200 for a table in five minutes (vendor's page
+*Overview of DTS*); if this limit is exceeded, the client waits and retries.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from odps_nb.wire.tunnel.calls import DownloadAnswer, GetDownload, OpenDownload,
 PREFIX = "tunnel:"
 """Prefix of the session ids of reads by the tunnel."""
 OPENERS = 8
-"""Number of download sessions to open side by side."""
+"""Number of download sessions to open concurrently."""
 _FIRST_POLL, _LAST_POLL = 0.1, 5.0
 
 
@@ -131,7 +131,7 @@ def reopen_downloads(storage: StorageClient, plan: ReadPlan, session_id: str) ->
 def _addressable(
     storage: StorageClient, plan: ReadPlan, specs: Iterable[PartitionSpec]
 ) -> Iterator[PartitionSpec]:
-    """Pass specs through; raise `NeedsQuery` at one that a request cannot express."""
+    """Yield the specs unchanged; raise `NeedsQuery` for a spec that a request cannot express."""
     for spec in specs:
         try:
             yield spec.checked()
@@ -200,7 +200,7 @@ def _open_each(
     rows: int | None,
     cancel: CancelToken,
 ) -> list[Opened]:
-    """Open sessions side by side, in order, until they have ``rows`` rows (``None``: all)."""
+    """Open sessions concurrently, in order, until they have ``rows`` rows (``None``: open all)."""
 
     def job(of: TableOf) -> Job[Opened]:
         return lambda _token: iter([(of, open_one(of))])

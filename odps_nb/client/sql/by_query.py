@@ -1,4 +1,4 @@
-"""Reads rows by a query: views, external tables, JSON columns, and times too far for the tunnel.
+"""Reads by a query what a service cannot: views, external tables, JSON, times beyond nanoseconds.
 
 The read's columns, partitions, condition and limit become a SELECT statement, whose result is the
 snapshot. The client tests the condition on each row again, as in every read.
@@ -121,7 +121,7 @@ def _session(
 
 
 def _tell(storage: StorageClient, sql: str, why: str, tracker: ProgressTracker | None) -> None:
-    """Report that a query runs, and its estimated input."""
+    """Show that a query is running, and its estimated input."""
     try:
         size = estimate_sql(storage, sql, settings=_SETTINGS).input_bytes
     except ServiceError as error:

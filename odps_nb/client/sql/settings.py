@@ -81,7 +81,7 @@ def texts_of(given: object, what: str = "setting") -> dict[str, str]:
 def _text_of(value: object) -> str | None:
     if isinstance(value, str):
         return None if _SURROGATE.search(value) else str.__str__(value)
-    if isinstance(value, bool) or type(value).__name__ == "bool":  # also of NumPy 2
+    if isinstance(value, bool) or type(value).__name__ == "bool":  # includes NumPy 2's bool
         return str(bool(value)).lower()
     if isinstance(value, numbers.Integral):
         return str(int(value))

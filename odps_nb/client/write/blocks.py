@@ -79,12 +79,12 @@ class BlockStream(RowUploads):
         """Whether a block may have reached the service."""
 
     def start(self) -> Self:
-        """Register the stream; the service learns of it with the first block."""
+        """Register the stream; the first block creates it on the service."""
         self._tracker.plan_split(self.label)
         return self
 
     def resume(self) -> NoReturn:
-        """Raise `ConflictError`: blocks do not say which rows they have."""
+        """Raise `ConflictError`: the service does not report the rows of a block."""
         raise not_resumable(self.label)
 
     def _send_part(self, part: RowPart, compression: Compression, attempts: Attempts) -> None:

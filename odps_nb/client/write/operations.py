@@ -104,7 +104,7 @@ class StreamReceipt:
 
 @dataclass(frozen=True, slots=True)
 class NewSession:
-    """What a new write session is for.
+    """The purpose of a new write session.
 
     Parameters
     ----------

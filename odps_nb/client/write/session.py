@@ -247,7 +247,8 @@ def commit_write(
         storage.call(request, tracker=tracker, read_timeout=timeout, patient=True)
         return True
 
-    commit_settled(commit, committed, attempts)  # it is safe to repeat (protocol, section 3.7)
+    # a commit may be repeated (``docs/protocol.md`` section 3.7)
+    commit_settled(commit, committed, attempts)
 
 
 def fetch_write_status(

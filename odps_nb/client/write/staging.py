@@ -344,7 +344,7 @@ def _statement(
 
 
 def _merge(storage: StorageClient, ref: WriteSessionRef, schema: TableSchema, source: str) -> str:
-    """Return the statement that upserts and deletes by key; for each key, its last row counts.
+    """Return the statement that upserts and deletes by key; only the last row of each key applies.
 
     MERGE is used instead of INSERT, because tables that record changes accept only MERGE (vendor's
     page on CDC, August 2026).

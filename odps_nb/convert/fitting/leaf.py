@@ -247,7 +247,7 @@ def _is_utf8(value: bytes | None) -> bool:
 
 
 def fit_parts(parts: Sequence[Part], count: int, target: OdpsType, context: FitContext) -> pa.Array:
-    """Convert the parts of a column with ``count`` values; positions in no part become nulls."""
+    """Convert the parts of a column with ``count`` values; all other positions become nulls."""
     order = np.full(count, -1, np.int64)
     fitted: list[pa.Array] = []
     found: list[Misfit] = []

@@ -111,7 +111,7 @@ _NO_TITLE: Final = ("#", "`", "---", '"', "'", 'r"')
 _SETTING: Final = re.compile(r"^\w+ = (?:[\[({'\"\d]|True\b|False\b|None\b)", re.MULTILINE)
 # a header field (RFC 5322) of a message or of package metadata; the body may be anything
 _FIELD: Final = re.compile(r"[A-Z][A-Za-z-]*: \S")
-# a decorator, or the name of a sequence in FASTQ, which is no second kind of mark
+# a decorator, or the name of a FASTQ sequence; different names count as one kind of mark
 _WORD: Final = re.compile(r"^@\S*")
 # lines of code outside fenced blocks; Markdown has few, and comments of code may look like Markdown
 _FENCED: Final = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
@@ -124,7 +124,7 @@ _KNOWN: Final = tuple(
     (format, re.compile(rf"#!.{{0,60}}\b{program}\b"), re.compile(rf"\s{{0,24}}(?:{marks})"))
     for format, program, marks in _LANGUAGES
 )
-# by the ending of the file's name, which decides if the text has at least one mark of the language
+# languages by file ending; the ending decides if the text has a mark of that language
 _BY_ENDING: Final = {
     **dict.fromkeys((".py", ".pyi", ".pyx"), "Python"),
     **dict.fromkeys((".js", ".mjs", ".ts", ".jsx", ".tsx"), "JavaScript"),
@@ -196,7 +196,7 @@ def _recognise(head: Head) -> Format | None:
 
 
 def _by_marks(text: str, lines: list[str], ending: str) -> Format | None:
-    """Return the language with the most kinds of marks, or that of the name if it has a mark."""
+    """Return the language of the file's ending if a mark fits it, else the one with most marks."""
     counts = [
         (
             len({_WORD.sub("@", match[0].split()[0]).split("(")[0].rstrip(";") for match in found}),

@@ -80,7 +80,7 @@ def _zip(data: bytes) -> _Found:
 
 
 def _zipped(data: bytes) -> Iterator[tuple[str, bytes]]:
-    # damaged or encrypted members end the samples, but not the list of names
+    # after a damaged or encrypted member, no more samples are read, but all names are listed
     failures = (*_CUT, RuntimeError, NotImplementedError, zipfile.BadZipFile, zlib.error)
     with contextlib.suppress(*failures), zipfile.ZipFile(io.BytesIO(data)) as archive:
         for info in archive.infolist():

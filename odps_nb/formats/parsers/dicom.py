@@ -51,5 +51,5 @@ def _frame(found: pydicom.Dataset) -> Image.Image:
         return Image.fromarray(values.astype(np.uint8))
     scaled = apply_voi_lut(apply_rescale(values, found), found).astype(np.float32)
     drawn = grey(scaled)
-    inverted = found.get("PhotometricInterpretation") == "MONOCHROME1"  # the minimum is white
+    inverted = found.get("PhotometricInterpretation") == "MONOCHROME1"  # low values are white
     return drawn.point(lambda level: 255 - level) if inverted else drawn

@@ -77,7 +77,7 @@ def _poster(container: InputContainer, film: VideoStream, *, whole: bool) -> Ima
             after = 0.0
             if whole and container.duration:
                 place = container.duration * part // _LATER
-                container.seek(place)  # to the key frame before it
+                container.seek(place)  # seeks to the key frame before it
                 after = place / 1_000_000
             frame = _next_frame(container, film, after=after, skip=0 if whole else _SKIPPED)
             if frame is not None and not _is_blank(frame):

@@ -70,7 +70,9 @@ def _name(part: Message) -> str:
 def _decoded(value: object) -> str:
     """Return a field on one line, with encoded words (RFC 2047) decoded if possible."""
     text = str(value)[:_FIELD_READ]
-    with contextlib.suppress(HeaderParseError, ValueError, LookupError):  # otherwise unchanged
+    with contextlib.suppress(
+        HeaderParseError, ValueError, LookupError
+    ):  # an invalid field stays unchanged
         text = str(make_header(decode_header(text)))
     return _plain(" ".join(text.split())[:_LONGEST])
 

@@ -19,8 +19,8 @@ from odps_nb.parsing.values import UnshowableError
 
 #: Maximum pixels of a picture to decode.
 MAX_PIXELS: Final = 40_000_000
-#: Other maxima. Phones take HEIC of 48 megapixels, of which no decoder decodes a fraction; 64 need
-#: about 500 MB of memory.
+#: Other maxima. Phones take HEIC pictures of 48 megapixels, and no decoder can decode them at a
+#: reduced size; 64 megapixels need about 500 MB of memory.
 _MAXIMA: Final = {"HEIF": 64_000_000}
 _TOO_MANY: Final = f"more than {MAX_PIXELS // 10**6} megapixels: not decoded"
 

@@ -18,7 +18,7 @@ STARTS: Final = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"RIFF")
 _MIMES: Final = ("image/jpeg", "image/png", "image/webp")
 try:
     from PIL import Image, ImageOps
-except ImportError:  # then no pictures are shown
+except ImportError:  # without Pillow, no pictures are shown
     Image = None  # type: ignore[assignment]
 
 _PLAYED: Final = 256 << 10  # bytes of all sounds that are played together
@@ -62,7 +62,10 @@ def strip(parts: Iterable[bytes], size: Size) -> bytes:
     """Return the first pictures among ``parts`` side by side; empty if few parts are pictures."""
     if Image is None:
         return b""
-    box = (size.width * 2 // _COLUMNS - _GAP, size.height * 2 // _ROWS - _GAP)  # for dense screens
+    box = (
+        size.width * 2 // _COLUMNS - _GAP,
+        size.height * 2 // _ROWS - _GAP,
+    )  # doubled for high-density screens
     made: list[Image.Image] = []
     tried = 0
     for data in islice(parts, _TRIED):

@@ -1,6 +1,6 @@
 """SVG: drawn by resvg, which runs no scripts, as a picture of limited size.
 
-resvg would open the files that an SVG names, so these references are removed before.
+resvg would open the files that an SVG names, so these references are removed first.
 """
 
 from __future__ import annotations

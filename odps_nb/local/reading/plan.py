@@ -87,7 +87,7 @@ class ReadRules:
     ``min_split_bytes`` is the minimum split size in bytes. A filter skips whole blocks of
     ``filter_block_rows`` rows of a file; with 1, it skips single rows. In a session with a filter,
     row ranges number the stored rows or, with ``kept_ranges``, the rows that the filter keeps. It
-    is not known which of the two the real service does.
+    is not known which of the two the real service uses.
     """
 
     min_split_bytes: int = 10 * 2**20

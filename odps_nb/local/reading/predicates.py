@@ -105,8 +105,8 @@ class Predicate:
     def _try_on(self, schema: TableSchema) -> None:
         """Evaluate the predicate on two null rows, so that errors are raised at session creation.
 
-        DuckDB reports unknown functions and types even without rows. It needs rows to report
-        aggregates and invalid comparisons of constants (in ``"id" = 1``, "id" is a string).
+        DuckDB reports unknown functions and types even without rows. It reports aggregates and
+        invalid comparisons of constants (the text "id" in ``"id" = 1``) only if there are rows.
         """
         types = {c.name: arrow_type(c.type) for c in schema.all_columns}
         nulls = {name: pa.nulls(2, types[name]) for name in self.columns}

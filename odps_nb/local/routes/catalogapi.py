@@ -1,7 +1,7 @@
 """Routes of the Catalog API: projects, schemas, tables and partitions as JSON, and search.
 
-Paths and members are those of the vendor's client ``pyodps_catalog`` 0.4.0. Lists have the views
-that need no ``view`` parameter; other views, and other objects of the API, do not exist here.
+Paths and members are those of the vendor's client ``pyodps_catalog`` 0.4.0. Lists return the
+default view; other values of ``view``, and other objects of the API, are not supported.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _SCHEMAS = f"{_PROJECT}/schemas"
 _SCHEMA = f"{_SCHEMAS}/{{schema}}"
 _TABLES = f"{_SCHEMA}/tables"
 _TABLE = f"{_TABLES}/{{table}}"
-_CHANGEABLE = {"mode", "description"}  # of a column
+_CHANGEABLE = {"mode", "description"}  # members of a column
 _ORDERS: Mapping[str, Callable[[StoredTable], float]] = {
     "create_time": lambda table: table.created,
     "last_modified_time": lambda table: table.modified,
@@ -227,7 +227,7 @@ class CatalogRoutes:
         key, _, direction = order.partition(" ")
         if order != "default":
             if key not in _ORDERS or direction not in ("", "asc", "desc"):
-                raise errors.invalid(f"orderBy {order!r} is none of {', '.join(_ORDERS)} asc|desc")
+                raise errors.invalid(f"orderBy {order!r} must be {' or '.join(_ORDERS)}, asc|desc")
             found.sort(key=_ORDERS[key], reverse=direction == "desc")
         return _page("entries", found, _entry, asked)
 
@@ -243,7 +243,7 @@ def _page(
 
 def _check_view(asked: Asked) -> None:
     if (view := asked.params.get("view", "BASIC")) != "BASIC":
-        raise errors.invalid(f"the embedded service has the view BASIC, not {view!r}")
+        raise errors.invalid(f"the embedded service supports only the view BASIC, not {view!r}")
 
 
 def _millis(seconds: float) -> str:

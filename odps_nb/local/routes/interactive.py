@@ -1,7 +1,8 @@
 """Routes that connect clients to MaxQA, the interactive query service (also named MCQA 2).
 
 A client requests a connection of a quota and sends it with the job. Its requests about the job have
-paths below ``/mcqa`` (`routes.instances`). Here, each quota exists and runs jobs like all others.
+paths below ``/mcqa`` (`routes.instances`). Here, every quota name is accepted, and jobs of all
+quotas run in the same way.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from odps_nb.wire.xml_text import DECLARATION, element
 
 CONNECTION = "x-odps-mcqa-conn"
 COOKIE = "x-odps-mcqa-query-cookie"
-_KIND = "FUXI_VW"  # of interactive quotas
+_KIND = "FUXI_VW"  # the kind of interactive quotas
 _DEFAULT = "default"
 
 

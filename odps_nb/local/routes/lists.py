@@ -11,8 +11,8 @@ from odps_nb.local.routes.table import PAGE, Asked, At, To
 
 T = TypeVar("T")
 
-# Parameters of every request. ``accountformat`` (Java SDK) selects how account names are written,
-# which are the same in all formats here.
+# Parameters of every request. ``accountformat`` (Java SDK) selects how account names are written;
+# here, all formats are the same.
 _OF_ALL = frozenset({"curr_project", "curr_schema", "accountformat"})
 _OF_LISTS = frozenset({"expectmarker", "marker", "maxitems"})
 
@@ -21,7 +21,7 @@ def check_params(row: At | To, asked: Asked) -> None:
     """Raise 404 for an unknown sub-resource, and 400 for a parameter that a list would ignore.
 
     A parameter without a value, such as ``?policy``, names a sub-resource. Without this check, a
-    client would take the document of the resource for that of the sub-resource.
+    client would mistake the resource's document for the sub-resource's.
     """
     known = _OF_ALL | frozenset(row.accepts.split()) | (_OF_LISTS if row.is_list else frozenset())
     keys = row.keys if isinstance(row, At) else frozenset()

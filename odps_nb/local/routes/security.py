@@ -43,7 +43,7 @@ class SecurityRoutes:
         authorization = [f"{_PROJECT}/authorization"]
         yield At(authorization, Right.QUERY, self._token, methods=ALL, keys=keys)
         yield At(authorization, Right.QUERY, self._statement, methods=["POST"])
-        # the vendor's clients send the path with and without a slash at its end
+        # the vendor's clients send the path with and without a trailing slash
         checked = [f"{_PROJECT}/auth", f"{_PROJECT}/auth/"]
         yield At(checked, None, self._check, methods=["POST"])
         yield At([f"{_PROJECT}/users"], Right.QUERY, self._users, is_list=True)
@@ -74,7 +74,7 @@ class SecurityRoutes:
         )
 
     def _grants(self, asked: Asked, user: str) -> Response:
-        """Return grants as the service does: an empty ``Effect`` allows (MCP server of vendor)."""
+        """Return grants as the service does: an empty ``Effect`` allows (see the MCP server)."""
         self._require_user(asked, user)
         project = asked.path["project"]
         found = []
@@ -102,7 +102,7 @@ class SecurityRoutes:
             match = _RESOURCE.fullmatch(str(resource))
             place = {None: 0, "tables": 1}.get(match[2]) if match else None
             if match is None or place is None:
-                raise errors.invalid(f"the embedded service checks no rights of {resource!r}")
+                raise errors.invalid(f"the embedded service has no permissions on {resource!r}")
             project = match[1]
             self._service.catalog.project(project)
             needed = [right for right in Right if action in ACTIONS[right][place]]

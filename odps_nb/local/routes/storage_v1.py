@@ -1,7 +1,7 @@
 """Version 1 of the Storage API (``docs/protocol.md`` section 12).
 
-A read session is one of the newer versions. A write session is one in which each upload of an
-attempt of a block is a stream; the commit message names the stream.
+Read sessions are those of the newer versions. In a write session, each attempt to upload a block is
+a stream, which its commit message names.
 """
 
 from __future__ import annotations

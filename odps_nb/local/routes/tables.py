@@ -21,7 +21,7 @@ from odps_nb.wire.calls import Preview, decode_partition
 from odps_nb.wire.xml_text import DECLARATION, child_text, element, parse_xml
 
 HEAD_ROWS = 10_000
-MOST_NAMES = 100  # of one request (Go and Java SDK)
+MOST_NAMES = 100  # maximum items of one request (Go and Java SDK)
 _KNOWN_TYPES = (*TABLE_TYPES.values(), "EXTERNAL_TABLE", "OBJECT_TABLE")  # pyodps, ``Table.Type``
 
 
@@ -48,7 +48,7 @@ class TableRoutes:
     def _tables(self, call: control.ListTables, asked: Asked) -> Response:
         owner, kind = asked.params.get("owner"), asked.params.get("type")
         if kind and kind not in _KNOWN_TYPES:
-            raise errors.invalid(f"{kind!r} is not a type of tables: {', '.join(_KNOWN_TYPES)}")
+            raise errors.invalid(f"{kind!r} is not a table type: {', '.join(_KNOWN_TYPES)}")
         tables = [
             one
             for one in self._service.catalog.tables(call.project, call.schema, prefix=call.prefix)
@@ -87,7 +87,7 @@ class TableRoutes:
         table = self._service.catalog.table(asked)
         segments = self._service.snapshots.visible(table)
         view, kept = table.view, table.materialized
-        name = replace(table.name, table=asked.table)  # as requested, since pyodps adopts it
+        name = replace(table.name, table=asked.table)  # pyodps adopts the spelling
         if not self._service.catalog.has_schemas(table.name.project):
             name = replace(name, schema=None)
         return control.TableInfo(
@@ -134,7 +134,7 @@ class TableRoutes:
             **_facts(found),
             ddl_at=int(found.altered),
             files=found.files,
-            lifecycle=table.lifecycle,  # of the table (`PartitionTest` of the Java SDK)
+            lifecycle=table.lifecycle,  # that of the table (Java SDK, `PartitionTest`)
         )
         return reply(info.encode_extended() if "extended" in asked.params else info.encode())
 

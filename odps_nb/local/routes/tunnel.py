@@ -103,7 +103,7 @@ class Tunnel:
     def _download_state(self, asked: Asked, session_id: str) -> dict[str, Any]:
         name = table_of(asked)
         session, table = self._reads.get(name, session_id), self._service.catalog.stored_table(name)
-        parts = table.schema.partition_columns  # sent, because clients append the values to rows
+        parts = table.schema.partition_columns  # clients append these values to the rows
         schema = replace(session.schema, partition_columns=parts)
         return _download_json(asked, session_id, session.record_count, schema)
 
@@ -329,7 +329,7 @@ class TunnelStreams:
 def _check_schema(table: StoredTable, asked: Asked) -> None:
     """Raise 404 for a schema version that the table never had, or that is not the latest.
 
-    The code is the one after which stock clients read the latest version and try again.
+    On this code, stock clients read the latest version and retry.
     """
     said, latest = asked.params.get("schema_version"), str(table.schema_version)
     must_be_latest = asked.params.get("check_latest_schema", "").lower() == "true"
@@ -345,7 +345,7 @@ def _check_schema(table: StoredTable, asked: Asked) -> None:
 def _state(asked: Asked, session: StoredWriteSession, slots: int) -> dict[str, Any]:
     server, schema, fixed = server_of(asked), session.table.schema, dict(session.spec)
     if len(fixed) < len(schema.partition_columns):
-        # pyodps sends values of data columns only, so the values of partitions must be such columns
+        # pyodps sends only data columns, so partition values must be among them
         dynamic = (c for c in schema.partition_columns if c.name not in fixed)
         schema = TableSchema(columns=(*schema.columns, *dynamic))
     return {
@@ -354,6 +354,6 @@ def _state(asked: Asked, session: StoredWriteSession, slots: int) -> dict[str, A
         "slots": [[slot, server] for slot in range(slots)],
         "status": "normal" if session.status == OPEN else "closed",
         "schema_version": session.table.schema_version,
-        **quota_of(asked, "QuotaName"),  # read by pyodps; Java and Go read the other
+        **quota_of(asked, "QuotaName"),  # pyodps reads this member; Java and Go read the other
         **quota_of(asked, "quota_name"),
     }

@@ -69,7 +69,7 @@ def _split_leaf(stored: pa.DataType, _odps: OdpsType | None) -> pa.DataType:
 def preview_rows(
     columns: Sequence[Column], schema: pa.Schema, batches: Iterator[pa.RecordBatch]
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """Return the rows of a preview: times with nanoseconds become structs, also nested ones."""
+    """Return the rows of a preview: times with nanoseconds, even nested ones, become structs."""
     kinds = [
         with_leaf_types(field.type, column.type, _preview_leaf)
         for field, column in zip(schema, columns, strict=True)

@@ -10,11 +10,11 @@ JSON, ``GET`` returns them with their counters, and ``DELETE`` removes them::
         {"action": "TableCommitWriteSession", "fault": "close"}]}
 
 ``action`` is a Storage API action, ``*``, or a path prefix (``/api/projects``). Requests of the
-tunnel and of version 1 that read rows, write rows, or open or close a stream have the name of the
-action that does the same. With ``session``, only requests of that read or write session match. A
-rule ignores the first ``skip`` matching requests and applies to the next ``times`` ones (default:
-1; 0 for all). ``code`` and ``message`` replace those of the error; the status of a known ``code``
-is set automatically.
+tunnel and of version 1 that read rows, write rows, or open or close a stream match the name of the
+equivalent action. With ``session``, only requests of that read or write session match. A rule
+ignores the first ``skip`` matching requests and applies to the next ``times`` ones (default: 1; 0
+for all). ``code`` and ``message`` replace those of the error; the status of a known ``code`` is set
+automatically.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class FaultyApp:
 
 
 _SESSIONS = ("SessionId", "session_id", "downloadid")
-#: Actions by the method and a parameter of the tunnel's requests; the first that matches counts.
+#: Actions by the method and a parameter of the tunnel's requests; the first match applies.
 _OF_TUNNEL = {
     ("GET", "data"): "TableRead",
     ("PUT", "blockid"): "TableWrite",
@@ -149,7 +149,7 @@ _OF_TUNNEL = {
 
 
 def _same_action(scope: Scope, params: Mapping[str, str]) -> str:
-    """Return the action of the Storage API that does the same; empty if there is none."""
+    """Return the equivalent action of the Storage API; empty if there is none."""
     method, path = scope["method"], scope["path"]
     if path.startswith("/api/storage/v1/"):
         write = "TableWrite" if "/sessions/" in path else "TableRead"

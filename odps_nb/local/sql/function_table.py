@@ -1,4 +1,4 @@
-"""Lists the functions that SQL of the embedded service runs; all others are refused by name.
+"""Lists the functions that the embedded service's SQL supports; all others are refused by name.
 
 Each line names how functions run and what they return, then the functions. How:
 
@@ -62,7 +62,7 @@ shiftrightunsigned shuffle soundex stack table_exists to_blob trans_array trans_
 transform_values unique_id zip_with
 """
 MISSING = frozenset(_MISSING.split())
-"""Functions that MaxCompute has and the embedded service does not run."""
+"""Functions of MaxCompute that the embedded service does not support."""
 
 
 class Function(NamedTuple):

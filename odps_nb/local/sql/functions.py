@@ -39,7 +39,7 @@ def maxcompute_dialect() -> Any:
     builders = {key: make for key, make in hive.FUNCTIONS.items() if key in by_parser}
     builders |= _rules(hive.FUNCTIONS)
     attributes = {
-        # STRUCT names the fields without an alias by number, also those of columns (manual: STRUCT)
+        # STRUCT numbers all fields without an alias, even columns (manual: STRUCT)
         "_to_prop_eq": lambda _, value, place: _field(f"col{place + 1}", value),
         "FUNCTIONS": {key: partial(_build, key.lower(), make) for key, make in builders.items()},
         **{key: _only(getattr(hive, key), by_parser) for key in _SYNTAX},
@@ -258,7 +258,7 @@ def _order_texts(within: Any) -> None:
 
 
 def join_lateral_views(query: Any) -> None:
-    """Rewrite each LATERAL VIEW (also of a MAP, or with OUTER) as a lateral join, in place."""
+    """Rewrite each LATERAL VIEW (even of a MAP, or with OUTER) as a lateral join, in place."""
     for select in query.find_all(exp.Select):
         _name_exploded(select)
         laterals = select.args.get("laterals") or []

@@ -2,8 +2,8 @@
 
 A query receives the rows that a view has when the query starts. The names, types and columns are
 those of the vendor's manual (*Tenant-level Information Schema*) and of aliyun/alibabacloud-aiops-
-skills (``alibabacloud-odps-information-schema``). Columns about things that the embedded service
-does not have, such as storage tiers and costs, are null.
+skills (``alibabacloud-odps-information-schema``). Columns on features that the embedded service
+lacks, such as storage tiers and costs, are null.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ class InformationSchema:
             }
 
 
-_CHINA = timezone(timedelta(hours=8))  # of the days in ``ds``
+_CHINA = timezone(timedelta(hours=8))  # the time zone of the days in ``ds``
 
 
 def _time(seconds: float) -> datetime:

@@ -64,7 +64,7 @@ class Types:
 
 def types_of(query: Any, tables: Mapping[str, StoredTable]) -> Types:
     """Infer the types in a query; ``tables`` maps each table name in the query to its table."""
-    # sqlglot parses a struct member st.a as a column: the node number of a, and that of st.a
+    # sqlglot parses the struct member st.a as column a; maps a's node number to that of st.a
     members = {}
     for number, node in enumerate(query.walk()):
         node.meta[MARK] = number

@@ -211,7 +211,7 @@ def _check_key(key: bytes | None, names: Sequence[str], index: int) -> None:
     try:
         rows = None if key is None else pa.ipc.open_stream(key).read_all()
     except pa.ArrowInvalid as error:
-        raise FramingError(f"the DistributionKey of frame {index} is no Arrow stream") from error
+        raise FramingError(f"DistributionKey of frame {index} is not an Arrow stream") from error
     if rows is None or rows.num_rows != 1 or set(rows.column_names) != set(names):
         raise FramingError(
             f"frame {index} needs a DistributionKey with one row of {', '.join(names)}"

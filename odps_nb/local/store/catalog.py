@@ -86,9 +86,9 @@ class Catalog:
         return {r["name"]: SchemaFacts(*tuple(r)[1:]) for r in self._db.rows(query, project)}
 
     def has_schemas(self, project: str) -> bool:
-        """Return whether the schema feature is on, or the project has a schema beside ``default``.
+        """Return whether the schema feature is on, or a schema other than ``default`` exists.
 
-        ``CREATE SCHEMA`` thus turns the feature on, which the real service requires beforehand.
+        Here, ``CREATE SCHEMA`` turns the feature on; in the real service, it must be on already.
         """
         return list(self.schemas(project)) != [DEFAULT_SCHEMA] or self._schemas
 

@@ -24,7 +24,7 @@ from odps_nb.local.store.ledger import Ledger
 CHUNK = 1 << 20
 # The manual's limit.
 MAX_SIZE = 2048 << 20
-# Parts that no request has merged by then are deleted.
+# Parts that were not merged within this time are deleted.
 PART_AGE = 48 * 3600.0
 _NAME = re.compile(r"[^\s/]{1,255}")
 _PLACE = " project = ? AND schema = ? AND "
@@ -272,7 +272,7 @@ class Resources:
         return self._db.row(f"SELECT * FROM functions WHERE {_PLACE} name_key = ?", *where)
 
     def _resource_of(self, function: Named, text: str) -> Named:
-        """Return the name of a resource: such as ``n`` or ``p/schemas/s/resources/n``."""
+        """Parse the name of a resource, such as ``n`` or ``p/schemas/s/resources/n``."""
         match text.split("/"):
             case [name]:
                 return function._replace(name=name)

@@ -122,7 +122,7 @@ class RowFileWriter:
 
 
 def unit_of(names: Sequence[str]) -> tuple[TimeUnit, str]:
-    """Return the time unit of a file merged from the named files, and the mark for its name."""
+    """Return the time unit of a file merged from the named files, and its file name mark."""
     far = any(name.endswith(FAR) for name in names)
     fine = any(name.endswith(FINE) for name in names)
     if far and fine:

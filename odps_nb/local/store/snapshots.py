@@ -218,7 +218,7 @@ class Snapshots:
             gone = [row for row in removed if (row["at"] or 0) <= since[row["table_id"]]]
             for row in gone:
                 self._db.mark(row["table_id"], row["added"], GONE)
-                if row["added"] < row["removed"]:  # no file of changes
+                if row["added"] < row["removed"]:  # not a file of the change log
                     self._db.mark(row["table_id"], row["removed"], LOST)
             db.executemany("DELETE FROM files WHERE file_id = ?", [(r["file_id"],) for r in gone])
             self._ledger.drop([row["name"] + ROWS for row in gone])

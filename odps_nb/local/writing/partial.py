@@ -1,7 +1,7 @@
 """Completes partial updates, which set only some columns of a row of a primary-key table.
 
-A part with such rows has a column `UPDATED` that lists the places of the columns to set (Java SDK,
-``UpsertRecord``). An empty list or null sets all columns.
+A part with such rows has a column `UPDATED` that lists the positions of the columns to set (Java
+SDK, ``UpsertRecord``). An empty list or null sets all columns.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def check_places(updated: pa.Array, count: int, *, enabled: bool) -> None:
         return
     if not enabled:
         raise errors.invalid(
-            "the table has no partial updates; set acid.partial.fields.update.enable to true"
+            "the table allows no partial updates; set acid.partial.fields.update.enable to true"
         )
     ends = pc.min_max(places).as_py()
     if places.null_count or not 0 <= ends["min"] <= ends["max"] < count:
@@ -65,7 +65,7 @@ def completed(rows: pa.Table, keys: Sequence[str], deleted: np.ndarray) -> pa.Ta
 
 
 def _by_key(rows: pa.Table, keys: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows' places sorted by key, and for each the first sorted place of its key."""
+    """Return the row indexes sorted by key and, for each, the first sorted index of its key."""
     codes = np.zeros(rows.num_rows, dtype=np.int64)
     for key in keys:
         column = rows.column(key).combine_chunks().dictionary_encode()

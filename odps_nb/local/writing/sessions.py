@@ -162,7 +162,7 @@ class WriteSessions:
         """Open a stream. A newer version replaces an older one; an older version raises 409.
 
         If the version exists, its rows are dropped, because a client repeats a failed write this
-        way. With ``exactly_once`` or ``appends``, and if the rows are already visible, they stay.
+        way. With ``exactly_once`` or ``appends``, or if the rows are already visible, they stay.
         """
         with self._db.transaction() as db:
             self._require_open(session)

@@ -27,7 +27,7 @@ class UsageError(ipython.UsageError):
     """A refused command line of ``%odps``.
 
     IPython only prints its own ``UsageError`` on stderr, so a program that runs notebooks finds no
-    error output and cannot say why the job failed. `FailureHook` shows this class as an output.
+    error output and cannot report why the job failed. `FailureHook` shows this class as an output.
     """
 
 
@@ -84,7 +84,7 @@ class FailureHook:
     ) -> list[str]:
         if isinstance(error, UsageError):
             lines = [f"{_BOLD}UsageError{_RESET}: {visible(str(error))}"]
-            shell._showtraceback(kind, error, lines)  # as below
+            shell._showtraceback(kind, error, lines)  # see the comment below
             return lines
         if not isinstance(error, OdpsNbError):  # the previous hook handles it
             assert self._before is not None

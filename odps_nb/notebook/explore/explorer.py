@@ -222,7 +222,7 @@ class Explorer(TakesRows, LiveView):
                 if not self.view.is_profiled:
                     self._describe_and_count()
                 raise
-            self._chart = None  # of other rows
+            self._chart = None  # the old chart shows other rows
             if self.view.where != before or not self.view.is_profiled:
                 self._static = (self.view.page(0, token), "")
                 self._describe_and_count()

@@ -277,7 +277,7 @@ class StreamPager(_Pager):
     def matches(self, begin: Mark, cancel: CancelToken) -> Generator[Placed, None, None]:
         """Iterate over the rows that match the condition and contain the search text."""
         self._cancel, self.searched = cancel, begin.searched
-        # With a filter, a mark does not know how many rows were received before it.
+        # With a filter, a mark does not record how many rows were received before it.
         knows_all = self._where is None or begin.place == START
         self._tested = begin.searched if self._where is None else 0
         self._all_rows = self._rows.row_count if knows_all else None
@@ -304,7 +304,7 @@ class StreamPager(_Pager):
             self._is_waiting = is_waiting
 
     def _count_tested(self, rows: int) -> None:
-        with self._lock:  # report nothing after the page, although rows are still read ahead
+        with self._lock:  # report no progress for rows that are read in advance
             self._tested += rows
             if self._tell is not None and self._is_waiting:
                 what = "filtering" if self._search is None else "searching"

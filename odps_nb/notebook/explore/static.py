@@ -253,7 +253,7 @@ def frame_html(
             text = None if missing.iat[row, n] else _frame_text(frame.iloc[:, n], row, column)
             made = pictures.get((row, n))
             if made is not None and made.text.startswith(_VERIFIED):
-                made = replace(made, text=f"{text} · {_VERIFIED}")  # with the name of the file
+                made = replace(made, text=f"{text} · {_VERIFIED}")  # contains the file name
             cells.append(_td(None if is_blob else column, text, made))
         body.append(element("tr", *cells))
     count = f"{count_of(len(frame), 'row')} · {count_of(len(found), 'column')}"

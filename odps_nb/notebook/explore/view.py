@@ -118,7 +118,7 @@ class RowView(TakesRows):
         """Called while a filter or a search reads rows; several threads call it."""
         self.title, self.connection = self._rows.title, self._rows.connection
         self.timezone = rows.connection.profile.timezone  # for times in cells and conditions
-        # what is shown, and what was shown before until a page of the new choice is read
+        # the shown rows and, until a page of a new choice is read, those shown before
         self._shown = self._unsorted(Choice())
         self._before: _Shown | None = None
 
@@ -384,7 +384,7 @@ class RowView(TakesRows):
         """Show only the rows that also match a condition on one column.
 
         Pass a range (``low`` and ``high`` are included), ``values``, text to find, or ``null``.
-        ``ignore_case`` finds the text whether its letters from A to Z are large or small.
+        ``ignore_case`` ignores the case of the letters A to Z in the text.
         ``exclude`` shows the rows that do not match, including those with a null. For any other
         condition, call ``choose(Choice(conditions=("quantity > 9 or gift",)))``. To show all rows
         again, call ``choose(Choice())``.

@@ -71,8 +71,8 @@ class GalleryChoice:
 class Chosen:
     """The blobs of a column: cached metadata, the shown blobs and the selected blobs.
 
-    ``indices`` lists the shown blobs in order. ``selected`` lists the selected blobs, including
-    those not shown. ``note`` states how many blobs were examined if some were not.
+    ``indices`` lists the shown blobs in order. ``selected`` lists the selected blobs, even if they
+    are not shown. ``note`` states how many blobs were examined if some were not.
     """
 
     def __init__(self, column: BlobColumn) -> None:

@@ -33,7 +33,7 @@ def side_by_side(
 
 
 def _runs(places: Sequence[_P], workers: int) -> list[Sequence[_P]]:
-    """Divide ``places`` into batches of one request each, with work for all workers if possible.
+    """Divide ``places`` into batches of one request each, at least one per worker if possible.
 
     A batch has at least two items if possible, because a single blob takes two requests.
     """

@@ -44,8 +44,8 @@ def widget_class(script: Path, parts: tuple[str, ...], *texts: str) -> Any:
 
     The widget's state is the script, ``static_id`` (the name of the static view) and the strings
     named ``texts``; none of it is user data. ``common.js``, the scripts named ``parts`` and their
-    style sheets are prepended to the two files, without comment lines and indentation. A style
-    sheet is optional.
+    style sheets are prepended to this script and style sheet, without comment lines and
+    indentation. A style sheet is optional.
     """
     try:
         import anywidget
@@ -80,7 +80,7 @@ class LiveView(DisplayedLive):
     (``_scripts``), and a method ``_on_NAME(content, buffers)`` for each request NAME of that
     script. Work runs as named tasks: a new task cancels a running one with the same name. Data from
     the service is never widget state; it is sent to the browser as messages. A subclass calls this
-    ``__init__`` last, because `end` may be called from then on.
+    ``__init__`` last, because `end` may be called as soon as it returns.
     """
 
     _script: ClassVar[Path]

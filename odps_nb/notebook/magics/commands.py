@@ -45,7 +45,7 @@ _ROOT = re.compile(r"[^\W\d]\w*")
     nargs="?",
     metavar="PROFILE",
     help="A profile, local (the embedded service), an endpoint URL, or a variable that holds a "
-    "connection, a Profile or a pyodps ODPS object. Default: as odps_nb.connect() without any.",
+    "connection, a Profile or a pyodps ODPS object. Default: as for odps_nb.connect().",
 )
 @argument("-o", "--output", metavar="VAR", help="Also assign the connection to this variable.")
 @argument("--project", help="The project, if the profile does not set one.")
@@ -304,7 +304,7 @@ def status(context: Context, args: argparse.Namespace, cell: str | None) -> List
 
 @parsed_as("odps queries")
 def queries(context: Context, args: argparse.Namespace, cell: str | None) -> Queries:
-    """List the last 100 SQL statements of this connection, also the failed ones, newest first.
+    """List the last 100 SQL statements of this connection, including failed ones, newest first.
 
     The SQL jobs of explorers and charts are left out; odps.queries() lists them too.
     q = %odps queries returns the list; q[0].run() runs the newest statement again.

@@ -136,7 +136,7 @@ class Context:
             self.show_text(f"job: {job_page(storage, console, instance_id)}")
 
     def names_of(self, variable: str) -> tuple[Lookup, str] | None:
-        """Return the names of the connection in a variable, or of that of a table, and its name."""
+        """Return the names of the connection in a variable; for a table, also the table's name."""
         from odps_nb.access.connection import Connection
         from odps_nb.access.table import Table
 
@@ -211,7 +211,7 @@ class Context:
 
     @staticmethod
     def check_output(name: str | None) -> None:
-        """Raise ``UsageError`` if ``name`` is not a valid variable name, or a name of Python's."""
+        """Raise ``UsageError`` if ``name`` is not a valid variable name, or is a Python builtin."""
         if name is None:
             return
         if not name.isidentifier() or keyword.iskeyword(name):

@@ -1,6 +1,6 @@
 """Draws one blob as a tile: a preview and a caption.
 
-Whatever goes wrong with one blob (damaged, deleted, a defect of a parser) is a line on its tile.
+If one blob is damaged or deleted, or a parser fails, its tile states the reason.
 Errors that concern all blobs are raised: see `OF_ALL`.
 """
 
@@ -286,7 +286,7 @@ def _invalid(excerpt: Excerpt, format: Format) -> str:
     try:
         _, count = decode_detected(excerpt.data, format.encoding, whole=excerpt.whole)
     except UnicodeDecodeError:
-        return ""  # which the drawing says
+        return ""  # already in the drawing
     return f"{count_of(count, 'invalid byte')} shown as �" if count else ""
 
 

@@ -71,7 +71,7 @@ def card_text(snapshot: ProgressSnapshot) -> str:
 def _main_bar(snapshot: ProgressSnapshot, accent: str) -> str:
     share = 1.0 if snapshot.phase is Phase.DONE else snapshot.fraction
     if not share and snapshot.phase.is_final:
-        return ""  # the share is unknown, and an empty bar would claim 0 %
+        return ""  # the share is unknown; an empty bar would look like 0 %
     label = f"{snapshot.operation} {snapshot.title}"
     return _bar(share or None, label, accent, height=10, elapsed=snapshot.elapsed)
 
@@ -189,7 +189,7 @@ class _Loop:
 class CardListener(Flusher):
     """Shows one operation as a card in the cell that started it; see `Flusher`.
 
-    In a loop, each operation replaces the card of the one before, if that has succeeded and has the
+    In a loop, each operation replaces the previous one's card if that has succeeded and has the
     same title; the card shows their totals.
     """
 
@@ -222,7 +222,7 @@ class CardListener(Flusher):
         return is_main and loaded("google.colab") is not None
 
     def _join(self, snapshot: ProgressSnapshot) -> None:
-        """Take the place of the previous card of a loop."""
+        """Replace the previous card of a loop."""
         self._loop = None if self._lasts else self._loops.get(_kind(snapshot))
         if self._loop is not None and self._loop.display_id is not None:
             self._display_id, self._placed = self._loop.display_id, True

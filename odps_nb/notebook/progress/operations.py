@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from odps_nb.notebook.magics.magics import OdpsMagics
 
 MAX_OPERATIONS = 50
-# Five updates a second look live and stay far below Jupyter Server's limit of 1000 messages/s.
+# Five updates per second look smooth and are far below Jupyter Server's limit of 1000 messages/s.
 MAX_HZ = 5.0
 # Operations shorter than this (seconds) show no card.
 SHOW_AFTER = 0.3

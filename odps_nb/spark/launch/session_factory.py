@@ -278,7 +278,7 @@ def _warehouse() -> str:
     folder = Path(tempfile.mkdtemp(prefix="odps-nb-spark-"))
 
     def remove_empty() -> None:
-        with contextlib.suppress(OSError):  # it contains tables
+        with contextlib.suppress(OSError):  # not empty: keep the tables
             folder.rmdir()
 
     atexit.register(remove_empty)

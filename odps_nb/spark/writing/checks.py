@@ -173,7 +173,7 @@ def table_columns(
     """Return the columns of a table that can store every value of a DataFrame.
 
     Metadata ``odps.type`` overrides the type; a struct of `NEW_BLOB_FIELDS` becomes a BLOB. Columns
-    in ``types`` (by name in lower case) are taken from there.
+    in ``types`` (by name in lower case) get the type stated there.
     """
     free = (f for f in frame.fields if f.name.casefold() not in types)
     columns = tuple(Column(name=f.name, type=_type(f)) for f in free)

@@ -193,7 +193,7 @@ def _error(
     status: int, headers: Mapping[str, str] | Pairs, parts: _Parts, sender: str
 ) -> ServiceError:
     code = parts.code
-    if _is_vague(code) or code == "NoSuchObject":  # of REST requests, for a missing table
+    if _is_vague(code) or code == "NoSuchObject":  # the code of REST requests for a missing table
         code = code_of_text(f"{code} {parts.message}") or code
     kind = _class_of(status, code, parts.message)
     message, advice = split_advice(parts.message)

@@ -76,7 +76,7 @@ def ask(odps: Connection, table: Table, request: pytest.FixtureRequest) -> Ask:
 
 @pytest.mark.gate(20)
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_a_value_finds_its_row_and_what_is_greater(ask, case):
+def test_a_bound_value_selects_equal_and_greater_rows(ask, case):
     for sign in ("=", ">"):
         condition, found = case.where(sign)
         assert ask(condition, x=case.value) == found
@@ -85,7 +85,7 @@ def test_a_value_finds_its_row_and_what_is_greater(ask, case):
 @pytest.mark.parametrize(
     ("column", "values"), LISTS, ids=lambda one: one if isinstance(one, str) else type(one).__name__
 )
-def test_a_list_finds_its_rows_and_all_others(ask, column, values):
+def test_a_bound_list_selects_its_rows_or_all_others(ask, column, values):
     found = ask(f"{column} in (:x)", x=values)
     assert len(found) == 2
     assert ask(f"{column} in :x", x=values) == found
@@ -141,7 +141,7 @@ NULLS = [None, pd.NaT, pd.NA, np.datetime64("NaT"), pa.scalar(None, pa.timestamp
 
 
 @pytest.mark.parametrize("null", NULLS, ids=lambda value: type(value).__name__)
-def test_a_null_is_refused_after_not_in_and_finds_nothing_elsewhere(ask, null):
+def test_a_null_is_refused_after_not_in_and_matches_nothing_elsewhere(ask, null):
     at = pd.Timestamp(NS)
     lists = [[at, null], (null,), {at, null}, np.array([at, null], object)]
     lists += [pd.Series([at, null], dtype=object), pa.array([NS, None], pa.timestamp("ns"))]
@@ -162,7 +162,7 @@ def test_text_is_compared_with_bytes_by_its_own_bytes(ask):
     assert ask("s = :x", x=b"\xff") == []
 
 
-def test_a_date_is_its_midnight_in_comparisons_with_times(ask):
+def test_a_date_is_compared_with_times_as_its_midnight(ask):
     noon, midnight = pd.Timestamp("2024-07-03 12:00"), pd.Timestamp("2024-07-03")
     assert ask("d <= :x", x=midnight) == ask("d <= :x", x=noon) == ask("d < :x", x=noon)
     assert ask("d < :x", x=midnight) == [0, 1, 2]
@@ -190,7 +190,7 @@ def test_a_name_in_braces_is_a_column(ask):
     assert ask("{a} = :x and {b} is not null", x=7, a="K", b="ts") == [3]
 
 
-def test_where_takes_decimals_of_all_digits(odps, new_name):
+def test_where_accepts_decimals_of_all_digits(odps, new_name):
     largest, least = Decimal("9" * 38), Decimal("-" + "9" * 38)
     made = odps.create_table(new_name("digits"), "id bigint, a decimal(38,0), b decimal(38,18)")
     values = [Decimal("9" * 20 + "." + "9" * 18), Decimal("-1E-18"), None]
@@ -259,7 +259,7 @@ FORMS: dict[str, Callable[[Connection, Table, str, int], object]] = {
 
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("column", TIMES)
-def test_a_watermark_finds_its_row_and_exactly_what_is_newer(zoned, column):
+def test_a_watermark_selects_its_row_and_exactly_the_newer_rows(zoned, column):
     odps, table = zoned
     for form, count in itertools.product(FORMS.values(), (1, 5)):
         last = form(odps, table, column, count)

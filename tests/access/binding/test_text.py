@@ -65,7 +65,7 @@ def test_a_value_becomes_a_literal(value, text):
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_what_has_no_literal_is_refused_with_a_hint(value):
+def test_a_value_without_a_literal_is_refused_with_a_hint(value):
     with pytest.raises(ArgumentError) as caught:
         literal(value)
     assert caught.value.hint
@@ -197,7 +197,7 @@ BOTH, ONE = "('paid', 'new')", "('paid')"
         ("`in` = :a and s in (:two)", f"`in` = 'paid' and s in {BOTH}"),
     ],
 )
-def test_a_list_is_the_values_of_an_in(text, bound):
+def test_a_list_is_bound_after_the_keyword_in(text, bound):
     assert bind(text, LISTS) == bound
 
 
@@ -209,7 +209,7 @@ def test_a_list_is_the_values_of_an_in(text, bound):
         *("s in (f(:two))", "`in` (:two)", "'in' (:two)", "s in ('x') and t = (:two)"),
     ],
 )
-def test_a_list_elsewhere_is_refused(text):
+def test_a_list_outside_of_in_is_refused(text):
     with pytest.raises(ArgumentError, match="only be bound after IN") as caught:
         bind(text, LISTS)
     assert "in (:name)" in caught.value.hint
@@ -225,13 +225,13 @@ def test_any_number_of_comments_may_follow_a_list():
 
 @pytest.mark.parametrize("text", ["s in :none", "s in (:none)", "s not in (:none)"])
 @pytest.mark.parametrize("none", [[], (), set(), np.array([]), pd.Series([], dtype=object)])
-def test_an_empty_list_is_refused_as_no_value_can_stand_for_it(text, none):
+def test_an_empty_list_is_refused(text, none):
     with pytest.raises(ArgumentError, match="empty list"):
         bind(text, {"none": none})
 
 
 @pytest.mark.parametrize("text", ["s not in :some", "s not in (:some)", "s not in ('x', :some)"])
-def test_a_null_in_a_list_would_empty_a_not_in(text):
+def test_a_null_in_a_list_after_not_in_is_refused(text):
     with pytest.raises(ArgumentError, match="no row would match"):
         bind(text, {"some": ["paid", None]})
     assert bind(text.replace("not ", ""), {"some": ["paid", None]}).endswith("NULL)")
@@ -243,7 +243,7 @@ def test_a_null_in_a_list_would_empty_a_not_in(text):
     ),
     form=st.sampled_from(["in :v", "in (:v)", "in(:v)", "in ( :v )", "not in (:v)", "not in :v"]),
 )
-def test_both_forms_are_the_same_condition(values, form):
+def test_both_forms_of_a_list_give_the_same_condition(values, form):
     bound = bind(f"a {form} and b = 1", {"v": values})
     parsed = sqlglot.parse_one(bound, dialect="duckdb")
     assert isinstance(parsed, sqlglot.exp.And)

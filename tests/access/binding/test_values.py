@@ -60,7 +60,7 @@ def test_nanoseconds_are_kept_by_every_library(ns):
 
 
 @given(st.datetimes(), st.timezones())
-def test_a_time_with_a_zone_is_its_instant(clock, zone):
+def test_a_time_with_a_zone_is_bound_as_its_instant(clock, zone):
     value = clock.replace(tzinfo=zone)
     offset = value.utcoffset() // datetime.timedelta(microseconds=1)
     naive = plain(clock)
@@ -90,7 +90,7 @@ def test_an_instant_is_written_as_a_text_that_is_read_as_that_instant(clock, nam
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_every_null_is_null_also_in_a_list(null):
+def test_every_kind_of_null_is_null_even_in_a_list(null):
     assert plain(null) is None
     assert literal(null) == "NULL"
     assert literal([1, null]) == literal((1, null)) == "(1, NULL)"
@@ -119,7 +119,7 @@ def test_missing_text_of_a_column_is_null(values):
     assert plain(values) == ["a", None]
 
 
-def test_a_nan_of_floats_is_no_null():
+def test_a_nan_of_a_float_column_is_not_a_null():
     for values in (pd.Series([1.0, np.nan]), np.array([1.0, np.nan]), [1.0, math.nan]):
         with pytest.raises(ArgumentError, match="nan has no SQL literal") as caught:
             literal(values)
@@ -179,7 +179,7 @@ class Loud(enum.Flag):
     ONE = 1
 
 
-def test_an_enum_is_its_value():
+def test_an_enum_is_bound_by_its_value():
     assert plain(Loud.ONE) == 1
 
 

@@ -75,7 +75,7 @@ def asked(watched, recorder):
 
 
 @pytest.mark.nightly
-def test_any_place_is_read_as_of_a_file(odps, blobs, content):
+def test_a_blob_can_be_read_at_any_offset_like_a_file(odps, blobs, content):
     drawn, at = random.Random(3), 0
     with blobs[0].open(seek=True, cache=False) as file, io.BytesIO(content) as real:
         for _ in range(300):
@@ -101,7 +101,7 @@ def test_any_place_is_read_as_of_a_file(odps, blobs, content):
             file.seek(-1)
 
 
-def test_small_and_empty_blobs_are_files_too(blobs):
+def test_small_and_empty_blobs_can_be_opened_as_files(blobs):
     with blobs[1].open(seek=True, cache=False) as file:
         assert (file.read(2), file.verified, file.read(), file.seek(0)) == (b"sm", True, b"all", 0)
         assert (file.read1(), file.readable(), file.seekable()) == (b"small", True, True)
@@ -113,7 +113,7 @@ def test_small_and_empty_blobs_are_files_too(blobs):
     file.close()
 
 
-def test_a_long_read_is_not_held_back_for_the_sake_of_heads(blobs, monkeypatch):
+def test_a_long_read_removes_the_small_receive_buffer(blobs, monkeypatch):
     freed, lift = [], BlobFile.receive_freely
 
     def lifted(stream):
@@ -127,7 +127,7 @@ def test_a_long_read_is_not_held_back_for_the_sake_of_heads(blobs, monkeypatch):
     assert 8 * MIB <= min(freed) < 9 * MIB
 
 
-def test_a_file_that_grows_over_its_memory_has_no_name(blobs, content, tmp_path, monkeypatch):
+def test_a_temporary_file_for_large_blobs_has_no_name(blobs, content, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with blobs[0].open(seek=True, cache=False) as file:
         file.read(4 * MIB)
@@ -138,7 +138,7 @@ def test_a_file_that_grows_over_its_memory_has_no_name(blobs, content, tmp_path,
         assert (file.seek(MIB), file.read(100)) == (MIB, content[MIB : MIB + 100])
 
 
-def test_no_space_for_a_temporary_file_is_said_and_loses_nothing(blobs, content, monkeypatch):
+def test_a_missing_temporary_folder_is_reported_and_loses_no_bytes(blobs, content, monkeypatch):
     with blobs[0].open(seek=True, cache=False) as file:
         with monkeypatch.context() as patch:
             patch.setattr("tempfile.tempdir", "/nowhere/at/all")
@@ -148,7 +148,7 @@ def test_no_space_for_a_temporary_file_is_said_and_loses_nothing(blobs, content,
         assert file.read() == content
 
 
-def test_an_interrupt_between_two_pieces_costs_no_byte(blobs, content, monkeypatch):
+def test_an_interrupt_between_two_pieces_loses_no_bytes(blobs, content, monkeypatch):
     with blobs[0].open(seek=True, cache=False) as file:
         assert file.read(1000) == content[:1000]
         append, left = file._kept.append, [3]
@@ -184,7 +184,7 @@ def test_threads_share_a_file(blobs, content):
     assert found == {n: content[n * MIB : n * MIB + 1000] for n in range(8)}
 
 
-@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")  # of Python 3.12
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")  # raised by Python 3.12
 def test_the_error_in_a_forked_child_says_to_open_a_new_one(blobs, content):
     with blobs[0].open(seek=True, cache=False) as file:
         file.read(9 * MIB)
@@ -200,7 +200,7 @@ def test_the_error_in_a_forked_child_says_to_open_a_new_one(blobs, content):
         assert file.read() == content[9 * MIB :]
 
 
-def test_libraries_read_it(odps):
+def test_libraries_read_a_blob_file(odps):
     media = odps.table("media")
     found = {blob.file_name: blob for blob in media.blobs("content", progress=False)}
     with found["bundle.zip"].open(seek=True) as file, zipfile.ZipFile(file) as archive:
@@ -217,7 +217,7 @@ def test_libraries_read_it(odps):
         assert np.array_equal(np.load(file), found["weights.npy"].to_numpy())
 
 
-def test_what_an_uploader_says_of_a_blob_is_not_believed(odps):
+def test_the_type_stated_by_an_uploader_is_ignored(odps):
     named = odps.table("media").blobs("content", where="name = 'not_a_picture.png'")[0]
     assert named.mime_type == "image/png"
     with pytest.raises(ConversionError, match="not a picture: its content is text/html"):
@@ -237,7 +237,7 @@ def test_what_an_uploader_says_of_a_blob_is_not_believed(odps):
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("head", [100, 3 * MIB])
 def test_a_head_fetches_at_most_one_mebibyte_more(odps, blobs, content, cache, head):
-    """Counted at a socket from which the client reads no more, however long it waits."""
+    """Count the bytes of a socket from which the client has stopped reading."""
     parts = urlsplit(odps.profile.tunnel_endpoint)
     with (
         Metered((parts.hostname, parts.port)) as meter,
@@ -251,10 +251,10 @@ def test_a_head_fetches_at_most_one_mebibyte_more(odps, blobs, content, cache, h
             assert meter.carried - before <= head + MIB
         before = meter.carried
         assert connection.blob(blobs[0].reference).bytes() == content
-    assert meter.carried - before > LARGE  # the thread that counts has ended
+    assert meter.carried - before > LARGE  # the counting thread has ended
 
 
-def test_the_size_of_a_large_blob_costs_one_small_request(blobs, asked, cache):
+def test_the_size_of_a_large_blob_takes_one_small_request(blobs, asked, cache):
     blob = asked.blob(blobs[0])
     with blob.open(seek=True) as file:
         assert (file.seek(0, 2), file.fetched) == (LARGE, 0)
@@ -268,7 +268,7 @@ def test_the_size_of_a_large_blob_costs_one_small_request(blobs, asked, cache):
 # -- what is kept -------------------------------------------------------------------------------
 
 
-def test_a_second_open_costs_no_request(blobs, content, asked, cache):
+def test_a_second_open_sends_no_request(blobs, content, asked, cache):
     with asked.blob(blobs[0]).open(seek=True) as file:
         assert file.read() == content
     assert asked.reads() == 1
@@ -290,7 +290,7 @@ def test_a_second_open_costs_no_request(blobs, content, asked, cache):
     assert list(cache.iterdir()) == []  # a partially read blob is not cached
 
 
-def test_the_cache_is_not_used_when_it_is_off(odps, blobs, cache):
+def test_a_disabled_cache_is_not_used(odps, blobs, cache):
     with again(odps.profile) as fresh:
         blob = fresh.blob(blobs[1].reference)
         with blob.open(seek=True, cache=False) as file, blob.open() as stream:
@@ -303,7 +303,7 @@ def test_the_cache_is_not_used_when_it_is_off(odps, blobs, cache):
         again(odps.profile, blob_cache="much")
 
 
-def test_another_project_or_service_has_other_blobs(odps, blobs, cache):
+def test_the_cache_distinguishes_projects_and_services(odps, blobs, cache):
     key = {odps.blob_cache._key(blobs[1].reference)}
     with again(odps.profile, project="other") as other:
         key.add(other.blob_cache._key(blobs[1].reference))

@@ -75,7 +75,7 @@ def test_a_frame_shows_known_facts_of_its_blobs_without_a_request(
         head["content"].odps.save(".")
 
 
-def test_hostile_names_are_shown_harmless(odps: Connection) -> None:
+def test_malicious_file_names_are_shown_as_text(odps: Connection) -> None:
     from odps_nb.client.blob.response import BlobHead
 
     heads = {"aGk=": BlobHead(size=5, mime_type="a/b\x1b[2J", file_name="<b>\u202ex\n" + "y" * 99)}
@@ -87,7 +87,7 @@ def test_hostile_names_are_shown_harmless(odps: Connection) -> None:
     assert "<b>" not in column.to_frame("c").to_html()
 
 
-def test_pandas_keeps_the_column_what_it_is(odps: Connection, frame: pd.DataFrame) -> None:
+def test_pandas_operations_keep_the_blob_dtype(odps: Connection, frame: pd.DataFrame) -> None:
     texts = frame["content"].tolist()
     other = pd.DataFrame({"id": [2, 9], "more": ["x", "y"]})
     derived = {
@@ -199,7 +199,9 @@ def test_a_column_is_written_back_as_copies(
         odps.create_table(new_name("text"), "content blob").write(frame[["content"]].astype(str))
 
 
-def test_the_methods_of_a_column(odps: Connection, frame: pd.DataFrame, tmp_path: Path) -> None:
+def test_a_blob_column_saves_streams_and_shows_its_blobs(
+    odps: Connection, frame: pd.DataFrame, tmp_path: Path
+) -> None:
     chosen = frame[frame["id"] != 1].set_index("id")["content"]
     paths = chosen.odps.save(tmp_path)
     assert paths.index.tolist() == [2, 3, 4]

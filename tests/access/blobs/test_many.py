@@ -94,7 +94,7 @@ def save(fetch, numbers, folder, **options):
 # -- a folder ----------------------------------------------------------------------------------
 
 
-def test_a_path_for_every_reference_in_order_and_none_for_a_null(odps, media, tmp_path):
+def test_every_reference_gets_a_path_in_order_and_a_null_gets_none(odps, media, tmp_path):
     values = media.drop_null().to_pylist()
     column = pd.Series([values[1], None, values[0], np.nan, values[1], pd.NA], dtype=object)
     told = Watcher()
@@ -128,7 +128,7 @@ def test_columns_of_pandas_and_arrow_and_galleries_are_references(
 
 
 @pytest.mark.parametrize("given", [[], ["a"]])
-def test_wrong_arguments_are_refused_at_once_also_for_an_empty_column(odps, tmp_path, given):
+def test_wrong_arguments_are_refused_even_for_an_empty_column(odps, tmp_path, given):
     some = odps.table("media").blobs("content", limit=1) if given else given
     column = odps.blobs(some)
     for call in (column.fetch, column.stream):
@@ -140,7 +140,7 @@ def test_wrong_arguments_are_refused_at_once_also_for_an_empty_column(odps, tmp_
         odps.blobs(some, limit=-1)
 
 
-def test_names_are_never_trusted(odps, hostile, tmp_path):
+def test_stored_file_names_are_made_safe(odps, hostile, tmp_path):
     folder = tmp_path / "inner" / "folder"
     folder.mkdir(parents=True)
     paths = odps.blobs(hostile).save(folder)
@@ -155,7 +155,7 @@ def test_names_are_never_trusted(odps, hostile, tmp_path):
     assert names[11:15] == ["same.txt", "same-2.txt", "SAME-3.TXT", "same-2-2.txt"]
 
 
-def test_names_of_a_function_are_made_as_safe(odps, hostile, tmp_path):
+def test_file_names_returned_by_a_function_are_made_safe(odps, hostile, tmp_path):
     seen = []
 
     def name(index, head):
@@ -186,7 +186,7 @@ def test_existing_files_are_kept_unless_overwrite_is_set(odps, hostile, tmp_path
     assert (tmp_path / "same-3.txt").is_dir()
 
 
-def test_a_link_in_the_folder_leads_nowhere(odps, hostile, tmp_path):
+def test_a_link_in_the_folder_is_not_followed(odps, hostile, tmp_path):
     outside = tmp_path / "outside"
     outside.write_text("mine")
     for overwrite in (False, True):
@@ -215,7 +215,7 @@ def test_many_files_of_one_name_try_each_number_once(tmp_path, monkeypatch):
     assert tried == list(range(1, 501))
 
 
-def test_a_folder_that_takes_no_files_is_a_typed_error(odps, media, tmp_path):
+def test_a_folder_that_is_not_writable_raises_a_typed_error(odps, media, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="is not a folder"):
         odps.blobs(media).save(tmp_path / "file")
@@ -230,7 +230,7 @@ def test_a_folder_that_takes_no_files_is_a_typed_error(odps, media, tmp_path):
     assert told.last.phase is Phase.FAILED
 
 
-def test_what_is_no_reference_is_refused_before_anything_is_asked(tmp_path):
+def test_an_invalid_reference_is_refused_before_a_request(tmp_path):
     with scripted() as (_, service), odps_nb.connect(**keywords(service)) as odps:
         for wrong in (5, "no reference!"):
             with pytest.raises(ArgumentError):
@@ -254,10 +254,10 @@ def keywords(service):
     }
 
 
-# -- fetched once, resumed, or not there -------------------------------------------------------
+# -- repeated, interrupted and missing blobs ---------------------------------------------------
 
 
-def test_what_is_named_again_is_fetched_once(tmp_path):
+def test_a_repeated_reference_is_fetched_once(tmp_path):
     numbers = [7, 3, None, 7, 12, 3, 40, 7]
     with scripted() as (fetch, service):
         paths = save(fetch, numbers, tmp_path)
@@ -269,7 +269,7 @@ def test_what_is_named_again_is_fetched_once(tmp_path):
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.999])
 @pytest.mark.parametrize("trouble", [cut_at, flip_at])
-def test_a_cut_in_the_middle_resumes_at_the_blob_that_failed(tmp_path, trouble, share):
+def test_a_truncated_response_resumes_at_the_failed_blob(tmp_path, trouble, share):
     with scripted(trouble(share), serve) as (fetch, service):
         paths = save(fetch, range(40), tmp_path)
     assert [path.read_bytes() for path in paths] == [content(n) for n in range(40)]
@@ -279,7 +279,7 @@ def test_a_cut_in_the_middle_resumes_at_the_blob_that_failed(tmp_path, trouble, 
     assert len({refs[-1] for refs in asked}) <= len(asked)
 
 
-def test_a_damage_that_stays_leaves_whole_files_and_no_half_one(tmp_path):
+def test_repeated_damage_leaves_only_complete_files(tmp_path):
     def step(line, seen) -> None:
         bad = reference(15) in asked(seen).references
         (flip_at(0.2) if bad else serve)(line, seen)
@@ -333,7 +333,7 @@ def test_a_cancel_from_another_thread_leaves_no_temporary_file(tmp_path):
 # -- files one by one --------------------------------------------------------------------------
 
 
-def test_files_come_in_the_order_of_their_first_position(tmp_path):
+def test_files_are_yielded_in_the_order_of_their_first_position(tmp_path):
     numbers = [7, None, 3, 7, 12, 0, 3]
     seen = []
     with scripted() as (fetch, service):
@@ -352,7 +352,7 @@ def test_files_come_in_the_order_of_their_first_position(tmp_path):
     assert sorted(n for refs in asked_refs(service) for n in refs) == [0, 3, 7, 12]
 
 
-def test_files_have_the_bytes_that_the_service_holds(odps, media):
+def test_files_have_the_bytes_of_the_stored_blobs(odps, media):
     found, whole = {}, media.drop_null()
     told = Watcher()
     for blob in odps.blobs(media).stream(progress=told):
@@ -381,7 +381,7 @@ def test_an_iterator_that_is_left_early_closes_everything(odps, media):
     assert (told.last.phase, told.last.message) == (Phase.DONE, "stopped early by the caller")
 
 
-def test_what_a_name_function_raises_names_the_blob(odps, media, tmp_path):
+def test_an_error_in_a_name_function_names_the_blob(odps, media, tmp_path):
     raised, told = Mine("enough"), Watcher()
 
     def name(index, head) -> None:
@@ -394,7 +394,7 @@ def test_what_a_name_function_raises_names_the_blob(odps, media, tmp_path):
     assert raised.__notes__ == ["blob 2 in the list of references"]
 
 
-def test_a_damage_is_not_hidden_by_a_consumer_that_catches_everything():
+def test_damage_is_reported_even_if_the_consumer_catches_all_errors():
     def consume(fetch: Fetch) -> None:
         for blob in stream_blobs(fetch, References([reference(7), reference(15)])):
             with contextlib.suppress(Exception):
@@ -404,7 +404,7 @@ def test_a_damage_is_not_hidden_by_a_consumer_that_catches_everything():
         consume(fetch)
 
 
-def test_a_cancel_between_two_files_ends_the_iteration_after_that_blob():
+def test_a_cancel_between_two_files_ends_the_iteration():
     seen = []
 
     def consume(fetch: Fetch) -> None:
@@ -426,6 +426,6 @@ def test_a_cancel_ends_an_iteration_over_many_batches():
             list(records)
 
 
-def test_how_to_fetch_shows_no_key():
+def test_the_repr_of_a_fetch_shows_no_key():
     with scripted() as (fetch, _):
         assert "secret" not in repr(fetch)

@@ -72,7 +72,7 @@ def asked(requests: list[Recorded]) -> tuple[set[str], list[str], str]:
     ],
     ids=["duckdb", "polars"],
 )
-def test_a_query_moves_its_columns_and_partitions_alone(orders, watched, recorder, run):
+def test_a_query_transfers_only_its_columns_and_partitions(orders, watched, recorder, run):
     """One session, 1 of 8 partitions, 3 of 22 columns, 1 in 40 of the bytes."""
     found = run(orders)
     requests = recorder.take()
@@ -109,7 +109,9 @@ def test_a_query_over_a_scan_reads_its_stream_once(watched, recorder):
     ],
     ids=str,
 )
-def test_partitions_are_chosen_by_whatever_arrow_can_tell(orders, recorder, condition, partitions):
+def test_partitions_are_pruned_by_any_expression_that_arrow_can_evaluate(
+    orders, recorder, condition, partitions
+):
     assert orders._query(["id"], condition)._opened()  # no rows are read
     assert asked(recorder.take())[1] == partitions
 
@@ -167,14 +169,14 @@ def test_only_partitions_with_the_leading_values_of_a_filter_are_listed(
     ],
     ids=str,
 )
-def test_what_is_sent_is_only_what_all_sides_understand_alike(
+def test_only_conditions_with_the_same_meaning_everywhere_are_pushed_down(
     orders, recorder, condition, predicate
 ):
     assert orders._query(["id"], condition & (field("ds") == DAY))._opened()
     assert asked(recorder.take())[2] == predicate
 
 
-def test_a_query_that_no_partition_can_answer_opens_no_session(orders, recorder):
+def test_a_query_that_no_partition_can_satisfy_opens_no_session(orders, recorder):
     assert orders.to_table(columns=["id"], filter=field("ds") == "1999-01-01").num_rows == 0
     assert duckdb.sql("select count(*) from orders where ds > '2999'").fetchall() == [(0,)]
     assert sessions(recorder.take()) == []
@@ -210,7 +212,7 @@ def test_the_schema_is_that_of_a_read(odps):
     assert odps.table("orders").dataset().schema.names[-1] == "ds"
 
 
-def test_results_are_those_of_pyarrow_over_the_same_rows(odps):
+def test_results_equal_those_of_pyarrow_over_the_same_rows(odps):
     scan = odps.table("orders").read(
         ["id", "status", "amount", "created", "tags", "ds"], partitions=f"ds={DAY}"
     )
@@ -257,7 +259,7 @@ def test_leaving_a_query_early_ends_its_read(odps):
         assert not thread.is_alive()
 
 
-def test_a_dataset_of_a_scan_keeps_what_was_said_of_the_read(odps):
+def test_a_dataset_of_a_scan_keeps_the_options_of_the_read(odps):
     scan = odps.table("orders").read(
         ["ds", "id", "status"], partitions=["ds=2024-01-01", f"ds={DAY}"], where="quantity = 9"
     )
@@ -278,7 +280,7 @@ def test_a_limit_comes_before_the_filter_of_a_query(odps):
     assert scan.dataset().filter(paid).head(2).equals(rows.filter(paid).slice(0, 2))
 
 
-def test_it_is_written_as_parquet_through_its_reader(odps, tmp_path):
+def test_a_dataset_can_be_written_as_parquet_through_its_reader(odps, tmp_path):
     made = odps.table("orders").read(["id", "amount", "ds"], partitions=f"ds={DAY}").dataset()
     reader = made.scanner(filter=field("amount") > Decimal("200.00")).to_reader()
     ds.write_dataset(reader, tmp_path / "paid", format="parquet")
@@ -286,7 +288,7 @@ def test_it_is_written_as_parquet_through_its_reader(odps, tmp_path):
     assert written.num_rows == made.count_rows(filter=field("amount") > Decimal("200.00")) > 0
 
 
-def test_several_threads_ask_it_at_once(odps):
+def test_several_threads_can_query_a_dataset_concurrently(odps):
     made = odps.table("orders").dataset()
     days = [f"2024-01-0{number}" for number in range(1, 9)]
     with ThreadPoolExecutor(4) as pool:
@@ -305,13 +307,15 @@ REFUSED: list[tuple[str, Callable[[Any], Any]]] = [
 
 
 @pytest.mark.parametrize(("what", "call"), REFUSED)
-def test_what_needs_files_or_the_whole_table_is_refused_with_a_way(odps, what, call):
+def test_methods_that_need_files_or_the_whole_table_are_refused_with_an_alternative(
+    odps, what, call
+):
     with pytest.raises(StateError, match=what) as caught:
         call(odps.table("orders").dataset())
     assert caught.value.hint
 
 
-def test_code_of_arrow_that_knows_only_its_own_datasets_gets_an_error_not_an_empty_result(odps):
+def test_arrow_functions_for_its_own_datasets_raise_an_error(odps):
     made = odps.table("orders").dataset()
     for read in (
         lambda: ds.Scanner.from_dataset(made).to_table(),
@@ -321,7 +325,7 @@ def test_code_of_arrow_that_knows_only_its_own_datasets_gets_an_error_not_an_emp
             read()
 
 
-def test_scans_that_cannot_be_asked_again_have_no_dataset(odps, new_name):
+def test_scans_that_cannot_be_repeated_have_no_dataset(odps, new_name):
     orders = odps.table("orders")
     opened = orders.read(["id"], partitions=f"ds={DAY}")
     with pytest.raises(ArgumentError, match="opens a new session for each query"):
@@ -333,13 +337,13 @@ def test_scans_that_cannot_be_asked_again_have_no_dataset(odps, new_name):
     assert keyed.dataset().count_rows() == 1
 
 
-def test_no_such_table_is_said_at_once(odps):
+def test_a_missing_table_raises_an_error_immediately(odps):
     with pytest.raises(NotFoundError, match="no_such_table"):
         odps.table("no_such_table").dataset()
 
 
 @pytest.mark.storage_api("far times")
-def test_times_out_of_reach_of_nanoseconds_say_what_to_pass(odps, new_name):
+def test_times_beyond_nanoseconds_raise_an_error_that_names_the_option(odps, new_name):
     table = odps.create_table(new_name("far"), "at timestamp")
     far = datetime.datetime(9999, 12, 31)
     table.write(pa.table({"at": pa.array([far], pa.timestamp("us"))}), progress=False)
@@ -376,7 +380,7 @@ def test_duckdb_compares_times_in_a_zone(in_shanghai, unit):
         assert 0 < found == expected < len(rows) == made.count_rows()
 
 
-def test_no_first_rows_need_no_read(watched: Connection, recorder: Recorder) -> None:
+def test_a_head_of_zero_rows_reads_nothing(watched: Connection, recorder: Recorder) -> None:
     rows = watched.table("orders").dataset()
     recorder.take()
     assert rows.head(0, columns=["id"]).schema.names == ["id"]

@@ -53,7 +53,7 @@ NOT_UNDERSTOOD = [
 
 
 @pytest.mark.parametrize("expression", UNDERSTOOD, ids=str)
-def test_what_is_read_builds_the_same_expression(expression):
+def test_a_parsed_expression_builds_the_same_expression(expression):
     tree = read(expression)
     assert tree is not None
     again = build(tree)
@@ -61,12 +61,12 @@ def test_what_is_read_builds_the_same_expression(expression):
 
 
 @pytest.mark.parametrize("expression", NOT_UNDERSTOOD, ids=str)
-def test_everything_else_is_not_understood(expression):
+def test_other_expressions_are_not_parsed(expression):
     assert read(expression) is None
     assert fields_of(expression) is None
 
 
-def test_parts_are_what_all_has_to_hold():
+def test_the_operands_of_a_conjunction_are_its_parts():
     expression = (field("x") > 1) & ((field("y") > 2) & (field("z") | field("w")))
     parts = list(parts_of(read(expression)))
     assert [one.name for one in parts if isinstance(one, ArrowCall)] == [
@@ -78,7 +78,7 @@ def test_parts_are_what_all_has_to_hold():
     assert fields_of(expression) == {"x", "y", "z", "w"}
 
 
-def test_a_pickled_form_that_says_something_else_is_not_trusted(monkeypatch):
+def test_a_pickle_that_does_not_match_the_expression_is_rejected(monkeypatch):
     """The format is undocumented; if it changes, a decoded expression differs from the original."""
     from odps_nb.access.engines import expression as module
 
@@ -89,7 +89,7 @@ def test_a_pickled_form_that_says_something_else_is_not_trusted(monkeypatch):
     assert read(field("x") > 3) is None
 
 
-def test_an_expression_of_any_depth_is_read_or_left():
+def test_an_expression_of_any_depth_is_parsed_or_skipped():
     deep = field("x") > 0
     for number in range(2_000):
         deep = deep | (field("x") == number)

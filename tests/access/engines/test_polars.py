@@ -49,19 +49,19 @@ def there(in_shanghai):
     ],
     ids=str,
 )
-def test_a_filter_gives_what_it_gives_in_memory(odps, here, condition):
+def test_a_filter_gives_the_same_rows_as_in_memory(odps, here, condition):
     found = odps.table("orders").scan_polars().filter(DAY, condition).select("id").collect()
     assert found["id"].sort().equals(here.filter(condition)["id"].sort())
 
 
-def test_many_queries_at_once_end(odps, here):
+def test_many_concurrent_queries_finish(odps, here):
     """polars issue 24963: as many reads as polars has threads made it hang."""
     lazy = odps.table("orders").scan_polars().filter(DAY).select(pl.col("quantity").sum())
     found = pl.collect_all([lazy] * (pl.thread_pool_size() + 2))
     assert {one.item() for one in found} == {here["quantity"].sum()}
 
 
-def test_the_streaming_engine_gives_the_same(odps, here):
+def test_the_streaming_engine_gives_the_same_rows(odps, here):
     lazy = odps.table("orders").scan_polars().filter(DAY).select("id", "amount", "tags")
     assert lazy.collect(engine="streaming").equals(here.select("id", "amount", "tags"))
 
@@ -80,7 +80,7 @@ def test_times_in_a_zone_are_compared_as_instants(in_shanghai, there, sign, zone
     assert found["created"].sort().equals(there.filter(condition)["created"].sort())
 
 
-def test_it_reads_its_columns_and_partitions_alone(watched, recorder):
+def test_a_lazy_frame_reads_only_its_columns_and_partitions(watched, recorder):
     lazy = watched.table("orders").scan_polars()
     lazy.filter(DAY, pl.col("quantity") >= 9).select("status").collect()
     found = asked(recorder.take())
@@ -93,7 +93,7 @@ def test_a_head_opens_one_session_for_its_columns(watched, recorder):
     assert asked(recorder.take()) == ({"priority"}, [], "")
 
 
-def test_joins_and_selections_are_polars_own(odps, here):
+def test_joins_and_selections_run_in_polars(odps, here):
     lazy = odps.table("orders").scan_polars().filter(DAY)
     both = lazy.select("id", "shop").join(lazy.select("id", "priority"), on="id")
     assert both.select(pl.len()).collect().item() == here.height
@@ -108,7 +108,7 @@ def test_a_filter_that_arrow_cannot_express_still_applies_to_every_row(odps, her
 @pytest.mark.parametrize("nulls_equal", [True, False])
 @pytest.mark.parametrize("values", [[1, None], [1, 2], [None]], ids=str)
 @pytest.mark.parametrize("negated", [True, False])
-def test_is_in_finds_nulls_only_if_asked(odps, new_name, values, nulls_equal, negated):
+def test_is_in_matches_nulls_only_with_nulls_equal(odps, new_name, values, nulls_equal, negated):
     name = new_name("found_nulls")
     table = odps.create_table(name, "a bigint")
     table.write({"a": [1, 2, 3, None]})
@@ -118,7 +118,7 @@ def test_is_in_finds_nulls_only_if_asked(odps, new_name, values, nulls_equal, ne
     assert table.scan_polars().filter(condition).collect().equals(rows.filter(condition))
 
 
-def test_without_polars_it_says_what_to_install(odps, monkeypatch):
+def test_without_polars_the_error_says_what_to_install(odps, monkeypatch):
     monkeypatch.setitem(sys.modules, "polars", None)
     with pytest.raises(MissingDependencyError) as caught:
         odps.table("orders").scan_polars()

@@ -56,12 +56,12 @@ def test_an_empty_table_has_one_empty_partition(odps, new_name):
 
 
 @pytest.mark.parametrize("option", ["limit", "max_bytes"])
-def test_what_no_task_could_keep_is_refused(odps, option):
+def test_limits_that_tasks_cannot_enforce_are_refused(odps, option):
     with pytest.raises(ArgumentError, match=option.partition("_")[0]):
         scan(odps, **{option: 10}).to_dask()
 
 
-def test_a_task_travels_without_keys_and_uses_those_it_finds(odps, monkeypatch, tmp_path):
+def test_a_pickled_task_has_no_keys_and_uses_those_of_its_process(odps, monkeypatch, tmp_path):
     source = scan(odps)
     task = source._split_tasks()[1]
     sent = cloudpickle.dumps(task)
@@ -78,7 +78,7 @@ def test_a_task_travels_without_keys_and_uses_those_it_finds(odps, monkeypatch, 
 
 
 @pytest.mark.storage_api("its requests")
-def test_a_task_of_a_session_that_is_over_says_so(odps):
+def test_a_task_of_an_expired_session_raises_an_error(odps):
     task = scan(odps)._split_tasks()[0]
     gone = dataclasses.replace(
         task, session=dataclasses.replace(task.session, session_id="0" * 32), split=IndexSplit(0)
@@ -88,7 +88,7 @@ def test_a_task_of_a_session_that_is_over_says_so(odps):
     assert caught.value.hint
 
 
-def test_without_dask_it_says_what_to_install(odps, monkeypatch):
+def test_without_dask_the_error_says_what_to_install(odps, monkeypatch):
     monkeypatch.setitem(sys.modules, "dask.dataframe", None)
     with pytest.raises(MissingDependencyError) as caught:
         scan(odps).to_dask()

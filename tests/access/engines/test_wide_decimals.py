@@ -48,7 +48,7 @@ def rows(ids: list[int], values: list[Decimal | None]) -> pa.Table:
     )
 
 
-def test_values_of_38_digits_come_as_they_are(odps, table):
+def test_values_of_38_digits_are_unchanged(odps, table):
     whole = LARGE.to_integral_value()
     wanted = [(1, LARGE, [whole], {"x": whole}), (2, None, [None], {"x": None})]
     for frame in (
@@ -64,7 +64,7 @@ def test_values_of_38_digits_come_as_they_are(odps, table):
     assert table.read().arrow_schema.field("d").type == pa.decimal256(60, 20)
 
 
-def test_a_longer_value_is_an_error_of_its_column_only(table):
+def test_a_longer_value_raises_an_error_only_if_its_column_is_read(table):
     table.write(rows([3], [Decimal(10) ** 30]))
     for read in (lambda: table.read().to_polars(), lambda: table.scan_polars().collect()):
         with pytest.raises(ConversionError, match="'d'") as caught:

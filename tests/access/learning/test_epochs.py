@@ -49,7 +49,7 @@ def numbered(odps):
 def lost(state):
     """The same state after its session has expired."""
     opened = state["session_id"]
-    service = opened[: opened.find(":") + 1]  # ids of other services begin with their name
+    service = opened[: opened.find(":") + 1]  # ids begin with the service's name
     return {**state, "session_id": service + "0" * 32}
 
 
@@ -68,7 +68,7 @@ def ids(rows) -> list[int]:
 # -- order --------------------------------------------------------------------------------------
 
 
-def test_each_row_comes_once_to_some_worker_of_some_rank_and_the_order_is_that_of_the_seed(
+def test_each_row_is_returned_once_by_one_worker_in_the_order_of_the_seed(
     numbered,
 ):
     scan = numbered.read(["id", "note"])
@@ -93,7 +93,7 @@ def test_a_row_keeps_its_values_and_decimals_are_floats(numbered):
     assert none["note"] is None
 
 
-def test_another_epoch_has_another_order_and_the_same_pass_the_same(numbered):
+def test_epochs_have_different_orders_and_an_epoch_always_has_the_same_order(numbered):
     made = epochs(numbered.read(["id"]))
     first = ids(made.pass_over())
     assert ids(made.pass_over()) == first
@@ -122,7 +122,7 @@ def test_even_parts_have_equally_many_rows_and_repeat_none(numbered):
 # -- batches ------------------------------------------------------------------------------------
 
 
-def test_a_batch_has_arrays_of_its_own_across_windows(numbered):
+def test_batches_have_separate_arrays_across_windows(numbered):
     batches = list(epochs(numbered.read(), AsBatches(48)).pass_over())
     assert [len(batch["id"]) for batch in batches] == [48] * 10 + [20]
     assert np.concatenate([batch["id"] for batch in batches]).tolist() == ids(
@@ -134,7 +134,7 @@ def test_a_batch_has_arrays_of_its_own_across_windows(numbered):
     assert isinstance(first["note"], list)
 
 
-def test_a_null_in_whole_numbers_is_said_and_in_floats_is_nan(odps, new_name):
+def test_a_null_is_an_error_in_integers_and_nan_in_floats(odps, new_name):
     table = odps.create_table(new_name("nulls"), "n bigint, x double")
     table.write(pa.table({"n": [1, None], "x": [None, 0.5]}))
     (batch,) = epochs(table.read(["x"]), AsBatches(2)).pass_over()
@@ -161,7 +161,7 @@ def test_an_epoch_resumes_at_any_row(numbered, where):
         assert ids(later.pass_over(1, 2)) == whole[taken:]
 
 
-def test_batches_go_on_at_their_edge(numbered):
+def test_batches_resume_at_a_batch_boundary(numbered):
     scan = numbered.read(["id"])
     running = epochs(scan, AsBatches(48))
     passed = running.pass_over()
@@ -173,7 +173,7 @@ def test_batches_go_on_at_their_edge(numbered):
     assert np.concatenate([*given, *rest]).tolist() == ids(epochs(scan).pass_over())
 
 
-def test_a_state_is_of_one_pass_and_of_its_epoch(numbered):
+def test_a_state_belongs_to_one_pass_of_one_epoch(numbered):
     made = epochs(numbered.read(["id"]))
     made.set_epoch(4)
     passed = made.pass_over()
@@ -227,7 +227,7 @@ def test_after_its_session_expires_an_epoch_continues_with_another_one_over_the_
 @pytest.mark.parametrize(
     ("partitions", "overwrite"), [(None, False), (None, True), ("ds=1", False)]
 )
-def test_a_table_that_changed_is_a_typed_error(odps, new_name, partitions, overwrite):
+def test_a_table_that_changed_raises_a_typed_error(odps, new_name, partitions, overwrite):
     table = odps.create_table(new_name("changed"), "id bigint", partitioned_by="ds string")
     table.write(pa.table({"id": [1, 2, 3]}), partition="ds=1")
     running = epochs(table.read(["id"], partitions=partitions))
@@ -251,7 +251,7 @@ def test_another_partition_may_change_in_the_meantime(odps, new_name):
     assert sorted(ids(running.pass_over())) == [1, 2, 3]
 
 
-def test_a_state_of_another_order_or_none_at_all_is_refused(numbered):
+def test_an_invalid_state_or_one_of_another_order_is_refused(numbered):
     scan = numbered.read(["id"])
     state = epochs(scan).state_here()
     for other in (
@@ -287,7 +287,9 @@ def test_a_state_of_another_order_or_none_at_all_is_refused(numbered):
 # -- other processes ----------------------------------------------------------------------------
 
 
-def test_what_travels_has_no_keys_and_uses_those_it_finds(odps, numbered, monkeypatch, tmp_path):
+def test_pickled_sources_have_no_keys_and_use_those_of_their_process(
+    odps, numbered, monkeypatch, tmp_path
+):
     made = epochs(numbered.read(["id"]))
     sent = cloudpickle.dumps(made)
     key = odps.profile.as_options()["access_key"]
@@ -311,7 +313,7 @@ def with_blobs(scan, decode=None, max_blob=MIB, **options) -> Epochs:
 
 
 @pytest.mark.storage_api("blobs")
-def test_rows_have_the_bytes_of_their_own_blob_and_go_on_at_any_row(odps):
+def test_rows_have_their_own_blobs_and_resume_at_any_row(odps):
     media = odps.table("media")
     scan = media.read(["name", "content"])
     frame = scan.to_pandas(progress=False)
@@ -348,7 +350,7 @@ def test_decode_is_called_for_blobs_and_its_error_names_one(odps):
         list(with_blobs(scan, max_blob=100).pass_over())
 
 
-def test_the_blob_column_is_found_or_said(odps):
+def test_the_blob_column_is_found_or_named_in_an_error(odps):
     media, documents = odps.table("media"), odps.table("documents")
     assert blob_column(None, media.schema, media.name) == "content"
     with pytest.raises(NotFoundError) as caught:
@@ -379,12 +381,12 @@ def test_changes_are_refused(odps, new_name):
 
 
 @pytest.mark.parametrize(("rank", "size"), [(2, 2), (-1, 2), (0, 0)])
-def test_a_rank_that_is_none_is_refused(numbered, rank, size):
+def test_an_invalid_rank_is_refused(numbered, rank, size):
     with pytest.raises(ArgumentError, match="rank"):
         epochs(numbered.read(["id"]), rank=rank, world_size=size)
 
 
-def test_an_epoch_that_is_none_is_refused(numbered):
+def test_an_invalid_epoch_is_refused(numbered):
     for epoch in (-1, 2**32, "1"):
         with pytest.raises(ArgumentError, match="epoch"):
             epochs(numbered.read(["id"])).set_epoch(epoch)

@@ -10,7 +10,7 @@ import odps_nb
 from odps_nb.errors import MissingDependencyError
 
 
-def test_without_torch_it_says_what_to_install(odps, monkeypatch):
+def test_without_torch_the_error_says_what_to_install(odps, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     table = odps.table("there_is_none")
     for call in (

@@ -44,7 +44,7 @@ def test_shards_have_each_row_once_and_differ_by_one_at_most(
 @given(
     rows=st.integers(1, 200), chunk_rows=st.integers(1, 50), cut=st.integers(0, 200), data=st.data()
 )
-def test_a_part_of_the_sequence_is_that_part_wherever_one_begins(rows, chunk_rows, cut, data):
+def test_a_slice_of_the_sequence_does_not_depend_on_the_start(rows, chunk_rows, cut, data):
     order = EpochOrder(rows=rows, chunk_rows=chunk_rows, window_rows=7, seed=5)
     whole = numbers(order, 1, 0, rows)
     low = min(cut, rows)
@@ -62,7 +62,7 @@ def test_epochs_and_seeds_have_orders_of_their_own_and_chunks_stay_whole():
     assert (np.diff(first, axis=1) == 1).all()
 
 
-def test_windows_are_permuted_each_in_its_own_way_beyond_32_bits_too():
+def test_each_window_has_its_own_permutation_even_beyond_32_bits():
     order = EpochOrder(rows=10, chunk_rows=10, window_rows=50, seed=1)
     drawn = [order.permutation(epoch=0, at=at, count=50).tolist() for at in (0, 50, 2**33, 2**33)]
     assert drawn[2] == drawn[3]
@@ -70,7 +70,7 @@ def test_windows_are_permuted_each_in_its_own_way_beyond_32_bits_too():
     assert all(sorted(one) == list(range(50)) for one in drawn)
 
 
-def test_the_order_is_that_of_any_version():
+def test_the_order_is_the_same_in_every_version():
     """Later versions also load a state: these numbers must never change."""
     order = EpochOrder(rows=20, chunk_rows=3, window_rows=8, seed=7)
     assert numbers(order, 2, 0, 20) == [
@@ -110,7 +110,7 @@ def test_a_seed_of_other_than_32_bits_is_refused(seed):
         EpochOrder(rows=1, chunk_rows=1, window_rows=1, seed=seed)
 
 
-def test_too_many_chunks_are_refused_with_a_size_that_does():
+def test_too_many_chunks_are_refused_with_a_sufficient_size():
     with pytest.raises(ArgumentError) as caught:
         EpochOrder(rows=5 * MAX_CHUNKS, chunk_rows=4, window_rows=1, seed=0)
     assert "chunk_rows=5" in caught.value.hint

@@ -16,7 +16,7 @@ from odps_nb.convert.frame_options import FrameOptions
 ROWS = 10_000
 
 
-def test_what_came_before_an_interrupt_is_not_kept_by_its_traceback(odps: Connection) -> None:
+def test_the_traceback_of_an_interrupt_does_not_keep_the_rows(odps: Connection) -> None:
     def interrupted() -> Generator[pa.RecordBatch, None, None]:
         for _ in range(20):
             yield pa.record_batch({"id": range(ROWS), "text": ["a" * 100] * ROWS})

@@ -74,7 +74,7 @@ def test_a_view_has_the_rows_of_the_same_read_of_its_table(
     assert {field.name: field.type for field in found.arrow_schema} == types
 
 
-def test_all_forms_of_a_read_have_these_rows(view: Table) -> None:
+def test_all_forms_of_a_read_return_the_rows_of_a_view(view: Table) -> None:
     scan = view.read(where="id >= 990")
     expected = ROWS.slice(990).to_pylist()
     assert rows(scan.to_arrow()) == expected
@@ -86,7 +86,7 @@ def test_all_forms_of_a_read_have_these_rows(view: Table) -> None:
     assert sorted(scan.to_polars()["id"].to_list()) == list(range(990, 1000))
 
 
-def test_a_limit_and_the_first_rows(view: Table) -> None:
+def test_a_limit_restricts_the_first_rows(view: Table) -> None:
     assert view.read(limit=17).to_arrow().num_rows == 17
     limited = view.read(["id"], where="id >= 100", limit=5).to_arrow()
     assert limited.num_rows == 5
@@ -110,7 +110,7 @@ def test_a_read_is_one_snapshot(view: Table, plain: Table) -> None:
         plain.drop_partition("ds=later")
 
 
-def test_the_progress_says_that_a_query_reads_the_rows_and_what_it_costs(view: Table) -> None:
+def test_the_progress_reports_that_a_query_reads_the_rows_and_its_cost(view: Table) -> None:
     watcher = Watcher()
     view.read(["id"], limit=3).to_arrow(progress=watcher)
     told = [event for event in watcher.last.events if "is a view" in event]
@@ -123,7 +123,7 @@ def test_a_view_has_no_partitions(view: Table) -> None:
         view.read(partitions="ds=a").to_arrow()
 
 
-def test_wrong_arguments_are_the_errors_of_any_read(view: Table, odps: Connection) -> None:
+def test_wrong_arguments_raise_the_errors_of_any_read(view: Table, odps: Connection) -> None:
     with pytest.raises(NotFoundError, match="has no column 'nope'"):
         view.read(["nope"]).to_arrow()
     with pytest.raises(ArgumentError, match="nope"):

@@ -128,21 +128,21 @@ def forms(table: Table, **options: Any) -> dict[str, Callable[[], Cells]]:
 
 
 @pytest.mark.gate(1)
-def test_no_form_of_a_read_has_the_blanks(table: Table) -> None:
+def test_no_form_of_a_read_has_trailing_blanks(table: Table) -> None:
     """Evidence 153: CHAR(n) may arrive padded to n characters; users get it without padding."""
     for name, shown in forms(table).items():
         assert shown() == STRIPPED, name
 
 
 @pytest.mark.gate(1)
-def test_an_option_keeps_what_the_service_sends(table: Table, form: str) -> None:
+def test_an_option_keeps_the_blanks_that_the_service_sends(table: Table, form: str) -> None:
     sent = PADDED if form == "padded" else STRIPPED
     for name, shown in forms(table, char_padding=True).items():
         assert shown() == sent, name
 
 
 @pytest.mark.gate(1)
-def test_bytes_have_the_blanks_with_the_same_option_only(table: Table, form: str) -> None:
+def test_bytes_have_trailing_blanks_only_with_the_option(table: Table, form: str) -> None:
     sent = PADDED if form == "padded" else STRIPPED
     for name, shown in forms(table, text="binary").items():
         assert shown() == as_bytes(STRIPPED), name
@@ -150,7 +150,7 @@ def test_bytes_have_the_blanks_with_the_same_option_only(table: Table, form: str
         assert shown() == as_bytes(sent), name
 
 
-def test_rows_are_found_by_what_is_shown(table: Table) -> None:
+def test_rows_are_found_by_the_displayed_value(table: Table) -> None:
     """Evidence 153: ``df[df.c == 'ab']`` is not silently empty."""
     frame = table.read(["id", "c"]).to_pandas()
     assert frame[frame.c == "ab"].id.tolist() == [1]
@@ -182,7 +182,7 @@ CONDITIONS = {
 
 @pytest.mark.gate(6)
 @pytest.mark.parametrize("condition", CONDITIONS)
-def test_conditions_ignore_blanks_at_the_end_here_and_on_the_service(
+def test_client_and_service_ignore_trailing_blanks_in_conditions(
     table: Table, condition: str
 ) -> None:
     """Evidence 153; "Data types" of the manual: trailing blanks are ignored in comparisons."""
@@ -207,7 +207,7 @@ def test_sql_groups_and_joins_without_blanks(odps: Connection, table: Table) -> 
 
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("char_padding", [False, True])
-def test_what_was_read_can_be_written_and_is_the_same(
+def test_values_that_were_read_can_be_written_unchanged(
     odps: Connection, table: Table, *, char_padding: bool
 ) -> None:
     columns = ", ".join(f"{name} {kind}" for name, kind in TYPES.items())

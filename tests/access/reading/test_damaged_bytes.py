@@ -1,4 +1,4 @@
-"""A byte that changes in transit: detected if it has a checksum, else never called verified."""
+"""A byte changed in transit: detected if there is a checksum, else never reported as verified."""
 
 from __future__ import annotations
 
@@ -109,9 +109,7 @@ def test_rows_that_were_changed_are_complete_and_not_verified(
     assert "80 B complete" in said
 
 
-def test_rows_that_were_written_are_not_called_verified(
-    odps: Connection, new_name: NewName
-) -> None:
+def test_written_rows_are_not_reported_as_verified(odps: Connection, new_name: NewName) -> None:
     table, seen = odps.create_table(new_name("flip"), "id bigint"), Watcher()
     receipt = table.write(pa.table({"id": [MARK] * 10}), progress=seen)
     said = all_that_is_said(seen.tracker)
@@ -120,7 +118,7 @@ def test_rows_that_were_written_are_not_called_verified(
 
 
 @pytest.mark.storage_api("blobs")
-def test_a_blob_that_was_changed_is_an_error_and_one_that_was_not_is_verified(
+def test_a_changed_blob_raises_an_error_and_an_unchanged_one_is_verified(
     service: LocalService,
     odps: Connection,
     new_name: NewName,

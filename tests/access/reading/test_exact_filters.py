@@ -56,7 +56,7 @@ def duck() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @pytest.mark.gate(10)
 @pytest.mark.parametrize("seed", range(40))
-def test_random_conditions_give_the_rows_that_duckdb_gives(loaded, duck, seed):
+def test_random_conditions_return_the_rows_that_duckdb_returns(loaded, duck, seed):
     made = Conditions(seed).condition()
     expected = duck.execute(f"select row from given where {made.duck} order by row").fetchall()
     found = loaded.read(["row"], where=made.ours, timestamp_unit="us").to_arrow()
@@ -64,7 +64,7 @@ def test_random_conditions_give_the_rows_that_duckdb_gives(loaded, duck, seed):
     assert sorted(found["row"].to_pylist()) == [row for (row,) in expected], made.ours
 
 
-def test_the_service_leaves_out_no_single_rows(loaded, odps):
+def test_the_service_skips_only_whole_blocks(loaded, odps):
     """`where=` returns fewer rows than the service sends, or this file would prove nothing."""
     watcher = Watcher()
     found = loaded.read(["row"], where="row = 5", progress=watcher).to_arrow()
@@ -83,7 +83,7 @@ def test_limits_count_rows_that_satisfy_the_condition(loaded, limit):
     )
 
 
-def test_bytes_are_those_of_the_rows_that_are_left(loaded):
+def test_max_bytes_counts_only_matching_rows(loaded):
     scan = loaded.read(["row"], where="row >= 31900", max_bytes=2000)
     assert scan.to_arrow().num_rows == 100
     with pytest.raises(LimitExceededError):
@@ -91,7 +91,7 @@ def test_bytes_are_those_of_the_rows_that_are_left(loaded):
 
 
 @pytest.mark.parametrize("asked", [{}, {"splits": 5}, {"split_bytes": 100_000}])
-def test_splits_of_any_kind_give_the_same_rows(loaded, asked):
+def test_splits_of_any_kind_return_the_same_rows(loaded, asked):
     scan = loaded.read(["row", "ds"], where="row in (0, 9999, 10000, 31999)", **asked)
     # The tunnel has row ranges only.
     kind = RowRangeSplit if asked or by_tunnel() else IndexSplit
@@ -103,14 +103,14 @@ def test_splits_of_any_kind_give_the_same_rows(loaded, asked):
     }
 
 
-def test_partitions_and_conditions_meet(loaded):
+def test_partitions_and_conditions_are_combined(loaded):
     found = loaded.read(["row"], where="ds = '20240102' and row < 30002").to_arrow()
     assert found["row"].to_pylist() == [30_000, 30_001]
     found = loaded.read(["row"], where="row > 29998", partitions="ds=20240101").to_arrow()
     assert found["row"].to_pylist() == [29_999]
 
 
-def test_values_are_bound_never_pasted(loaded):
+def test_bound_values_are_never_inserted_as_text(loaded):
     nasty = "a' or 1 = 1 --"
     assert loaded.read(["row"], where="s = :s", params={"s": nasty}).to_arrow().num_rows == 0
     found = loaded.read(["row"], where="row in (:rows)", params={"rows": [1, 2]}).to_arrow()
@@ -122,7 +122,7 @@ def test_values_are_bound_never_pasted(loaded):
         loaded.read(where="row = :row")
 
 
-def test_values_are_bound_in_queries_too(odps, loaded):
+def test_values_are_bound_in_queries(odps, loaded):
     query = f"select row from {loaded.name.table} where row in (:rows) and s <> :s order by row"
     found = odps.sql(query, params={"rows": [3, 4, 5], "s": "it's"}).to_arrow()
     assert set(found["row"].to_pylist()) <= {3, 4, 5}
@@ -130,7 +130,7 @@ def test_values_are_bound_in_queries_too(odps, loaded):
         odps.sql(query, params={})
 
 
-def test_rows_keep_their_form_where_none_is_left(loaded):
+def test_a_result_without_rows_keeps_its_types(loaded):
     scan = loaded.read(["d", "row"], where="row < 0")
     assert scan.to_arrow().schema == scan.arrow_schema
     assert list(scan.to_pandas().columns) == ["d", "row"]
@@ -138,7 +138,7 @@ def test_rows_keep_their_form_where_none_is_left(loaded):
 
 
 @pytest.mark.parametrize(("scale", "sends"), [(18, True), (20, False)])
-def test_a_table_with_a_decimal_of_a_large_scale_is_filtered_here_alone(
+def test_a_table_with_a_large_decimal_scale_is_filtered_only_by_the_client(
     watched, recorder, new_name, scale, sends
 ):
     """Evidence 158: no request has a predicate, and the rows are correct: reads, pages, Spark."""

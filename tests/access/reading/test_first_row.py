@@ -57,7 +57,7 @@ def test_the_head_of_a_hundred_million_rows_takes_three_requests(
 ) -> None:
     odps, asked = large
     assert odps.table(_made_rows.TABLE).head(5)["id"].tolist() == [0, 1, 2, 3, 4]
-    assert len(asked) == 3  # for the columns, the Storage API's endpoint, the rows
+    assert len(asked) == 3  # columns, Storage API endpoint, rows
     assert asked[-1] == "TablePreview"
 
 
@@ -67,5 +67,5 @@ def test_the_first_row_of_a_read_takes_three_requests(large: tuple[Connection, A
     first = next(batches)
     batches.close()
     assert first.column("id").to_pylist() == [0]
-    assert len(asked) == 3, asked  # for the Storage API's endpoint, a session, the rows
+    assert len(asked) == 3, asked  # Storage API endpoint, session, rows
     assert asked[-1] == "TableRead"

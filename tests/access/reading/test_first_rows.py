@@ -54,7 +54,7 @@ def test_a_preview_is_one_request(watched, recorder):
 
 
 @pytest.mark.storage_api("its requests")
-def test_fewer_rows_than_wanted_are_read_to_be_sure(watched, recorder, new_name):
+def test_a_preview_with_too_few_rows_is_checked_by_a_read(watched, recorder, new_name):
     table = watched.create_table(new_name("few"), "id bigint")
     table.write(pa.table({"id": [1, 2]}))
     actions(recorder)
@@ -64,7 +64,7 @@ def test_fewer_rows_than_wanted_are_read_to_be_sure(watched, recorder, new_name)
     assert actions(recorder) == ["TablePreview"]
 
 
-def test_a_partition_that_is_not_there_is_an_error(odps):
+def test_a_missing_partition_raises_an_error(odps):
     with pytest.raises(NotFoundError):
         odps.table("orders").head(partitions="ds=1999-01-01")
 
@@ -100,16 +100,16 @@ def test_another_process_reads_the_same_snapshot(odps, forking, where):
     assert len(ids) >= 10
 
 
-def test_a_session_that_is_not_there_says_so(odps):
+def test_a_missing_session_raises_an_error(odps):
     opened = odps.table("orders").read(["id"], partitions="ds=2024-01-01").session_id
-    service = opened[: opened.find(":") + 1]  # ids of other services begin with their name
+    service = opened[: opened.find(":") + 1]  # ids begin with the service's name
     scan = odps.table("orders").read(["id"], session_id=f"{service}nothing-of-this-name")
     with pytest.raises(SessionExpiredError, match="does not exist"):
         scan.to_arrow()
 
 
 @pytest.mark.storage_api("blobs")
-def test_a_preview_that_is_refused_is_a_short_read_and_blobs_are_waited_for_briefly(monkeypatch):
+def test_a_refused_preview_becomes_a_short_read_with_a_short_wait_for_blobs(monkeypatch):
     monkeypatch.setattr(frames, "_PATIENCE", 0.2)
     monkeypatch.setattr("odps_nb.notebook.explore.static.SECONDS", 0.2)
     with (

@@ -62,7 +62,7 @@ def test_a_table_that_records_no_changes_says_how_to_create_one_that_does(
     assert "properties={'acid.cdc.mode.enable': True}" in (caught.value.hint or "")
 
 
-def test_the_last_state_of_what_came_after_a_version(keyed: Table) -> None:
+def test_an_incremental_read_returns_the_last_state_of_newer_rows(keyed: Table) -> None:
     assert sorted(rows(keyed.read(since=0))) == [(1, "c"), (3, "d"), (19, None)]
     assert rows(keyed.read(since=3)) == [(1, "c"), (3, "d"), (19, None)]
     assert rows(keyed.read(since=2, until=3)) == []  # a delete returns no row
@@ -72,7 +72,7 @@ def test_the_last_state_of_what_came_after_a_version(keyed: Table) -> None:
     assert scan.to_arrow().column_names == ["id", "v"]
 
 
-def test_changes_in_words(keyed: Table) -> None:
+def test_changes_are_named_in_a_column(keyed: Table) -> None:
     found = keyed.read(since=1, until=4, changes=True).to_arrow()
     assert found.schema.field("_change").type == pa.string()
     assert [tuple(row.values()) for row in found.to_pylist()] == [
@@ -98,7 +98,7 @@ def test_one_version_at_a_time_gives_the_changes_in_the_order_of_the_commits(key
     assert [{number for number, *_ in one} for one in found] == [{1, 2}, {2}, {1}, {3, 19}]
 
 
-def test_a_frame_of_changes(keyed: Table) -> None:
+def test_changes_can_be_read_into_a_data_frame(keyed: Table) -> None:
     frame = keyed.read(since=2, changes=True).to_pandas()
     assert list(frame.columns) == ["id", "v", "_change"]
     assert frame["_change"].value_counts().to_dict() == {
@@ -112,7 +112,7 @@ def test_a_frame_of_changes(keyed: Table) -> None:
     assert nothing.empty
 
 
-def test_changes_of_one_table_are_brought_into_another(
+def test_changes_of_one_table_can_be_applied_to_another(
     odps: Connection, new_name: NewName, keyed: Table
 ) -> None:
     """The purpose of `_change`: a copy can be updated from the version that it has."""
@@ -127,12 +127,12 @@ def test_changes_of_one_table_are_brought_into_another(
     assert sorted(rows(copy.read())) == sorted(rows(keyed.read()))
 
 
-def test_a_condition_goes_with_it(keyed: Table) -> None:
+def test_a_condition_applies_to_an_incremental_read(keyed: Table) -> None:
     assert rows(keyed.read(since=0, where="id < 3")) == [(1, "c")]
     assert rows(keyed.read(["v"], since=2, where="id = 2", changes=True)) == [("b", "delete")]
 
 
-def test_a_limit_and_batches(keyed: Table) -> None:
+def test_a_limit_and_batches_apply_to_an_incremental_read(keyed: Table) -> None:
     assert keyed.read(since=0, changes=True, limit=2).to_arrow().num_rows == 2
     batches = list(keyed.read(since=0, changes=True).batches())
     assert {name for batch in batches for name in batch.schema.names} == {"id", "v", "_change"}
@@ -165,7 +165,7 @@ def next_millisecond() -> datetime.datetime:
 
 
 @pytest.mark.parametrize("kind", ["keyed", "plain"])
-def test_moments(request: pytest.FixtureRequest, kind: str) -> None:
+def test_versions_can_be_selected_by_time(request: pytest.FixtureRequest, kind: str) -> None:
     table: Table = request.getfixturevalue(kind)
     first = next_millisecond()
     table.write(pa.table({"id": [7], "v": ["x"]}))
@@ -177,7 +177,7 @@ def test_moments(request: pytest.FixtureRequest, kind: str) -> None:
     assert rows(table.read(since=pd.Timestamp(second))) == [(8, "y")]
 
 
-def test_a_table_without_a_key_gives_what_was_added(plain: Table) -> None:
+def test_a_table_without_a_key_returns_added_rows(plain: Table) -> None:
     assert rows(plain.read(since=1)) == [(1, "1"), (2, "2")]
     assert rows(plain.read(["v"], since=1, until=2)) == [("1",)]
     assert plain.read(since=3).row_count == 0
@@ -200,17 +200,17 @@ def test_a_table_without_a_key_gives_what_was_added(plain: Table) -> None:
         ({"since": datetime.datetime.now(datetime.UTC)}, "has a time zone"),
     ],
 )
-def test_bounds_that_are_none(keyed: Table, bounds: dict[str, Any], reason: str) -> None:
+def test_invalid_bounds_are_refused(keyed: Table, bounds: dict[str, Any], reason: str) -> None:
     with pytest.raises(ArgumentError, match=reason):
         keyed.read(**bounds)
 
 
-def test_a_column_that_has_the_name_of_the_change() -> None:
+def test_a_column_named_like_the_change_column_is_refused() -> None:
     with pytest.raises(ArgumentError, match="'_change'"):
         plan_increment(0, None, changes=True, keyed=True, names=["id", "_CHANGE"])
 
 
-def test_what_is_asked_of_the_service() -> None:
+def test_an_incremental_read_sends_the_expected_options() -> None:
     """The form of the C++ client: unused bounds are -1, modes append and cdc, splits by bucket."""
     moment = datetime.datetime(2024, 1, 31, 12, 0, 0, 5000)
     plan = plan_increment(moment, 7, changes=True, keyed=True, names=["id"])
@@ -229,7 +229,7 @@ def test_what_is_asked_of_the_service() -> None:
     assert pickle.loads(pickle.dumps(plan)) == plan
 
 
-def test_an_unknown_operation_is_an_error() -> None:
+def test_an_unknown_operation_raises_an_error() -> None:
     batch = pa.record_batch({"id": [1, 2], "__meta_op_type": pa.array([2, 64], pa.int8())})
     with pytest.raises(FramingError, match="unknown operation code 64"):
         in_words(batch)

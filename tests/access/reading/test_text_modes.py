@@ -121,7 +121,7 @@ def test_every_form_of_a_read_gives_the_same_cells(table: Table, column: str, mo
 
 
 @pytest.mark.parametrize("column", BYTES)
-def test_by_default_the_first_such_cell_is_named_at_once(
+def test_by_default_the_first_invalid_cell_is_named(
     table: Table, column: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Attempts, "pause", no_pause)
@@ -139,7 +139,7 @@ def test_by_default_the_first_such_cell_is_named_at_once(
 
 
 @pytest.mark.storage_api("its requests")
-def test_errors_that_pass_through_arrow_and_those_of_a_preview_say_the_same(table: Table) -> None:
+def test_errors_through_arrow_and_of_a_preview_are_the_same(table: Table) -> None:
     with pytest.raises(
         pa.ArrowInvalid, match=r"column 's' in row 1 of .* is not UTF-8: 63 61 66 e9"
     ):
@@ -149,12 +149,12 @@ def test_errors_that_pass_through_arrow_and_those_of_a_preview_say_the_same(tabl
     assert (caught.value.column, caught.value.row) == ("s", 1)
 
 
-def test_what_the_hint_says_works(table: Table) -> None:
+def test_following_the_hint_works(table: Table) -> None:
     assert table.read(["s"], text="replace").to_pandas()["s"][1] == "caf\ufffd"
     assert table.read(["s"], text="binary").to_pandas()["s"][1] == CAFE
 
 
-def test_types_say_whether_text_comes_as_bytes(table: Table) -> None:
+def test_types_show_whether_text_is_read_as_bytes(table: Table) -> None:
     for mode, leaf in (("replace", pa.string()), ("binary", pa.binary())):
         scan = table.read(text=mode)
         assert scan.arrow_schema == scan.to_arrow().schema == scan.dataset().schema
@@ -164,7 +164,7 @@ def test_types_say_whether_text_comes_as_bytes(table: Table) -> None:
     assert str(table.read(["s"], text="binary").to_pandas().dtypes["s"]) == "object"
 
 
-def test_polars_and_duckdb_take_both(table: Table) -> None:
+def test_polars_and_duckdb_read_text_and_bytes(table: Table) -> None:
     import duckdb
 
     for mode in ("replace", "binary"):
@@ -179,7 +179,7 @@ def test_polars_and_duckdb_take_both(table: Table) -> None:
         assert found == [(SHOWN[mode]["s"][1],)]
 
 
-def test_a_condition_on_another_column_leaves_out_such_a_row(table: Table) -> None:
+def test_a_condition_on_another_column_can_exclude_invalid_text(table: Table) -> None:
     assert table.read(["s"], where="id = 1").to_arrow().column("s").to_pylist() == ["a"]
     assert table.read(["id"], where="s <> 'a'").to_arrow().column("id").to_pylist() == [2, 3]
     kept = table.read(["id", "s"]).dataset().to_table(filter=pc.field("id") == 1)
@@ -193,7 +193,7 @@ def test_a_condition_on_another_column_leaves_out_such_a_row(table: Table) -> No
         ("s = 'a'", [1]),
         ("s <> 'a'", [2, 3]),
         ("s > 'caf'", [2]),
-        ("s < 'caf\u00e9'", [1, 3]),  # in UTF-8 it begins with c3, which is less than e9
+        ("s < 'caf\u00e9'", [1, 3]),  # in UTF-8, it begins with the byte c3, which sorts before e9
         ("s in ('a', 'caf\ufffd')", [1]),  # bytes are compared, not the displayed text
         ("s = 'caf\ufffd'", []),
         ("s is null", [4]),
@@ -207,7 +207,7 @@ def test_a_condition_on_another_column_leaves_out_such_a_row(table: Table) -> No
         ("id > 1 and not s like 'c%'", [3]),
     ],
 )
-def test_conditions_on_text_compare_bytes_and_functions_see_replacement(
+def test_text_conditions_compare_bytes_and_functions_see_replaced_characters(
     table: Table, mode: str, where: str, ids: list[int]
 ) -> None:
     found = table.read(["id", "s"], where=where, text=mode).to_arrow()
@@ -234,7 +234,9 @@ def test_rows_are_numbered_across_splits(odps: Connection, new_name: NewName) ->
 
 
 @pytest.mark.parametrize("mode", ["replace", "binary"])
-def test_results_of_queries_do_alike(table: Table, odps: Connection, mode: str) -> None:
+def test_query_results_handle_invalid_text_in_the_same_way(
+    table: Table, odps: Connection, mode: str
+) -> None:
     result = odps.sql(f"select id, s, a, r from {table.name} order by id", text=mode)
     assert result.schema.names == ("id", "s", "a", "r")
     rows = result.to_arrow()
@@ -244,7 +246,7 @@ def test_results_of_queries_do_alike(table: Table, odps: Connection, mode: str) 
     assert result.first(2).to_pandas()["s"].tolist() == SHOWN[mode]["s"][:2]
 
 
-def test_a_result_names_the_cell_too(
+def test_a_query_result_names_the_invalid_cell(
     table: Table, odps: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     result = odps.sql(f"select id, s from {table.name} order by id")
@@ -254,7 +256,7 @@ def test_a_result_names_the_cell_too(
     assert (caught.value.column, caught.value.row) == ("s", 1)
 
 
-def test_what_a_notebook_shows_replaces_and_says_so(table: Table, odps: Connection) -> None:
+def test_a_notebook_shows_replaced_text_with_a_note(table: Table, odps: Connection) -> None:
     for source in (table.read(["id", "s"]), odps.sql(f"select id, s from {table.name}")):
         shown = source._repr_mimebundle_()
         assert "caf\ufffd" in shown["text/plain"]

@@ -100,7 +100,7 @@ ADVICE: list[tuple[str, pd.Series, str, Fix, list[Any]]] = [
 
 
 @pytest.mark.parametrize(("kind", "refused", "advice", "fix", "stored"), ADVICE)
-def test_the_advice_of_a_refused_write_works(
+def test_the_hint_of_a_refused_write_works(
     odps: Connection,
     new_name: NewName,
     kind: str,
@@ -213,7 +213,7 @@ NO_SUCH = [
 
 
 @pytest.mark.parametrize(("kind", "text"), NO_SUCH)
-def test_text_that_is_no_such_value_is_refused(
+def test_invalid_text_is_refused_by_parse(
     odps: Connection, new_name: NewName, kind: str, text: str
 ) -> None:
     table = odps.create_table(new_name("text"), f"c {kind}")

@@ -27,7 +27,7 @@ def column(text: str, *, nullable: bool = True) -> Column:
     return Column(name="c", type=parse_type(text), nullable=nullable)
 
 
-def test_paths_name_every_leaf():
+def test_paths_identify_every_leaf():
     assert [".".join(path) for c in DOCUMENTS for path in blob_paths(c.type, c.name)] == [
         "photo",
         "pages.element.b",
@@ -36,7 +36,7 @@ def test_paths_name_every_leaf():
     ]
 
 
-def test_a_path_may_be_short_where_it_is_clear():
+def test_a_path_may_be_shortened_if_unambiguous():
     assert find_blob_path("PHOTO", DOCUMENTS, NAME) == ("photo",)
     assert find_blob_path("one", DOCUMENTS, NAME) == ("one", "element")
     assert find_blob_path("pages.element.m", DOCUMENTS, NAME) == ("pages", "element", "m", "value")
@@ -50,13 +50,13 @@ def test_a_path_may_be_short_where_it_is_clear():
         ("phot", "is not a BLOB"),
     ],
 )
-def test_a_path_that_names_no_blob_lists_those_that_are_there(text, said):
+def test_an_error_for_a_path_without_blob_lists_the_existing_paths(text, said):
     with pytest.raises(NotFoundError, match=said) as caught:
         find_blob_path(text, DOCUMENTS, NAME)
     assert "pages.element.m.value" in caught.value.hint
 
 
-def test_a_table_without_blobs_says_so():
+def test_a_table_without_blobs_is_reported():
     with pytest.raises(NotFoundError, match="no BLOB column"):
         find_blob_path("x", TableSchema(columns=parse_columns("x bigint")), NAME)
 
@@ -95,7 +95,7 @@ def test_every_form_of_content_is_allowed(tmp_path):
     assert check_cells(given, column("blob")) == given
 
 
-def test_missing_cells_are_nulls_however_pandas_spells_them():
+def test_all_missing_values_of_pandas_are_nulls():
     given = [None, np.nan, pd.NA, pd.NaT]
     assert check_cells(given, column("blob")) == [None] * 4
     assert check_cells([[None, np.nan]], column("array<blob>")) == [[None, None]]
@@ -114,14 +114,14 @@ def test_missing_cells_are_nulls_however_pandas_spells_them():
         ("blob", NewBlob(Path("/no/such/file")), "the file does not exist"),
     ],
 )
-def test_what_is_no_content_is_named_with_its_row(text, value, said):
+def test_a_value_that_is_not_content_is_named_with_its_row(text, value, said):
     with pytest.raises(ConversionError, match=said) as caught:
         check_cells([None, value], column(text), first_row=10)
     assert caught.value.row == 11
     assert caught.value.column.startswith("c")
 
 
-def test_the_hint_says_how_to_pass_a_file_a_text_or_a_blob():
+def test_the_hint_states_how_to_pass_a_file_a_text_or_a_blob():
     with pytest.raises(ConversionError) as caught:
         check_cells(["/wByZWYw"], column("blob"))
     for way in ("pathlib.Path(…)", "text.encode()", "odps.blob(reference)"):
@@ -133,7 +133,7 @@ def test_a_required_cell_may_not_be_missing():
         check_cells([b"x", None], column("blob", nullable=False))
 
 
-def test_long_content_is_not_in_the_error():
+def test_an_error_does_not_contain_long_content():
     with pytest.raises(ConversionError) as caught:
         check_cells(["x" * 100_000], column("blob"))
     assert len(str(caught.value)) < 300
@@ -155,7 +155,7 @@ def test_arrow_columns_of_another_type_are_refused_before_their_values(arrow, te
         check_leaf_types(arrow, column(text))
 
 
-def test_arrow_columns_of_bytes_are_taken():
+def test_arrow_columns_of_bytes_are_accepted():
     for arrow in (pa.binary(), pa.large_binary(), pa.null(), pa.dictionary(pa.int8(), pa.binary())):
         check_leaf_types(arrow, column("blob"))
     check_leaf_types(pa.list_(pa.struct([("n", pa.int32()), ("b", pa.binary())])), column(DEEP))
@@ -168,7 +168,7 @@ def no_copy(reference: BlobReference) -> Blob:
     raise AssertionError("nothing is to be copied")
 
 
-def test_content_gets_name_type_and_size_from_where_they_are(tmp_path):
+def test_content_gets_its_name_type_and_size_from_its_source(tmp_path):
     path = tmp_path / "cat.png"
     path.write_bytes(b"12345")
     one = content_of(path, no_copy)
@@ -180,6 +180,6 @@ def test_content_gets_name_type_and_size_from_where_they_are(tmp_path):
     assert content_of(io.BytesIO(b"abc"), no_copy).size is None
 
 
-def test_text_is_no_new_blob():
+def test_text_is_refused_as_blob_content():
     with pytest.raises(ConversionError, match="a blob must be bytes or a Path, not a string"):
         NewBlob("a.png")

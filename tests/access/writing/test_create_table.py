@@ -76,7 +76,7 @@ def test_a_blob_column_and_a_primary_key_get_the_properties_of_both(
     ],
     ids=str,
 )
-def test_nothing_is_made_of_what_cannot_be(
+def test_an_invalid_definition_creates_nothing(
     odps: Connection, new_name: NewName, options: dict[str, object]
 ) -> None:
     name = new_name("never")

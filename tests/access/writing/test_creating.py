@@ -79,7 +79,7 @@ EXPECTED = {
 
 
 @pytest.mark.storage_api("blobs")
-def test_types_and_values_of_every_kind_of_column(
+def test_a_created_table_has_the_types_and_values_of_every_kind_of_column(
     odps: Connection, new_name: NewName, tmp_path: Path
 ) -> None:
     name, frame = new_name("kinds"), columns_of_all_kinds(tmp_path)
@@ -97,7 +97,7 @@ def test_types_and_values_of_every_kind_of_column(
     assert odps.blob(rows[1]["file"]).bytes() == b"hello"
 
 
-def test_a_write_creates_what_is_missing_and_adds_to_what_is_there(
+def test_a_write_creates_a_missing_table_and_appends_to_an_existing_one(
     odps: Connection, new_name: NewName
 ) -> None:
     name = new_name("made")
@@ -245,7 +245,7 @@ def test_what_cannot_be_a_table_makes_none(odps: Connection, new_name: NewName) 
     assert odps.table(name).read().row_count == 2
 
 
-def test_a_failed_write_drops_the_table_that_it_made(
+def test_a_failed_write_drops_the_new_table(
     odps: Connection, new_name: NewName, tmp_path: Path
 ) -> None:
     def broken() -> object:
@@ -300,7 +300,7 @@ def test_partition_columns_are_names_or_texts_with_a_type_in_any_list(
     assert [str(p).lower() for p in odps.table(name).partitions()] == ["ds=x,hour=3"]
 
 
-def test_a_name_without_a_type_says_how_to_write_it_and_that_works(
+def test_the_error_for_a_name_without_a_type_states_the_spelling_that_works(
     odps: Connection, new_name: NewName
 ) -> None:
     name = new_name("advice")

@@ -1,4 +1,4 @@
-"""A table that this connection has just created is requested again while it is not found."""
+"""Requests for a table that this connection has just created are retried until it is found."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_a_new_table_that_is_never_found_ends_in_the_original_error(use) -> None
     assert account.clock.now == before
 
 
-def test_a_table_of_another_connection_is_missing_at_once(
+def test_a_missing_table_of_another_connection_is_reported_immediately(
     account: Account, service: LocalService, new_name: NewName
 ) -> None:
     name = new_name("theirs")
@@ -157,7 +157,7 @@ def test_a_table_of_another_connection_is_missing_at_once(
     ],
     ids=["drop_table", "SQL", "another connection, after it was found"],
 )
-def test_a_dropped_table_is_missing_at_once(
+def test_a_dropped_table_is_reported_as_missing_immediately(
     account: Account, service: LocalService, new_name: NewName, drop
 ) -> None:
     name = new_name("dropped")
@@ -173,7 +173,7 @@ def test_a_dropped_table_is_missing_at_once(
     assert not any("this connection created" in note for note in caught.value.__notes__)
 
 
-def test_a_missing_partition_of_a_new_table_is_missing_at_once(
+def test_a_missing_partition_of_a_new_table_is_reported_immediately(
     account: Account, new_name: NewName
 ) -> None:
     table = account.odps.create_table(new_name("parts"), "id bigint", partitioned_by="ds string")

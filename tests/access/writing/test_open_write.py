@@ -98,7 +98,7 @@ def test_another_process_writes_a_stream_and_a_third_commits(
 
 
 @pytest.mark.storage_api("resumable writes")
-def test_what_a_worker_closed_outlives_it_and_what_it_left_open_is_resumed(
+def test_closed_streams_survive_a_worker_and_open_ones_are_resumed(
     table: Table, workers: Workers
 ) -> None:
     with table.open_write() as session:
@@ -116,7 +116,7 @@ def test_what_a_worker_closed_outlives_it_and_what_it_left_open_is_resumed(
     assert ids(table) == [1, 2, 10, 11, 12, 13]
 
 
-def test_a_commit_of_no_streams_leaves_out_what_others_have_closed(
+def test_a_commit_of_no_streams_excludes_streams_of_other_processes(
     table: Table, workers: Workers
 ) -> None:
     with table.open_write() as session:
@@ -135,7 +135,7 @@ def test_rows_of_a_stream_that_stayed_open_are_not_committed(
     assert ids(table) == [1]
 
 
-def test_another_process_aborts_and_the_commit_of_what_was_dropped_raises(
+def test_a_commit_after_an_abort_by_another_process_raises_an_error(
     table: Table, workers: Workers
 ) -> None:
     with table.open_write() as session:
@@ -158,7 +158,7 @@ def test_a_session_is_committed_once(table: Table) -> None:
     assert ids(table) == [1]
 
 
-def test_leaving_without_a_commit_aborts_what_was_opened_here(table: Table) -> None:
+def test_leaving_without_a_commit_aborts_a_session_opened_here(table: Table) -> None:
     with table.open_write() as session:
         session.write(rows(1))
     with pytest.raises(StateError, match="aborted"):
@@ -224,7 +224,7 @@ def test_a_stream_buffers_rows_until_it_is_flushed(table: Table) -> None:
 
 
 @pytest.mark.storage_api("resumable writes")
-def test_who_lost_a_stream_to_another_can_write_no_more(table: Table) -> None:
+def test_a_writer_whose_stream_was_resumed_elsewhere_cannot_write(table: Table) -> None:
     with table.open_write() as session:
         first = session.open_stream("one")
         first.write(rows(1))
@@ -242,7 +242,7 @@ def test_who_lost_a_stream_to_another_can_write_no_more(table: Table) -> None:
     assert ids(table) == [1, 3]
 
 
-def test_a_higher_version_replaces_what_a_failed_one_wrote(table: Table) -> None:
+def test_a_higher_version_replaces_the_rows_of_a_failed_one(table: Table) -> None:
     with table.open_write() as session:
         with pytest.raises(ZeroDivisionError):
             write_and_fail(session.open_stream("one"), 1)
@@ -255,7 +255,7 @@ def test_a_higher_version_replaces_what_a_failed_one_wrote(table: Table) -> None
 
 
 @pytest.mark.storage_api("blobs")
-def test_partitions_overwriting_and_blobs_go_as_in_one_write(
+def test_open_writes_support_partitions_overwrite_and_blobs(
     odps: Connection, new_name: NewName
 ) -> None:
     table = odps.create_table(
@@ -277,7 +277,7 @@ def test_partitions_overwriting_and_blobs_go_as_in_one_write(
 
 
 @pytest.mark.storage_api("resumable writes")
-def test_wrong_use_is_reported(odps: Connection, table: Table) -> None:
+def test_incorrect_use_is_reported(odps: Connection, table: Table) -> None:
     with pytest.raises((SessionExpiredError, NotFoundError)):
         table.open_write(session_id="0" * 32)
     with table.open_write() as session:
@@ -295,7 +295,7 @@ def test_wrong_use_is_reported(odps: Connection, table: Table) -> None:
         assert session.commit().rows == 1
 
 
-def test_what_is_held_says_what_it_is(table: Table) -> None:
+def test_reprs_describe_sessions_and_streams(table: Table) -> None:
     with table.open_write() as session:
         assert repr(session) == (
             f"<OpenWrite {table.name} {session.session_id}, 0 streams here, open>"

@@ -153,7 +153,7 @@ def test_each_kind_of_overwrite_replaces_only_the_named_partitions(
 
 
 @pytest.mark.parametrize("value", REFUSED, ids=ascii)
-def test_what_no_request_can_name_is_refused_before_anything_is_sent(
+def test_values_that_a_request_cannot_express_are_refused_before_anything_is_sent(
     table: Table, requests: list[str], value: str
 ) -> None:
     hostile = PartitionSpec((("ds", value),))
@@ -177,7 +177,7 @@ def test_what_no_request_can_name_is_refused_before_anything_is_sent(
     assert requests == []
 
 
-def test_refused_writes_leave_everything_as_it_was(table: Table) -> None:
+def test_refused_writes_leave_everything_unchanged(table: Table) -> None:
     before = state(table)
     for value in REFUSED:
         for road in ROADS:
@@ -187,7 +187,9 @@ def test_refused_writes_leave_everything_as_it_was(table: Table) -> None:
     assert {value for value in REFUSED if value in before} == set(REFUSED)
 
 
-def test_a_value_late_in_a_stream_of_rows_commits_nothing(odps: Connection, table: Table) -> None:
+def test_a_bad_value_late_in_a_stream_of_rows_commits_nothing(
+    odps: Connection, table: Table
+) -> None:
     before = state(table)
     schema = pa.schema([("id", pa.int64()), ("ds", pa.string())])
     values = ["b"] * 20 + [" b"]
@@ -206,7 +208,9 @@ def test_rows_under_any_value_are_found_without_naming_the_partition(table: Tabl
         assert found.column("ds").to_pylist() == [value]
 
 
-def test_only_what_can_be_typed_is_completed(odps: Connection, table: Table) -> None:
+def test_completion_offers_only_partitions_that_can_be_typed(
+    odps: Connection, table: Table
+) -> None:
     offered = {str(PartitionSpec((("ds", value),))) for value in NAMED}
     assert set(_names_of(odps)("partitions", table.name.table)) == offered
 
@@ -222,7 +226,7 @@ def test_a_typed_value_has_one_spelling(odps: Connection, new_name: NewName, val
     assert state(table) == {3: [2]}
 
 
-def test_partitions_made_and_dropped_by_sql_are_exactly_those(
+def test_sql_creates_and_drops_exactly_the_named_partitions(
     odps: Connection, new_name: NewName
 ) -> None:
     table = odps.create_table(new_name("ddl"), "id bigint", partitioned_by="ds string")
@@ -238,10 +242,10 @@ def test_partitions_made_and_dropped_by_sql_are_exactly_those(
     assert state(table) == {"b": [2]}
 
 
-def test_the_service_takes_what_comes_and_nothing_else(
+def test_the_service_stores_exactly_the_received_value(
     odps: Connection, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A client without these checks also reaches only its own partition, or none."""
+    """Even a client without these checks reaches only its own partition, or none."""
     monkeypatch.setattr(PartitionSpec, "checked", lambda self: self)
     for value in (" b", "b ", "'b'", "b="):
         spec = PartitionSpec((("ds", value),))
@@ -256,7 +260,7 @@ def test_the_service_takes_what_comes_and_nothing_else(
 
 @pytest.mark.gate(2)
 @pytest.mark.parametrize("value", ["a\x01b", "\x1b[0m", "\ufffe", ""], ids=ascii)
-def test_the_service_makes_no_partition_that_it_cannot_list(
+def test_the_service_rejects_partitions_that_it_cannot_list(
     odps: Connection, table: Table, value: str
 ) -> None:
     name = table.name.table

@@ -49,7 +49,7 @@ def column(*values: Any) -> pd.DataFrame:
     return pd.DataFrame({"id": range(len(values)), "photo": held})
 
 
-def test_pictures_and_arrays_become_png_with_the_same_pixels(
+def test_pictures_and_arrays_are_stored_as_png_with_the_same_pixels(
     odps: Connection, table: Table
 ) -> None:
     assert table.write(column(*PICTURES, None)).blobs == len(PICTURES)
@@ -121,7 +121,7 @@ def test_the_format_can_be_chosen(odps: Connection, table: Table) -> None:
         (3.5, "png", "a float cannot be"),
     ],
 )
-def test_what_cannot_be_encoded_is_refused_with_its_row_and_column(
+def test_a_picture_that_cannot_be_encoded_is_refused_with_row_and_column(
     table: Table, value: Any, image_format: str, said: str
 ) -> None:
     fitting = RGB if image_format != "npy" else np.zeros(2)
@@ -157,7 +157,7 @@ def test_a_new_table_gets_a_blob_column_for_pictures(odps: Connection, new_name:
     assert vectors.read().to_arrow()["v"].to_pylist() == [[0, 1, 2], [0, 1]]
 
 
-def test_encoding_says_the_same_as_the_check() -> None:
+def test_encoding_and_its_check_give_the_same_errors() -> None:
     for name in ("png", "jpeg", "webp", "npy"):
         wanted = ImageFormat.of(name)
         for mode in ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "I;16"):

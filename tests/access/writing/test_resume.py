@@ -99,7 +99,7 @@ def interrupted(other: Connection, asked: Asked, folder: Path, name: str, at: st
     return caught.value
 
 
-def test_what_arrived_is_not_sent_again(
+def test_files_that_arrived_are_not_sent_again(
     odps: Connection, other: Connection, asked: Asked, new_name: NewName, folder: Path, state: Path
 ) -> None:
     name = new_name("resumed")
@@ -120,7 +120,7 @@ def test_what_arrived_is_not_sent_again(
     assert list(state.iterdir()) == []
 
 
-def test_a_process_that_was_killed_is_gone_on_with_by_another(
+def test_another_process_resumes_the_upload_of_a_killed_one(
     odps: Connection,
     other: Connection,
     asked: Asked,
@@ -155,7 +155,7 @@ def test_a_process_that_was_killed_is_gone_on_with_by_another(
     assert contents(odps, name) == here(folder)
 
 
-def test_files_that_changed_came_or_went_since_are_as_they_are_now(
+def test_changed_new_and_removed_files_are_sent_in_their_current_state(
     odps: Connection, other: Connection, asked: Asked, new_name: NewName, folder: Path
 ) -> None:
     name = new_name("changed")
@@ -168,7 +168,7 @@ def test_files_that_changed_came_or_went_since_are_as_they_are_now(
     assert contents(odps, name) == here(folder)
 
 
-def test_a_session_that_is_gone_is_said_and_all_is_sent_again(
+def test_a_missing_session_is_reported_and_all_files_are_sent_again(
     odps: Connection, other: Connection, asked: Asked, new_name: NewName, folder: Path, state: Path
 ) -> None:
     name, events = new_name("gone"), Watcher()
@@ -194,7 +194,7 @@ def test_a_session_that_is_gone_is_said_and_all_is_sent_again(
     assert odps.table(name).read().to_arrow().num_rows == 2 * COUNT
 
 
-def test_a_call_that_ended_after_its_commit_is_not_repeated(
+def test_a_call_that_failed_after_its_commit_is_not_repeated(
     odps: Connection,
     other: Connection,
     asked: Asked,
@@ -230,7 +230,7 @@ def test_the_outcome_of_an_unknown_commit_is_not_guessed(
     assert other.table(name).write_files(folder, resume=True).resumed == 0
 
 
-def test_a_service_that_says_no_status_is_asked_for_no_second_commit(
+def test_without_a_session_status_no_second_commit_is_requested(
     odps: Connection,
     other: Connection,
     new_name: NewName,
@@ -269,7 +269,7 @@ def test_a_failed_commit_is_requested_again_and_no_rows_are_sent_again(
     assert (asked.names, contents(odps, name)) == ([], here(folder))
 
 
-def test_one_process_at_a_time_and_other_folders_are_other_uploads(
+def test_one_process_at_a_time_uses_a_folder_and_other_folders_are_other_uploads(
     other: Connection, asked: Asked, new_name: NewName, folder: Path
 ) -> None:
     name, said = new_name("twice"), []

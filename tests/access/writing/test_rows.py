@@ -143,7 +143,7 @@ def test_dataclasses_inside_of_dataclasses_are_structs(table: Table) -> None:
     assert content(table) == [(0, None, {"x": 0, "y": 0.5}), (1, None, {"x": 1, "y": 0.5})]
 
 
-def test_no_rows_are_zero_rows(table: Table) -> None:
+def test_empty_data_of_any_form_is_written_as_zero_rows(table: Table) -> None:
     for nothing in (
         [],
         (),
@@ -190,7 +190,7 @@ def test_an_iterator_is_streamed_and_its_rows_are_counted_over_all_chunks(
     assert len(content(table)) == 95  # nothing was replaced
 
 
-def test_large_values_end_a_chunk(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_value_ends_a_chunk(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tabular, "CHUNK_BYTES", 1000)
     parts = []
     gather = tabular.Chunks._gathered
@@ -205,7 +205,7 @@ def test_large_values_end_a_chunk(table: Table, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.storage_api("far times")
-def test_times_of_different_ranges_in_different_chunks(
+def test_chunks_may_contain_times_of_different_ranges(
     odps: Connection, new_name: NewName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tabular, "CHUNK_ROWS", 1)
@@ -217,7 +217,7 @@ def test_times_of_different_ranges_in_different_chunks(
     assert [one and one.replace(tzinfo=None) for one in found] == whens
 
 
-def test_an_error_of_the_generator_is_the_callers_and_nothing_is_written(table: Table) -> None:
+def test_an_error_of_the_generator_is_raised_unchanged_and_nothing_is_written(table: Table) -> None:
     closed = []
 
     def rows(*, fails: bool) -> Iterator[dict[str, object]]:
@@ -237,7 +237,7 @@ def test_an_error_of_the_generator_is_the_callers_and_nothing_is_written(table: 
     assert content(table) == []
 
 
-def test_text_of_a_csv_file_is_not_taken_for_numbers(table: Table, tmp_path: Path) -> None:
+def test_text_of_a_csv_file_is_not_parsed_as_numbers(table: Table, tmp_path: Path) -> None:
     file = tmp_path / "a.csv"
     file.write_text("id,name\n1,a\n")
     with file.open(newline="") as lines, pytest.raises(ConversionError) as refused:
@@ -245,7 +245,7 @@ def test_text_of_a_csv_file_is_not_taken_for_numbers(table: Table, tmp_path: Pat
     assert refused.value.column == "id"
 
 
-def test_partitions_come_from_the_rows_or_are_repeated_by_them(
+def test_partitions_are_taken_from_rows_or_repeated_in_them(
     odps: Connection, new_name: NewName
 ) -> None:
     name = new_name("parted")
@@ -358,7 +358,7 @@ def test_upserts_and_deletes_take_rows(odps: Connection, new_name: NewName) -> N
     assert found == [{"id": 0, "v": "new"}, {"id": 2, "v": None}]
 
 
-def test_open_write_takes_rows(table: Table) -> None:
+def test_open_write_accepts_rows(table: Table) -> None:
     with table.open_write() as session:
         assert session.write([{"id": 1}]) == 1
         assert session.write((n, None, None) for n in (2, 3)) == 2
@@ -371,7 +371,7 @@ def test_open_write_takes_rows(table: Table) -> None:
 # -- the index of pandas -------------------------------------------------------------------------
 
 
-def test_the_index_is_written_where_that_is_wanted(table: Table) -> None:
+def test_the_index_is_written_on_request(table: Table) -> None:
     frame = pd.DataFrame({"id": [1, 2], "name": ["a", "b"]})
     table.write(frame.set_index("id"), index=True)
     table.write(frame.set_index(["id", "name"]), index=True, overwrite=True)
@@ -382,10 +382,10 @@ def test_the_index_is_written_where_that_is_wanted(table: Table) -> None:
     assert [row[:2] for row in content(table)] == [(1, "a"), (2, "b")]
     table.write(frame.set_index("id"), index=False, overwrite=True)
     assert [row[:2] for row in content(table) if row[0] is None]
-    assert list(frame.columns) == ["id", "name"]  # as it was
+    assert list(frame.columns) == ["id", "name"]  # unchanged
 
 
-def test_a_column_in_the_index_is_an_error_unless_the_index_is_decided(table: Table) -> None:
+def test_a_column_in_the_index_raises_an_error_unless_index_is_passed(table: Table) -> None:
     frame = pd.DataFrame({"Id": [1], "name": ["a"]}).set_index("Id")
     with pytest.raises(ConversionError, match="'Id' is in the index") as refused:
         table.write(frame)
@@ -417,7 +417,7 @@ def test_a_dropped_index_with_names_or_labels_is_a_warning(table: Table, index: 
     assert len(content(table)) == 4
 
 
-def test_a_numbered_index_is_dropped_silently(table: Table) -> None:
+def test_a_default_index_is_dropped_without_a_warning(table: Table) -> None:
     frame = pd.DataFrame({"id": [1, 2, 3]})
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -36,7 +36,7 @@ def make(odps: Connection, new_name: NewName) -> Make:
         odps.sql(
             f"CREATE TABLE {name} ({columns}, PRIMARY KEY ({key})){tail}"
             " TBLPROPERTIES ('transactional'='true', 'table.format.version'='2')",
-            settings={"odps.table.append2.enable": "true"},  # for BLOBs
+            settings={"odps.table.append2.enable": "true"},  # required for BLOBs
         )
         return odps.table(name)
 
@@ -65,7 +65,7 @@ def test_rows_of_a_frame_replace_and_add(make: Make) -> None:
 
 @pytest.mark.parametrize("kind", ["table", "batch", "reader", "duckdb"])
 @pytest.mark.gate(2)
-def test_whatever_speaks_arrow_is_upserted_and_deleted(make: Make, kind: str) -> None:
+def test_arrow_data_of_any_library_is_upserted_and_deleted(make: Make, kind: str) -> None:
     def of(**columns: Any) -> Any:
         made = pa.table(columns)
         if kind == "batch":
@@ -117,7 +117,7 @@ def test_upserts_and_deletes_are_mixed_in_one_commit(make: Make) -> None:
     receipt = table.upsert(changes, deleted="is_deleted")
     assert receipt.verb == "upserted or deleted"
     assert rows(table) == [(1, "a2"), (4, "d")]
-    assert version(table) == before + 1 or not by_storage_api()  # other services tell no version
+    assert version(table) == before + 1 or not by_storage_api()  # other services report no version
     with pytest.raises(ArgumentError, match="deleted is 'v', which is already a column of"):
         table.upsert(changes, deleted="v")
     with pytest.raises(ConversionError, match="is_deleted"):
@@ -212,7 +212,7 @@ def test_keys_of_several_columns_and_partitions(make: Make) -> None:
     table.delete(pa.table({"a": [1], "b": ["x"], "ds": ["p"]}))
     table.delete(pa.table({"b": ["x"], "a": [1]}), partition="ds=q")
     assert rows(table) == [(1, "2", "y", "p")]
-    with pytest.raises(ConversionError, match="row 0 is of type int"):  # which key is meant?
+    with pytest.raises(ConversionError, match="row 0 is of type int"):  # the key is ambiguous
         table.delete([1], partition="ds=q")
     with pytest.raises(ArgumentError, match="partitioned by 'ds'"):
         table.delete(data.drop_columns(["ds"]))
@@ -238,7 +238,7 @@ def test_a_partial_upsert_keeps_blobs_and_refuses_new_ones(make: Make) -> None:
         table.upsert({"id": [1], "picture": [b"two"]}, partial=True)
 
 
-def test_a_failure_on_the_way_leaves_the_table_as_it_was(make: Make) -> None:
+def test_a_failure_during_the_write_leaves_the_table_unchanged(make: Make) -> None:
     table = make()
     table.upsert(pa.table({"id": [1, 2], "v": ["a", "b"]}))
     before, was = version(table), rows(table)
@@ -261,7 +261,7 @@ def test_rows_of_one_key_stay_in_order_in_one_stream(make: Make) -> None:
     table = make()
     numbers = np.arange(40_000)
     data = pa.table({"id": numbers % 7, "v": [str(n) for n in numbers]})
-    receipt = table.write(data, workers=4)  # for a table without a key: four workers
+    receipt = table.write(data, workers=4)  # a table without a key would use four workers
     assert rows(table) == sorted((n % 7, str(n)) for n in range(40_000 - 7, 40_000))
     assert receipt.streams == 1
     assert table.upsert(data).streams == 1
@@ -278,7 +278,7 @@ def test_a_table_without_a_key_is_refused(odps: Connection, new_name: NewName) -
     assert rows(table) == []
 
 
-def test_the_operation_is_put_where_the_stream_lists_it() -> None:
+def test_the_operation_column_has_the_position_in_the_stream() -> None:
     columns = parse_columns("id bigint, v string")
     operation = parse_columns("__operation tinyint")
     batch = pa.record_batch({"id": [1, 2], "v": ["a", "b"]})

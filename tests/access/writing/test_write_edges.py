@@ -34,7 +34,7 @@ WRITTEN: list[tuple[str, Any, dict[str, Any], list[Any]]] = [
 
 
 @pytest.mark.parametrize(("kind", "data", "asked", "stored"), WRITTEN)
-def test_what_has_a_value_is_written_by_it(
+def test_unusual_values_are_stored_as_intended(
     odps: Connection, new_name: NewName, kind: str, data: Any, asked: Any, stored: list[Any]
 ) -> None:
     table = odps.create_table(new_name("edge"), f"c {kind}")
@@ -75,7 +75,7 @@ REFUSED: list[tuple[str, Any, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("kind", "data", "asked", "why"), REFUSED)
-def test_what_would_change_is_refused_in_words(
+def test_values_that_would_change_are_refused_with_an_explanation(
     odps: Connection, new_name: NewName, kind: str, data: Any, asked: Any, why: str
 ) -> None:
     table = odps.create_table(new_name("edge"), f"c {kind}")
@@ -90,7 +90,7 @@ LISTS = [{1}, range(1, 2), pd.Series([1]), pl.Series([1]), pa.array([1]), pd.arr
 
 
 @pytest.mark.parametrize("cell", LISTS, ids=lambda cell: type(cell).__name__)
-def test_each_kind_of_list_makes_an_array_column(
+def test_each_kind_of_list_creates_an_array_column(
     odps: Connection, new_name: NewName, cell: Any
 ) -> None:
     table = odps.create_table(new_name("made"), [{"c": cell}])
@@ -103,9 +103,7 @@ def test_members_of_new_columns_match_in_any_case(odps: Connection, new_name: Ne
     assert table.read().to_arrow()["c"].to_pylist() == [{"x": 1}, {"x": 2}]
 
 
-def test_an_empty_day_with_its_partition_column_is_no_contradiction(
-    odps: Connection, new_name: NewName
-) -> None:
+def test_an_empty_frame_may_have_the_partition_column(odps: Connection, new_name: NewName) -> None:
     table = odps.create_table(new_name("empty"), "v bigint", partitioned_by="p string")
     frame = pd.DataFrame({"v": [1], "p": ["a"]})
     nothing = frame[frame["v"] > 5]
@@ -134,7 +132,7 @@ def test_a_key_is_not_guessed(odps: Connection, new_name: NewName) -> None:
     assert table.read().row_count == 0
 
 
-def test_rows_of_an_open_write_that_were_sent_are_not_denied(
+def test_an_error_in_an_open_write_does_not_claim_that_nothing_was_written(
     odps: Connection, new_name: NewName
 ) -> None:
     table = odps.create_table(new_name("open"), "a bigint")

@@ -84,7 +84,7 @@ def test_a_file_whose_type_is_not_detected_is_stored_with_the_others(
 
 
 @pytest.mark.storage_api("blobs")
-def test_patterns_choose_and_partitions_are_made(
+def test_patterns_select_files_and_partitions_are_created(
     odps: Connection, new_name: NewName, folder: Path
 ) -> None:
     name = new_name("some")
@@ -107,7 +107,7 @@ def test_patterns_choose_and_partitions_are_made(
 
 
 @pytest.mark.storage_api("blobs")
-def test_a_table_that_is_there_gets_the_columns_it_has(
+def test_an_existing_table_gets_only_its_own_columns(
     odps: Connection, new_name: NewName, folder: Path
 ) -> None:
     own = odps.create_table(new_name("own"), "id bigint, NAME string, content blob")
@@ -233,7 +233,7 @@ CHANGES = (removed, a_folder, a_pipe, a_device, cut, a_link_to_a_twin, below_ano
 @pytest.mark.gate(4)
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 @pytest.mark.parametrize("resume", [False, True], ids=["at once", "resumable"])
-def test_a_file_that_becomes_something_else_in_the_meantime_is_never_committed(
+def test_a_file_replaced_during_the_upload_is_never_committed(
     odps: Connection,
     new_name: NewName,
     folder: Path,

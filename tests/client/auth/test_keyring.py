@@ -24,7 +24,7 @@ PLACE = {"ODPS_ENDPOINT": "http://127.0.0.1:1/api", "ODPS_PROJECT": "p"}
 
 
 class Drawer(KeyringBackend):
-    """A keyring in memory; opening it raises ``trouble``."""
+    """A keyring in memory; opening it raises ``trouble`` if set."""
 
     priority = 1
 
@@ -73,7 +73,7 @@ def write(tmp_path, monkeypatch):
     return write
 
 
-def test_the_way_of_the_readme_leads_to_a_connection(service, write, tmp_path):
+def test_the_recipe_of_the_readme_gives_a_connection(service, write, tmp_path):
     """The keyring program, a keyring in a file, and another process that connects by name."""
     write(
         f'[work]\nendpoint = "{service.endpoint}"\nproject = "{service.project}"\n'
@@ -114,7 +114,7 @@ def test_a_profile_by_name_finds_its_key(use, write, finds_any):
         odps_nb.connect("other")
 
 
-def test_without_a_profile_the_id_may_come_from_the_keyring_too(use, write):
+def test_without_a_profile_the_keyring_may_provide_the_id(use, write):
     drawer = use(Drawer())
     drawer.set_password("odps_nb", "me", SECRET)
     profile = Profile.resolve(environ={**os.environ, **PLACE})
@@ -155,7 +155,7 @@ def test_a_keyring_is_opened_only_when_nothing_but_a_key_is_missing(use, write):
         OSError(SECRET),
     ],
 )
-def test_a_keyring_that_does_not_open_says_so_and_nothing_of_what_is_inside(
+def test_a_keyring_that_cannot_be_opened_raises_an_error_without_secrets(
     use, write, caplog, trouble
 ):
     caplog.set_level(logging.DEBUG)
@@ -176,7 +176,7 @@ class Late:
         raise ValueError(SECRET)
 
 
-def test_a_keyring_that_fails_when_the_key_is_taken_says_as_little(use, write, caplog):
+def test_a_keyring_that_fails_to_return_the_key_raises_an_error_without_secrets(use, write, caplog):
     caplog.set_level(logging.DEBUG)
     use(Drawer()).get_credential = lambda service, username: Late()
     with pytest.raises(ConfigError, match="cannot be opened: ValueError") as caught:
@@ -184,13 +184,13 @@ def test_a_keyring_that_fails_when_the_key_is_taken_says_as_little(use, write, c
     assert SECRET not in "".join(traceback.format_exception(caught.value)) + caplog.text
 
 
-def test_no_keyring_at_all_counts_as_no_key(use, write):
+def test_a_missing_keyring_counts_as_a_missing_key(use, write):
     use(NoKeyring())
     with pytest.raises(ConfigError, match="access_key is missing"):
         Profile.resolve(environ={**os.environ, **PLACE}, access_id="me")
 
 
-def test_without_the_library_nothing_is_asked(monkeypatch, write):
+def test_without_the_library_no_keyring_is_opened(monkeypatch, write):
     monkeypatch.setitem(sys.modules, "keyring", None)
     with pytest.raises(ConfigError, match="access_key is missing"):
         Profile.resolve(environ={**os.environ, **PLACE}, access_id="me")

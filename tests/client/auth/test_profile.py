@@ -80,7 +80,7 @@ project = "other_project"
 """
 
 
-def test_environment_alone_is_enough(tmp_path):
+def test_the_environment_alone_is_sufficient(tmp_path):
     profile = Profile.resolve(environ=ENV | nowhere(tmp_path))
     assert (profile.endpoint, profile.project) == ("http://env/api", "env_project")
     assert (profile.access_id, profile.access_key) == ("env-id", SECRET)
@@ -93,7 +93,7 @@ def test_keywords_win_over_the_environment(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["work", None])
-def test_a_profile_wins_over_the_environment(profiles, name):
+def test_a_profile_takes_precedence_over_the_environment(profiles, name):
     profile = Profile.resolve(name, environ=ENV | profiles(WORK))
     assert (profile.endpoint, profile.project) == ("https://work/api", "work_project")
     assert (profile.name, profile.access_id, profile.schema) == ("work", "work-id", "sales")
@@ -131,7 +131,7 @@ def test_unknown_profile_without_a_file_says_where_the_file_would_be(tmp_path):
     ("gone", "named"),
     [("ODPS_ENDPOINT", "endpoint"), ("ODPS_PROJECT", "project"), ("ODPS_ACCESS_KEY", "access_key")],
 )
-def test_what_is_missing_is_named_with_its_variable(tmp_path, gone, named):
+def test_missing_settings_are_named_with_their_variables(tmp_path, gone, named):
     env = {k: v for k, v in ENV.items() if k != gone} | nowhere(tmp_path)
     with pytest.raises(ConfigError, match=named) as caught:
         Profile.resolve(environ=env)
@@ -164,7 +164,7 @@ def test_a_file_that_is_not_toml_is_refused_without_its_text(profiles):
 
 
 @pytest.mark.parametrize("url", ["h/api", "ftp://h", "http://", "http://me:pw@h/api"])
-def test_an_endpoint_that_is_no_address_is_refused(url):
+def test_an_invalid_endpoint_is_refused(url):
     with pytest.raises(ConfigError, match="endpoint must be an http") as caught:
         Profile(endpoint=url, project="p", access_id="i", access_key="k")
     assert "pw" not in str(caught.value)
@@ -186,7 +186,7 @@ def test_an_unknown_keyword_is_refused(tmp_path):
         Profile.resolve(environ=ENV | nowhere(tmp_path), passwrod="x")
 
 
-def test_secrets_are_in_no_repr():
+def test_no_repr_shows_a_secret():
     profile = Profile(
         endpoint="http://h",
         project="p",
@@ -200,7 +200,7 @@ def test_secrets_are_in_no_repr():
     assert len(repr(profile)) < 300
 
 
-def test_a_profile_is_never_pickled_but_copies_as_itself():
+def test_a_profile_cannot_be_pickled_and_its_copy_is_the_same_object():
     profile = Profile(endpoint="http://h", project="p", access_id="i", access_key="k")
     with pytest.raises(ConfigError, match="never pickled"):
         pickle.dumps(profile)
@@ -208,7 +208,7 @@ def test_a_profile_is_never_pickled_but_copies_as_itself():
     assert dataclasses.replace(profile, project="q").project == "q"
 
 
-def test_options_round_trip_in_any_case():
+def test_options_are_unchanged_by_a_round_trip_in_any_case():
     profile = Profile(
         endpoint="http://h", project="p", access_id="i", access_key="k", api_version=3, quota="q"
     )
@@ -234,7 +234,7 @@ def test_names_get_the_defaults_of_the_profile():
     assert str(profile.table("q.t")) == "q.t"
 
 
-def test_an_application_of_a_pyodps_entry_signs_too():
+def test_an_application_of_a_pyodps_entry_also_signs():
     application = AppAccount("app", SECRET)
     entry = ODPS(
         "me",
@@ -255,7 +255,7 @@ def test_an_application_of_a_pyodps_entry_signs_too():
 def test_a_profile_file_that_cannot_be_read_is_an_error_with_its_name(tmp_path, stated):
     (tmp_path / "nested").write_text("a = " + "[" * 100_000)
     (tmp_path / "binary").write_bytes(b"\xff\x00\xfe")
-    (tmp_path / "folder").write_bytes(b"")  # no folder
+    (tmp_path / "folder").write_bytes(b"")  # a file instead of a folder
     path = stated if stated[0] in "/~" else str(tmp_path / stated)
     for name in ("prod", None):
         with pytest.raises(ConfigError) as caught:
@@ -314,7 +314,7 @@ def test_a_function_of_keys_leaves_the_application_of_the_source():
         assert (found.access_id, found.app_id, found.app_key) == ("new", "app", "other")
 
 
-def test_an_entry_whose_account_has_no_key_takes_credentials():
+def test_credentials_can_be_passed_for_an_entry_without_a_key():
     class Unknown:
         token = None
 

@@ -39,7 +39,7 @@ class Maker:
 @pytest.mark.parametrize(
     ("life", "kept", "renewed"), [(3600, 3299, 3301), (60, 29, 31), (None, 59, 61)]
 )
-def test_keys_are_renewed_before_they_end(life, kept, renewed):
+def test_keys_are_renewed_before_they_expire(life, kept, renewed):
     clock = Clock()
     maker = Maker(clock, life)
     source = CredentialSource(maker, "a test", clock=clock)
@@ -49,7 +49,7 @@ def test_keys_are_renewed_before_they_end(life, kept, renewed):
         assert source.get()["access_id"] == found
 
 
-def test_a_renewal_that_fails_does_no_harm_while_the_old_keys_are_good():
+def test_a_failed_renewal_keeps_the_old_keys_while_they_are_valid():
     clock = Clock()
     maker = Maker(clock, 3600)
     source = CredentialSource(maker, "a test", clock=clock)
@@ -67,7 +67,7 @@ def test_a_renewal_that_fails_does_no_harm_while_the_old_keys_are_good():
     assert source.get()["access_id"] == "id5"
 
 
-def test_many_threads_ask_once():
+def test_many_threads_share_one_renewal():
     maker = Maker(Clock(), 3600)
     source = CredentialSource(maker, "a test", clock=maker.clock)
     threads = [threading.Thread(target=source.get) for _ in range(16)]
@@ -93,13 +93,13 @@ def test_many_threads_ask_once():
         ),
     ],
 )
-def test_what_are_no_keys_is_refused_and_not_shown(given, why):
+def test_invalid_keys_are_refused_and_not_shown(given, why):
     with pytest.raises(ConfigError, match=why) as caught:
         CredentialSource(lambda: given, "a test").get()
     assert SECRET not in repr(caught.value) + str(caught.value)
 
 
-def test_the_names_of_alibabas_tools_are_understood():
+def test_the_variable_names_of_alibaba_s_tools_are_accepted():
     given = {
         "AccessKeyId": "me",
         "AccessKeySecret": "key",
@@ -118,7 +118,7 @@ def program(code: str) -> str:
     return shlex.join([sys.executable, "-c", code])
 
 
-def test_a_program_gives_keys():
+def test_keys_can_come_from_a_program():
     found = from_process(program('print(\'{"access_id": "me", "access_key": "k"}\')'))
     assert found == {"access_id": "me", "access_key": "k"}
 
@@ -134,7 +134,7 @@ def test_a_program_gives_keys():
         (program(f"print('[\"{SECRET}\"]')"), "no JSON object"),
     ],
 )
-def test_a_program_that_fails_says_why_and_shows_nothing(command, why):
+def test_a_failing_program_is_reported_without_its_output(command, why):
     with pytest.raises(ConfigError, match=why) as caught:
         from_process(command)
     assert SECRET not in "".join(traceback.format_exception(caught.value))
@@ -175,7 +175,7 @@ def test_one_way_to_the_keys_is_enough():
     assert "credentials=<function>" in shown
 
 
-def test_each_request_is_signed_with_the_keys_of_its_moment(monkeypatch):
+def test_each_request_is_signed_with_the_current_keys(monkeypatch):
     given, clock = iter(["one", "two", "three"]), Clock()
     monkeypatch.setitem(CredentialSource.__init__.__kwdefaults__, "clock", clock)
 
@@ -200,7 +200,7 @@ def test_each_request_is_signed_with_the_keys_of_its_moment(monkeypatch):
     assert all("access_id:app," in one["application-authentication"] for one in seen)
 
 
-def test_a_connection_takes_a_function_and_keeps_its_keys_out_of_sight(service):
+def test_a_connection_accepts_a_function_and_hides_its_keys(service):
     def ask() -> dict[str, str]:
         return {"access_id": service.access_id, "access_key": service.access_key}
 

@@ -97,7 +97,7 @@ def account_of(profile: Profile) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("token", [(True, False), (False, True)], ids=["of the first", "of both"])
 @pytest.mark.parametrize(("first", "second"), list(permutations(SOURCES, 2)))
-def test_of_two_accounts_the_earlier_source_gives_all_of_it(home, first, second, token):
+def test_of_two_accounts_only_that_of_the_earlier_source_is_used(home, first, second, token):
     for source, has_token in zip((first, second), token, strict=True):
         getattr(home, source)(source, token=has_token)
     winner = min(first, second, key=SOURCES.index)
@@ -127,20 +127,20 @@ OWN = {
 @pytest.mark.parametrize(
     ("variable", "source"), [pair for pair in product(LONE, SOURCES) if pair not in OWN]
 )
-def test_a_key_or_token_alone_is_never_added_to_an_account(home, variable, source):
+def test_a_single_key_or_token_is_never_added_to_an_account(home, variable, source):
     getattr(home, source)("me", token=False)
     home.environ(**{variable: LONE[variable]})
     assert account_of(Profile.resolve(**PLACE)) == ("me", "key-of-me", "None")
 
 
 @pytest.mark.parametrize("name", ["access_id", "access_key", "sts_token"])
-def test_half_an_account_is_not_completed_with_the_account_of_another(home, name):
+def test_an_incomplete_account_is_not_completed_from_another_source(home, name):
     home.environ(**{f"ODPS_{name.upper()}": "half"})
     home.alibaba("other", token=True)
     if name == "access_id":
         with pytest.raises(ConfigError, match="access_key is missing") as caught:
             Profile.resolve(**PLACE)
-        assert "ALIBABA_CLOUD_SECURITY_TOKEN (this source has another account" in caught.value.hint
+        assert "ALIBABA_CLOUD_SECURITY_TOKEN (this source has a different" in caught.value.hint
     else:
         found = account_of(Profile.resolve(**PLACE))
         assert found == ("other", "key-of-other", "token-of-other")
@@ -172,7 +172,7 @@ def test_an_account_in_the_arguments_replaces_all_of_the_account_of_the_source(h
     assert (moved.endpoint, moved.tunnel_endpoint) == ("http://127.0.0.1:2/api", None)
 
 
-def test_a_token_alone_in_the_arguments_is_refused(home):
+def test_a_token_without_id_and_key_in_the_arguments_is_refused(home):
     home.odps("me", token=False)
     with pytest.raises(ConfigError, match="sts_token was passed without the access id and key"):
         Profile.resolve(**PLACE, sts_token="of another")
@@ -192,7 +192,7 @@ def test_credentials_of_a_source_are_not_sent_to_the_endpoint_of_another(home, k
         home.environ(ODPS_BEARER_TOKEN="of-another")
     with pytest.raises(ConfigError, match="access_id and access_key are missing") as caught:
         odps_nb.connect("work")
-    assert "this source has another endpoint than the one in use" in caught.value.hint
+    assert "this source has a different endpoint from the one in use" in caught.value.hint
     home.environ(ODPS_ENDPOINT=PLACE["endpoint"])
     assert odps_nb.connect("work").profile.endpoint == PLACE["endpoint"]
 
@@ -210,7 +210,7 @@ def test_an_account_is_not_sent_to_a_host_of_another_source(home, variable):
     assert profile.timezone == "Asia/Shanghai"  # general settings belong to no account
 
 
-def test_the_endpoint_of_the_arguments_keeps_no_tunnel_of_another(home):
+def test_an_endpoint_in_the_arguments_discards_the_tunnel_of_another_source(home):
     home.environ(ODPS_ENDPOINT="http://a/api", ODPS_TUNNEL_ENDPOINT="http://a-tunnel")
     home.odps("me", token=True)
     there = Profile.resolve(project="p")
@@ -324,7 +324,7 @@ def test_an_application_of_another_source_does_not_sign_for_a_role(home, metadat
         ),
     ],
 )
-def test_a_place_that_cannot_be_right_is_refused_before_a_request(home, given, why, hint):
+def test_an_impossible_endpoint_is_refused_before_a_request(home, given, why, hint):
     home.odps("me", token=False)
     with pytest.raises(ConfigError, match=why) as caught:
         odps_nb.connect(project="p", **given)
@@ -451,7 +451,7 @@ def metadata():
     server.server_close()
 
 
-def test_a_credentials_uri_gives_the_keys_when_they_are_needed(home, metadata):
+def test_a_credentials_uri_is_requested_when_keys_are_needed(home, metadata):
     home.environ(ALIBABA_CLOUD_CREDENTIALS_URI=f"{metadata}/credentials")
     profile = Profile.resolve(**PLACE)
     assert Metadata.asked == []
@@ -461,7 +461,7 @@ def test_a_credentials_uri_gives_the_keys_when_they_are_needed(home, metadata):
     assert "role" not in repr(profile)
 
 
-def test_a_mode_of_the_vendors_cli_gives_the_keys(home, metadata):
+def test_keys_can_come_from_a_mode_of_the_cli(home, metadata):
     profile = {"name": "x", "mode": "CredentialsURI", "credentials_uri": f"{metadata}/of-cli"}
     document = {"current": "x", "profiles": [profile | {"region_id": "cn-shanghai"}]}
     home.private(".aliyun/config.json", json.dumps(document))
@@ -470,7 +470,7 @@ def test_a_mode_of_the_vendors_cli_gives_the_keys(home, metadata):
     assert account_of(found) == ("STS.Nrole", "key-of-role", "token-of-role")
 
 
-def test_a_pyodps_object_with_a_credential_provider_keeps_asking_it(home, metadata):
+def test_the_credential_provider_of_a_pyodps_object_is_called_again(home, metadata):
     from alibabacloud_credentials.provider import URLCredentialsProvider
 
     account = CredentialProviderAccount(URLCredentialsProvider(uri=f"{metadata}/of-provider"))
@@ -496,7 +496,7 @@ print(keys.access_id, keys.access_key, keys.sts_token, repr(profile))
 
 
 @pytest.mark.parametrize("kind", ["ECS", "OIDC"])
-def test_a_role_gives_the_keys(home, metadata, authority, kind):
+def test_keys_can_come_from_a_role(home, metadata, authority, kind):
     """A process of its own, because the vendor's library reads variables when it is imported."""
     parts = urlsplit(metadata)
     with (
@@ -530,7 +530,7 @@ def test_a_role_gives_the_keys(home, metadata, authority, kind):
     assert not done.stderr
 
 
-def test_a_role_that_gives_no_keys_says_which_and_logs_no_token(home, monkeypatch, capfd, caplog):
+def test_a_role_without_keys_is_named_and_no_token_is_logged(home, monkeypatch, capfd, caplog):
     caplog.set_level(logging.INFO)
     home.environ(ALIBABA_CLOUD_CREDENTIALS_URI="http://127.0.0.1:1/nobody?token=in-the-address")
     with pytest.raises(ConfigError, match="the credentials URI failed") as caught:
@@ -569,7 +569,7 @@ def test_a_config_file_that_is_not_used_is_named_with_the_reason(home, mode, tex
 # -- what was found ---------------------------------------------------------------------------
 
 
-def test_what_was_found_is_told_without_values(home, monkeypatch):
+def test_found_settings_are_reported_without_values(home, monkeypatch):
     home.profile("me", token=False, place=True)
     home.odps("other", token=True)
     home.alibaba("third", token=False)
@@ -586,7 +586,7 @@ def test_what_was_found_is_told_without_values(home, monkeypatch):
     assert "key-of" not in repr(choice.findings)
 
 
-def test_without_settings_the_error_names_what_lies_about(home, monkeypatch, tmp_path):
+def test_without_settings_the_error_names_unused_sources(home, monkeypatch, tmp_path):
     home.private(".config/odps_nb/profiles.toml", "[work]\nproject = 'p'\n[play]\nproject = 'q'\n")
     home.environ(ODPS_STS_TOKEN="lonely")
     home.private(".env", "ODPS_PROJECT=p")
@@ -594,6 +594,6 @@ def test_without_settings_the_error_names_what_lies_about(home, monkeypatch, tmp
     with pytest.raises(ConfigError, match="endpoint and project are missing") as caught:
         odps_nb.connect()
     assert caught.value.hint.startswith("connect with the name of a profile (work, play), or set")
-    assert "ODPS_STS_TOKEN (there is no access id with it" in caught.value.hint
+    assert "ODPS_STS_TOKEN (it comes without an access id" in caught.value.hint
     assert ".env in this folder" in caught.value.hint
     assert "lonely" not in str(caught.value.hint)

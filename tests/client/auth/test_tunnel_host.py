@@ -21,7 +21,7 @@ PUBLIC = "https://service.cn-hangzhou.maxcompute.aliyun.com/api"
         ("https://8.8.8.8/api", "https://8.8.8.8:8080"),
     ],
 )
-def test_hosts_of_the_same_owner_are_taken(endpoint, named):
+def test_storage_hosts_of_the_same_domain_are_accepted(endpoint, named):
     check_tunnel_host(named, endpoint=endpoint, has_token=True)
 
 
@@ -48,7 +48,7 @@ def test_hosts_of_the_same_owner_are_taken(endpoint, named):
     ],
 )
 @pytest.mark.parametrize("has_token", [True, False])
-def test_a_public_service_names_no_private_host(named, has_token):
+def test_a_private_storage_host_of_a_public_service_is_refused(named, has_token):
     with pytest.raises(ConfigError, match="private network") as caught:
         check_tunnel_host(named, endpoint=PUBLIC, has_token=has_token)
     assert "tunnel_endpoint=" in caught.value.hint

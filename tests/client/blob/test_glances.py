@@ -43,7 +43,7 @@ def head_of(n: int) -> tuple[int, str, str]:
 
 
 @pytest.mark.parametrize("count", [1, 2, 7])
-def test_small_blobs_come_with_their_heads_in_one_request(count):
+def test_small_blobs_and_their_heads_take_one_request(count):
     with looked_at(references(count)) as (found, service):
         for n, glance in enumerate(found):
             assert glance.known is None
@@ -79,7 +79,7 @@ def test_a_small_remainder_is_read_before_the_others_are_requested_again():
     assert asked_refs(service) == [[5, 13, 3]]
 
 
-def test_blobs_that_come_again_are_looked_at_again():
+def test_repeated_blobs_are_inspected_again():
     refs = [reference(n) for n in (1, 2, 2, 1, 3)]
     with looked_at(refs) as (found, service):
         assert [glance.open().read() for glance in found] == [content(n) for n in (1, 2, 2, 1, 3)]
@@ -87,7 +87,7 @@ def test_blobs_that_come_again_are_looked_at_again():
 
 
 @pytest.mark.parametrize("place", [0, 1, 3])
-def test_a_blob_that_is_not_there_is_missing_alone(place):
+def test_only_the_missing_blob_is_reported_as_missing(place):
     refs = references(4)
     refs[place] = reference(1234)
     with looked_at(refs) as (found, _):
@@ -102,7 +102,7 @@ def test_a_blob_that_is_not_there_is_missing_alone(place):
 
 
 @pytest.mark.parametrize("bad", [0, 2, 4])
-def test_a_blob_that_stays_damaged_is_damaged_alone(bad):
+def test_only_the_damaged_blob_is_reported_as_damaged(bad):
     def step(line, seen) -> None:
         refs = asked(seen).references
         body = bytearray(body_of(refs))
@@ -120,14 +120,14 @@ def test_a_blob_that_stays_damaged_is_damaged_alone(bad):
                     glance.open()
 
 
-def test_a_broken_connection_resumes_where_it_stopped():
+def test_a_broken_connection_resumes_at_the_next_blob():
     refs = [reference(n) for n in (5, LARGE)]
     with looked_at(refs, cut_at(0.5), serve) as (found, service):
         assert [glance.open().read() for glance in found] == [content(5), content(LARGE)]
     assert asked_refs(service) == [[5, LARGE], [LARGE, LARGE]]
 
 
-def test_cancelling_ends_the_look():
+def test_cancelling_ends_the_inspection():
     token = CancelToken()
     with looked_at(references(3), cancel=token) as (found, _):
         assert next(found).open().read() == content(0)

@@ -82,19 +82,19 @@ def test_every_reference_gives_one_verified_record_in_order(count, compression):
     assert shown.verified_bytes == shown.decoded_bytes == sum(len(content(n)) for n in range(count))
 
 
-def test_no_reference_gives_nothing_and_costs_nothing():
+def test_an_empty_list_sends_no_request():
     got, service, _ = fetch(0)
     assert (got, service.seen) == ([], [])
 
 
 @pytest.mark.parametrize("n", range(len(SIZES)))
-def test_a_single_reference_is_raw(n):
+def test_a_single_reference_is_requested_alone(n):
     got, service, _ = fetch(1, refs=[reference(n)])
     assert got == [BlobRecord(data=content(n), verified=True, reference=reference(n))]
     assert len(asked_refs(service)[0]) == 1
 
 
-def test_batches_are_bounded_by_count_and_none_has_a_single_blob():
+def test_batches_are_bounded_by_count_and_have_at_least_two_blobs():
     _, service, _ = fetch(21, batch_count=5, workers=1)
     batches = asked_refs(service)
     assert [n for batch in batches for n in batch] == list(range(21))
@@ -102,7 +102,7 @@ def test_batches_are_bounded_by_count_and_none_has_a_single_blob():
 
 
 @pytest.mark.parametrize("total", [0, 1, 2, 3, 5, 256, 257, 1000])
-def test_plans_cover_everything_once(total):
+def test_plans_cover_every_row_once(total):
     bounds = plan_batches(total, count=256, at_least=4)
     assert [n for low, high in bounds for n in range(low, high)] == list(range(total))
     assert all(high - low > 1 for low, high in bounds) or total == 1
@@ -129,12 +129,12 @@ def test_a_broken_batch_resumes_at_the_blob_that_failed(trouble, share):
 @pytest.mark.parametrize(
     "trouble", [hang_up, fail(503, "ServiceUnavailable"), fail(429, "FlowExceeded")]
 )
-def test_trouble_before_the_first_blob_is_a_retry(trouble):
+def test_a_failure_before_the_first_blob_is_retried(trouble):
     got, _, _ = fetch(4, trouble, serve, workers=1)
     assert len(got) == 4
 
 
-def test_a_flipped_bit_that_stays_is_a_checksum_error():
+def test_a_flipped_bit_in_every_response_raises_a_checksum_error():
     with pytest.raises(ChecksumError) as caught:
         fetch(1, flip_at(0.5), refs=[reference(7)], retry=RetryPolicy(max_attempts=2))
     assert caught.value.request_id == "req-1"
@@ -144,7 +144,7 @@ def test_a_flipped_bit_that_stays_is_a_checksum_error():
 
 
 @pytest.mark.parametrize("given", [1, 2, 4])
-def test_a_wrong_number_of_blobs_is_an_error(given):
+def test_a_wrong_number_of_blobs_raises_an_error(given):
     def step(line, seen) -> None:
         frames = b"".join(encode_frame(b"x") for _ in range(given))
         line.answer(encode_blocks(frames))
@@ -236,7 +236,7 @@ def test_a_blob_reads_like_a_file(size):
 
 
 @pytest.mark.parametrize("compression", [Compression.ZSTD, Compression.LZ4])
-def test_a_coded_blob_knows_its_size_at_the_end(compression):
+def test_the_size_of_an_encoded_blob_is_known_at_its_end(compression):
     def coded(line, seen) -> None:
         headers = {"Content-Encoding": HTTP_CODINGS[compression]}
         line.answer(body_of(asked(seen).references, compression), **headers)
@@ -251,7 +251,7 @@ def test_a_coded_blob_knows_its_size_at_the_end(compression):
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.7, 0.999])
 @pytest.mark.parametrize("trouble", [cut_at, flip_at])
-def test_a_broken_file_is_taken_up_again(trouble, share):
+def test_a_broken_blob_file_resumes(trouble, share):
     with Service(ReadBlobs=[trouble(share), trouble(share), serve]) as service:
         storage, file = opened(service, 7)
         with storage, file:
@@ -260,7 +260,7 @@ def test_a_broken_file_is_taken_up_again(trouble, share):
     assert len(service.seen) == 3
 
 
-def test_a_blob_that_changes_in_the_meantime_is_an_error():
+def test_a_blob_that_changes_in_the_meantime_raises_an_error():
     def other(line, seen) -> None:
         line.answer(encode_blocks(bytes(300_000)))
 
@@ -274,7 +274,7 @@ def test_a_blob_that_changes_in_the_meantime_is_an_error():
             file.read()
 
 
-def test_silence_in_a_file_is_mended():
+def test_a_silent_blob_file_resumes():
     def half(line, seen) -> None:
         body = body_of(asked(seen).references)
         line.send(line.headline(**{"Content-Length": str(len(body))}) + body[:100_000])
@@ -286,7 +286,7 @@ def test_silence_in_a_file_is_mended():
             assert file.read() == content(7)
 
 
-def test_the_time_that_a_reader_takes_is_not_spent_on_tries():
+def test_a_slow_reader_does_not_use_up_the_retry_deadline():
     hours = iter(range(0, 10**9, 3600))
     client = {"monotonic": lambda: next(hours), "retry": RetryPolicy(deadline=4 * 3600.0)}
     with (
@@ -310,7 +310,7 @@ def test_the_time_that_a_reader_takes_is_not_spent_on_tries():
                 next(hours)
 
 
-def test_an_unknown_blob_is_known_at_once():
+def test_an_unknown_blob_raises_an_error_on_opening():
     with Service(ReadBlobs=[serve]) as service, pytest.raises(NotFoundError) as caught:
         open_blob(service.storage, reference(1000))
     assert reference(1000).token in str(caught.value)
@@ -365,7 +365,7 @@ def test_closing_a_file_frees_its_connection():
     assert repr(file).endswith("closed>")
 
 
-def test_every_cut_of_a_blob_is_an_error():
+def test_truncation_of_a_blob_always_raises_an_error():
     body, whole = body_of([reference(4)]), (0, 4100)
     around = {at for edge in (4, 4096, *whole, len(body)) for at in range(edge - 4, edge + 5)}
     cuts = sorted(at for at in {*around, *range(0, len(body), 250)} if 0 <= at < len(body))
@@ -374,7 +374,7 @@ def test_every_cut_of_a_blob_is_an_error():
     with Service(ReadBlobs=steps) as service, service.client(retry=once) as storage:
         for at in cuts:
             with open_blob(storage, reference(4)) as file:
-                if at in whole:  # whole blocks: only the length reveals it
+                if at in whole:  # truncated after a whole block: only the length reveals it
                     assert content(4).startswith(file.read())
                 else:
                     with pytest.raises(ProtocolError):

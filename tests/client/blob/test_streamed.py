@@ -83,7 +83,7 @@ def two_large(*steps, **facts):
         *((21, piece, Compression.NONE) for piece in (1, MIB)),
     ],
 )
-def test_every_blob_passes_by_whole_in_order_and_once(count, piece, compression):
+def test_every_blob_is_streamed_completely_in_order_and_once(count, piece, compression):
     tracker = ProgressTracker("blobs", "t")
     facts = {"compression": compression, "tracker": tracker, "piece": piece}
     with streamed(references(count), **facts) as (blobs, service):
@@ -101,7 +101,7 @@ def test_every_blob_passes_by_whole_in_order_and_once(count, piece, compression)
     assert shown.verified_bytes == shown.decoded_bytes == sum(len(content(n)) for n in range(count))
 
 
-def test_no_reference_costs_nothing():
+def test_an_empty_list_of_blobs_sends_no_request():
     with streamed([]) as (blobs, service):
         assert list(blobs) == []
         assert service.seen == []
@@ -129,7 +129,7 @@ def test_unread_data_is_skipped():
                 assert blob.read() == content(n)
 
 
-def test_a_blob_is_closed_when_its_turn_is_over():
+def test_a_blob_is_closed_when_the_next_one_is_requested():
     with two_large() as (blobs, _):
         kept = next(blobs)
         next(blobs)
@@ -174,7 +174,7 @@ def test_a_broken_response_resumes_at_the_byte_where_it_stopped(trouble, share, 
 
 
 @pytest.mark.parametrize("bad", [0, 5, 6, 12])
-def test_a_damage_that_comes_again_is_that_of_one_blob(bad):
+def test_recurring_damage_is_attributed_to_one_blob(bad):
     def step(line, seen) -> None:
         refs = asked(seen).references
         body = bytearray(body_of(refs))
@@ -192,7 +192,7 @@ def test_a_damage_that_comes_again_is_that_of_one_blob(bad):
     assert caught.value.notes[0] == f"blob {bad} in the list of references"
 
 
-def test_a_damage_that_stays_is_an_error_that_says_where():
+def test_persistent_damage_raises_an_error_with_its_position():
     with two_large(flip_at(0.5), client={"retry": RetryPolicy(max_attempts=2)}) as (blobs, _):
         assert next(blobs).read() == content(4)
         blob = next(blobs)
@@ -202,7 +202,7 @@ def test_a_damage_that_stays_is_an_error_that_says_where():
     assert not blob.verified
 
 
-def test_a_blob_that_changes_after_a_break_is_an_error():
+def test_a_blob_that_changes_after_a_break_raises_an_error():
     def other(line, seen) -> None:
         frame = FrameEncoder(FrameHeader(), length=300_000)
         whole = frame.begin() + frame.feed(bytes(300_000)) + frame.finish()
@@ -215,7 +215,7 @@ def test_a_blob_that_changes_after_a_break_is_an_error():
             next(blobs).read()
 
 
-def test_a_failure_that_the_reader_keeps_to_itself_comes_again():
+def test_a_suppressed_error_is_raised_again():
     with two_large(flip_at(0.5), client={"retry": RetryPolicy(max_attempts=1)}) as (blobs, _):
         next(blobs)
         blob = next(blobs)
@@ -228,7 +228,7 @@ def test_a_failure_that_the_reader_keeps_to_itself_comes_again():
 
 
 @pytest.mark.parametrize("place", [0, 5, 12])
-def test_an_unknown_blob_is_named_by_its_place(place):
+def test_an_unknown_blob_is_named_by_its_position(place):
     refs = references(13)
     refs[place] = reference(1234)
     seen = []
@@ -239,7 +239,7 @@ def test_an_unknown_blob_is_named_by_its_place(place):
     assert caught.value.notes.count(f"blob {place} in the list of references") == 1
 
 
-def test_the_time_that_a_reader_takes_is_not_spent_on_tries():
+def test_a_slow_reader_does_not_use_up_the_retry_deadline():
     hours = iter(range(0, 10**9, 3600))
     client = {"monotonic": lambda: next(hours), "retry": RetryPolicy(deadline=4 * 3600.0)}
     with two_large(cut_at(0.5), serve, client=client) as (blobs, _):
@@ -262,7 +262,7 @@ def test_leaving_early_ends_threads_and_connections():
 
 
 @pytest.mark.parametrize("workers", [1, 4])
-def test_cancelling_wakes_whoever_waits_for_a_blob(workers):
+def test_cancelling_wakes_a_thread_that_waits_for_a_blob(workers):
     token = CancelToken()
 
     def cancel(line, seen) -> None:
@@ -283,7 +283,7 @@ def test_cancelling_wakes_whoever_waits_for_a_blob(workers):
 
 
 @pytest.mark.usefixtures("repeated_interrupts")
-def test_after_an_interrupt_a_blob_gives_nothing_more():
+def test_after_an_interrupt_a_blob_returns_no_more_bytes():
     def interrupt_there(line, seen) -> None:
         body = body_of([reference(4), reference(LARGE)])
         line.send(line.headline(**{"Content-Length": str(len(body))}) + body[:100_000])
@@ -312,7 +312,7 @@ def test_after_an_interrupt_a_blob_gives_nothing_more():
     sizes=st.lists(st.integers(0, 5000), max_size=20),
     count=st.integers(1, 64),
 )
-def test_batches_cover_everything_once_and_leave_none_alone(total, sizes, count):
+def test_batches_cover_all_blobs_once_and_have_at_least_two(total, sizes, count):
     batches = ReferenceRanges(total, count=count, size=4000, first_count=3)
     coming, bounds = iter(sizes), []
     for low, high in batches:
@@ -322,13 +322,13 @@ def test_batches_cover_everything_once_and_leave_none_alone(total, sizes, count)
     assert all(2 <= high - low <= max(3, count + 1) for low, high in bounds) or total == 1
 
 
-def test_batches_follow_the_size_of_what_came():
+def test_batch_sizes_depend_on_the_received_blobs():
     batches = ReferenceRanges(1000, count=256, size=1000, first_count=8)
     ranges = iter(batches)
     assert next(ranges) == (0, 8)
     batches.record(0, blobs=8)
     assert next(ranges) == (8, 264)  # empty ones
     batches.record(1600, blobs=8)
-    assert next(ranges) == (264, 274)  # of 100 bytes
+    assert next(ranges) == (264, 274)  # blobs of 100 bytes
     batches.record(10**9, blobs=0)
     assert next(ranges) == (274, 276)  # a large one is in transfer

@@ -88,7 +88,7 @@ def test_blobs_of_every_kind_arrive_in_order(tmp_path, fault):
 
 
 @pytest.mark.parametrize("n", range(len(SIZES)))
-def test_a_bare_blob_alone_goes_raw_and_its_md5_is_checked(n):
+def test_a_single_blob_is_sent_raw_and_its_md5_is_checked(n):
     with Ledger() as service:
         (reference,) = upload(service, [(content(n), None, None)])
         assert service.blobs == [(content(n), None, None)]
@@ -99,7 +99,7 @@ def test_a_bare_blob_alone_goes_raw_and_its_md5_is_checked(n):
 
 
 @pytest.mark.parametrize("fault", ["", "lost"])
-def test_progress_tells_which_file_is_on_its_way_and_counts_no_byte_twice(fault):
+def test_progress_shows_the_current_file_and_counts_each_byte_once(fault):
     tracker = ProgressTracker("write", "t")
     seen = []
 
@@ -124,7 +124,7 @@ def test_progress_tells_which_file_is_on_its_way_and_counts_no_byte_twice(fault)
     assert (end.item_bytes, end.fraction, end.moving) == (5 + size, 1.0, ())
 
 
-def test_nothing_to_upload_costs_nothing():
+def test_an_empty_upload_sends_no_request():
     with Ledger() as service:
         assert upload(service, []) == []
     assert service.calls["WriteBlobBatch"] == []
@@ -140,7 +140,7 @@ def test_groups_are_bounded_by_count_and_bytes(monkeypatch):
     assert len(service.calls["WriteBlobBatch"]) == 4
 
 
-def test_blobs_are_taken_one_by_one_from_a_generator(monkeypatch):
+def test_blobs_are_consumed_one_by_one_from_a_generator(monkeypatch):
     monkeypatch.setattr(blob_upload, "BATCH_COUNT", 2)
     taken: list[int] = []
 
@@ -163,7 +163,7 @@ def test_blobs_are_taken_one_by_one_from_a_generator(monkeypatch):
         ({"md5": "0" * 32}, ChecksumError),
     ],
 )
-def test_an_answer_that_does_not_agree_is_an_error(lie, kind):
+def test_a_response_that_does_not_match_raises_an_error(lie, kind):
     truth = {"references": (Ledger.reference(0),), "size": 5, "md5": None}
     with Ledger() as service:
         service._WriteBlob = lambda request, seen: WriteBlobAnswer(**{**truth, **lie})
@@ -181,7 +181,7 @@ def test_an_upper_case_md5_is_the_same_md5():
         assert upload(service, [(b"hello", None, None)]) == [Ledger.reference(0)]
 
 
-def test_a_batch_with_too_few_references_is_an_error():
+def test_a_batch_with_too_few_references_raises_an_error():
     with Ledger() as service:
         answer = WriteBlobAnswer(references=(Ledger.reference(0),), size=2, batch=True)
         service._WriteBlobBatch = lambda request, seen: answer
@@ -193,7 +193,7 @@ def test_a_batch_with_too_few_references_is_an_error():
             )
 
 
-def test_a_file_that_shrinks_in_the_meantime_is_an_error(tmp_path):
+def test_a_file_that_shrinks_in_the_meantime_raises_an_error(tmp_path):
     path = tmp_path / "shrinking"
     path.write_bytes(bytes(100))
 
@@ -207,7 +207,7 @@ def test_a_file_that_shrinks_in_the_meantime_is_an_error(tmp_path):
         assert service.blobs == []
 
 
-def test_what_no_blob_can_hold_is_not_begun(tmp_path):
+def test_a_blob_that_is_too_large_is_not_uploaded(tmp_path):
     film = tmp_path / "film.mp4"
     with film.open("wb") as file:
         file.truncate(5 * 2**30 + 1)  # uses no disk space
@@ -218,7 +218,7 @@ def test_what_no_blob_can_hold_is_not_begun(tmp_path):
         assert service.blobs == []
 
 
-def test_a_stream_without_an_end_is_left_where_no_blob_can_hold_it(monkeypatch):
+def test_an_endless_stream_is_rejected_at_the_maximum_blob_size(monkeypatch):
     monkeypatch.setattr(blob_upload, "MAX_BLOB", blob_upload.PIECE)
     endless = Once(bytes(10 * blob_upload.PIECE))
     with Ledger() as service, pytest.raises(ArgumentError, match="the content of a blob has"):
@@ -238,7 +238,7 @@ def test_a_path_without_a_file_is_an_error_that_names_it(tmp_path, make):
 
 
 @pytest.mark.parametrize("thing", [7, "text", None, object()])
-def test_what_is_no_content_is_refused(thing):
+def test_invalid_blob_content_is_refused(thing):
     with Ledger() as service, pytest.raises(ArgumentError) as caught:
         upload(service, [(thing, None, None)])
     assert type(thing).__name__ in str(caught.value)

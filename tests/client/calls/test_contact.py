@@ -1,4 +1,4 @@
-"""First contact: who is named and blamed, how long an unknown host is waited for, hidden keys."""
+"""First contact: the host that errors name, the wait for an unknown host, and hidden keys."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def failed(call: Callable[[], object]) -> OdpsNbError:
     return caught.value
 
 
-# -- how long an unknown host is waited for -----------------------------------------------------
+# -- the wait for an unknown host ---------------------------------------------------------------
 
 
 def attempts_of(start, options: ClientOptions, *, speed: float, answers: bool = False) -> int:
@@ -105,7 +105,7 @@ def attempts_of(start, options: ClientOptions, *, speed: float, answers: bool = 
 
 
 @pytest.mark.parametrize("start", [dropping, silent])
-def test_slow_attempts_at_a_host_that_never_answered_are_two(start):
+def test_an_unreachable_host_gets_two_slow_attempts(start):
     """0.1 s count as 4 s, so that each attempt takes longer than the 3 s of a slow one."""
     options = ClientOptions(connect_timeout=0.1, read_timeout=0.1, retries=3, deadline=300.0)
     assert attempts_of(start, options, speed=40.0) == 2
@@ -113,7 +113,7 @@ def test_slow_attempts_at_a_host_that_never_answered_are_two(start):
     assert attempts_of(start, options, speed=1.0) == 4
 
 
-def test_refused_connections_keep_their_quick_attempts():
+def test_refused_connections_are_retried_quickly():
     assert attempts_of(refused, ClientOptions(), speed=1.0) == 4
 
 
@@ -196,7 +196,7 @@ REFUSALS = [
 def test_a_refusal_by_the_storage_api_asks_for_open_storage_quota_and_vpc(
     status, code, message, mode
 ):
-    """With ``transfer="storage"``; with ``"auto"``, all services of the table refuse."""
+    """With ``transfer="storage"``, because with ``"auto"`` all services refuse the table."""
     options = ClientOptions(transfer=mode)
     request = CreateReadSession(table=TABLE)
     with (
@@ -268,7 +268,7 @@ NOT_HERE = encode_error_json("NoSuchObject", "there is no resource at this path"
         (script_of(encode_error_json("NoPermission", "no", "r"), 403), False),
     ],
 )
-def test_an_endpoint_without_a_path_is_doubted_if_the_server_does_not_know_the_request(
+def test_a_missing_endpoint_path_is_suggested_if_the_server_does_not_know_the_request(
     path, script, doubted
 ):
     with Peer(script) as peer, client(peer.url + path) as storage:
@@ -276,7 +276,7 @@ def test_an_endpoint_without_a_path_is_doubted_if_the_server_does_not_know_the_r
     assert ("ends with /api" in error.hint) is (doubted and path != "/api")
 
 
-def test_a_tunnel_given_as_the_endpoint_is_named_as_such(monkeypatch):
+def test_a_tunnel_host_given_as_the_endpoint_is_reported(monkeypatch):
     body = encode_error_json("InvalidProjectTable", "not a table", "r")
     with (
         Peer(script_of(body, 400)) as peer,
@@ -289,7 +289,7 @@ def test_a_tunnel_given_as_the_endpoint_is_named_as_such(monkeypatch):
 
 
 @pytest.mark.parametrize(("status", "code"), [(400, "InvalidParameter"), (404, "NoSuchQuota")])
-def test_a_quota_that_the_service_does_not_know_is_named(status, code):
+def test_an_unknown_quota_is_named(status, code):
     body = encode_error_json(code, "not found", "r")
     with (
         Peer(script_of(body, status)) as peer,
@@ -341,8 +341,8 @@ RESPONSES: dict[str, Callable[[StorageClient], object]] = {
 
 
 @pytest.mark.parametrize("what", RESPONSES)
-def test_a_web_page_is_no_response_and_is_not_requested_again(what):
-    """Rule: whatever is requested, a page is one error that names the host and the title."""
+def test_a_web_page_is_an_error_and_is_not_requested_again(what):
+    """Rule: for any request, a web page is one error that names the host and the title."""
     is_storage = what not in ("control plane", "storage host", "query")
     with (
         Peer(script_of(PAGE, is_service=False)) as peer,
@@ -452,7 +452,7 @@ def test_no_failed_query_shows_a_key():
 
 
 @pytest.mark.parametrize("cut", [9, 20])
-def test_a_key_whose_end_was_cut_off_is_hidden(cut):
+def test_a_truncated_key_is_hidden(cut):
     body = b"x" * (4000 - cut) + SECRET.encode() * 2
     with Peer(script_of(body, 400)) as peer, client(f"{peer.url}/api") as storage:
         error = failed(lambda: storage.rest(TABLES))

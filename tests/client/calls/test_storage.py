@@ -89,7 +89,9 @@ def test_a_region_signs_with_version_4():
         (401, "Unauthorized", "the authorization header is invalid or missing"),
     ],
 )
-def test_where_version_4_is_not_known_the_error_says_how_to_sign_as_before(status, code, message):
+def test_if_version_4_is_not_supported_the_error_states_how_to_sign_as_before(
+    status, code, message
+):
     for region, hinted in (("cn-hangzhou", True), (None, False)):
         with (
             Service(GetReadSession=[fail(status, code, message)]) as service,
@@ -103,7 +105,7 @@ def test_where_version_4_is_not_known_the_error_says_how_to_sign_as_before(statu
         assert len(service.seen) == 1
 
 
-def test_a_schema_travels_as_curr_schema():
+def test_a_schema_is_sent_as_curr_schema():
     facts = {"profile": {"schema": "sc"}}
     with Service(GetReadSession=[give(FOUND)]) as service, service.client(**facts) as storage:
         storage.call(ASK)
@@ -151,7 +153,7 @@ LATER = "Wed, 21 Oct 2026 07:28:00 GMT"
     ("headers", "waited"),
     [
         ({"Date": "Wed, 21 Oct 2026 07:27:45 GMT"}, 15.0),
-        ({}, 20.0),  # by the client's own clock
+        ({}, 20.0),  # computed with the client's own clock
         ({"Date": "Wed, 21 Oct 2026 07:30:00 GMT"}, 0.2),  # already past: the wait of the policy
     ],
     ids=["its clock", "our clock", "past"],
@@ -166,7 +168,7 @@ def test_throttling_waits_until_the_requested_date(headers, waited):
     assert service.slept == [waited]
 
 
-def test_a_date_far_away_is_bounded_as_seconds_are():
+def test_a_distant_date_is_bounded_like_seconds():
     throttled = fail(429, "FlowExceeded", **{"Retry-After": LATER})
     with (
         Service(GetReadSession=[throttled]) as service,
@@ -178,7 +180,7 @@ def test_a_date_far_away_is_bounded_as_seconds_are():
     assert service.slept == []
 
 
-def test_throttling_without_end_ends():
+def test_endless_throttling_ends_at_the_deadline():
     with (
         Service(GetReadSession=[fail(429, "QPSExceeded")]) as service,
         service.client(retry=RetryPolicy(max_attempts=3)) as storage,
@@ -203,7 +205,7 @@ def test_an_error_names_code_status_request_id_action_and_target():
     assert len(service.seen) == 1
 
 
-def test_an_empty_answer_where_a_session_is_needed_is_an_error():
+def test_an_empty_response_to_a_session_request_raises_an_error():
     with (
         Service(GetReadSession=[raw(b"{}")]) as service,
         service.client(retry=RetryPolicy(max_attempts=2)) as storage,
@@ -213,7 +215,7 @@ def test_an_empty_answer_where_a_session_is_needed_is_an_error():
     assert caught.value.request_id == "req-1"
 
 
-def test_silence_is_a_timeout_with_a_note():
+def test_silence_raises_a_timeout_with_a_note():
     with (
         Service(GetReadSession=[stall]) as service,
         service.client(read_timeout=0.1, retry=RetryPolicy(max_attempts=1)) as storage,
@@ -270,7 +272,7 @@ def test_cancelling_ends_the_wait_between_tries():
     assert slept == [0.1]
 
 
-def test_the_tunnel_endpoint_is_asked_for_once():
+def test_the_tunnel_endpoint_is_requested_once():
     with answering(b"127.0.0.1:99") as (peer, storage):
         assert storage.tunnel_endpoint == "http://127.0.0.1:99"
         assert storage.tunnel_endpoint == "http://127.0.0.1:99"
@@ -280,7 +282,7 @@ def test_the_tunnel_endpoint_is_asked_for_once():
 
 
 @pytest.mark.parametrize("text", [b"", b"<no/>", b"two words"])
-def test_a_tunnel_endpoint_that_is_none_is_refused(text):
+def test_an_invalid_tunnel_endpoint_is_refused(text):
     with (
         answering(text) as (_, storage),
         pytest.raises(FramingError, match="not the host name of a tunnel endpoint") as caught,
@@ -322,7 +324,7 @@ class answering:
         self.peer.close()
 
 
-def test_a_closed_client_says_so():
+def test_a_closed_client_raises_a_state_error():
     with Service(GetReadSession=[give(FOUND)]) as service:
         storage = service.client()
         storage.close()
@@ -338,7 +340,7 @@ def test_a_closed_client_says_so():
     assert "closed" in repr(storage)
 
 
-def test_a_client_does_not_travel():
+def test_a_client_cannot_be_pickled():
     with (
         Service(GetReadSession=[give(FOUND)]) as service,
         pytest.raises(ConfigError, match="another process"),

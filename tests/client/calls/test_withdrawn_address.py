@@ -53,7 +53,7 @@ def between(service: LocalService, named: Named) -> Iterator[str]:
         yield f"{proxy.url}/api"
 
 
-def test_reads_and_writes_go_on_at_the_next_address(
+def test_reads_and_writes_continue_at_the_new_address(
     service: LocalService, named: Named, between: str, new_name: NewName
 ) -> None:
     with connected(service, endpoint=between, tunnel_endpoint=None) as odps:

@@ -76,15 +76,15 @@ class Narrow:
 
 
 @pytest.mark.parametrize("ordered", [True, False])
-def test_splits_that_a_service_refuses_wait_while_others_get_rows(ordered):
+def test_throttled_splits_wait_while_others_receive_rows(ordered):
     narrow, tracker = Narrow(), ProgressTracker("read", "t")
 
     def sleep(seconds: float) -> None:
-        """Wait for more batches than there are workers, so that one of them was passed on."""
+        """Wait for more batches than workers, so that the consumer has received one of them."""
         enough, until = tracker.snapshot().rows + WORKERS + 1, time.monotonic() + 10
         while time.monotonic() < until:
             rows = tracker.snapshot().rows
-            if rows >= enough or rows == narrow.admitted * BATCHES:  # otherwise none is served
+            if rows >= enough or rows == narrow.admitted * BATCHES:  # otherwise, serve none
                 return
             time.sleep(0.001)
 
@@ -131,7 +131,7 @@ def throttled_after(first, *then):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_split_whose_read_has_had_rows_is_refused_until_the_deadline_and_not_by_count(workers):
+def test_a_throttled_read_that_received_rows_retries_until_the_deadline(workers):
     refused = fail(429, "SlotExceeded", **{"Retry-After": "7"})
     clock, refusals, step = throttled_after(half, *[refused] * 30)
     halves = replace(SESSION, splits=plan_ranges(ROWS, 2))
@@ -147,7 +147,7 @@ def test_a_split_whose_read_has_had_rows_is_refused_until_the_deadline_and_not_b
     assert clock.now >= 30 * 7
 
 
-def test_who_is_refused_to_the_deadline_says_how_long_it_waited():
+def test_an_error_at_the_deadline_states_the_waiting_time():
     refused = fail(429, "SlotExceeded")
     clock, refusals, step = throttled_after(half, *[refused] * 10_000)
     halves = replace(SESSION, splits=plan_ranges(ROWS, 2))
@@ -176,7 +176,7 @@ def test_a_break_after_many_refusals_is_the_first_failure():
     assert refusals[0] == 23
 
 
-def test_splits_that_wait_for_the_consumer_give_their_place_to_one_that_is_refused():
+def test_splits_waiting_for_the_consumer_release_connections_for_throttled_ones():
     """One place for two requests: the first to get it may continue only after the other had it."""
     taken, full = threading.Lock(), threading.Event()
     refused = fail(429, "SlotExceeded")
@@ -196,7 +196,7 @@ def test_splits_that_wait_for_the_consumer_give_their_place_to_one_that_is_refus
                 return
             line.send(body[: len(body) // 2])
             full.set()
-            assert line.wait_closed()  # the place is freed only when the client disconnects
+            assert line.wait_closed()  # this frees room for another request
             raise ConnectionError
         finally:
             taken.release()
@@ -208,7 +208,7 @@ def test_splits_that_wait_for_the_consumer_give_their_place_to_one_that_is_refus
     assert any("closed its connection" in event for event in tracker.snapshot().events)
 
 
-def test_a_service_that_refuses_everybody_is_an_error_soon():
+def test_a_service_that_throttles_all_requests_soon_raises_an_error():
     with (
         Service(ReadRows=[fail(429, "SlotExceeded")]) as service,
         service.client(retry=RetryPolicy(max_attempts=3)) as storage,
@@ -218,7 +218,7 @@ def test_a_service_that_refuses_everybody_is_an_error_soon():
     assert len(service.calls["ReadRows"]) <= 3 * SPLITS
 
 
-def test_a_policy_of_one_try_is_kept():
+def test_a_policy_of_one_attempt_is_respected():
     with (
         Service(ReadRows=[fail(429, "SlotExceeded")]) as service,
         service.client(retry=RetryPolicy(max_attempts=1)) as storage,
@@ -236,7 +236,7 @@ def test_a_policy_of_one_try_is_kept():
     max_bytes=st.integers(0, 60),
     ordered=st.booleans(),
 )
-def test_lanes_that_come_and_go_change_neither_order_nor_items(
+def test_changing_concurrency_changes_neither_order_nor_items(
     lists, haste, workers, max_bytes, ordered
 ):
     concurrency = AdaptiveConcurrency(workers)
@@ -280,7 +280,7 @@ def test_no_more_jobs_run_than_there_are_workers():
     assert max(most) == 1
 
 
-def test_a_thread_that_waits_for_a_worker_is_stopped_at_once():
+def test_a_thread_that_waits_for_a_worker_is_stopped_immediately():
     concurrency, token = AdaptiveConcurrency(3), CancelToken()
     for _ in range(3):
         concurrency.refused()
@@ -297,7 +297,7 @@ def test_a_thread_that_waits_for_a_worker_is_stopped_at_once():
         list(items)
 
 
-def test_lanes_go_down_to_one_and_up_to_all():
+def test_concurrency_falls_to_one_and_rises_to_the_maximum():
     concurrency = AdaptiveConcurrency(3)
     for _ in range(5):
         concurrency.refused()

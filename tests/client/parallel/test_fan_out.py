@@ -27,7 +27,7 @@ def jobs_of(lists):
     total_bytes=st.none() | st.integers(0, 300),
     ordered=st.booleans(),
 )
-def test_nothing_is_lost_or_doubled_and_the_order_is_kept_if_asked_for(
+def test_no_item_is_lost_or_repeated_and_the_order_is_kept_on_request(
     lists, workers, max_bytes, total_bytes, ordered
 ):
     items = list(
@@ -91,7 +91,7 @@ def test_an_error_of_a_later_job_waits_for_its_turn_when_ordered():
         next(items)
 
 
-def test_an_error_comes_at_once_without_order():
+def test_an_unordered_error_is_raised_immediately():
     def endless(token):
         while not token.wait(0.01):
             pass
@@ -152,7 +152,7 @@ def test_an_interrupt_in_the_consumer_ends_the_workers():
     assert [t for t in running() if t.name.startswith("odps_nb-worker")] == []
 
 
-def test_jobs_are_taken_a_few_ahead_however_many_there_are():
+def test_only_a_few_jobs_are_taken_in_advance():
     taken = []
 
     def job(token):
@@ -169,7 +169,7 @@ def test_jobs_are_taken_a_few_ahead_however_many_there_are():
     assert len(taken) < 20
 
 
-def test_jobs_that_cannot_be_made_are_an_error_in_their_turn():
+def test_an_error_while_creating_a_job_is_raised_in_its_turn():
     def jobs():
         for number in range(6):
             yield lambda token, number=number: iter([number])
@@ -181,7 +181,7 @@ def test_jobs_that_cannot_be_made_are_an_error_in_their_turn():
         next(items)
 
 
-def test_a_system_without_more_threads_continues_with_the_running_ones(monkeypatch):
+def test_a_pool_without_more_threads_continues_with_the_running_ones(monkeypatch):
     start, started = threading.Thread.start, []
 
     def start_two(thread):

@@ -1,4 +1,4 @@
-"""Tables so large that the number of their splits is a burden."""
+"""Tables with so many splits that each split's cost matters."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def opened(*answers: ReadSessionAnswer, **plan) -> tuple[ReadSession, Service]:
 
 
 @pytest.mark.parametrize("size", [10 * PETABYTE, None])
-def test_splits_grow_where_there_would_be_too_many(size: int | None):
+def test_splits_grow_if_there_would_be_too_many(size: int | None):
     session, _ = opened(replace(HUGE, estimated_size=size))
     assert len(session.splits) == DEFAULT_SPLITS == 100_000
     assert session.row_count == ROWS
     assert {split.count for split in session.splits} == {ROWS // DEFAULT_SPLITS}
 
 
-def test_the_service_is_asked_for_larger_splits_where_it_cut_too_many():
+def test_larger_splits_are_requested_if_the_service_created_too_many():
     finest = replace(CUT_BY_SIZE, splits_count=149_011_612)
     session, service = opened(finest, CUT_BY_SIZE, where="id > 0", schema=SCHEMA)
     first, second = service.calls["CreateReadSession"]
@@ -47,13 +47,13 @@ def test_the_service_is_asked_for_larger_splits_where_it_cut_too_many():
     assert len(session.splits) == DEFAULT_SPLITS
 
 
-def test_as_many_splits_as_are_bearable_are_not_asked_for_again():
+def test_an_acceptable_number_of_splits_is_not_requested_again():
     session, service = opened(CUT_BY_SIZE, where="id > 0", schema=SCHEMA)
     assert len(service.calls["CreateReadSession"]) == 1
     assert len(session.splits) == DEFAULT_SPLITS
 
 
-def test_who_says_how_many_gets_them_up_to_a_million():
+def test_a_requested_number_of_splits_up_to_a_million_is_used():
     session, _ = opened(replace(HUGE, estimated_size=PETABYTE), split_bytes=8 * 10**9)
     assert len(session.splits) == 125_000
     session, _ = opened(HUGE, splits=DEFAULT_SPLITS + 1)
@@ -69,13 +69,15 @@ def test_who_says_how_many_gets_them_up_to_a_million():
         (replace(CUT_BY_SIZE, splits_count=MAX_SPLITS + 1), {"where": "id > 0", "splits": 5}),
     ],
 )
-def test_more_is_refused_before_it_fills_the_memory(answer: ReadSessionAnswer, plan: dict):
+def test_too_many_splits_are_refused_before_they_fill_the_memory(
+    answer: ReadSessionAnswer, plan: dict
+):
     with pytest.raises(ArgumentError, match="the maximum is 1,000,000") as caught:
         opened(answer, **plan)
     assert caught.value.code == "TooManySplits"
     assert "split_bytes=" in str(caught.value.hint)
 
 
-def test_more_splits_than_rows_are_no_burden():
+def test_more_splits_than_rows_are_read_without_overhead():
     session, _ = opened(replace(HUGE, record_count=5), splits=10**9)
     assert len(session.splits) == 5

@@ -39,7 +39,7 @@ from tests.support.sockets.scripted import (
 from tests.support.threads import running
 
 
-def test_splits_side_by_side_give_every_row_in_order():
+def test_concurrent_splits_return_every_row_in_order():
     tracker = ProgressTracker("read", "t")
     with Service(ReadRows=[serve_rows]) as service, service.client() as storage:
         assert ids(iter_batches(storage, SESSION, tracker=tracker)) == list(range(ROWS))
@@ -47,7 +47,7 @@ def test_splits_side_by_side_give_every_row_in_order():
     assert (shown.rows, shown.phase) == (ROWS, Phase.READING)
 
 
-def test_splits_side_by_side_without_order_give_every_row_once():
+def test_unordered_concurrent_splits_return_every_row_once():
     with Service(ReadRows=[serve_rows]) as service, service.client() as storage:
         got = ids(iter_batches(storage, SESSION, ordered=False))
     assert sorted(got) == list(range(ROWS))
@@ -55,7 +55,7 @@ def test_splits_side_by_side_without_order_give_every_row_once():
 
 @pytest.mark.parametrize("workers", [1, 2, 8])
 @pytest.mark.parametrize("read_ahead", [1, 10**9])
-def test_broken_splits_side_by_side_are_mended(workers, read_ahead):
+def test_broken_concurrent_splits_resume(workers, read_ahead):
     steps = [cut_rows(0.5), hang_up, fail(503, "ServiceUnavailable"), cut_rows(0.9), serve_rows]
     with Service(ReadRows=steps) as service, service.client() as storage:
         batches = iter_batches(storage, SESSION, workers=workers, read_ahead=read_ahead)
@@ -94,7 +94,7 @@ def test_the_rows_of_all_splits_are_counted():
 
 
 @pytest.mark.parametrize("workers", [1, 4])
-def test_cancelling_wakes_every_split_at_once(workers):
+def test_cancelling_stops_every_split_immediately(workers):
     token = CancelToken()
     started = threading.Semaphore(0)
 
@@ -133,7 +133,7 @@ def test_leaving_the_iterator_ends_threads_and_connections():
 
 
 @pytest.mark.parametrize("workers", [1, 4])
-def test_a_read_beyond_its_bytes_stops_before_the_batch_that_is_too_much(workers):
+def test_a_read_beyond_max_bytes_stops_before_the_excess_batch(workers):
     with Service(ReadRows=[serve_rows]) as service, service.client() as storage:
         whole = list(iter_batches(storage, SESSION))
         size = sum(batch.nbytes for batch in whole)
@@ -160,7 +160,7 @@ def test_a_limit_of_rows_may_keep_a_read_within_its_bytes():
     ("asked", "batch"),
     [({}, 16 * 2**20), ({"max_bytes": 2**23}, 2**20), ({"read_ahead": 1}, 2**20)],
 )
-def test_batches_are_asked_for_as_small_as_the_bytes_held_need(asked, batch):
+def test_the_requested_batch_size_depends_on_the_byte_budget(asked, batch):
     with Service(ReadRows=[serve_rows]) as service, service.client() as storage:
         assert ids(iter_batches(storage, SESSION, workers=4, **asked)) == list(range(ROWS))
     assert {call.max_batch_raw_size for call in service.calls["ReadRows"]} == {batch}
@@ -170,7 +170,7 @@ def test_batches_are_asked_for_as_small_as_the_bytes_held_need(asked, batch):
     ("asked", "sent"),
     [(0, 0), (1, 2**20), (2**20, 2**20), (2**28, 2**28), (2**28 + 1, 2**28)],
 )
-def test_a_batch_is_asked_for_only_in_bounds_that_the_service_takes(asked, sent):
+def test_the_requested_batch_size_is_within_the_limits_of_the_service(asked, sent):
     """evidence 30, 31 (C++ client: TestReadOptionsMaxBatchRows, TestReadOptionsMaxBatchRawSize)"""
     with Service(ReadRows=[serve_rows]) as service, service.client() as storage:
         split = SESSION.splits[0]
@@ -182,14 +182,14 @@ def test_a_batch_is_asked_for_only_in_bounds_that_the_service_takes(asked, sent)
     assert (call.max_batch_rows, call.max_batch_raw_size) == (20_000, sent)
 
 
-def test_a_preview_is_read_whole_or_again():
+def test_an_incomplete_preview_is_requested_again():
     body = ipc(numbers(0, 5))
     with Service(Preview=[cut(body, len(body) - 9), raw(body)]) as service:
         table = fetch_preview(service.storage, Preview(table=TABLE, limit=5))
     assert table.column(0).to_pylist() == [0, 1, 2, 3, 4]
 
 
-def test_a_preview_always_says_how_many_rows():
+def test_a_preview_always_states_the_number_of_rows():
     """evidence 140 (C++ client: TestAllPartitions): without a limit, the row count is unknown"""
     with Service() as service, service.client() as storage:
         with pytest.raises(ArgumentError, match="needs a limit"):
@@ -198,7 +198,7 @@ def test_a_preview_always_says_how_many_rows():
 
 
 @pytest.mark.parametrize("taken", [1, 2])
-def test_a_tracker_ends_with_the_rows_that_were_handed_over(taken):
+def test_a_tracker_ends_with_the_number_of_returned_rows(taken):
     tracker = ProgressTracker("read", "t")
     with Service(ReadRows=[serve_rows]) as service, service.client() as storage:
         batches = iter_batches(storage, SESSION, limit=13, workers=3, tracker=tracker)

@@ -35,7 +35,7 @@ WHOLE = ipc(TABLE)
 
 
 class Opened:
-    """A row stream over a body that a peer sends in some way."""
+    """A row stream over a body that a peer sends in a given way."""
 
     def __init__(self, body: bytes, way: str = "length", **headers: str) -> None:
         def script(line: Line) -> None:
@@ -81,7 +81,7 @@ def coded(body: bytes, coding: Compression) -> bytes:
 
 @pytest.mark.parametrize("declared", [True, False])
 @pytest.mark.parametrize("coding", [Compression.ZSTD, Compression.LZ4])
-def test_a_body_inside_a_coding_is_seen_for_what_it_is(coding, declared):
+def test_the_coding_of_a_body_is_detected_from_its_bytes(coding, declared):
     headers = {"Content-Encoding": HTTP_CODINGS[coding]} if declared else {}
     with Opened(coded(WHOLE, coding), **headers) as response:
         assert read_all(response).equals(TABLE)
@@ -112,7 +112,7 @@ def test_an_empty_stream_has_a_schema_and_no_batch():
         assert read_all(response).equals(TABLE.slice(0, 0))
 
 
-def test_batches_without_rows_are_left_out():
+def test_batches_without_rows_are_skipped():
     empty, full = (
         TABLE.slice(0, 0).to_batches() or [pa.RecordBatch.from_pylist([], schema=TABLE.schema)],
         TABLE.to_batches(),
@@ -128,7 +128,7 @@ def test_batches_without_rows_are_left_out():
 
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("way", ["length", "chunked", "until close"])
-def test_a_cut_inside_or_between_messages_is_an_error(way):
+def test_truncation_inside_or_between_messages_raises_an_error(way):
     marks = [at for at in range(len(WHOLE)) if WHOLE[at : at + 4] == b"\xff\xff\xff\xff"]
     beside = {mark + step for mark in marks for step in (-1, 0, 1, 4, 7, 8)}
     between = range(0, len(WHOLE), 37 if way == "until close" else 400)
@@ -140,7 +140,7 @@ def test_a_cut_inside_or_between_messages_is_an_error(way):
 
 @settings(max_examples=60)
 @given(data=st.data())
-def test_no_coding_hides_a_cut(data):
+def test_truncation_is_detected_in_every_coding(data):
     coding = data.draw(st.sampled_from([Compression.ZSTD, Compression.LZ4]))
     body = coded(WHOLE, coding)
     at = data.draw(st.integers(0, len(body) - 1))
@@ -150,7 +150,7 @@ def test_no_coding_hides_a_cut(data):
 
 @settings(max_examples=60)
 @given(data=st.data())
-def test_a_flipped_bit_in_a_checked_coding_is_an_error(data):
+def test_a_flipped_bit_in_a_checked_coding_raises_an_error(data):
     coding = data.draw(st.sampled_from([Compression.ZSTD, Compression.LZ4]))
     body = bytearray(coded(WHOLE, coding))
     body[data.draw(st.integers(0, len(body) - 1))] ^= 1 << data.draw(st.integers(0, 7))
@@ -164,7 +164,7 @@ def test_a_flipped_bit_in_a_checked_coding_is_an_error(data):
 
 @settings(max_examples=60)
 @given(data=st.data())
-def test_any_damage_is_one_of_our_errors_or_a_table(data):
+def test_any_damage_gives_a_typed_error_or_a_table(data):
     body = bytearray(WHOLE)
     for _ in range(data.draw(st.integers(1, 4))):
         body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
@@ -176,7 +176,7 @@ def test_any_damage_is_one_of_our_errors_or_a_table(data):
             assert isinstance(error, (ProtocolError, ConversionError))  # noqa: PT017
 
 
-def test_bytes_after_the_end_marker_are_an_error():
+def test_bytes_after_the_end_marker_raise_an_error():
     with (
         Opened(WHOLE + b"x") as response,
         pytest.raises(FramingError, match="bytes follow"),
@@ -184,7 +184,7 @@ def test_bytes_after_the_end_marker_are_an_error():
         read_all(response)
 
 
-def test_a_marker_inside_a_broken_http_body_is_not_believed():
+def test_an_end_marker_in_a_broken_http_body_is_not_accepted():
     def script(line: Line) -> None:
         line.request()
         line.chunked(WHOLE, end=False)
@@ -197,7 +197,7 @@ def test_a_marker_inside_a_broken_http_body_is_not_believed():
     transport.close()
 
 
-def test_a_header_that_contradicts_the_body_is_an_error():
+def test_a_header_that_contradicts_the_body_raises_an_error():
     with Opened(WHOLE, **{"Content-Encoding": "zstd"}) as response, pytest.raises(FramingError):
         RowStream(response)
 
@@ -208,7 +208,7 @@ def test_a_message_over_the_limit_is_refused_before_it_is_read():
     assert caught.value.limit == 64
 
 
-def test_after_close_there_is_no_batch():
+def test_after_close_no_batch_is_returned():
     with Opened(WHOLE) as response:
         stream = RowStream(response)
         assert ids([stream.next()]) == list(range(10))
@@ -218,7 +218,7 @@ def test_after_close_there_is_no_batch():
             stream.next()
 
 
-def test_a_stream_cut_between_two_batches_is_truncated():
+def test_a_stream_that_ends_between_two_batches_is_truncated():
     sink = pa.BufferOutputStream()
     writer = pa.ipc.new_stream(sink, TABLE.schema)
     writer.write_table(TABLE)
@@ -237,7 +237,7 @@ DOCUMENTS = [
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=["json", "xml"])
-def test_an_error_in_the_place_of_the_rows_is_that_error(document):
+def test_an_error_document_in_place_of_rows_is_raised(document):
     """Evidence 152: the status of this error is unknown."""
     with Opened(document) as response, pytest.raises(InvalidRequestError) as caught:
         RowStream(response)
@@ -261,7 +261,7 @@ def boundaries(document: bytes) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("coding", [None, *HTTP_CODINGS])
 @pytest.mark.parametrize("place", boundaries(b""))
-def test_an_error_at_the_boundary_of_a_message_is_that_error(place, coding):
+def test_an_error_document_at_a_message_boundary_is_raised(place, coding):
     """Evidence 152: recognised by its number, or only by the form of the document."""
     unknown = [b'{"Code": "Odd", "Message": "why"}', b" <Error><Code>Odd</Code></Error>"]
     for document in (*DOCUMENTS, *unknown):
@@ -280,7 +280,7 @@ def test_an_error_at_the_boundary_of_a_message_is_that_error(place, coding):
 
 
 @pytest.mark.parametrize("page", [b"<p>sign in</p>", b'{"wifi": "sign in"}', b"{\x00\xff\xff"])
-def test_a_body_of_another_server_is_no_error_of_the_service(page):
+def test_an_error_body_of_another_server_is_not_reported_as_the_service_s(page):
     with Opened(page) as response, pytest.raises(FramingError, match="which is not Arrow"):
         RowStream(response)
     with Opened(WHOLE[:-8] + page) as response, pytest.raises(ProtocolError):

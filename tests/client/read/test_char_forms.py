@@ -29,7 +29,7 @@ def values_of(array: pa.Array) -> list[Any]:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
-def test_layouts_of_text_lose_blanks_and_keep_their_type(layout: pa.DataType) -> None:
+def test_trailing_blanks_are_removed_in_every_text_layout(layout: pa.DataType) -> None:
     array = pa.array(VALUES, pa.string()).cast(layout)
     assert values_of(changed(array, "char(4)")) == STRIPPED
     assert values_of(changed(array.slice(3, 3), "char(4)")) == STRIPPED[3:6]
@@ -74,7 +74,7 @@ def without(value: Any, kind: str) -> Any:
 
 
 @pytest.mark.parametrize(("layout", "kind", "values"), NESTED, ids=str)
-def test_nested_values_lose_them_wherever_the_batch_begins(
+def test_trailing_blanks_are_removed_in_nested_values_of_slices(
     layout: pa.DataType, kind: str, values: list[Any]
 ) -> None:
     array, wanted = pa.array(values, layout), [without(one, kind) for one in values]
@@ -109,7 +109,7 @@ def test_padding_counts_characters() -> None:
     assert padded(batch, chars).column(0).to_pylist() == ["    ", "é   ", "𝄞𝄞𝄞𝄞", None]
 
 
-def test_columns_of_one_name_are_distinguished_by_their_places() -> None:
+def test_columns_of_one_name_are_distinguished_by_position() -> None:
     columns = (*parse_columns("c char(4)"), *parse_columns("c string"))
     batch = pa.record_batch([pa.array(["a "]), pa.array(["a "])], names=["c", "C"])
     found = stripped(batch, char_columns(batch.schema.names, columns))

@@ -127,14 +127,14 @@ DAMAGED = {
 
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("what", DAMAGED)
-def test_a_value_that_points_elsewhere_is_an_error_and_never_looked_at(what, reader):
+def test_an_offset_outside_of_its_buffer_is_an_error_and_never_read(what, reader):
     with pytest.raises(FramingError) as caught:
         sent(bare(DAMAGED[what]), reader)
     assert caught.value.request_id == "req-1"
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_a_name_that_is_no_text_is_an_error(reader):
+def test_a_name_that_is_not_text_raises_an_error(reader):
     body = bare(pa.array([1])).replace(b"\1\0\0\0c\0", b"\1\0\0\0\xff\0")
     with pytest.raises(FramingError):
         sent(body, reader)
@@ -151,7 +151,7 @@ def test_metadata_that_names_a_pickle_is_never_unpickled(tmp_path):
     assert not trap.exists()
 
 
-# -- more memory than bytes --------------------------------------------------------------------
+# -- streams that expand in memory ------------------------------------------------------------
 
 
 @functools.cache
@@ -165,7 +165,7 @@ def squeezed(megabytes: int, codec: str) -> bytes:
 
 @pytest.mark.parametrize("codec", ["zstd", "lz4"])
 @pytest.mark.parametrize("reader", READERS)
-def test_what_would_grow_beyond_its_bound_is_refused_before_it_does(reader, codec):
+def test_a_batch_that_would_exceed_its_limit_is_refused_before_decompression(reader, codec):
     body = squeezed(520, codec)
     before = pa.total_allocated_bytes()
     with pytest.raises(LimitExceededError, match="after decompression") as caught:
@@ -182,7 +182,7 @@ def read(response, bound: int) -> list[pa.RecordBatch]:
 
 
 @pytest.mark.parametrize("codec", ["zstd", "lz4"])
-def test_the_bound_is_that_of_one_batch_and_can_be_said(codec):
+def test_the_decompression_limit_applies_per_batch_and_can_be_set(codec):
     body = ipc(numbers(0, 50_000), rows=10_000, compression=codec)
     assert (
         len(sent(body, lambda one: list(iter(RowStream(one, max_decompressed=80_000).next, None))))
@@ -204,12 +204,12 @@ def test_the_bound_is_that_of_one_batch_and_can_be_said(codec):
     ],
     ids=["nulls", "runs", "fixed lists"],
 )
-def test_rows_that_cost_no_bytes_have_a_bound(reader, array):
+def test_rows_without_bytes_are_limited(reader, array):
     with pytest.raises(LimitExceededError, match="values"):
         sent(bare(array), reader)
 
 
-# -- columns that were not promised -------------------------------------------------------------
+# -- columns that the session does not have -----------------------------------------------------
 
 
 def session_of(columns: str) -> ReadSession:
@@ -252,7 +252,7 @@ PROMISED = [
 
 
 @pytest.mark.parametrize(("columns", "came"), PROMISED, ids=str)
-def test_a_column_of_another_kind_than_promised_is_refused_with_its_name(columns, came):
+def test_a_column_of_another_type_than_the_session_is_refused_by_name(columns, came):
     with pytest.raises(FramingError) as caught:
         split_of(columns, came)
     assert caught.value.request_id == "req-1"
@@ -275,13 +275,13 @@ TAKEN = [
 
 
 @pytest.mark.parametrize(("columns", "came"), TAKEN, ids=str)
-def test_every_form_that_a_service_may_send_is_taken(columns, came):
+def test_every_arrow_form_of_a_column_is_accepted(columns, came):
     assert split_of(columns, came).equals(came)
 
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()], ids=str)
 @pytest.mark.parametrize("columns", ["s varchar(9)", "s string", "s char(9)"])
-def test_text_that_comes_as_bytes_is_text(columns, kind):
+def test_text_that_arrives_as_bytes_is_text(columns, kind):
     came = pa.table({"s": WORDS.cast(kind)})
     text = pa.string() if kind == pa.binary() else pa.large_string()
     assert split_of(columns, came).equals(pa.table({"s": WORDS.cast(text)}))
@@ -292,14 +292,14 @@ def test_columns_in_another_order_arrive_in_that_of_the_session():
     assert split_of("id bigint, s string", came).column_names == ["id", "s"]
 
 
-def test_with_a_selection_more_columns_may_come():
+def test_with_a_selection_the_stream_may_have_more_columns():
     came = pa.table({"more": IDS, "s": WORDS, "id": IDS})
     assert split_of("id bigint, s string", came, columns=("id",)).column_names == ["id"]
     with pytest.raises(FramingError, match="int64"):
         split_of("id string, s string", came, columns=("id",))
 
 
-def test_a_result_of_a_query_is_held_against_its_session_too():
+def test_a_query_result_is_checked_against_its_session():
     session = ResultSession(
         instance_id="i",
         schema=SCHEMA,
@@ -316,7 +316,7 @@ def test_a_result_of_a_query_is_held_against_its_session_too():
         assert caught.value.request_id == "req-1"
 
 
-def test_a_query_may_name_two_columns_alike():
+def test_a_query_may_have_two_columns_with_one_name():
     schema = TableSchema(columns=parse_columns("a bigint, b string"))
     twins = replace(schema, columns=tuple(replace(c, name="x") for c in schema.columns))
     came = pa.table([IDS, WORDS], names=["x", "x"])
@@ -333,7 +333,7 @@ def test_a_query_may_name_two_columns_alike():
         assert pa.Table.from_batches(iter_result(storage, session)).equals(came)
 
 
-def test_a_preview_is_held_against_the_columns_that_are_known():
+def test_a_preview_is_checked_against_the_known_columns():
     with (
         Service(Preview=[raw(ipc(pa.table({"id": WORDS})))]) as service,
         service.client(retry=ONCE) as storage,
@@ -343,11 +343,11 @@ def test_a_preview_is_held_against_the_columns_that_are_known():
     assert caught.value.request_id == "req-1"
 
 
-# -- all of it, at random -----------------------------------------------------------------------
+# -- random damage -------------------------------------------------------------------------------
 
 
 @pytest.mark.nightly
-def test_damaged_streams_end_no_process_and_in_no_other_error():
+def test_damaged_streams_crash_no_process_and_raise_only_typed_errors():
     """Some inputs of ``fuzz/mutate_streams.py``, which can run for any length of time."""
     command = [sys.executable, str(ROOT / "fuzz" / "mutate_streams.py"), "--count", "75"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)

@@ -46,7 +46,7 @@ def test_the_rows_of_some_versions_are_read(odps: Connection, table: TableName) 
     assert ids(odps, session) == [3]
 
 
-def test_versions_that_replaced_rows_are_refused_or_left_out(
+def test_versions_that_replaced_rows_are_refused_or_skipped(
     odps: Connection, table: TableName
 ) -> None:
     with StorageClient(odps.profile) as storage:

@@ -64,13 +64,13 @@ def serve_half(line, seen) -> None:
     raise ConnectionError
 
 
-def test_a_session_with_time_left_is_left_alone():
+def test_a_session_with_enough_time_left_is_not_refreshed():
     with Service(ReadRows=[serve]) as service, service.client(clock=Clock(NOW)) as storage:
         assert ids(iter_batches(storage, session_until(24 * HOUR))) == list(range(ROWS))
     assert "GetReadSession" not in service.calls
 
 
-def test_splits_side_by_side_share_one_refresh():
+def test_concurrent_splits_share_one_refresh():
     """Evidence 175: a long read keeps its session alive (TorchEasyRec refreshes every 600 s)."""
     with (
         Service(ReadRows=[serve], GetReadSession=[refreshed(24 * HOUR)]) as service,
@@ -82,7 +82,7 @@ def test_splits_side_by_side_share_one_refresh():
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_a_consumer_that_takes_its_time_keeps_the_session(workers):
+def test_a_slow_consumer_keeps_the_session_alive(workers):
     clock, changed = Clock(NOW), threading.Condition()
     until = [NOW + 2 * HOUR]
     last = ROWS // 4  # rows of the last split
@@ -112,7 +112,7 @@ def test_a_consumer_that_takes_its_time_keeps_the_session(workers):
     assert len(until) > 3
 
 
-def test_what_is_read_on_goes_by_the_newest_route_token():
+def test_later_requests_use_the_newest_route_token():
     clock = Clock(NOW)
     with (
         Service(
@@ -141,7 +141,7 @@ def test_what_is_read_on_goes_by_the_newest_route_token():
     ],
     ids=["refused", "503", "broken", "rubbish", "over", "another"],
 )
-def test_a_refresh_that_fails_does_not_end_a_read_and_is_not_repeated_at_once(trouble):
+def test_a_failed_refresh_does_not_end_a_read_and_is_retried_later(trouble):
     clock = Clock(NOW)
     with (
         Service(ReadRows=[serve], GetReadSession=[trouble]) as service,
@@ -165,7 +165,7 @@ def test_a_refresh_that_fails_does_not_end_a_read_and_is_not_repeated_at_once(tr
     ],
     ids=["503", "broken", "refused", "over"],
 )
-def test_in_the_last_minute_what_may_pass_is_tried_three_times(trouble, times):
+def test_in_the_last_minute_a_refresh_is_tried_three_times(trouble, times):
     """There may be no later chance: a slow consumer may return after the expiry."""
     with (
         Service(ReadRows=[serve], GetReadSession=[trouble]) as service,
@@ -175,7 +175,7 @@ def test_in_the_last_minute_what_may_pass_is_tried_three_times(trouble, times):
     assert len(service.calls["GetReadSession"]) == times
 
 
-def test_a_refresh_that_was_late_gives_the_next_one_its_time():
+def test_after_a_late_refresh_the_next_one_has_its_full_interval():
     clock = Clock(NOW)
     steps = [fail(503, "ServiceUnavailable"), refreshed(2 * HOUR), fail(503, "ServiceUnavailable")]
     with (
@@ -202,7 +202,7 @@ def test_a_refresh_that_fails_is_tried_again_later():
     assert len(service.calls["GetReadSession"]) == 2
 
 
-def test_a_session_that_gets_no_more_time_is_not_asked_for_it_all_the_time():
+def test_a_session_that_is_not_extended_is_not_refreshed_constantly():
     with (
         Service(ReadRows=[serve], GetReadSession=[refreshed(30.0)]) as service,
         service.client(clock=Clock(NOW)) as storage,
@@ -211,7 +211,7 @@ def test_a_session_that_gets_no_more_time_is_not_asked_for_it_all_the_time():
     assert len(service.calls["GetReadSession"]) == 1
 
 
-def test_a_session_that_is_over_is_said_by_the_rows():
+def test_reads_of_an_expired_session_raise_an_error():
     with (
         Service(
             ReadRows=[fail(404, "NoSuchSession")], GetReadSession=[fail(404, "NoSuchSession")]
@@ -296,7 +296,7 @@ def test_a_hanging_refresh_blocks_neither_received_rows_nor_the_end_of_a_read():
         assert not closing.is_alive()
 
 
-def test_a_rest_is_no_reason_to_refresh_a_session_with_time_left():
+def test_waiting_does_not_refresh_a_session_with_enough_time_left():
     with Service(ReadRows=[serve]) as service, service.client(clock=Clock(NOW)) as storage:
         rested = threading.Event()
         rows = RestingRows(iter_split(storage, session_until(24 * HOUR), RowRangeSplit(0, 80)))

@@ -47,7 +47,7 @@ def peak_of(work) -> int:
         tracemalloc.stop()
 
 
-def test_a_large_blob_is_streamed_down():
+def test_a_large_blob_is_downloaded_in_bounded_memory():
     size, piece = 48 * MIB, encode_blocks(bytes(MIB))
 
     def step(line, seen) -> None:
@@ -68,7 +68,7 @@ def test_a_large_blob_is_streamed_down():
     assert got == [size]
 
 
-def test_many_large_blobs_pass_by_in_pieces():
+def test_many_large_blobs_are_streamed_in_bounded_memory():
     size, count, run = 12 * MIB, 8, bytes(MIB)
 
     def step(line, seen) -> None:
@@ -102,7 +102,7 @@ def test_many_large_blobs_pass_by_in_pieces():
     assert got == [size] * count
 
 
-def test_a_large_file_is_streamed_up(tmp_path):
+def test_a_large_file_is_uploaded_in_bounded_memory(tmp_path):
     path = tmp_path / "large"
     with path.open("wb") as file:
         file.truncate(48 * MIB)

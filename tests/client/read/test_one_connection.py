@@ -23,7 +23,7 @@ def test_one_request_for_each_split_one_after_another() -> None:
         ]
 
 
-def test_broken_splits_go_on_at_the_exact_row() -> None:
+def test_broken_splits_resume_at_the_exact_row() -> None:
     with Service(ReadRows=[cut_rows(0.6), cut_rows(0.9), serve_rows]) as service:
         service.storage.quickest = 0.0
         assert ids(iter_batches(service.storage, SESSION)) == list(range(ROWS))
@@ -42,7 +42,7 @@ def test_adjacent_ranges_may_be_one_request(faults: list[Any]) -> None:
         assert (split.rows, split.rows_total, split.done) == (ROWS, ROWS, True)
 
 
-def test_ranges_of_a_service_elsewhere_are_never_joined() -> None:
+def test_ranges_of_a_remote_service_are_never_joined() -> None:
     with Service(ReadRows=[serve_rows]) as service, service.client() as storage:
         storage.quickest = HERE_SECONDS
         assert sorted(ids(iter_batches(storage, SESSION, join=True))) == [*range(ROWS)]
@@ -50,7 +50,7 @@ def test_ranges_of_a_service_elsewhere_are_never_joined() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "here"), [(0.0, True), (HERE_SECONDS, False)])
-def test_a_tunnel_to_a_slow_line_is_not_this_machine(seconds: float, here: bool) -> None:
+def test_a_slow_service_on_loopback_is_not_local(seconds: float, here: bool) -> None:
     with Service(ReadRows=[serve_rows]) as service, service.client() as storage:
         storage.quickest = seconds
         assert storage.is_here is here

@@ -46,7 +46,7 @@ def split_of(*steps, split=MIDDLE, **facts):
         return ids(iter_split(storage, SESSION, split, **facts)), service, facts["tracker"]
 
 
-def test_a_split_is_read_whole():
+def test_a_split_is_read_completely():
     got, service, tracker = split_of(serve_rows)
     assert got == list(range(20, 80))
     request = service.calls["ReadRows"][0]
@@ -77,7 +77,7 @@ def test_a_broken_stream_resumes_at_the_exact_row(split, chunked):
     assert any("resuming at row" in event for event in tracker.snapshot().events)
 
 
-def test_a_cut_at_and_next_to_every_message_boundary_is_recovered():
+def test_truncation_near_every_message_boundary_is_recovered():
     body = ipc(numbers(20, 80))
     marks = [at for at in range(len(body)) if body[at : at + 4] == b"\xff\xff\xff\xff"]
     for mark in marks:
@@ -98,13 +98,13 @@ def test_a_cut_at_and_next_to_every_message_boundary_is_recovered():
     ],
     ids=["hang up", "503", "429", "rubbish", "empty"],
 )
-def test_trouble_before_the_first_row_is_a_retry(trouble):
+def test_a_failure_before_the_first_row_is_retried(trouble):
     got, _, tracker = split_of(trouble, trouble, serve_rows)
     assert got == list(range(20, 80))
     assert tracker.snapshot().retries == 2
 
 
-def test_silence_in_the_middle_is_mended():
+def test_a_read_resumes_after_silence_in_the_middle():
     def half_then_stall(line, seen) -> None:
         body = ipc(wanted(line))
         line.send(line.headline(**{"Content-Length": str(len(body))}) + body[: len(body) // 2])
@@ -116,7 +116,7 @@ def test_silence_in_the_middle_is_mended():
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-def test_bytes_of_a_batch_that_is_not_whole_are_seen(chunked):
+def test_bytes_of_an_incomplete_batch_are_counted(chunked):
     """A large batch on a slow network: no row can be counted yet, but bytes arrive."""
     table = pa.table({"id": pa.array(range(60), pa.int64()), "s": ["x" * 80_000] * 60})
     body = ipc(table, rows=60)
@@ -152,7 +152,7 @@ def test_bytes_of_a_batch_that_is_not_whole_are_seen(chunked):
         while (seen := tracker.snapshot()).wire_bytes < len(body) // 3:
             assert time.monotonic() < until, seen
         assert (seen.rows, seen.decoded_bytes) == (0, 0)
-        assert seen.wire_bytes <= len(body) // 2 + 64  # the ends of chunks
+        assert seen.wire_bytes <= len(body) // 2 + 64  # cut at the ends of chunks
         go_on.set()
         reading.join(20)
     assert rows == [60]
@@ -172,7 +172,7 @@ def test_a_complete_stream_with_too_few_rows_is_resumed_and_then_fails():
     assert ", 3 attempts" in caught.value.notes[0]
 
 
-def test_a_stream_with_too_many_rows_is_an_error():
+def test_a_stream_with_too_many_rows_raises_an_error():
     with pytest.raises(FramingError, match="61 rows arrived, but 60 were requested"):
         split_of(raw(ipc(numbers(20, 81), rows=61)), retry=RetryPolicy(max_attempts=1))
 
@@ -182,7 +182,7 @@ def test_failures_without_progress_end():
         split_of(fail(500, "InternalServerError"), retry=RetryPolicy(max_attempts=3))
 
 
-def test_progress_renews_the_patience():
+def test_progress_restarts_the_deadline():
     steps = [hang_up, cut_rows(0.6), hang_up, cut_rows(0.6), hang_up]
     got, service, _ = split_of(*steps, serve_rows, retry=RetryPolicy(max_attempts=3))
     assert got == list(range(20, 80))
@@ -197,7 +197,7 @@ def test_an_expired_session_is_never_continued_on_another_one(code):
     assert caught.value.request_id == "req-1"
 
 
-def test_a_schema_that_changes_on_the_way_is_an_error():
+def test_a_schema_that_changes_during_the_read_raises_an_error():
     required = pa.schema([pa.field("id", pa.int64(), nullable=False)])
     other = numbers(40, 80).cast(required)
     with pytest.raises(FramingError, match="the columns differ between two streams"):

@@ -67,7 +67,7 @@ COUNTS = pa.array([-1, None, 1706695200000], pa.int64())
 
 @pytest.mark.parametrize("zone", ZONES)
 @pytest.mark.parametrize("kind", ["datetime", "timestamp", "timestamp_ntz"])
-def test_the_number_of_a_time_is_kept_and_its_zone_is_not(kind, zone):
+def test_a_time_keeps_its_number_and_loses_its_zone(kind, zone):
     """Evidence 151: the zone's name changes no value; that of a TIMESTAMP_NTZ is dropped too."""
     came = COUNTS.view(pa.timestamp("ms", zone))
     expected = pa.table({"t": COUNTS.view(pa.timestamp("ms"))})
@@ -105,7 +105,7 @@ def test_zones_inside_of_nested_values_are_dropped():
         assert found.combine_chunks().equals(zoned)
 
 
-def test_a_read_resumes_though_the_zone_or_the_form_changes():
+def test_a_read_resumes_even_if_the_zone_or_form_changes():
     """Evidence 151, 173: a column's form applies to one stream; the next may use another."""
     numbers = pa.array(range(30), pa.int64())
     words = pa.array([None if n % 7 == 3 else f"w{n % 5}" for n in range(30)])
@@ -217,7 +217,7 @@ def _row(text: str | None, nanos: int, number: int) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("mode", list(TextMode))
-def test_text_that_is_not_utf_8_may_come_in_a_dictionary(mode):
+def test_text_that_is_not_utf_8_may_arrive_in_a_dictionary(mode):
     """Evidence 168, 173: bytes in a dictionary are treated like those in a plain column."""
     values = pa.array([b"a", b"\xff"], pa.binary()).view(pa.string())
     body = sent(s=pa.DictionaryArray.from_arrays(pa.array([0, None, 1], pa.int32()), values))
@@ -231,7 +231,7 @@ def test_text_that_is_not_utf_8_may_come_in_a_dictionary(mode):
     assert found == (["a", None, "\ufffd"] if mode is TextMode.REPLACE else [b"a", None, b"\xff"])
 
 
-def test_a_small_dictionary_does_not_become_endless_text():
+def test_a_small_dictionary_that_expands_too_much_is_refused():
     """A batch of a few bytes may expand to gigabytes, so it is rejected before the expansion."""
     value = pa.array(["x" * 100_000, "y"])
     indices = pa.array(np.zeros(1000, dtype=np.int8))
@@ -245,7 +245,7 @@ def test_a_small_dictionary_does_not_become_endless_text():
     assert fits.apply(batch)["s"].type == pa.string()
 
 
-def test_an_index_outside_of_its_dictionary_is_damage():
+def test_an_index_outside_of_its_dictionary_is_reported_as_damage():
     array = pa.DictionaryArray.from_arrays(pa.array([0, 9, 1]), pa.array(["a", "b"]), safe=False)
     with pytest.raises(FramingError, match="damaged"):
         read("s string", sent(s=array))
@@ -269,7 +269,7 @@ def test_seconds_and_nanoseconds_are_a_timestamp(kind):
     assert read(f"t {kind}", sent(t=came), rows=10)["t"].combine_chunks().equals(expected)
 
 
-def test_digits_below_the_unit_are_cut_towards_the_past():
+def test_digits_below_the_unit_are_rounded_down():
     """Evidence 173: truncated as the service does."""
     years = [datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999999)]
     micros = [pa.scalar(year, pa.timestamp("us")).value for year in years]
@@ -283,7 +283,7 @@ def test_digits_below_the_unit_are_cut_towards_the_past():
     assert found.cast(pa.int64()).to_pylist() == [-1, 0, None, *(m // 1000 for m in micros)]
 
 
-def test_intervals_come_as_seconds_and_nanoseconds_too():
+def test_intervals_may_arrive_as_seconds_and_nanoseconds():
     came = pa.array([{"sec": -1, "nano": 5}, None, {"sec": 2, "nano": 0}], SEC_NANO)
     found = read("i interval_day_time", sent(i=came))["i"]
     assert found.combine_chunks().equals(pa.array([-999_999_995, None, 2 * 10**9], found.type))
@@ -310,7 +310,7 @@ def test_nested_seconds_and_nanoseconds_are_timestamps():
 
 
 @pytest.mark.parametrize("nanos", [-(2**63) - 1, 2**63, -62135596800 * 10**9, 2**62 * 10**9])
-def test_a_time_outside_of_the_unit_is_a_typed_error_and_is_not_retried(nanos):
+def test_a_time_outside_of_the_unit_raises_a_typed_error_without_a_retry(nanos):
     """Evidence 173: the error names the column and what to do."""
     came = pa.array([seconds_of(0), None, seconds_of(nanos)], SEC_NANO)
     with pytest.raises(ConversionError, match="column 'when'") as caught:
@@ -319,7 +319,7 @@ def test_a_time_outside_of_the_unit_is_a_typed_error_and_is_not_retried(nanos):
     assert "timestamp_unit" in caught.value.hint
 
 
-def test_a_struct_of_the_users_own_stays_one():
+def test_a_struct_of_the_user_stays_a_struct():
     """Only for a time does the struct mean seconds and nanoseconds: a STRUCT<sec, nano> stays."""
     came = pa.array([{"sec": 1, "nano": 2}] * 3, SEC_NANO)
     assert read("v struct<sec:bigint,nano:int>", sent(v=came))["v"].type == SEC_NANO
@@ -375,14 +375,14 @@ def _alone(values: pa.Array) -> pa.Array:
         struct.pack("<bbbb6i4x", 0, 0, 1, -1, *[0] * 6),
     ],
 )
-def test_a_decimal_without_a_place_in_38_digits_is_a_typed_error(cell):
+def test_a_decimal_of_more_than_38_digits_raises_a_typed_error(cell):
     with pytest.raises(ConversionError, match="DECIMAL column 'd'"):
         read("d decimal", sent(d=pa.array([cell], LAYOUT)), rows=1, attempts=3)
     with pytest.raises(FramingError, match="'d'"):
         read("d decimal(10,2)", sent(d=pa.array([cell], LAYOUT)), rows=1)
 
 
-def test_a_stream_without_these_forms_is_not_touched():
+def test_a_stream_without_the_replaced_forms_is_returned_unchanged():
     batch = pa.record_batch({"s": ["a"], "t": pa.array([1], pa.timestamp("ns"))})
     plain = PlainColumns(
         batch.schema, parse_columns("s string, t timestamp"), unit=TimeUnit.NANO, max_bytes=0
@@ -433,7 +433,7 @@ def test_views_are_text_and_bytes():
         ("string", pa.array(["a", "b"]).dictionary_encode(), pa.array(["a", "a", "b"])),
     ],
 )
-def test_runs_are_their_values(promised, values, expected):
+def test_runs_are_expanded_to_values(promised, values, expected):
     found = read(f"c {promised}", sent(c=runs(values, [2, 3])))["c"]
     assert found.combine_chunks().equals(expected)
     inside = pa.StructArray.from_arrays([runs(values, [2, 3])], names=["c"])
@@ -504,7 +504,7 @@ def test_runs_and_views_of_many_bytes_are_refused():
     ],
     ids=["list views", "runs of lists", "another type"],
 )
-def test_a_type_that_is_not_the_sessions_is_asked_for_once(came):
+def test_a_type_that_differs_from_the_session_is_not_retried(came):
     """A retry would return the same stream."""
     with pytest.raises(FramingError, match="in the session"):
         read("c array<bigint>", sent(c=came), attempts=7)

@@ -61,7 +61,7 @@ def test_pieces_cover_every_row_once_and_in_order(rows, splits, size, row_bytes,
     assert at == rows
 
 
-def test_what_rows_need_is_learned_from_those_that_came():
+def test_piece_sizes_are_based_on_received_rows():
     cut = PieceRanges([RowRangeSplit(0, 100)], size=80, row_bytes=None)
     pieces = iter(cut)
     assert next(pieces) == (RowRangeSplit(0, 100), RowRangeSplit(0, 100))
@@ -72,7 +72,7 @@ def test_what_rows_need_is_learned_from_those_that_came():
     assert next(pieces)[1] == RowRangeSplit(20, 10)
 
 
-def test_a_split_that_the_service_cut_stays_whole():
+def test_a_split_defined_by_the_service_is_not_divided():
     pieces = PieceRanges([IndexSplit(0), IndexSplit(1)], size=1, row_bytes=100.0)
     assert list(pieces) == [(IndexSplit(0), IndexSplit(0)), (IndexSplit(1), IndexSplit(1))]
 
@@ -94,7 +94,7 @@ def test_two_large_splits_are_read_by_eight_connections_and_shown_as_two():
     assert [(one.rows, one.done) for one in shown] == [(48, True), (48, True)]
 
 
-def test_a_split_is_not_done_before_its_last_piece():
+def test_a_split_is_incomplete_until_its_last_piece_is_read():
     tracker = ProgressTracker("read", "t")
     tracker.plan_split("a", rows=2)
     tracker.add(split="a", rows=1)
@@ -105,7 +105,7 @@ def test_a_split_is_not_done_before_its_last_piece():
     assert tracker.snapshot().splits[0].done
 
 
-def test_a_limit_is_not_cut_by_the_size_of_rows_that_are_not_wanted():
+def test_unselected_columns_do_not_affect_pieces_of_a_limit():
     limited = replace(LARGE, splits=(RowRangeSplit(0, 8),), row_count=8, limit=8)
 
     def step(line, seen) -> None:
@@ -117,7 +117,7 @@ def test_a_limit_is_not_cut_by_the_size_of_rows_that_are_not_wanted():
     assert [call.split for call in service.calls["ReadRows"]] == [RowRangeSplit(0, 8)]
 
 
-def test_the_estimate_of_a_table_is_not_believed_of_some_of_its_columns():
+def test_the_size_estimate_of_a_table_is_not_used_for_some_of_its_columns():
     few = replace(LARGE, selects=True)
 
     def step(line, seen) -> None:
@@ -129,7 +129,7 @@ def test_the_estimate_of_a_table_is_not_believed_of_some_of_its_columns():
     assert sorted(call.split.count for call in service.calls["ReadRows"]) == [48, 48]
 
 
-def test_pieces_of_some_columns_are_as_large_as_their_types_say():
+def test_piece_sizes_of_some_columns_follow_their_types():
     """The estimate may include all columns; pieces based on it would be a quarter of the size."""
     chosen = TableSchema(columns=parse_columns("id bigint, quantity int, shipped date"))
     rows = 4 * piece_bytes(DEFAULT_MAX_BYTES) // 16

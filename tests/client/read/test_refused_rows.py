@@ -32,7 +32,7 @@ def refused(step) -> ServiceError:
 
 @pytest.mark.parametrize("body", [DOCUMENT, EMPTY[:-8] + DOCUMENT], ids=["alone", "after schema"])
 @pytest.mark.parametrize("status", [200, 400, 408, 409, 500, 503])
-def test_a_time_overflow_is_asked_for_once(status: int, body: bytes) -> None:
+def test_a_time_overflow_is_not_retried(status: int, body: bytes) -> None:
     """Evidence 152: the status of this code is unknown."""
     body = body if status == 200 else DOCUMENT
     error = refused(raw(body, status, **{"Retry-After": "1"}))
@@ -40,7 +40,7 @@ def test_a_time_overflow_is_asked_for_once(status: int, body: bytes) -> None:
 
 
 @pytest.mark.parametrize("body", [UNKNOWN, EMPTY[:-8] + UNKNOWN], ids=["alone", "after schema"])
-def test_an_unknown_code_in_the_place_of_the_rows_is_shown(body: bytes) -> None:
+def test_an_unknown_error_code_in_place_of_rows_is_shown(body: bytes) -> None:
     error = refused(raw(body))
     assert (type(error), error.code, error.message) == (ServiceError, "Odd", "an odd reason")
 
@@ -55,7 +55,7 @@ def test_an_error_after_some_rows_is_that_error() -> None:
         assert len(service.calls["ReadRows"]) == 1
 
 
-def test_a_fault_of_the_server_in_the_place_of_the_rows_is_retried() -> None:
+def test_a_server_error_in_place_of_rows_is_retried() -> None:
     fault = encode_error_json("InternalServerError", "try later", "r")
     steps = [raw(fault), raw(EMPTY[:-8] + fault), serve_rows]
     with Service(ReadRows=steps) as service, service.client() as storage:
@@ -72,7 +72,7 @@ def test_an_error_in_a_content_coding_is_read(status: int, coding) -> None:
     assert (type(error), error.message) == (InvalidRequestError, OVERFLOW)
 
 
-def test_a_name_with_the_word_of_a_timeout_is_asked_for_once() -> None:
+def test_a_table_name_like_a_timeout_is_not_retried() -> None:
     """Evidence 162: the word causes a retry if the code does not say otherwise."""
     error = refused(fail(404, "NoSuchTable", "Table not found: p.otstimeout_log"))
     assert type(error) is NotFoundError

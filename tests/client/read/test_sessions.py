@@ -36,7 +36,7 @@ def opened(*answers: ReadSessionAnswer, **plan) -> tuple[ReadSession, Service]:
         return open_read_session(service.storage, ReadPlan(table=TABLE, **plan)), service
 
 
-def test_without_a_filter_rows_are_counted_and_cut_into_ranges():
+def test_without_a_filter_rows_are_counted_and_divided_into_ranges():
     session, service = opened(ANSWER)
     request = service.calls["CreateReadSession"][0]
     assert request.split_mode is SplitMode.ROW_OFFSET
@@ -45,7 +45,7 @@ def test_without_a_filter_rows_are_counted_and_cut_into_ranges():
     assert session.schema.names == SCHEMA.names
 
 
-def test_with_a_filter_the_service_cuts():
+def test_with_a_filter_the_service_divides_the_rows():
     answer = ReadSessionAnswer(session_id="s", splits_count=3, schema=SCHEMA)
     session, service = opened(answer, where="id > 3", schema=SCHEMA, split_bytes=10 * 2**20)
     (request,) = service.calls["CreateReadSession"]
@@ -56,7 +56,7 @@ def test_with_a_filter_the_service_cuts():
     assert session.filter.columns == ("id",)
 
 
-def test_a_filter_over_an_unknown_table_asks_for_its_columns_first():
+def test_a_filter_over_an_unknown_table_requests_its_columns_first():
     _, service = opened(ANSWER, ReadSessionAnswer(session_id="s", schema=SCHEMA), where="id > 3")
     first, second = service.calls["CreateReadSession"]
     assert (first.filter_predicate, first.split_mode) == ("", SplitMode.ROW_OFFSET)
@@ -64,7 +64,7 @@ def test_a_filter_over_an_unknown_table_asks_for_its_columns_first():
 
 
 @pytest.mark.parametrize("asked", [{"splits": 4}, {"split_bytes": 2**20}])
-def test_filtered_splits_that_are_finer_than_the_service_cuts_are_ranges(asked):
+def test_small_filtered_splits_are_row_ranges(asked):
     session, service = opened(ANSWER, where="id > 3", schema=SCHEMA, **asked)
     (request,) = service.calls["CreateReadSession"]
     assert request.split_mode is SplitMode.ROW_OFFSET
@@ -72,7 +72,7 @@ def test_filtered_splits_that_are_finer_than_the_service_cuts_are_ranges(asked):
     assert session.row_count is None
 
 
-def test_a_filter_that_nothing_is_sent_of_reads_counted_ranges():
+def test_a_filter_without_predicate_reads_counted_ranges():
     session, service = opened(ANSWER, where="id + 0 > 3", schema=SCHEMA)
     (request,) = service.calls["CreateReadSession"]
     assert (request.split_mode, request.filter_predicate) == (SplitMode.ROW_OFFSET, "")
@@ -80,7 +80,7 @@ def test_a_filter_that_nothing_is_sent_of_reads_counted_ranges():
     assert session.row_count is None
 
 
-def test_rows_that_are_missing_before_the_filter_are_missed():
+def test_missing_rows_are_detected_before_filtering():
     session = replace(SESSION, filter=RowFilter.parse("id + 0 >= 0", SCHEMA))
     with (
         Service(ReadRows=[raw(ipc(numbers(0, 10)))]) as service,
@@ -90,7 +90,7 @@ def test_rows_that_are_missing_before_the_filter_are_missed():
         list(iter_split(storage, session, RowRangeSplit(0, 25)))
 
 
-def test_a_table_that_takes_ranges_only_is_filtered_by_them():
+def test_a_table_that_supports_only_ranges_is_filtered_in_ranges():
     with Service(CreateReadSession=[fail(400, "InvalidParameter"), give(ANSWER)]) as service:
         plan = ReadPlan(table=TABLE, where="id > 3", schema=SCHEMA)
         session = open_read_session(service.storage, plan)
@@ -105,7 +105,7 @@ def test_a_limit_of_a_filtered_read_leaves_no_rows_unread():
     assert sum(split.count for split in session.splits) == 100
 
 
-def test_columns_that_only_the_filter_needs_come_along_hidden():
+def test_columns_that_only_the_filter_needs_are_read_and_hidden():
     session, service = opened(
         PARTED, where="note = 'x' and ds > '1'", schema=PARTS, columns=("id",), splits=1
     )
@@ -126,20 +126,20 @@ def test_columns_that_only_the_filter_needs_come_along_hidden():
         ({"limit": 50, "splits": 2}, [25, 25]),
     ],
 )
-def test_splits_are_cut_as_wished(plan, lengths):
+def test_splits_have_the_requested_number_or_size(plan, lengths):
     session, _ = opened(ANSWER, **plan)
     assert [split.count for split in session.splits] == lengths
     assert session.row_count == sum(lengths)
 
 
-def test_an_uncounted_table_is_cut_by_the_service():
+def test_an_uncounted_table_is_divided_by_the_service():
     uncounted = ReadSessionAnswer(session_id="s", split_mode=SplitMode.ROW_OFFSET, schema=SCHEMA)
     by_size = ReadSessionAnswer(session_id="s2", splits_count=2, schema=SCHEMA)
     session, _ = opened(uncounted, by_size)
     assert (session.session_id, session.splits) == ("s2", (IndexSplit(0), IndexSplit(1)))
 
 
-def test_a_session_that_is_being_prepared_is_waited_for():
+def test_a_read_waits_for_a_session_in_preparation():
     init = ReadSessionAnswer(session_id="s", status=SessionStatus.INIT, route_token="rt0")
     ready = ReadSessionAnswer(
         session_id="s", split_mode=SplitMode.ROW_OFFSET, record_count=1, schema=SCHEMA
@@ -150,7 +150,7 @@ def test_a_session_that_is_being_prepared_is_waited_for():
     assert len(service.slept) == 3
 
 
-def test_a_session_that_is_never_ready_is_given_up_after_an_hour():
+def test_waiting_for_a_session_ends_after_an_hour():
     """evidence 211: Java's withSessionReadyTimeout is 3600 s by default (storage-api/read.md)."""
     init = ReadSessionAnswer(session_id="s", status=SessionStatus.INIT)
     with (
@@ -165,7 +165,7 @@ def test_a_session_that_is_never_ready_is_given_up_after_an_hour():
     ("status", "kind"),
     [(SessionStatus.CRITICAL, ServiceError), (SessionStatus.EXPIRED, SessionExpiredError)],
 )
-def test_a_session_that_failed_says_why(status, kind):
+def test_a_failed_session_reports_the_reason(status, kind):
     with pytest.raises(kind, match="disk on fire"):
         opened(ReadSessionAnswer(session_id="s", status=status, message="disk on fire"))
 
@@ -231,7 +231,7 @@ def test_a_request_that_is_moved_to_another_server_is_retried_at_the_same_addres
         assert len(service.calls["CreateReadSession"]) == 2
 
 
-def test_columns_are_distinguished_by_asking():
+def test_partition_columns_are_determined_by_a_request():
     session, service = opened(PARTED, columns=("DS", "note"))
     first, second = service.calls["CreateReadSession"]
     assert (first.data_columns, first.partition_columns) == ((), ())
@@ -239,14 +239,14 @@ def test_columns_are_distinguished_by_asking():
     assert session.schema.names == ("note", "ds")
 
 
-def test_columns_distinguished_by_the_caller_cost_one_request():
+def test_known_partition_columns_save_a_request():
     session, service = opened(PARTED, columns=("ds", "id"), partition_columns=("ds",))
     (request,) = service.calls["CreateReadSession"]
     assert (request.data_columns, request.partition_columns) == (("id",), ("ds",))
     assert session.schema.names == ("id", "ds")
 
 
-def test_partition_columns_alone_do_not_bring_all_data():
+def test_reading_only_partition_columns_does_not_transfer_all_data():
     session, service = opened(PARTED, columns=("ds",))
     assert service.calls["CreateReadSession"][-1].data_columns == ("id",)
     assert session.schema.names == session.columns == ("ds",)
@@ -258,7 +258,7 @@ def test_an_unknown_column_lists_those_that_exist():
     assert caught.value.hint.startswith("use its columns: id, note, ds (")
 
 
-def test_partitions_are_asked_for():
+def test_partitions_are_sent_in_the_request():
     spec = PartitionSpec.of("ds=x,h=1")
     _, service = opened(ANSWER, partitions=(spec,))
     assert service.calls["CreateReadSession"][0].partitions == (spec,)

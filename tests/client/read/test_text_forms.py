@@ -72,7 +72,7 @@ def decoded(value: Any) -> Any:
 
 
 @pytest.mark.parametrize(("kind", "values", "path", "row"), LAYOUTS, ids=str)
-def test_every_layout_is_replaced_given_as_bytes_or_named(
+def test_invalid_text_in_every_layout_is_replaced_or_kept_as_bytes_or_named(
     kind: pa.DataType, values: list[Any], path: str, row: int
 ) -> None:
     whole = pa.record_batch({"c": cells(kind, values)})
@@ -92,7 +92,7 @@ def test_every_layout_is_replaced_given_as_bytes_or_named(
 
 
 @pytest.mark.parametrize(("kind", "values", "path", "row"), LAYOUTS, ids=str)
-def test_what_no_row_shows_never_raises(
+def test_invalid_bytes_outside_of_rows_never_raise(
     kind: pa.DataType, values: list[Any], path: str, row: int
 ) -> None:
     batch = pa.record_batch({"c": cells(kind, values)}).slice(0, row)
@@ -121,7 +121,7 @@ def test_other_columns_and_metadata_stay() -> None:
 
 @settings(max_examples=50)
 @given(st.lists(st.none() | st.binary(max_size=5) | st.text(max_size=3).map(str.encode)))
-def test_replacement_is_that_of_python(values: list[bytes | None]) -> None:
+def test_replacement_matches_python(values: list[bytes | None]) -> None:
     batch = pa.record_batch({"c": text_of(values)})
     assert fitted(batch, TextMode.REPLACE).column("c").to_pylist() == decoded(values)
     assert fitted(batch, TextMode.BINARY).column("c").to_pylist() == values
@@ -159,7 +159,7 @@ def body_of(array: pa.Array) -> bytes:
 
 
 @pytest.mark.parametrize("codec", [None, "zstd", "lz4"])
-def test_text_that_is_not_utf8_costs_one_request(codec: str | None) -> None:
+def test_text_that_is_not_utf8_is_not_retried(codec: str | None) -> None:
     body = ipc(pa.table({"s": text_of([b"a", BAD, b"c"])}), compression=codec)
     with Service(ReadRows=[raw(body)]) as service, service.client() as storage:
         with pytest.raises(ConversionError, match=r"column 's' in row 1 of p\.t") as caught:
@@ -183,7 +183,7 @@ def test_a_stream_whose_structure_is_damaged_is_read_again() -> None:
         assert len(service.calls["ReadRows"]) > 2
 
 
-def test_only_bytes_that_came_over_plain_http_may_have_changed_unseen() -> None:
+def test_only_bytes_over_plain_http_may_change_undetected() -> None:
     class Body(io.BytesIO):
         headers: ClassVar[dict[str, str]] = {}
         request_id = None
@@ -217,7 +217,7 @@ def test_the_reader_of_stream_io_has_the_option() -> None:
 
 @pytest.mark.parametrize("nested", [False, True])
 @pytest.mark.parametrize("to_text", [False, True])
-def test_valid_columns_are_checked_as_a_whole(
+def test_valid_columns_are_checked_in_one_step(
     monkeypatch: pytest.MonkeyPatch, nested: bool, to_text: bool
 ) -> None:
     """Checking each cell would take a thousand times as long."""

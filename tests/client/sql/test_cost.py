@@ -1,4 +1,4 @@
-"""``max_bytes`` of a query: what is estimated too large does not run."""
+"""``max_bytes`` of a query: a query whose estimate exceeds it does not run."""
 
 from __future__ import annotations
 

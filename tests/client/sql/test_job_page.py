@@ -47,7 +47,7 @@ def profile_of(endpoint: str, **facts: str) -> Profile:
     return Profile(endpoint=endpoint, project="p1", access_id="a", access_key="k", **facts)
 
 
-def test_the_page_is_named_by_the_console_that_the_service_names():
+def test_the_job_page_is_on_the_console_that_the_service_names():
     with answering("https://console.example.com/\n") as (url, asked):
         with StorageClient(profile_of(url)) as storage:
             console = console_of(storage)
@@ -60,12 +60,12 @@ def test_the_page_is_named_by_the_console_that_the_service_names():
 @pytest.mark.parametrize(
     "text", [None, "", "http://plain.example.com", "https://me:key@host", "<html>", "javascript:1"]
 )
-def test_without_a_trustworthy_answer_there_is_no_page(text):
+def test_without_a_valid_response_there_is_no_job_page(text):
     with answering(text) as (url, _), StorageClient(profile_of(url)) as storage:
         assert console_of(storage) is None
 
 
-def test_without_a_region_nothing_is_asked(odps):
+def test_without_a_region_no_request_is_sent(odps):
     with answering("https://console.example.com") as (url, asked):
         without = dataclasses.replace(profile_of(url), region=None)
         with StorageClient(without) as storage:

@@ -33,7 +33,7 @@ from odps_nb.wire.control import SubmitSql
         ("settle=1; select 1", {}, "settle=1; select 1"),
     ],
 )
-def test_settings_are_taken_off_the_beginning(
+def test_settings_at_the_beginning_are_removed(
     text: str, settings: dict[str, str], rest: str | None
 ) -> None:
     assert split_settings(text) == (settings, "-- now\nselect 1" if rest is None else rest)
@@ -47,7 +47,7 @@ def test_a_query_may_be_indented_and_have_comments_above_it(above: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["set a=1", " set a=1;\n", "set a=1\nselect 1"])
-def test_settings_alone_are_no_query(odps: Connection, text: str) -> None:
+def test_settings_without_a_query_are_refused(odps: Connection, text: str) -> None:
     with pytest.raises(ArgumentError, match="settings but no query") as caught:
         odps.sql(text)
     assert "end each setting with ;" in str(caught.value.hint)
@@ -92,7 +92,7 @@ def test_other_settings_are_refused(odps: Connection, settings: Any) -> None:
         assert caught.value.hint
 
 
-def test_they_add_to_those_in_the_text_and_those_of_the_call_take_precedence(
+def test_settings_of_the_call_override_those_in_the_text(
     odps: Connection,
 ) -> None:
     text = "set odps.sql.timezone=Asia/Tokyo; set my.own=1; select :at as at"
@@ -103,7 +103,7 @@ def test_they_add_to_those_in_the_text_and_those_of_the_call_take_precedence(
     assert result.to_arrow()["at"].to_pylist()[0].isoformat().startswith("2024-01-01T00:00")
 
 
-def test_the_service_ignores_them_in_the_text(odps: Connection) -> None:
+def test_the_service_ignores_settings_in_the_text(odps: Connection) -> None:
     """Vendor's manual, *Set an SQL flag*."""
     wide = "create table never_made (v decimal(40,0))"
     text = f"set odps.sql.decimal256.enable=true; {wide};"
@@ -116,7 +116,7 @@ def test_the_service_ignores_them_in_the_text(odps: Connection) -> None:
     odps.drop_table("never_made")
 
 
-def test_an_error_shows_the_place_in_the_rest(odps: Connection) -> None:
+def test_an_error_shows_the_position_in_the_remaining_text(odps: Connection) -> None:
     with pytest.raises(QueryError, match=r"\[2,14\]") as caught:
         odps.sql("set a=1;\n\nselect id,\n  frm orders where")
     assert str(caught.value.excerpt).splitlines()[0] == "    frm orders where"

@@ -67,7 +67,7 @@ def result(text: str, status: str = ""):
     return InstanceResult(tasks=(TaskResult(status=status, text=text),))
 
 
-def test_a_query_is_waited_for_until_it_succeeded():
+def test_a_call_waits_until_the_query_has_succeeded():
     script = {
         "SubmitSql": [submitted()],
         "GetInstance": [RUNNING, RUNNING, OVER],
@@ -84,13 +84,13 @@ def test_a_query_is_waited_for_until_it_succeeded():
     assert tracker.snapshot().phase is Phase.RUNNING
 
 
-def test_an_answer_that_has_the_result_costs_no_further_request():
+def test_a_response_with_the_result_needs_no_further_request():
     with ControlService(SubmitSql=[submitted(result("x", "Success"))]) as service:
         run_sql(service.storage, "create table t (a bigint)")
     assert list(service.calls) == ["SubmitSql"]
 
 
-def test_a_query_inside_a_schema_says_so():
+def test_a_query_in_a_schema_sends_the_schema():
     with (
         ControlService(SubmitSql=[submitted()]) as service,
         service.client(profile={"schema": "s1"}) as storage,
@@ -115,7 +115,7 @@ def test_a_query_inside_a_schema_says_so():
         fail(409, "Conflict", "try later", **{"Retry-After": "2"}),
     ],
 )
-def test_a_lost_answer_is_asked_for_again_with_the_same_text_and_guid(lost):
+def test_a_lost_response_repeats_the_same_text_and_guid(lost):
     """Evidence 163: two jobs with one Guid are one instance, so the statement runs once."""
     with ControlService(SubmitSql=[lost, lost, submitted()]) as service:
         instance = submit_sql(service.storage, "insert into t select 1", settings={"a": "b"})
@@ -125,8 +125,8 @@ def test_a_lost_answer_is_asked_for_again_with_the_same_text_and_guid(lost):
     assert first.unique_id
 
 
-def test_a_silent_service_is_asked_again_for_the_same_job():
-    """Evidence 163: silence is also a lost response."""
+def test_a_time_out_repeats_the_same_job():
+    """Evidence 163: a request that times out is also a lost response."""
     with (
         ControlService(SubmitSql=[stall, submitted()]) as service,
         service.client(read_timeout=0.1) as storage,
@@ -136,7 +136,7 @@ def test_a_silent_service_is_asked_again_for_the_same_job():
     assert first == second
 
 
-def test_each_submission_is_a_job_of_its_own():
+def test_each_submission_is_a_separate_job():
     """Evidence 163: a statement that the caller runs again is executed again."""
     with ControlService(SubmitSql=[submitted()]) as service, service.client() as storage:
         for _ in range(3):
@@ -161,7 +161,7 @@ NOT_SENT = fail(429, "FlowExceeded")  # the service rejects it before it starts 
         ([hang_up, fail(400, "ParseError", "ODPS-0130161: nope")], False),
     ],
 )
-def test_a_statement_is_in_doubt_only_if_a_try_may_have_started_it(script, in_doubt):
+def test_a_statement_is_in_doubt_only_if_an_attempt_may_have_started_it(script, in_doubt):
     """A rejected text stays rejected; a permission or quota may have changed in the meantime."""
     with (
         ControlService(SubmitSql=script) as service,
@@ -188,7 +188,7 @@ def test_a_failure_is_heard_at_once_or_the_second_time(before):
     assert not caught.value.in_doubt
 
 
-def test_a_cancel_between_two_requests_says_that_the_statement_may_run():
+def test_a_cancel_between_two_requests_reports_that_the_statement_may_run():
     token = CancelToken()
     with (
         ControlService(SubmitSql=[fail(500, "InternalServerError")]) as service,
@@ -200,7 +200,7 @@ def test_a_cancel_between_two_requests_says_that_the_statement_may_run():
     assert caught.value.in_doubt
 
 
-def test_a_wait_that_breaks_says_what_was_started_and_stops_it():
+def test_an_interrupted_wait_names_the_instance_and_stops_it():
     with (
         ControlService(
             SubmitSql=[submitted()], GetInstance=[hang_up], CancelInstance=[hang_up]
@@ -222,7 +222,7 @@ def test_a_wait_that_breaks_says_what_was_started_and_stops_it():
         ("ODPS-0110061: Table or view already exists", ConflictError, "TableAlreadyExists"),
     ],
 )
-def test_a_failure_is_the_service_s_own_words(text, kind, code):
+def test_a_failure_has_the_message_of_the_service(text, kind, code):
     script = {
         "SubmitSql": [submitted()],
         "GetInstance": [OVER],
@@ -237,7 +237,7 @@ def test_a_failure_is_the_service_s_own_words(text, kind, code):
     assert "instance i1" in caught.value.notes
 
 
-def test_a_query_that_another_client_stopped_is_an_error():
+def test_a_query_that_another_client_stopped_raises_an_error():
     script = {
         "SubmitSql": [submitted()],
         "GetInstance": [OVER],
@@ -248,7 +248,7 @@ def test_a_query_that_another_client_stopped_is_an_error():
         run_sql(service.storage, "select 1")
 
 
-def test_a_deadline_ends_the_wait_and_not_the_query():
+def test_a_timeout_ends_the_wait_but_not_the_query():
     now = iter(range(100))
     with (
         ControlService(SubmitSql=[submitted()], GetInstance=[RUNNING]) as service,
@@ -290,7 +290,7 @@ def test_leaving_a_running_query_stops_it_on_the_service():
     assert caught.value.notes[-1].startswith("if instance i1 writes data")
 
 
-def test_a_query_that_cannot_be_stopped_shows_why_it_was_left(caplog):
+def test_the_error_of_the_wait_is_shown_if_the_query_cannot_be_stopped(caplog):
     script = {
         "SubmitSql": [submitted()],
         "GetInstance": [RUNNING],
@@ -304,7 +304,7 @@ def test_a_query_that_cannot_be_stopped_shows_why_it_was_left(caplog):
     assert any("could not be stopped" in one for one in caplog.messages)
 
 
-def test_cancelling_is_one_request():
+def test_cancelling_sends_one_request():
     script = {"SubmitSql": [submitted()], "CancelInstance": [raw(b"")]}
     with ControlService(**script) as service, service.client() as storage:
         cancel_sql(storage, submit_sql(storage, "select 1"))
@@ -345,7 +345,7 @@ def test_a_result_is_opened_once_it_is_ready():
     assert len(service.calls["GetInstanceReadSession"]) == 2
 
 
-def test_a_result_that_is_gone_is_an_error():
+def test_a_result_that_is_gone_raises_an_error():
     answer = InstanceSessionAnswer(download_id="d1", status=SessionStatus.EXPIRED)
     script = {"SubmitSql": [submitted()], "CreateInstanceReadSession": [give(answer)]}
     with (
@@ -355,7 +355,7 @@ def test_a_result_that_is_gone_is_an_error():
         open_result(service.storage, submit_sql(service.storage, "select 1"))
 
 
-def test_a_result_that_is_not_kept_any_more_is_not_found():
+def test_an_expired_result_is_not_found():
     script = {
         "SubmitSql": [submitted()],
         "CreateInstanceReadSession": [fail(404, "NoSuchInstance", "no such instance")],
@@ -366,7 +366,7 @@ def test_a_result_that_is_not_kept_any_more_is_not_found():
     assert "result of instance i1" in gone.value.__notes__
 
 
-def test_rows_come_in_order_and_are_counted():
+def test_rows_are_returned_in_order_and_counted():
     tracker = ProgressTracker("sql", "q")
     script = {"ReadInstance": [raw(ipc(numbers(0, 25)))]}
     with ControlService(**script) as service, service.client() as storage:
@@ -390,20 +390,20 @@ def test_a_broken_stream_resumes_at_the_row_where_it_stopped():
     assert (second.offset, second.count) == (20, 5)
 
 
-def test_rows_that_are_missing_are_an_error():
+def test_rows_that_are_missing_raise_an_error():
     script = {"ReadInstance": [raw(ipc(numbers(0, 20))), raw(ipc(numbers(20, 20)))]}
     with ControlService(**script) as service, pytest.raises(TruncatedError):
         list(iter_result(service.storage, session(25)))
 
 
-def test_a_limit_asks_for_no_more():
+def test_a_limit_requests_no_further_rows():
     script = {"ReadInstance": [raw(ipc(numbers(0, 5)))]}
     with ControlService(**script) as service, service.client() as storage:
         assert ids(iter_result(storage, session(25), limit=5)) == [0, 1, 2, 3, 4]
     assert service.calls["ReadInstance"][0].count == 5
 
 
-def test_an_empty_result_costs_no_request():
+def test_reading_an_empty_result_sends_no_request():
     with ControlService() as service, service.client() as storage:
         assert (
             pa.Table.from_batches(
@@ -430,7 +430,7 @@ def pages(service) -> list[tuple[int, int]]:
     return sorted((call.offset, call.count) for call in service.calls["ReadInstance"])
 
 
-def test_a_large_result_is_read_in_pages_side_by_side_and_in_order():
+def test_pages_of_a_large_result_are_read_concurrently_and_in_order():
     together = threading.Barrier(4, timeout=20)
 
     def step(line, seen) -> None:
@@ -452,7 +452,7 @@ def test_a_large_result_is_read_in_pages_side_by_side_and_in_order():
     ]
 
 
-def test_a_page_that_breaks_resumes_at_its_own_row():
+def test_a_page_whose_stream_breaks_resumes_at_its_row():
     broken = threading.Event()
 
     def step(line, seen) -> None:
@@ -469,13 +469,13 @@ def test_a_page_that_breaks_resumes_at_its_own_row():
     assert pages(service) == [(0, 50), (50, 50), (90, 10), (100, 50), (150, 50)]
 
 
-def test_a_limit_of_a_large_result_asks_for_no_page_behind_it():
+def test_a_limit_of_a_large_result_requests_no_further_pages():
     with ControlService(ReadInstance=[serve_page]) as service, service.client() as storage:
         assert ids(iter_result(storage, session(200), limit=55, page_rows=50)) == list(range(55))
     assert pages(service) == [(0, 27), (27, 28)]
 
 
-def test_whoever_leaves_a_large_result_early_gets_no_more_pages():
+def test_leaving_a_large_result_early_stops_its_requests():
     tracker = ProgressTracker("sql", "q")
     with ControlService(ReadInstance=[serve_page]) as service, service.client() as storage:
         batches = iter_result(

@@ -18,7 +18,7 @@ from tests.support.sockets.writes import ROWS, batches, write
 
 
 @pytest.mark.parametrize("fault", ["drop", "lost", "503", "503 after", "429", "rubbish"])
-def test_a_commit_without_an_answer_is_looked_up(fault):
+def test_the_outcome_of_a_commit_without_a_response_is_looked_up(fault):
     with Ledger() as service:
         service.faults["CommitWriteSession"].append(fault)
         write(service)
@@ -28,7 +28,7 @@ def test_a_commit_without_an_answer_is_looked_up(fault):
         assert "AbortWriteSession" not in service.log
 
 
-def test_a_commit_whose_fate_cannot_be_asked_says_so():
+def test_an_unknown_outcome_of_a_commit_is_reported():
     with Ledger() as service:
         service.faults["CommitWriteSession"].append("lost")
         service.faults["GetWriteSession"].extend(["500"] * 9)
@@ -51,7 +51,7 @@ def test_a_commit_in_doubt_is_a_success_when_the_abort_finds_it_done():
         assert service.log[-2:] == ["AbortWriteSession", "GetWriteSession"]
 
 
-def test_a_commit_in_doubt_is_no_longer_when_the_abort_came_first():
+def test_a_commit_in_doubt_has_failed_if_the_session_was_aborted_first():
     with Ledger() as service:
         service.faults["CommitWriteSession"].append("drop")
         service.faults["GetWriteSession"].extend(["500"] * 2)
@@ -62,7 +62,7 @@ def test_a_commit_in_doubt_is_no_longer_when_the_abort_came_first():
     assert caught.value.notes[-1] == "the write was aborted; none of its rows are in the table"
 
 
-def test_a_commit_that_was_refused_is_an_error_and_aborts():
+def test_a_refused_commit_raises_an_error_and_aborts():
     with Ledger() as service:
         service.faults["CommitWriteSession"].append("400")
         with pytest.raises(InvalidRequestError):
@@ -108,7 +108,7 @@ def test_an_interrupt_and_a_cancellation_abort(when):
         assert caught.value.notes[-1] == "the write was aborted; none of its rows are in the table"
 
 
-def test_cancelling_wakes_an_upload_that_waits_for_its_answer():
+def test_cancelling_wakes_an_upload_that_waits_for_its_response():
     token = CancelToken()
     left = threading.Event()
 
@@ -138,7 +138,7 @@ def test_a_failed_abort_is_a_note():
     assert "could not be aborted and will expire" in caught.value.notes[-1]
 
 
-def test_a_failing_server_does_not_hold_up_an_abort():
+def test_a_failing_server_does_not_delay_an_abort():
     with Ledger() as service:
         service.faults["AbortWriteSession"].extend(["500"] * 9)
         with service.client() as storage, pytest.raises(ServerFaultError):

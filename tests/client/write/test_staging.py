@@ -50,7 +50,7 @@ session.commit()
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[LocalService]:
-    """An account with the tunnel alone, and no tables of others."""
+    """A service with only the tunnel, and without tables of other tests."""
     with start(samples=False, options=("--services", "tunnel")) as running:
         yield running
 
@@ -139,7 +139,7 @@ def test_an_aborted_session_leaves_no_staging_table(odps: Connection, table: Tab
     assert rows(table) == []
 
 
-def test_the_rows_of_a_lower_version_of_a_stream_are_other(odps: Connection, table: Table) -> None:
+def test_each_version_of_a_stream_has_its_own_rows(odps: Connection, table: Table) -> None:
     with table.open_write() as session:
         failed = session.open_stream("one")
         failed.write(pa.table({"id": [2], "p": ["b"]}))
@@ -165,7 +165,7 @@ def test_an_upsert_and_a_deletion_leave_no_staging_table(
     assert staging(odps) == []
 
 
-def test_a_statement_that_fails_leaves_everything_as_it_was(odps: Connection, table: Table) -> None:
+def test_a_failed_statement_leaves_everything_unchanged(odps: Connection, table: Table) -> None:
     """The table is dropped between the upload and the commit."""
     with ExitStack() as stack:
         session = stack.enter_context(open_write_session(odps._storage, table.name))

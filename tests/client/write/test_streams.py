@@ -18,7 +18,7 @@ from tests.support.sockets.scripted import TABLE, numbers
 from tests.support.sockets.writes import ROWS, batches, write
 
 
-def test_streams_are_written_side_by_side():
+def test_streams_are_written_concurrently():
     with Ledger() as service, open_write_session(service.storage, TABLE, part_bytes=80) as session:
         streams = [session.open_stream(str(n)) for n in range(4)]
 
@@ -35,7 +35,7 @@ def test_streams_are_written_side_by_side():
     assert service.committed == list(range(ROWS))
 
 
-def test_pieces_of_a_session_travel_between_processes():
+def test_handles_and_receipts_can_be_sent_between_processes():
     with Ledger() as service, service.client() as storage:
         session = open_write_session(storage, TABLE, partition=PartitionSpec.of("ds=x"))
         ref = pickle.loads(pickle.dumps(session.ref))
@@ -81,7 +81,7 @@ def test_a_stream_that_failed_cannot_be_committed():
     assert service.log.count("AbortWriteSession") == 1
 
 
-def test_nothing_written_is_committed_as_nothing():
+def test_a_commit_without_rows_adds_no_rows():
     with Ledger() as service, open_write_session(service.storage, TABLE, overwrite=True) as session:
         with session.open_stream() as stream:
             assert stream.write([]) == 0
@@ -92,7 +92,7 @@ def test_nothing_written_is_committed_as_nothing():
     assert service.calls["CreateWriteSession"][0].overwrite is True
 
 
-def test_the_schema_is_asked_for_once_or_known_from_a_stream():
+def test_the_schema_is_requested_at_most_once():
     with Ledger() as service, service.client() as storage:
         session = open_write_session(storage, TABLE)
         assert session.write_schema.column_ids == {"id": 0}
@@ -104,7 +104,7 @@ def test_the_schema_is_asked_for_once_or_known_from_a_stream():
         assert len(service.calls["GetWriteSchema"]) == 1
 
 
-def test_secrets_are_in_no_repr():
+def test_no_repr_shows_a_secret():
     with Ledger() as service, service.client() as storage:
         session = open_write_session(storage, TABLE)
         stream = session.open_stream()
@@ -112,7 +112,7 @@ def test_secrets_are_in_no_repr():
         assert repr(stream) == "<WriteStream 0 version 1, 0 rows, open>"
 
 
-def test_silence_for_ever_is_a_timeout_and_not_a_commit():
+def test_endless_silence_raises_a_timeout_and_is_not_a_commit():
     with Ledger() as service:
         service.faults["CreateWriteStream"].extend(["stall"] * 3)
         with pytest.raises(RequestTimeoutError):

@@ -49,7 +49,7 @@ def test_rows_are_written_in_parts_and_committed_once(compression):
 
 @pytest.mark.gate(4)
 @pytest.mark.parametrize("fault", PARTS)
-def test_one_fault_in_an_upload_doubles_and_loses_nothing(fault):
+def test_one_fault_in_an_upload_repeats_and_loses_no_rows(fault):
     for place in range(4):
         with Ledger() as service:
             service.faults["WriteRows"].extend([""] * place + [fault])
@@ -59,7 +59,7 @@ def test_one_fault_in_an_upload_doubles_and_loses_nothing(fault):
 
 @settings(max_examples=25)
 @given(faults=st.lists(st.sampled_from(["", *PARTS]), max_size=12))
-def test_any_faults_in_uploads_double_and_lose_nothing(faults):
+def test_any_faults_in_uploads_repeat_and_lose_no_rows(faults):
     with Ledger() as service:
         service.faults["WriteRows"].extend(faults)
         write(service, retry=RetryPolicy(max_attempts=20, deadline=1e9))
@@ -98,7 +98,7 @@ def test_a_write_commits_everything_once_or_raises_and_commits_nothing(faults):
             assert service.committed == list(range(ROWS))
 
 
-def test_silence_after_an_upload_is_looked_up():
+def test_after_a_silent_upload_the_offset_is_fetched():
     with Ledger() as service:
         service.faults["WriteRows"].append("stall")
         assert write(service, read_timeout=0.2) == ROWS
@@ -107,7 +107,7 @@ def test_silence_after_an_upload_is_looked_up():
         assert len(service.calls["GetWriteStream"]) == 1
 
 
-def test_a_lost_answer_is_reported_and_the_new_token_is_used():
+def test_a_lost_response_is_reported_and_the_new_token_is_used():
     tracker = ProgressTracker("write", "t")
     with Ledger() as service:
         service.faults["WriteRows"].append("lost")
@@ -121,7 +121,7 @@ def test_a_lost_answer_is_reported_and_the_new_token_is_used():
     assert "the response was lost, but the rows arrived" in tracker.snapshot().events[0]
 
 
-def test_without_offsets_a_lost_answer_that_counts_is_believed():
+def test_without_offsets_the_row_count_of_the_server_is_used():
     with Ledger(exactly_once=False) as service:
         service.faults["WriteRows"].append("lost")
         assert write(service) == ROWS
@@ -130,7 +130,7 @@ def test_without_offsets_a_lost_answer_that_counts_is_believed():
 
 
 @pytest.mark.parametrize("fault", ["drop", "half", "503"])
-def test_without_offsets_nothing_is_sent_twice(fault):
+def test_without_offsets_no_rows_are_sent_twice(fault):
     with Ledger(exactly_once=False) as service:
         service.faults["WriteRows"].append(fault)
         with pytest.raises(OdpsNbError) as caught:
@@ -141,7 +141,7 @@ def test_without_offsets_nothing_is_sent_twice(fault):
     assert "the write was aborted; none of its rows are in the table" in caught.value.notes
 
 
-def test_a_server_that_does_not_count_ends_the_write():
+def test_without_offset_and_row_count_a_lost_response_ends_the_write():
     with Ledger(counts=False) as service:
         service.faults["WriteRows"].append("drop")
         with pytest.raises(BrokenStreamError) as caught:

@@ -49,14 +49,14 @@ def added(service: Service, after: int, upto: int, mode: str = "version") -> lis
     return found
 
 
-def test_the_first_version_is_left_out_and_the_last_is_in(service: Service) -> None:
+def test_the_first_version_is_excluded_and_the_last_is_included(service: Service) -> None:
     for value in range(4):
         write(service, value)
     assert added(service, 1, 3) == [1, 2]
     assert added(service, 3, 3) == []
 
 
-def test_an_overwrite_is_refused_or_left_out(service: Service) -> None:
+def test_an_overwrite_is_refused_or_skipped(service: Service) -> None:
     write(service, 1)
     write(service, 2, overwrite=True)
     write(service, 3)
@@ -67,7 +67,7 @@ def test_an_overwrite_is_refused_or_left_out(service: Service) -> None:
     assert added(service, 2, 3) == [3]
 
 
-def test_an_overwrite_of_nothing_is_an_append(service: Service) -> None:
+def test_an_overwrite_of_an_empty_table_is_an_append(service: Service) -> None:
     write(service, 1, overwrite=True)
     assert added(service, 0, 1) == [1]
 

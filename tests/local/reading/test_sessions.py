@@ -72,7 +72,7 @@ def test_splits_by_size_cover_the_table(fine: Peer, fine_plain: str, size: int) 
     assert (session.splits_count == 1) == (size == 10**9)
 
 
-def test_splits_by_number_are_as_many_as_asked(peer: Peer, plain: str) -> None:
+def test_splits_by_number_have_the_requested_number(peer: Peer, plain: str) -> None:
     read = peer.open_read(plain, split_mode=SplitMode.PARALLELISM, split_number=7)
     assert read.splits_count == 7
     assert peer.read(plain, split_mode=SplitMode.PARALLELISM, split_number=7).equals(ROWS)
@@ -84,12 +84,12 @@ def test_an_index_out_of_range_is_refused(peer: Peer, plain: str) -> None:
         peer.split(plain, session.session_id, IndexSplit(session.splits_count))
 
 
-def test_a_split_stays_inside_a_partition_when_asked(peer: Peer, days: str) -> None:
+def test_a_split_may_be_restricted_to_one_partition(peer: Peer, days: str) -> None:
     assert peer.open_read(days).splits_count == 1
     assert peer.open_read(days, cross_partition=False).splits_count == 4
 
 
-def test_skipped_rows_are_left_out_at_the_start_of_a_split(peer: Peer, plain: str) -> None:
+def test_skipped_rows_are_omitted_at_the_start_of_a_split(peer: Peer, plain: str) -> None:
     session = peer.open_read(plain, split_mode=SplitMode.PARALLELISM, split_number=2)
     whole = peer.split(plain, session.session_id, IndexSplit(1))
     assert peer.split(plain, session.session_id, IndexSplit(1), skip_rows=3).equals(whole[3:])
@@ -99,7 +99,7 @@ def test_skipped_rows_are_left_out_at_the_start_of_a_split(peer: Peer, plain: st
     assert rest.column("id").to_pylist() == list(range(14, 20))
 
 
-def test_batches_hold_no_more_rows_and_bytes_than_asked(peer: Peer, changing: str) -> None:
+def test_batches_have_at_most_the_requested_rows_and_bytes(peer: Peer, changing: str) -> None:
     wide = pa.table({"id": range(100), "note": ["x" * 50_000] * 100})
     peer.write(changing, wide, overwrite=True)
     session = peer.open_read(changing)
@@ -116,7 +116,7 @@ def test_batches_hold_no_more_rows_and_bytes_than_asked(peer: Peer, changing: st
     assert max(batch.num_rows for batch in batches) < 20  # limited by bytes, not rows
 
 
-def test_columns_come_in_the_order_asked(peer: Peer, days: str) -> None:
+def test_columns_are_returned_in_the_requested_order(peer: Peer, days: str) -> None:
     session = peer.open_read(days, data_columns=("note", "id"), partition_columns=("h",))
     read = peer.split(days, session.session_id, IndexSplit(0))
     assert session.schema.names == tuple(read.column_names) == ("note", "id", "h")
@@ -144,14 +144,16 @@ def test_an_unknown_column_is_named(peer: Peer, plain: str) -> None:
 
 
 @pytest.mark.parametrize("mode", [SplitMode.SIZE, SplitMode.ROW_OFFSET])
-def test_a_filter_keeps_what_it_says(fine: Peer, fine_plain: str, mode: SplitMode) -> None:
+def test_a_filter_keeps_exactly_the_matching_blocks(
+    fine: Peer, fine_plain: str, mode: SplitMode
+) -> None:
     condition = "id % 7 = 3 AND note <> 'note 10'"
     read = fine.read(fine_plain, split_mode=mode, filter_predicate=condition)
     expected = [i for i in range(10_000) if i % 7 == 3 and i != 10]
     assert read.column("id").to_pylist() == expected
 
 
-def test_row_ranges_of_a_filtered_session_count_kept_rows_where_asked(fine: Peer) -> None:
+def test_row_ranges_of_a_filtered_session_can_count_kept_rows(fine: Peer) -> None:
     days = days_of(fine)
     session = fine.open_read(
         days, split_mode=SplitMode.ROW_OFFSET, filter_predicate="id % 10 = 0 and h = 2"
@@ -163,9 +165,7 @@ def test_row_ranges_of_a_filtered_session_count_kept_rows_where_asked(fine: Peer
         assert read.column("id").to_pylist() == expected[offset : offset + count]
 
 
-def test_a_row_that_a_filter_fails_on_is_answered_with_the_reason(
-    peer: Peer, new_table: NewTable
-) -> None:
+def test_a_row_on_which_a_filter_fails_is_reported(peer: Peer, new_table: NewTable) -> None:
     name = new_table("(id bigint, note string)")
     peer.write(name, pa.table({"id": [1, 2], "note": ["1", "not a number"]}))
     session = peer.open_read(name, filter_predicate="note > 1")
@@ -176,7 +176,7 @@ def test_a_row_that_a_filter_fails_on_is_answered_with_the_reason(
         assert caught.value.request_id
 
 
-def test_a_row_that_fails_in_a_filter_late_breaks_the_response_and_is_named_when_resumed(
+def test_a_late_error_in_a_filter_breaks_the_response_and_names_the_row_on_resuming(
     peer: Peer, new_table: NewTable
 ) -> None:
     name = new_table("(id bigint, note string)")
@@ -189,7 +189,7 @@ def test_a_row_that_fails_in_a_filter_late_breaks_the_response_and_is_named_when
         peer.split(name, session.session_id, IndexSplit(0), skip_rows=ONE_GROUP)
 
 
-def test_a_session_shows_what_was_there_when_it_was_made(peer: Peer, changing: str) -> None:
+def test_a_session_is_a_snapshot_of_its_creation(peer: Peer, changing: str) -> None:
     session = peer.open_read(changing, split_mode=SplitMode.ROW_OFFSET)
     peer.write(changing, ROWS.slice(0, 5), overwrite=True)
     read = peer.split(changing, session.session_id, RowRangeSplit(0, 10_000))
@@ -199,7 +199,7 @@ def test_a_session_shows_what_was_there_when_it_was_made(peer: Peer, changing: s
     assert peer.split(changing, session.session_id, RowRangeSplit(0, 10_000)).equals(ROWS)
 
 
-def test_a_session_answers_the_same_when_asked_again(peer: Peer, plain: str) -> None:
+def test_a_session_repeats_its_response(peer: Peer, plain: str) -> None:
     made = peer.open_read(plain, split_number=10 * 2**20)
     again = peer.call(calls.GetReadSession(table=peer.table(plain), session_id=made.session_id))
     assert again == made
@@ -209,7 +209,7 @@ def test_a_session_answers_the_same_when_asked_again(peer: Peer, plain: str) -> 
     assert peer.call(request).expires_at >= made.expires_at
 
 
-def test_an_unknown_session_is_gone(peer: Peer, plain: str, days: str) -> None:
+def test_an_unknown_session_is_refused(peer: Peer, plain: str, days: str) -> None:
     session = peer.open_read(plain)
     for name, session_id in ((plain, "f" * 32), (days, session.session_id)):
         with pytest.raises(SessionExpiredError):
@@ -217,7 +217,7 @@ def test_an_unknown_session_is_gone(peer: Peer, plain: str, days: str) -> None:
 
 
 @pytest.mark.parametrize("coding", [Compression.ZSTD, Compression.LZ4])
-def test_compression_is_inside_arrow_for_us_and_around_it_for_maxst(
+def test_our_client_compresses_inside_arrow_and_maxst_around_it(
     peer: Peer, plain: str, coding: Compression
 ) -> None:
     session = peer.open_read(plain)
@@ -256,7 +256,7 @@ def test_an_empty_table_has_no_splits(peer: Peer, new_table: NewTable) -> None:
 
 
 @pytest.mark.parametrize("when", ["yesterday", "1e9", "12:00"])
-def test_what_is_no_time_is_refused(peer: Peer, plain: str, when: str) -> None:
+def test_an_invalid_time_is_refused(peer: Peer, plain: str, when: str) -> None:
     request = calls.CreateReadSession(
         table=peer.table(plain),
         incremental_read=True,

@@ -36,7 +36,7 @@ def test_the_catalogue_names_the_tables_that_the_guides_use():
     assert all(s.comment for s in SAMPLES)
 
 
-def test_a_day_of_orders_is_the_same_each_time(order_batches):
+def test_a_day_of_orders_is_the_same_in_every_run(order_batches):
     spec, again = next(orders.rows())
     assert spec == order_batches[0][0]
     assert again.equals(order_batches[0][1])
@@ -56,7 +56,7 @@ def test_orders_batches_are_valid_and_in_the_declared_types(order_batches):
         assert tuple(batch.schema.names) == tuple(c.name for c in orders.SCHEMA.columns)
 
 
-def test_orders_meets_every_scalar_type_and_the_three_nested_ones():
+def test_orders_has_every_scalar_type_and_the_three_nested_ones():
     codes = {column.type.code for column in orders.SCHEMA.columns}
     wanted = {code for code in TypeCode if code >= 0} - {
         TypeCode.JSON,
@@ -68,7 +68,7 @@ def test_orders_meets_every_scalar_type_and_the_three_nested_ones():
     assert codes == wanted
 
 
-def test_types_all_meets_every_scalar_type():
+def test_types_all_has_every_scalar_type():
     codes = {column.type.code for column in sample("types_all").schema.columns}
     nested = {TypeCode.ARRAY, TypeCode.MAP, TypeCode.STRUCT, TypeCode.BLOB, TypeCode.VARIANT}
     assert codes == {code for code in TypeCode if code >= 0} - nested - {
@@ -117,7 +117,7 @@ def test_map_keys_do_not_repeat_within_a_row(order_batches):
     assert all(len({key for key, _ in row}) == len(row) for row in filled)
 
 
-def test_amounts_are_positive_and_believable(order_batches):
+def test_amounts_are_positive_and_plausible(order_batches):
     amounts = order_batches[0][1].column("amount")
     assert pc.min(amounts).as_py() > 0
     assert 20 < pc.mean(amounts).as_py() < 500
@@ -132,7 +132,7 @@ def test_char_and_varchar_fit_their_length(order_batches):
             assert pc.max(lengths).as_py() <= kind.length
 
 
-def test_media_holds_some_forty_files_and_the_traps():
+def test_media_has_about_forty_files_including_malformed_ones():
     contents = media()
     assert len(contents) >= 40
     assert any(blob is None for blob in contents)
@@ -150,7 +150,7 @@ def test_media_names_agree_with_the_blobs():
             assert (row["name"], row["declared"] or "") == (blob.file_name, blob.mime_type)
 
 
-def test_the_bomb_is_small_and_huge():
+def test_the_bomb_is_small_and_expands_to_a_huge_size():
     bomb = sample_file("144_megapixels.png")
     assert len(bomb) < 20_000
     with warnings.catch_warnings():
@@ -158,7 +158,7 @@ def test_the_bomb_is_small_and_huge():
         assert Image.open(io.BytesIO(bomb)).size == (12_000, 12_000)
 
 
-def test_the_pictures_open_whole():
+def test_the_pictures_are_complete():
     traps = {"144_megapixels.png", "cut_short.jpg", "not_a_picture.png"}
     opened = 0
     for blob in media():
@@ -210,6 +210,6 @@ def test_references_replace_each_blob_in_place():
     assert len(seen) == 11
 
 
-def test_decimal_and_map_columns_are_what_the_schema_says():
+def test_decimal_and_map_columns_match_the_schema():
     assert orders.SCHEMA.find("amount").type == DecimalType(18, 2)
     assert isinstance(orders.SCHEMA.find("attrs").type, MapType)

@@ -104,7 +104,7 @@ def _varint(number: int) -> bytes:
 
 
 @pytest.mark.nightly
-def test_damaged_requests_are_answered() -> None:
+def test_damaged_requests_get_an_error_response() -> None:
     """Some inputs of ``fuzz/mutate_requests.py``, which can run for any length of time."""
     command = [sys.executable, str(ROOT / "fuzz" / "mutate_requests.py"), "--count", "1000"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900)

@@ -8,14 +8,14 @@ from odps_nb.errors import ConfigError
 from odps_nb.local.forms import Forms
 
 
-def test_forms_are_named_with_their_values() -> None:
+def test_forms_are_parsed_from_names_and_values() -> None:
     assert Forms.parse([]) == Forms()
     assert Forms.parse(["time_zone=none"]) == Forms(time_zone="none")
     assert Forms.parse(["time_zone=none", "time_zone=UTC"]) == Forms()
 
 
 @pytest.mark.parametrize("text", ["time_zone=Mars", "time_zone", "other=1", ""])
-def test_a_form_that_does_not_exist_is_refused_with_the_choices(text: str) -> None:
+def test_an_unknown_form_is_refused_with_the_choices(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Forms.parse([text])
     assert "time_zone=UTC|" in str(caught.value.hint)

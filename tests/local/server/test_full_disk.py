@@ -76,7 +76,7 @@ def begin(service: LocalService) -> tuple[Peer, str, str]:
 
 
 @pytest.mark.nightly
-def test_a_full_disk_is_said_at_work_and_at_the_start_and_nothing_is_lost(disk: SmallDisk) -> None:
+def test_a_full_disk_is_reported_and_no_data_is_lost(disk: SmallDisk) -> None:
     blob = os.urandom(100_000)
     with start(disk.root, samples=False) as service:
         peer, into_t, into_s = begin(service)
@@ -112,7 +112,7 @@ def test_a_full_disk_is_said_at_work_and_at_the_start_and_nothing_is_lost(disk: 
 
 
 @pytest.mark.nightly
-def test_a_query_that_ends_on_a_full_disk_has_ended(disk: SmallDisk) -> None:
+def test_a_query_on_a_full_disk_fails(disk: SmallDisk) -> None:
     """The disk is also full when the end of the query is recorded."""
     with start(disk.root, samples=False) as service:
         peer, _, _ = begin(service)
@@ -131,7 +131,7 @@ def test_a_query_that_ends_on_a_full_disk_has_ended(disk: SmallDisk) -> None:
 
 
 @pytest.mark.nightly
-def test_a_file_that_may_not_grow_is_a_full_disk(tmp_path: Path) -> None:
+def test_a_quota_is_reported_as_a_full_disk(tmp_path: Path) -> None:
     """The effect of a quota, which can be tested without root."""
     root = tmp_path / "root"
     with start(root, samples=False) as service:

@@ -78,7 +78,7 @@ def test_partitions_are_paged_in_both_orders(peer: Peer, new_table: NewTable) ->
     assert pages(peer, path, partitions="", reverse="", maxitems="2") == [["3", "2"], ["1"]]
 
 
-def test_names_of_partitions_alone(peer: Peer, new_table: NewTable) -> None:
+def test_only_the_names_of_partitions_can_be_listed(peer: Peer, new_table: NewTable) -> None:
     """The Java and Go SDKs request them (`getPartitionSpecs`, `GetPartitionValues`)."""
     name = new_table("(a bigint) PARTITIONED BY (ds string, h bigint)")
     peer.sql(f"ALTER TABLE {name} ADD PARTITION (ds='a', h=1) PARTITION (ds='b', h=2);")
@@ -193,7 +193,7 @@ def test_a_list_refuses_filters_that_it_would_ignore(
         ("GET", "/tenants", "users"),
     ],
 )
-def test_an_unknown_sub_resource_is_missing(
+def test_an_unknown_sub_resource_is_not_found(
     peer: Peer, new_table: NewTable, method: str, path: str, key: str
 ) -> None:
     table = new_table("(a bigint)")

@@ -57,9 +57,7 @@ def ask(peer: Peer) -> None:
 
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("options", [(), ("--verbose",)], ids=["quiet", "verbose"])
-def test_the_log_says_what_broke_and_no_secret(
-    bare: LocalService, options: tuple[str, ...]
-) -> None:
+def test_the_log_shows_failures_and_no_secret(bare: LocalService, options: tuple[str, ...]) -> None:
     text, service = logged(bare, *options)
     assert "InvalidRequestError" in text  # the response that broke
     for secret in (service.access_key, "a-wrong-key", "Authorization", "ODPS4-"):

@@ -73,9 +73,7 @@ def asked(
     return link
 
 
-def test_answers_asked_for_in_one_go_come_one_after_the_other(
-    peer: Peer, large: LocalService
-) -> None:
+def test_pipelined_requests_get_responses_in_order(peer: Peer, large: LocalService) -> None:
     """The next response begins before the client has received the end of the previous one."""
     wire = request_of(peer)
     with asked(large, wire) as link:
@@ -111,7 +109,7 @@ def rows_in(body: bytes) -> pa.Table:
     return pa.ipc.open_stream(body).read_all()
 
 
-def test_a_long_body_is_whole_and_its_connection_continues(peer: Peer) -> None:
+def test_a_long_body_is_complete_and_its_connection_is_reused(peer: Peer) -> None:
     wire = request_of(peer)
     for _ in range(3):
         assert rows_in(peer.ok(wire).content) == ROWS
@@ -124,9 +122,7 @@ def test_a_client_of_http_1_0_gets_a_body_without_chunks(peer: Peer, large: Loca
     assert rows_in(body) == ROWS
 
 
-def test_clients_that_take_nothing_keep_no_worker_from_others(
-    peer: Peer, large: LocalService
-) -> None:
+def test_stalled_clients_do_not_block_workers(peer: Peer, large: LocalService) -> None:
     wire = request_of(peer)
     waiting = [asked(large, wire) for _ in range(40)]  # more than the number of workers
     try:
@@ -161,7 +157,7 @@ def unchunked(data: bytes) -> bytes:
         at += 2
 
 
-def test_who_leaves_in_the_middle_leaves_nothing_behind(peer: Peer, large: LocalService) -> None:
+def test_a_disconnected_client_leaves_nothing_behind(peer: Peer, large: LocalService) -> None:
     wire = request_of(peer)
     assert rows_in(peer.ok(wire).content) == ROWS
     service = psutil.Process(large.pid)
@@ -195,7 +191,7 @@ class Pending:
         ({"state": {}}, 0, False),
     ],
 )
-def test_a_body_goes_past_the_server_only_where_nothing_is_in_between(
+def test_a_body_is_written_directly_only_without_middleware(
     changed: dict[str, Any], waiting: int, direct: bool
 ) -> None:
     state = {"connection": Pending(waiting), "direct": True}

@@ -51,7 +51,7 @@ def read(peer: Peer, session_id: str) -> bytes:
     return peer.ok(request.encode()).content
 
 
-def test_a_cut_stream_breaks_at_the_byte_named_and_only_once(peer: Peer) -> None:
+def test_a_cut_fault_breaks_a_stream_once_at_the_given_byte(peer: Peer) -> None:
     session = peer.open_read("t")
     whole = read(peer, session.session_id)
     ask(peer, {"action": "TableRead", "fault": "cut", "at": 5000})
@@ -67,7 +67,7 @@ def test_a_cut_stream_breaks_at_the_byte_named_and_only_once(peer: Peer) -> None
     assert read(peer, session.session_id) == whole
 
 
-def test_a_corrupt_byte_is_the_one_named(peer: Peer) -> None:
+def test_a_corrupt_fault_changes_the_given_byte(peer: Peer) -> None:
     session = peer.open_read("t")
     whole = read(peer, session.session_id)
     ask(peer, {"action": "TableRead", "fault": "corrupt", "at": 4321})
@@ -75,7 +75,7 @@ def test_a_corrupt_byte_is_the_one_named(peer: Peer) -> None:
     assert [i for i, (a, b) in enumerate(zip(whole, spoiled, strict=True)) if a != b] == [4321]
 
 
-def test_a_rule_for_one_session_leaves_the_others_alone(peer: Peer) -> None:
+def test_a_rule_for_one_session_does_not_affect_others(peer: Peer) -> None:
     struck, spared = peer.open_read("t").session_id, peer.open_read("t").session_id
     rule = {"action": "TableRead", "session": struck, "fault": "corrupt", "at": 4321}
     ask(peer, rule)
@@ -84,7 +84,7 @@ def test_a_rule_for_one_session_leaves_the_others_alone(peer: Peer) -> None:
     assert read(peer, spared) == whole
 
 
-def test_a_refusal_has_the_status_and_the_wait_named(peer: Peer) -> None:
+def test_a_refusal_has_the_configured_status_and_wait(peer: Peer) -> None:
     ask(peer, {"action": "*", "fault": "status", "status": 429, "retry_after": 0.5, "skip": 1})
     peer.open_read("t")
     with pytest.raises(ThrottledError) as caught:
@@ -93,7 +93,7 @@ def test_a_refusal_has_the_status_and_the_wait_named(peer: Peer) -> None:
     peer.open_read("t")
 
 
-def test_a_stall_takes_as_long_as_named(peer: Peer) -> None:
+def test_a_stall_lasts_the_configured_time(peer: Peer) -> None:
     session = peer.open_read("t")
     ask(peer, {"action": "TableRead", "fault": "stall", "at": 100, "seconds": 0.3})
     began = time.monotonic()
@@ -101,7 +101,7 @@ def test_a_stall_takes_as_long_as_named(peer: Peer) -> None:
     assert time.monotonic() - began >= 0.3
 
 
-def test_a_stall_ends_when_its_client_is_gone(peer: Peer, moody: LocalService) -> None:
+def test_a_stall_ends_when_the_client_disconnects(peer: Peer, moody: LocalService) -> None:
     peer.sql("CREATE TABLE large (a bigint);")
     peer.write("large", pa.table({"a": pa.array(range(1_000_000))}))
     session = peer.open_read("large")
@@ -124,7 +124,7 @@ def test_a_stall_ends_when_its_client_is_gone(peer: Peer, moody: LocalService) -
         time.sleep(0.01)
 
 
-def test_an_expired_session_is_gone_for_good(peer: Peer) -> None:
+def test_an_expired_session_stays_expired(peer: Peer) -> None:
     session = peer.open_read("t")
     ask(peer, {"action": "TableRead", "fault": "expire"})
     for _ in range(2):
@@ -132,7 +132,7 @@ def test_an_expired_session_is_gone_for_good(peer: Peer) -> None:
             read(peer, session.session_id)
 
 
-def test_a_commit_whose_answer_is_lost_has_happened(peer: Peer) -> None:
+def test_a_commit_whose_response_is_lost_has_taken_effect(peer: Peer) -> None:
     peer.sql("CREATE TABLE lost (a bigint);")
     session = peer.open_write("lost")
     peer.open_stream("lost", session, "0")
@@ -146,7 +146,7 @@ def test_a_commit_whose_answer_is_lost_has_happened(peer: Peer) -> None:
     assert peer.read("lost").num_rows == 20_000
 
 
-def test_rules_that_make_no_sense_are_refused(peer: Peer) -> None:
+def test_invalid_rules_are_refused(peer: Peer) -> None:
     for rule in ({"action": "*", "fault": "explode"}, {"fault": "cut"}, {"x": 1}):
         with pytest.raises(InvalidRequestError):
             ask(peer, rule)

@@ -23,12 +23,12 @@ def service() -> Iterator[LocalService]:
         yield found
 
 
-def test_clients_are_recorded() -> None:
+def test_every_client_has_recorded_requests() -> None:
     assert CLIENTS
 
 
 @pytest.mark.parametrize("path", CLIENTS, ids=[path.stem for path in CLIENTS])
-def test_recorded_requests_have_the_recorded_answers(service: LocalService, path: Path) -> None:
+def test_recorded_requests_get_the_recorded_responses(service: LocalService, path: Path) -> None:
     replay = Replay(service)
     for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
         expected, found = replay.send(json.loads(line))

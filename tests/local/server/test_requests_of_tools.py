@@ -75,7 +75,7 @@ def test_the_catalog_describes_a_table(peer: Peer, sold: str) -> None:
     assert [[one["spec"] for one in page] for page in found] == [["ds=1", "ds=2"], ["ds=3"]]
 
 
-def test_the_catalog_changes_what_it_can_change_of_a_table(peer: Peer, sold: str) -> None:
+def test_the_catalog_changes_supported_properties_of_a_table(peer: Peer, sold: str) -> None:
     path = f"/projects/{{project}}/schemas/default/tables/{sold}"
     old = catalog(peer, path).json()
     fields = old["tableSchema"]["fields"]
@@ -113,7 +113,7 @@ def test_the_catalog_finds_tables_by_name(peer: Peer, sold: str) -> None:
         ("POST", "/namespaces/1:search", {"query": "type=TABLE,region=cn"}),
     ],
 )
-def test_the_catalog_refuses_what_it_does_not_have(
+def test_the_catalog_refuses_unsupported_objects(
     peer: Peer, method: str, path: str, params: dict[str, str]
 ) -> None:
     told = catalog(peer, path, method, **params)
@@ -157,7 +157,7 @@ def test_permissions_are_checked(peer: Peer, end: str) -> None:
     assert ask(peer, f"auth{end}", "POST", body).findtext("Result") == "ALLOW"
 
 
-def test_users_are_the_keys(peer: Peer) -> None:
+def test_the_keys_are_listed_as_users(peer: Peer) -> None:
     names = [one.text for one in ask(peer, "users").iter("DisplayName")]
     assert peer.service.access_id in names
     assert ask(peer, f"users/{names[0]}", type="displayname").findtext("ID") == names[0]

@@ -71,7 +71,7 @@ def test_parts_become_one_file_that_is_read_in_ranges(
         ("", "0", 400),
     ],
 )
-def test_other_parts_than_announced_are_refused_and_kept(
+def test_parts_that_differ_from_the_announcement_are_refused_and_kept(
     parts: Peer, body: str, size: str, status: int
 ) -> None:
     of = {"rOpMerge": "true", "resource_merge_total_bytes": size}

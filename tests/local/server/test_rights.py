@@ -75,12 +75,12 @@ def denied(peer: Peer, text: str) -> None:
     assert caught.value.code == "NoPermission"
 
 
-def test_a_key_without_rights_of_its_own_may_do_all(guarded: LocalService) -> None:
+def test_a_key_without_listed_rights_may_do_everything(guarded: LocalService) -> None:
     assert as_key(guarded, "admin").read("t").num_rows == 1
     assert as_key(guarded, "admin", "theirs").read("hidden").num_rows == 0
 
 
-def test_who_may_read_may_not_write(guarded: LocalService) -> None:
+def test_a_key_that_may_only_read_cannot_write(guarded: LocalService) -> None:
     reader = as_key(guarded, "reader")
     assert reader.read("t").num_rows == 1
     assert reader.query("SELECT count(*) AS n FROM t;").to_pylist() == [{"n": 1}]
@@ -111,7 +111,7 @@ def test_the_information_schema_shows_the_projects_of_a_key(
         assert set(rows["p"].to_pylist()) == seen
 
 
-def test_who_may_write_may_read_and_only_there(guarded: LocalService) -> None:
+def test_a_key_that_may_write_can_read_only_in_that_project(guarded: LocalService) -> None:
     writer = as_key(guarded, "writer")
     writer.sql("CREATE TABLE w (a bigint);")
     writer.write("w", pa.table({"a": [1, 2]}))
@@ -122,7 +122,7 @@ def test_who_may_write_may_read_and_only_there(guarded: LocalService) -> None:
 
 
 @pytest.mark.parametrize("key", ["reader", "nobody"])
-def test_a_project_without_a_right_is_closed_on_every_surface(
+def test_a_project_without_permission_is_refused_by_every_interface(
     guarded: LocalService, key: str
 ) -> None:
     peer = as_key(guarded, key, "theirs")
@@ -273,7 +273,7 @@ def test_a_result_of_sql_belongs_to_the_user_who_ran_it(guarded: LocalService) -
 
 
 @pytest.mark.nightly
-def test_rights_that_make_no_sense_are_refused_at_once(tmp_path: Path) -> None:
+def test_invalid_rights_are_refused_at_the_start(tmp_path: Path) -> None:
     wrong = {
         "but 'keys' does not": {"stranger": {"ours": "read"}},
         "is not an access right": {"me": {"ours": "all"}},

@@ -64,7 +64,7 @@ def test_rows_survive_restarts_and_a_kill_and_nothing_else_does(root: Path) -> N
 
 
 @pytest.mark.nightly
-def test_a_folder_is_for_its_owner_and_one_process_alone(root: Path) -> None:
+def test_a_folder_is_private_and_locked_by_one_process(root: Path) -> None:
     with start(root, samples=False) as first:
         with pytest.raises(ConfigError, match=f"served by another process.*{first.pid}"):
             Service(root)
@@ -77,7 +77,7 @@ def test_a_folder_is_for_its_owner_and_one_process_alone(root: Path) -> None:
         assert first.access_key not in repr(first)
 
 
-def test_a_temporary_folder_goes_away_with_its_service(
+def test_a_temporary_folder_is_deleted_with_its_service(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
@@ -118,7 +118,7 @@ def serve(tmp_path: Path, **pipes: object) -> subprocess.Popen[str]:
     return subprocess.Popen(command, text=True, env=env, stderr=subprocess.PIPE, **pipes)  # type: ignore[call-overload,no-any-return]
 
 
-def test_a_signal_between_the_first_line_and_serving_is_heard(tmp_path: Path) -> None:
+def test_a_signal_before_serving_is_handled(tmp_path: Path) -> None:
     """The pipe is full, so the service is still printing its address when the signal arrives."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
@@ -166,7 +166,7 @@ def refusals(bare: LocalService) -> dict[str, Ended]:
 
 
 @pytest.mark.parametrize("what", WRONG_OPTIONS)
-def test_options_that_cannot_be_are_refused_in_words(refusals: dict[str, Ended], what: str) -> None:
+def test_invalid_options_are_refused_with_a_message(refusals: dict[str, Ended], what: str) -> None:
     refused_in_words(refusals[what], WRONG_OPTIONS[what][1])
 
 
@@ -205,7 +205,7 @@ def test_a_skewed_clock_is_refused(bare: LocalService) -> None:
     assert caught.value.code == "RequestTimeTooSkewed"
 
 
-def test_a_refused_upload_is_read_to_its_end_and_the_connection_lives(peer: Peer) -> None:
+def test_a_refused_upload_is_read_to_its_end_and_the_connection_is_kept(peer: Peer) -> None:
     """The rejection of a large upload without permission must be a response, not a broken pipe."""
     for key, expected in (("wrong", AccessDeniedError), (None, NotFoundError)):
         peer.access_key = key
@@ -243,7 +243,9 @@ def test_an_empty_chunked_body_is_a_body(bare: LocalService) -> None:
         ("/api/projects/local/tables/..%2f..%2fetc", 404),
     ],
 )
-def test_unknown_places_are_refused_with_a_document(peer: Peer, path: str, status: int) -> None:
+def test_unknown_paths_are_refused_with_an_error_document(
+    peer: Peer, path: str, status: int
+) -> None:
     endpoint = peer.service.tunnel_endpoint
     headers = sign(
         "GET",
@@ -259,12 +261,12 @@ def test_unknown_places_are_refused_with_a_document(peer: Peer, path: str, statu
     assert "root:" not in response.text
 
 
-def test_a_service_takes_no_rules_for_faults_unless_asked_to(peer: Peer) -> None:
+def test_a_service_accepts_fault_rules_only_with_an_option(peer: Peer) -> None:
     with pytest.raises(NotFoundError):
         peer.ok(calls.WireRequest(method="PUT", path="/misbehaviour", body=b'{"rules": []}'))
 
 
-def test_many_readers_at_once_get_whole_answers(peer: Peer) -> None:
+def test_many_concurrent_readers_get_complete_responses(peer: Peer) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     peer.sql("CREATE TABLE IF NOT EXISTS busy (a bigint);")

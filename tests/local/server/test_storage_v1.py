@@ -90,7 +90,7 @@ def test_rows_that_were_committed_are_read(v1: V1, codec: str | None) -> None:
 
 
 @pytest.mark.parametrize("kept", [0, 1, 2])
-def test_exactly_the_attempt_of_a_block_that_is_named_becomes_visible(v1: V1, kept: int) -> None:
+def test_only_the_named_attempt_of_a_block_becomes_visible(v1: V1, kept: int) -> None:
     session = v1.open()
     attempts = [2, 0, 1]
     messages = {n: v1.put(session, ROWS.slice(n, 1), 0, n) for n in attempts}
@@ -143,7 +143,7 @@ def test_messages_that_cannot_be_committed_are_refused(v1: V1) -> None:
     assert v1.rows() == ROWS.to_pylist()
 
 
-def test_a_range_of_rows_is_read_and_one_past_the_end_refused(v1: V1) -> None:
+def test_a_range_of_rows_is_read_and_a_range_past_the_end_is_refused(v1: V1) -> None:
     """The text is that of issue 51 of the vendor's MaxFrame client."""
     v1.write(ROWS)
     made = v1.call(CreateReadSession(table=v1.table, split_mode=SplitMode.ROW_OFFSET))
@@ -205,7 +205,7 @@ def test_partitions_are_columns_unless_the_session_names_them(
         ({"data_columns": ("missing",)}, "there is no column 'missing'"),
     ],
 )
-def test_read_sessions_have_the_rules_of_the_newer_versions(
+def test_read_sessions_follow_the_rules_of_the_newer_versions(
     v1: V1, request_: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(InvalidRequestError, match=said):

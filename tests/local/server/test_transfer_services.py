@@ -51,7 +51,7 @@ CASES = [(name, *request) for name, listed in REQUESTS.items() for request in li
 
 @pytest.fixture(scope="module")
 def off() -> Iterator[dict[str, Peer]]:
-    """For each service, one that lacks it, and for each form, one that refuses in this form."""
+    """An embedded service without each transfer service, and one for each form of refusal."""
     running: list[LocalService] = []
 
     def peer(*options: str) -> Peer:
@@ -99,7 +99,7 @@ def test_a_missing_service_refuses_every_request_the_same_way(
 
 
 @pytest.mark.parametrize(("name", "method", "path", "params"), CASES)
-def test_the_other_services_and_the_control_plane_stay(
+def test_the_other_services_and_the_control_plane_keep_working(
     off: dict[str, Peer], name: str, method: str, path: str, params: dict[str, str]
 ) -> None:
     for other in SERVICES:
@@ -117,7 +117,7 @@ def test_the_signature_is_checked_before_the_refusal(off: dict[str, Peer]) -> No
     assert (answer.status_code, answer.json()["Code"]) == (403, "RequestTimeTooSkewed")
 
 
-def test_a_gateway_refuses_with_a_page(off: dict[str, Peer]) -> None:
+def test_an_error_page_of_a_gateway_is_reported(off: dict[str, Peer]) -> None:
     for name, method, path, params in CASES:
         if name != "storage-v1":
             answer = ask(off["no-path"], method, path, params)

@@ -92,7 +92,7 @@ def test_an_upsert_session_names_keys_buckets_and_quota(upserts: Tunnel) -> None
         (85, None, {"bucketid": 0, "record_count": 2}, "MalformedDataStream", "but 1 rows"),
         (73, None, {"bucketid": 0}, "InvalidArgument", "__operation must be 85"),
         (None, None, {"bucketid": 0}, "InvalidArgument", "__operation must be 85"),
-        (85, [1], {"bucketid": 0}, "InvalidArgument", "the table has no partial updates"),
+        (85, [1], {"bucketid": 0}, "InvalidArgument", "the table allows no partial updates"),
     ],
 )
 def test_wrong_upserts_are_refused_and_store_nothing(
@@ -117,7 +117,7 @@ def test_a_number_of_slots_is_at_least_one(upserts: Tunnel) -> None:
 
 
 @pytest.mark.parametrize("header", ["odps-slot-num", "odps-tunnel-slot-num"])
-def test_a_stream_session_has_the_requested_slots(streams: Tunnel, header: str) -> None:
+def test_a_stream_session_has_the_requested_number_of_slots(streams: Tunnel, header: str) -> None:
     """The first header is that of pyodps; the Java and Go SDKs send the second."""
     assert len(streams.ask("POST", header=f"{header}: 2").json()["slots"]) == 2
 

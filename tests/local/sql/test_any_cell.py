@@ -1,4 +1,4 @@
-"""No cell makes a table unreadable: extremes of each type, and bytes that are not UTF-8."""
+"""Extreme values of each type, and bytes that are not UTF-8, do not make a table unreadable."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ TABLES = {
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("which", TABLES)
-def test_extremes_are_read_by_everything_that_reads(
+def test_extreme_values_are_read_in_every_way(
     odps: Connection, new_name: NewName, which: str
 ) -> None:
     chosen, count = TABLES[which], 6 if which == "few" else ROWS
@@ -98,7 +98,7 @@ def test_extremes_are_read_by_everything_that_reads(
     assert "text/plain" in table.read(timestamp_unit="us")._repr_mimebundle_()
 
 
-def test_nan_is_read_by_everything_that_reads(odps: Connection, new_name: NewName) -> None:
+def test_nan_is_read_in_every_way(odps: Connection, new_name: NewName) -> None:
     name = new_name("cell")
     odps.create_table(name, "c double, f float")
     send(odps, name, {"c": pa.array([float("nan")]), "f": pa.array([float("nan")], pa.float32())})
@@ -107,7 +107,7 @@ def test_nan_is_read_by_everything_that_reads(odps: Connection, new_name: NewNam
         assert str(rows.to_arrow().to_pylist()) == "[{'c': nan, 'f': nan}]"
 
 
-def test_a_result_with_times_that_no_unit_holds_says_so(
+def test_a_result_with_times_that_fit_no_unit_raises_an_error(
     odps: Connection, new_name: NewName
 ) -> None:
     near, far = new_name("cell"), new_name("cell")
@@ -165,7 +165,7 @@ def test_rows_that_would_make_a_table_unreadable_are_refused(
     assert odps.table(name).read().row_count == 0
 
 
-def test_a_map_with_a_key_twice_fails_only_queries_that_use_it(
+def test_a_map_with_a_repeated_key_fails_only_queries_that_use_it(
     odps: Connection, new_name: NewName
 ) -> None:
     name, cells = new_name("cell"), [[("a", 1), ("a", 2)], None, [], [("a", 3)]]
@@ -197,7 +197,7 @@ def stored(odps: Connection, new_name: NewName) -> str:
 @pytest.mark.parametrize(
     "kind", [pa.string(), pa.large_string(), pa.binary(), pa.large_binary(), "dictionary"], ids=str
 )
-def test_string_takes_any_bytes_in_every_form_of_arrow(
+def test_string_accepts_any_bytes_in_every_form_of_arrow(
     odps: Connection, new_name: NewName, kind: pa.DataType | str
 ) -> None:
     if kind == "dictionary":
@@ -228,7 +228,7 @@ def test_sql_returns_compares_groups_and_stores_any_bytes(odps: Connection, stor
     assert sorted(odps.sql(joined).to_arrow().column(0).to_pylist()) == [1, 11]
 
 
-def test_a_function_that_fails_on_such_text_fails_that_query_only(
+def test_a_function_that_fails_on_invalid_text_fails_only_its_query(
     odps: Connection, stored: str
 ) -> None:
     for _ in range(2):
@@ -237,7 +237,7 @@ def test_a_function_that_fails_on_such_text_fails_that_query_only(
         assert odps.sql(f"select upper(s) from {stored} where id = 0").to_arrow().num_rows == 1
 
 
-def test_a_predicate_that_fails_on_such_text_fails_that_read_only(
+def test_a_predicate_that_fails_on_invalid_text_fails_only_its_read(
     odps: Connection, stored: str
 ) -> None:
     table = odps.table(stored)
@@ -263,7 +263,7 @@ def test_a_predicate_that_fails_on_such_text_fails_that_read_only(
     assert preds("id >= 0") == 6
 
 
-def test_the_document_of_a_result_has_the_bytes_as_they_are(odps: Connection, stored: str) -> None:
+def test_the_text_of_a_result_has_unchanged_bytes(odps: Connection, stored: str) -> None:
     result = odps.sql(f"select s from {stored} where id = 2")
     wanted = GetInstanceResult(project=odps.profile.project, instance_id=result.instance_id)
     assert odps._storage.call(wanted).tasks[0].text == '"s"\n"\x00\x01\x02"\n'

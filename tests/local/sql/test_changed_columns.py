@@ -29,7 +29,7 @@ def insert(peer: Peer, name: str, columns: str, values: str, kind: str) -> None:
 
 
 def rows(peer: Peer, name: str) -> list[tuple[object, ...]]:
-    """Return the rows, which all routes of reading must agree on."""
+    """Return the rows, after checking that every way of reading returns the same ones."""
     read = peer.read(name)
     shown = ", ".join(one for one in read.column_names if one != "ds")
     found = sorted(read.select(shown.split(", ")).to_pylist(), key=lambda row: row["id"])
@@ -89,7 +89,7 @@ def test_an_open_write_session_fills_the_renamed_column(peer: Peer, new_table: N
     assert rows(peer, name) == [(1, "x", 1.5)]
 
 
-def test_a_column_of_text_becomes_longer(peer: Peer, new_table: NewTable) -> None:
+def test_a_text_column_can_become_longer(peer: Peer, new_table: NewTable) -> None:
     name = new_table("(id bigint, a varchar(3))")
     insert(peer, name, "id, a", "(1, 'old')", "plain")
     for kind in ("varchar(5)", "string"):
@@ -118,7 +118,7 @@ def test_a_column_of_text_becomes_longer(peer: Peer, new_table: NewTable) -> Non
         ("(a varchar(5))", "change column a a varchar(4)", "does not support changing the type"),
     ],
 )
-def test_a_column_that_is_needed_stays(
+def test_a_needed_column_cannot_be_dropped(
     peer: Peer, new_table: NewTable, definition: str, rest: str, problem: str
 ) -> None:
     name = new_table(definition)
@@ -129,7 +129,7 @@ def test_a_column_that_is_needed_stays(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_clone_has_the_rows_of_its_source_and_its_own_afterwards(
+def test_a_clone_has_the_rows_of_its_source_and_changes_independently(
     peer: Peer, new_table: NewTable, kind: str
 ) -> None:
     name = new_table(KINDS[kind])

@@ -85,7 +85,7 @@ STATEMENTS = {
 
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("statement", STATEMENTS)
-def test_a_new_value_is_stored_as_insert_stores_it_and_no_other_value_changes(
+def test_an_updated_value_is_stored_as_by_insert_and_no_other_value_changes(
     peer: Peer, name: str, statement: str
 ) -> None:
     """Neither values of other rows nor those of other columns are converted."""
@@ -124,7 +124,7 @@ def test_one_merge_updates_deletes_and_inserts_values_of_different_types(
     assert peer.query(f"select count(*) as c from {name}")["c"].to_pylist() == [2]
 
 
-def test_a_time_is_shown_by_the_clock_of_the_session(peer: Peer, name: str) -> None:
+def test_a_time_is_shown_in_the_session_zone(peer: Peer, name: str) -> None:
     zone = {"odps.sql.timezone": "Asia/Shanghai"}
     at = "cast('2024-05-06 07:08:09' as datetime)"
     peer.sql(f"update {name} set v = {at}, nz = {at}, d = {at}, ts = {at} where id = 1", zone)
@@ -146,15 +146,15 @@ def test_a_value_that_does_not_fit_is_refused_and_changes_nothing(peer: Peer, na
     assert row(peer, name, 1) == row(peer, name, 2) == OLD
 
 
-def test_a_value_of_a_row_that_is_not_changed_is_not_computed(peer: Peer, name: str) -> None:
+def test_values_of_unchanged_rows_are_not_computed(peer: Peer, name: str) -> None:
     peer.sql(f"update {name} set v = '5' where id = 1")
     peer.sql(f"update {name} set n = cast(v as bigint) where id = 1")
     assert row(peer, name, 1)[0] == 5
     assert row(peer, name, 2) == OLD
 
 
-def test_a_condition_is_decided_once_a_row(peer: Peer, new_table: NewTable) -> None:
-    """Also if a second evaluation would return a different value."""
+def test_a_condition_is_evaluated_once_per_row(peer: Peer, new_table: NewTable) -> None:
+    """Even if a second evaluation would return a different value."""
     name = new_table(f"(id bigint, a string, b string) {TRANSACTIONAL}")
     peer.sql(f"insert into {name} select explode(sequence(1, 200)), 'old', 'old'")
     peer.sql(f"update {name} set a = 'new', b = 'new' where rand() < 0.5")
@@ -178,7 +178,7 @@ def test_rows_keep_their_order(peer: Peer, new_table: NewTable) -> None:
         " when matched then update set n = t.n + 1",
     ],
 )
-def test_statements_at_the_same_time_lose_no_update(peer: Peer, name: str, statement: str) -> None:
+def test_concurrent_statements_lose_no_update(peer: Peer, name: str, statement: str) -> None:
     """A statement that read rows which another one has since changed fails with a conflict."""
     peer.sql(f"update {name} set n = 0")
     slow = (
@@ -211,7 +211,7 @@ def test_statements_at_the_same_time_lose_no_update(peer: Peer, name: str, state
         "date'2024-01-01' in (d, date'2000-01-01')",
     ],
 )
-def test_a_constant_time_is_looked_for_in_a_list(
+def test_a_constant_time_is_compared_with_a_list(
     peer: Peer, new_table: NewTable, query: str
 ) -> None:
     name = new_table("(d date)")

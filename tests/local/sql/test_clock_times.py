@@ -53,7 +53,7 @@ ROW = [
 
 
 @pytest.mark.gate(1)
-def test_a_constant_is_the_same_clock_time_in_every_column(zoned: Connection, name: str) -> None:
+def test_a_constant_is_the_same_local_time_in_every_column(zoned: Connection, name: str) -> None:
     for row in ROW:
         zoned.sql(f"truncate table {name}").wait()
         zoned.sql(f"insert into {name} {row}", params={"v": CLOCK}).wait()
@@ -77,7 +77,7 @@ COPIED = [
 
 
 @pytest.mark.gate(1)
-def test_times_that_are_copied_show_the_same_clock_time(
+def test_copied_times_keep_their_local_time(
     zoned: Connection, name: str, new_name: NewName
 ) -> None:
     zoned.sql(f"insert into {name} values (1, '{TEXT}', '{TEXT}', '{TEXT}')").wait()
@@ -93,7 +93,7 @@ def test_times_that_are_copied_show_the_same_clock_time(
 
 
 @pytest.mark.gate(1)
-def test_an_update_of_a_clock_time_changes_only_its_rows(
+def test_an_update_of_a_local_time_changes_only_its_rows(
     zoned: Connection, new_name: NewName
 ) -> None:
     made = new_name("updated")
@@ -124,7 +124,7 @@ def test_a_cast_to_timestamp_ntz_is_a_timestamp_ntz(zoned: Connection, name: str
 
 
 @pytest.mark.gate(1)
-def test_a_text_is_read_by_the_clock_of_the_session(zoned: Connection, name: str) -> None:
+def test_a_text_is_parsed_in_the_session_zone(zoned: Connection, name: str) -> None:
     zoned.sql(f"insert into {name} values (1, '{TEXT}', '{TEXT}', '{TEXT}')").wait()
     for text in (TEXT, "2024-07-01T12:34:56", "2024/07/01 12:34:56", "2024-7-1 12:34:56"):
         columns = f"cast('{text}' as datetime) as a, cast('{text}' as timestamp) as b"

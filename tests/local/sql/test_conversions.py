@@ -124,7 +124,7 @@ def answers(writer: Peer, times: str, zone: str) -> dict[str, object]:
 
 @pytest.mark.gate(40)
 @pytest.mark.parametrize("condition", TRUE)
-def test_text_and_dates_meet_instants_by_the_clock_of_the_session(
+def test_text_and_dates_are_compared_with_instants_in_the_session_zone(
     answers: dict[str, object], condition: str
 ) -> None:
     assert answers[condition] is True
@@ -156,7 +156,7 @@ NANOS = "2024-07-01 22:30:00.123456789"
 
 
 @pytest.mark.gate(1)
-def test_values_of_instants_are_shown_by_the_clock_in_text_dates_and_clock_times(
+def test_instants_become_text_dates_and_local_times_in_the_session_zone(
     peer: Peer, zone: str, new_table: NewTable
 ) -> None:
     shown = (
@@ -186,7 +186,7 @@ CAST = {
 """By expression: whether it gives an instant, not a clock time."""
 
 
-def test_a_timestamp_and_a_clock_time_are_cast_with_their_nanoseconds(
+def test_timestamps_and_local_times_are_cast_with_nanoseconds(
     peer: Peer, zone: str, new_table: NewTable
 ) -> None:
     name = new_table("(n timestamp_ntz, t timestamp)")
@@ -209,7 +209,7 @@ def test_a_timestamp_and_a_clock_time_are_cast_with_their_nanoseconds(
     ("zone", "clock"),
     [("Asia/Shanghai", "0001-01-01 00:00:00"), ("America/New_York", "9999-12-31 23:59:59")],
 )
-def test_a_constant_outside_of_the_years_of_utc_is_an_error(
+def test_a_constant_outside_of_the_years_of_utc_raises_an_error(
     peer: Peer, new_table: NewTable, zone: str, clock: str
 ) -> None:
     name = new_table("(dt datetime)")
@@ -249,7 +249,7 @@ NESTED = (
 
 
 @pytest.mark.gate(1)
-def test_instants_taken_out_of_nested_values_are_shown_by_the_clock(
+def test_instants_in_nested_values_are_converted_to_the_session_zone(
     peer: Peer, zone: str, new_table: NewTable
 ) -> None:
     name = new_table(
@@ -273,7 +273,7 @@ def test_instants_taken_out_of_nested_values_are_shown_by_the_clock(
         assert [column.to_pylist() for column in read.columns] == [[CLOCK], [22]] * len(values)
 
 
-def test_variables_over_arrays_of_instants_show_the_clock(
+def test_lambda_variables_over_instants_use_the_session_zone(
     peer: Peer, zone: str, new_table: NewTable
 ) -> None:
     name = new_table("(a array<datetime>)")
@@ -363,9 +363,7 @@ def test_numbers_have_the_types_and_values_of_maxcompute(peer: Peer) -> None:
     assert [value for value, _ in medians] == [7, 7]
 
 
-def test_fractions_are_cut_on_the_way_into_a_column_of_integers(
-    peer: Peer, new_table: NewTable
-) -> None:
+def test_fractions_are_truncated_for_integer_columns(peer: Peer, new_table: NewTable) -> None:
     name = new_table("(a bigint, b int, d decimal(38,18))")
     peer.sql(f"INSERT INTO {name} VALUES (1.9, -1.9, 12345678901234567.123456789);")
     peer.sql(f"INSERT INTO {name} SELECT cast('2.9' AS double), cast('2.9' AS decimal(3,1)), 0;")
@@ -406,7 +404,7 @@ def test_text_is_compared_with_numbers_as_double_or_decimal(peer: Peer) -> None:
 
 
 @pytest.mark.parametrize("text", ["'x'", "s"])
-def test_text_that_is_not_a_number_is_an_error_when_compared_with_a_number(
+def test_text_that_is_not_a_number_raises_an_error_when_compared_with_a_number(
     peer: Peer, text: str
 ) -> None:
     with pytest.raises(QueryError, match="the value 'x' cannot be converted to DOUBLE"):
@@ -556,7 +554,7 @@ def test_a_cast_to_datetime_has_milliseconds(peer: Peer, text: str) -> None:
 
 
 @pytest.mark.parametrize("written", ["'{}'", '"{}"', "p.'{}'"])
-def test_text_is_no_table(peer: Peer, new_table: NewTable, written: str) -> None:
+def test_text_is_not_accepted_as_a_table(peer: Peer, new_table: NewTable, written: str) -> None:
     name = new_table("(a bigint)")
     with pytest.raises(QueryError) as caught:
         peer.sql(f"SELECT a FROM {written.format(name)};")
@@ -591,7 +589,7 @@ def test_a_wide_decimal_is_computed_as_far_as_its_values_have_38_digits(peer: Pe
     assert peer.query(f"SELECT count(*) AS n FROM {name};").to_pylist() == [{"n": 4}]
 
 
-def test_a_float_that_is_bound_comes_back_as_a_float(odps: Connection) -> None:
+def test_a_bound_float_is_returned_as_a_float(odps: Connection) -> None:
     values = [1.5, -2.25, 1e-7, 1e300, 0.1, np.float64(2.5), np.float32(0.5)]
     params = {f"x{place}": value for place, value in enumerate(values)}
     shown = ", ".join(f":{name} as {name}" for name in params)
@@ -601,7 +599,7 @@ def test_a_float_that_is_bound_comes_back_as_a_float(odps: Connection) -> None:
 
 
 @pytest.mark.parametrize("zone", [zone for zone in ZONES if zone != "UTC"])
-def test_the_zone_of_the_connection_reads_text(odps: Connection, zone: str) -> None:
+def test_text_is_parsed_in_the_zone_of_the_connection(odps: Connection, zone: str) -> None:
     with odps_nb.connect(odps.profile, timezone=zone) as odps:
         odps.create_table(name := f"zoned{time.time_ns()}", "id bigint, a datetime")
         odps.sql(f"insert into {name} values (1, '{CLOCK}')")
@@ -651,7 +649,7 @@ JSON = (
 )
 
 
-def test_get_json_object_gives_one_text_or_null(peer: Peer) -> None:
+def test_get_json_object_returns_one_text_or_null(peer: Peer) -> None:
     call = "get_json_object({}, '{}')"
     constants = (call.format(f"'{text}'", path) for text, path, _ in JSON)
     columns = (call.format(f"s{place}", path) for place, (_, path, _) in enumerate(JSON))

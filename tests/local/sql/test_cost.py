@@ -17,7 +17,7 @@ def sizes(odps: Connection) -> dict[str, int]:
     return {day: odps.sql_cost(text.format(day)).input_bytes or 0 for day in DAYS}
 
 
-def test_a_query_reads_whole_partitions(odps: Connection, sizes: dict[str, int]) -> None:
+def test_a_query_reads_complete_partitions(odps: Connection, sizes: dict[str, int]) -> None:
     whole = odps.sql_cost("select id from orders").input_bytes
     assert whole == odps.table("orders").info.size
     assert 0 < sum(sizes.values()) < whole
@@ -33,7 +33,7 @@ def test_a_query_reads_whole_partitions(odps: Connection, sizes: dict[str, int])
         ("ds = '2024-01-01' and ds = '2024-01-02'", ""),
     ],
 )
-def test_conditions_on_partition_columns_leave_partitions_out(
+def test_conditions_on_partition_columns_prune_partitions(
     odps: Connection, sizes: dict[str, int], where: str, days: str
 ) -> None:
     cost = odps.sql_cost(f"select id from orders o where {where}")
@@ -43,7 +43,7 @@ def test_conditions_on_partition_columns_leave_partitions_out(
 @pytest.mark.parametrize(
     "where", ["ds = '2024-01-01' or id = 1", "ds = note", "upper(ds) = lower(ds)", "id = 1"]
 )
-def test_what_is_not_understood_leaves_nothing_out(odps: Connection, where: str) -> None:
+def test_unknown_conditions_prune_no_partition(odps: Connection, where: str) -> None:
     whole = odps.sql_cost("select id from orders").input_bytes
     assert odps.sql_cost(f"select id from orders where {where}").input_bytes == whole
 
@@ -66,13 +66,13 @@ def test_each_side_of_a_join_has_its_own_conditions(
         (" union all ".join(["select distinct status from orders"] * 19), 4.0),
     ],
 )
-def test_complexity_goes_by_the_number_of_keywords(
+def test_complexity_depends_on_the_number_of_keywords(
     odps: Connection, text: str, complexity: float
 ) -> None:
     assert odps.sql_cost(text).complexity == complexity
 
 
-def test_nothing_is_run_and_names_are_resolved(odps: Connection) -> None:
+def test_an_estimate_resolves_names_and_runs_nothing(odps: Connection) -> None:
     assert odps.sql_cost("drop table orders").input_bytes == 0
     source = "with o as (select * from orders where ds = '2024-01-01') select * from o"
     made = odps.sql_cost(f"create table never_made as {source}")

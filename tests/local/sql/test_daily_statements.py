@@ -13,7 +13,7 @@ from tests.support.service.peer import Peer
 TRANSACTIONAL = "TBLPROPERTIES ('transactional'='true')"
 
 
-def test_a_table_is_made_again_from_its_own_definition(peer: Peer, new_table: NewTable) -> None:
+def test_a_table_can_be_created_from_its_own_definition(peer: Peer, new_table: NewTable) -> None:
     name = new_table(
         "(id BIGINT NOT NULL COMMENT 'the key; it\\'s \"one\"', `from` DECIMAL(18,2),"
         " s STRUCT<a:INT,b:ARRAY<STRING>>, PRIMARY KEY (id)) COMMENT 'a \\\\ table'"
@@ -25,7 +25,7 @@ def test_a_table_is_made_again_from_its_own_definition(peer: Peer, new_table: Ne
     assert peer.query(f"SHOW CREATE TABLE {name};").to_pylist() == [row]
 
 
-def test_a_view_is_made_again_from_its_own_definition(peer: Peer, new_table: NewTable) -> None:
+def test_a_view_can_be_created_from_its_own_definition(peer: Peer, new_table: NewTable) -> None:
     name = new_table("(a bigint)")
     peer.sql(f"CREATE VIEW {name}_v (b) COMMENT 'c' AS SELECT a + 1 FROM {name};")
     (row,) = peer.query(f"SHOW CREATE TABLE {name}_v;").to_pylist()
@@ -158,7 +158,7 @@ def test_merge_fails_where_two_rows_match_one_and_changes_nothing(
     assert rows(peer, changed) == {1: "a", 2: "b", 3: None}
 
 
-def test_a_case_inside_of_a_change_ends_nothing(peer: Peer, changed: str) -> None:
+def test_a_case_expression_does_not_end_a_merge_clause(peer: Peer, changed: str) -> None:
     new = "CASE WHEN {0} IS NULL THEN 'none' ELSE {0} END"
     peer.sql(f"UPDATE {changed} SET v = {new.format('v')} WHERE CASE WHEN id > 2 THEN true END;")
     assert rows(peer, changed) == {1: "a", 2: "b", 3: "none"}
@@ -172,7 +172,7 @@ def test_a_case_inside_of_a_change_ends_nothing(peer: Peer, changed: str) -> Non
     assert rows(peer, changed) == {1: "x", 3: "none"}
 
 
-def test_an_error_in_a_change_names_no_wrong_place(peer: Peer, changed: str) -> None:
+def test_an_error_in_a_change_has_the_right_position(peer: Peer, changed: str) -> None:
     for text in (
         f"UPDATE {changed} SET v = vv",
         f"MERGE INTO {changed} t USING {source((1, 'x'))} ON t.id = s.nope"
@@ -185,7 +185,7 @@ def test_an_error_in_a_change_names_no_wrong_place(peer: Peer, changed: str) -> 
 def test_update_and_delete_keep_the_other_rows(peer: Peer, changed: str) -> None:
     peer.sql(f"UPDATE {changed} SET v = concat(v, '!') WHERE id >= 2;")
     assert rows(peer, changed) == {1: "a", 2: "b!", 3: None}
-    peer.sql(f"DELETE FROM {changed} WHERE v = 'a';")  # not if the condition is null
+    peer.sql(f"DELETE FROM {changed} WHERE v = 'a';")  # a null condition does not match
     assert rows(peer, changed) == {2: "b!", 3: None}
     peer.sql(f"DELETE FROM {changed};")
     assert rows(peer, changed) == {}
@@ -199,7 +199,7 @@ def test_update_and_delete_keep_the_other_rows(peer: Peer, changed: str) -> None
         "MERGE INTO {} t USING {} s ON t.id = s.id WHEN MATCHED THEN DELETE",
     ],
 )
-def test_a_plain_table_takes_no_changes_and_the_error_says_which_do(
+def test_a_plain_table_refuses_changes_and_the_error_says_which_tables_allow_them(
     peer: Peer, new_table: NewTable, text: str
 ) -> None:
     name = new_table("(id bigint, v string)")
@@ -207,7 +207,7 @@ def test_a_plain_table_takes_no_changes_and_the_error_says_which_do(
         peer.sql(text.format(name, name) + ";")
 
 
-# -- what the embedded service lacks --------------------------------------------------------------
+# -- statements that the embedded service does not support --------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_a_plain_table_takes_no_changes_and_the_error_says_which_do(
         ("CREATE TABLE t (a bigint) COMENT 'x'", "COMMENT", 27),
     ],
 )
-def test_a_misspelt_word_is_marked_and_the_nearest_one_named(
+def test_a_misspelt_word_is_marked_and_a_similar_one_suggested(
     peer: Peer, text: str, near: str, column: int
 ) -> None:
     with pytest.raises(ServiceError) as caught:
@@ -238,7 +238,7 @@ def test_a_misspelt_word_is_marked_and_the_nearest_one_named(
         "SET a=b; CREATE TABLE {} (a bigint); SELECT * FROM no_such_table",
     ],
 )
-def test_of_two_statements_in_a_text_none_runs(peer: Peer, new_table: NewTable, text: str) -> None:
+def test_a_text_with_two_statements_is_refused(peer: Peer, new_table: NewTable, text: str) -> None:
     name = f"{new_table('(a bigint)')}_b"
     with pytest.raises(InvalidRequestError, match="more than one statement") as caught:
         peer.sql(text.format(name))
@@ -277,7 +277,7 @@ def test_the_statements_of_a_script_run_in_order(peer: Peer, new_table: NewTable
         ("DROP TABLE {0}; SELEC 1;", r"ODPS-0130161"),
     ],
 )
-def test_a_script_with_an_error_of_syntax_runs_no_statement(
+def test_a_script_with_a_syntax_error_runs_no_statement(
     peer: Peer, new_table: NewTable, text: str, problem: str
 ) -> None:
     name = new_table("(a bigint)")
@@ -336,7 +336,7 @@ NESTED = (
         ("OUTER posexplode(a) v AS i, c", [(1, 0, "x"), (1, 1, "y"), (2, None, None)]),
     ],
 )
-def test_a_lateral_view_takes_maps_and_keeps_rows_without_values_if_it_is_outer(
+def test_a_lateral_view_accepts_maps_and_keeps_empty_rows_if_outer(
     peer: Peer, view: str, rows: list[tuple[object, ...]]
 ) -> None:
     """Vendor's manual, *LATERAL VIEW*: OUTER returns a row of nulls if there is no value."""
@@ -344,7 +344,7 @@ def test_a_lateral_view_takes_maps_and_keeps_rows_without_values_if_it_is_outer(
     assert sorted((tuple(row.values()) for row in found.to_pylist()), key=str) == rows
 
 
-def test_a_lateral_view_reads_those_before_it(peer: Peer) -> None:
+def test_a_lateral_view_can_use_earlier_ones(peer: Peer) -> None:
     found = peer.query(
         f"SELECT c, n FROM ({NESTED}) t LATERAL VIEW explode(map('k', a)) v AS k, l"
         " LATERAL VIEW explode(l) w AS c LATERAL VIEW explode(m) x AS p, n;"

@@ -42,7 +42,9 @@ def shown(peer: Peer, name: str) -> dict[int, str]:
 
 
 @pytest.mark.gate(1)
-def test_a_statement_that_needs_both_is_refused_and_loses_nothing(peer: Peer, name: str) -> None:
+def test_a_statement_that_needs_both_units_is_refused_and_loses_nothing(
+    peer: Peer, name: str
+) -> None:
     peer.sql(f"insert into {name} values (1, {FINE}), (2, '2024-01-02 00:00:00')")
     before = shown(peer, name)
     assert before[1] == FINE.strip("'")
@@ -65,7 +67,7 @@ def test_two_columns_of_a_row_need_one_unit(peer: Peer, new_table: NewTable) -> 
     assert peer.query(f"select * from {name}").num_rows == 0
 
 
-def test_a_table_may_go_from_one_to_the_other(peer: Peer, name: str) -> None:
+def test_a_table_may_change_from_one_unit_to_the_other(peer: Peer, name: str) -> None:
     peer.sql(f"insert into {name} values (1, {FINE})")
     peer.sql(f"update {name} set ts = {FAR}")
     peer.sql(f"insert into {name} values (2, '2024-01-01 00:00:00.123456')")
@@ -74,9 +76,7 @@ def test_a_table_may_go_from_one_to_the_other(peer: Peer, name: str) -> None:
     assert shown(peer, name) == {1: FINE.strip("'")}
 
 
-def test_sql_says_why_it_does_not_read_a_column_that_was_uploaded_with_both(
-    peer: Peer, name: str
-) -> None:
+def test_sql_explains_why_it_cannot_read_a_column_with_both_units(peer: Peer, name: str) -> None:
     """Other columns can be read, and no statement rewrites the rows."""
     peer.write(name, pa.table({"id": [1], "ts": pa.array([1], pa.timestamp("ns"))}))
     far = pa.array([253402214400000000], pa.timestamp("us"))

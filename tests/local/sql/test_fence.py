@@ -68,7 +68,7 @@ NONSENSE = [
 @pytest.mark.parametrize(
     "where", NOT_OF_A_ROW + OUTSIDE + GROWING + NONSENSE, ids=lambda text: text[:30]
 )
-def test_a_predicate_that_is_none_is_refused_before_a_row_moves(odps, where):
+def test_an_invalid_predicate_is_refused_before_rows_are_read(odps, where):
     request = CreateReadSession(table=odps.table("orders").name, filter_predicate=where)
     with pytest.raises(InvalidRequestError) as caught:
         odps._storage.call(request)
@@ -118,14 +118,14 @@ QUERIES = [
 
 @pytest.mark.gate(10)
 @pytest.mark.parametrize("query", QUERIES, ids=lambda text: text[:40])
-def test_sql_reaches_nothing_but_tables(odps, query):
+def test_sql_can_access_only_tables(odps, query):
     with pytest.raises((QueryError, InvalidRequestError, NotFoundError)) as caught:
         odps.sql(query)
     assert "internal" not in str(caught.value)
     assert "root:" not in str(caught.value)
 
 
-def test_no_function_that_sql_may_call_shows_where_the_service_lives(tmp_path, monkeypatch):
+def test_no_sql_function_shows_paths_of_the_service(tmp_path, monkeypatch):
     """Each scalar function of DuckDB, without arguments and with the names of settings."""
     import duckdb
 
@@ -159,7 +159,7 @@ def test_no_function_that_sql_may_call_shows_where_the_service_lives(tmp_path, m
     assert [name for name in shown if not looks_outside(name)] == []
 
 
-def test_the_engine_behind_the_fence_writes_no_file_and_cannot_be_reset(tmp_path, monkeypatch):
+def test_the_engine_writes_no_file_and_its_settings_are_locked(tmp_path, monkeypatch):
     import duckdb
 
     monkeypatch.chdir(tmp_path)
@@ -184,7 +184,7 @@ def test_the_engine_behind_the_fence_writes_no_file_and_cannot_be_reset(tmp_path
 BIG = "SELECT i, repeat('x', 100) AS s FROM range(1000000) t(i) ORDER BY md5(cast(i as string))"
 
 
-def test_what_does_not_fit_into_memory_fails_where_no_folder_was_given(tmp_path, monkeypatch):
+def test_without_a_spill_folder_large_queries_fail(tmp_path, monkeypatch):
     import duckdb
 
     monkeypatch.chdir(tmp_path)
@@ -197,7 +197,7 @@ def test_what_does_not_fit_into_memory_fails_where_no_folder_was_given(tmp_path,
     assert not list(tmp_path.iterdir())
 
 
-def test_what_does_not_fit_into_memory_goes_into_the_folder_given_and_away(tmp_path, monkeypatch):
+def test_large_queries_spill_into_the_folder_and_delete_the_files(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     spill = tmp_path / "it's here"
     duck = Duck(memory="80MB", spill=spill)

@@ -43,7 +43,7 @@ def equal(found: Any, wanted: Any) -> bool:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 @pytest.mark.gate(70)
-def test_a_function_returns_what_its_manual_says(peer: Peer, name: str) -> None:
+def test_a_function_returns_the_documented_result(peer: Peer, name: str) -> None:
     whole = [text for text, _ in EXAMPLES[name] if text.startswith("select")]
     alone = [text for text, _ in EXAMPLES[name] if text not in whole]
     columns = ", ".join(f"{text} as c{n}" for n, text in enumerate(alone))
@@ -108,7 +108,7 @@ def test_every_function_has_examples() -> None:
 @pytest.mark.parametrize("form", ["select {}", "select `{}`", "select 1 from {}"])
 @pytest.mark.parametrize("arguments", ["()", "(1)", "('a', 'b')"])
 @pytest.mark.gate(2)
-def test_no_function_of_the_engine_runs_that_is_not_listed(form: str, arguments: str) -> None:
+def test_functions_of_the_engine_that_are_not_listed_do_not_run(form: str, arguments: str) -> None:
     listed = duckdb.sql("select distinct function_name from duckdb_functions()").fetchall()
     names = {name for (name,) in listed if re.fullmatch(r"[a-z_]\w*", name)} - FUNCTIONS.keys()
     assert len(names) > 400

@@ -59,7 +59,9 @@ def bounded() -> Iterator[LocalService]:
 
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("text", LARGE, ids=lambda text: text[:40])
-def test_a_query_that_needs_too_much_memory_fails_alone(bounded: LocalService, text: str) -> None:
+def test_a_query_that_needs_too_much_memory_does_not_affect_others(
+    bounded: LocalService, text: str
+) -> None:
     peer = Peer(bounded)
     with pytest.raises(
         QueryError,
@@ -71,7 +73,7 @@ def test_a_query_that_needs_too_much_memory_fails_alone(bounded: LocalService, t
 
 
 @pytest.mark.nightly
-def test_a_large_result_passes_in_small_parts(bounded: LocalService) -> None:
+def test_a_large_result_is_returned_in_small_parts(bounded: LocalService) -> None:
     """More bytes than a query may use; they are sent while it runs."""
     peer = Peer(bounded)
     peer.sql(
@@ -122,7 +124,7 @@ def test_queries_end_with_their_service(number: signal.Signals) -> None:
             queries = wait_for_children(service.pid, count)
             assert len(queries) == count
         while (spent := queries[0].cpu_times()).user + spent.system < 1:
-            time.sleep(0.01)  # its start takes half of this time, so it is computing now
+            time.sleep(0.01)  # starting takes half of this time, so the process is computing now
         os.kill(service.pid, number)
         _, alive = psutil.wait_procs(queries, timeout=30)
         assert not alive
@@ -132,7 +134,7 @@ def test_queries_end_with_their_service(number: signal.Signals) -> None:
 
 
 @pytest.mark.nightly
-def test_many_queries_at_once_use_few_processes(bounded: LocalService) -> None:
+def test_many_concurrent_queries_use_few_processes(bounded: LocalService) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     def ask(number: int) -> pa.Table:
@@ -150,7 +152,7 @@ def test_a_process_that_was_ended_while_it_waited_is_replaced(bounded: LocalServ
     waiting = psutil.Process(bounded.pid).children()
     for process in waiting:
         process.kill()
-    psutil.wait_procs(waiting, timeout=0.5)  # not our children: zombies until asked for
+    psutil.wait_procs(waiting, timeout=0.5)  # not our children: they may be zombies
     assert peer.query("SELECT 2 AS a;").to_pylist() == [{"a": 2}]
 
 
@@ -162,8 +164,8 @@ def wait_for_children(pid: int, count: int = 1) -> list[psutil.Process]:
     return found
 
 
-def test_a_service_that_cannot_end_is_ended(tmp_path: Path) -> None:
-    """A thread that never returns represents anything that blocks the service."""
+def test_a_service_that_cannot_stop_is_killed(tmp_path: Path) -> None:
+    """A thread that never returns stands for any bug that blocks the service."""
     kept = tmp_path / "temporary"
     kept.mkdir()
     program = (
@@ -180,7 +182,7 @@ def test_a_service_that_cannot_end_is_ended(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_a_request_that_hangs_does_not_keep_the_service(root: Path) -> None:
+def test_a_hanging_request_does_not_prevent_the_stop(root: Path) -> None:
     """The worker thread of a request waits forever; SIGTERM still ends the service; rows stay."""
     program = (
         "import sys, threading; from odps_nb.local.server import serve\n"
@@ -220,7 +222,7 @@ def test_idle_processes_end_and_the_next_query_has_a_new_one(tmp_path: Path) -> 
         queries.close()
 
 
-def test_a_process_goes_on_after_a_query_that_failed_but_not_after_one_that_was_left(
+def test_a_process_is_reused_after_a_failed_query_but_not_after_an_abandoned_one(
     tmp_path: Path,
 ) -> None:
     queries = QueryRunner(tmp_path, QueryLimits())

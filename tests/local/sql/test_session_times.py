@@ -257,7 +257,7 @@ def answers(session: tuple[str, Peer, str]) -> dict[str, list[Any]]:
 
 @pytest.mark.gate(10)
 @pytest.mark.parametrize("expression", EXPRESSIONS)
-def test_an_expression_gives_what_the_clock_of_the_session_says(
+def test_an_expression_agrees_with_the_model_of_the_session_zone(
     session: tuple[str, Peer, str], answers: dict[str, list[Any]], expression: str
 ) -> None:
     expected = [EXPRESSIONS[expression](Row(one, session[0])) for one in instants()]
@@ -265,7 +265,7 @@ def test_an_expression_gives_what_the_clock_of_the_session_says(
 
 
 @pytest.mark.parametrize("shown", ["k || ''", "x.k || ''", "cast(k AS string)", "concat_ws('', k)"])
-def test_elements_of_an_array_are_shown_by_the_clock(
+def test_elements_of_an_array_use_the_session_zone(
     session: tuple[str, Peer, str], shown: str
 ) -> None:
     zone, peer, name = session
@@ -309,7 +309,7 @@ TARGETS = ("s string", "d date", "n timestamp_ntz", "dt datetime", "p string")
 
 
 @pytest.mark.parametrize("values", ["dt, dt, dt, dt, dt", "s, d, n, s, s", "*"])
-def test_values_go_into_columns_by_the_clock_of_the_session(
+def test_values_are_inserted_in_the_session_zone(
     session: tuple[str, Peer, str], values: str
 ) -> None:
     zone, peer, name = session
@@ -402,7 +402,7 @@ def test_the_current_time_is_that_of_the_session(peer: Peer, zone: str) -> None:
 
 
 @pytest.mark.parametrize("zone", ZONES)
-def test_rows_of_values_with_an_instant_give_instants(
+def test_a_values_clause_with_an_instant_gives_instants(
     peer: Peer, zone: str, new_table: NewTable
 ) -> None:
     """A text beside an instant is read by the session's clock, once, in either order."""
@@ -438,7 +438,7 @@ def test_an_interval_that_the_service_does_not_support_is_refused(
 
 @pytest.mark.parametrize("zone", ZONES)
 @pytest.mark.parametrize("interval", ["interval '1' month", "interval '0-1' year to month"])
-def test_months_are_added_by_the_clock(peer: Peer, zone: str, interval: str) -> None:
+def test_months_are_added_in_the_session_zone(peer: Peer, zone: str, interval: str) -> None:
     for clock in (datetime(2024, 3, 1, 0, 30), datetime(2024, 1, 31, 23, 30)):
         text = f"SELECT cast('{clock}' AS datetime) + {interval} AS v;"
         assert query(peer, zone, text) == [Row(clock, zone).read(month_later(clock))]
@@ -453,7 +453,7 @@ GIVING = (
 )
 
 
-def test_text_that_is_no_time_is_an_error_where_an_instant_is_given(peer: Peer) -> None:
+def test_invalid_time_text_compared_with_an_instant_raises_an_error(peer: Peer) -> None:
     """An invalid text is never stored as null; null stays null."""
     made, given = make_table(peer, "(v string)"), make_table(peer, "(s string)")
     peer.sql(f"insert into {given} values ('later')")

@@ -50,7 +50,7 @@ def test_a_table_is_made(odps: Connection, new_name: NewName, rest: str) -> None
     assert odps.table(made).schema.names[0].lower() == "id"
 
 
-def test_a_table_like_another_has_a_lifecycle_of_its_own(odps: Connection, name: str) -> None:
+def test_a_table_created_like_another_has_its_own_lifecycle(odps: Connection, name: str) -> None:
     odps.sql(f"create table if not exists {name}_like like {name} lifecycle 9")
     made = odps.table(f"{name}_like")
     assert (made.info.lifecycle, made.schema.names) == (9, ("id", "note", "ds", "hh"))
@@ -144,7 +144,9 @@ def test_partitions_are_added_renamed_touched_and_dropped(odps: Connection, name
         ("change column note note", "expected a type"),
     ],
 )
-def test_half_a_statement_is_refused(odps: Connection, name: str, rest: str, problem: str) -> None:
+def test_an_incomplete_statement_is_refused(
+    odps: Connection, name: str, rest: str, problem: str
+) -> None:
     with pytest.raises(OdpsNbError, match=problem):
         odps.sql(f"alter table {name} {rest}")
     assert [str(one) for one in odps.table(name).partitions()] == ["ds=1,hh=1"]
@@ -172,7 +174,7 @@ def test_partitions_are_chosen_by_a_condition(
 
 
 @pytest.mark.parametrize("condition", ["id > 1", "1 = 0", "1 < 2", "ds > no_such"])
-def test_a_condition_on_other_columns_chooses_no_partition(
+def test_a_condition_on_other_columns_does_not_truncate_a_partition(
     odps: Connection, name: str, condition: str
 ) -> None:
     with pytest.raises(OdpsNbError):
@@ -226,7 +228,9 @@ def test_a_table_is_renamed_and_described(odps: Connection, name: str) -> None:
         ("SELECT some_udf(1)", "function some_udf"),
     ],
 )
-def test_what_is_not_run_is_named(odps: Connection, name: str, text: str, lacked: str) -> None:
+def test_unsupported_statements_are_named(
+    odps: Connection, name: str, text: str, lacked: str
+) -> None:
     with pytest.raises(
         OdpsNbError, match=f"the embedded service does not support {lacked}.*; MaxCompute "
     ) as caught:
@@ -235,7 +239,7 @@ def test_what_is_not_run_is_named(odps: Connection, name: str, text: str, lacked
     assert odps.table(name).schema.names == ("id", "note", "ds", "hh")
 
 
-def test_a_column_that_is_not_there_cannot_be_changed(odps: Connection, name: str) -> None:
+def test_a_missing_column_cannot_be_changed(odps: Connection, name: str) -> None:
     with pytest.raises(OdpsNbError, match="has no column 'none'"):
         odps.sql(f"alter table {name} change column none comment 'x'")
 
@@ -250,6 +254,6 @@ def test_names_that_begin_with_digits_need_no_back_quotes(odps: Connection, name
 
 
 @pytest.mark.parametrize("column", ["2", "10L", "1e5", "2bd"])
-def test_numbers_are_no_names(odps: Connection, name: str, column: str) -> None:
+def test_numbers_are_refused_as_names(odps: Connection, name: str, column: str) -> None:
     with pytest.raises(OdpsNbError, match=r"is not a column name|expected a name"):
         odps.sql(f"CREATE TABLE {name}_2 ({column} bigint)").wait()

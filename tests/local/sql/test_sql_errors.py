@@ -76,7 +76,7 @@ def test_a_misspelt_name_is_marked_and_the_nearest_one_named(
         ("select id from orders where gift > array(1)", "BOOLEAN cannot be cast to ARRAY", "types"),
     ],
 )
-def test_what_is_wrong_is_said_with_what_to_do(
+def test_sql_errors_say_what_is_wrong_and_what_to_do(
     odps: Connection, text: str, said: str, to_do: str
 ) -> None:
     error = refused(odps, text)
@@ -111,7 +111,7 @@ PARSE, SEMANTIC = (
         ("alter table orders change column none comment 'x'", SEMANTIC, "1,1"),
     ],
 )
-def test_syntax_and_meaning_have_different_codes(
+def test_syntax_and_semantic_errors_have_different_codes(
     odps: Connection, text: str, code: str, at: str
 ) -> None:
     """As in the vendor's manual, *Rewrite incompatible SQL statements*."""
@@ -133,7 +133,7 @@ def test_a_schema_that_is_read_as_a_project_is_explained(odps: Connection) -> No
         assert "local.sales.t" in (refused(odps, text).hint or ""), text
 
 
-def test_the_real_service_gets_a_hint_for_the_same(odps: Connection) -> None:
+def test_the_same_errors_of_the_real_service_get_a_hint(odps: Connection) -> None:
     from odps_nb.wire.control import TaskResult, query_error
 
     text = "ODPS-0420111:[1,15] Project not found - 'default'."
@@ -155,7 +155,7 @@ def test_the_real_service_gets_a_hint_for_the_same(odps: Connection) -> None:
         ("insert into orders partition (ds='x') select {}", "[1,46]"),
     ],
 )
-def test_signs_that_maxcompute_lacks_are_errors_of_the_text(
+def test_operators_that_maxcompute_lacks_raise_a_syntax_error(
     odps: Connection, text: str, place: str
 ) -> None:
     assert place in refused(odps, text).message
@@ -171,7 +171,7 @@ LACKING = (
 
 
 @pytest.mark.parametrize("expression", LACKING)
-def test_functions_that_only_maxcompute_has_are_named_as_such(
+def test_functions_that_only_maxcompute_supports_are_named_as_such(
     odps: Connection, expression: str
 ) -> None:
     source = "" if " from " in expression else " from (select 'a' as s) t"
@@ -182,7 +182,7 @@ def test_functions_that_only_maxcompute_has_are_named_as_such(
     assert message.endswith(("MaxCompute does", "MaxCompute may"))
 
 
-def test_a_name_that_is_spelled_wrongly_is_likened_to_functions_of_maxcompute(
+def test_a_misspelt_function_suggests_functions_of_maxcompute(
     odps: Connection,
 ) -> None:
     assert "did you mean from_unixtime?" in str(refused(odps, "select from_unixtim(1)").hint)
@@ -236,6 +236,6 @@ def test_a_missing_schema_has_the_number_that_clients_expect(odps: Connection, t
         odps.sql(text).wait()
 
 
-def test_an_interval_that_no_row_can_hold_is_named(odps: Connection) -> None:
+def test_an_interval_out_of_range_is_named(odps: Connection) -> None:
     with pytest.raises(ServiceError, match="longer than 106751 days"):
         odps.sql("select interval '1000000 00:00:00' day to second").wait()

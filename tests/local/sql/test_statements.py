@@ -49,7 +49,7 @@ def test_names_are_found_in_any_case(peer: Peer, new_table: NewTable) -> None:
     assert f"<Name>{name.upper()}</Name>" in body
 
 
-def test_a_table_that_exists_is_made_again_only_when_allowed(
+def test_an_existing_table_is_created_again_only_if_allowed(
     peer: Peer, new_table: NewTable
 ) -> None:
     name = new_table("(a bigint)")
@@ -67,7 +67,7 @@ def test_a_query_for_a_name_that_is_taken_writes_no_rows(peer: Peer, new_table: 
         peer.sql(f"CREATE TABLE {name} AS SELECT 1 AS a;")
     assert set(rows.iterdir()) <= before
     peer.sql(f"CREATE TABLE {name}_of_rows AS SELECT 1 AS a;")
-    assert not set(rows.iterdir()) <= before  # here they would be
+    assert not set(rows.iterdir()) <= before  # in this order, they would be equal
     peer.sql(f"DROP TABLE {name}_of_rows;")
 
 
@@ -122,7 +122,7 @@ def test_an_insert_of_too_many_columns_changes_nothing(peer: Peer, new_table: Ne
     assert peer.read(name).num_rows == 0
 
 
-def test_a_table_is_made_from_a_query_or_like_another(peer: Peer) -> None:
+def test_a_table_is_created_from_a_query_or_like_another(peer: Peer) -> None:
     name = f"ctas{time.time_ns()}"
     peer.sql(f"CREATE TABLE {name} AS SELECT 1 AS a, 'x' AS b;")
     assert peer.read(name).to_pylist() == [{"a": 1, "b": "x"}]
@@ -140,14 +140,14 @@ def test_settings_and_comments_stand_before_the_statement(peer: Peer) -> None:
 
 
 @pytest.mark.parametrize("name", ["../x", "a/b", "a.b.c.d", "a;b", "x" * 200, "a b"])
-def test_names_that_cannot_be_names_are_refused(peer: Peer, name: str) -> None:
+def test_invalid_names_are_refused(peer: Peer, name: str) -> None:
     with pytest.raises(ServiceError):
         peer.sql(f"CREATE TABLE `{name}` (a bigint);")
     with pytest.raises(ArgumentError):
         peer.table(name)
 
 
-def test_an_instance_tells_its_states_and_its_text(peer: Peer) -> None:
+def test_an_instance_has_states_and_text(peer: Peer) -> None:
     peer.sql("SELECT 1 AS a, NULL AS b;")
     result = control.GetInstanceResult(project=peer.service.project, instance_id=peer.last_instance)
     (task,) = result.decode_answer(peer.ok(result.encode()).content, {}).tasks
@@ -185,7 +185,7 @@ def test_a_running_query_is_cancelled(peer: Peer) -> None:
     assert task.status == "Cancelled"
 
 
-def test_references_of_blobs_pass_through_queries(peer: Peer, new_table: NewTable) -> None:
+def test_queries_keep_blob_references(peer: Peer, new_table: NewTable) -> None:
     name = new_table("(id bigint, b blob)")
     session = peer.open_write(name)
     peer.open_stream(name, session, "0")
@@ -209,9 +209,7 @@ OPERATORS = (
 )
 
 
-def test_operators_of_columns_give_what_they_give_in_maxcompute(
-    peer: Peer, new_table: NewTable
-) -> None:
+def test_operators_return_the_same_as_in_maxcompute(peer: Peer, new_table: NewTable) -> None:
     name = new_table("(id bigint, note string, dt datetime)")
     moment = pa.array([datetime(2024, 1, 31, 10, 20, 30)], pa.timestamp("ms"))
     peer.write(name, pa.table({"id": [1], "note": ["a,b"], "dt": moment}))
@@ -220,7 +218,7 @@ def test_operators_of_columns_give_what_they_give_in_maxcompute(
     assert found == [[expected] for _, expected in OPERATORS]
 
 
-def test_grouping_hints_and_windows_are_read(peer: Peer) -> None:
+def test_grouping_hints_and_windows_are_parsed(peer: Peer) -> None:
     values = "(SELECT 'a' AS k, 1 AS v UNION ALL SELECT 'a', 2 UNION ALL SELECT 'b', 3) t"
     rolled = peer.query(f"SELECT k, sum(v) s FROM {values} GROUP BY k WITH ROLLUP;").to_pylist()
     assert {(row["k"], row["s"]) for row in rolled} == {("a", 3), ("b", 3), (None, 6)}
@@ -231,19 +229,19 @@ def test_grouping_hints_and_windows_are_read(peer: Peer) -> None:
     assert sorted(zip(*ranked.to_pydict().values(), strict=True)) == [(1, 2), (2, 1), (3, 1)]
 
 
-def test_what_cannot_be_said_faithfully_is_refused(peer: Peer) -> None:
+def test_expressions_that_cannot_be_translated_exactly_are_refused(peer: Peer) -> None:
     with pytest.raises(ServiceError, match="TO_CHAR"):
         peer.sql("SELECT to_char(getdate(), concat('yyyy', '')) FROM (SELECT 1) t;")
 
 
 @pytest.mark.parametrize("kind", ["varchar(1)", "char(1)", "array<char(1)>"])
-def test_a_cast_that_would_cut_in_maxcompute_is_refused(peer: Peer, kind: str) -> None:
+def test_a_cast_that_would_truncate_in_maxcompute_is_refused(peer: Peer, kind: str) -> None:
     with pytest.raises(ServiceError, match="does not truncate text"):
         peer.sql(f"SELECT cast('abc' AS {kind}) FROM (SELECT 1) t;")
 
 
 @pytest.mark.parametrize("call", ["map('a')", "year()", "wm_concat(distinct 's')", "1 $$(1)"])
-def test_what_the_parser_fails_over_is_refused(peer: Peer, call: str) -> None:
+def test_text_on_which_the_parser_fails_is_refused(peer: Peer, call: str) -> None:
     with pytest.raises(ServiceError, match=r"ODPS-0130(161|071)"):
         peer.sql(f"SELECT {call} FROM (SELECT 1) t;")
 
@@ -279,7 +277,7 @@ def test_a_blob_can_be_the_value_of_a_map(new_table: NewTable) -> None:
     assert new_table("(a map<string,blob>)")
 
 
-def test_an_instance_that_is_over_cannot_be_stopped_and_our_client_takes_that(
+def test_stopping_an_ended_instance_is_refused_and_our_client_accepts_that(
     peer: Peer, odps: Connection
 ) -> None:
     """evidence 169: rejected with InvalidStateSetting (pyodps: test_create_instance)"""
@@ -430,7 +428,7 @@ def test_a_materialized_view_keeps_its_rows_until_it_is_rebuilt(
     with pytest.raises(ServiceError, match="only REBUILD changes"):
         peer.open_write(f"{name}_m")
     peer.sql(f"DROP MATERIALIZED VIEW {name}_m")
-    peer.sql(shown)  # of the definition, so it has the rows of today
+    peer.sql(shown)  # the definition is resolved again, so the view has the current rows
     assert peer.query(f"SELECT * FROM {name}_m ORDER BY n LIMIT 9").to_pylist() == both
     peer.sql(f"DROP VIEW IF EXISTS {name}_m")
     peer.sql(f"DROP MATERIALIZED VIEW IF EXISTS {name}_m")
@@ -447,7 +445,7 @@ def test_a_deferred_materialized_view_is_empty_until_it_is_rebuilt(peer: Peer) -
     peer.sql(f"CREATE MATERIALIZED VIEW IF NOT EXISTS {name} AS SELECT 2 AS a;")
     with pytest.raises(ServiceError, match="zero"):
         peer.sql(f"CREATE MATERIALIZED VIEW {name}_2 AS SELECT 1 DIV 0 AS a;")
-    peer.sql(f"CREATE TABLE {name}_2 (a bigint);")  # the view that failed is not there
+    peer.sql(f"CREATE TABLE {name}_2 (a bigint);")  # the failed view was not created
 
 
 def test_explain_checks_a_query_and_shows_its_tables_and_columns(

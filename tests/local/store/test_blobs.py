@@ -27,7 +27,9 @@ def content(size: int) -> bytes:
 
 
 @pytest.mark.parametrize("coding", list(Compression))
-def test_a_blob_of_any_size_comes_back(peer: Peer, name: str, coding: Compression) -> None:
+def test_a_blob_of_any_size_is_returned_unchanged(
+    peer: Peer, name: str, coding: Compression
+) -> None:
     session = peer.open_write(name)
     for size in SIZES:
         data = content(size)[:size]
@@ -41,7 +43,7 @@ def test_a_blob_of_any_size_comes_back(peer: Peer, name: str, coding: Compressio
             assert peer.blobs([answer.references[0]], wanted) == [(data, None, None)], size
 
 
-def test_a_body_that_goes_to_the_disk_in_parts_is_whole(peer: Peer, name: str) -> None:
+def test_a_body_written_in_parts_is_complete(peer: Peer, name: str) -> None:
     data = content(3 * SPOOL + 4097)
     session = peer.open_write(name)
     alone = peer.put_blob(name, session, "0", data, column_id=2)
@@ -53,7 +55,7 @@ def test_a_body_that_goes_to_the_disk_in_parts_is_whole(peer: Peer, name: str) -
     assert found[2][0] == b"after"
 
 
-def test_content_that_looks_like_a_format_is_content(peer: Peer, name: str) -> None:
+def test_content_that_looks_like_a_format_stays_plain_content(peer: Peer, name: str) -> None:
     session = peer.open_write(name)
     for start in (b"\x05" + bytes(7), b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18"):
         data = start + b" and more"
@@ -92,7 +94,7 @@ def test_a_damaged_batch_is_refused(peer: Peer, name: str) -> None:
         assert caught.value.code == "MalformedDataStream"
 
 
-def test_references_travel_through_rows_and_survive_commits(peer: Peer, name: str) -> None:
+def test_references_in_rows_survive_commits(peer: Peer, name: str) -> None:
     session = peer.open_write(name)
     peer.open_stream(name, session, "0")
     top, inner = (
@@ -121,9 +123,7 @@ def test_references_travel_through_rows_and_survive_commits(peer: Peer, name: st
     assert [data for data, _, _ in found] == [b"top", b"inner"]
 
 
-def test_a_reference_that_was_never_given_out_is_unknown(
-    peer: Peer, name: str, new_table: NewTable
-) -> None:
+def test_an_invented_reference_is_unknown(peer: Peer, name: str, new_table: NewTable) -> None:
     named = new_table("(b blob)")
     real = peer.put_blob(name, peer.open_write(name), "0", b"x", column_id=2).references[0]
     forged = BlobReference.from_raw(real.raw[:-1] + bytes([real.raw[-1] ^ 1]))

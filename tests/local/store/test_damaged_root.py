@@ -195,7 +195,7 @@ DAMAGES = {
         "catalog.sqlite",
     ),
 }
-OF_A_LOG = ("log missing", "log of zeros")  # of a killed service
+OF_A_LOG = ("log missing", "log of zeros")  # damage to the folder of a killed service
 
 
 def serve(*roots: Path) -> list[Ended]:
@@ -235,7 +235,7 @@ def damaged(
     return {kind: Damaged(roots[kind], before[kind], said[kind]) for kind in roots}
 
 
-def test_the_refusal_reaches_whoever_connects(sound: Path, tmp_path: Path) -> None:
+def test_the_refusal_reaches_the_connecting_client(sound: Path, tmp_path: Path) -> None:
     root = tmp_path / "root"
     shutil.copytree(sound, root)
     (root / "catalog.sqlite").unlink()
@@ -246,7 +246,7 @@ def test_the_refusal_reaches_whoever_connects(sound: Path, tmp_path: Path) -> No
 
 @pytest.mark.gate(3)
 @pytest.mark.parametrize("kind", DAMAGES)
-def test_a_damaged_folder_is_refused_in_words_and_loses_nothing(
+def test_a_damaged_folder_is_refused_with_a_message_and_loses_nothing(
     damaged: dict[str, Damaged], kind: str
 ) -> None:
     found = damaged[kind]
@@ -255,7 +255,7 @@ def test_a_damaged_folder_is_refused_in_words_and_loses_nothing(
     assert data(found.root) == found.before
 
 
-def test_the_process_of_the_command_ends_with_its_status(damaged: dict[str, Damaged]) -> None:
+def test_the_command_exits_with_its_status(damaged: dict[str, Damaged]) -> None:
     root = damaged["catalogue missing"].root
     command = [sys.executable, "-m", "odps_nb.cli", "serve", "--root", str(root), "--json"]
     done = subprocess.run(
@@ -265,7 +265,7 @@ def test_the_process_of_the_command_ends_with_its_status(damaged: dict[str, Dama
     assert done.stderr.splitlines() == damaged["catalogue missing"].by_command[2]
 
 
-def test_what_was_damaged_is_served_again_when_it_is_mended(sound: Path, tmp_path: Path) -> None:
+def test_a_repaired_folder_is_served_again(sound: Path, tmp_path: Path) -> None:
     root = tmp_path / "root"
     shutil.copytree(sound, root)
     (root / "catalog.sqlite").rename(tmp_path / "kept")
@@ -287,7 +287,7 @@ def read_only(tmp_path: Path) -> Iterator[Path]:
         return
     mount = ["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", str(place)]
     if subprocess.run(mount, capture_output=True, check=False).returncode:
-        yield Path("/sys/kernel")  # in a container without that: as read-only as possible
+        yield Path("/sys/kernel")  # in a container that may not mount: a read-only one
         return
     try:
         yield place
@@ -295,7 +295,7 @@ def read_only(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", str(place)], check=True)
 
 
-def test_a_folder_that_cannot_be_served_is_refused_in_words(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_served_is_refused_with_a_message(tmp_path: Path) -> None:
     """The folder is not writable, is a file or inside one, or is served by another process."""
     file, served = tmp_path / "file", tmp_path / "served"
     file.write_text("mine")
@@ -308,7 +308,7 @@ def test_a_folder_that_cannot_be_served_is_refused_in_words(tmp_path: Path) -> N
     assert file.read_text() == "mine"
 
 
-def test_nothing_is_deleted_of_a_folder_that_held_other_things(tmp_path: Path) -> None:
+def test_files_of_the_user_in_a_folder_are_not_deleted(tmp_path: Path) -> None:
     """A root that is a user's project: folders with the same names belong to the user."""
     root = tmp_path / "project"
     for name in ("work/thesis.tex", "rows/table.csv", "blobs/cat.png", "hot/soup.arrow", "x.md"):
@@ -325,7 +325,7 @@ def test_nothing_is_deleted_of_a_folder_that_held_other_things(tmp_path: Path) -
     assert (root / "hot/soup.arrow").exists()
 
 
-def test_a_kill_while_samples_are_laid_out_leaves_a_new_folder(tmp_path: Path) -> None:
+def test_a_kill_during_the_installation_of_samples_leaves_a_new_folder(tmp_path: Path) -> None:
     """If there are only samples without a catalog, they are created again."""
     root = tmp_path / "root"
     with Service(root, Settings(durable=False), prepare=install_samples):
@@ -369,7 +369,7 @@ def mutate(path: Path, chance: random.Random) -> str:
 
 
 @pytest.mark.parametrize("mutations", [24, pytest.param(MUTATIONS, marks=pytest.mark.nightly)])
-def test_any_damage_to_the_catalogue_is_harmless_or_refused_in_words(
+def test_damage_to_the_catalogue_is_harmless_or_refused_with_a_message(
     sound: Path, killed: Path, tmp_path: Path, mutations: int
 ) -> None:
     for number in range(mutations):
@@ -390,7 +390,7 @@ def test_any_damage_to_the_catalogue_is_harmless_or_refused_in_words(
         shutil.rmtree(root)
 
 
-def test_a_folder_of_an_earlier_layout_is_served_and_keeps_new_objects(
+def test_a_folder_of_an_earlier_layout_is_served_and_accepts_new_objects(
     sound: Path, tmp_path: Path
 ) -> None:
     """Layout 2 lacks resources, functions, outputs of instances and comments of schemas."""

@@ -20,7 +20,7 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("kind", list(ChecksumKind))
-def test_blobs_are_found_where_they_lie(file: Path, kind: ChecksumKind) -> None:
+def test_blobs_are_located_in_a_file(file: Path, kind: ChecksumKind) -> None:
     contents = [b"one", b"", LARGE, b"last"]
     body = b"".join(encode_frame(one, NAMED, checksum=kind) for one in contents)
     file.write_bytes(body)
@@ -31,7 +31,7 @@ def test_blobs_are_found_where_they_lie(file: Path, kind: ChecksumKind) -> None:
     assert list(framed_blobs(file)) == []
 
 
-def test_a_cut_anywhere_is_truncation(file: Path) -> None:
+def test_any_truncation_is_detected(file: Path) -> None:
     whole = encode_frame(b"first", NAMED)
     body = whole + encode_frame(b"the second", NAMED, checksum=ChecksumKind.MD5)
     for end in range(len(whole) + 1, len(body)):
@@ -44,7 +44,7 @@ def test_a_cut_anywhere_is_truncation(file: Path) -> None:
 
 @pytest.mark.parametrize("kind", [ChecksumKind.CRC32, ChecksumKind.MD5])
 @pytest.mark.parametrize("data", [b"some data", LARGE])
-def test_a_flipped_bit_is_a_checksum_error(file: Path, kind: ChecksumKind, data: bytes) -> None:
+def test_a_flipped_bit_raises_a_checksum_error(file: Path, kind: ChecksumKind, data: bytes) -> None:
     body = bytearray(encode_frame(data, NAMED, checksum=kind))
     body[body.index(data) + len(data) - 1] ^= 1
     file.write_bytes(body)
@@ -52,7 +52,7 @@ def test_a_flipped_bit_is_a_checksum_error(file: Path, kind: ChecksumKind, data:
         list(framed_blobs(file))
 
 
-def test_what_is_no_frame_is_refused(file: Path) -> None:
+def test_invalid_frames_are_refused(file: Path) -> None:
     frame = encode_frame(b"data", NAMED)
     header = int.from_bytes(frame[:8], "little")
     for body, error in (

@@ -35,7 +35,7 @@ def name(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.mark.parametrize("is_hot", [True, False])
-def test_any_range_in_any_order_is_the_rows_of_that_range(
+def test_any_range_in_any_order_returns_its_rows(
     folder: DataFolder, name: str, is_hot: bool
 ) -> None:
     if not is_hot:
@@ -56,9 +56,7 @@ def test_a_range_reads_its_groups_only() -> None:
 
 
 @pytest.mark.parametrize("is_hot", [True, False])
-def test_where_the_groups_begin_is_found_out_once(
-    folder: DataFolder, name: str, is_hot: bool
-) -> None:
+def test_the_starts_of_groups_are_read_once(folder: DataFolder, name: str, is_hot: bool) -> None:
     if not is_hot:
         folder.hot.drop(name)
     list(row_files.read_rows(folder, name, ["id"], 0, 1))
@@ -71,8 +69,8 @@ def test_where_the_groups_begin_is_found_out_once(
     assert (starts.metadata is None) == is_hot
 
 
-def test_the_starts_that_were_used_last_are_kept() -> None:
-    cache = StartsCache(limit=300)  # of 64 bytes a group
+def test_the_most_recently_used_starts_are_cached() -> None:
+    cache = StartsCache(limit=300)  # each group takes 64 bytes
     first = cache.get("first", lambda: GroupStarts([1, 1]))
     cache.get("second", lambda: GroupStarts([1, 1]))
     assert cache.get("first", lambda: GroupStarts([1])) is first

@@ -52,7 +52,7 @@ def test_the_last_row_of_a_key_wins_within_and_across_commits(peer: Peer, name: 
     assert found(peer, name) == {1: "a2", 2: "b2", 3: "c"}
 
 
-def test_a_deleted_key_is_gone_until_it_comes_again(peer: Peer, name: str) -> None:
+def test_a_deleted_key_is_absent_until_inserted_again(peer: Peer, name: str) -> None:
     peer.write(name, rows((1, "a", UPSERT), (2, "b", UPSERT)))
     peer.write(name, rows((1, None, DELETE), (9, None, DELETE)))
     assert found(peer, name) == {2: "b"}
@@ -65,13 +65,13 @@ def test_rows_without_an_operation_are_upserts(peer: Peer, name: str) -> None:
     assert found(peer, name) == {1: "b"}
 
 
-def test_overwriting_drops_what_was_there(peer: Peer, name: str) -> None:
+def test_overwriting_drops_the_old_rows(peer: Peer, name: str) -> None:
     peer.write(name, rows((1, "a", UPSERT)))
     peer.write(name, rows((2, "b", UPSERT)), overwrite=True)
     assert found(peer, name) == {2: "b"}
 
 
-def test_a_session_made_before_a_merge_sees_the_old_rows(peer: Peer, name: str) -> None:
+def test_a_session_created_before_a_merge_reads_the_old_rows(peer: Peer, name: str) -> None:
     from odps_nb.terms import RowRangeSplit, SplitMode
 
     peer.write(name, rows((1, "a", UPSERT)))
@@ -115,7 +115,8 @@ def test_a_key_must_be_a_column(peer: Peer) -> None:
         peer.sql("CREATE TABLE bad_key (id bigint, PRIMARY KEY (nope));")
 
 
-# -- what is kept of changes ----------------------------------------------------------------------
+# -- retention of changes
+# ---------------------------------------------------------------------------
 
 KEYED = TableName(project="local", table="keyed")
 
@@ -191,7 +192,7 @@ def test_a_dropped_table_leaves_no_files_of_changes(root: Path) -> None:
         assert service.folder.data_files() == set()
 
 
-def test_a_folder_of_an_earlier_build_has_no_changes_to_tell(root: Path) -> None:
+def test_a_folder_of_an_earlier_version_has_no_change_log(root: Path) -> None:
     with Service(root, Settings(durable=False)) as service:
         keyed(service)
         upsert(service, id=[1], v=[10])

@@ -37,7 +37,7 @@ COLUMNS: dict[str, Any] = {
 
 
 def received(batch: pa.RecordBatch, schema: pa.Schema | None = None) -> pa.RecordBatch:
-    """Return a batch as a reader receives it, which takes it for one of another schema."""
+    """Return a batch as read with the schema of another batch."""
     if schema is None:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, batch.schema) as writer:

@@ -58,7 +58,7 @@ def test_each_column_has_the_latest_value_that_a_row_of_its_key_set(
 
 
 @pytest.mark.parametrize("places", [[-1], [4], [None]])
-def test_places_outside_of_the_table_are_refused(places: list[Any]) -> None:
+def test_column_positions_outside_of_the_table_are_refused(places: list[Any]) -> None:
     array = pa.array([[0, 3], None, [], places], pa.list_(pa.int64()))
     check_places(array[:3], 4, enabled=True)
     with pytest.raises(InvalidRequestError, match="outside of 0 to 3"):

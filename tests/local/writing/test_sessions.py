@@ -39,7 +39,7 @@ def days(new_table: NewTable) -> str:
     return new_table("(id bigint) PARTITIONED BY (ds string)")
 
 
-def test_rows_are_seen_after_the_commit_and_not_before(peer: Peer, name: str) -> None:
+def test_rows_are_visible_only_after_the_commit(peer: Peer, name: str) -> None:
     session = peer.open_write(name)
     peer.open_stream(name, session, "0")
     peer.put(name, session, "0", ids(1))
@@ -62,7 +62,7 @@ def test_committing_twice_adds_the_rows_once(peer: Peer, name: str) -> None:
     assert state.status == "COMMITTED"
 
 
-def test_an_aborted_session_is_over(peer: Peer, name: str) -> None:
+def test_an_aborted_session_accepts_nothing(peer: Peer, name: str) -> None:
     session = peer.open_write(name)
     peer.open_stream(name, session, "0")
     peer.put(name, session, "0", ids(1))
@@ -78,7 +78,7 @@ def test_an_aborted_session_is_over(peer: Peer, name: str) -> None:
     assert found(peer, name) == []
 
 
-def test_a_committed_session_takes_nothing_more(peer: Peer, name: str) -> None:
+def test_a_committed_session_accepts_nothing(peer: Peer, name: str) -> None:
     session = peer.open_write(name)
     peer.open_stream(name, session, "0")
     peer.commit(name, session)
@@ -128,7 +128,9 @@ def test_a_partition_value_must_be_of_its_type(peer: Peer, new_table: NewTable) 
 
 
 @pytest.mark.parametrize("count", [0, 1, 4096])
-def test_the_rows_of_the_body_count_and_not_the_count(peer: Peer, name: str, count: int) -> None:
+def test_the_rows_of_the_body_are_stored_whatever_the_declared_count(
+    peer: Peer, name: str, count: int
+) -> None:
     session = peer.open_write(name)
     token = peer.open_stream(name, session, "0", exactly_once=True).access_token
     assert peer.put(name, session, "0", ids(1, 2), count=count).row_offset is None
@@ -140,7 +142,7 @@ def test_the_rows_of_the_body_count_and_not_the_count(peer: Peer, name: str, cou
     assert found(peer, name) == [1, 2, 3]
 
 
-def test_exactly_once_knows_replays_and_gaps(peer: Peer, name: str) -> None:
+def test_exactly_once_ignores_replays_and_refuses_gaps(peer: Peer, name: str) -> None:
     session = peer.open_write(name)
     token = peer.open_stream(name, session, "0", exactly_once=True).access_token
     assert token
@@ -161,7 +163,7 @@ def test_exactly_once_knows_replays_and_gaps(peer: Peer, name: str) -> None:
     assert found(peer, name) == [1, 2, 3]
 
 
-def test_asking_for_a_stream_again_gives_the_offset_and_a_new_token(peer: Peer, name: str) -> None:
+def test_reopening_a_stream_returns_the_offset_and_a_new_token(peer: Peer, name: str) -> None:
     session = peer.open_write(name)
     token = peer.open_stream(name, session, "0", exactly_once=True).access_token
     peer.put(name, session, "0", ids(1, 2), row_offset=0, token=token)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="package")
 def playwright() -> Iterator[Playwright]:
     assert CHROMIUM.exists(), "browser tests need Debian's chromium: apt-get install chromium"
-    expect.set_options(timeout=120_000)  # as for pages, because the machine may be busy
+    expect.set_options(timeout=120_000)  # long, because the machine may be busy
     with sync_playwright() as running:
         yield running
 

@@ -49,7 +49,7 @@ def page(lab_page, jupyter):
     return lab_page
 
 
-def test_the_panel_draws_what_the_service_counts(page, odps):
+def test_the_chart_panel_shows_the_counts_of_the_service(page, odps):
     view = explorer(page, EXPLORER)
     draw_chart(view, x="status")
     note = view.locator(".odps-x-charts > .odps-x-muted")
@@ -61,7 +61,7 @@ def test_the_panel_draws_what_the_service_counts(page, odps):
     )
 
 
-def test_a_filter_of_the_explorer_holds_for_its_chart(page):
+def test_a_filter_of_the_explorer_applies_to_its_chart(page):
     view = explorer(page, EXPLORER)
     cell(view, -1, column_of(view, "status")).locator("g").nth(0).click()
     expect(view.locator(".odps-x-chip")).to_have_count(1)
@@ -94,7 +94,7 @@ def test_choices_that_do_not_matter_are_hidden(page):
     panel.get_by_label("y", exact=True).select_option("")
 
 
-def test_the_keyboard_alone_draws(page):
+def test_a_chart_can_be_drawn_by_keyboard(page):
     view = explorer(page, EXPLORER)
     panel = view.locator(".odps-x-charts")
     button = view.get_by_role("button", name="Chart", exact=True)
@@ -107,7 +107,7 @@ def test_the_keyboard_alone_draws(page):
     expect(view.locator(".odps-x-charts > .odps-x-muted")).to_contain_text("rows by gift")
 
 
-def test_what_cannot_be_drawn_is_said_and_the_chart_stays(page):
+def test_an_impossible_chart_is_reported_and_the_old_one_stays(page):
     view = explorer(page, EXPLORER)
     draw_chart(view, x="status", kind="scatter")
     expect(view.locator(".odps-x-problem")).to_contain_text("needs a column of numbers")
@@ -146,12 +146,12 @@ def test_labels_are_readable_in_dark_and_light(page, theme):
     assert faint(explorer(page, CHART)) == []
 
 
-def test_a_kernel_that_is_killed_from_outside_is_noticed(page):
+def test_a_kernel_killed_from_outside_is_detected(page):
     text = page.locator(".jp-OutputArea-output", has_text="process ").first.inner_text()
     os.kill(int(text.removeprefix("process ")), signal.SIGKILL)
     said = page.get_by_text("the kernel has stopped or was restarted; run the cell again")
     expect(said).to_have_count(2)
-    page.get_by_role("dialog").get_by_role("button", name="Ok").click()  # of JupyterLab
+    page.get_by_role("dialog").get_by_role("button", name="Ok").click()  # JupyterLab's dialog
 
 
 def test_the_saved_notebook_keeps_the_pictures(page, jupyter):
@@ -186,7 +186,7 @@ def test_the_static_picture_stays_until_the_live_one_is_drawn(page, jupyter):
     static = page.locator(".jp-OutputArea-child img[alt^='sum of amount']")
     expect(page.locator(".odps-x-waiting")).to_have_count(1)
     expect(static).to_be_visible()
-    # once, doubled waits between the requests kept it from being drawn for 50 s
+    # doubled waits between the requests once delayed the drawing by 50 s
     expect(page.locator(".odps-x-chart svg")).to_be_visible(timeout=30_000)
     expect(page.locator(".odps-x-waiting")).to_have_count(0)
     expect(static).to_be_hidden()

@@ -55,7 +55,7 @@ def test_a_file_of_many_chunks_is_complete_and_in_order(page, rows):
         assert found[name].equals(rows[name].cast(found[name].type)), name
 
 
-def test_a_cancelled_download_is_no_file_and_the_next_one_is_complete(page, rows, stalled):
+def test_a_cancelled_download_leaves_no_file_and_the_next_one_is_complete(page, rows, stalled):
     view = explorer(page, 0)
     panel = view.get_by_role("group", name="download")
     files = []

@@ -68,7 +68,7 @@ def profile(playwright, tmp_path_factory):
         str(tmp_path_factory.mktemp("profile")),
         executable_path=str(CHROMIUM),
         args=FLAGS,
-        viewport={"width": 640, "height": 480},  # drawing costs time per pixel
+        viewport={"width": 640, "height": 480},  # drawing time grows with the number of pixels
     )
     yield context
     context.close()
@@ -142,7 +142,7 @@ def touch(frame):
 
 
 @pytest.mark.nightly
-def test_control_the_sandbox_and_the_policy_alone_let_it_out(visit, listen):
+def test_control_a_page_with_only_sandbox_and_policy_makes_connections(visit, listen):
     listeners = {name: listen() for name in CALLS if "hides" not in name}
     sources = [escape(POLICY + spelled(CALLS[name], to)) for name, to in listeners.items()]
     frame = '<iframe sandbox="" width=900 height=400 srcdoc="{}"></iframe>'
@@ -155,7 +155,7 @@ def test_control_the_sandbox_and_the_policy_alone_let_it_out(visit, listen):
     assert [name for name, to in listeners.items() if not to.heard.is_set()] == []
 
 
-def test_a_drawn_page_makes_no_connection_whatever_is_done_to_it(visit, listen):
+def test_a_drawn_page_makes_no_connection_on_any_interaction(visit, listen):
     texts = {**CALLS, **QUIET}
     listeners = {name: listen() for name in texts}
     values = [Value(spelled(text, listeners[name]).encode()) for name, text in texts.items()]
@@ -174,7 +174,7 @@ def test_a_drawn_page_makes_no_connection_whatever_is_done_to_it(visit, listen):
         assert to.links[0].recv(64).startswith(b"GET /last")
 
 
-def test_a_drawn_page_keeps_its_look(visit):
+def test_a_drawn_page_keeps_its_appearance(visit):
     text = (
         "<!DOCTYPE html><html><head><title>no</title><style>h1{color:rgb(1,2,3)}</style></head>"
         '<body><h1 class=x>Report</h1><p style="color:rgb(4,5,6)">text <a href="x">link</a></p>'
@@ -199,7 +199,7 @@ def test_a_drawn_page_keeps_its_look(visit):
         'background:image-set("data:image/svg+xml;base64,SVG" 1x)',
     ],
 )
-def test_no_svg_comes_into_a_drawn_page_by_another_way(source):
+def test_no_svg_enters_a_drawn_page_in_another_way(source):
     svg = base64.b64encode(HOSTILE["use"].encode()).decode()
     for markup in (
         f"<html><style>body{{{source}}}</style>",

@@ -169,7 +169,7 @@ def enlarge(page, view, count):
     page.keyboard.press("Escape")
 
 
-def test_live_nothing_runs_and_nothing_is_asked_for(saved):
+def test_live_views_run_no_script_and_send_no_request(saved):
     assert saved.exists()  # everything else is checked while the notebook is live
 
 
@@ -188,7 +188,7 @@ def test_reopened_without_trust_nothing_runs(saved, lab_page, jupyter, listener,
 
 
 @pytest.mark.nightly
-def test_an_export_plays_films_and_sounds_and_nothing_else(
+def test_an_export_plays_videos_and_sounds_and_runs_nothing_else(
     saved, context, listener, table, tmp_path
 ):
     address = exported(saved, tmp_path / "kinds.html")

@@ -75,7 +75,7 @@ def page(lab_page, jupyter, hostile):
     return lab_page
 
 
-def test_pages_turn_forwards_backwards_and_to_any_row(page, odps):
+def test_users_can_page_forwards_backwards_and_to_any_row(page, odps):
     view = explorer(page, ORDERS)
     expect(status(view)).to_have_text("rows 1–100 of 2,048,000")
     expect(view.locator("[aria-busy]")).to_have_count(0)
@@ -99,7 +99,7 @@ def test_pages_turn_forwards_backwards_and_to_any_row(page, odps):
     assert int(shown) == batch.column(0)[wanted].as_py()
 
 
-def test_a_bar_filters_and_its_chip_takes_the_filter_away(page, odps):
+def test_a_click_on_a_bar_filters_and_its_chip_removes_the_filter(page, odps):
     view = explorer(page, ORDERS)
     n = column_of(view, "status")
     cell(view, -1, n).locator("g").nth(1).click()
@@ -120,7 +120,7 @@ def test_a_bar_filters_and_its_chip_takes_the_filter_away(page, odps):
     assert view.locator("code").inner_text() == "odps.table('orders').read()"
 
 
-def test_the_panel_of_a_column_tells_its_profile_and_of_how_many_rows_it_is(page):
+def test_the_panel_of_a_column_shows_its_profile_and_number_of_rows(page):
     view = explorer(page, ORDERS)
     expect(view.locator(".odps-x-described")).to_contain_text("sample of 64,000 of 2,048,000 rows")
     cell(view, -1, column_of(view, "status")).locator(".odps-x-ends").click()
@@ -164,13 +164,13 @@ def in_browser(page, expression, given):
     return page.evaluate(f"(given) => {{ {code}; return {expression}; }}", given)
 
 
-def test_percentages_are_written_alike_in_the_kernel_and_in_the_browser(page):
+def test_percentages_have_the_same_format_in_kernel_and_browser(page):
     cases = [(n, of) for of in (1, 3, 8, 1000, 64_000) for n in (0, 1, of // 3, of - 1, of)]
     found = in_browser(page, "given.map(([n, of]) => percent(n, of))", cases)
     assert found == [format_percent(n / of) for n, of in cases]
 
 
-def test_the_rows_without_the_filter_are_grey_bars_behind_those_of_the_filter(page):
+def test_rows_without_the_filter_are_grey_bars_behind_the_filtered_ones(page):
     told = {"rows": 40, "words": "", "ends": ["0", "9"], "is_line": True, "is_log": False}
     told |= {"bars": [["a", 10, 20.0], ["b", 20, 13], ["c", 5, None]], "beside": [2]}
     cell = "columnProfiles({}).summary({ name: 'x' }, 0, given, '')"
@@ -190,7 +190,7 @@ def test_a_profile_of_all_rows_can_be_cancelled(page):
     cancel_a_profile(explorer(page, ORDERS))
 
 
-def test_a_search_finds_text_and_its_chip_ends_it(page):
+def test_a_search_finds_text_and_its_chip_removes_the_search(page):
     view = explorer(page, MEDIA)
     box = view.get_by_role("searchbox", name="search in all columns, ignoring case")
     box.fill("MANDEL")
@@ -201,7 +201,7 @@ def test_a_search_finds_text_and_its_chip_ends_it(page):
     expect(status(view)).to_have_text("rows 1–48 of 48")
 
 
-def test_a_filter_is_built_edited_and_removed_by_the_keyboard(page):
+def test_a_filter_can_be_built_edited_and_removed_by_keyboard(page):
     view = explorer(page, MEDIA)
     button = view.get_by_role("button", name="Filter", exact=True)
     button.press("Enter")
@@ -235,7 +235,7 @@ def test_a_filter_is_built_edited_and_removed_by_the_keyboard(page):
     expect(view.locator(".odps-x-described")).to_have_text(" · profile: all 48 rows")
 
 
-def test_frequent_values_are_ticked_by_the_keyboard(page):
+def test_frequent_values_can_be_ticked_by_keyboard(page):
     view = explorer(page, MEDIA)
     view.get_by_role("button", name="Filter", exact=True).press("Enter")
     form = view.get_by_role("form", name="filter")
@@ -256,7 +256,9 @@ def test_frequent_values_are_ticked_by_the_keyboard(page):
     expect(view.locator(".odps-x-described")).to_have_text(f" · profile: all {rows} rows")
     chip.click()
     expect(ticks.nth(0)).to_be_focused()
-    assert sorted(listed.locator("bdi").all_inner_texts()) == sorted(names)  # also without rows
+    assert sorted(listed.locator("bdi").all_inner_texts()) == sorted(
+        names
+    )  # columns are listed even without rows
     assert listed.locator(":checked").count() == 2
     page.keyboard.press("Escape")
     view.get_by_label("remove the filter").click()
@@ -272,7 +274,7 @@ def test_a_click_with_shift_excludes_the_rows_of_a_bar(page):
     expect(status(view)).to_have_text("rows 1–48 of 48")
 
 
-def test_a_click_on_a_header_sorts_by_a_sql_job_and_says_so(page):
+def test_a_click_on_a_header_sorts_with_a_sql_job_and_shows_this(page):
     view = explorer(page, MEDIA)
     header = view.locator("th").nth(1)
     assert "SQL job" in header.get_attribute("title")
@@ -289,7 +291,7 @@ def test_a_click_on_a_header_sorts_by_a_sql_job_and_says_so(page):
     expect(status(view)).to_have_text("rows 1–48 of 48")
 
 
-def test_shift_sorts_by_several_columns_and_a_column_without_order_says_why(page):
+def test_shift_sorts_by_several_columns_and_an_unsortable_column_states_the_reason(page):
     view = explorer(page, MEDIA)
     numbers = [column_of(view, name) for name in ("declared", "name")]
     for number, keys in zip(numbers, ([], ["Shift"]), strict=True):
@@ -316,7 +318,7 @@ def test_shift_sorts_by_several_columns_and_a_column_without_order_says_why(page
     expect(status(view)).to_have_text("rows 1–48 of 48")
 
 
-def test_blobs_are_drawn_as_verified_thumbnails_when_they_are_seen(page):
+def test_visible_blobs_are_drawn_as_verified_thumbnails(page):
     view = explorer(page, MEDIA)
     view.scroll_into_view_if_needed()
     picture = cell(view, 0, 3).locator("img")
@@ -329,11 +331,11 @@ def test_blobs_are_drawn_as_verified_thumbnails_when_they_are_seen(page):
     expect(last.locator(".odps-x-muted")).not_to_have_text("blob")
 
 
-def test_the_keyboard_alone_moves_turns_filters_and_opens(page):
+def test_the_explorer_can_be_used_by_keyboard(page):
     use_the_keyboard(page, explorer(page, ORDERS))
 
 
-def test_cells_are_copied_as_a_spreadsheet_takes_them(page):
+def test_cells_are_copied_in_a_form_for_spreadsheets(page):
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     view = explorer(page, HOSTILE)
     said = view.locator(".odps-x-said")
@@ -384,7 +386,7 @@ def test_the_keys_are_listed(page):
 
 
 @pytest.mark.nightly
-def test_a_long_and_a_nested_value_unfold(page):
+def test_long_and_nested_values_can_be_unfolded(page):
     view = explorer(page, ORDERS)
     cell(view, 0, column_of(view, "address")).click()
     panel = view.get_by_role("dialog")
@@ -398,7 +400,7 @@ def test_a_long_and_a_nested_value_unfold(page):
     assert active(page) == ["2", "1"]
 
 
-def test_a_grid_tells_its_size_and_its_cells_to_a_screen_reader(page):
+def test_a_screen_reader_gets_the_size_and_cells_of_a_grid(page):
     grid = explorer(page, ORDERS).get_by_role("grid")
     assert grid.get_attribute("aria-rowcount") == "2048002"
     assert grid.get_attribute("aria-colcount") == "23"  # including the row numbers
@@ -485,7 +487,7 @@ def test_columns_are_found_hidden_moved_pinned_and_resized(page):
     assert shown_names(view) == [name for name in everything if name != "status"]
     expect(view.get_by_role("button", name="Columns (1 hidden)")).to_be_visible()
     n = everything.index("status")
-    assert cell(view, 0, n + 1).get_attribute("aria-colindex") == str(n + 3)  # as before
+    assert cell(view, 0, n + 1).get_attribute("aria-colindex") == str(n + 3)  # unchanged
     page.keyboard.press("Enter")
     assert active(page)[1] == str(n)
     view.get_by_role("button", name="Columns", exact=True).click()
@@ -501,7 +503,7 @@ def test_columns_are_found_hidden_moved_pinned_and_resized(page):
     assert header.bounding_box()["width"] == pytest.approx(width + 24, abs=1)
     header.locator(".odps-x-grip").drag_to(cell(view, -2, n + 1))
     assert header.bounding_box()["width"] > width + 40
-    assert header.get_attribute("aria-sort") == "none"  # this was not a click
+    assert header.get_attribute("aria-sort") == "none"  # a drag is not a click
     cell(view, -2, 0).scroll_into_view_if_needed()  # or the page would scroll during the drag
     header.drag_to(cell(view, -2, 0))
     assert shown_names(view)[:2] == ["status", everything[0]]
@@ -517,10 +519,10 @@ def test_columns_are_found_hidden_moved_pinned_and_resized(page):
     expect(status(view)).to_have_text("rows 1–100 of 2,048,000")
     header.press("Shift+F10")
     view.get_by_role("menuitem", name="Unpin column").click()
-    assert shown_names(view) == everything  # back in its place in the table
+    assert shown_names(view) == everything  # the column is back at its position in the table
 
 
-# -- afterwards: the page is not used any more ----------------------------------------------------
+# -- saved and reopened notebooks; must be last ---------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -542,7 +544,7 @@ def test_a_saved_notebook_has_no_key(saved, service):
 
 
 @pytest.mark.usefixtures("saved")
-def test_a_kernel_that_was_ended_is_noticed_at_once(page):
+def test_an_ended_kernel_is_detected_immediately(page):
     page.evaluate("() => window.jupyterapp.shell.currentWidget.context.sessionContext.shutdown()")
     said = page.get_by_text("the kernel has stopped or was restarted; run the cell again")
     expect(said).to_have_count(3)

@@ -106,7 +106,7 @@ def told_by_python(page):
     return output.inner_text().strip()
 
 
-def test_tiles_are_drawn_and_stand_in_place_of_the_static_page(page):
+def test_live_tiles_replace_the_static_page(page):
     view = shown(page, MEDIA)
     expect(tile(view, 0).locator("img")).to_be_visible()
     assert tile(view, 0).locator("img").evaluate(WIDTH) > 0
@@ -119,7 +119,7 @@ def test_tiles_are_drawn_and_stand_in_place_of_the_static_page(page):
     assert not any(figures.nth(n).is_visible() for n in (0, 47, 110))
 
 
-def test_ten_thousand_scroll_with_few_of_them_in_the_page(page):
+def test_ten_thousand_tiles_scroll_with_few_in_the_page(page):
     view = shown(page, MANY)
     box = view.get_by_role("listbox")
     expect(view.locator(".odps-x-bar").first).to_contain_text("10,000 blobs")
@@ -135,7 +135,7 @@ def test_ten_thousand_scroll_with_few_of_them_in_the_page(page):
     assert tile(view, 9_999).get_attribute("aria-setsize") == "10000"
 
 
-def test_a_filter_by_what_the_bytes_are_an_order_and_a_search(page):
+def test_tiles_can_be_filtered_by_detected_kind_sorted_and_searched(page):
     view = shown(page, MEDIA)
     view.get_by_label("kind", exact=True).select_option("audio")
     expect(view.locator(".odps-g-tile")).to_have_count(3)
@@ -164,7 +164,7 @@ def test_a_filter_by_what_the_bytes_are_an_order_and_a_search(page):
     expect(tile(view, 0).locator(".odps-g-name")).to_have_text("mountains.jpg")
 
 
-def test_many_are_looked_at_only_after_a_question(page):
+def test_many_blobs_are_read_only_after_a_confirmation(page):
     view = shown(page, MANY)
     view.get_by_label("order", exact=True).select_option("size")
     question = view.locator(".odps-x-busy:visible")
@@ -174,7 +174,7 @@ def test_many_are_looked_at_only_after_a_question(page):
     expect(view.get_by_label("order", exact=True)).to_have_value("row")
 
 
-def test_a_selection_by_mouse_is_there_in_python(page):
+def test_a_selection_by_mouse_is_available_in_python(page):
     view = shown(page, MEDIA)
     tile(view, 1).click()
     assert selected(view) == [1]
@@ -190,7 +190,7 @@ def test_a_selection_by_mouse_is_there_in_python(page):
     assert any(one.startswith("selected [1, 2, 4, 5]") for one in told)
 
 
-def test_the_keyboard_alone_moves_selects_enlarges_and_copies(page, odps):
+def test_the_gallery_can_be_used_by_keyboard(page, odps):
     view = shown(page, MEDIA)
     tile(view, 0).focus()
     page.keyboard.press("Escape")
@@ -221,7 +221,7 @@ def test_the_keyboard_alone_moves_selects_enlarges_and_copies(page, odps):
     assert page.locator(".jp-CodeCell").count() == len(CELLS)
 
 
-def test_one_is_enlarged_with_the_next_and_the_one_before_and_zoomed(page):
+def test_a_tile_can_be_enlarged_zoomed_and_changed_to_the_next(page):
     view = shown(page, MEDIA)
     tile(view, 0).focus()
     page.keyboard.press("Enter")
@@ -249,7 +249,7 @@ def test_one_is_enlarged_with_the_next_and_the_one_before_and_zoomed(page):
     assert (focused(page), selected(view)) == ("0", [1])
 
 
-def test_sound_plays_when_it_is_enlarged(page):
+def test_an_enlarged_sound_can_be_played(page):
     view = shown(page, MEDIA)
     search = view.get_by_role("searchbox")
     search.fill("melody.wav")
@@ -266,7 +266,7 @@ def test_sound_plays_when_it_is_enlarged(page):
     expect(tile(view, 1)).to_have_count(1)
 
 
-def test_one_and_a_selection_are_saved_where_the_kernel_runs(page, jupyter, sample_blobs):
+def test_a_blob_or_a_selection_is_saved_on_the_kernel_machine(page, jupyter, sample_blobs):
     view = shown(page, MEDIA)
     files = [blob for blob in sample_blobs if blob is not None]
     tile(view, 0).hover()
@@ -300,7 +300,7 @@ def test_texts_are_readable_in_dark_and_light(page, theme):
     assert faint(shown(page, MEDIA)) == []
 
 
-def test_nothing_of_a_blob_is_markup_and_nothing_is_loaded_from_elsewhere(page, jupyter):
+def test_no_blob_text_is_markup_and_nothing_is_loaded_from_elsewhere(page, jupyter):
     view = shown(page, HOSTILE)
     expect(view.locator(".odps-g-caption")).to_have_count(4)
     assert names(view)[0].startswith(NASTY[:40])
@@ -333,7 +333,7 @@ def saved(page, jupyter):
     return made
 
 
-def test_the_saved_notebook_has_the_static_page_in_bounds_and_no_key(saved, service):
+def test_the_saved_notebook_has_a_bounded_static_page_and_no_key(saved, service):
     for number, tiles in ((1, 47), (2, 64), (3, 4)):
         outputs = json.dumps(saved["cells"][number]["outputs"])
         assert outputs.count("<figure") == tiles

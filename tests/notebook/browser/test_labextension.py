@@ -137,7 +137,7 @@ def connected(lab: Lab) -> Lab:
     return lab
 
 
-def test_sql_below_our_magic_is_coloured_and_nothing_else(lab: Lab) -> None:
+def test_only_sql_below_our_magic_is_highlighted(lab: Lab) -> None:
     for index, word in ((1, "from"), (2, "for")):
         lab.wait(f"([n, word]) => ({COLOURED})(n).flat().includes(word)", [index, word])
     magic, query, rest = lab.coloured(1)
@@ -148,7 +148,7 @@ def test_sql_below_our_magic_is_coloured_and_nothing_else(lab: Lab) -> None:
     assert "for" in lab.coloured(2)[1]
 
 
-def test_the_colours_come_and_go_with_the_magic(lab: Lab) -> None:
+def test_highlighting_follows_the_magic(lab: Lab) -> None:
     lab.write(4, "select 1 where true")
     assert "select" not in lab.coloured(4)[0]
     for magic in ("%%odps spark", "\n%%odps  sql -q"):
@@ -160,7 +160,7 @@ def test_the_colours_come_and_go_with_the_magic(lab: Lab) -> None:
     lab.write(4, "")
 
 
-def test_ten_thousand_tables_come_from_the_cache_and_only_those_in_view_are_drawn(
+def test_ten_thousand_cached_tables_are_shown_and_only_visible_ones_drawn(
     connected: Lab,
 ) -> None:
     before = connected.requests()
@@ -202,7 +202,9 @@ def browsed(connected: Lab) -> Lab:
     return connected
 
 
-def test_a_table_opens_without_a_request_and_its_partitions_with_one(browsed: Lab) -> None:
+def test_a_table_is_opened_without_a_request_and_its_partitions_are_listed_with_one(
+    browsed: Lab,
+) -> None:
     before = browsed.requests()
     browsed.row("orders").click()
     browsed.row("amount").wait_for()
@@ -223,7 +225,7 @@ def test_a_table_opens_without_a_request_and_its_partitions_with_one(browsed: La
     assert browsed.requests() - before == 1
 
 
-def test_the_tree_is_used_with_the_keyboard(browsed: Lab) -> None:
+def test_the_tree_can_be_used_by_keyboard(browsed: Lab) -> None:
     press = browsed.page.keyboard.press
     browsed.page.locator(".odpsNb-tree").focus()
 
@@ -358,7 +360,7 @@ def test_a_restarted_kernel_is_queried_again(browsed: Lab) -> None:
     browsed.row("orders").wait_for()  # a cell has connected: the sidebar asks automatically
 
 
-def test_no_data_becomes_markup_and_nothing_comes_from_elsewhere(repo) -> None:
+def test_no_data_becomes_markup_and_nothing_is_loaded_from_elsewhere(repo) -> None:
     files = list((repo / "labextensions" / "odps-nb" / "static").iterdir())
     assert len(files) > 5
     for file in files:

@@ -67,7 +67,7 @@ def tell(page: Page, question: dict[str, Any] | None = None, **shown: Any) -> No
     page.evaluate("(asked) => window.tell({kind: 'idle', task: 'choose', ...asked}, [])", asked)
 
 
-def test_a_view_says_that_it_is_there_until_the_kernel_is_heard(page: Page) -> None:
+def test_a_view_shows_that_it_waits_until_the_kernel_responds(page: Page) -> None:
     def said() -> int:
         return page.evaluate("() => window.sent.filter((one) => one.do === 'ready').length")
 
@@ -79,7 +79,7 @@ def test_a_view_says_that_it_is_there_until_the_kernel_is_heard(page: Page) -> N
     assert said() == 4
 
 
-def test_a_view_says_when_the_kernel_is_busy_and_when_it_is_gone(page: Page) -> None:
+def test_a_view_shows_whether_the_kernel_is_busy_or_gone(page: Page) -> None:
     said = page.get_by_role("alert")
     tell(page, order="row")
     page.get_by_label("descending", exact=True).click()
@@ -96,7 +96,7 @@ def test_a_view_says_when_the_kernel_is_busy_and_when_it_is_gone(page: Page) -> 
     expect(page.locator(".odps-g")).to_contain_class("odps-x-waiting")
 
 
-def test_an_answer_to_an_older_question_changes_no_control(shown: Page) -> None:
+def test_a_response_to_an_older_request_changes_no_control(shown: Page) -> None:
     order, way = (
         shown.get_by_label("order", exact=True),
         shown.get_by_label("descending", exact=True),
@@ -118,7 +118,7 @@ def test_an_answer_to_an_older_question_changes_no_control(shown: Page) -> None:
     expect(order).to_have_value("size")
 
 
-def test_a_text_that_changes_does_not_move_the_button_that_is_pressed(shown: Page) -> None:
+def test_a_changing_text_does_not_move_a_pressed_button(shown: Page) -> None:
     def progress(text: str) -> None:
         message = {"kind": "busy", "task": "choose", "text": text, "share": 0.5}
         shown.evaluate("(message) => window.tell(message, [])", message)
@@ -132,7 +132,7 @@ def test_a_text_that_changes_does_not_move_the_button_that_is_pressed(shown: Pag
     assert sent(shown) == {"do": "cancel", "task": "choose"}
 
 
-def test_what_another_view_or_the_kernel_chose_is_shown(shown: Page) -> None:
+def test_choices_of_other_views_and_the_kernel_are_shown(shown: Page) -> None:
     order = shown.get_by_label("order", exact=True)
     tell(shown, {"by": "another view", "number": 9}, order="name")
     expect(order).to_have_value("name")

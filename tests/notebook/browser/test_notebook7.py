@@ -53,7 +53,7 @@ def test_it_is_notebook_7_and_our_extension_is_loaded(page: Page) -> None:
     assert page.evaluate("() => window.jupyterapp.hasPlugin('odps-nb:colouring')")
 
 
-def test_sql_below_our_magic_is_coloured(page: Page) -> None:
+def test_sql_below_our_magic_is_highlighted(page: Page) -> None:
     query = page.locator(".jp-CodeCell").nth(3).locator(".cm-line")
     expect(query.nth(1).locator("span", has_text=re.compile("^select$"))).to_be_visible()
     expect(query.nth(1).locator("span", has_text="-- each day")).to_be_visible()
@@ -97,7 +97,7 @@ def test_a_profile_of_all_rows_can_be_cancelled(page: Page) -> None:
 
 
 @pytest.mark.nightly
-def test_the_keyboard_alone_moves_turns_filters_and_opens(page: Page) -> None:
+def test_the_explorer_can_be_used_by_keyboard(page: Page) -> None:
     use_the_keyboard(page, explorer(page, ORDERS))
 
 
@@ -117,7 +117,7 @@ def test_the_sidebar_shows_tables(page: Page) -> None:
     page.locator(".odpsNb-row", has=page.get_by_text("orders", exact=True)).wait_for()
 
 
-def test_nothing_of_ours_had_an_error(page: Page, service) -> None:
+def test_our_scripts_raise_no_error(page: Page, service) -> None:
     # Notebook 7.6 reports an error of its own when it starts; explorer.js is a blob
     assert [said for said in page.traffic.errors if re.search("odps|blob:", said)] == []
     assert service.access_key not in page.content()

@@ -114,10 +114,10 @@ def probe(page):
     return page.evaluate("() => window.odpsNbProbe ?? null")
 
 
-# -- the traps are sharp ------------------------------------------------------------------------
+# -- control: unprotected samples send requests ---------------------------------------------------
 
 
-def test_control_the_hostile_page_acts_when_it_is_shown_without_care(visit):
+def test_control_a_malicious_page_acts_without_protection(visit):
     # without the redirect, which would leave the page before the test can inspect it
     body = sample_file("you_have_won.html").replace(b'http-equiv="refresh"', b"")
     page = visit(body)
@@ -125,26 +125,26 @@ def test_control_the_hostile_page_acts_when_it_is_shown_without_care(visit):
     assert {"/beacon/script", "/beacon/image", "/beacon/style"} <= set(page.asked)
 
 
-def test_control_the_hostile_page_acts_in_a_frame_without_a_sandbox(visit):
+def test_control_a_malicious_page_acts_in_a_frame_without_sandbox(visit):
     source = escape(sample_file("you_have_won.html").replace(b'http-equiv="refresh"', b"").decode())
     page = visit(document(f'<iframe srcdoc="{source}"></iframe>'))
     assert probe(page) in ("html parent", "html onerror")
     assert "/beacon/script" in page.asked
 
 
-def test_control_the_hostile_svg_acts_when_it_is_shown_as_a_document(visit):
+def test_control_a_malicious_svg_is_active_as_a_document(visit):
     page = visit(sample_file("script_inside.svg"), "image/svg+xml")
     assert probe(page) in ("svg script", "svg onload")
     assert "/beacon/svg-script" in page.asked
 
 
-def test_control_a_value_acts_when_it_is_not_escaped(visit):
+def test_control_an_unescaped_value_is_active(visit):
     page = visit(document(NASTY))
     assert probe(page) == "value"
     assert "/beacon/value" in page.asked
 
 
-# -- and the gallery is quiet -------------------------------------------------------------------
+# -- the gallery sends no request ---------------------------------------------------------------
 
 
 def assert_quiet(page, site):
@@ -168,7 +168,7 @@ def test_no_script_runs_and_no_request_leaves_a_list(visit, site, samples):
     page.close()
 
 
-def test_no_hostile_blob_acts_when_it_is_shown_alone(visit, site, samples):
+def test_no_malicious_blob_is_active_when_displayed_alone(visit, site, samples):
     names = ("you_have_won.html", "not_a_picture.png", "script_inside.svg")
     blobs = [b for b in samples if b is not None and b.file_name in names]
     bundles = [preview.mimebundle(b, render=way) for b in blobs for way in (False, True)]
@@ -178,7 +178,7 @@ def test_no_hostile_blob_acts_when_it_is_shown_alone(visit, site, samples):
     page.close()
 
 
-def test_a_drawn_page_is_drawn_and_its_frame_may_do_nothing(drawn):
+def test_a_drawn_page_is_in_a_frame_without_permissions(drawn):
     frames = drawn.locator("iframe")
     assert frames.count() == 3
     for number in range(frames.count()):
@@ -201,7 +201,7 @@ def test_a_drawn_page_has_no_form_and_no_link(drawn, site):
     assert drawn.url == site.url
 
 
-def test_pictures_and_players_do_show_and_load(drawn):
+def test_pictures_and_players_are_displayed_and_loaded(drawn):
     page = drawn
     broken = page.evaluate(
         "() => [...document.images].filter(i => !i.complete || !i.naturalWidth).map(i => i.alt)"
@@ -214,7 +214,7 @@ def test_pictures_and_players_do_show_and_load(drawn):
 
 
 @pytest.mark.nightly
-def test_films_sound_and_papers_load_and_nothing_leaves(visit, site):
+def test_videos_sounds_and_documents_load_without_requests(visit, site):
     files = {**document_files.files(), **media_files.files()}
     url = f"{site.url}beacon/paper"
     link = b"<< /S /URI /URI (" + url.encode() + b") >>"
@@ -256,7 +256,7 @@ def test_the_keyboard_reaches_every_tile_in_order(drawn):
 
 
 @pytest.mark.parametrize(("paper", "ink"), [("#ffffff", "#212121"), ("#111111", "#e0e0e0")])
-def test_text_has_contrast_on_light_and_dark_paper(drawn, paper, ink):
+def test_text_has_contrast_on_light_and_dark_pages(drawn, paper, ink):
     drawn.evaluate(
         "([paper, ink]) => Object.assign(document.body.style, {background: paper, color: ink})",
         [paper, ink],

@@ -38,7 +38,7 @@ def plain(text: str) -> list[str]:
     return text.splitlines()
 
 
-def test_three_lines_say_what_where_and_what_to_do(shell, hook, capsys):
+def test_an_error_has_three_lines(shell, hook, capsys):
     result = shell.run_cell(CELL)
     assert plain(capsys.readouterr().out) == LINES
     assert isinstance(result.error_in_exec, NotFoundError)
@@ -52,7 +52,7 @@ def test_errors_of_others_keep_their_traceback(shell, hook, capsys):
     assert "ZeroDivisionError" in out
 
 
-def test_the_traceback_is_one_option_away(shell, hook, capsys):
+def test_an_option_shows_the_traceback(shell, hook, capsys):
     hook["traceback"] = True
     result = shell.run_cell(CELL)
     out = capsys.readouterr().out
@@ -111,7 +111,7 @@ def test_a_foreign_hook_still_runs(shell, capsys):
     assert seen == [KeyError, KeyError]
 
 
-def test_a_later_hook_is_not_taken_out(shell):
+def test_a_hook_installed_later_is_not_removed(shell):
     hook = FailureHook(shell, wants_traceback=lambda: False)
     hook.install()
     shell.set_custom_exc((KeyError,), lambda self, kind, error, tb, tb_offset=None: None)
@@ -128,7 +128,7 @@ def test_removal_restores_tracebacks(shell, capsys):
     assert "Traceback" in capsys.readouterr().out
 
 
-def test_a_long_or_hostile_text_stays_one_bounded_line():
+def test_a_long_or_malicious_text_becomes_one_bounded_line():
     error = CancelledError("a\nb\x1b[2J\x07" + "x" * 10_000, hint="c\r\nd")
     lines = error_lines(error)
     assert len(lines) == 2
@@ -138,7 +138,7 @@ def test_a_long_or_hostile_text_stays_one_bounded_line():
     assert all(line.isprintable() for line in lines)
 
 
-def test_misuse_is_three_lines_too(shell, hook, capsys):
+def test_a_misuse_is_shown_as_three_lines(shell, hook, capsys):
     shell.run_cell(
         "from odps_nb.errors import StateError\nraise StateError('closed', hint='open it')"
     )

@@ -45,7 +45,7 @@ def is_clean(text: str) -> bool:
 
 
 @pytest.mark.parametrize("sign", UNSEEN, ids=ascii)
-def test_each_sign_that_hides_or_reorders_is_escaped(sign: str) -> None:
+def test_each_character_that_hides_or_reorders_text_is_escaped(sign: str) -> None:
     shown = visible(f"a{sign}b")
     assert is_clean(shown)
     assert ast.literal_eval(f'"{shown}"') == f"a{sign}b"
@@ -61,7 +61,7 @@ def test_other_text_stays_and_nothing_is_escaped_twice(text: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_errors_show_nothing_that_commands_a_terminal(kind: type[Exception]) -> None:
+def test_errors_contain_no_terminal_commands(kind: type[Exception]) -> None:
     facts = dict.fromkeys(kind.fact_names, HOSTILE)
     try:
         raise kind(HOSTILE, **facts)
@@ -75,7 +75,7 @@ def test_errors_show_nothing_that_commands_a_terminal(kind: type[Exception]) -> 
     assert "gpj" in str(error)
 
 
-def test_a_fact_that_is_set_later_is_shown_escaped() -> None:
+def test_a_detail_set_later_is_shown_escaped() -> None:
     error = InvalidRequestError("x")
     error.code = HOSTILE
     assert all(map(is_clean, explain(error)))
@@ -101,7 +101,7 @@ def bundles(shown: list, shell) -> list[dict[str, str]]:
     ]
 
 
-def test_every_output_is_kept_from_mathjax_markdown_and_terminals(shell, shown) -> None:
+def test_every_output_is_protected_from_mathjax_markdown_and_terminals(shell, shown) -> None:
     made = bundles(shown, shell)
     assert len(made) >= 6
     for bundle in made:
@@ -114,7 +114,7 @@ def test_every_output_is_kept_from_mathjax_markdown_and_terminals(shell, shown) 
     assert any(FORMULA in bundle.get("text/html", "") for bundle in made)
 
 
-def test_html_reaches_a_page_in_one_way_only() -> None:
+def test_html_reaches_a_page_through_one_function_only() -> None:
     """A new output that bypasses our functions would be typeset by MathJax."""
     assert GalleryPage.bundle
     for path in Path(odps_nb.__file__).parent.rglob("*.py"):
@@ -131,7 +131,7 @@ def test_html_reaches_a_page_in_one_way_only() -> None:
     }
 
 
-def test_a_comment_of_a_table_commands_no_terminal(odps, new_name) -> None:
+def test_a_table_comment_contains_no_terminal_commands(odps, new_name) -> None:
     name = new_name("comment")
     odps.sql(f"create table {name} (id bigint comment 'a\u202eb') comment 'x\u2066{FORMULA}'")
     table = odps.table(name)

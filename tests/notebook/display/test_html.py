@@ -17,7 +17,7 @@ VISIBLE = st.text(max_size=60).map(visible)
 @example("<script>alert(1)</script>")
 @example('"><img src=x onerror=alert(1)>')
 @example("&lt;already&gt; &amp; &#60;")
-def test_escaped_text_is_text_and_nothing_else(value):
+def test_escaped_text_contains_no_markup(value):
     seen = Seen(f"<p>{escape(value)}</p>")
     assert seen.tags == ["p"]
     assert seen.text == value
@@ -26,7 +26,7 @@ def test_escaped_text_is_text_and_nothing_else(value):
 @given(VISIBLE)
 @example("' onclick='alert(1)")
 @example('" onclick="alert(1)')
-def test_an_attribute_holds_its_value_and_nothing_else(value):
+def test_an_attribute_value_cannot_leave_its_attribute(value):
     seen = Seen(element("div", attributes={"title": value}))
     assert seen.tags == ["div"]
     assert seen.attributes == [("div", "title", value)]

@@ -26,20 +26,20 @@ def test_control_characters_do_not_reach_a_terminal():
     assert text == "n\na [2Jb c"
 
 
-def test_a_long_cell_and_a_long_list_are_cut():
+def test_a_long_cell_and_a_long_list_are_truncated():
     listing = Listing(headers=("n",), rows=(("x" * 10_000,),) * (MAX_ROWS + 5))
     assert "… and 5 more" in listing.text()
     assert "… and 5 more" in listing.html()
     assert max(len(line) for line in listing.text().splitlines()) <= 300
 
 
-def test_no_rows_say_so():
+def test_an_empty_listing_shows_a_text():
     empty = Listing(headers=("n",), rows=(), empty="no table name matches x*")
     assert empty.text() == "no table name matches x*"
     assert "no table name matches x*" in empty.html()
 
 
-def test_it_is_a_sequence_of_rows():
+def test_a_listing_is_a_sequence_of_rows():
     listing = Listing(headers=("a", "b"), rows=((1, 2), (3, 4)))
     assert len(listing) == 2
     assert list(listing) == [(1, 2), (3, 4)]
@@ -65,7 +65,7 @@ def test_the_header_and_all_cells_of_a_column_have_the_same_alignment(cells, rig
     assert page.count("text-align:right") == (len(cells) + 1 if right else 0)
 
 
-def test_a_missing_row_is_a_typed_index_error():
+def test_a_missing_row_raises_a_typed_index_error():
     with pytest.raises(PositionError, match="there is no row 0: the sequence has no rows"):
         Listing(headers=("a",), rows=())[0]
     with pytest.raises(IndexError) as caught:
@@ -73,7 +73,7 @@ def test_a_missing_row_is_a_typed_index_error():
     assert caught.value.hint == "pass a position from 0 to 1"
 
 
-def test_it_needs_no_style_sheet_of_a_host():
+def test_a_listing_needs_no_style_sheet():
     html = Listing(headers=("a",), rows=((1,),)).html()
     assert html.count("padding:") == 2
     assert "border-collapse:collapse" in html

@@ -67,7 +67,7 @@ def test_a_cell_selects_the_rows_with_its_value_or_all_others(view, written, col
         view.choose(Choice())
 
 
-def test_a_cell_of_a_filtered_view_is_a_cell_of_the_shown_rows(view):
+def test_a_cell_position_in_a_filtered_view_refers_to_the_shown_rows(view):
     view.choose(Choice(conditions=("flag",)))
     assert view.page(0).columns[0][44] == "220"
     view.choose(view.value(44, 0, exclude=False))
@@ -109,7 +109,7 @@ def test_every_cell_of_every_type_selects_its_own_row_or_is_rejected(odps):
 
 
 @pytest.mark.parametrize("choice", [Choice(), Choice(conditions=("id >= 0",))])
-def test_copied_texts_are_whole_and_not_escaped(view, written, choice):
+def test_copied_texts_are_complete_and_not_escaped(view, written, choice):
     view.choose(choice)
     assert isinstance(view.page(0).columns[7][40], list)  # the page contains only part of it
     cells, cut = view.texts(39, 3, [7, 1])

@@ -32,7 +32,7 @@ TYPES = (
 
 
 def frame():
-    """Rows with nulls, NaN, an infinity, and one price far from the others."""
+    """Rows with nulls, NaN, an infinity, and one outlying price."""
     begin = datetime.datetime(2024, 1, 30, tzinfo=datetime.UTC)
     numbers = range(COUNT)
     weights = [n / 7 for n in numbers]
@@ -117,7 +117,7 @@ def test_hours_of_a_day_are_labelled_by_the_calendar(odps, new_name):
     assert all(re.fullmatch(r"2024-01-02 \d\d:00", one) for one in times), times
 
 
-def test_values_beyond_the_largest_are_one_bar_of_their_own(table):
+def test_values_after_the_most_frequent_share_one_bar(table):
     found = shown(table.chart("word", top=2))
     counts = expected("word").sort_values(ascending=False)
     kept = [one for one in counts.index if not pd.isna(one)][:1]
@@ -129,7 +129,7 @@ def test_values_beyond_the_largest_are_one_bar_of_their_own(table):
 
 @pytest.mark.parametrize(("groups", "bars"), [(20, 20), (21, 21), (22, 21)])
 @pytest.mark.parametrize("options", [{}, {"agg": "median", "y": "v"}, {"color": "c"}])
-def test_others_are_at_least_two_values(odps, groups, bars, options):
+def test_the_bar_of_others_has_at_least_two_values(odps, groups, bars, options):
     one = f"select cast(id % {groups} as string) w, cast(id % 3 as string) c, id v"
     one += " from orders where ds = '2024-01-01'"
     found = odps.sql(f"select * from ({one}) t").chart("w", **options).to_pandas()["w"]
@@ -201,7 +201,7 @@ def test_hours_of_a_clock_change_are_steps(zone):
     assert len(every) == 5
 
 
-def test_steps_without_rows_far_apart_are_left_out_and_the_note_says_so(odps, new_name):
+def test_large_gaps_are_omitted_and_the_note_says_so(odps, new_name):
     table = odps.create_table(new_name("far"), "day date")
     days = [datetime.date(2024, 1, 1), datetime.date(2024, 1, 2), datetime.date(9999, 1, 1)]
     table.write(pa.table({"day": days}))
@@ -233,13 +233,13 @@ def test_a_histogram_counts_each_row_once(table, column):
             assert found[label] == ((inside >= low) & high_end).sum(), label
 
 
-def test_values_far_from_the_others_do_not_stretch_the_axis(table):
+def test_outlying_values_do_not_stretch_the_axis(table):
     found = shown(table.chart("price", bins=10))
     assert found["above"] == 1
     assert "25" in list(found)[-2]
 
 
-def test_what_is_no_number_is_counted_apart(table):
+def test_values_that_are_not_numbers_are_counted_separately(table):
     found = shown(table.chart("weight", bins=10))
     assert found["others"] == 2  # NaN and infinity
     assert "above" not in found
@@ -289,7 +289,7 @@ def test_a_large_scatter_plot_says_that_it_is_a_sample(odps):
     assert 500 < len(chart.to_pandas()) <= 1000
 
 
-def test_a_read_and_a_result_are_drawn_with_their_own_rows(table, odps):
+def test_charts_of_a_read_and_a_result_use_their_own_rows(table, odps):
     wanted = (frame().to_pandas()["n"] < 5).sum()
     assert sum(shown(table.read(where="n < 5").chart("ds")).values()) == wanted
     result = odps.sql("select ds, n from charted where n < 5")
@@ -397,7 +397,7 @@ def test_a_chart_of_a_result_has_the_values_of_its_table_and_runs_no_query(table
         assert found.sql.partition(" from")[0] == wanted.sql.partition(" from")[0]
 
 
-def test_a_chart_of_a_large_result_says_that_its_query_runs_again(odps, monkeypatch):
+def test_a_chart_of_a_large_result_states_that_its_query_runs_again(odps, monkeypatch):
     monkeypatch.setattr(read_figures, "MAX_READ", 5_000)
     result = odps.sql("select ds, n from charted")
     again = r"runs the query again and reads .*, because its result \(about .* kB\) exceeds 5.0 kB"
@@ -415,7 +415,7 @@ def test_a_chart_of_a_large_result_says_that_its_query_runs_again(odps, monkeypa
     explorer.close()
 
 
-def test_a_new_chart_has_the_width_that_its_place_has_by_then(table):
+def test_a_new_chart_has_the_current_width_of_its_place(table):
     explorer = table.explore(seed=1)
     explorer._widget = browser = Browser()
     drawing = explorer.view.chart
@@ -431,7 +431,7 @@ def test_a_new_chart_has_the_width_that_its_place_has_by_then(table):
     explorer.close()
 
 
-def test_a_chart_of_another_filter_is_still_drawn_as_wide_as_its_place(table):
+def test_a_chart_of_an_earlier_filter_is_resized(table):
     explorer = table.explore(seed=1)
     explorer._widget = browser = Browser()
     explorer.receive({"do": "chart", "x": "ds", "width": 700})
@@ -445,13 +445,13 @@ def test_a_chart_of_another_filter_is_still_drawn_as_wide_as_its_place(table):
     explorer.close()
 
 
-def test_the_query_of_a_chart_gives_its_values(table, odps):
+def test_the_query_of_a_chart_returns_its_values(table, odps):
     chart = table.chart("ds", "price")
     found = odps.sql(chart.sql).to_pandas()
     assert sorted(found.m.astype(float)) == sorted(shown(chart).values())
 
 
-def test_groups_without_a_finite_value_are_left_out_and_counted(odps):
+def test_groups_without_a_finite_value_are_omitted_and_counted(odps):
     query = "select 1 n, 1.5d d union all select 2, cast('NaN' as double) union all select 3, 1e309"
     chart = odps.sql(query).chart("n", "d", agg="max")
     assert shown(chart) == {"1": 1.5}
@@ -477,7 +477,7 @@ def test_a_cancel_between_the_jobs_of_a_chart_ends_it(table):
         FigureQuery(rows, choose(rows.columns, "word"), None, None).figures()
 
 
-def test_a_large_chart_does_not_take_the_place_of_the_rows(table, monkeypatch):
+def test_a_large_chart_does_not_hide_the_rows(table, monkeypatch):
     view = RowView(rows_of(table.read()))
     chart = table.chart("word")
     monkeypatch.setattr(static, "HTML_BYTES", 20_000)
@@ -539,7 +539,7 @@ def test_only_counts_and_sums_are_stacked(table):
     assert len(lefts("mean")) == 8
 
 
-def test_a_hostile_value_stays_text(odps):
+def test_a_malicious_value_stays_text(odps):
     table = odps.create_table("charted_hostile", "word string, n bigint")
     text = "</text></svg><script>x</script>\u202e&"
     table.write(pa.table({"word": [text], "n": [1]}))
@@ -569,18 +569,18 @@ def test_a_hostile_value_stays_text(odps):
         ({"x": "word", "top": 0}, "top"),
     ],
 )
-def test_wrong_arguments_are_refused_with_what_to_do(table, arguments, message):
+def test_wrong_arguments_of_a_chart_are_refused_with_a_hint(table, arguments, message):
     with pytest.raises(ArgumentError) as caught:
         table.chart(**arguments)
     assert message in f"{caught.value} {caught.value.hint}"
 
 
-def test_rows_of_no_table_are_refused(table):
+def test_rows_without_a_table_are_refused(table):
     with pytest.raises(ArgumentError, match="only whole tables"):
         table.read(limit=5).chart("word")
 
 
-def test_a_chart_refuses_what_a_read_refuses(table, odps):
+def test_a_chart_refuses_the_options_that_a_read_refuses(table, odps):
     with pytest.raises(NotFoundError):
         odps.table("orders").read(partitions="ds=1999-01-01").chart("status")
     with pytest.raises(ArgumentError, match="cannot be an axis"):
@@ -598,6 +598,6 @@ def test_nan_is_not_merged_by_the_client(odps, new_name, agg):
     assert drawn == {group: value for group, value in wanted.items() if value == value}
 
 
-def test_the_text_of_a_chart_has_whole_counts(odps):
+def test_the_text_of_a_chart_has_integer_counts(odps):
     text = odps.table("orders").chart("status")._static_page()["text/plain"]
     assert re.search(r"shipped +1,351,026$", text, re.M)

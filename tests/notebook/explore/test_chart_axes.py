@@ -29,7 +29,7 @@ from odps_nb.schema import Column, PrimitiveType, TypeCode
         (-1e300, 1e300),
     ],
 )
-def test_ticks_cover_the_range_in_few_round_steps(low, high):
+def test_axis_ticks_cover_the_range_in_a_few_round_steps(low, high):
     found = ticks(low, high)
     assert 2 <= len(found) <= 8
     assert found[0] <= low
@@ -149,7 +149,7 @@ def test_a_picture_has_the_width_of_its_place(odps, new_name, width):
 
 @pytest.mark.storage_api("far times")
 @pytest.mark.parametrize("kind", ["date", "datetime", "timestamp", "timestamp_ntz"])
-def test_times_far_from_the_others_are_left_out_and_counted(odps, new_name, kind):
+def test_outlying_times_are_omitted_and_counted(odps, new_name, kind):
     table = odps.create_table(new_name("far"), f"at {kind}, word string")
     begin = datetime.datetime(2024, 1, 1)
     times = [begin + datetime.timedelta(hours=n) for n in range(24 * 20)]
@@ -163,9 +163,7 @@ def test_times_far_from_the_others_are_left_out_and_counted(odps, new_name, kind
         assert "null" in chart.to_pandas()["at"].tolist()
 
 
-def test_more_times_than_a_chart_can_have_are_refused_also_if_most_are_far(
-    odps, new_name, monkeypatch
-):
+def test_too_many_times_are_refused_even_if_most_are_outliers(odps, new_name, monkeypatch):
     monkeypatch.setattr(chart_figures, "MAX_GROUPS", 10)
     monkeypatch.setattr(chart_figures, "MAX_ROWS", 90)  # the job returns only some of the groups
     table = odps.create_table(new_name("many"), "at datetime")
@@ -185,7 +183,7 @@ def test_a_scatter_plot_of_large_numbers_has_each_tick_once(odps):
 
 
 @pytest.mark.parametrize("column", ["at", "n"])
-def test_points_far_from_the_others_do_not_stretch_a_scatter_plot(odps, new_name, column):
+def test_outlying_points_do_not_stretch_a_scatter_plot(odps, new_name, column):
     table = odps.create_table(new_name("far"), "at datetime, n bigint, m bigint")
     begin = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
     times = [begin + datetime.timedelta(hours=n) for n in range(300)]

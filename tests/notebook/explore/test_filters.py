@@ -124,7 +124,7 @@ def matches(column, rule):
 @pytest.mark.parametrize(
     ("column", "given", "rule"), CHOSEN, ids=[f"{column} {given}" for column, given, _ in CHOSEN]
 )
-def test_a_filter_and_its_exclusion_divide_the_rows(view, frame, column, given, rule):
+def test_a_filter_and_its_exclusion_partition_the_rows(view, frame, column, given, rule):
     wanted = matches(frame[column], rule)
     assert 0 < wanted.sum() < ROWS
     view.filter(column, **given)
@@ -136,7 +136,7 @@ def test_a_filter_and_its_exclusion_divide_the_rows(view, frame, column, given, 
 
 @pytest.mark.gate(5)
 @pytest.mark.parametrize("text", HOSTILE, ids=ascii)
-def test_a_text_is_matched_literally_whatever_its_signs(view, frame, text):
+def test_a_text_is_matched_literally_with_any_characters(view, frame, text):
     given = {"values": ([text], lambda v: v == text)}
     if text:
         given["contains"] = text, lambda v: text in v
@@ -174,7 +174,7 @@ def test_the_offered_values_of_filtered_rows_include_those_of_all_rows(view, fra
     assert sum(bar.count for bar in found) == (frame["code"] == "c3").sum()
 
 
-def test_filters_add_up_and_hold_for_sorted_rows_too(view, frame):
+def test_filters_are_combined_and_apply_to_sorted_rows(view, frame):
     view.filter("small", low=0)
     view.filter("code", values=["c1", "c2"], exclude=True)
     wanted = frame[(frame["small"] >= 0) & ~frame["code"].isin(["c1", "c2"])]["id"].tolist()
@@ -198,13 +198,13 @@ def test_filters_add_up_and_hold_for_sorted_rows_too(view, frame):
     ],
     ids=str,
 )
-def test_a_filter_without_sense_is_refused_and_the_view_stays(view, column, given, reason):
+def test_an_invalid_filter_is_refused_and_the_view_stays(view, column, given, reason):
     with pytest.raises(ArgumentError, match=reason):
         view.filter(column, **given)
     assert view.choice == Choice()
 
 
-# -- what the user types -------------------------------------------------------------------------
+# -- typed values ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_a_filter_without_sense_is_refused_and_the_view_stays(view, column, give
         ("id", ""),
     ],
 )
-def test_what_is_not_of_the_type_is_refused_with_an_example(view, column, text):
+def test_a_value_of_another_type_is_refused_with_an_example(view, column, text):
     of = next(one for one in view.columns if one.name == column)
     with pytest.raises(ArgumentError, match="needs a value such as") as raised:
         typed_condition(of, "values", [text])
@@ -264,7 +264,7 @@ def test_a_condition_of_a_bar_is_the_same_after_an_edit_that_changes_nothing(ser
         view.close()
 
 
-def test_an_hour_that_occurs_twice_stays_the_one_that_was_meant(service, frame):
+def test_an_hour_that_occurs_twice_keeps_its_offset(service, frame):
     with connected(service, timezone="Europe/Berlin") as odps:
         view = RowView(rows_of(odps.table("explore_filters").read()))
         column = next(one for one in view.columns if one.name == "seen")
@@ -279,7 +279,7 @@ def test_an_hour_that_occurs_twice_stays_the_one_that_was_meant(service, frame):
         view.close()
 
 
-def test_a_chip_is_read_by_people(view):
+def test_chips_are_readable(view):
     said = []
     for column, given in (
         ("amount", {"low": Decimal("2000.00"), "high": 2200}),
@@ -310,7 +310,7 @@ def test_a_chip_is_read_by_people(view):
     ]
 
 
-def test_only_what_a_type_can_be_compared_by_is_offered(odps):
+def test_only_conditions_that_a_type_supports_are_offered(odps):
     view = RowView(rows_of(odps.table("types_all").read()))
     for column in view.columns:
         for op in operations(column):
@@ -344,7 +344,7 @@ def test_bars_that_are_excluded_one_after_the_other_are_all_excluded(view, frame
 # -- how many ------------------------------------------------------------------------------------
 
 
-def test_the_rows_that_match_are_counted_and_pages_know_of_it(odps, frame):
+def test_the_count_of_matching_rows_limits_the_pages(odps, frame):
     view = RowView(rows_of(odps.table("explore_filters").read()), seed=1)
     view.filter("flag", null=True, exclude=True)
     wanted = frame["id"][frame["flag"].notna()].tolist()
@@ -370,7 +370,7 @@ def test_rows_that_were_all_read_need_no_job_to_be_counted(view, frame, monkeypa
     assert (view.matching, view.count(2**40)) == (251, 251)
 
 
-def test_what_costs_too_much_or_is_no_sql_is_not_counted(odps, frame):
+def test_expensive_counts_and_counts_without_sql_are_skipped(odps, frame):
     table = odps.table("explore_filters")
     view = RowView(rows_of(table.read()))
     view.filter("id", low=5)
@@ -383,7 +383,7 @@ def test_what_costs_too_much_or_is_no_sql_is_not_counted(odps, frame):
     limited.close()
 
 
-def test_a_count_that_the_rows_belie_is_forgotten(view):
+def test_a_count_that_the_rows_contradict_is_dropped(view):
     view.filter("id", low=0)
     view._profiles.know(view.where, 150)
     assert view.total == 150
@@ -391,11 +391,11 @@ def test_a_count_that_the_rows_belie_is_forgotten(view):
     assert view.total is None  # the page contains rows up to the 200th
 
 
-# -- the profile of what matches -----------------------------------------------------------------
+# -- profiles of matching rows -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("where", ["of the view", "of the read"])
-def test_the_profile_is_of_rows_from_all_over_those_that_match(odps, frame, where):
+def test_the_profile_samples_all_matching_rows(odps, frame, where):
     table = odps.table("explore_filters")
     if where == "of the view":
         view = RowView(rows_of(table.read()), sample=2000, seed=1)
@@ -447,7 +447,7 @@ def test_bars_keep_their_edges_and_have_those_of_all_rows_behind_them(view, fram
     assert view.is_profiled
 
 
-def test_a_read_with_a_limit_is_described_from_its_start_and_says_so(odps, frame):
+def test_a_read_with_a_limit_is_profiled_from_its_start_with_a_note(odps, frame):
     read = odps.table("explore_filters").read(["id"], where="id >= 0", limit=900)
     view = RowView(rows_of(read), sample=200)
     assert view.describe().label == "the first 200 rows"
@@ -479,7 +479,7 @@ def test_a_search_for_rows_to_describe_is_bounded_in_time(moody_odps, stalled, m
 
 
 @pytest.mark.parametrize(("total", "sample"), [(2_048_000, 64_000), (999, 8_000), (5, 2), (70, 1)])
-def test_ranges_are_all_rows_once_and_each_round_is_spread(total, sample):
+def test_ranges_cover_all_rows_once_and_each_round_is_spread(total, sample):
     parts, again = (RandomParts(total, sample, seed=1) for _ in range(2))
     rounds = list(iter(lambda: parts.take(sample // 3), []))
     assert rounds == list(iter(lambda: again.take(sample // 3), []))
@@ -509,7 +509,7 @@ def _ask(column, op, *values, **others):
     return {"do": "filter", **asked, "exclude": False, "below": False, "index": None, **others}
 
 
-def test_a_filter_is_answered_by_rows_a_count_and_a_profile(live, frame):
+def test_a_filter_updates_the_rows_the_count_and_the_profile(live, frame):
     explorer, browser = live
     browser.forget()
     explorer.receive(_ask("small", "range", "1,0", "20"))
@@ -545,7 +545,7 @@ def test_the_static_view_follows_the_filter(live, frame):
     assert "filter: id is 17 · profile: the only row" in text
 
 
-def test_requests_for_filters_without_sense_are_reported_and_change_nothing(live):
+def test_requests_for_invalid_filters_are_reported_and_change_nothing(live):
     explorer, browser = live
     for asked in (
         _ask("id", "range", "1"),
@@ -585,7 +585,7 @@ def test_a_whole_number_is_a_plain_literal_in_a_condition_on_decimals(op, values
     assert typed_condition(amount, op, values).where == where
 
 
-def test_the_words_of_a_range_say_whether_its_end_belongs_to_it():
+def test_the_text_of_a_range_shows_whether_its_end_is_included():
     amount = Column(name="amount", type=parse_type("bigint"))
     words = {
         below: typed_condition(amount, "range", ["1", "2"], below=below).text

@@ -61,7 +61,7 @@ def look(view: RowView, number: int) -> None:
 
 @pytest.mark.storage_api("its requests")
 @pytest.mark.gate(1)
-def test_going_back_moves_no_row_before_the_page(view, recorder):
+def test_going_back_reads_no_row_before_the_page(view, recorder):
     recorder.take()
     look(view, PAGES - 1)
     everything = sum(len(one.answer) for one in recorder.take() if one.action == "TableRead")
@@ -74,7 +74,7 @@ def test_going_back_moves_no_row_before_the_page(view, recorder):
 
 
 @pytest.mark.storage_api("its requests")
-def test_a_new_snapshot_forgets_where_pages_were(view, recorder):
+def test_a_new_snapshot_drops_the_positions_of_pages(view, recorder):
     look(view, PAGES // 2)
     scan = view._shown.pager._rows._chosen[1]
     scan._session = replace(scan._opened(), session_id="0" * 32)  # unknown to the service
@@ -84,7 +84,7 @@ def test_a_new_snapshot_forgets_where_pages_were(view, recorder):
 
 
 @pytest.mark.storage_api("its requests")
-def test_the_filter_of_a_read_is_renewed_too(watched):
+def test_renewing_a_session_keeps_the_filter_of_the_read(watched):
     rows = rows_of(watched.table("going_back").read(where=WHERE))
     view = RowView(rows, page_rows=SIZE)
     look(view, 4)
@@ -95,7 +95,7 @@ def test_the_filter_of_a_read_is_renewed_too(watched):
     view.close()
 
 
-def test_a_read_with_a_limit_goes_back_from_its_first_row(watched):
+def test_a_read_with_a_limit_goes_back_by_reading_from_its_first_row(watched):
     view = RowView(
         rows_of(watched.table("going_back").read(where=WHERE, limit=2 * SIZE + 5)), page_rows=SIZE
     )

@@ -313,7 +313,7 @@ def test_an_axis_is_logarithmic_for_positive_values_over_decades_only():
 # -- all rows -------------------------------------------------------------------------------------
 
 
-def test_a_profile_of_all_rows_tells_more_than_that_of_a_sample(orders):
+def test_a_profile_of_all_rows_has_more_details_than_that_of_a_sample(orders):
     columns, table = orders
     sample = profiled(columns, table.slice(0, SAMPLE))
     every = profiled(columns, table, before=sample, batch_rows=10_000)
@@ -361,7 +361,8 @@ def test_top_values_of_all_rows_are_counted_exactly_though_there_are_too_many_ot
     assert sum(bar.count for bar in found.bars) == len(mixed)
 
 
-# -- as people write them -------------------------------------------------------------------------
+# -- readable numbers
+# --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -386,7 +387,7 @@ def test_numbers_have_separators_and_sensible_digits(value, text):
     assert number_text(value) == text
 
 
-def test_words_of_nulls_never_claim_none_or_all():
+def test_the_share_of_nulls_is_never_rounded_to_none_or_all():
     def words(nulls, rows):
         array = pa.array([None] * nulls + [1] * (rows - nulls), pa.int64())
         return profiled([column_of("bigint")], pa.table({"x": array})).columns[0].words

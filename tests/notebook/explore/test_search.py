@@ -193,7 +193,7 @@ def test_the_text_of_every_cell_and_its_parts_find_exactly_the_rows_that_show_th
         *("2024-01-01", "2024-01-02"),
     ],
 )
-def test_a_search_is_what_pandas_finds_in_the_displayed_texts(view, shown, needle):
+def test_a_search_agrees_with_pandas_on_displayed_texts(view, shown, needle):
     view.choose(Choice(search=needle))
     found = all_ids(view)
     assert found == expected(shown, needle)
@@ -208,7 +208,7 @@ def test_numbers_are_found_with_separators(view, written):
     assert all_ids(view) == wanted == [128]
 
 
-def test_a_search_and_conditions_are_combined_and_pages_go_back(view, written):
+def test_a_search_and_conditions_are_combined_and_users_can_page_back(view, written):
     view.choose(Choice(conditions=("id >= 100",), search="z"))
     everything = all_ids(view)
     assert everything == list(range(100, ROWS))
@@ -293,7 +293,7 @@ def test_a_sorted_search_has_the_first_rows_of_all_that_match(odps, new_name):
     "table",
     ["types_all", "explore_search", pytest.param("media", marks=pytest.mark.storage_api("blobs"))],
 )
-def test_the_view_sorts_by_every_column_that_looks_sortable_and_by_no_other(
+def test_the_view_sorts_by_exactly_the_columns_that_are_shown_as_sortable(
     odps, written, table, search
 ):
     view = RowView(rows_of(odps.table(table).read()))
@@ -324,7 +324,7 @@ def told(browser, kind):
     return [one for one, _ in browser.messages if one["kind"] == kind]
 
 
-def test_a_search_tells_its_progress_and_that_nothing_was_found_only_at_the_end(live, monkeypatch):
+def test_a_search_reports_its_progress_and_reports_no_match_only_at_the_end(live, monkeypatch):
     explorer, browser = live
     monkeypatch.setattr(exploring, "TELL_SECONDS", 0)
     explorer.receive({"do": "search", "text": "no such text"})
@@ -336,7 +336,7 @@ def test_a_search_tells_its_progress_and_that_nothing_was_found_only_at_the_end(
     assert busy[-1]["share"] == 1
 
 
-def test_a_filter_tells_how_many_rows_were_read_until_the_page_arrives(odps, view):
+def test_a_filter_reports_rows_read_until_the_page_arrives(odps, view):
     told = []
     view.tell_tested = lambda *said: told.append(said)
     view.filter("word", contains="no such text")
@@ -350,7 +350,7 @@ def test_a_filter_tells_how_many_rows_were_read_until_the_page_arrives(odps, vie
     result.close()
 
 
-def test_a_filter_that_begins_at_a_later_position_tells_no_total(view):
+def test_a_filter_from_a_later_position_reports_no_total(view):
     told = []
     view.tell_tested = lambda *said: told.append(said)
     view.filter("id", low=0)
@@ -361,7 +361,7 @@ def test_a_filter_that_begins_at_a_later_position_tells_no_total(view):
     assert told[-1] == ("filtering", 900, None)
 
 
-def test_nothing_is_told_between_two_pages(odps, view):
+def test_no_progress_is_reported_between_two_pages(odps, view):
     told = []
     view.tell_tested = lambda *said: told.append(said)
     view.filter("id", low=0)
@@ -373,7 +373,7 @@ def test_nothing_is_told_between_two_pages(odps, view):
     assert view.page(0).count == view.page_rows
 
 
-def test_an_expensive_sort_waits_for_a_confirmation_also_of_a_changed_filter(live, monkeypatch):
+def test_an_expensive_sort_needs_confirmation_even_for_a_changed_filter(live, monkeypatch):
     explorer, browser = live
     monkeypatch.setattr(exploring, "ASK_BYTES", 0)
     explorer.receive({"do": "sort", "order": [[3, True], [0, False]]})
@@ -407,7 +407,7 @@ def test_a_cancelled_search_leaves_the_rows_before_it(moody_odps, stalled, monke
     explorer.close()
 
 
-def test_a_search_that_is_no_longer_wanted_ends(view):
+def test_an_abandoned_search_ends(view):
     token = CancelToken()
     view.tell_tested = lambda what, rows, total: token.cancel()
     view.choose(Choice(search="no such text"))

@@ -57,7 +57,7 @@ def test_a_read_shows_its_first_rows_and_profile(odps):
     text = "".join(Tags(shown["text/html"]).text)
     assert "local.orders · 2,048,000 rows · 22 columns" in text
     assert "rows 1–20 of 2,048,000 · profile: sample of 8,000 of 2,048,000 rows" in text
-    assert "5 distinct" in text  # of some thousand rows, the same each time
+    assert "5 distinct" in text  # a sample of some thousand rows, the same each time
     again = odps.table("orders").read()._repr_mimebundle_()
     assert "".join(Tags(again["text/html"]).text) == text
     assert "datetime, UTC" in text
@@ -68,7 +68,7 @@ def test_a_read_shows_its_first_rows_and_profile(odps):
     assert max(map(len, lines)) < 110
 
 
-def test_a_result_and_a_filtered_read_show_rows_too(odps):
+def test_results_and_filtered_reads_show_rows(odps):
     shown = odps.sql("select status, count(*) as n from orders group by status")._repr_mimebundle_()
     assert "shipped" in shown["text/plain"]
     assert "6 rows" in shown["text/html"]
@@ -78,7 +78,7 @@ def test_a_result_and_a_filtered_read_show_rows_too(odps):
     assert "no rows" in shown["text/plain"]
 
 
-def test_bars_of_all_rows_stand_out_in_grey_from_those_of_the_filter():
+def test_bars_of_all_rows_are_grey_behind_those_of_the_filter():
     bars = (Bar("a", 10, value="a", whole=20.0), Bar("b", 20, value="b", whole=5), Bar("c", 5))
     html = str(_bars(ColumnProfile(rows=35, nulls=0, bars=bars)))
     assert re.findall(r"height:(\d+)px(;background:linear)?", html) == [
@@ -96,7 +96,7 @@ def test_an_error_replaces_the_rows(odps):
     assert NotFoundError.__name__ in shown["text/plain"]
 
 
-def test_a_statement_without_rows_says_that_it_is_done(odps):
+def test_a_statement_without_rows_is_shown_as_done(odps):
     created = odps.sql("create table if not exists orders (id bigint)")
     assert created._repr_mimebundle_()["text/plain"].endswith("done; the statement returns no rows")
     with pytest.raises(ArgumentError, match="no rows to show"):
@@ -114,7 +114,7 @@ def test_values_are_escaped_and_folded(nasty):
 
 
 @pytest.mark.storage_api("blobs")
-def test_blobs_are_drawn_in_bounds(odps):
+def test_drawn_blobs_are_limited(odps):
     html = odps.table("media").read()._repr_mimebundle_()["text/html"]
     pictures = re.findall(r'<img src="(data:image/[a-z+]+;base64,)', html)
     assert 4 <= len(pictures) <= 6
@@ -131,7 +131,7 @@ def test_blobs_below_the_rows_of_the_view_are_not_read(odps, new_name):
     assert thumbnails(view, view.page(0)) == {}
 
 
-def test_a_wide_read_of_long_texts_stays_in_bounds(odps, new_name):
+def test_a_wide_read_of_long_texts_is_limited(odps, new_name):
     names = [f"c{n}" for n in range(90)]
     table = odps.create_table(new_name("wide"), ", ".join(f"{name} string" for name in names))
     table.write(pa.table({name: [f"{name} " + "word " * 500] * 30 for name in names}))
@@ -139,7 +139,7 @@ def test_a_wide_read_of_long_texts_stays_in_bounds(odps, new_name):
     assert len(html.encode()) < HTML_BYTES + 1000
 
 
-def test_in_a_terminal_a_view_is_its_first_rows_as_text(shell, shown, odps):
+def test_in_a_terminal_a_view_shows_its_first_rows_as_text(shell, shown, odps):
     view = odps.table("orders").explore()
     display(view)
     assert len(shown) == 1
@@ -196,7 +196,7 @@ def test_a_page_is_one_message_of_bounded_size(live):
     browser.wait("page", start=1_000_000)
 
 
-def test_a_cell_filters_without_its_value_in_the_request(live):
+def test_a_filter_by_cell_sends_only_the_position(live):
     explorer, browser = live
     explorer.receive({"do": "value", "row": 7, "column": 0, "not": True})
     content, buffers = browser.wait("page", start=0)
@@ -213,7 +213,7 @@ def test_all_filters_are_cleared_by_one_request(live):
     assert sum(one["kind"] == "page" for one, _ in browser.messages) == 1
 
 
-def test_copied_cells_come_as_texts(live):
+def test_copied_cells_are_sent_as_text(live):
     explorer, browser = live
     explorer.receive({"do": "copy", "start": 3, "count": 2, "columns": [0, 3]})
     content, _ = browser.wait("copied")
@@ -234,7 +234,7 @@ def test_no_text_of_a_script_depends_on_the_indentation_that_is_removed():
             assert not line.count("`") % 2, f"{path}: a template literal of several lines"
 
 
-def test_a_page_that_is_asked_for_later_wins(live):
+def test_a_page_requested_later_takes_precedence(live):
     explorer, browser = live
     for start in range(0, 2000, 100):
         explorer.receive({"do": "page", "start": start})
@@ -252,7 +252,7 @@ def test_a_closed_explorer_does_nothing_more(live):
     assert repr(explorer) == "<Explorer of local.orders>"
 
 
-def test_a_filtered_read_that_has_found_all_rows_says_how_many(odps):
+def test_a_filtered_read_that_has_found_all_rows_shows_their_number(odps):
     orders = odps.table("orders")
     some = orders.read(["id"], partitions="ds=2024-01-01", where="id <= 1000004")
     text = some._repr_mimebundle_()["text/plain"]

@@ -193,7 +193,7 @@ def test_a_filter_that_selects_no_row_keeps_the_types(view, source):
     assert found.schema.equals(source.arrow_schema)
 
 
-def test_a_page_of_the_first_rows_of_a_result_is_not_the_whole(odps, name):
+def test_a_page_of_the_first_rows_of_a_result_is_not_taken_for_all_rows(odps, name):
     first = odps.sql(f"select id from {name} order by id limit {ROWS}").first(5)
     view = RowView(rows_of(first))
     assert view.code.endswith(".first(5)")
@@ -231,7 +231,7 @@ def test_text_that_is_not_utf8_is_never_changed_silently(odps, new_name, kind):
     [Choice(), Choice(search="no such text"), Choice(conditions=("note = 'no such text'",))],
     ids=["all", "search", "filter"],
 )
-def test_a_read_of_all_rows_is_cancelled_and_the_view_works_on(moody_odps, stalled, choice):
+def test_after_a_cancelled_read_of_all_rows_the_view_works(moody_odps, stalled, choice):
     view = RowView(rows_of(moody_odps.table("orders").read()))
     view.choose(choice)
     end = end_when_stopped(lambda: view.to_arrow(progress=False), view.stop_taking)
@@ -260,11 +260,11 @@ def test_a_parquet_file_has_the_types_and_values_of_the_rows(source):
     assert pq.read_table(file).equals(source.to_arrow())
 
 
-def test_a_csv_file_has_the_values_as_they_are(source):
+def test_a_csv_file_contains_the_values_unchanged(source):
     made, file = written(source, "csv")
     assert (made.rows, made.is_cut) == (ROWS, False)
     text = file.getvalue().decode("utf-8-sig")
-    assert file.getvalue().startswith(codecs.BOM_UTF8)  # for Excel
+    assert file.getvalue().startswith(codecs.BOM_UTF8)  # Excel needs it
     head, *rows = csv.reader(io.StringIO(text, newline=""))
     assert head == ["id", "word", "amount", "day", "seen", "tags", "raw"]
     assert [row[1] for row in rows] == [WORDS[n % 7] or "" for n in range(ROWS)]
@@ -279,7 +279,7 @@ def test_a_csv_file_has_the_values_as_they_are(source):
 @pytest.mark.parametrize(
     "table", ["orders", pytest.param("media", marks=pytest.mark.storage_api("blobs")), "types_all"]
 )
-def test_every_type_has_a_place_in_csv(odps, table):
+def test_every_type_can_be_written_to_csv(odps, table):
     rows = odps.table(table).read(limit=40)
     made, file = written(rows, "csv")
     read = list(csv.reader(io.StringIO(file.getvalue().decode(), newline="")))
@@ -298,7 +298,7 @@ def test_a_workbook_has_values_that_excel_keeps_and_text_for_all_others(source):
     assert found == [8, "=1+1", 0.08, *times, '["a", "8"]', "080a"]
 
 
-def test_a_number_or_text_that_excel_would_change_is_text_or_named(odps):
+def test_a_number_or_text_that_excel_would_change_is_stored_as_text_or_reported(odps):
     rows = odps.sql("select cast(1234567890123456789 as bigint) n, repeat('x', 40000) s")
     made, file = written(rows, "xlsx")
     _, row = CalamineWorkbook.from_filelike(file).get_sheet_by_index(0).to_python()
@@ -315,7 +315,7 @@ READ["parquet"] = pd.read_parquet
 
 
 @pytest.mark.parametrize("kind", READ)
-def test_a_file_is_cut_at_its_limit_and_says_so(odps, kind):
+def test_a_file_is_truncated_at_its_limit_with_a_note(odps, kind):
     rows = odps.table("orders").read(["id", "note"], partitions="ds=2024-01-01")
     made, file = written(rows, kind, limit=300_000)
     assert made.is_cut
@@ -399,13 +399,13 @@ def test_a_saved_file_has_all_rows_of_the_view_and_replaces_no_other(
 
 
 @pytest.mark.parametrize("content", [{}, {"file": "exe", "number": 1}, {"file": "csv"}])
-def test_a_malformed_download_is_a_problem_and_no_file(browser, content):
+def test_a_malformed_download_request_is_reported(browser, content):
     browser.explorer.receive({"do": "download", **content})
     browser.wait("problem")
     assert not [one for one, _ in browser.messages if one["kind"] in ("chunk", "file")]
 
 
-def test_code_for_a_cell_takes_a_free_name_and_the_connection_of_the_user(shell, odps, name):
+def test_code_for_a_cell_uses_a_free_name_and_the_connection_of_the_user(shell, odps, name):
     view = RowView(rows_of(odps.table(name).read()))
     used = set()
     shell.user_ns.update(df=1, warehouse=odps)

@@ -76,7 +76,7 @@ def test_an_order_of_a_search_without_matches_shows_no_rows(view):
     assert view.to_arrow().num_rows == 0
 
 
-def test_the_first_rows_in_order_come_from_any_number_of_batches():
+def test_the_first_rows_in_order_can_be_taken_from_any_batches():
     schema = pa.schema([("id", pa.int64())])
     empty = pa.record_batch([pa.array([], pa.int64())], schema=schema)
     single = [pa.record_batch([[n]], schema=schema) for n in range(2 * MAX_SORTED + 500)]
@@ -87,7 +87,7 @@ def test_the_first_rows_in_order_come_from_any_number_of_batches():
 
 
 @pytest.mark.parametrize("number", range(3))
-def test_a_filter_by_a_cell_that_is_not_finite_is_what_it_says(view, number):
+def test_a_filter_by_a_cell_that_is_not_finite_selects_it(view, number):
     view.choose(view.value(number, 2, exclude=False))
     (chip,) = view.choice.conditions
     assert chip.text == "share NaN or infinite"
@@ -207,7 +207,7 @@ def test_the_code_of_an_incremental_read_reads_the_same_rows(odps, new_name):
         assert again.num_rows < 3
 
 
-def test_a_click_on_a_filter_that_has_gone_changes_nothing(live):
+def test_a_click_on_a_removed_filter_changes_nothing(live):
     explorer, browser = live
     for ask in (
         {"do": "unfilter", "index": 0, "where": "id = 1"},
@@ -220,7 +220,7 @@ def test_a_click_on_a_filter_that_has_gone_changes_nothing(live):
     assert explorer.view.choice == Choice()
 
 
-def test_a_profile_says_that_it_ignores_the_search(live):
+def test_a_profile_states_that_it_ignores_the_search(live):
     explorer, browser = live
     view = explorer.view
     explorer.receive({"do": "search", "text": "word 3"})
@@ -244,7 +244,7 @@ def test_the_profile_and_the_count_follow_two_quick_changes(live):
     assert explorer.view.is_profiled
 
 
-def test_pages_go_on_after_a_sort_that_was_not_confirmed(live, monkeypatch):
+def test_paging_works_after_an_unconfirmed_sort(live, monkeypatch):
     explorer, browser = live
     explorer.receive(
         {"do": "filter", "column": 0, "op": "range", "values": ["0", ""], "index": None}
@@ -260,7 +260,7 @@ def test_pages_go_on_after_a_sort_that_was_not_confirmed(live, monkeypatch):
     assert not any(content["kind"] == "problem" for content, _ in browser.messages)
 
 
-def test_selected_rows_are_not_explored_again(odps):
+def test_selected_rows_cannot_be_explored(odps):
     selected = odps.sql("select 1 as n").explore().selected()
     with pytest.raises(ArgumentError, match="cannot be shown in another explorer"):
         selected.explore()
@@ -268,7 +268,7 @@ def test_selected_rows_are_not_explored_again(odps):
         selected.chart("n")
 
 
-def test_wrong_arguments_are_named(view, odps, new_name):
+def test_wrong_arguments_of_a_view_are_named(view, odps, new_name):
     with pytest.raises(ArgumentError, match="enter the text"):
         view.filter("word", contains=5)
     for wrong in ({"conditions": "id = 1"}, {"order": "id"}):

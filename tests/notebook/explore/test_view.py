@@ -68,7 +68,7 @@ def view(odps, written):
 # -- pages --------------------------------------------------------------------------------------
 
 
-def test_a_page_is_the_rows_of_that_number(view):
+def test_a_page_has_the_rows_of_its_number(view):
     assert view.total == ROWS
     assert ids(view.page(0)) == list(range(100))
     assert ids(view.page(2950)) == list(range(2900, 3000))  # pages start at multiples
@@ -86,7 +86,7 @@ def test_columns_have_their_comments_and_cells_are_texts(view):
 
 
 @pytest.mark.nightly
-def test_no_more_than_a_mebibyte_is_kept_however_many_pages_are_seen(odps, written):
+def test_at_most_one_mebibyte_of_pages_is_cached(odps, written):
     view = RowView(rows_of(odps.table("orders").read()))
     for start in range(0, 6000, 100):
         view.page(start)
@@ -100,7 +100,7 @@ def test_no_more_than_a_mebibyte_is_kept_however_many_pages_are_seen(odps, writt
     assert view.nbytes == 0
 
 
-def test_a_page_of_huge_values_is_cut_and_the_cell_is_whole(odps, new_name):
+def test_a_page_of_huge_values_is_truncated_and_the_cell_complete(odps, new_name):
     table = odps.create_table(new_name("huge"), "id bigint, text string")
     table.write(pa.table({"id": [1, 2], "text": ["x" * 3_000_000, "é" * 50]}))
     view = RowView(rows_of(table.read()))
@@ -113,7 +113,7 @@ def test_a_page_of_huge_values_is_cut_and_the_cell_is_whole(odps, new_name):
 
 
 @pytest.mark.storage_api("its requests")
-def test_an_expired_session_is_renewed_and_the_view_says_so(odps, written):
+def test_an_expired_session_is_renewed_with_a_note(odps, written):
     rows = rows_of(odps.table("explore_view").read())
     view = RowView(rows)
     view.page(0)
@@ -154,7 +154,7 @@ def test_times_are_shown_and_filtered_in_the_zone_of_the_connection(service, wri
             assert len(all_ids(view)) == bars[bar].count, view.where
 
 
-def test_nulls_are_chosen_and_conditions_add_up(view, written):
+def test_nulls_can_be_selected_and_conditions_combined(view, written):
     view.describe()
     view.choose(view.bar(7, -1))
     assert all_ids(view) == list(range(0, ROWS, 7))
@@ -164,7 +164,7 @@ def test_nulls_are_chosen_and_conditions_add_up(view, written):
     assert view.total == len(range(0, ROWS, 35))
 
 
-def test_what_no_condition_can_say_is_refused_and_the_view_stays(view):
+def test_an_impossible_condition_is_refused_and_the_view_stays(view):
     with pytest.raises(ArgumentError):
         view.choose(Choice(conditions=("no_such > 1",)))
     assert view.choice == Choice()
@@ -173,7 +173,7 @@ def test_what_no_condition_can_say_is_refused_and_the_view_stays(view):
         view.bar(0, 99)
 
 
-def test_pages_of_a_condition_go_back_also_to_those_that_are_not_kept(view):
+def test_filtered_pages_go_back_to_pages_that_are_not_cached(view):
     view.choose(Choice(conditions=("flag",)))
     forwards = [ids(view.page(start)) for start in range(0, 600, 100)]
     assert view.page(600).start == 500  # the rows end with a full page
@@ -203,7 +203,7 @@ def test_a_condition_of_the_read_is_combined_with_those_of_the_view(odps, writte
     assert profile.label == "all 13 rows"
 
 
-def test_a_name_that_sql_would_not_take_is_quoted():
+def test_a_name_that_is_invalid_in_sql_is_quoted():
     assert name_in_sql("amount") == "amount"
     assert [name_in_sql(one) for one in ("order", "a b", "a`b")] == ["`order`", "`a b`", "`a``b`"]
 
@@ -222,7 +222,7 @@ def test_an_order_is_a_sql_job_over_the_chosen_rows(view, odps):
     assert ids(view.page(0)) == list(range(100))
 
 
-def test_what_has_no_order_is_refused(view, odps):
+def test_a_sort_by_a_column_without_order_is_refused(view, odps):
     with pytest.raises(ArgumentError, match="tags"):
         view.choose(Choice(order=(("tags", False),)))
     limited = RowView(rows_of(odps.table("explore_view").read(limit=10)))
@@ -234,7 +234,7 @@ def test_what_has_no_order_is_refused(view, odps):
 # -- profiles -----------------------------------------------------------------------------------
 
 
-def test_all_rows_give_the_same_profile_as_a_sample_of_all(view):
+def test_a_profile_of_all_rows_equals_that_of_a_sample_with_all_rows(view):
     sample, whole = view.describe(), view.describe_all(progress=False)
     assert whole.label == f"all {ROWS:,} rows"
     for one, other in zip(sample.columns, whole.columns, strict=True):
@@ -358,7 +358,7 @@ def test_a_wide_table_shows_its_first_columns(odps, new_name):
     assert len(result.page(0).columns) == 100
 
 
-def test_pages_without_sense_are_refused(odps):
+def test_invalid_page_numbers_are_refused(odps):
     rows = rows_of(odps.table("orders").read())
     for options in ({"page_rows": 0}, {"page_rows": 10_000}, {"sample": -1}):
         with pytest.raises(ArgumentError):
@@ -381,7 +381,7 @@ def test_a_result_is_paged_filtered_and_sorted(odps, written):
 # -- stops --------------------------------------------------------------------------------------
 
 
-def test_a_stalled_search_is_stopped_at_once_and_the_view_works_on(moody_odps, stalled):
+def test_a_stalled_search_stops_immediately_and_the_view_works(moody_odps, stalled):
     view = RowView(rows_of(moody_odps.table("orders").read()))
     view.choose(Choice(conditions=("note = 'no such text'",)))
     assert isinstance(end_when_stopped(lambda: view.page(0), view.stop), CancelledError)
@@ -404,7 +404,7 @@ def test_a_cancelled_request_reads_nothing(view):
     assert ids(view.page(0))[0] == 0
 
 
-def test_a_page_that_is_kept_costs_no_request(view, monkeypatch):
+def test_a_cached_page_needs_no_request(view, monkeypatch):
     before = ids(view.page(0))
     monkeypatch.setattr(_ScanRows, "page", None)
     assert ids(view.page(0)) == before

@@ -39,7 +39,7 @@ def fresh(odps, references):
     return BlobColumn([*blobs[:30], gone, *blobs[30:]], title="media")
 
 
-def test_a_page_of_tiles_costs_less_than_a_request_for_each(fresh, asked):
+def test_a_page_of_tiles_takes_fewer_requests_than_blobs(fresh, asked):
     asked()
     bundle = Gallery(fresh)._static_page()
     calls = asked()
@@ -50,7 +50,7 @@ def test_a_page_of_tiles_costs_less_than_a_request_for_each(fresh, asked):
     assert count / 4 < len(calls) < 0.7 * count
 
 
-def test_tiles_that_scroll_into_view_cost_less_than_a_request_for_each(fresh, asked):
+def test_tiles_that_scroll_into_view_take_fewer_requests_than_blobs(fresh, asked):
     gallery = Gallery(fresh)
     browser = gallery._widget = Browser()
     asked()
@@ -62,7 +62,7 @@ def test_tiles_that_scroll_into_view_cost_less_than_a_request_for_each(fresh, as
     assert len(asked()) < 0.6 * len(fresh)
 
 
-def test_a_filter_by_kind_and_name_costs_less_than_a_request_for_each(fresh, asked):
+def test_a_filter_by_kind_and_name_takes_fewer_requests_than_blobs(fresh, asked):
     gallery = Gallery(fresh)
     asked()
     gallery.show_only("image")
@@ -72,7 +72,7 @@ def test_a_filter_by_kind_and_name_costs_less_than_a_request_for_each(fresh, ask
     assert f"1 of {len(fresh)} blobs, kind image" in repr(gallery)
 
 
-def test_a_single_blob_costs_one_request_and_knows_its_head(odps, references, asked):
+def test_a_single_blob_takes_one_request_and_keeps_its_head(odps, references, asked):
     blob = odps.blob(references[0])
     asked()
     assert "mountains.jpg" in blob._repr_mimebundle_()["text/html"]

@@ -24,7 +24,7 @@ TEXTS = {
     "json": b'{"place": "Hamburg", "n": [1, 2]}',
     "page": b"<!DOCTYPE html><title>Hamburg</title>",
     "png": files()["photo.ppm"],
-    "bytes": "明月".encode("gbk") + bytes(range(20)),  # no text
+    "bytes": "明月".encode("gbk") + bytes(range(20)),  # not text
 }
 
 
@@ -45,7 +45,7 @@ def found(gallery):
     return [names[index] for index in gallery._chosen.indices]
 
 
-def test_texts_are_found_by_what_they_say_in_any_encoding(column):
+def test_texts_are_found_by_their_content_in_any_encoding(column):
     gallery = Gallery(column)
     gallery.search("明月")
     assert found(gallery) == ["gbk", "utf-16", "utf-8"]
@@ -61,13 +61,13 @@ def test_texts_are_found_by_what_they_say_in_any_encoding(column):
     assert found(gallery) == []
 
 
-def test_names_are_found_as_well(column):
+def test_a_search_also_finds_names(column):
     gallery = Gallery(column)
     gallery.search("9.BIN")
     assert found(gallery) == ["bytes"]
 
 
-def test_a_search_and_a_kind_mean_both(column):
+def test_a_search_and_a_kind_are_combined(column):
     gallery = Gallery(column)
     gallery.search("明月")
     gallery.show_only("table")
@@ -87,7 +87,7 @@ def test_texts_are_read_once_for_all_searches(column):
     assert [blob.opened for blob in column] == [1] * len(column)
 
 
-def test_texts_that_are_not_kept_are_read_again_and_found_alike(column, monkeypatch):
+def test_texts_that_are_not_cached_are_read_again(column, monkeypatch):
     monkeypatch.setattr(chosen, "_KEPT", 0)
     gallery = Gallery(column)
     gallery.search("hamburg")
@@ -100,7 +100,7 @@ def test_texts_that_are_not_kept_are_read_again_and_found_alike(column, monkeypa
     assert max(blob.opened for blob in column) == 2
 
 
-def test_what_is_read_for_an_earlier_search_answers_no_later_one(column):
+def test_results_of_an_earlier_search_are_not_used_by_a_later_one(column):
     held = Chosen(column)
     early, late = GalleryChoice(search="hamburg"), GalleryChoice(search="明月")
     places = held.missing(early)

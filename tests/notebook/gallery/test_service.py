@@ -18,7 +18,9 @@ def test_every_sample_blob_arrives_and_gets_its_tile(column, sample_blobs):
     files = [blob for blob in sample_blobs if blob is not None]
     bundle = column._repr_mimebundle_()
     assert bundle["text/html"].count("<figure") == len(files) == len(column)
-    assert bundle["text/html"].count("✓ verified") == len(files) - 1  # one is longer than a head
+    assert (
+        bundle["text/html"].count("✓ verified") == len(files) - 1
+    )  # one blob is longer than a head
     assert (
         "mountains.jpg  JPEG · 960 × 640 · 25.9 kB  verified  id 1 · declared"
         in bundle["text/plain"]
@@ -26,19 +28,19 @@ def test_every_sample_blob_arrives_and_gets_its_tile(column, sample_blobs):
 
 
 @pytest.mark.storage_api("blobs")
-def test_a_single_blob_shows_itself(column):
+def test_a_single_blob_is_displayed(column):
     bundle = column[0]._repr_mimebundle_()
     assert bundle["text/plain"] == "<Blob mountains.jpg  JPEG · 960 × 640 · 25.9 kB  verified>"
 
 
 @pytest.mark.storage_api("blobs")
-def test_blobs_inside_arrays_of_structs_make_a_gallery(odps):
+def test_blobs_inside_arrays_of_structs_are_shown_as_a_gallery(odps):
     pages = odps.table("documents").blobs("pages", limit=64)
     assert mimebundle(pages)["text/html"].count("data:image/") == len(pages) == 11
 
 
 @pytest.mark.storage_api("blobs")
-def test_a_reference_that_names_nothing_is_a_tile_among_others(odps, column):
+def test_an_unknown_reference_is_one_tile_among_others(odps, column):
     gone = odps.blob(BlobReference.from_raw(b"\xff\x00no such blob"))
     html = mimebundle(BlobColumn([column[0], gone, column[1]], title="three"))["text/html"]
     assert html.count("<figure") == 3
@@ -47,7 +49,7 @@ def test_a_reference_that_names_nothing_is_a_tile_among_others(odps, column):
 
 
 @pytest.mark.storage_api("blobs")
-def test_no_output_holds_the_credentials(odps, column):
+def test_no_output_contains_credentials(odps, column):
     profile = odps.profile
     gallery = Gallery(column)
     text = repr([mimebundle(column, render=True), gallery, column[0]._repr_mimebundle_()])

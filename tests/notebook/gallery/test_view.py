@@ -62,19 +62,19 @@ def test_a_static_gallery_scrolls_within_the_height_of_the_live_one(sample_bundl
     assert f"overflow:auto;max-height:{height}px" in sample_bundle["text/html"]
 
 
-def test_a_list_shows_all(samples, sample_bundle):
+def test_a_list_shows_all_blobs(samples, sample_bundle):
     html = mimebundle(samples, view="list")["text/html"]
     assert html != sample_bundle["text/html"]
     assert Seen(html).tags.count("figure") == len(samples)
 
 
-def test_an_unknown_view_is_a_config_error(samples):
+def test_an_unknown_view_raises_a_config_error(samples):
     with pytest.raises(ArgumentError) as caught:
         mimebundle(samples, view="<b>")
     assert caught.value.argument == "view"
 
 
-def test_an_empty_column_is_a_gallery_too():
+def test_an_empty_column_is_shown_as_a_gallery():
     bundle = mimebundle(Column())
     assert "0 blobs" in bundle["text/plain"]
     assert "figure" not in Seen(bundle["text/html"]).tags
@@ -91,7 +91,7 @@ def test_the_title_is_text():
 # -- budgets ------------------------------------------------------------------------------------
 
 
-def test_no_more_than_64_tiles_and_no_blob_beyond_is_opened():
+def test_at_most_64_tiles_are_shown_and_no_other_blob_is_opened():
     column = Column(Value(b"word " * 30, "text/plain", f"{n}.txt") for n in range(100))
     page = Seen(mimebundle(column)["text/html"])
     assert page.tags.count("figure") == MAX_TILES == 64
@@ -114,7 +114,7 @@ def test_the_output_stays_below_two_mebibytes_and_every_tile_keeps_its_caption()
 
 
 @pytest.mark.parametrize("budget", [4_096, 20_000, 200_000])
-def test_a_smaller_budget_is_kept_and_says_what_is_missing(samples, budget):
+def test_a_smaller_budget_is_respected_and_missing_tiles_are_counted(samples, budget):
     html = mimebundle(samples, max_output_bytes=budget)["text/html"]
     assert len(html.encode()) <= budget
     if Seen(html).tags.count("figure") < len(samples):
@@ -124,14 +124,14 @@ def test_a_smaller_budget_is_kept_and_says_what_is_missing(samples, budget):
 # -- trouble ------------------------------------------------------------------------------------
 
 
-def test_one_damaged_blob_leaves_the_others_alone():
+def test_one_damaged_blob_does_not_affect_the_others():
     column = Column([Value(b"a"), Value(b"b", error=ChecksumError("block 0 is bad")), Value(b"c")])
     page = Seen(mimebundle(column)["text/html"])
     assert page.tags.count("figure") == 3
     assert "block 0 is bad" in page.text
 
 
-def test_a_service_that_falls_silent_is_not_asked_again():
+def test_a_service_that_goes_silent_gets_no_more_requests():
     gone = BrokenStreamError("the connection broke")
     column = Column([Value(b"a"), Value(b"b", error=gone), *(Value(b"c") for _ in range(9))])
     page = Seen(mimebundle(column)["text/html"])
@@ -140,18 +140,19 @@ def test_a_service_that_falls_silent_is_not_asked_again():
     assert [blob.opened for blob in column] == [1, 1] + [0] * 9
 
 
-def test_a_service_that_does_not_answer_at_all_is_an_error():
+def test_a_service_that_never_responds_raises_an_error():
     with pytest.raises(TransportError):
         mimebundle(Column([Value(b"a", error=BrokenStreamError("no answer"))]))
 
 
-def test_an_interrupt_is_an_error_at_once():
+def test_an_interrupt_is_raised_immediately():
     column = Column([Value(b"a"), Value(b"b", error=CancelledError("stopped"))])
     with pytest.raises(OdpsNbError):
         mimebundle(column)
 
 
-# -- the view to work in, as far as it needs no service ------------------------------------------
+# -- the interactive view, without a service
+# ---------------------------------------------------------
 
 
 def shows(bundle):
@@ -168,7 +169,7 @@ def hundred():
     )
 
 
-def test_a_filter_comes_before_the_64_tiles_and_looks_at_each_head_once(hundred):
+def test_a_filter_is_applied_before_the_64_tiles_and_reads_each_head_once(hundred):
     gallery = Gallery(hundred)
     assert repr(gallery) == "<Gallery of media.content, 100 blobs>"
     gallery.show_only("binary")
@@ -182,7 +183,7 @@ def test_a_filter_comes_before_the_64_tiles_and_looks_at_each_head_once(hundred)
     assert repr(gallery) == "<Gallery of media.content, 100 blobs>"
 
 
-def test_what_was_drawn_is_not_asked_for_again(hundred):
+def test_drawn_tiles_are_not_requested_again(hundred):
     gallery = Gallery(hundred)
     gallery._static_page()
     gallery.show_only("text")
@@ -194,7 +195,7 @@ def test_what_was_drawn_is_not_asked_for_again(hundred):
     assert [blob.opened for blob in hundred] == [1] * 100
 
 
-def test_an_order_by_name_or_size_and_a_search(hundred):
+def test_blobs_can_be_sorted_by_name_or_size_and_searched(hundred):
     gallery = Gallery(hundred)
     gallery.sort_by("size", descending=True)
     assert shows(gallery._static_page())[:3] == ["99", "98", "97"]
@@ -205,7 +206,7 @@ def test_an_order_by_name_or_size_and_a_search(hundred):
     gallery.sort_by("row")
     gallery.search("7.TXT")
     assert shows(gallery._static_page()) == [f"{n}7" if n else "7" for n in range(10)]
-    gallery.search("blob 42")  # of the row
+    gallery.search("blob 42")  # the label of the row
     assert shows(gallery._static_page()) == ["42"]
     with pytest.raises(ArgumentError):
         gallery.search("x" * 201)
@@ -214,7 +215,7 @@ def test_an_order_by_name_or_size_and_a_search(hundred):
     assert caught.value.argument == "order"
 
 
-def test_what_is_kept_is_bounded(hundred, monkeypatch):
+def test_the_cache_is_bounded(hundred, monkeypatch):
     monkeypatch.setattr(tiles, "KEPT", 20_000)
     gallery = Gallery(hundred)
     browser = gallery._widget = Browser()
@@ -227,14 +228,14 @@ def test_what_is_kept_is_bounded(hundred, monkeypatch):
     assert all(1 <= blob.opened <= 2 for blob in hundred)
 
 
-def test_several_blobs_at_a_time_give_the_page_that_one_at_a_time_gives(samples, sample_bundle):
+def test_concurrent_reading_gives_the_same_page(samples, sample_bundle):
     *parts, whole = drawn_pages(samples, range(len(samples)), together=6)
     assert len(parts) == (len(samples) - 1) // 6
     assert whole.bundle() == sample_bundle
     assert [len(part.tiles) for part in parts] == [6 * (n + 1) for n in range(len(parts))]
 
 
-def test_several_at_a_time_stop_where_the_service_falls_silent():
+def test_concurrent_reading_stops_if_the_service_goes_silent():
     gone = BrokenStreamError("the connection broke")
     column = Column([*(Value(b"a") for _ in range(3)), Value(b"b", error=gone)])
     column += [Value(b"c") for _ in range(8)]
@@ -244,7 +245,7 @@ def test_several_at_a_time_stop_where_the_service_falls_silent():
     assert len(page.tiles) == 12
 
 
-def test_messages_tell_texts_and_pictures_and_no_markup(samples):
+def test_messages_contain_text_and_pictures_but_no_markup(samples):
     column = Column([*samples, Value(NASTY.encode(), NASTY, NASTY)])
     gallery = Gallery(column)
     browser = gallery._widget = Browser()
@@ -263,7 +264,7 @@ def test_messages_tell_texts_and_pictures_and_no_markup(samples):
     assert by_name["cities.csv"]["text"].startswith("city\town_name\t")
 
 
-def test_the_message_of_an_enlarged_blob_has_what_plays(samples):
+def test_the_message_of_an_enlarged_blob_contains_its_audio_or_video(samples):
     names = [blob.file_name for blob in samples]
     gallery = Gallery(samples)
     browser = gallery._widget = Browser()
@@ -282,7 +283,7 @@ def test_the_message_of_an_enlarged_blob_has_what_plays(samples):
         browser.forget()
 
 
-def test_a_static_grid_takes_the_whole_width_in_columns_of_the_same(hundred):
+def test_a_static_grid_fills_the_width_with_equal_columns(hundred):
     html = mimebundle(hundred)["text/html"]
     assert "display:grid;grid-template-columns:repeat(auto-fill,minmax(230px,1fr))" in html
     figures = re.findall(r"<figure[^>]*style=\"([^\"]*)\"", html)

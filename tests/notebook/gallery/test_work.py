@@ -48,7 +48,8 @@ def choice(**more):
     return {"do": "choose", "by": "a view", "number": 1, **plain, **more}
 
 
-# -- what the browser is told ---------------------------------------------------------------------
+# -- messages to the browser
+# ---------------------------------------------------------------------------
 
 
 def test_a_ready_view_receives_the_tiles_and_the_selection(live):
@@ -63,7 +64,7 @@ def test_a_ready_view_receives_the_tiles_and_the_selection(live):
     assert unpacked(browser.wait("selected", by="")[1]) == [1, 3]
 
 
-def test_tiles_come_one_by_one_with_their_rows(live, media):
+def test_tiles_arrive_one_by_one_with_their_rows(live, media):
     gallery, browser = live
     gallery.receive({"do": "tiles", "indices": [0, 3, 46]})
     browser.wait("idle", task="tiles")
@@ -76,7 +77,7 @@ def test_tiles_come_one_by_one_with_their_rows(live, media):
     assert first["src"].startswith("data:image/jpeg;base64,")
 
 
-def test_a_filter_means_what_the_bytes_are(live):
+def test_a_filter_uses_the_detected_kind(live):
     gallery, browser = live
     gallery.receive(choice(chosen="image", order="size"))
     told, buffers = browser.wait("gallery", fresh=True)
@@ -106,7 +107,7 @@ def test_blobs_that_cannot_be_read_can_be_found(odps, column):
     assert "NotFoundError" in Gallery(gallery._column)._static_page()["text/html"]
 
 
-def test_an_answer_says_which_question_of_whom_it_answers(live):
+def test_a_response_identifies_its_request_and_view(live):
     gallery, browser = live
     gallery.receive(choice(order="name", by="one", number=7))
     told, _ = browser.wait("gallery", fresh=True)
@@ -118,7 +119,7 @@ def test_an_answer_says_which_question_of_whom_it_answers(live):
     assert "number" not in told
 
 
-def test_many_blobs_are_looked_at_only_when_that_is_confirmed_and_until_it_is_enough(odps):
+def test_many_blobs_are_read_only_after_confirmation_and_until_stopped(odps):
     few = odps.table("media").blobs("content", where="name = 'mountains.jpg'")
     gallery = Gallery(few.pick([0] * 10_000))
     gallery._widget = browser = Browser()
@@ -135,7 +136,7 @@ def test_many_blobs_are_looked_at_only_when_that_is_confirmed_and_until_it_is_en
     gallery.close()
 
 
-def test_more_than_one_can_scroll_to_is_said(column, monkeypatch):
+def test_blobs_beyond_the_scroll_limit_are_reported(column, monkeypatch):
     monkeypatch.setattr(view, "MAX_SHOWN", 10)
     gallery = Gallery(column)
     gallery._widget = browser = Browser()
@@ -147,7 +148,7 @@ def test_more_than_one_can_scroll_to_is_said(column, monkeypatch):
 # -- selecting, saving, copying -------------------------------------------------------------------
 
 
-def test_what_is_selected_are_references_by_the_index_of_their_rows(live, media):
+def test_the_selection_is_references_with_the_index_of_their_rows(live, media):
     gallery, browser = live
     assert gallery.selected.tolist() == []
     gallery.receive({"do": "select", "by": "x"}, packed(30, 0, 2))
@@ -160,7 +161,7 @@ def test_what_is_selected_are_references_by_the_index_of_their_rows(live, media)
     assert repr(gallery) == "<Gallery of content, 47 blobs, 3 selected>"
 
 
-def test_a_column_tells_what_is_selected_in_its_own_gallery(odps, shell, shown, monkeypatch):
+def test_a_column_returns_the_selection_in_its_gallery(odps, shell, shown, monkeypatch):
     from IPython.display import display
 
     column = odps.table("media").blobs("content", limit=8)
@@ -234,10 +235,11 @@ def test_a_closed_gallery_does_nothing_more(live):
     assert browser.messages == []
 
 
-# -- how it is displayed --------------------------------------------------------------------------
+# -- display
+# ---------------------------------------------------------------------------------------------
 
 
-def test_in_a_kernel_the_static_page_comes_with_the_widget(shell, shown, column, monkeypatch):
+def test_in_a_kernel_the_static_page_is_shown_with_the_widget(shell, shown, column, monkeypatch):
     from IPython.display import display
 
     monkeypatch.setattr(shell, "kernel", object(), raising=False)
@@ -266,7 +268,7 @@ def test_in_a_kernel_the_static_page_comes_with_the_widget(shell, shown, column,
         assert static.get("update") is not True
 
 
-def test_without_a_kernel_or_anywidget_it_is_the_static_page(shell, shown, column, monkeypatch):
+def test_without_a_kernel_or_anywidget_the_static_page_is_shown(shell, shown, column, monkeypatch):
     from IPython.display import display
 
     small = column[:2]
@@ -283,7 +285,7 @@ def test_without_a_kernel_or_anywidget_it_is_the_static_page(shell, shown, colum
     assert static["text/plain"].startswith("content · 2 blobs")
 
 
-def test_a_blob_that_is_gone_first_of_all_is_a_tile(odps, shell, shown, monkeypatch):
+def test_a_deleted_first_blob_is_shown_as_a_tile(odps, shell, shown, monkeypatch):
     from IPython.display import display
 
     monkeypatch.setattr(shell, "kernel", object(), raising=False)

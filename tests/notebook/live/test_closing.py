@@ -69,7 +69,7 @@ def test_a_view_that_is_refused_is_not_ended_at_exit() -> None:
     assert lifetime._ENDING.all() == before, refused
 
 
-def test_a_button_takes_its_layout_with_it(kernel: Any) -> None:
+def test_closing_a_button_also_closes_its_layout(kernel: Any) -> None:
     before = set(registry._instances)
     button = CancelButton(lambda: None)
     assert len(set(registry._instances) - before) == 2

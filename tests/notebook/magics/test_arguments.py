@@ -70,7 +70,7 @@ def test_a_variable_is_inserted_in_every_word_except_a_filter(words, values):
         ("ds={1 / 0}", "division by zero"),
     ],
 )
-def test_what_cannot_be_inserted_is_refused(word, reason):
+def test_a_variable_that_cannot_be_inserted_is_refused(word, reason):
     with pytest.raises(UsageError, match=reason):
         expanded([word], {"month": "2024-01"})
 
@@ -80,13 +80,13 @@ def test_every_subcommand_with_progress_can_be_quiet(name):
     assert {"-q", "--quiet"} <= set(COMMANDS[name].option_strings())
 
 
-def test_an_open_quote_is_a_usage_error():
+def test_an_unclosed_quote_raises_a_usage_error():
     with pytest.raises(UsageError, match="quote is not closed"):
         split_line("-w \"a = 'b'")
 
 
 @given(st.text(max_size=60))
-def test_any_line_gives_words_or_a_usage_error(line):
+def test_any_line_is_split_into_words_or_a_usage_error(line):
     try:
         words = split_line(line)
     except UsageError:
@@ -116,7 +116,7 @@ def test_keys_are_refused_and_never_repeated(word):
     assert SECRET not in str(caught.value)
 
 
-def test_what_only_looks_like_a_key_is_allowed():
+def test_text_that_only_resembles_a_key_is_allowed():
     refuse_keys(["access_key", "secret_table", "-w", "token = 'x'", "https://host/api", "--schema"])
 
 
@@ -148,7 +148,7 @@ def test_bad_options_and_values_are_one_line_without_the_value(words, reason):
         ("2mib", 2 << 20),
     ],
 )
-def test_sizes_are_read(text, count):
+def test_sizes_are_parsed(text, count):
     assert parse_size(text) == count
 
 

@@ -40,7 +40,7 @@ def test_a_value_means_the_same_in_every_magic(ip, case):
         assert sorted(frame["id"]) == found
 
 
-def test_the_zone_of_the_cell_reads_its_times(ip):
+def test_times_of_a_cell_are_in_its_zone(ip):
     ip.user_ns["x"] = pd.Timestamp(NS, tz="UTC")
     frame = run(
         ip,
@@ -77,7 +77,7 @@ def test_a_magic_in_a_function_sees_its_arguments_before_globals(ip, form):
     assert ip.user_ns["x"] == -1
 
 
-def test_a_cell_magic_in_a_method_and_a_comprehension_sees_what_python_sees(ip):
+def test_a_cell_magic_in_a_method_or_comprehension_can_use_local_variables(ip):
     run(
         ip,
         "class Finder:\n"
@@ -90,7 +90,7 @@ def test_a_cell_magic_in_a_method_and_a_comprehension_sees_what_python_sees(ip):
     assert ip.user_ns["found"] == [[3], [1]]
 
 
-def test_a_cell_sees_the_variables_of_the_notebook(ip):
+def test_a_cell_can_use_the_variables_of_the_notebook(ip):
     ip.user_ns["x"] = 7
     assert run(ip, "%%odps read bound_magics -q\nk = :x")["id"].tolist() == [3]
     found = "%%odps read bound_magics -q\nk = :gone"
@@ -100,7 +100,7 @@ def test_a_cell_sees_the_variables_of_the_notebook(ip):
 # -- names in braces ------------------------------------------------------------------------------
 
 
-def test_a_table_and_a_column_may_come_from_variables(ip, odps):
+def test_table_and_column_names_can_come_from_variables(ip, odps):
     ip.user_ns.update(
         t="bound_magics", c="k", x=7, both=["id", "k"], handle=odps.table("bound_magics")
     )
@@ -132,7 +132,7 @@ def test_a_table_and_a_column_may_come_from_variables(ip, odps):
     ],
     ids=repr,
 )
-def test_what_is_no_name_never_reaches_the_text(ip, value):
+def test_invalid_names_are_never_inserted(ip, value):
     ip.user_ns["t"] = value
     for cell in ("%%odps sql\nselect * from {t}", "%odps sql select * from {t}"):
         said = usage_error(ip, cell)
@@ -148,7 +148,7 @@ def test_an_expression_in_braces_is_refused(ip, braces):
     assert "assign the table or column name to a variable" in said
 
 
-def test_braces_in_text_comments_and_json_stay(ip):
+def test_braces_in_text_comments_and_json_are_unchanged(ip):
     ip.user_ns.update(x="k", t="bound_magics")
     frame = run(
         ip,
@@ -186,7 +186,7 @@ def test_a_query_is_on_the_line_after_its_options(ip):
         ("%odps sql -n x select 1", "is not a whole number above zero"),
     ],
 )
-def test_a_slip_on_the_line_says_what_to_write(ip, cell, said):
+def test_the_error_for_a_misplaced_option_states_what_to_write(ip, cell, said):
     assert said in usage_error(ip, cell)
 
 
@@ -207,7 +207,7 @@ def test_a_semicolon_and_a_comment_end_a_line(ip, end):
     assert ip.user_ns["there"]["id"].tolist() == [3]
 
 
-def test_a_number_sign_in_a_filter_is_no_comment(ip):
+def test_a_number_sign_in_a_filter_is_not_a_comment(ip):
     assert run(ip, "%odps read bound_magics -q -w \"s = '# no;'\"").empty
     assert (
         run(ip, "%odps sql -t pandas select '# no;' as a from bound_magics where id = 0")["a"][0]
@@ -219,7 +219,7 @@ def test_keys_in_a_comment_are_refused(ip):
     assert "a cell must not contain keys" in usage_error(ip, "%odps tables # --token LTAIsecret")
 
 
-def test_text_that_looks_like_a_magic_is_left_alone(ip):
+def test_text_that_looks_like_a_magic_is_unchanged(ip):
     run(ip, 'text = """\nc = %odps connect\nd = %odps tables;\n"""')
     assert ip.user_ns["text"] == "\nc = %odps connect\nd = %odps tables;\n"
     run(ip, "text = 'c = %odps connect'")
@@ -231,7 +231,7 @@ def test_text_that_looks_like_a_magic_is_left_alone(ip):
 
 
 @pytest.mark.parametrize("source", ["w[w.a>1]", "w.head()", "w.a", "w[w.a > 1]", "w[['a', 'b']]"])
-def test_an_expression_to_write_is_called_one(ip, source):
+def test_an_expression_as_data_to_write_is_explained(ip, source):
     ip.user_ns["w"] = pd.DataFrame({"a": [1, 2]})
     said = usage_error(ip, f"%odps write {source} somewhere")
     assert "expression" in said

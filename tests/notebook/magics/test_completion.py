@@ -94,11 +94,11 @@ def words(before: str, after: str = "") -> tuple[str, ...] | None:
         ("orders.read(partitions='ds=2024-01-02", ("ds=2024-01-02",)),
     ],
 )
-def test_tab_offers_what_fits_here(before, expected):
+def test_tab_offers_names_that_fit_the_context(before, expected):
     assert words(before) == expected
 
 
-def test_columns_of_a_query_come_from_what_it_reads_behind_the_cursor():
+def test_columns_of_a_query_are_taken_from_tables_after_the_cursor():
     assert words("%%odps sql\nselect am", " from orders where ds = '1'") == ("amount",)
     assert words("%%odps sql\nselect am", "\nfrom media") == ()
     assert words('odps.sql("select am', ' from orders")') == ("amount",)
@@ -112,7 +112,7 @@ def test_columns_of_a_query_come_from_what_it_reads_behind_the_cursor():
         *('odps.sql("select 1"); or', 'orders.sql("sel', 'odps.read("am', "orders.read(am"),
     ],
 )
-def test_elsewhere_tab_is_left_to_others(before):
+def test_elsewhere_tab_completion_is_left_to_ipython(before):
     assert words(before) is None
 
 
@@ -153,7 +153,7 @@ def test_a_lookup_never_waits_for_the_service(cache):
     assert source.calls == 1
 
 
-def test_old_names_are_given_while_new_ones_are_fetched(cache):
+def test_cached_names_are_returned_while_new_ones_are_fetched(cache):
     names, source, clock = cache
     source.may_answer.set()
     names.look_up("tables")
@@ -165,7 +165,7 @@ def test_old_names_are_given_while_new_ones_are_fetched(cache):
     wait_until(lambda: names.look_up("tables") == ("t2",))
 
 
-def test_a_failure_is_silent_and_asked_again_later(cache):
+def test_a_failure_is_silent_and_retried_later(cache):
     names, source, clock = cache
     source.fails = True
     source.may_answer.set()
@@ -187,7 +187,7 @@ def test_a_closed_cache_starts_nothing(cache):
     assert source.calls == 0
 
 
-def test_a_first_lookup_waits_a_moment_and_a_hanging_service_is_waited_for_once():
+def test_a_first_lookup_waits_briefly_and_only_once_for_a_hanging_service():
     source = Slow()
     cache = NameCache(source, patience=0.05)
     began = time.monotonic()
@@ -200,7 +200,7 @@ def test_a_first_lookup_waits_a_moment_and_a_hanging_service_is_waited_for_once(
     cache.close()
 
 
-def test_a_first_lookup_has_the_names_of_a_service_that_answers():
+def test_a_first_lookup_returns_the_names_of_a_responding_service():
     source = Slow()
     source.may_answer.set()
     cache = NameCache(source, patience=30)

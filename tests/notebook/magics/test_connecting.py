@@ -24,7 +24,7 @@ def test_connect_takes_a_variable_and_never_closes_it(ip, odps):
     assert "orders" in odps.tables()
 
 
-def test_without_any_setting_the_first_use_says_what_is_missing(shell):
+def test_without_settings_the_first_use_names_missing_ones(shell):
     load_ipython_extension(shell)
     with pytest.raises(ConfigError) as caught:
         run(shell, "%odps tables")
@@ -57,7 +57,7 @@ def test_connect_to_a_url_takes_the_keys_from_the_environment(ip, service, monke
     ip.user_ns["mine"].close()
 
 
-def test_connect_says_what_the_service_answers(ip, service, monkeypatch):
+def test_connect_shows_the_response_of_the_service(ip, service, monkeypatch):
     monkeypatch.setenv("ODPS_ACCESS_ID", "nobody")
     monkeypatch.setenv("ODPS_ACCESS_KEY", "wrong")
     for target, answer in (
@@ -72,20 +72,20 @@ def test_connect_says_what_the_service_answers(ip, service, monkeypatch):
         assert answer in note["text/plain"]
 
 
-def test_connect_gives_the_connection_where_it_is_assigned(ip, odps):
+def test_an_assigned_connect_returns_the_connection(ip, odps):
     assert run(ip, "mine = %odps connect odps") is None
     assert ip.user_ns["mine"] is odps
     assert run(ip, "%odps connect odps") is None  # displayed as text, not again as a repr
 
 
-def test_an_assignment_below_load_ext_in_one_cell_gives_the_connection(ip, odps):
+def test_an_assignment_after_load_ext_in_one_cell_returns_the_connection(ip, odps):
     ip.run_line_magic("unload_ext", "odps_nb")
     run(ip, "%load_ext odps_nb\nmine = %odps connect odps;")
     assert ip.user_ns["mine"] is odps
 
 
 @pytest.mark.parametrize("kind", ["profile", "pyodps"])
-def test_connect_takes_what_connect_takes_from_a_variable(ip, service, kind):
+def test_connect_accepts_profiles_and_pyodps_objects_from_a_variable(ip, service, kind):
     facts = {"endpoint": service.endpoint, "project": service.project}
     ip.user_ns["o"] = (
         Profile(access_id=service.access_id, access_key=service.access_key, **facts)
@@ -102,7 +102,7 @@ def test_connect_takes_what_connect_takes_from_a_variable(ip, service, kind):
     found.close()
 
 
-def test_a_profile_of_the_name_of_another_variable_is_a_profile(ip):
+def test_a_profile_with_the_name_of_a_variable_is_a_profile(ip):
     ip.user_ns["work"] = 5
     with pytest.raises(ConfigError, match="no profile 'work'"):
         run(ip, "%odps connect work")
@@ -133,7 +133,7 @@ def test_local_starts_a_service_and_the_same_cell_finds_it_again(ip, tmp_path):
         ip.user_ns["first"].close()
 
 
-def test_a_zone_of_the_connection_is_that_of_every_magic(ip, service, new_name, monkeypatch):
+def test_every_magic_uses_the_zone_of_the_connection(ip, service, new_name, monkeypatch):
     monkeypatch.setenv("ODPS_ACCESS_ID", service.access_id)
     monkeypatch.setenv("ODPS_ACCESS_KEY", service.access_key)
     zone, name = "Asia/Shanghai", new_name("zoned")
@@ -157,7 +157,7 @@ def test_a_zone_of_the_connection_is_that_of_every_magic(ip, service, new_name, 
             assert found["t"].tolist() == [clock.tz_localize(zone)]
 
 
-def test_without_a_zone_sql_takes_no_time_that_has_one(ip):
+def test_without_a_zone_sql_refuses_times_with_a_zone(ip):
     ip.user_ns["at"] = pd.Timestamp("2024-01-31 10:00:00+08:00")
     assert "time zone" in usage_error(ip, "%%odps sql\nselect 1 as a where :at is null")
     read = run(ip, '%odps read orders -n 3 -w "created > :at"')
@@ -167,7 +167,7 @@ def test_without_a_zone_sql_takes_no_time_that_has_one(ip):
 # -- looking ----------------------------------------------------------------------------------
 
 
-def test_tables_say_more_than_names_and_partitions_are_listed(ip):
+def test_tables_are_listed_with_details_and_partitions(ip):
     orders = next(row for row in run(ip, "%odps tables ord*") if row[0] == "orders")
     assert (orders[1], orders[4]) == ("2,048,000", "ds")
     assert orders[2].endswith(" MB")
@@ -184,7 +184,7 @@ def test_tables_say_more_than_names_and_partitions_are_listed(ip):
         run(ip, "%odps partitions media")
 
 
-def test_a_large_table_is_read_only_when_asked(ip):
+def test_a_large_table_is_read_only_with_an_option(ip):
     told = usage_error(ip, "%odps read orders -o whole")
     size = r"(about 404\.4|roughly 442\.4)"  # the service's estimate, or that of the types (tunnel)
     assert re.match(rf"orders is {size} MB; the limit is 268\.4 MB: pass -n N", told)
@@ -216,7 +216,7 @@ def test_a_plan_estimates_the_chosen_columns(ip):
         "%%odps sql -t pandas {}\nselect id, amount from orders limit 5",
     ],
 )
-def test_decimals_and_dtypes_are_switches_of_every_frame(ip, cell):
+def test_decimals_and_dtypes_are_options_of_every_data_frame(ip, cell):
     def dtypes(switch: str) -> list[str]:
         line, _, query = cell.partition("\n")
         line = line.replace("{}", "") + f" {switch}"
@@ -230,7 +230,7 @@ def test_decimals_and_dtypes_are_switches_of_every_frame(ip, cell):
     assert dtypes("--dtype-backend pyarrow")[0] == "int64[pyarrow]"
 
 
-def test_a_note_says_what_became_of_decimals(ip):
+def test_a_note_reports_the_dtypes_of_decimals(ip):
     def told(line: str) -> str:
         run(ip, line)
         return "".join(one["text/plain"] for one in ip.user_ns["shown"])
@@ -257,7 +257,7 @@ def test_no_table_of_a_pattern_is_told(ip):
     assert run(ip, "%odps tables zzz*").text() == "no table name matches zzz*"
 
 
-def test_schema_gives_the_table(ip):
+def test_schema_returns_the_table(ip):
     table = run(ip, "%odps schema orders")
     assert table.schema.find("amount") is not None
     with pytest.raises(NotFoundError) as caught:
@@ -275,7 +275,7 @@ def test_head_shows_preview_rows_of_the_partitions(ip):
     assert len(several) == 7
 
 
-def test_explore_gives_a_view_of_the_table_or_of_some_rows(ip):
+def test_explore_returns_a_view_of_the_table_or_some_rows(ip):
     with closing(run(ip, "%odps explore orders")) as view:
         assert view.code == "odps.table('orders').read()"
     with closing(run(ip, "%odps explore orders -p ds=2024-01-03 -w 'quantity > 9'")) as view:
@@ -287,7 +287,7 @@ def test_explore_gives_a_view_of_the_table_or_of_some_rows(ip):
 @pytest.mark.parametrize(
     "cell", ["%odps read {} -c s", "%odps head {} -c s", "%%odps sql -t pandas\nselect s from {}"]
 )
-def test_text_that_is_not_utf8_is_an_error_or_what_was_asked_for(ip, odps, new_name, cell):
+def test_text_that_is_not_utf8_is_handled_as_requested(ip, odps, new_name, cell):
     name = new_name("bytes")
     odps.create_table(name, "s string")
     send(odps, name, {"s": text_of([b"caf\xe9"])})
@@ -300,7 +300,7 @@ def test_text_that_is_not_utf8_is_an_error_or_what_was_asked_for(ip, odps, new_n
         run(ip, cell.format(name))
 
 
-def test_a_magic_of_this_name_from_before_still_gives_its_object(shell, service):
+def test_an_earlier_magic_of_the_same_name_still_returns_its_object(shell, service):
     """DataWorks has a magic of its own: ``o = %odps`` returns a pyodps object."""
     entry = ODPS(
         service.access_id,

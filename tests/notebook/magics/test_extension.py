@@ -18,7 +18,7 @@ def our_threads() -> list[str]:
     return [t.name for t in threading.enumerate() if t.name in ours]
 
 
-def test_loading_is_silent_and_leaves_the_users_namespace_alone(shell, shown, capsys):
+def test_loading_prints_nothing_and_adds_no_names(shell, shown, capsys):
     before = set(shell.user_ns)
     load_ipython_extension(shell)
     assert set(shell.user_ns) == before
@@ -27,7 +27,7 @@ def test_loading_is_silent_and_leaves_the_users_namespace_alone(shell, shown, ca
     assert our_threads() == []
 
 
-def test_loading_twice_is_loading_once(shell):
+def test_loading_twice_has_no_additional_effect(shell):
     load_ipython_extension(shell)
     magics = shell.magics_manager.registry["OdpsMagics"]
     matchers = len(shell.Completer.custom_matchers)
@@ -59,7 +59,7 @@ def test_unloading_restores_everything(shell):
     assert state(shell) == before
 
 
-def test_a_magic_of_the_same_name_comes_back(shell):
+def test_an_earlier_magic_of_the_same_name_is_restored(shell):
     def odps(line):
         return "theirs"
 
@@ -69,7 +69,7 @@ def test_a_magic_of_the_same_name_comes_back(shell):
     assert shell.run_line_magic("odps", "") == "theirs"
 
 
-def test_it_loads_again_after_unloading(shell):
+def test_the_extension_loads_again_after_unloading(shell):
     for _ in range(3):
         load_ipython_extension(shell)
         unload_ipython_extension(shell)
@@ -90,7 +90,7 @@ def test_config_shows_and_sets_the_options(shell, capsys):
 @pytest.mark.parametrize(
     "setting", ["result_type = 'csv'", "refresh_hz = 50", "limit = 0", "progress = 'loud'"]
 )
-def test_config_refuses_what_makes_no_sense(shell, setting):
+def test_config_refuses_invalid_values(shell, setting):
     load_ipython_extension(shell)
     before = shell.magics_manager.registry["OdpsMagics"].options()
     shell.run_cell(f"%config OdpsMagics.{setting}")
@@ -129,26 +129,26 @@ def tab(shell, text: str) -> list[str]:
         ("x = 1\n%odps write frame_of_m", "x = 1\n%odps write frame_of_mine"),
     ],
 )
-def test_tab_in_a_real_completer(shell, text, expected):
+def test_tab_completes_in_a_real_completer(shell, text, expected):
     load_ipython_extension(shell)
     shell.user_ns["frame_of_mine"] = 1
     assert tab(shell, text) == [expected]
 
 
-def test_tab_offers_our_words_only(shell):
+def test_tab_offers_only_our_names(shell):
     load_ipython_extension(shell)
     start = "%odps read orders -t "
     assert tab(shell, start) == [start + kind for kind in ("pandas", "arrow", "spark", "batches")]
 
 
 @pytest.mark.parametrize("text", ["%odps read orders -c ", "%odps read orders -c zz"])
-def test_tab_offers_nothing_else_before_our_words_are_known(shell, text):
+def test_tab_offers_nothing_else_before_our_names_are_fetched(shell, text):
     """IPython completes variables and files if a matcher returns no words."""
     load_ipython_extension(shell)
     assert tab(shell, text) == [text]  # the text that is already typed
 
 
-def test_tab_elsewhere_is_untouched(shell):
+def test_tab_completion_elsewhere_is_unchanged(shell):
     before = tab(shell, "import collectio")
     load_ipython_extension(shell)
     assert tab(shell, "import collectio") == before
@@ -164,7 +164,7 @@ def run(shell, text: str) -> str:
     return "\n".join([*outputs, shown.stdout, shown.stderr])
 
 
-def test_help_of_one_subcommand(shell):
+def test_help_shows_one_subcommand(shell):
     load_ipython_extension(shell)
     by_mark, by_option = run(shell, "%odps read?"), run(shell, "%odps read --help")
     assert run(shell, "%%odps read?") == by_option
@@ -174,12 +174,12 @@ def test_help_of_one_subcommand(shell):
     assert "%odps cancel ID" in run(shell, "%odps cancel -h")
 
 
-def test_help_by_the_word_help(shell):
+def test_the_subcommand_help_shows_the_help(shell):
     load_ipython_extension(shell)
     assert run(shell, "%odps help read") == run(shell, "%odps read --help")
 
 
-def test_help_of_all(shell):
+def test_help_lists_all_subcommands(shell):
     load_ipython_extension(shell)
     text = run(shell, "%odps")
     assert "%%odps sql" in text
@@ -221,7 +221,7 @@ def test_help_of_all(shell):
         ),
     ],
 )
-def test_bad_input_is_one_line_in_an_error_output(shell, cell, message):
+def test_bad_input_prints_one_line_in_an_error_output(shell, cell, message):
     load_ipython_extension(shell)
     shell.user_ns["frame"] = 1
     assert usage_error(shell, cell) == message
@@ -237,12 +237,12 @@ def test_every_subcommand_says_why_it_is_refused(shell, name):
     assert usage_error(shell, cell) == f"odps {name} has no option --nonsense"
 
 
-def test_the_status_of_nothing(shell):
+def test_status_without_operations_shows_a_text(shell):
     load_ipython_extension(shell)
     assert "no operations yet" in run(shell, "%odps status")
 
 
-def test_a_key_on_a_line_is_refused_before_anything_else(shell):
+def test_a_key_on_a_line_is_refused_first(shell):
     load_ipython_extension(shell)
     for line in ("connect --access-key=LTAIsecret", "nonsense --token LTAIsecret"):
         text = run(shell, f"%odps {line}")

@@ -103,7 +103,7 @@ def test_the_connection_is_named_without_its_keys(book, service):
     assert text(book, "connect").startswith(f"project {service.project} at")
 
 
-def test_a_read_lands_in_the_variable(book):
+def test_a_read_is_assigned_to_the_variable(book):
     assert text(book, "read").endswith("231,072 rows × 3 columns · DECIMAL as float64: amount")
     assert text(book, "frame") == "pandas 231072 ['id', 'amount', 'status']\n"
 
@@ -114,7 +114,7 @@ def test_a_read_without_a_variable_shows_few_rows_and_the_shape(book):
     assert page.count("<tr") < 20
 
 
-def test_a_dry_run_tells_the_plan(book):
+def test_a_dry_run_shows_the_plan(book):
     page = text(book, "plan")
     assert "2,048,000" in page
     assert "splits" in page
@@ -127,11 +127,11 @@ def test_a_background_read_reports_in_the_cell_that_started_it(book):
     assert text(book, "elsewhere") == "231072 <read orders: done>\n"
 
 
-def test_quiet_shows_nothing(book):
+def test_the_quiet_option_disables_progress(book):
     assert outputs(book, "whole") == []
 
 
-def test_what_a_table_says_is_text_and_never_markup(book):
+def test_text_of_a_table_is_never_markup(book):
     for name in ("hostile", "hostile rows", "status"):
         assert MARKUP not in text(book, name, "text/html")
     # the line with the error is the text of an error output, which is escaped: see the export below
@@ -163,7 +163,7 @@ def error(book, name: str) -> list[str]:
     return [line.replace("\x1b[1m", "").replace("\x1b[0m", "") for line in output.traceback]
 
 
-def test_an_error_of_ours_is_three_lines_and_the_cell_failed(book):
+def test_our_errors_are_shown_as_three_lines_and_the_cell_fails(book):
     what, where, to_do = error(book, "no table")
     assert what.startswith("NotFoundError: ")
     assert "orderz" in what
@@ -178,12 +178,12 @@ def test_a_refused_line_is_an_error_output_with_its_reason(book):
     assert error(book, "refused") == [f"UsageError: {reason}"]
 
 
-def test_errors_outside_of_magics_are_three_lines_too(book):
+def test_our_errors_outside_of_magics_are_shown_as_three_lines(book):
     assert error(book, "no connection")[0].startswith("ConnectError: ")
     assert len(error(book, "no connection")) <= 3
 
 
-def test_the_traceback_is_one_step_away(book):
+def test_a_command_shows_the_traceback(book):
     assert text(book, "traceback").startswith("Traceback (most recent call last)")
 
 
@@ -191,7 +191,7 @@ def test_unloading_leaves_no_thread(book):
     assert text(book, "threads") == "[]\n"
 
 
-def test_the_last_cards_are_small_records_that_say_how_it_ended(book):
+def test_final_cards_are_small_and_show_the_outcome(book):
     cards = [
         output.data["text/html"]
         for cell in book.cells

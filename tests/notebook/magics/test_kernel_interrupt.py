@@ -67,7 +67,7 @@ def printed(client: BlockingKernelClient, code: str) -> str:
     return "".join(m["content"]["text"] for m in published if m["msg_type"] == "stream")
 
 
-def test_an_interrupt_stops_a_read_and_the_card_says_where(kernel, stalled):
+def test_an_interrupt_stops_a_read_and_the_card_shows_the_progress(kernel, stalled):
     manager, client = kernel
     interrupted: list[dict] = []
 
@@ -109,7 +109,7 @@ print(listing.rows[-1][0])
 """
 
 
-def test_a_background_read_is_cancelled_by_its_id_and_its_card_says_so(kernel, stalled):
+def test_a_background_read_is_cancelled_by_its_id_and_its_card_shows_this(kernel, stalled):
     _, client = kernel
     _, started = run(client, "%odps read orders --all --bg -o handle")
     placed = next(m["content"] for m in started if m["msg_type"] == "display_data")

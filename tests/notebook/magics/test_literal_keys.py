@@ -43,7 +43,7 @@ def user(shell, monkeypatch):
 
 
 @pytest.mark.parametrize("way", LITERAL)
-def test_a_key_in_a_cell_is_warned_of_once(user, way):
+def test_a_key_in_a_cell_causes_one_warning(user, way):
     (told,) = warned(user, LITERAL[way], LITERAL[way])
     assert told.startswith("a cell contains the ")
     assert "getpass.getpass()" in told
@@ -59,8 +59,8 @@ def test_a_key_of_an_earlier_cell_is_found(user):
     assert "access_key" in told
 
 
-def test_a_key_that_no_cell_contains_is_not_warned_of(user):
-    user.user_ns["typed"] = KEY  # as by getpass
+def test_a_key_outside_of_cells_causes_no_warning(user):
+    user.user_ns["typed"] = KEY  # as getpass would
     assert not warned(user, f'odps_nb.connect({PLACE}, access_id="me", access_key=typed)')
     short = f'odps_nb.connect({PLACE}, access_id="me", access_key="k")'
     assert not warned(user, short)  # occurs by chance

@@ -88,7 +88,7 @@ def test_names_are_looked_up_in_the_scope_of_the_magic(ip):
     "value",
     ["it's", "back\\slash", 'quote" ` --', "new\nline", "日本 ☃", "' or '1'='1", ""],
 )
-def test_a_bound_text_means_itself_to_the_service(ip, value):
+def test_a_bound_text_is_compared_literally(ip, value):
     ip.user_ns["value"] = value
     frame = run(
         ip,
@@ -98,7 +98,7 @@ def test_a_bound_text_means_itself_to_the_service(ip, value):
     assert run(ip, "%odps read orders -p ds=2024-01-01 -n 5 -c id -w 'status = :value'").empty
 
 
-def test_queries_lists_sql_that_failed(ip):
+def test_queries_lists_failed_sql(ip):
     run(ip, "%%odps sql\nselect 41 + 1 as answer")
     with pytest.raises(OdpsNbError):
         run(ip, "%%odps sql\nselect nothing from nowhere")
@@ -108,7 +108,7 @@ def test_queries_lists_sql_that_failed(ip):
     assert queries[1].run().to_arrow().to_pylist() == [{"answer": 42}]
 
 
-def test_a_budget_stops_a_read(ip):
+def test_a_limit_of_bytes_stops_a_read(ip):
     with pytest.raises(LimitExceededError) as caught:
         run(ip, "%odps read orders --max-bytes 1MB")
     assert "max_bytes" in caught.value.hint
@@ -121,7 +121,7 @@ def test_a_budget_stops_a_read(ip):
     assert list(run(ip, nothing)) == ["id"]
 
 
-def test_batches_are_read_when_they_are_wanted(ip):
+def test_batches_are_read_during_iteration(ip):
     run(ip, "%odps read orders -c id -p ds=2024-01-01 -t batches -o batches")
     first = next(ip.user_ns["batches"])
     assert isinstance(first, pa.RecordBatch)
@@ -132,7 +132,7 @@ def test_batches_are_read_when_they_are_wanted(ip):
 
 
 @pytest.mark.parametrize("kind", ["spark", "batches"])
-def test_what_cannot_be_read_in_the_background_says_why(ip, kind):
+def test_options_that_prevent_background_reads_are_explained(ip, kind):
     assert "--bg cannot be used here" in usage_error(ip, f"%odps read orders -t {kind} --bg")
 
 
@@ -147,7 +147,7 @@ def test_a_dry_run_reads_no_row(ip):
     assert filtered["rows"] == "unknown until read (filtered)"
 
 
-def test_a_background_read_gives_its_result_later(ip):
+def test_a_background_read_returns_its_result_later(ip):
     run(ip, "%odps read orders -p ds=2024-01-01 -c id --bg -o handle")
     handle = ip.user_ns["handle"]
     assert len(handle.result(60)) == 231072
@@ -155,7 +155,7 @@ def test_a_background_read_gives_its_result_later(ip):
 
 
 @pytest.mark.usefixtures("repeated_interrupts")
-def test_an_interrupt_becomes_our_error_and_no_variable_appears(ip, moody_odps, stalled):
+def test_an_interrupt_raises_our_error_and_assigns_no_variable(ip, moody_odps, stalled):
     ip.magics_manager.registry["OdpsMagics"].context.use(moody_odps, owned=False)
     before = set(threading.enumerate())
 
@@ -215,7 +215,7 @@ ORDERS = "select id, status from orders where ds = '2024-01-01'"
         *(("batches", "setting"), ("arrow", "both"), ("pandas", "bg"), ("arrow", "bg")),
     ],
 )
-def test_sql_brings_only_as_many_rows_as_asked(ip, asked, kind, way):
+def test_sql_transfers_only_the_requested_rows(ip, asked, kind, way):
     options = {"-n": "-n 5", "setting": "", "both": "-n 5", "bg": "-n 5 --bg"}[way]
     if way in ("setting", "both"):
         run(ip, f"%config OdpsMagics.limit = {5 if way == 'setting' else 7}")
@@ -231,7 +231,7 @@ def test_sql_brings_only_as_many_rows_as_asked(ip, asked, kind, way):
     assert asked == [5]
 
 
-def test_a_statement_without_rows_says_what_was_done(ip, new_name):
+def test_a_statement_without_rows_reports_its_effect(ip, new_name):
     name = new_name("made")
     for statement, told in (
         (f"create table if not exists {name} (id bigint);", "done: table created"),
@@ -245,7 +245,7 @@ def test_a_statement_without_rows_says_what_was_done(ip, new_name):
     assert list(empty.columns) == ["id"]  # rows were requested, and there are none
 
 
-def test_a_dry_run_of_sql_gives_the_estimate_of_the_service(ip, odps):
+def test_a_dry_run_of_sql_shows_the_estimate_of_the_service(ip, odps):
     before = dict(odps.table("orders").reload().info.properties)
     days = "select id from orders where ds in ('2024-01-02', '2024-01-03')"
     cost = dict(run(ip, f"%%odps sql --dry-run\n{days}").rows)
@@ -280,7 +280,7 @@ def test_the_page_of_a_job_is_shown_where_the_service_has_one(ip, odps):
     assert odps.profile.access_id not in page["text/plain"]
 
 
-def test_an_error_in_sql_shows_its_place(ip, odps, capsys):
+def test_an_error_in_sql_shows_its_position(ip, odps, capsys):
     with pytest.raises(OdpsNbError) as caught:
         run(ip, "%%odps sql\nselect id\nfrom orders\nwhre id = 1")
     assert caught.value.excerpt == "  whre id = 1\n       ^"  # whre is parsed as an alias
@@ -301,7 +301,7 @@ def test_a_name_without_a_value_suggests_variables_only(ip):
     assert told.endswith("did you mean :states?")
 
 
-def test_a_limit_says_how_many_rows_there_are(ip):
+def test_a_limited_read_shows_the_total_number_of_rows(ip):
     total = run(ip, f"%%odps sql -t pandas\nselect count(*) n from ({ORDERS}) t")["n"][0]
     run(ip, f"%%odps sql -n 5\n{ORDERS}")
     assert f"first 5 of {total:,} rows" in str(ip.user_ns["shown"])
@@ -318,7 +318,7 @@ def test_a_limit_says_how_many_rows_there_are(ip):
     assert "first" not in shown.stdout + str([output.data for output in shown.outputs])
 
 
-def test_a_limit_of_rows_where_the_key_may_not_read_all_of_them(ip, tmp_path):
+def test_a_limit_works_if_the_key_may_not_read_all_rows(ip, tmp_path):
     query = NUMBERS.format(11) + " order by n"
     with protected_service(tmp_path) as service, analyst_of(service) as analyst:
         ip.magics_manager.registry["OdpsMagics"].context.use(analyst, owned=False)
@@ -347,7 +347,7 @@ def test_a_list_chooses_its_rows_in_sql_and_in_filters(ip, form):
     assert len(read) == wanted
 
 
-def test_the_blanks_of_char_are_kept_where_the_line_says_so(ip):
+def test_an_option_keeps_the_blanks_of_char(ip):
     """Evidence 153: CHAR(n) may arrive padded to n characters."""
     odps = ip.user_ns["odps"]
     odps.create_table("magic_chars", "c char(4)")
@@ -378,7 +378,7 @@ def test_sql_shows_an_explorer_and_reads_only_what_it_shows(ip, asked):
 
 
 @pytest.mark.parametrize("options", ["", "-t arrow", "-n 3"])
-def test_sql_into_a_variable_shows_the_explorer_of_the_result_too(ip, options):
+def test_sql_into_a_variable_also_shows_the_explorer(ip, options):
     assert run(ip, f"%%odps sql -o some {options}\n{ORDERS} limit 30") is None
     note, shown = ip.user_ns["shown"]
     rows = 3 if options == "-n 3" else 30
@@ -390,7 +390,7 @@ def test_sql_into_a_variable_shows_the_explorer_of_the_result_too(ip, options):
 
 
 @pytest.mark.parametrize("options", ["--bg", "-t batches"])
-def test_sql_that_is_not_read_yet_shows_no_explorer(ip, options):
+def test_sql_whose_result_is_not_read_shows_no_explorer(ip, options):
     run(ip, f"%%odps sql -o later {options}\n{ORDERS} limit 30")
     (note,) = ip.user_ns["shown"]
     assert note["text/plain"].startswith("later ← sql select id, status")

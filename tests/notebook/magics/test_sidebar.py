@@ -58,7 +58,7 @@ def counted(service) -> Iterator[Counted]:
         yield Counted(odps, front)
 
 
-def test_each_expansion_is_one_request(counted, cache, new_name):
+def test_each_expansion_sends_one_request(counted, cache, new_name):
     counted.odps.sql(f"create schema {(schema := new_name('shelf'))}")
     counted.odps.create_table(
         f"local.{schema}.books", "id bigint comment 'the number', title string"
@@ -90,7 +90,7 @@ def test_each_expansion_is_one_request(counted, cache, new_name):
         counted.odps.sql(f"drop schema {schema}")
 
 
-def test_many_tables_are_described_in_one_request_and_missing_ones_are_none(counted, cache):
+def test_many_tables_are_described_in_one_request_and_missing_ones_are_null(counted, cache):
     before = counted.requests()
     children(counted.odps, cache, "described", ["orders", "media"])
     assert counted.requests() - before == 1
@@ -103,7 +103,7 @@ def test_many_tables_are_described_in_one_request_and_missing_ones_are_none(coun
     assert "content" in cache.known("columns", "media")
 
 
-def test_partitions_are_listed_with_their_rows_and_too_many_are_said(odps, cache, monkeypatch):
+def test_partitions_are_listed_with_rows_and_truncation_is_reported(odps, cache, monkeypatch):
     found = children(odps, cache, "partitions", ["orders"])
     assert [one["name"] for one in found["items"]] == [
         str(spec) for spec in odps.table("orders").partitions()
@@ -123,13 +123,13 @@ def test_a_new_variable_is_neither_in_the_kernel_nor_in_a_cell(shell):
     assert answer("variable", ["df2", "df3"]).data == {"name": "df4"}
 
 
-def test_comments_do_not_hide_or_reorder_what_is_shown(odps, cache, new_name):
+def test_comments_cannot_hide_or_reorder_text(odps, cache, new_name):
     table = odps.create_table(new_name("said"), "id bigint comment 'a\u202egnp.exe'")
     (item,) = children(odps, cache, "columns", [str(table.name)])["items"]
     assert item["comment"] == "a\\u202egnp.exe"
 
 
-def test_tables_of_the_own_project_come_from_the_cache_of_completion_and_go_there(counted, cache):
+def test_tables_of_the_project_share_the_cache_of_completion(counted, cache):
     tables = children(counted.odps, cache, "tables", ["local", "default"])
     assert "orders" in tables["items"]
     assert tables["prefix"] == ""
@@ -144,7 +144,7 @@ def test_tables_of_the_own_project_come_from_the_cache_of_completion_and_go_ther
     assert cache.known("columns", "orders") == tuple(one["name"] for one in columns)
 
 
-def test_ten_thousand_tables_are_all_there_and_too_many_are_said(odps, cache, monkeypatch):
+def test_ten_thousand_tables_are_listed_and_truncation_is_reported(odps, cache, monkeypatch):
     cache.remember("tables", "", [f"table_{n:05}" for n in range(10_000)])
     found = children(odps, cache, "tables", ["local", "default"])
     assert (len(found["items"]), found["more"]) == (10_000, False)
@@ -162,20 +162,20 @@ def test_a_project_without_schemas_shows_its_tables(moody_odps, stalled, cache):
     assert "orders" in found["items"]
 
 
-def test_a_list_that_the_key_may_not_see_has_the_own_project(moody_odps, stalled, cache):
+def test_a_list_that_the_key_may_not_see_contains_the_connected_project(moody_odps, stalled, cache):
     stalled({"action": "/api/projects", "fault": "status", "status": 403, "times": 0})
     assert children(moody_odps, cache, "projects")["items"] == ["local"]
     with pytest.raises(AccessDeniedError):
         children(moody_odps, cache, "schemas", ["local"])  # its tables cannot be listed either
 
 
-def test_a_busy_service_is_not_a_project_without_schemas():
+def test_a_busy_service_is_not_taken_for_a_project_without_schemas():
     assert sidebar._is_refused(NotFoundError("none", status=404))
     assert not sidebar._is_refused(ThrottledError("slowly", status=429))
     assert not sidebar._is_refused(ServerFaultError("broken", status=503))
 
 
-def test_without_magics_or_connection_it_says_what_to_run(shell):
+def test_without_magics_or_connection_the_sidebar_says_what_to_run(shell):
     assert answer("projects").data == {
         "problem": ["No connection yet.", "Run %load_ext odps_nb, then %odps connect."],
         "waiting": True,
@@ -217,14 +217,14 @@ def test_the_cache_drops_old_entries_and_never_waits_for_entries_that_were_not_r
     assert cache.known("tables", "") is None
 
 
-def test_a_list_that_completion_asks_for_is_waited_for_not_asked_twice():
+def test_a_list_requested_by_completion_is_not_requested_twice():
     cache = NameCache(lambda kind, of: ["orders"], patience=30)
     cache.prefetch()
     assert cache.known("tables", "") == ("orders",)
     cache.close()
 
 
-def test_names_that_could_not_be_had_are_asked_for_by_the_sidebar():
+def test_the_sidebar_requests_names_that_completion_could_not_fetch():
     def broken(kind, of):
         raise ConnectError("no answer")
 

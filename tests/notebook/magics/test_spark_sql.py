@@ -16,7 +16,7 @@ def texts(ip) -> list[str]:
     return [data["text/plain"] for data in ip.user_ns["shown"]]
 
 
-def test_bad_input_is_one_line_and_starts_nothing(ip):
+def test_bad_input_prints_one_line_and_starts_nothing(ip):
     assert "needs a query" in usage_error(ip, "%%odps spark\n  ")
     assert "needs a query" in usage_error(ip, "%odps spark")
     assert "not a valid variable name" in usage_error(ip, "%%odps spark -o 1a\nselect 1")
@@ -26,7 +26,7 @@ def test_bad_input_is_one_line_and_starts_nothing(ip):
     assert "whole number above zero" in usage_error(ip, "%%odps spark -n 0\nselect 1")
 
 
-def test_a_session_is_stopped_by_a_line(ip):
+def test_a_command_stops_the_session(ip):
     class Session:
         stopped = 0
 
@@ -42,13 +42,13 @@ def test_a_session_is_stopped_by_a_line(ip):
 
 
 @pytest.mark.spark
-def test_a_session_that_the_magic_needs_is_held_by_a_variable(ip, spark_session):
+def test_a_new_session_is_assigned_to_a_variable(ip, spark_session):
     run(ip, "%%odps spark -t arrow\nselect 1 as one")
     assert ip.user_ns["spark"] is spark_session
     assert texts(ip)[0] == "spark ← the Spark session; %odps spark stop ends it"
 
 
-def test_help_names_what_is_special(ip):
+def test_help_explains_the_differences(ip):
     run(ip, "%odps spark?")
     (text,) = texts(ip)
     assert text.startswith("%%odps spark [-n N] [-o VAR]")
@@ -58,7 +58,7 @@ def test_help_names_what_is_special(ip):
     assert "%%odps spark" in texts(ip)[0]
 
 
-def test_tab_offers_tables_and_columns_as_for_sql(ip):
+def test_tab_completes_tables_and_columns_in_spark_sql(ip):
     ip.magics_manager.registry["OdpsMagics"].context.names("tables", "")
     with provisionalcompleter():
         found = ip.Completer.completions("%%odps spark --dr", len("%%odps spark --dr"))
@@ -67,7 +67,7 @@ def test_tab_offers_tables_and_columns_as_for_sql(ip):
 
 @pytest.mark.spark
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")
-def test_a_dry_run_tells_what_would_be_read(ip):
+def test_a_dry_run_shows_what_would_be_read(ip):
     ip.user_ns["day"] = "2024-01-02"
     listing = run(
         ip,
@@ -87,7 +87,7 @@ def test_a_dry_run_tells_what_would_be_read(ip):
 
 @pytest.mark.spark
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")
-def test_a_query_is_shown_kept_and_converted(ip, spark_session):
+def test_a_query_is_shown_assigned_or_converted(ip, spark_session):
     from pyspark.sql import DataFrame
 
     ip.user_ns["spark"] = spark_session

@@ -15,7 +15,7 @@ from tests.support.service.services import ALL
 from tests.support.shell import run
 
 
-def test_operations_are_numbered_and_the_oldest_is_forgotten():
+def test_operations_are_numbered_and_the_oldest_is_dropped():
     operations = Operations()
     for i in range(MAX_OPERATIONS + 3):
         operations.add(ProgressTracker("read", f"t{i}"))
@@ -25,7 +25,7 @@ def test_operations_are_numbered_and_the_oldest_is_forgotten():
     assert operations.find(4).tracker.snapshot().title == "t3"
 
 
-def test_the_listing_tells_state_amount_and_ids():
+def test_the_listing_shows_state_amount_and_ids():
     operations = Operations()
     with ProgressTracker("read", "orders") as tracker:
         operations.add(tracker)
@@ -38,7 +38,7 @@ def test_the_listing_tells_state_amount_and_ids():
     assert row[3:] == ("10 rows", "session s1 · request r1")
 
 
-def test_a_card_of_a_plain_python_call_is_listed_too(shell):
+def test_cards_of_python_calls_are_listed(shell):
     load_ipython_extension(shell)
     with ProgressTracker("read", "orders", listener=CardListener()):
         pass
@@ -46,7 +46,7 @@ def test_a_card_of_a_plain_python_call_is_listed_too(shell):
     assert [one.tracker.snapshot().title for one in operations.all()] == ["orders"]
 
 
-def test_without_the_extension_a_card_works_alone(shell):
+def test_a_card_works_without_the_extension(shell):
     with ProgressTracker("read", "orders", listener=CardListener()) as tracker:
         tracker.add(rows=1)
     assert tracker.snapshot().rows == 1

@@ -35,7 +35,7 @@ def test_a_variable_is_written_and_read_back(ip, odps, new_name):
     assert "write key=value" in usage_error(ip, f"%odps write rows {name} -p 2024-01-01")
 
 
-def test_a_variable_makes_its_table(ip, new_name):
+def test_a_variable_creates_its_table(ip, new_name):
     name = new_name("magic_made")
     ip.user_ns["rows"] = pd.DataFrame({"id": [1, 2], "ds": ["a", "b"]})
     with pytest.raises(NotFoundError) as missing:
@@ -66,7 +66,7 @@ def test_a_variable_makes_its_table(ip, new_name):
         ("--text parse", "12.50", Decimal("12.50")),
     ],
 )
-def test_values_are_converted_where_an_option_says_so(ip, odps, new_name, option, value, written):
+def test_options_convert_values(ip, odps, new_name, option, value, written):
     name = new_name("magic_converted")
     kind = "datetime" if "times" in option else "decimal(10,2)"
     odps.create_table(name, f"v {kind}")
@@ -99,7 +99,7 @@ def test_a_folder_is_written_as_files(ip, new_name, tmp_path):
 
 
 @pytest.mark.storage_api("blobs")
-def test_blobs_are_shown_listed_and_saved(ip, tmp_path):
+def test_blobs_are_shown_as_grid_or_list_and_saved(ip, tmp_path):
     bundle = gallery(ip, "%odps blobs media -c content -n 3 --view list")
     assert set(bundle) == {"text/html", "text/plain"}
     listing = run(ip, f"%odps blobs media -q -c content -n 3 --save {tmp_path / 'files'}")
@@ -136,7 +136,7 @@ def test_blobs_may_be_rendered_on_the_static_page(ip):
 
 @pytest.mark.nightly
 @pytest.mark.storage_api("blobs")
-def test_a_gallery_says_of_how_many_it_shows_the_first(ip, odps):
+def test_a_gallery_shows_the_total_number_of_blobs(ip, odps):
     every = len(odps.table("media").blobs())
     column = "local.media.content"
     assert heading(ip, "%odps blobs media -n 2") == f"{column} · first 2 of {every} blobs"
@@ -146,7 +146,7 @@ def test_a_gallery_says_of_how_many_it_shows_the_first(ip, odps):
 
 
 @pytest.mark.storage_api("blobs")
-def test_blobs_of_a_type_are_found_wherever_they_stand(ip, tmp_path):
+def test_blobs_of_a_type_are_found_at_any_position(ip, tmp_path):
     first = ip.user_ns["odps"].table("media").blobs(limit=1)
     assert first[0].mime_type != "application/pdf"
     told = heading(ip, "%odps blobs media -n 1 --mime application/pdf")
@@ -156,7 +156,7 @@ def test_blobs_of_a_type_are_found_wherever_they_stand(ip, tmp_path):
 
 
 @pytest.mark.storage_api("blobs")
-def test_a_nested_blob_is_named_by_its_path_and_an_only_one_not_at_all(ip):
+def test_a_nested_blob_is_named_by_its_path_unless_it_is_the_only_one(ip):
     told = heading(ip, "%odps blobs documents -c pages.element.image -n 1")
     assert told.startswith("local.documents.pages.element.image · first 1 of ")
     assert heading(ip, "%odps blobs documents -n 1") == told
@@ -174,7 +174,7 @@ def test_of_several_blob_columns_one_must_be_named(ip, odps, new_name):
 
 @pytest.mark.nightly
 @pytest.mark.storage_api("blobs")
-def test_an_output_of_blobs_keeps_to_its_budget(ip):
+def test_the_output_of_blobs_is_within_its_budget(ip):
     run(ip, "%config OdpsMagics.max_output_bytes = 100_000")
     bundle = gallery(ip, "%odps blobs media -c content -n 40")
     assert len(bundle["text/html"]) <= 110_000
@@ -197,7 +197,7 @@ def test_an_output_of_blobs_keeps_to_its_budget(ip):
         ('other.table("med', 'other.table("media'),
     ],
 )
-def test_the_first_tab_knows_tables_columns_and_partitions(ip, odps, profile, text, wanted):
+def test_the_first_tab_completes_tables_columns_and_partitions(ip, odps, profile, text, wanted):
     ip.user_ns["other"] = odps_nb.connect(profile)
     with provisionalcompleter(), ip.user_ns["other"]:
         found = list(ip.Completer.completions(text, len(text)))
@@ -205,14 +205,14 @@ def test_the_first_tab_knows_tables_columns_and_partitions(ip, odps, profile, te
     assert all((text[: one.start] + one.text).startswith(text[:-3]) for one in found)
 
 
-def test_tab_before_from_knows_the_columns(ip):
+def test_tab_before_from_completes_columns(ip):
     text, cursor = "%%odps sql\nselect quan from orders", len("%%odps sql\nselect quan")
     with provisionalcompleter():
         found = [one.text for one in ip.Completer.completions(text, cursor)]
     assert found == ["quantity"]
 
 
-def test_every_failure_of_the_service_is_ours(ip):
+def test_every_failure_of_the_service_raises_a_typed_error(ip):
     for cell in (
         "%odps read no_such_table",
         "%odps read orders -p ds=1999-01-01",

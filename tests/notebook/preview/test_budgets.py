@@ -90,7 +90,7 @@ def test_no_tile_is_larger_than_its_budget(drawn):
         (b"PAR1", "long.parquet", "too large to look inside"),
     ],
 )
-def test_what_is_too_large_says_how_to_keep_it(start, name, says):
+def test_an_error_for_a_blob_that_is_too_large_names_how_to_save_it(start, name, says):
     data = start + bytes(9_000_000 - len(start))
     page = seen(data, "", name)
     assert "audio" not in page.tags
@@ -100,7 +100,7 @@ def test_what_is_too_large_says_how_to_keep_it(start, name, says):
     assert "verified" not in page.text
 
 
-def test_of_a_large_blob_only_the_head_is_read():
+def test_only_the_head_of_a_large_blob_is_read():
     for data in (b"\x00" * 5_000_000, b"line of text\n" * 400_000, b"PAR1" + bytes(20_000_000)):
         blob = Value(data)
         tile(blob)
@@ -112,26 +112,26 @@ def test_of_a_large_blob_only_the_head_is_read():
     ("start", "limit"),
     [(b"<svg >", 2 * MIB + 1), (b"RIFF\x00\x00\x00\x00WAVE", 8 * MIB + 1)],
 )
-def test_of_a_blob_of_unknown_size_no_more_than_the_limit_is_read(start, limit):
+def test_a_blob_of_unknown_size_is_read_only_to_the_limit(start, limit):
     blob = Value(start + b" " * 9_000_000, size=False)
     made = tile(blob)
     assert blob.was_read <= limit
     assert made.size is None
 
 
-def test_a_small_allowance_is_kept(samples):
+def test_a_small_budget_is_respected(samples):
     for blob in samples.values():
         assert len(tile(blob, budget=8_000).html) <= 8_000
 
 
-def test_packed_streams_are_unpacked_within_a_bound():
+def test_compressed_streams_are_decompressed_up_to_a_limit():
     page = seen(zstd_bomb())
     assert "all work and no play" in page.text
 
 
 @pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
 @pytest.mark.parametrize("new", [pa.ipc.new_stream, pa.ipc.new_file])
-def test_arrow_is_shown_whatever_its_codec(new, compression):
+def test_arrow_is_shown_with_any_codec(new, compression):
     words = pa.array(["tea", "cake", "tea"] * 50).dictionary_encode()
     table = pa.table({"id": range(150), "word": words, "empty": pa.nulls(150, pa.float64())})
     out = io.BytesIO()

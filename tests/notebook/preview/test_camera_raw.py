@@ -88,13 +88,13 @@ def test_a_raw_file_is_named_and_its_small_picture_is_not_shown(name):
         {271: b"Scanner\0", 259: 5},
     ],
 )
-def test_a_tiff_of_a_camera_or_a_small_one_is_no_raw_file(tags):
+def test_a_tiff_of_a_camera_or_a_small_tiff_is_not_a_raw_file(tags):
     data = tiff_of(tags, INSIDE)
     assert sniff(data[:HEAD], len(data)).label == "TIFF"
 
 
 @pytest.mark.parametrize("cut", [0, 4, 8, 9, 20, 21])
-def test_a_cut_header_of_a_raw_file_is_no_error(cut):
+def test_a_truncated_header_of_a_raw_file_is_not_an_error(cut):
     data = FILES["DNG"][:cut]
     assert sniff(data, len(data)).kind in ("image", "binary", "empty", "text", "raw")
 
@@ -105,7 +105,8 @@ def test_a_conversion_of_a_raw_file_names_the_library_that_develops_it():
     assert "rawpy.imread" in told.value.hint
 
 
-# -- pictures of more bytes than a tile reads -----------------------------------------------------
+# -- pictures larger than the bytes that a tile reads
+# ------------------------------------------------
 
 
 def large(form):
@@ -122,7 +123,7 @@ def large(form):
 @pytest.mark.parametrize(
     ("form", "says"), [("JPEG", "4000 × 3000"), ("PNG", "3000 × 2000"), ("TIFF", "3000 × 2000")]
 )
-def test_a_large_picture_is_drawn_where_it_is_opened_alone(form, says):
+def test_a_large_picture_is_drawn_if_opened_alone(form, says):
     blob = Value(large(form))
     assert blob.size > 16 * MIB
     made = tile(blob, size=GRID)
@@ -138,7 +139,7 @@ def test_a_large_picture_is_drawn_where_it_is_opened_alone(form, says):
     assert near(picture, (picture.width * 3 // 4, 50), BLUE)
 
 
-def test_a_picture_that_is_too_large_for_any_preview_says_so():
+def test_a_picture_that_is_too_large_for_any_preview_is_reported():
     blob = Value(jpeg(64, 48) + bytes(64 * MIB))
     for size in (GRID, SINGLE):
         made = tile(blob, size=size)

@@ -79,7 +79,7 @@ def furthest(found, wanted):
     ],
     ids=["PNG", "JPEG", "WebP", "TIFF"],
 )
-def test_a_picture_with_a_profile_has_the_colours_that_it_means(form, options, name, size):
+def test_a_picture_with_a_profile_has_the_correct_colours(form, options, name, size):
     data = saved(form, icc_profile=rgb_profile(*PROFILES[name]), **options)
     wanted = [meant(colour, *PROFILES[name]) for colour in COLOURS]
     assert furthest(wanted, COLOURS) > 8
@@ -87,13 +87,13 @@ def test_a_picture_with_a_profile_has_the_colours_that_it_means(form, options, n
 
 
 @pytest.mark.parametrize("mode", ["L", "LA"])
-def test_greys_with_a_profile_of_greys_are_those_that_it_means(mode):
+def test_a_grey_picture_with_a_grey_profile_has_the_correct_levels(mode):
     data = saved("PNG", mode, icc_profile=grey_profile(1.0))
     greys = np.asarray(Image.fromarray(pixels()).convert("L"))[0, SIDE // 2 :: SIDE]
     assert furthest(shown(data), [meant((grey,) * 3, SRGB, 1.0) for grey in greys]) <= 3
 
 
-def test_transparency_stays_as_it_is_below_a_profile():
+def test_a_profile_does_not_change_transparency():
     picture = Image.fromarray(pixels()).convert("RGBA")
     picture.putalpha(100)
     out = io.BytesIO()
@@ -115,13 +115,13 @@ def test_transparency_stays_as_it_is_below_a_profile():
     ],
     ids=["none", "cut", "damaged", "of greys", "huge"],
 )
-def test_a_profile_that_cannot_be_used_is_no_error_of_the_picture(mode, profile):
+def test_an_unusable_profile_is_ignored(mode, profile):
     data = saved("TIFF", mode, icc_profile=profile)
     assert furthest(shown(data), COLOURS) <= 3
     assert drawn(data)[1].notes == ()
 
 
-def test_a_picture_that_moves_has_the_colours_of_its_profile():
+def test_an_animation_has_the_colours_of_its_profile():
     frames = [Image.fromarray(pixels(COLOURS[at:] + COLOURS[:at])) for at in (0, 1)]
     out = io.BytesIO()
     profile = rgb_profile(SWAPPED)
@@ -158,12 +158,12 @@ def png(*chunks, **options):
 
 
 @pytest.mark.parametrize("gamma", [1.0, 0.55, 0.3])
-def test_the_gamma_of_a_png_is_that_of_its_colours(gamma):
+def test_the_gamma_of_a_png_is_applied(gamma):
     wanted = [meant(colour, SRGB, 1 / gamma) for colour in COLOURS]
     assert furthest(shown(png(gamma_chunk(gamma))), wanted) <= 3
 
 
-def test_primaries_of_a_png_count_with_a_gamma():
+def test_primaries_of_a_png_are_applied_with_a_gamma():
     gamma = gamma_chunk(1.0)
     wanted = [meant(colour, ADOBE, 1.0) for colour in COLOURS]
     assert furthest(shown(png(primaries_chunk(ADOBE), gamma)), wanted) <= 3
@@ -180,11 +180,11 @@ def test_primaries_of_a_png_count_with_a_gamma():
     ],
     ids=["sRGB", "that of sRGB", "zero", "primaries of no colour"],
 )
-def test_a_gamma_that_says_nothing_changes_nothing(chunks):
+def test_an_invalid_gamma_is_ignored(chunks):
     assert furthest(shown(png(*chunks)), COLOURS) == 0
 
 
-def test_a_profile_counts_before_a_gamma():
+def test_a_profile_takes_precedence_over_a_gamma():
     data = png(gamma_chunk(1.0), icc_profile=rgb_profile(SWAPPED))
     assert furthest(shown(data), [meant(colour, SWAPPED, 2.2) for colour in COLOURS]) <= 3
 
@@ -193,7 +193,7 @@ def test_a_profile_counts_before_a_gamma():
 
 
 @pytest.mark.parametrize("convert", [blob_content.as_picture, blob_conversion.picture])
-def test_a_conversion_keeps_the_pixels_and_says_what_they_mean(convert):
+def test_a_conversion_keeps_the_pixels_and_returns_the_colour_space(convert):
     profile = rgb_profile(ADOBE)
     made = convert(saved("PNG", icc_profile=profile), "image/png", max_pixels=10**6)
     assert np.array_equal(np.asarray(made), pixels())
@@ -236,7 +236,7 @@ def tiff(values, nodata=None):
         (0, "0", np.uint16, "0"),
     ],
 )
-def test_places_without_data_are_transparent_and_the_others_take_the_whole_scale(
+def test_pixels_without_data_are_transparent_and_the_others_use_the_full_scale(
     mark, stated, dtype, says
 ):
     values = heights(dtype)
@@ -255,7 +255,7 @@ def test_places_without_data_are_transparent_and_the_others_take_the_whole_scale
 
 
 @pytest.mark.parametrize("form", ["TIFF", "PNG"])
-def test_a_mask_has_no_places_without_data(form):
+def test_a_mask_has_no_pixels_without_data(form):
     values = np.zeros((40, 60), np.uint16)
     values[:, 30:] = 65535
     out = io.BytesIO()
@@ -275,10 +275,10 @@ def test_a_mask_has_no_places_without_data(form):
     ],
     ids=["around zero", "two values", "once"],
 )
-def test_a_value_that_may_be_data_is_data(values):
+def test_a_value_that_may_be_data_is_drawn(values):
     assert "no data" not in drawn(tiff(values))[1].text
 
 
-def test_a_picture_without_any_data_says_so():
+def test_a_picture_without_any_data_is_reported():
     made = tile(Value(tiff(np.full((40, 60), np.nan, np.float32))))
     assert "no pixel has data: all are NaN" in " ".join(made.notes)

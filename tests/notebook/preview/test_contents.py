@@ -38,23 +38,23 @@ def test_links_are_named_and_not_followed():
     assert "again" not in page  # the members of a group inside itself are listed once
 
 
-def test_netcdf_4_is_hdf5_that_says_so():
+def test_netcdf_4_is_recognised_as_hdf5():
     made = drawn(hdf5(netcdf=True))
     assert "HDF5 · netCDF-4 · 6 datasets" in made.text
     assert "_NCProperties" not in made.html
 
 
 @pytest.mark.parametrize("before", [512, 1024, 2048])
-def test_hdf5_begins_after_a_head_of_another_program(before):
+def test_hdf5_is_recognised_after_another_header(before):
     assert "HDF5 · 6 datasets" in drawn(b"MATLAB 7.3".ljust(before, b"\0") + hdf5()).text
 
 
-def test_hdf5_that_is_cut_is_damaged_and_says_nothing_of_the_library():
+def test_truncated_hdf5_is_reported_as_damaged_without_library_details():
     made = drawn(hdf5()[:3000])
     assert made.notes == ("truncated or damaged: its data ends early",)
 
 
-def test_of_a_large_file_datasets_described_at_its_beginning_are_listed():
+def test_datasets_described_at_the_beginning_of_a_large_file_are_listed():
     out = io.BytesIO()
     with h5py.File(out, "w") as file:
         for name in ("first", "second"):
@@ -69,7 +69,7 @@ def test_of_a_large_file_datasets_described_at_its_beginning_are_listed():
     assert made.notes[0].startswith("only the first 1.0 MB of 50.3 MB were read")
 
 
-def test_of_a_large_file_that_describes_them_later_the_tile_says_so():
+def test_datasets_described_later_in_a_large_file_are_reported_as_such():
     out = io.BytesIO()
     with h5py.File(out, "w") as file:
         for number in range(20):
@@ -78,7 +78,7 @@ def test_of_a_large_file_that_describes_them_later_the_tile_says_so():
 
 
 @pytest.mark.nightly
-def test_of_many_datasets_the_first_are_listed():
+def test_the_first_of_many_datasets_are_listed():
     out = io.BytesIO()
     with h5py.File(out, "w") as file:
         for number in range(2100):
@@ -91,22 +91,23 @@ def test_of_many_datasets_the_first_are_listed():
 # -- RAR ------------------------------------------------------------------------------------------
 
 
-def test_a_rar_that_is_cut_shows_the_first_names():
+def test_a_truncated_rar_shows_its_first_names():
     whole = rar()
     assert "RAR · 1 file" in drawn(whole[: whole.index(b"dir/")]).text
     assert drawn(whole[:16]).notes == ("truncated or damaged: a header in it",)
 
 
-def test_a_rar_without_the_beginning_of_a_file_is_a_part():
+def test_a_rar_without_the_beginning_of_a_file_is_reported_as_a_part():
     made = drawn(rar(()))
     assert made.notes == ("no file begins in this part of the archive",)
 
 
-def test_names_of_a_rar_can_be_locked():
+def test_encrypted_names_of_a_rar_are_reported():
     assert drawn(rar(locked=True)).notes == ("password-protected",)
 
 
-# -- named, with nothing of the inside ------------------------------------------------------------
+# -- formats that are only identified
+# -----------------------------------------------------------------
 
 NAMED = {
     "netCDF-3": (b"CDF\x01" + bytes(99), "netCDF-3"),
@@ -146,7 +147,7 @@ def test_files_of_other_programs_are_named(name):
     assert (found.kind, found.label) == ("binary", label)
 
 
-def test_a_mark_at_its_place_alone_names_nothing():
+def test_a_signature_at_an_offset_alone_is_not_sufficient():
     assert sniff(b"GRIB is the word\xff\0", 18).label == "binary"
     assert sniff(bytes(28) + b"\xe8\3\0\0", 32).label == "binary"
 

@@ -34,10 +34,10 @@ def test_views_virtual_tables_and_generated_columns_are_not_run():
     assert made.notes == ()
     assert "t2a, b" in text
     assert "endless" not in text
-    assert "words_content" in text  # its words; the virtual table is not opened
+    assert "words_content" in text  # only its shadow table; the virtual table is not opened
 
 
-def test_a_name_is_no_statement():
+def test_a_table_name_is_not_run_as_sql():
     name = "x\"'; DROP TABLE t; --"
     quoted = name.replace('"', '""')
     _, text = drawn(sqlite(f'CREATE TABLE "{quoted}" (a)', "CREATE TABLE t (a)"))
@@ -73,7 +73,7 @@ def test_rows_are_counted_up_to_a_bound():
     assert "2,000" in text
 
 
-def test_of_many_tables_the_first_are_shown_and_all_are_counted():
+def test_the_first_of_many_tables_are_shown_and_all_are_counted():
     made, text = drawn(sqlite(*(f"CREATE TABLE t{at} (a)" for at in range(1500))))
     assert "1,500 tables" in made.text
     assert "t59" in text
@@ -91,7 +91,7 @@ def test_a_database_with_a_write_ahead_log_is_opened(tmp_path):
 
 
 @pytest.mark.parametrize("cut", [100, 600, 5000])
-def test_a_cut_database_is_called_cut(cut):
+def test_a_truncated_database_is_reported_as_truncated(cut):
     data = sqlite("CREATE TABLE t (a)", *(f"INSERT INTO t VALUES ({at})" for at in range(2000)))
     made, text = drawn(data[:cut])
     assert ("?" in text) or made.notes[0].startswith("truncated or damaged")
@@ -103,7 +103,7 @@ def test_a_loop_in_the_pages_of_a_table_ends():
         sqlite("CREATE TABLE t (a)", *["INSERT INTO t VALUES (randomblob(900))"] * 500)
     )
     page = int.from_bytes(data[16:18], "big")
-    root = page  # of the only table: the second page
+    root = page  # the root of the only table is the second page
     assert data[root] == 5  # an inner page
     data[root + 8 : root + 12] = (2).to_bytes(4, "big")  # its last child is the page itself
     made, text = drawn(bytes(data))

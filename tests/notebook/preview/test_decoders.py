@@ -47,7 +47,7 @@ def near(picture, at, colour):
     return all(abs(a - b) < 40 for a, b in zip(picture.getpixel(at), colour, strict=True))
 
 
-def test_previews_and_to_pil_know_the_same_pictures():
+def test_previews_and_to_pil_support_the_same_pictures():
     assert {format.mime for format in kinds()["image"].formats} == PICTURES.keys()
 
 
@@ -55,7 +55,7 @@ def test_previews_and_to_pil_know_the_same_pictures():
 
 
 @pytest.mark.parametrize("name", ["clip.mp4", "clip.webm"])
-def test_a_film_has_a_player_with_a_frame_of_it(name):
+def test_a_video_has_a_player_with_a_frame(name):
     page = page_of(FILMS[name])
     poster = rgb(page, "poster")
     assert poster.size == (64, 48)
@@ -76,17 +76,17 @@ def test_a_video_taken_in_portrait_is_shown_in_portrait():
 
 
 @pytest.mark.parametrize("dark", [6, 18])
-def test_a_film_that_begins_black_shows_a_later_frame(dark):
+def test_a_video_that_begins_black_shows_a_later_frame(dark):
     black = media_files.film("mp4", "libx264", dark=dark)
     assert near(rgb(page_of(black), "poster"), (10, 24), (200, 40, 40))
 
 
-def test_a_film_that_is_black_shows_a_black_frame():
+def test_a_black_video_shows_a_black_frame():
     all_black = media_files.film("mp4", "libx264", dark=24)
     assert near(rgb(page_of(all_black), "poster"), (10, 24), (0, 0, 0))
 
 
-def test_a_film_too_large_for_the_page_has_its_frame_alone():
+def test_a_video_too_large_for_the_page_shows_only_a_frame():
     for more in (1 * MIB, 9 * MIB):
         blob = Value(FILMS["clip.webm"] + bytes(more), "", "long.webm")
         made = tile(blob)
@@ -98,7 +98,7 @@ def test_a_film_too_large_for_the_page_has_its_frame_alone():
     assert blob.was_read == MIB
 
 
-def test_a_large_film_with_its_index_at_its_end_says_what_a_frame_would_cost():
+def test_a_large_video_with_its_index_at_the_end_states_the_cost_of_a_frame():
     film = FILMS["clip.mp4"]
     index = film.index(b"moov") - 4
     begin = film.index(b"mdat") - 4
@@ -153,7 +153,7 @@ def test_an_old_workbook_is_a_table_and_other_compound_files_are_not():
     )
 
 
-def test_a_film_without_its_end_says_so_and_has_no_player_that_would_stay_black():
+def test_a_truncated_video_is_reported_and_has_no_player():
     page = page_of(FILMS["clip.mp4"][:1500])
     assert "video" not in page.tags
     assert "no video track found" in page.text
@@ -188,7 +188,7 @@ def test_a_waveform_grows_with_the_sound(name):
 
 
 @pytest.mark.parametrize("width", [1, 2, 3, 4])
-def test_wav_is_read_whatever_its_width(width):
+def test_wav_is_read_with_any_sample_width(width):
     tone = np.sin(np.arange(8000) / 4) * np.linspace(0, 0.9, 8000)
     whole = (tone * (1 << 8 * width - 1)).astype(np.int64) + (128 if width == 1 else 0)
     raw = whole.astype("<i8").view(np.uint8).reshape(-1, 8)[:, :width].tobytes()
@@ -202,7 +202,7 @@ def test_wav_is_read_whatever_its_width(width):
     assert heights[-20:].min() > 180
 
 
-def test_wav_of_fractions_is_read_too():
+def test_wav_with_float_samples_is_read():
     tone = (np.sin(np.arange(8000) / 4) * np.linspace(0, 0.9, 8000)).astype("<f4").tobytes()
     form = struct.pack("<HHIIHH", 3, 1, 8000, 32000, 4, 32)
     chunks = b"fmt " + struct.pack("<I", 16) + form + b"data" + struct.pack("<I", 32000) + tone
@@ -214,7 +214,7 @@ def test_wav_of_fractions_is_read_too():
 
 
 @pytest.mark.nightly
-def test_of_a_long_sound_moments_are_decoded_all_over_it():
+def test_a_long_sound_is_decoded_at_points_spread_over_it():
     for container, codec, mime in (
         ("flac", "flac", "audio/flac"),
         ("mp3", "libmp3lame", "audio/mpeg"),
@@ -230,7 +230,7 @@ def test_of_a_long_sound_moments_are_decoded_all_over_it():
 # -- papers, workbooks, science -----------------------------------------------------------------
 
 
-def test_the_first_page_of_a_paper_is_drawn():
+def test_the_first_page_of_a_pdf_is_drawn():
     data = document_files.pdf()
     drawn = rgb(page_of(data, size=SINGLE))
     assert drawn.width == 2 * drawn.height
@@ -239,14 +239,14 @@ def test_the_first_page_of_a_paper_is_drawn():
     assert near(drawn, (3, 3), (255, 255, 255))
 
 
-def test_a_paper_that_is_not_drawn_is_a_card_that_says_why():
+def test_a_pdf_that_is_not_drawn_shows_a_card_with_the_reason():
     page = page_of(b"%PDF-1.4\n/Title (Tea) /Type /Page \n" + bytes(100))
     assert "img" not in page.tags
     assert "Tea" in page.text
     assert "not decoded here: the decoder found invalid data in it" in page.text
 
 
-def test_dicom_says_nothing_of_a_person():
+def test_dicom_shows_no_personal_data():
     for data in (document_files.dicom(), document_files.dicom(pixels=b"12")):
         made = tile(Value(data), size=SINGLE)
         assert "DICOM · MR · 48 × 32" in made.text
@@ -264,7 +264,7 @@ def test_the_first_rows_of_a_workbook_are_a_table():
     assert "no cells" in page_of(document_files.xlsx(rows="")).text
 
 
-def test_words_of_source_code_are_coloured():
+def test_source_code_is_highlighted():
     page = page_of(b"import os\n\n\ndef f(x):\n    return 'tea'  # why\n")
     styles = [value for tag, name, value in page.attributes if (tag, name) == ("span", "style")]
     assert len({style for style in styles if style.startswith("color:")}) >= 3
@@ -367,7 +367,7 @@ BOMBS = {
 
 @pytest.mark.gate(4)
 @pytest.mark.parametrize("name", BOMBS)
-def test_a_bomb_is_a_tile(name):
+def test_a_decompression_bomb_is_a_tile(name):
     make, says = BOMBS[name]
     data = make()
     assert len(data) < 8 * MIB
@@ -376,7 +376,7 @@ def test_a_bomb_is_a_tile(name):
     assert says in page.text
 
 
-def test_a_page_that_is_drawn_for_ever_is_ended(monkeypatch):
+def test_endless_drawing_of_a_page_is_stopped(monkeypatch):
     monkeypatch.setattr(client, "Limits", partial(Limits, seconds=1))
     monkeypatch.setattr(parsing, "_parser", parser := parsing.Parser())
     try:
@@ -428,7 +428,7 @@ def asking(url):
     }
 
 
-def test_no_decoder_asks_the_network_for_anything(monkeypatch):
+def test_no_decoder_uses_the_network(monkeypatch):
     """Neither on import nor for the contents of the file, as far as Python can observe."""
     hook = (
         "import os, sys; sys.addaudithook(lambda event, _: event.startswith("
@@ -463,7 +463,7 @@ def test_no_decoder_opens_a_connection():
             server.accept()[0].close()
 
 
-def test_a_playlist_reaches_no_other_file(tmp_path, monkeypatch):
+def test_a_playlist_opens_no_other_file(tmp_path, monkeypatch):
     """A playlist is never opened as such, and if it were, it could not connect to anything."""
     (tmp_path / "clip.ts").write_bytes(media_files.film("mpegts", "libx264"))
     text = f"#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXTINF:2,\n{tmp_path}/clip.ts\n#EXT-X-ENDLIST\n"
@@ -516,13 +516,13 @@ def hide(names):
         ("names.rar", "rarfile", "em"),
     ],
 )
-def test_without_a_library_the_tile_says_which_one_would_show_more(plain, name, library, tag):
+def test_without_a_library_the_tile_names_the_library_to_install(plain, name, library, tag):
     page = plain[name]
     assert re.search(rf"needs? {library}: pip install 'odps-nb\[previews\]'", page.text)
     assert tag in page.tags
 
 
-def test_without_libraries_there_is_still_what_needs_none(plain):
+def test_previews_without_libraries_work_without_libraries(plain):
     assert "def main(name):" in plain["tool.py"].text
 
 
@@ -538,13 +538,13 @@ WIDE = {
 
 
 @pytest.mark.parametrize("data", WIDE.values(), ids=WIDE)
-def test_a_header_that_promises_too_many_pixels_decodes_none(data):
+def test_a_picture_with_too_many_declared_pixels_is_not_decoded(data):
     made = tile(Value(data))
     assert "<img" not in made.html
     assert "81 megapixels, more than 40: not decoded" in made.notes[0]
 
 
-def test_layers_of_a_picture_are_no_animation():
+def test_layers_of_a_picture_are_not_an_animation():
     layer = struct.pack(">4iH", 0, 0, 5, 7, 0) + b"8BIMnorm" + bytes(4) + struct.pack(">I", 0)
     info = struct.pack(">h", 2) + layer * 2
     data = psd(7, 5, layers=struct.pack(">I", len(info)) + info)
@@ -572,14 +572,14 @@ def test_the_length_of_aac_is_counted_frame_by_frame():
     assert f"AAC · {seconds // 60}:{seconds % 60:02d} · " in tile(Value(data)).text
 
 
-def test_of_a_large_stream_a_frame_of_its_first_part_is_shown_and_no_length():
+def test_a_large_stream_shows_a_frame_of_its_first_part_and_no_length():
     whole = FILMS["clip.ts"]
     made = tile(Value(whole * (9 * MIB // len(whole)), "", "clip.ts"))
     assert made.text.startswith("clip.ts  MPEG-TS · 64 × 48 · MPEG-2 · 9.4 MB")
     assert "<img" in made.html
 
 
-def test_what_browsers_do_not_play_gets_no_player():
+def test_formats_that_browsers_do_not_play_get_no_player():
     for name in ("call.wav", "call.amr"):
         page = page_of(FILMS[name], name)
         assert "audio" not in page.tags

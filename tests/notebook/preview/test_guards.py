@@ -1,4 +1,4 @@
-"""Whatever goes wrong with one blob is that blob's message, and no other blob's."""
+"""A problem with one blob is reported on its own tile only."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def test_a_guessed_encoding_fits_all_bytes_that_it_decodes():
         assert "1 invalid byte shown as \ufffd" in made.notes
 
 
-def test_a_text_is_guessed_from_its_first_bytes_that_are_not_ascii():
+def test_the_encoding_is_inferred_from_the_first_bytes_that_are_not_ascii():
     data = b"id,name\n" * 20_000 + "1,Zoë Müller\n".encode("cp1252") * 50
     assert blob_content.as_text(data, None).endswith("Zoë Müller\n")
 
@@ -51,6 +51,6 @@ def test_the_other_blobs_of_a_gallery_and_of_a_search_are_shown(error):
 
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("seed", range(10))
-def test_no_exception_leaves_the_tile_of_a_damaged_head(seed):
+def test_a_tile_of_a_damaged_head_never_raises(seed):
     own = [*files().values(), CUT_LINE, LINE * 40, b"a,b\n1,2\n3,4\n", b'{"a": 1}\n["b"]\n']
     assert [found for data in damaged_heads(own, seed, 40) if (found := escaped(data))] == []

@@ -71,7 +71,7 @@ def test_rows_of_an_arrow_file_are_those_of_all_batches(form, sizes, says):
         assert Seen(made.html).text.startswith("n · int640")
 
 
-def test_rows_of_packed_batches_are_counted_without_unpacking_them():
+def test_rows_of_compressed_batches_are_counted_without_decompression():
     packed = pa.ipc.IpcWriteOptions(compression="zstd")
     data = arrow(2, 500_000, 500_000, options=packed, form=pa.ipc.new_stream)
     assert "1,000,002 rows × 1 column" in tile(Value(data)).text
@@ -83,7 +83,7 @@ def test_rows_of_feather_are_those_of_all_chunks():
     assert "1,000 rows × 1 column" in tile(Value(out.getvalue())).text
 
 
-def test_an_arrow_stream_that_is_cut_has_at_least_the_rows_that_are_there():
+def test_a_truncated_arrow_stream_has_at_least_the_complete_rows():
     data = arrow(10, 20, 30, form=pa.ipc.new_stream)
     assert "at least 30 rows × 1 column" in tile(Value(data[:-100])).text
 
@@ -99,7 +99,7 @@ def test_a_union_that_pyarrow_cannot_read_is_refused_with_a_reason():
     assert "type codes" in notes(out.getvalue())
 
 
-def test_parquet_with_encrypted_columns_says_so_and_does_not_stop_the_parser():
+def test_parquet_with_encrypted_columns_is_reported_without_a_crash():
     said = notes(encrypted_parquet(plaintext_footer=True))
     assert "encrypted" in said
     assert "keys" in said
@@ -112,7 +112,7 @@ def test_parquet_with_encrypted_columns_says_so_and_does_not_stop_the_parser():
 # -- damaged, or not decoded here -----------------------------------------------------------------
 
 
-def test_a_picture_that_is_cut_shows_what_is_there_and_says_so():
+def test_a_truncated_picture_shows_its_readable_part_with_a_note():
     data = picture("JPEG")
     made = tile(Value(data[:-40]))
     assert "data:image/" in made.html
@@ -164,7 +164,7 @@ def tiff(bands, bits, sample_format=1, compression=1):
         (b"\xff\xd8\xff\xf7\0\x0b\x08\0\x04\0\x04\x01\x01\x11\0" + bytes(40), "JPEG-LS"),
     ],
 )
-def test_a_form_of_a_picture_that_is_not_decoded_is_named_and_not_called_damaged(data, says):
+def test_an_unsupported_picture_format_is_named_and_not_called_damaged(data, says):
     text = notes(data)
     assert says in text
     assert "damaged" not in text
@@ -287,12 +287,12 @@ def test_avro_without_records_has_one_column(schema, value, says):
         ),
     ],
 )
-def test_a_refusal_says_damaged_only_where_the_decoder_proved_it(error, says):
+def test_only_proven_damage_is_called_damage(error, says):
     assert refusal_of(error).startswith(says)
     assert reason_of(error) in refusal_of(error)
 
 
-def test_a_part_of_a_large_file_is_never_called_damaged():
+def test_a_part_of_a_large_file_is_never_reported_as_damaged():
     """If only the first bytes are read, their end proves nothing."""
     film = media_files.film("webm", "libvpx")
     cut = film[: film.index(b"\x1f\x43\xb6\x75") + 40]  # the first frame ends after it
@@ -330,5 +330,5 @@ ZIP = b"PK\x03\x04" + bytes(22) + b"\x05\0\0\0a.txthello"
         ("a.mp4", b"\0\1\2"),
     ],
 )
-def test_a_type_that_is_stored_by_the_name_is_never_flagged(name, data):
+def test_a_media_type_from_the_file_name_is_never_flagged(name, data):
     assert not differs(media_type(data, len(data), name), sniff(data, len(data)))

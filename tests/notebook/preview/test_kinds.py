@@ -62,7 +62,7 @@ def test_every_sample_has_a_figure_a_caption_and_a_label(drawn):
         ("empty.dat", "empty · 0 B"),
     ],
 )
-def test_the_caption_says_what_it_is(samples, name, words):
+def test_the_caption_states_the_format(samples, name, words):
     assert tile(samples[name]).text.startswith(f"{name}  {words}")
 
 
@@ -87,17 +87,17 @@ def test_the_tile_shows_the_content(samples, name, content):
     assert content in Seen(tile(samples[name], size=SINGLE).html).text
 
 
-def test_what_was_read_whole_is_marked_verified(samples):
+def test_a_completely_read_blob_is_marked_as_verified(samples):
     assert "✓ verified" in tile(samples["mountains.jpg"]).html
     assert "✓ verified" not in tile(samples["telemetry.csv"]).html
 
 
-def test_an_animation_is_still_in_a_gallery_and_moves_when_opened_alone(samples):
+def test_an_animation_moves_only_if_opened_alone(samples):
     assert "data:image/png" in tile(samples["life.gif"], size=GRID).html
     assert "data:image/webp" in tile(samples["life.gif"], size=SINGLE).html
 
 
-def test_thumbnails_hold_no_byte_of_the_original():
+def test_thumbnails_contain_no_bytes_of_the_original():
     secret = b"GPS: 52.5 N 13.4 E"
     exif = Image.Exif()
     exif[0x010E] = secret.decode()
@@ -110,7 +110,7 @@ def test_thumbnails_hold_no_byte_of_the_original():
     assert secret not in base64.b64decode(source.split(",")[1])
 
 
-def test_numbers_in_json_stay_as_they_were_spelled():
+def test_numbers_in_json_keep_their_spelling():
     page = seen(b'{"a": 12345678901234567890.10, "b": 1e999, "c": NaN}', size=SINGLE)
     assert "12345678901234567890.10" in page.text
     assert "1e999" in page.text
@@ -134,14 +134,14 @@ def test_arrays_of_any_shape_are_shown(shape):
 # -- what is broken -----------------------------------------------------------------------------
 
 
-def test_a_cut_picture_shows_the_reason_once_in_place_of_its_content(samples):
+def test_a_truncated_picture_shows_the_reason_once_in_place_of_its_content(samples):
     page = Seen(tile(samples["cut_short.jpg"]).html)
     assert "img" not in page.tags
     assert "ff d8 ff" not in page.text
     assert page.text.count("truncated or damaged:") == 1
 
 
-def test_every_sample_cut_anywhere_becomes_a_tile(samples):
+def test_every_truncated_sample_becomes_a_tile(samples):
     for name, blob in samples.items():
         length = len(blob.data)
         for cut in (length // 2, length - 1):
@@ -159,7 +159,7 @@ def test_every_sample_cut_anywhere_becomes_a_tile(samples):
         NotFoundError("no such blob"),
     ],
 )
-def test_a_blob_that_is_damaged_or_gone_becomes_a_tile_that_says_so(error):
+def test_a_damaged_or_deleted_blob_becomes_a_tile_with_the_reason(error):
     blob = Value(b"x" * 200_000, error=error, fails_at=60_000)
     page = Seen(tile(blob, fallback_name="blob 7").html)
     assert str(error) in page.text
@@ -171,7 +171,7 @@ def test_a_blob_that_is_damaged_or_gone_becomes_a_tile_that_says_so(error):
 @pytest.mark.parametrize(
     "error", [BrokenStreamError("cut"), TransportError("gone"), CancelledError("stopped")]
 )
-def test_trouble_on_the_way_travels_on_and_the_file_is_closed(error):
+def test_errors_of_the_connection_are_raised_and_the_file_is_closed(error):
     blob = Value(b"x" * 10, error=error)
     with pytest.raises(OdpsNbError) as caught:
         tile(blob)
@@ -182,19 +182,19 @@ def test_trouble_on_the_way_travels_on_and_the_file_is_closed(error):
 # -- the bundle ---------------------------------------------------------------------------------
 
 
-def test_a_blob_alone_gives_html_and_one_line_of_text(samples):
+def test_a_single_blob_gives_html_and_one_line_of_text(samples):
     bundle = mimebundle(samples["mountains.jpg"])
     assert set(bundle) == {"text/html", "text/plain"}
     assert bundle["text/plain"] == "<Blob mountains.jpg  JPEG · 960 × 640 · 25.9 kB  verified>"
     assert "<img" in bundle["text/html"]
 
 
-def test_reprs_say_lengths_and_never_bytes(samples):
+def test_reprs_show_lengths_but_no_bytes(samples):
     made = tile(samples["mountains.jpg"])
     assert len(repr(made)) < 200
     assert "secret" not in repr(Excerpt(data=b"secret", whole=True, size=6))
 
 
-def test_a_tile_knows_its_kind_for_filters(samples):
+def test_a_tile_has_a_kind_for_filters(samples):
     made = tile(samples["not_a_picture.png"])
     assert (made.format.kind, made.declared, made.size) == ("markup", "image/png", 536)

@@ -27,7 +27,7 @@ def hex_lines(data, size=SINGLE):
     return re.findall(r"(?m)^(?:[0-9a-f]{4,}  .*|\*)$", text)
 
 
-def test_lines_of_hex_that_repeat_are_one_star():
+def test_repeated_lines_of_hex_become_one_star():
     starts = [line[:8].strip() for line in hex_lines(b"\xff" * 48 + bytes(4096) + b"\x80\x81\xfe")]
     assert starts == ["0000  ff", "*", "0030  00", "*", "1030  80"]
 
@@ -37,7 +37,7 @@ def test_bytes_that_are_all_the_same_have_a_last_line():
     assert [line[:4] for line in lines] == ["0000", "*", "fff0"]
 
 
-def test_lines_of_hex_that_differ_are_all_there():
+def test_different_lines_of_hex_are_all_shown():
     data = b"\x80" + bytes(range(256)) * 4
     assert "*" not in hex_lines(data, TILE)
     assert len(hex_lines(data, TILE)) == TILE.lines
@@ -48,7 +48,7 @@ def test_lines_of_hex_that_differ_are_all_there():
 
 @pytest.mark.parametrize("part", [0.1, 0.3, 0.8])
 @pytest.mark.parametrize("name", ["clip.mp4", "clip.webm", "song.m4a", "song.flac", "song.ogg"])
-def test_a_player_is_there_only_where_something_was_decoded(name, part):
+def test_a_player_is_shown_only_if_something_was_decoded(name, part):
     data = media()[name]
     page = drawn(data[: int(len(data) * part)])
     player = {"audio", "video"} & set(page.tags)
@@ -56,7 +56,7 @@ def test_a_player_is_there_only_where_something_was_decoded(name, part):
     assert bool(player) == bool(decoded), page.text
 
 
-def test_what_browsers_may_play_and_pyav_does_not_decode_has_a_player():
+def test_a_format_that_only_browsers_play_has_a_player():
     data = media()["clip.mp4"]
     other = data.replace(b"avc1", b"dvh1").replace(b"avcC", b"dvcC")
     page = drawn(other)
@@ -102,7 +102,7 @@ def test_an_array_of_a_picture_is_a_picture(name):
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_other_arrays_are_values(name):
+def test_other_arrays_are_shown_as_values(name):
     page = drawn(npy(VALUES[name]))
     assert "img" not in page.tags
 
@@ -116,7 +116,7 @@ def test_only_an_array_that_may_be_a_picture_is_read_beyond_its_head():
     assert picture.size > 8 * MIB
 
 
-def test_an_array_that_is_cut_is_no_picture():
+def test_a_truncated_array_is_not_a_picture():
     page = drawn(npy(np.ascontiguousarray(PICTURES["RGB"]))[:-5])
     assert "img" not in page.tags
 
@@ -124,7 +124,7 @@ def test_an_array_that_is_cut_is_no_picture():
 # -- captions -------------------------------------------------------------------------------------
 
 
-def test_a_long_declared_type_is_cut_by_the_page_and_whole_in_its_tooltip():
+def test_a_long_declared_type_is_truncated_and_complete_in_its_tooltip():
     mime = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
     page = Seen(tile(Value(b"%PDF-1.7 x", mime)).html)
     assert f"uploaded as {mime}" in page.text
@@ -134,7 +134,7 @@ def test_a_long_declared_type_is_cut_by_the_page_and_whole_in_its_tooltip():
     assert "overflow:hidden;text-overflow:ellipsis;white-space:nowrap" in style
 
 
-def test_a_picture_that_is_transparent_has_a_backdrop_and_a_drawing_of_ours_has_none():
+def test_a_transparent_picture_has_a_backdrop_and_our_drawings_have_none():
     out = io.BytesIO()
     Image.new("RGBA", (20, 20), (255, 0, 0, 90)).save(out, "PNG")
     assert "conic-gradient" in tile(Value(out.getvalue())).html

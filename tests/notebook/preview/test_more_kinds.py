@@ -103,7 +103,7 @@ class Page(Seen):
 
 @pytest.mark.gate(25)
 @pytest.mark.parametrize("name", SAYS)
-def test_a_tile_says_what_is_inside(name):
+def test_a_tile_shows_the_contents(name):
     made = tile(Value(FILES[name], "", name))
     line, inside = SAYS[name]
     assert made.text.startswith(f"{name}  {line} · ")
@@ -118,7 +118,7 @@ def test_every_file_is_tried():
 
 @pytest.mark.gate(20)
 @pytest.mark.parametrize("name", SAYS)
-def test_what_is_cut_or_has_a_hostile_name_is_still_a_tile(name):
+def test_truncated_files_and_malicious_names_still_give_a_tile(name):
     data = FILES[name]
     for cut in (9, len(data) // 2, len(data) - 1):
         page = Page(tile(Value(data[:cut], NASTY, NASTY)).html)
@@ -136,7 +136,7 @@ def test_no_pickle_is_loaded(tmp_path):
     assert not (tmp_path / "sprung").exists()
 
 
-def test_sound_that_is_too_large_to_play_still_says_how_long_it_is():
+def test_sound_that_is_too_large_to_play_still_shows_its_length():
     data = FILES["sound.wav"] + bytes(3_000_000)
     made = tile(Value(data))
     assert "0:03 · 8 kHz · stereo" in made.text
@@ -172,7 +172,7 @@ def installed(tmp_path, monkeypatch, repo):
 MIDI = b"MThd\x00\x00\x00\x06\x00\x01\x00\x03\x01\xe0" + bytes(40)
 
 
-def test_the_kind_of_an_installed_package_is_asked(installed):
+def test_the_kind_of_an_installed_package_is_tried(installed):
     assert sniff(MIDI, len(MIDI)).kind == "binary"
     installed()
     made = tile(Value(MIDI, "audio/midi", "<b>song.mid"))
@@ -180,7 +180,7 @@ def test_the_kind_of_an_installed_package_is_asked(installed):
     assert "&lt;b&gt;song.mid: 3 tracks" in made.html
 
 
-def test_a_kind_that_does_not_load_or_takes_a_name_is_left_out_and_said(
+def test_a_kind_that_fails_to_load_or_reuses_a_name_is_skipped_and_logged(
     installed, caplog, tmp_path
 ):
     (tmp_path / "others.py").write_text(
@@ -202,7 +202,7 @@ def test_a_kind_that_does_not_load_or_takes_a_name_is_left_out_and_said(
     assert kinds()["image"].formats
 
 
-def test_the_parser_of_an_installed_package_runs_in_the_process_aside(installed, tmp_path):
+def test_the_parser_of_an_installed_package_runs_in_the_parser_process(installed, tmp_path):
     (tmp_path / "midi_parser.py").write_text(
         "import os\n"
         "def parse(data, options):\n"
@@ -221,7 +221,7 @@ def test_the_parser_of_an_installed_package_runs_in_the_process_aside(installed,
         parser.close()
 
 
-def test_a_model_of_which_only_the_settings_were_read_shows_them():
+def test_a_model_shows_its_settings_if_only_these_were_read():
     made = tile(Value(gguf(tokens=100_000)))
     page = Seen(made.html)
     assert "GGUF · 2 tensors" in made.text

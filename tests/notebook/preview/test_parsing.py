@@ -1,4 +1,4 @@
-"""A blob that crashes, blocks or tricks a parser costs one tile, never the kernel."""
+"""A blob that crashes, blocks or tricks a parser affects one tile, never the kernel."""
 
 import io
 import json
@@ -110,7 +110,7 @@ BOOT = (
 )
 
 
-# -- what killed the kernel ---------------------------------------------------------------------
+# -- files that once crashed the kernel ---------------------------------------------------------
 
 
 def test_arrow_with_offsets_out_of_range_is_a_tile():
@@ -128,7 +128,7 @@ def test_a_value_outside_its_buffer_is_not_shown():
 
 
 @pytest.mark.nightly
-def test_parquet_with_one_bit_flipped_is_a_tile_also_where_pyarrow_aborts():
+def test_parquet_with_a_flipped_bit_is_a_tile_even_if_pyarrow_aborts():
     data = aborting_parquet()
     pages = set()
     for bit in range(8 * 124, 8 * 132):
@@ -155,7 +155,7 @@ def test_a_signal_is_named_and_the_next_job_is_done_by_the_same_process(obeying,
         assert obeying._process is started
 
 
-def test_endless_computing_ends_and_ends_sooner_each_time(broken_parser, monkeypatch):
+def test_an_endless_computation_is_ended_sooner_each_time(broken_parser, monkeypatch):
     monkeypatch.setattr(client, "Limits", partial(Limits, seconds=1))
     parser = broken_parser("def parse(data, options):\n while True: pass\nbroken.parse = parse")
     with pytest.raises(ParserStoppedError, match="too much time"):
@@ -164,7 +164,7 @@ def test_endless_computing_ends_and_ends_sooner_each_time(broken_parser, monkeyp
     assert parser._strikes == 1
 
 
-def test_endless_waiting_ends(broken_parser, monkeypatch):
+def test_endless_waiting_is_ended(broken_parser, monkeypatch):
     monkeypatch.setattr(client, "Limits", partial(Limits, seconds=1))
     monkeypatch.setattr(client, "_PATIENCE", 1)
     monkeypatch.setattr(client, "_START", 2)
@@ -174,13 +174,13 @@ def test_endless_waiting_ends(broken_parser, monkeypatch):
     assert parser._process is None
 
 
-def test_endless_memory_ends(obeying):
+def test_endless_use_of_memory_is_ended(obeying):
     size = Limits().memory + (256 << 20)
     with pytest.raises(ParserStoppedError, match="too much memory"):
         obeying.parse("array", f"answer = bytearray({size})".encode(), SIZE)
 
 
-def test_a_process_that_exits_is_started_again(broken_parser):
+def test_a_parser_process_that_exits_is_restarted(broken_parser):
     parser = broken_parser(
         "def parse(data, options):\n os.kill(os.getppid(), signal.SIGKILL); time.sleep(60)\n"
         "broken.parse = parse"
@@ -206,7 +206,7 @@ def test_a_process_that_exits_is_started_again(broken_parser):
         LENGTHS.pack(100_000, 0) + b"[" * 100_000,
     ],
 )
-def test_an_answer_that_is_none_is_said_and_the_next_one_is_right(obeying, answer):
+def test_an_invalid_response_is_reported_and_the_next_one_is_right(obeying, answer):
     shown = answer if len(answer) < 100 else None
     made = repr(shown) if shown is not None else f"bytes({answer[:1]!r} * {len(answer)})"
     if answer.endswith(b"[["):
@@ -225,7 +225,7 @@ def test_an_answer_that_is_none_is_said_and_the_next_one_is_right(obeying, answe
     assert obeying.parse("svg", b"123", SIZE).number("n") == 3
 
 
-def test_a_job_reaches_neither_questions_nor_answers_of_others(obeying):
+def test_a_job_has_no_access_to_requests_and_responses_of_others(obeying):
     code = (
         "left = []\n"
         "for fd in range(256):\n"
@@ -261,13 +261,13 @@ def test_a_library_that_is_missing_is_named(obeying):
         obeying.parse("array", b"import no_such_thing", SIZE)
 
 
-def test_an_interpreter_that_does_not_start_is_said(parser, monkeypatch):
+def test_an_interpreter_that_does_not_start_is_reported(parser, monkeypatch):
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     with pytest.raises(UnshowableError, match="cannot be started"):
         parser.parse("svg", b"", SIZE)
 
 
-def test_the_process_does_the_jobs_itself_where_it_cannot_fork(broken_parser):
+def test_the_process_runs_jobs_itself_if_it_cannot_fork(broken_parser):
     parser = broken_parser(
         "import odps_nb.parsing.process as p; p._FORKS = False\n"
         "broken.parse = lambda data, options: os.abort()"
@@ -281,7 +281,7 @@ def test_the_process_does_the_jobs_itself_where_it_cannot_fork(broken_parser):
 # -- interrupts, threads, forks, the end --------------------------------------------------------
 
 
-def test_an_interrupted_job_leaves_no_answer_for_the_next_one(broken_parser):
+def test_an_interrupted_job_leaves_no_response_for_the_next_one(broken_parser):
     parser = broken_parser(
         "def parse(data, options):\n"
         " os.kill(int(data), signal.SIGINT); time.sleep(3600)\n"
@@ -296,7 +296,7 @@ def test_an_interrupted_job_leaves_no_answer_for_the_next_one(broken_parser):
     assert not psutil.pid_exists(group)
 
 
-def test_a_question_that_was_left_is_not_answered_later(parser):
+def test_an_abandoned_request_gets_no_late_response(parser):
     """A second interrupt may arrive while the first one is handled."""
     picture = {**SIZE, "mime": "image/png"}
     parser.parse("picture", good(), picture)
@@ -309,7 +309,7 @@ def test_a_question_that_was_left_is_not_answered_later(parser):
     assert parser.parse("picture", good(), picture).texts("facts") == ("8 × 6",)
 
 
-def test_threads_get_their_own_answers(obeying):
+def test_threads_get_their_own_responses(obeying):
     wrong = []
 
     def ask(start):
@@ -336,7 +336,7 @@ ASK = "parsing.parse('code', b'x = 1', GRID, language='python').rows('rows')"
 def test_a_forked_process_has_a_parser_of_its_own():
     done = script(
         "import os\nfrom odps_nb.formats.shared import GRID\n"
-        "parsing._parser = parsing.Parser(idle_seconds=600)\n"  # however slow the child is
+        "parsing._parser = parsing.Parser(idle_seconds=600)\n"  # even if the child is slow
         "os.register_at_fork(after_in_child=parsing._parser.forget)\n"
         f"first = {ASK}\nmine = parsing._parser._process.pid\n"
         "child = os.fork()\n"
@@ -374,7 +374,7 @@ def test_a_parser_can_be_closed_twice_and_used_again(parser):
     assert repr(parser) == "<Parser running>"
 
 
-def test_an_idle_parser_process_ends_and_is_started_again():
+def test_an_idle_parser_process_ends_and_is_restarted():
     options, parser = {**SIZE, "mime": "image/png"}, Parser(idle_seconds=0.05)
     pids = []
     for _ in range(2):
@@ -386,7 +386,7 @@ def test_an_idle_parser_process_ends_and_is_started_again():
     assert not any(psutil.pid_exists(pid) for pid in pids)
 
 
-def test_a_job_takes_longer_than_a_parser_rests(broken_parser):
+def test_a_job_may_take_longer_than_the_idle_limit(broken_parser):
     parser = broken_parser(
         "broken.parse = lambda data, options: (time.sleep(1), fine.parse(data, options))[1]"
     )
@@ -401,7 +401,7 @@ def test_importing_the_notebook_starts_nothing():
     assert done.stdout == "None\n"
 
 
-def test_the_kernel_loads_no_parser_whatever_it_draws(sample_blobs, tmp_path):
+def test_the_kernel_never_loads_a_parser(sample_blobs, tmp_path):
     """So no preview can bypass the process."""
     for number, blob in enumerate(sample_blobs):
         if blob is not None:
@@ -431,7 +431,7 @@ def test_the_kernel_loads_no_parser_whatever_it_draws(sample_blobs, tmp_path):
 # -- what a person sees -------------------------------------------------------------------------
 
 
-def test_a_gallery_shows_the_good_ones_around_the_bad_one():
+def test_a_gallery_shows_the_other_blobs_around_a_bad_one():
     bad = bytearray(aborting_parquet())
     bad[128] ^= 2
     blobs = Column([cat(good(), "a.png"), cat(bytes(bad), "b.parquet"), cat(good(), "c.png")])
@@ -441,7 +441,7 @@ def test_a_gallery_shows_the_good_ones_around_the_bad_one():
     assert "b.parquet" in page["text/plain"]
 
 
-def test_what_came_back_is_checked_before_it_is_used():
+def test_the_response_of_a_parser_is_checked_before_use():
     parsed = Parsed(found={"n": "1", "list": ["a", 1], "rows": [["a"], "b"]}, data=b"secret")
     for read in (
         lambda: parsed.number("n"),
@@ -455,7 +455,7 @@ def test_what_came_back_is_checked_before_it_is_used():
     assert "secret" not in repr(parsed)
 
 
-def test_a_picture_that_came_back_as_something_else_is_not_shown(monkeypatch):
+def test_a_response_that_is_not_a_picture_is_not_shown(monkeypatch):
     answer = Parsed(found={"facts": ["<b>"]}, data=b"<svg xmlns='http://www.w3.org/2000/svg'/>")
     monkeypatch.setattr("odps_nb.formats.kinds.image.parse", lambda *a, **k: answer)
     made = tile(cat(good()), size=GRID)
@@ -463,7 +463,7 @@ def test_a_picture_that_came_back_as_something_else_is_not_shown(monkeypatch):
     assert "the parser returned no picture" in made.html
 
 
-def test_the_answer_of_the_parser_is_not_trusted(monkeypatch):
+def test_the_response_of_a_parser_is_not_trusted(monkeypatch):
     """Its text is escaped, its types are checked, and its length is limited to that of a tile."""
     good = {"facts": [NASTY], "heading": [NASTY], "head": [NASTY], "rows": [[NASTY]], "lines": []}
 
@@ -482,7 +482,7 @@ def test_the_answer_of_the_parser_is_not_trusted(monkeypatch):
 
 
 def test_the_process_loads_parsers_and_nothing_else_of_the_notebook():
-    """Malicious bytes could reach little there, and a fork stays small."""
+    """So malicious bytes have access to little, and a fork stays small."""
     done = subprocess.run(
         [
             *(sys.executable, "-c"),
@@ -516,7 +516,7 @@ def test_the_process_loads_parsers_and_nothing_else_of_the_notebook():
     ]
 
 
-def test_a_new_parser_is_one_file_among_the_parsers(tmp_path, monkeypatch):
+def test_a_new_parser_requires_only_one_file(tmp_path, monkeypatch):
     code = "def parse(data, options): return {'n': len(data)}, data[:2]"
     (tmp_path / "model.py").write_text(code, encoding="utf-8")
     boot = (

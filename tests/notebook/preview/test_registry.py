@@ -16,7 +16,7 @@ from tests.support.previews import Column, Value
 NOT_TEXT = b"\x00\x01\xfe\xff" * 100
 
 
-def test_kinds_are_asked_in_this_order():
+def test_kinds_are_tried_in_this_order():
     """First formats that may be readable but are not text, then text, then the rest."""
     assert [kind.name for kind in kinds()] == [
         *("dicom", "empty", "message", "pdf", "raw"),
@@ -53,7 +53,7 @@ def declared():
 
 
 @pytest.mark.parametrize(("name", "format"), declared())
-def test_no_kind_takes_what_another_one_has_declared(name, format):
+def test_no_kind_recognises_the_format_of_another(name, format):
     starts = [start + NOT_TEXT for start in format.starts]
     starts += [b"\x00\x00\x00\x18ftyp" + brand + NOT_TEXT for brand in format.brands]
     for data in starts:
@@ -61,7 +61,7 @@ def test_no_kind_takes_what_another_one_has_declared(name, format):
         assert (found.kind, found.mime, found.encoding) == (name, format.mime, "")
 
 
-def test_every_format_is_proved_by_declared_bytes_or_by_a_function():
+def test_every_format_is_identified_by_declared_bytes_or_a_function():
     for kind in kinds():
         proved = [bool(format.starts or format.brands) for format in kind.formats]
         assert kind.recognise is not None or all(proved)
@@ -72,7 +72,7 @@ def test_no_media_type_is_declared_twice():
     assert len(set(mimes)) == len(mimes)
 
 
-def test_what_is_text_as_a_whole_is_of_no_binary_kind_whatever_it_begins_with():
+def test_text_is_never_of_a_binary_kind():
     for kind in kinds():
         for start in (start for format in kind.formats for start in format.starts):
             if start.isascii() and start.decode().isprintable():
@@ -115,7 +115,7 @@ def new_kind(tmp_path, monkeypatch):
     kinds.cache_clear()
 
 
-def test_one_file_is_all_that_a_new_kind_needs(new_kind):
+def test_a_new_kind_requires_only_one_file(new_kind):
     data = b"AC1032\x00\x00" + (1234).to_bytes(4, "little") + bytes(200_000)
     blob = Value(data, "image/vnd.dwg", "cat.dwg")
     made = tile(blob)
@@ -144,7 +144,7 @@ def kind(name, *formats, **more):
     return Kind(name=name, formats=formats, draw=draw_nothing, **more)
 
 
-def test_two_kinds_of_one_name_or_of_one_brand_are_refused():
+def test_two_kinds_with_one_name_or_brand_are_refused():
     film = Format(mime="video/x", label="X", brands=(b"xxxx",))
     with pytest.raises(ValueError, match="same name"):
         Kinds([kind("a"), kind("a")])
@@ -159,7 +159,7 @@ def test_the_major_brand_decides_before_the_order_of_kinds():
     assert sniff(head.replace(b"ftypM4V ", b"ftypM4A ")).label == "M4A"
 
 
-def test_a_mark_deep_inside_decides_only_where_the_first_bytes_say_nothing():
+def test_a_signature_at_an_offset_decides_only_if_the_first_bytes_do_not():
     tar = bytearray(b"\x89PNG\r\n\x1a\n" + NOT_TEXT)
     tar[257:262] = b"ustar"
     assert sniff(bytes(tar)).label == "PNG"
@@ -167,7 +167,7 @@ def test_a_mark_deep_inside_decides_only_where_the_first_bytes_say_nothing():
     assert sniff(bytes(tar)).label == "tar"
 
 
-def test_a_match_says_kind_and_encoding():
+def test_a_match_has_kind_and_encoding():
     found = kinds()["json"].match(Head.of('{"ä": 1}'.encode("utf-16"), whole=True))
     assert (found.kind, found.mime, found.encoding) == ("json", "application/json", "utf-16")
     assert kinds()["json"].match(Head.of(NOT_TEXT, whole=True)) is None

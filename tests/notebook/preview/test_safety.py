@@ -38,7 +38,7 @@ def test_sources_have_media_types_of_our_table_only(drawn):
 
 
 @pytest.mark.parametrize("label", ["image/png", "image/svg+xml", "text/html", "video/mp4", "x/<b>"])
-def test_the_declared_type_decides_nothing(label):
+def test_the_declared_type_has_no_effect(label):
     page = seen(b"<html><script>alert(1)</script></html>", label)
     assert {"img", "video", "audio", "iframe", "script"}.isdisjoint(page.tags)
     assert "<script>alert(1)</script>" in page.text
@@ -118,7 +118,7 @@ def test_values_names_and_types_are_text_on_every_kind_of_tile(data, render, siz
     assert NASTY in page.text
 
 
-def test_names_inside_files_are_text():
+def test_names_inside_files_are_shown_as_text():
     table = pa.table({NASTY: [NASTY, None]})
     out = io.BytesIO()
     pq.write_table(table, out)
@@ -137,7 +137,7 @@ def test_errors_are_text():
     assert {"script", "img"}.isdisjoint(page.tags)
 
 
-def test_a_name_cannot_disguise_itself():
+def test_a_name_cannot_hide_its_ending():
     made = tile(Value(b"MZ\x00", "", "photo\u202egpj.exe\nsecond line\x1b[31m"))
     assert made.name == "photo\\u202egpj.exe second line\\x1b[31m"
     assert "\u202e" not in made.html

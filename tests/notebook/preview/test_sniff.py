@@ -62,14 +62,14 @@ def kind_of(data: bytes) -> Format:
     return sniff(data[:HEAD], len(data))
 
 
-def test_every_sample_is_what_it_is_whatever_it_is_called(files):
+def test_every_sample_is_recognised_under_any_name(files):
     assert set(WHAT) <= set(files)
     for name, blob in files.items():
         if name in WHAT:
             assert kind_of(blob.data).mime == WHAT[name], name
 
 
-def test_only_the_liars_among_the_samples_get_a_badge(files):
+def test_only_mislabelled_samples_get_a_badge(files):
     liars = {n for n, blob in files.items() if differs(blob.mime_type, kind_of(blob.data))}
     assert liars == {"not_a_picture.png", '"><img src=x onerror=alert(1)>.txt'}
 
@@ -84,13 +84,13 @@ def test_only_the_liars_among_the_samples_get_a_badge(files):
 @example(b"\x08", False)
 @example(b"\x08\x05\x12", True)
 @example(b"\x00\x00\x01\x00", True)
-def test_any_bytes_are_of_some_kind(data, whole):
+def test_any_bytes_are_recognised_as_some_kind(data, whole):
     kind = sniff(data, len(data) if whole else None)
     assert isinstance(kind, Format)
     assert kind.kind in {each.name for each in kinds()}
 
 
-def test_a_sample_cut_anywhere_is_still_of_some_kind(files):
+def test_a_truncated_sample_is_recognised_as_some_kind(files):
     for blob in files.values():
         for cut in range(0, min(len(blob.data), 300), 7):
             assert isinstance(sniff(blob.data[:cut], len(blob.data)), Format)
@@ -104,23 +104,23 @@ READABLE = {"text", "code", "table", "json", "markup", "svg", "pdf"}
 @example("ORC is a creature of the woods")
 @example("MZ, BZh, GIF89a, ID3, PAR1")
 @example("%PDF-1.4 is how a PDF begins")
-def test_text_is_never_taken_for_a_binary_kind(text):
+def test_text_is_never_recognised_as_a_binary_kind(text):
     assert kind_of(text.encode()).kind in READABLE
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
-def test_text_is_found_in_each_encoding_that_says_so(encoding):
+def test_text_is_recognised_in_each_declared_encoding(encoding):
     kind = kind_of("zwei Zeilen\nüber 世界\n".encode(encoding))
     assert kind.mime == "text/plain"
     assert codecs.lookup(kind.encoding).name == codecs.lookup(encoding).name
 
 
-def test_a_character_cut_by_the_end_of_the_head_does_not_make_text_binary():
+def test_a_character_split_by_the_end_of_the_head_does_not_make_text_binary():
     text = "世" * HEAD
     assert sniff(text.encode()[:HEAD], HEAD * 3).mime == "text/plain"
 
 
-def test_a_character_cut_by_the_end_of_the_blob_is_no_utf_8():
+def test_a_character_split_by_the_end_of_the_blob_is_not_utf_8():
     kind = kind_of("ab世".encode()[:-1])
     assert (kind.mime, kind.guessed) == ("text/plain", True)
 
@@ -171,13 +171,13 @@ def test_data_in_text_is_distinguished(text, mime):
     assert kind_of(text.encode()).mime == mime
 
 
-def test_one_mp3_frame_header_is_luck_and_two_are_sound():
+def test_one_mp3_frame_header_is_not_sufficient_and_two_are():
     frame = b"\xff\xfb\x90\x00" + bytes(413)
     assert kind_of(frame + frame[:4]).mime == "audio/mpeg"
     assert kind_of(frame + bytes(4)).mime == "application/octet-stream"
 
 
-def test_the_brand_tells_films_from_pictures_and_sound():
+def test_the_brand_distinguishes_videos_pictures_and_sound():
     def media_file(brand: bytes, *others: bytes) -> bytes:
         body = b"ftyp" + brand + bytes(4) + b"".join(others)
         return struct.pack(">I", len(body) + 4) + body + bytes(32)
@@ -231,18 +231,18 @@ def test_containers_are_distinguished_by_what_is_inside():
         ("text", "Dear all,\nif you have time: write!\nYours\n"),
     ],
 )
-def test_source_code_tells_its_language(label, text):
+def test_the_language_of_source_code_is_recognised(label, text):
     assert kind_of(text.encode()).label == label
 
 
-def test_a_name_knows_a_language_better_than_marks_do():
+def test_the_file_name_takes_precedence_for_the_language():
     text = b"# Title\n\nSome `code` and **bold** words.\n"
     assert media_type(text, len(text), "") == "text/markdown"
     assert media_type(text, len(text), "a.csv") == "text/csv"
     assert media_type(text, len(text), "a.mp4") == "text/markdown"
 
 
-def test_a_tar_is_known_by_its_mark_at_257():
+def test_a_tar_is_recognised_by_its_signature_at_byte_257():
     raw = io.BytesIO()
     with tarfile.open(fileobj=raw, mode="w") as archive:
         archive.addfile(tarfile.TarInfo("a.txt"), io.BytesIO())
@@ -280,7 +280,7 @@ def test_a_tar_is_known_by_its_mark_at_257():
         ("text/<b>plain", b"plain words", True),
     ],
 )
-def test_a_label_lies_only_when_it_contradicts_the_bytes(declared, data, lies):
+def test_a_label_is_wrong_only_if_it_contradicts_the_bytes(declared, data, lies):
     assert differs(declared, kind_of(data)) is lies
 
 

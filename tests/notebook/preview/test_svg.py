@@ -1,4 +1,4 @@
-"""An SVG is drawn in the parser process; what is hostile costs one tile and opens no file."""
+"""An SVG is drawn in the parser process; a malicious one affects one tile and opens no file."""
 
 import base64
 import io
@@ -27,7 +27,7 @@ def picture(text):
     [pytest.param(one, marks=[pytest.mark.nightly] * (one in SLOW)) for one in HOSTILE],
 )
 @pytest.mark.gate(5)
-def test_a_hostile_drawing_costs_one_tile(name):
+def test_a_malicious_drawing_affects_one_tile(name):
     page = Seen(tile(Value(HOSTILE[name].encode())).html)
     assert all(source.startswith("data:image/png") for source in page.values("src"))
 
@@ -47,7 +47,7 @@ def test_a_tile_shows_the_picture_or_the_source_and_why():
 
 
 @pytest.mark.parametrize("family", ["", "font-family='No Such Font'", "font-family='monospace'"])
-def test_text_is_drawn_whatever_its_font(family):
+def test_text_is_drawn_with_any_font(family):
     drawn = picture(f'{HEAD}<text y="70" font-size="50" fill="red" {family}>Tea</text></svg>')
     assert drawn.getextrema()[0][1] > 200
     assert svg._FONT

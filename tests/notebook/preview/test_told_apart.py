@@ -38,14 +38,14 @@ def repacked(data, rename=lambda name: name, *, order=lambda names: names, store
 # -- pictures and documents -----------------------------------------------------------------------
 
 
-def test_dicom_is_dicom_whatever_its_preamble_says():
+def test_dicom_is_recognised_with_any_preamble():
     scan = document_files.dicom()
     both = TIFF + scan[len(TIFF) :]
     assert label(both) == "DICOM"
     assert "DICOM · MR · 48 × 32" in tile(Value(both)).text
 
 
-def test_a_workbook_is_one_whatever_its_parts_are_called():
+def test_a_workbook_is_recognised_with_any_part_names():
     book = document_files.xlsx()
     assert label(repacked(book, lambda name: name.replace("/", "\\"))) == "Excel"
     assert label(repacked(book, str.upper)) == "Excel"
@@ -53,7 +53,7 @@ def test_a_workbook_is_one_whatever_its_parts_are_called():
 
 
 @pytest.mark.parametrize("folder", ["ppt", "word"])
-def test_a_document_that_holds_a_workbook_is_no_workbook(folder):
+def test_a_document_that_contains_a_workbook_is_not_a_workbook(folder):
     parts = {
         f"{folder}/main.xml": "<a/>",
         f"{folder}/embeddings/book.xlsx": repacked(document_files.xlsx()),
@@ -66,13 +66,13 @@ def test_a_document_that_holds_a_workbook_is_no_workbook(folder):
     assert label(out.getvalue()) != "Excel"
 
 
-def test_an_opendocument_sheet_is_one_wherever_it_says_so():
+def test_an_opendocument_sheet_is_recognised_by_its_media_type_anywhere():
     late = repacked(document_files.ods(), order=lambda names: names[::-1])
     assert not late.startswith(b"mimetype", 30)
     assert "OpenDocument sheet · 1 sheet · 2 rows × 2 columns" in tile(Value(late)).text
 
 
-def test_a_workbook_with_a_password_says_so():
+def test_a_workbook_with_a_password_is_reported():
     locked = document_files.compound("EncryptedPackage", bytes(5000))
     made = tile(Value(locked))
     assert made.notes == ("password-protected: not decoded here",)
@@ -103,7 +103,7 @@ def locked_xls(before=b""):
     [locked_ods(), locked_xls(), locked_xls(b"\x86\0\0\0")],
     ids=["ods", "xls", "xls that is also protected from writing"],
 )
-def test_a_sheet_with_a_password_says_so(data):
+def test_a_sheet_with_a_password_is_reported(data):
     made = tile(Value(data))
     assert made.format.kind == "workbook"
     assert made.notes == ("password-protected: not decoded here",)
@@ -117,7 +117,7 @@ def test_a_notebook_of_version_3_shows_its_cells():
     assert "print('tea')" in Seen(made.html).text
 
 
-def test_a_paper_with_a_password_says_so():
+def test_a_pdf_with_a_password_is_reported():
     """No password can open it: PDFium detects this before it decrypts anything."""
     lock = b"/Filter /Standard /V 1 /R 2 /P -4 /O <%b> /U <%b>" % (b"41" * 32, b"42" * 32)
     data = document_files.pdf().replace(
@@ -148,34 +148,34 @@ def with_cover(container):
     return out.getvalue()
 
 
-def test_mp4_of_sound_alone_is_sound():
+def test_mp4_with_only_sound_is_sound():
     song = media_files.sound("mp4", "aac")
     assert song[8:12] == b"isom"
     assert tile(Value(song)).text.startswith("blob  M4A · 0:0")
     assert label(media_files.files()["clip.mp4"]) == "MP4"
 
 
-def test_a_cover_is_neither_a_film_nor_a_codec():
+def test_a_cover_picture_is_not_taken_for_a_video():
     text = tile(Value(with_cover("mp4"))).text
     assert "M4A" in text
     assert "MJPEG" not in text
 
 
 @pytest.mark.parametrize(("name", "is_label"), [("song.flac", "FLAC"), ("song.mp3", "MP3")])
-def test_sound_behind_an_id3_tag_is_what_follows_the_tag(name, is_label):
+def test_sound_after_an_id3_tag_is_recognised(name, is_label):
     song = media_files.files()[name]
     song = song[song.index(b"\xff\xfb") :] if is_label == "MP3" else song
     assert label(b"ID3\x04\0\0\0\0\x02\x01" + bytes(257) + song) == is_label
 
 
-def test_aac_is_known_with_a_tag_and_without():
+def test_aac_is_recognised_with_and_without_a_tag():
     song = media_files.sound("adts", "aac")
     assert label(song) == "AAC"
     assert label(b"ID3\x04\0\0\0\0\0\x0a" + bytes(10) + song) == "AAC"
     assert "AAC · 0:0" in tile(Value(song)).text
 
 
-def test_a_film_of_quicktime_without_its_first_box_is_one():
+def test_a_quicktime_video_without_ftyp_is_recognised():
     film = media_files.files()["clip.mov"]
     without = film[int.from_bytes(film[:4], "big") :]
     assert b"ftyp" not in without[:12]
@@ -229,7 +229,7 @@ def test_an_interval_of_arrow_that_pyarrow_has_no_class_for_is_refused_with_a_re
         ("Contents", "MyWorkbook", "compound file"),
     ],
 )
-def test_a_compound_file_is_what_its_first_known_stream_says(main, embedded, shown):
+def test_a_compound_file_is_recognised_by_its_first_known_stream(main, embedded, shown):
     data = bytearray(document_files.compound(main, bytes(5000)))
     at = data.index(main.encode("utf-16-le")) + 128
     name = f"{embedded}\0".encode("utf-16-le")
@@ -249,7 +249,7 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_text_that_looks_a_little_like_another_kind_is_not_of_that_kind(name):
+def test_text_that_resembles_another_kind_is_plain_text(name):
     assert label(TEXTS[name].encode()) not in ("Python", "Markdown", "text of Hive", "CSV")
 
 
@@ -288,7 +288,7 @@ C_LIKE = b"import a;\nclass A {\nvoid main() {\n  int x = 1;\n}\n}\n"
         (b"#!/usr/bin/env perl\n\nuse a; # one, two\nuse b;\nuse c;\n", "", "text"),
     ],
 )
-def test_the_name_of_a_program_decides_if_its_text_allows_it(data, name, label):
+def test_the_file_name_of_a_program_decides_if_the_text_allows_it(data, name, label):
     assert sniff(data, len(data), name).label == label
 
 
@@ -311,5 +311,5 @@ def test_the_name_of_a_program_decides_if_its_text_allows_it(data, name, label):
         (b"G'day to all of you.\n" * 30, "text"),
     ],
 )
-def test_marks_are_exact(data, expected):
+def test_language_patterns_match_only_their_language(data, expected):
     assert label(data) == expected

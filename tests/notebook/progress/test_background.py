@@ -32,7 +32,7 @@ def test_the_result_is_what_the_work_returned():
     assert no_threads_left()
 
 
-def test_cancel_ends_it_with_cancelled():
+def test_cancel_ends_the_work_with_a_cancelled_error():
     token = CancelToken()
     handle = BackgroundResult("read orders", lambda: waiting(token), cancel=token.cancel)
     assert repr(handle) == "<read orders: running>"
@@ -45,7 +45,7 @@ def test_cancel_ends_it_with_cancelled():
     assert no_threads_left()
 
 
-def test_waiting_too_long_says_that_it_still_runs():
+def test_a_wait_that_times_out_says_that_the_work_still_runs():
     token = CancelToken()
     handle = BackgroundResult("read orders", lambda: waiting(token), cancel=token.cancel)
     with pytest.raises(StateError, match="read orders is still running"):
@@ -61,7 +61,7 @@ def test_any_failure_reaches_the_caller():
     assert repr(handle) == "<read orders: failed, ZeroDivisionError>"
 
 
-def test_it_can_be_awaited():
+def test_a_background_handle_can_be_awaited():
     async def wait() -> int:
         return await BackgroundResult("read orders", lambda: 42, cancel=CancelToken().cancel)
 

@@ -57,7 +57,7 @@ class Page(HTMLParser):
 
 
 @pytest.mark.parametrize("phase", list(Phase))
-def test_every_phase_gives_well_formed_html_that_needs_nothing_else(phase):
+def test_every_phase_gives_self_contained_well_formed_html(phase):
     text = card_html(snapshot(phase=phase, rows=5, rows_total=10, splits=splits(3), message="m"))
     page = Page(text)
     assert page.tags[0] == ("div", {"role": "status", "style": page.tags[0][1]["style"]})
@@ -66,7 +66,7 @@ def test_every_phase_gives_well_formed_html_that_needs_nothing_else(phase):
     assert all(bar["aria-label"] for bar in page.bars())
 
 
-def test_a_file_on_its_way_has_a_bar_of_its_own_until_the_end():
+def test_a_file_being_sent_has_its_own_bar_until_the_end():
     file = ItemProgress(name=MARKUP, size=2_000_000_000, sent=500_000_000)
     facts = {"item_bytes": 600_000_000, "bytes_total": 3_000_000_000, "moving": (file,)}
     text = card_html(snapshot(phase=Phase.UPLOADING, **facts))
@@ -79,7 +79,7 @@ def test_a_file_on_its_way_has_a_bar_of_its_own_until_the_end():
     assert len(Page(ended).bars()) == 1
 
 
-def test_everything_from_outside_is_escaped():
+def test_all_external_text_is_escaped():
     text = card_html(
         snapshot(
             title=MARKUP,
@@ -95,7 +95,7 @@ def test_everything_from_outside_is_escaped():
     Page(text)
 
 
-def test_the_final_card_escapes_too():
+def test_the_final_card_escapes_text():
     text = card_html(
         snapshot(phase=Phase.FAILED, message=MARKUP, session_id=MARKUP, events=(MARKUP,))
     )
@@ -136,7 +136,7 @@ def test_unknown_totals_give_an_indeterminate_bar():
     assert page.bars() == []
 
 
-def test_a_card_whose_kernel_is_gone_says_from_when_it_is():
+def test_a_card_of_an_ended_kernel_shows_its_time():
     for made in (card_html, card_text):
         text = made(snapshot(started_at=1_700_000_000.0, elapsed=61.0))
         assert re.search(r"started 2023-11-1[45] \d\d:\d\d:\d\d · as of \d\d:\d\d:\d\d", text)
@@ -153,7 +153,7 @@ def test_a_bar_without_a_total_moves_with_each_update():
 @pytest.mark.parametrize("phase", [p for p in Phase if p.is_final])
 @pytest.mark.parametrize("rows", [0, 1, 999, 1000])
 @pytest.mark.parametrize("total", [None, 1000, 1_000_000])
-def test_the_record_never_says_zero_percent(phase, rows, total):
+def test_a_final_card_never_says_zero_percent(phase, rows, total):
     final = snapshot(phase=phase, rows=rows, rows_total=total, elapsed=2.0)
     for text in (card_html(final), card_text(final)):
         assert not re.search(r"\b0 %", text)
@@ -161,7 +161,7 @@ def test_the_record_never_says_zero_percent(phase, rows, total):
         assert float(bar["value"]) > 0
 
 
-def test_the_record_says_how_it_ended():
+def test_a_final_card_shows_the_outcome():
     cancelled = snapshot(phase=Phase.CANCELLED, rows=410, rows_total=1000)
     assert card_text(cancelled).startswith("read orders: cancelled at 41 %")
     assert "cancelled at 41 %" in card_html(cancelled)
@@ -171,7 +171,7 @@ def test_the_record_says_how_it_ended():
     assert card_text(snapshot(phase=Phase.DONE, elapsed=3.21)) == "read orders: done in 3.2 s"
 
 
-def test_the_record_of_a_large_read_is_about_one_kilobyte():
+def test_the_final_card_of_a_large_read_is_about_one_kilobyte():
     final = snapshot(
         phase=Phase.DONE,
         rows=2_000_000_000,
@@ -205,7 +205,7 @@ def test_the_first_event_stays_and_is_shown_with_the_latest():
     assert folded.count("retry ") == 4
 
 
-def test_the_ids_of_a_read_by_the_tunnel_are_cut():
+def test_the_ids_of_a_read_by_the_tunnel_are_truncated():
     ids = "tunnel:" + ",".join(["2026112023435670ad1a0b03d2f1ab"] * 1000)
     for made in (card_html, card_text):
         for phase in (Phase.READING, Phase.DONE):
@@ -225,7 +225,7 @@ def test_a_card_shows_one_size_and_folds_the_others():
     assert card_html(snapshot(decoded_bytes=2_000_000)).count(" MB") == 1
 
 
-def test_the_card_tells_rows_bytes_rate_rest_and_trouble():
+def test_a_card_shows_rows_bytes_rate_remaining_time_and_retries():
     text = card_text(
         snapshot(
             rows=250_000,
@@ -252,14 +252,14 @@ def bundles(shown) -> list[tuple[bool, str, dict]]:
     return [(m["update"], m["transient"]["display_id"], m["data"]) for m in shown]
 
 
-def test_what_ends_at_once_leaves_no_card_and_no_thread(shown):
+def test_a_short_operation_leaves_no_card_and_no_thread(shown):
     with ProgressTracker("read", "orders", listener=CardListener(delay=60)) as tracker:
         tracker.add(rows=1)
     assert shown == []
     assert not [t for t in threading.enumerate() if t.name == "odps-nb-flusher"]
 
 
-def test_what_is_known_only_at_its_end_has_a_card_if_it_ran_long(shown):
+def test_a_long_operation_reported_only_at_its_end_has_a_card(shown):
     """A Spark action with one task is known when this task has finished."""
     with ProgressTracker("read", "orders", listener=CardListener(delay=60), elapsed=61) as tracker:
         tracker.add(rows=1)
@@ -267,7 +267,7 @@ def test_what_is_known_only_at_its_end_has_a_card_if_it_ran_long(shown):
     assert bundles(shown)[-1][2]["text/plain"].startswith("read orders: done in 1 min")
 
 
-def test_one_display_id_carries_the_card_from_first_to_last(shown):
+def test_a_card_keeps_one_display_id(shown):
     with ProgressTracker("read", "orders", listener=CardListener(delay=0)) as tracker:
         tracker.plan(rows_total=10)
         wait_until(lambda: len(shown) >= 2)
@@ -304,7 +304,7 @@ def test_a_loop_has_one_card_with_the_totals_until_the_cell_ends(shell, shown):
 
 def test_in_colab_the_thread_of_the_cell_draws_the_first_and_the_last_state(shown, monkeypatch):
     monkeypatch.setitem(sys.modules, "google.colab", sys)
-    monkeypatch.setattr(CardListener, "_run", lambda *_: None)  # no other thread draws
+    monkeypatch.setattr(CardListener, "_run", lambda *_: None)  # only this thread draws
     with ProgressTracker("read", "orders", listener=CardListener()):
         assert len(shown) == 1
     assert "read orders: done" in shown[-1]["data"]["text/plain"]
@@ -330,7 +330,7 @@ def test_a_hundred_thousand_updates_send_five_messages_a_second(shown):
     assert len(shown) <= 2 + (time.monotonic() - began) * 5 + 1
 
 
-def test_a_placed_card_is_there_before_the_operation_starts(shown):
+def test_a_placed_card_is_displayed_before_the_operation_starts(shown):
     listener = CardListener()
     listener.place("read", "orders")
     assert len(shown) == 1
@@ -340,7 +340,7 @@ def test_a_placed_card_is_there_before_the_operation_starts(shown):
     assert shown[-1]["data"]["text/plain"].startswith("read orders: done")
 
 
-def test_what_ended_between_two_cells_is_said_again_in_the_next_one(shell, shown):
+def test_an_operation_that_ended_between_cells_is_shown_in_the_next_one(shell, shown):
     listener = CardListener()
     listener.place("read", "orders")
     with ProgressTracker("read", "orders", listener=listener):
@@ -368,13 +368,13 @@ def test_the_error_of_a_cell_is_reported_once(shown):
     assert "told below" not in text
 
 
-def test_a_background_card_tells_its_error_since_no_cell_does(shown):
+def test_a_background_card_shows_its_error(shown):
     listener = CardListener()
     listener.place("read", "orders")
     assert "ValueError: told below" in failed(listener, shown)
 
 
-def test_a_background_card_has_a_button_that_cancels_and_goes(shown):
+def test_a_background_card_has_a_button_that_cancels_and_disappears(shown):
     from ipywidgets.widgets import widget
 
     pressed = threading.Event()
@@ -384,7 +384,7 @@ def test_a_background_card_has_a_button_that_cancels_and_goes(shown):
     (shown_button,) = (m for m in shown if view in m["data"])
     assert shown_button["data"]["text/plain"] == ""
     button = widget._instances[shown_button["data"][view]["model_id"]]
-    button._handle_custom_msg({"do": "cancel"}, [])  # as its script sends it
+    button._handle_custom_msg({"do": "cancel"}, [])  # the message of its script
     assert pressed.is_set()
     with ProgressTracker("read", "orders", listener=listener):
         pass

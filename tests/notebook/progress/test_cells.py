@@ -9,7 +9,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from odps_nb.notebook.display.output import after_cell
 
 
-def test_each_cell_tells_its_error_in_its_own_thread_until_it_is_taken_out(
+def test_each_cell_reports_its_error_until_the_callback_is_removed(
     shell: InteractiveShell,
 ) -> None:
     ends: list[tuple[BaseException | None, threading.Thread]] = []
@@ -23,6 +23,6 @@ def test_each_cell_tells_its_error_in_its_own_thread_until_it_is_taken_out(
     assert {thread for _, thread in ends} == {threading.main_thread()}
 
 
-def test_outside_of_a_notebook_nothing_is_called() -> None:
+def test_outside_of_a_notebook_no_callback_is_called() -> None:
     InteractiveShell.clear_instance()
     after_cell(lambda _: None)()

@@ -20,7 +20,7 @@ from odps_nb.terms import count_of
         (7380, "2 h 03 min"),
     ],
 )
-def test_durations(seconds, text):
+def test_durations_are_formatted_as_text(seconds, text):
     assert words.format_seconds(seconds) == text
 
 
@@ -32,7 +32,7 @@ def test_durations(seconds, text):
         *((0.9999, "> 99.9 %"), (1.0, "100 %")),
     ],
 )
-def test_percentages_are_never_zero_and_only_at_the_end_a_hundred(share, text):
+def test_percentages_are_zero_only_at_the_start_and_a_hundred_only_at_the_end(share, text):
     assert words.format_percent(share) == text
 
 
@@ -46,7 +46,7 @@ def test_percentages_are_never_zero_and_only_at_the_end_a_hundred(share, text):
         (6, "key", "6 keys"),
     ],
 )
-def test_counts(count, noun, text):
+def test_counts_are_formatted_with_their_noun(count, noun, text):
     assert count_of(count, noun) == text
 
 
@@ -67,7 +67,7 @@ def test_rates_keep_three_digits():
     assert "1,230,000 rows/s" in figures(rows=1_234_567, elapsed=1.0)
 
 
-def test_tasks_of_another_engine_are_counted_and_give_the_share_where_nothing_better_does():
+def test_tasks_of_another_engine_give_the_share_if_nothing_else_does():
     with ProgressTracker("write", "t") as tracker:
         tracker.phase(Phase.WRITING)
         tracker.count_tasks(2, 8)
@@ -84,7 +84,7 @@ def test_a_rate_below_one_row_a_second_is_not_shown():
     assert figures(Phase.DONE, rows=1, rows_total=1, elapsed=2.0) == ["1 row"]
 
 
-def test_a_pause_is_reported_and_not_counted_into_the_time_left():
+def test_a_pause_is_reported_and_excluded_from_the_time_left():
     now = [0.0]
     tracker = ProgressTracker("read", "t", clock=lambda: now[0])
     tracker.plan(rows_total=100)
@@ -105,7 +105,7 @@ def test_a_pause_is_reported_and_not_counted_into_the_time_left():
     assert not any("no progress" in text for text in words.figures(tracker.snapshot()))
 
 
-def test_the_first_hundredth_gives_no_estimate():
+def test_the_first_percent_gives_no_estimate():
     snapshot = ProgressSnapshot(
         operation="read", title="t", phase=Phase.READING, rows=9, rows_total=2000, elapsed=9.0
     )

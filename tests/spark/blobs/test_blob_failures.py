@@ -75,7 +75,7 @@ def _run(task: BlobTask, *batches: list[str | None]) -> list[Any]:
     return [row for out in map_batches(task, made) for row in out.to_pylist()]
 
 
-def test_errors_become_text_and_the_other_rows_are_whole(
+def test_errors_become_text_and_the_other_rows_are_complete(
     odps: Connection, references: list[str]
 ) -> None:
     first, bad, misfit, fourth, bad_too, sixth = references
@@ -98,7 +98,9 @@ def test_errors_become_text_and_the_other_rows_are_whole(
     assert "file 'misfit.txt'" in texts[4]
 
 
-def test_nulls_alone_where_no_column_is_wanted(odps: Connection, references: list[str]) -> None:
+def test_failed_rows_are_null_without_an_error_column(
+    odps: Connection, references: list[str]
+) -> None:
     rows = _run(_task(odps, goes_on=True), [*references, UNKNOWN])
     assert [row["size"] for row in rows] == [5, None, None, 6, None, 5, None]
 
@@ -114,7 +116,7 @@ def test_a_failure_ends_the_task_and_names_its_row(odps: Connection, references:
     assert f"row 1 · reference '{references[1]}' · file 'bad one.txt' · request id" in note
 
 
-def test_unknown_blobs_cost_the_others_of_their_request_one_more_at_most(
+def test_unknown_blobs_cause_at_most_one_more_request_for_the_others(
     odps: Connection, references: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[int] = []
@@ -175,7 +177,7 @@ def _pythons(frame: DataFrame) -> int:
 
 @pytest.mark.nightly
 @pytest.mark.spark
-def test_errors_of_tasks_are_a_column_and_one_python_reads_and_computes(
+def test_errors_of_tasks_fill_a_column_and_one_worker_reads_and_computes(
     odps: Connection, failing: DataFrame
 ) -> None:
     made = odps_nb.spark.blob_map(failing, odps, "pic", _size, "size long", on_error="why")
@@ -195,7 +197,7 @@ def test_errors_of_tasks_are_a_column_and_one_python_reads_and_computes(
 
 
 @pytest.mark.spark
-def test_what_spark_makes_in_between_is_a_python_of_its_own(
+def test_an_intermediate_spark_step_runs_in_a_separate_worker(
     odps: Connection, failing: DataFrame
 ) -> None:
     def sizes(frame: DataFrame) -> DataFrame:

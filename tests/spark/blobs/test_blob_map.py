@@ -60,7 +60,7 @@ def test_digests_equal_those_of_the_blobs_and_nulls_are_kept(
 
 
 @pytest.mark.spark
-def test_what_a_function_does_wrong_is_said_without_java(
+def test_errors_of_a_function_are_reported_without_java_frames(
     odps: Connection, media: DataFrame
 ) -> None:
     mapped = odps_nb.spark.blob_map(
@@ -100,7 +100,7 @@ TWO = pa.schema([("size", pa.int64()), ("head", pa.list_(pa.binary()))])
         (lambda record: None, (False, False)),
     ],
 )
-def test_tuples_and_absent_keys_and_none_are_rows_too(
+def test_tuples_absent_keys_and_none_are_accepted_as_rows(
     odps: Connection, fn: Callable[[Any], Any], filled: tuple[bool, bool]
 ) -> None:
     batch = _some(odps)
@@ -119,7 +119,7 @@ def test_tuples_and_absent_keys_and_none_are_rows_too(
         (lambda record: {"size": "many"}, "function for 'size'"),
     ],
 )
-def test_what_does_not_fit_the_schema_is_said(
+def test_results_that_do_not_fit_the_schema_are_reported(
     odps: Connection, fn: Callable[[Any], Any], told: str
 ) -> None:
     task = _task(odps, fn, pa.schema([("size", pa.int64())]))
@@ -128,7 +128,7 @@ def test_what_does_not_fit_the_schema_is_said(
     assert "blobs of column 'content'" in str(caught.value)
 
 
-def test_results_are_sent_on_before_they_fill_the_memory(
+def test_results_are_sent_in_batches_of_limited_size(
     odps: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(blob_tasks, "BYTES_PER_BATCH", 1000)
@@ -150,7 +150,7 @@ def test_columns_are_checked_before_a_task_runs(odps: Connection, media: DataFra
 
 
 @pytest.mark.spark
-def test_without_a_connection_the_environment_says_where_the_blobs_are(
+def test_without_a_connection_the_environment_is_used(
     odps: Connection, media: DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(ConfigError, match="endpoint"):
@@ -165,7 +165,7 @@ def test_without_a_connection_the_environment_says_where_the_blobs_are(
 
 @pytest.mark.nightly
 @pytest.mark.spark
-def test_many_blobs_come_in_requests_of_bounded_size(
+def test_many_blobs_are_fetched_in_requests_of_limited_size(
     spark: SparkSession, odps: Connection, new_name: Callable[[str], str]
 ) -> None:
     name = new_name("many")
@@ -177,7 +177,7 @@ def test_many_blobs_come_in_requests_of_bounded_size(
         odps_nb.spark.read(spark, odps, name),
         odps,
         "pic",
-        lambda record: {"copy": record.data},  # every row of a response in its own place
+        lambda record: {"copy": record.data},  # every blob of a response is in the right row
         "copy binary",
     ).collect()
     assert sorted((row.id, bytes(row.copy)) for row in rows) == [

@@ -120,7 +120,7 @@ def test_thumbnails_and_texts_are_stored_with_copies_of_the_originals(
 
 
 @pytest.mark.spark
-def test_a_task_that_fails_amid_its_blobs_stores_no_row_twice(
+def test_a_task_that_fails_while_fetching_blobs_stores_no_row_twice(
     odps: Connection, files: DataFrame, new_name: Names, tmp_path: Path
 ) -> None:
     name, marks = new_name("made"), str(tmp_path)
@@ -148,7 +148,7 @@ def test_a_task_that_fails_amid_its_blobs_stores_no_row_twice(
 
 @pytest.mark.nightly
 @pytest.mark.spark
-def test_new_blobs_find_the_partitions_of_their_rows(
+def test_new_blobs_are_stored_in_the_partitions_of_their_rows(
     odps: Connection, files: DataFrame, new_name: Names
 ) -> None:
     name = new_name("by_kind")
@@ -170,7 +170,7 @@ LARGE = 100 * MIB
 
 @pytest.mark.spark
 @pytest.mark.nightly  # large
-def test_a_blob_of_100_mb_goes_through_a_pipeline(
+def test_a_blob_of_100_mb_passes_through_a_pipeline(
     spark: SparkSession, odps: Connection, new_name: Names
 ) -> None:
     first, second = new_name("large"), new_name("large")
@@ -209,7 +209,7 @@ def _needed(odps: Connection, job: dict[str, Any]) -> int:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="peaks are read from /proc")
 @pytest.mark.nightly  # large
-def test_what_a_task_holds_of_large_blobs_is_bounded(odps: Connection, new_name: Names) -> None:
+def test_the_memory_of_a_task_for_large_blobs_is_bounded(odps: Connection, new_name: Names) -> None:
     name = new_name("held")
     table = odps.create_table(name, "id bigint, content blob")
     table.write(pd.DataFrame({"id": [0], "content": [b"small"]}))
@@ -221,7 +221,7 @@ def test_what_a_task_holds_of_large_blobs_is_bounded(odps: Connection, new_name:
     # one large blob: its bytes, the array for Spark, and pieces in transfer
     assert _needed(odps, {**job, "work": "digest", "tokens": [rows[1]]}) < 2.5 * LARGE
     assert _needed(odps, {**job, "work": "copy", "tokens": [rows[1]]}) < 32 * MIB
-    # 40 blobs of 7 MiB each: buffered ones, kept ones, and four in transfer; a fifth of the total
+    # 40 blobs of 7 MiB each: only those buffered, kept or in transfer (four) are in memory
     many = [rows[n] for n in range(2, 42)]
     assert _needed(odps, {**job, "work": "copy", "tokens": many}) < 100 * MIB
     assert _needed(odps, {**job, "work": "digest", "tokens": many}) < 160 * MIB

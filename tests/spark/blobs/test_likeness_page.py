@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.spark
-def test_pictures_are_found_by_likeness(
+def test_pictures_are_found_by_similarity(
     spark: SparkSession, odps: Connection, repo: Path, request: pytest.FixtureRequest
 ) -> None:
     recipe = blocks(repo / "docs" / "learning-from-blobs.md", "python")[-2:]

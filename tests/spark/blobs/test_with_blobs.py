@@ -32,7 +32,7 @@ def media(spark: SparkSession, odps: Connection) -> DataFrame:
 
 
 @pytest.mark.spark
-def test_blobs_come_whole_with_type_and_name_and_nulls_stay(
+def test_blobs_have_content_type_and_name_and_nulls_stay_null(
     odps: Connection, media: DataFrame
 ) -> None:
     whole = odps_nb.spark.with_blobs(media, odps, "content", column="file")
@@ -52,7 +52,7 @@ def test_blobs_come_whole_with_type_and_name_and_nulls_stay(
 
 
 @pytest.mark.spark
-def test_a_single_row_has_its_type_and_name_too(odps: Connection, media: DataFrame) -> None:
+def test_a_single_row_has_type_and_name(odps: Connection, media: DataFrame) -> None:
     one = media.filter("name = 'waves.jpg'")
     row = odps_nb.spark.with_blobs(one, odps, "content").first()
     assert row is not None
@@ -61,7 +61,7 @@ def test_a_single_row_has_its_type_and_name_too(odps: Connection, media: DataFra
 
 @pytest.mark.nightly
 @pytest.mark.spark
-def test_the_column_is_what_a_write_takes(
+def test_the_blob_column_can_be_written(
     odps: Connection, media: DataFrame, new_name: Names
 ) -> None:
     name = new_name("copied")
@@ -105,7 +105,7 @@ def test_arguments_are_checked_before_a_task_runs(odps: Connection, media: DataF
         odps_nb.spark.with_blobs(media, odps, "id")
 
 
-# -- what a task fetches and holds --------------------------------------------------------------
+# -- requests and memory of a task ----------------------------------------------------------------
 
 
 @pytest.fixture
@@ -158,7 +158,7 @@ def _run(task: BlobTask, tokens: list[str | None]) -> list[Any]:
     return [row for out in map_batches(task, [_batch(tokens)]) for row in out.to_pylist()]
 
 
-def test_a_reference_that_is_named_again_in_a_batch_is_fetched_once(
+def test_a_repeated_reference_in_a_batch_is_fetched_once(
     odps: Connection, tokens: list[str], asked: list[str]
 ) -> None:
     repeated = [*tokens, None, *reversed(tokens), *tokens]
@@ -169,7 +169,7 @@ def test_a_reference_that_is_named_again_in_a_batch_is_fetched_once(
     assert [row["size"] for row in rows] == [sizes.get(token) for token in repeated]
 
 
-def test_what_is_kept_for_a_later_row_is_bounded(
+def test_blobs_kept_for_later_rows_are_bounded(
     odps: Connection, tokens: list[str], asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes = {token: odps.blob(token).size for token in tokens}
@@ -191,7 +191,7 @@ def test_the_bytes_of_a_blob_that_is_too_large_are_not_fetched(
     assert "blobs of column 'content'" in str(caught.value)
 
 
-def test_bytes_inside_of_structs_and_lists_count_before_they_are_sent_on(
+def test_bytes_inside_structs_and_lists_count_toward_the_batch_size(
     odps: Connection, tokens: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(blob_tasks, "BYTES_PER_BATCH", 1000)
@@ -200,7 +200,7 @@ def test_bytes_inside_of_structs_and_lists_count_before_they_are_sent_on(
     assert [out.num_rows for out in map_batches(task, [_batch([*tokens])])] == [2, 2, 2]
 
 
-def test_no_batch_is_large_because_of_the_columns_that_were_there(
+def test_large_input_columns_are_divided_into_batches(
     odps: Connection, tokens: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     size = _batch([*tokens]).nbytes
@@ -220,7 +220,7 @@ def test_a_value_that_would_break_the_jvm_is_refused(
         _run(task, [*tokens])
 
 
-def test_leaving_early_lets_go_of_the_connection(odps: Connection, tokens: list[str]) -> None:
+def test_leaving_early_releases_the_connection(odps: Connection, tokens: list[str]) -> None:
     closed: list[str] = []
 
     def watched(place: Any, wanted: list[str]) -> Iterator[Any]:

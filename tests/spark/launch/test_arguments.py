@@ -54,7 +54,7 @@ def test_the_connection_is_the_second_argument_everywhere() -> None:
             assert names[1] == "odps", name
 
 
-def test_every_way_to_read_takes_the_options_of_a_read() -> None:
+def test_every_way_to_read_accepts_the_options_of_a_read() -> None:
     options = {one.name for one in dataclasses.fields(ReadOptions)}
     assert options <= set(signature(Table.read).parameters)
     of_spark = set(signature(odps_nb.spark.read).parameters)
@@ -68,7 +68,7 @@ def test_every_way_to_read_takes_the_options_of_a_read() -> None:
 
 
 @pytest.mark.parametrize(("argument", "call"), WRONG.values(), ids=WRONG)
-def test_an_argument_of_a_wrong_kind_is_named(
+def test_an_argument_of_a_wrong_type_is_named(
     spark: SparkSession, odps: Connection, argument: str, call: Call
 ) -> None:
     with pytest.raises(ArgumentError, match=f"^{argument} is of type ") as caught:

@@ -55,7 +55,7 @@ WITHOUT_US = "sys.modules['odps_nb'] = None; sys.argv[2] = 'pyspark.daemon'"
 
 
 @pytest.mark.nightly
-def test_a_missing_package_is_said_with_what_to_install_where(
+def test_an_error_for_a_missing_package_says_where_to_install_it(
     spark: SparkSession,
     odps: Connection,
     new_name: Callable[[str], str],
@@ -71,7 +71,7 @@ def test_a_missing_package_is_said_with_what_to_install_where(
     assert "java" not in str(typed.value).lower()
 
 
-def test_a_missing_package_is_said_by_the_data_source_too(
+def test_a_missing_package_is_reported_by_the_data_source(
     spark: SparkSession, odps: Connection, tmp_path: Path
 ) -> None:
     # The driver has the package, and the Python that loads the reader for a task does not.
@@ -92,7 +92,7 @@ def test_a_missing_package_is_said_by_the_data_source_too(
     assert f"pip install odps-nb=={odps_nb.__version__}" in str(error.hint)
 
 
-def test_a_path_without_a_python_is_said(
+def test_a_path_without_a_python_is_reported(
     spark: SparkSession,
     odps: Connection,
     new_name: Callable[[str], str],
@@ -107,7 +107,7 @@ def test_a_path_without_a_python_is_said(
     assert odps.table(name).read().row_count == 0
 
 
-def test_another_version_of_python_is_said_with_both() -> None:
+def test_another_python_version_is_reported_with_both_versions() -> None:
     # The text of pyspark 4.0 to 4.3, which only a second Python would produce.
     told = (
         "An exception was thrown from the Python worker:\n  File worker.py, line 4174\n"

@@ -32,7 +32,7 @@ def _refused(name: str, code: str = "CANNOT_MODIFY_CONFIG") -> str:
     )
 
 
-def test_only_settings_of_ours_are_refused_in_silence() -> None:
+def test_only_our_own_settings_are_refused_silently() -> None:
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         with without_refused_settings(["spark.ui.enabled", "spark.driver.host"]):
@@ -68,12 +68,12 @@ print("then ours", file=sys.stderr)
 """
 
 
-def test_only_the_notice_of_incubator_modules_is_dropped() -> None:
+def test_only_the_notice_about_incubator_modules_is_dropped() -> None:
     done = subprocess.run([sys.executable, "-c", PARENT], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "Error: no room\nlast linethen ours\n")
 
 
-def test_a_process_without_stderr_starts_one_all_the_same() -> None:
+def test_a_process_without_stderr_can_start_a_session() -> None:
     parent = "import os\nos.close(2)\n" + PARENT.replace("file=sys.stderr", "file=sys.stdout")
     done = subprocess.run([sys.executable, "-c", parent], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "then ours\n")
@@ -97,7 +97,7 @@ def quiet() -> Iterator[Session]:
         made.stop()
 
 
-def test_what_is_quiet_is_as_before_once_the_session_is_stopped() -> None:
+def test_stopping_the_session_restores_warnings_and_logs() -> None:
     from pyspark.logger import PySparkLogger
 
     (handler,) = PySparkLogger.getLogger("SQLQueryContextLogger").handlers[:1]
@@ -142,7 +142,7 @@ def test_a_failed_query_raises_and_prints_no_json(
 
 
 @pytest.mark.spark
-def test_rows_that_are_not_wanted_any_more_leave_no_traceback(
+def test_rows_that_spark_no_longer_needs_leave_no_traceback(
     spark: SparkSession, spark_said: Path
 ) -> None:
     def many(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

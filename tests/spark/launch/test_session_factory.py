@@ -66,7 +66,7 @@ def test_a_cluster_elsewhere_keeps_its_own_addresses_and_memory() -> None:
 @pytest.mark.parametrize(
     "master", ["yarn", "k8s://https://10.0.0.7:6443", "spark://localhost:7077"]
 )
-def test_the_ui_of_a_cluster_is_left_on(master: str) -> None:
+def test_the_ui_of_a_cluster_is_not_disabled(master: str) -> None:
     assert "spark.ui.enabled" not in defaults(master)
 
 
@@ -75,7 +75,7 @@ def test_the_heap_leaves_memory_free_on_small_and_large_machines() -> None:
     assert 1024 <= int(heap.removesuffix("m")) <= 8192
 
 
-def test_a_memory_limit_of_a_container_counts(tmp_path: Path) -> None:
+def test_a_memory_limit_of_a_container_is_respected(tmp_path: Path) -> None:
     limit = tmp_path / "memory.max"
     limit.write_text("1000000\n")
     assert machine_memory((str(limit),)) == 1_000_000
@@ -106,7 +106,7 @@ def test_the_time_zone_comes_from_tz_or_from_the_link(tmp_path: Path) -> None:
     assert local_zone({}, link) == "Asia/Shanghai"
 
 
-def test_what_is_no_spark_setting_is_refused_before_java_starts(
+def test_an_invalid_spark_setting_is_refused_before_java_starts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Another test of this run may hold the session; here there is none.
@@ -128,7 +128,7 @@ class Heard:
         self.told.append((snapshot.operation, snapshot.title, snapshot.phase.value))
 
 
-def test_progress_of_a_start_begins_before_java_is_looked_for(
+def test_progress_of_a_start_begins_before_the_search_for_java(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     heard = Heard()
@@ -179,7 +179,7 @@ def test_a_job_of_spark_submit_keeps_its_master_and_settings(
 
 
 @pytest.mark.spark
-def test_the_session_is_set_up_right(spark_session: SparkSession) -> None:
+def test_the_session_has_our_settings(spark_session: SparkSession) -> None:
     assert spark_session.conf.get("spark.driver.host") == "127.0.0.1"
     assert spark_session.conf.get("spark.sql.execution.arrow.pyspark.enabled") == "true"
     assert spark_session.conf.get("spark.sql.session.timeZone") is not None
@@ -201,7 +201,7 @@ def test_workers_run_the_python_of_this_process(spark: SparkSession) -> None:
 
 
 @pytest.mark.spark
-def test_an_active_session_is_reused_untouched(spark: SparkSession) -> None:
+def test_an_active_session_is_reused_unchanged(spark: SparkSession) -> None:
     before = dict(spark.sparkContext.getConf().getAll())
     again = odps_nb.spark.session("local[7]", spark_sql_shuffle_partitions=99)
     assert again is spark
@@ -211,7 +211,7 @@ def test_an_active_session_is_reused_untouched(spark: SparkSession) -> None:
 
 @pytest.mark.nightly  # a separate daemon imports everything; this affects only speed
 @pytest.mark.spark
-def test_a_worker_starts_with_all_that_a_task_of_ours_imports(
+def test_a_worker_starts_with_all_modules_of_our_tasks(
     spark: SparkSession,
     odps: Connection,
     new_name: Callable[[str], str],
@@ -272,7 +272,7 @@ def test_workers_import_pyspark_from_files_if_it_is_the_one_of_the_archive(
     assert done.stdout.split() == [where, str(not installed)]
 
 
-def test_workers_are_left_as_they_are_where_only_this_process_finds_us(
+def test_worker_settings_are_unchanged_if_workers_cannot_import_the_package(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def none(name: str) -> object:

@@ -133,7 +133,7 @@ def test_without_reports_of_starts_a_run_is_shown_when_its_first_task_has_finish
 
 
 @pytest.mark.nightly
-def test_two_actions_are_two_runs_and_each_starts_from_nothing(
+def test_two_actions_are_two_runs_and_each_starts_from_zero(
     spark: SparkSession, slow: Connection, numbers: str, listener: Listener
 ) -> None:
     frame = odps_nb.spark.read(spark, slow, numbers, splits=2, progress=listener)
@@ -177,7 +177,7 @@ def test_a_task_that_is_not_read_to_its_end_counts_nothing(
     assert len(listener.trackers) == 2
 
 
-def test_what_is_read_twice_counts_twice(
+def test_rows_read_twice_count_twice(
     spark: SparkSession, slow: Connection, numbers: str, listener: Listener
 ) -> None:
     frame = odps_nb.spark.read(spark, slow, numbers, splits=2, progress=listener)
@@ -187,7 +187,7 @@ def test_what_is_read_twice_counts_twice(
 
 
 @pytest.mark.nightly
-def test_a_job_that_fails_ends_its_run_as_failed(
+def test_a_failed_job_ends_its_run_as_failed(
     spark: SparkSession, slow: Connection, numbers: str, listener: Listener
 ) -> None:
     frame = odps_nb.spark.read(spark, slow, numbers, splits=4, progress=listener)
@@ -259,7 +259,7 @@ def test_finished_tasks_are_counted_before_spark_has_counted_them(
     assert (end.tasks, end.tasks_total) == (3, 3)
 
 
-def test_the_stop_of_a_card_ends_the_job_and_every_connection(
+def test_the_stop_button_of_a_card_ends_the_job_and_every_connection(
     spark: SparkSession,
     slow: Connection,
     slow_service: LocalService,
@@ -287,7 +287,7 @@ def test_the_stop_of_a_card_ends_the_job_and_every_connection(
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("far")
-def test_an_interrupted_cell_cancels_its_actions_also_those_that_have_no_card_yet(
+def test_an_interrupted_cell_cancels_its_actions_even_without_a_card(
     spark: SparkSession, slow: Connection, numbers: str, stoppable: Stoppable, gate: Path
 ) -> None:
     frame = odps_nb.spark.read(spark, slow, numbers, splits=4, progress=True)
@@ -310,7 +310,7 @@ def test_an_interrupted_cell_cancels_its_actions_also_those_that_have_no_card_ye
 
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("reports", [False, True])
-def test_an_interrupted_cell_leaves_the_actions_of_other_cells_alone(
+def test_an_interrupted_cell_does_not_affect_actions_of_other_cells(
     spark: SparkSession,
     slow: Connection,
     numbers: str,
@@ -412,7 +412,7 @@ def test_a_cancelled_write_is_aborted(
     assert slow.table(name).read().row_count == 0
 
 
-def test_a_connection_that_cancels_stops_what_spark_runs_for_it(
+def test_cancelling_a_connection_stops_its_spark_jobs(
     spark: SparkSession,
     slow: Connection,
     numbers: str,
@@ -436,7 +436,9 @@ def test_a_connection_that_cancels_stops_what_spark_runs_for_it(
 
 
 @pytest.mark.nightly
-def test_silence_counts_nothing(spark: SparkSession, slow: Connection, numbers: str) -> None:
+def test_disabled_progress_counts_nothing(
+    spark: SparkSession, slow: Connection, numbers: str
+) -> None:
     for progress in (silent, False, None):  # a test is not a terminal
         assert actions.counter_of(spark, _activity(), progress) is None
     frame = odps_nb.spark.read(spark, slow, numbers, splits=2, progress=silent)
@@ -466,7 +468,7 @@ def _part(activity: Activity, number: int, rows: int, **other: int) -> Part:
     )
 
 
-def test_a_part_that_is_computed_again_counts_once_and_one_that_is_read_again_twice() -> None:
+def test_a_recomputed_part_counts_once_and_one_read_again_twice() -> None:
     activity, tracker = _activity(), ProgressTracker("read", "t")
     run = _Run(tracker)
     run.add(_part(activity, 0, 10))

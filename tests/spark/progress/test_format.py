@@ -101,7 +101,7 @@ def test_a_cancelled_read_of_a_loaded_table_ends_the_job(
     assert (end.phase, end.rows) == (Phase.CANCELLED, ROWS // 2)
 
 
-def test_a_save_is_shown_until_its_commit(
+def test_a_write_is_displayed_until_its_commit(
     registered: SparkSession,
     slow: Connection,
     listener: Listener,
@@ -118,11 +118,11 @@ def test_a_save_is_shown_until_its_commit(
     assert end.session_id
     assert slow.table(name).read().row_count == 5000
     registered.range(0).write.format("odps").mode("append").save(name)
-    assert len(listener.trackers) == 1  # without rows, nothing is shown
+    assert len(listener.trackers) == 1  # no progress is shown for a write without rows
 
 
 @pytest.mark.nightly
-def test_a_commit_that_fails_is_a_write_that_failed(
+def test_a_failed_commit_is_reported_as_a_failed_write(
     registered: SparkSession,
     slow: Connection,
     listener: Listener,
@@ -141,7 +141,7 @@ def test_a_commit_that_fails_is_a_write_that_failed(
     assert "see its error" in end.message
 
 
-def test_a_save_whose_tasks_fail_is_a_write_that_failed(
+def test_a_save_whose_tasks_fail_is_reported_as_a_failed_write(
     registered: SparkSession, slow: Connection, listener: Listener, new_name: Callable[[str], str]
 ) -> None:
     name = new_name("broken")
@@ -155,13 +155,15 @@ def test_a_save_whose_tasks_fail_is_a_write_that_failed(
     assert slow.table(name).read().row_count == 0
 
 
-def test_silence_shows_nothing(spark: SparkSession, numbers: str, slow: Connection) -> None:
+def test_disabled_progress_shows_nothing(
+    spark: SparkSession, numbers: str, slow: Connection
+) -> None:
     assert source_counter(spark, silent) is None
     reader = connected(slow.profile, None, 1)({"table": numbers}).reader(spark.range(0).schema)
     assert b"accumulator" not in pickle.dumps(reader)
 
 
-def test_streams_count_nothing(
+def test_streams_are_not_counted(
     registered: SparkSession, slow: Connection, numbers: str, listener: Listener, tmp_path: Path
 ) -> None:
     counter = source_counter(registered, listener)

@@ -98,7 +98,7 @@ def test_a_table_loaded_by_format_has_the_same_card(book: nbformat.NotebookNode)
     assert "verified" not in card
 
 
-def test_the_action_is_on_the_list_of_what_ran(book: nbformat.NotebookNode) -> None:
+def test_the_action_is_in_the_list_of_operations(book: nbformat.NotebookNode) -> None:
     (cell,) = [cell for cell in book.cells if cell.id == "status"]
     listed = cell.outputs[0].data["text/plain"]
     reads = [line for line in listed.splitlines() if "read local.orders" in line]
@@ -179,7 +179,7 @@ print(tracker.getActiveJobsIds(), [tracker.getJobInfo(n).status for n in
 """
 
 
-def test_an_interrupt_ends_the_job_of_any_action_and_the_card_says_so(
+def test_an_interrupt_ends_the_job_of_any_action_and_its_card_is_cancelled(
     kernel: tuple[KernelManager, BlockingKernelClient],
 ) -> None:
     status, published = run(kernel, PREPARE)

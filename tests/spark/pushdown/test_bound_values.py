@@ -47,7 +47,7 @@ def ask(in_utc, odps, table):
     return ask
 
 
-def test_every_value_means_its_row_to_spark(in_utc, odps, table):
+def test_every_bound_value_selects_its_row_in_spark(in_utc, odps, table):
     conditions = (case.where("=")[0].replace(":x", f":x{n}") for n, case in enumerate(IN_SPARK))
     told = ", ".join(f"({condition}) as c{n}" for n, condition in enumerate(conditions))
     params = {f"x{n}": case.value for n, case in enumerate(IN_SPARK)}
@@ -59,7 +59,7 @@ def test_every_value_means_its_row_to_spark(in_utc, odps, table):
 
 @pytest.mark.gate(4)
 @pytest.mark.parametrize("case", sampled(IN_SPARK, lambda case: case.column))
-def test_a_value_finds_its_row(ask, case):
+def test_a_bound_value_finds_its_row(ask, case):
     condition, found = case.where("=")
     assert ask(condition, x=case.value) == found
 
@@ -72,7 +72,7 @@ def test_a_value_finds_its_row(ask, case):
         lambda case: (case.column, type(case.value), case.finer_than_spark),
     ),
 )
-def test_a_time_finds_its_microsecond_and_is_never_cut_in_silence(ask, case):
+def test_a_bound_time_is_never_truncated_silently(ask, case):
     microseconds = rows()[case.column].cast("int64").to_numpy() // 1000
     found = np.flatnonzero(microseconds == microseconds[case.row]).tolist()
     value = case.value
@@ -99,9 +99,7 @@ def test_a_null_is_refused_after_not_in(ask):
 
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
-def test_an_instant_is_itself_whatever_the_zone_of_the_session(
-    few_tasks, profile: Profile, new_name, zone
-):
+def test_an_instant_is_the_same_in_any_session_zone(few_tasks, profile: Profile, new_name, zone):
     before = few_tasks.conf.get("spark.sql.session.timeZone")
     few_tasks.conf.set("spark.sql.session.timeZone", zone)
     try:

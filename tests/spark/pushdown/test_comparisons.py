@@ -84,7 +84,7 @@ def only(where: str, zone: str | None = "UTC") -> str:
         ("status not like '_%'", "not (status like '_%')"),
     ],
 )
-def test_what_means_the_same_is_asked_for(where: str, condition: str) -> None:
+def test_equivalent_comparisons_are_pushed_down(where: str, condition: str) -> None:
     assert only(where) == condition
 
 
@@ -119,7 +119,7 @@ def test_what_means_the_same_is_asked_for(where: str, condition: str) -> None:
         "status like 'p\\\\_'",
     ],
 )
-def test_what_may_mean_something_else_stays_with_spark(where: str) -> None:
+def test_ambiguous_comparisons_are_not_pushed_down(where: str) -> None:
     assert only(where) == ""
 
 
@@ -136,12 +136,14 @@ def test_what_may_mean_something_else_stays_with_spark(where: str) -> None:
         (None, "2024-01-01 08:00:00", ""),
     ],
 )
-def test_times_are_read_in_the_zone_of_the_session(zone: str | None, text: str, sent: str) -> None:
+def test_time_literals_are_in_the_zone_of_the_session(
+    zone: str | None, text: str, sent: str
+) -> None:
     wanted = f"made >= '{sent}'" if sent else ""
     assert only(f"made >= '{text}'", zone) == wanted
 
 
-def test_what_the_service_is_sent_of_them() -> None:
+def test_the_predicate_contains_only_supported_comparisons() -> None:
     where = (
         "`begun` >= '2024-01-05 00:00:00' and "
         "`made` >= '2024-01-05 00:00:00' and "
@@ -153,7 +155,7 @@ def test_what_the_service_is_sent_of_them() -> None:
     assert sent == "begun >= '2024-01-03 22:00:00' and weight < 1.5 and word = 'x'"
 
 
-def test_an_underscore_is_one_character_of_a_partition_too() -> None:
+def test_an_underscore_matches_one_character_of_a_partition() -> None:
     (read,) = reads("select id from t where ds like '2024_1%'")
     specs = [PartitionSpec.of(f"ds={ds},hour=1") for ds in ("2024-1", "20241", "202411x")]
     assert with_partitions(read, specs).partitions == (specs[0], specs[2])
@@ -185,7 +187,7 @@ def computed(text: str) -> list[Computed]:
         ("cast(ds as int) % 2 = hour and hour in (1, 2)", "cast(ds as int) % 2 = hour", {}),
     ],
 )  # fmt: skip
-def test_a_condition_over_partitions_alone_is_taken_as_it_is_typed(
+def test_a_condition_over_partitions_is_evaluated_as_typed(
     where: str, text: str, clock: dict[str, str]
 ) -> None:
     query = f"select count(*) from t where {where}"
@@ -216,7 +218,7 @@ def test_a_condition_over_partitions_alone_is_taken_as_it_is_typed(
         "1 = 1",
     ],
 )
-def test_what_may_change_or_needs_other_rows_is_not_computed(where: str) -> None:
+def test_nondeterministic_conditions_are_not_computed(where: str) -> None:
     assert computed(f"select id from t where {where}") == []
 
 
@@ -232,7 +234,7 @@ def test_what_may_change_or_needs_other_rows_is_not_computed(where: str) -> None
         ("t.ds between 20240101 and 20240131", True),
     ],
 )
-def test_the_nullable_side_of_a_join_is_chosen_only_by_conditions_that_no_null_satisfies(
+def test_only_conditions_that_reject_nulls_prune_the_nullable_side_of_a_join(
     where: str, *, chooses: bool
 ) -> None:
     joined = f"select u.id from u left join t on u.id = t.id where {where}"
@@ -245,7 +247,7 @@ def test_the_nullable_side_of_a_join_is_chosen_only_by_conditions_that_no_null_s
     assert (of_u.partition_conditions, len(of_t.partition_conditions)) == ((), int(chooses))
 
 
-def test_answers_choose_partitions_and_the_clock_is_written_into_the_query() -> None:
+def test_computed_conditions_prune_partitions_and_fix_the_clock() -> None:
     text = "select id from t where ds = date_format(current_date(), 'yyyyMMdd') and id = 1"
     (read,) = reads(text)
     (one,) = read.partition_conditions

@@ -164,7 +164,7 @@ PLAIN = noted("q1, q2")
 @pytest.mark.parametrize(
     "text", [*FIXED, *(pytest.param(one, marks=pytest.mark.nightly) for one in AT_NIGHT)]
 )
-def test_a_fixed_query_gives_the_rows_of_plain_spark(
+def test_a_fixed_query_returns_the_rows_of_plain_spark(
     few_tasks: SparkSession, odps: Connection, served: dict[str, DataFrame], text: str
 ) -> None:
     found = outcome(lambda: odps_nb.spark.sql(few_tasks, odps, text))
@@ -174,7 +174,7 @@ def test_a_fixed_query_gives_the_rows_of_plain_spark(
 
 
 @pytest.mark.nightly  # every query again, to verify the recorded results
-def test_what_is_noted_is_what_plain_spark_answers(
+def test_stored_results_agree_with_plain_spark(
     few_tasks: SparkSession, served: dict[str, DataFrame]
 ) -> None:
     answers = {

@@ -139,7 +139,7 @@ PLAIN = noted("m1, m2")
 
 
 @pytest.mark.nightly
-def test_no_condition_that_is_asked_for_drops_a_row_that_spark_keeps(
+def test_no_pushed_condition_drops_a_row_that_spark_keeps(
     few_tasks: SparkSession, odps: Connection, served: dict[str, DataFrame]
 ) -> None:
     """All conditions in one query of plain Spark, compared with the rows that are kept."""
@@ -170,7 +170,7 @@ def test_no_condition_that_is_asked_for_drops_a_row_that_spark_keeps(
 @pytest.mark.parametrize(
     "text", [*QUERIES, *(pytest.param(one, marks=pytest.mark.nightly) for one in AT_NIGHT)]
 )
-def test_a_query_gives_the_rows_of_plain_spark(
+def test_a_query_returns_the_rows_of_plain_spark(
     few_tasks: SparkSession, odps: Connection, served: dict[str, DataFrame], text: str
 ) -> None:
     found = outcome(lambda: odps_nb.spark.sql(few_tasks, odps, text))
@@ -180,7 +180,7 @@ def test_a_query_gives_the_rows_of_plain_spark(
 
 
 @pytest.mark.nightly  # every query again, to verify the recorded results
-def test_what_is_noted_is_what_plain_spark_answers(
+def test_stored_results_agree_with_plain_spark(
     few_tasks: SparkSession, served: dict[str, DataFrame]
 ) -> None:
     answers = {text: outcome(lambda: whole(few_tasks, served, text)) for text in ALL}  # noqa: B023
@@ -195,7 +195,7 @@ def in_shanghai(few_tasks: SparkSession) -> Iterator[SparkSession]:
 
 
 @pytest.mark.parametrize("text", ZONED)
-def test_times_are_those_of_the_session_in_another_zone(
+def test_times_use_the_zone_of_the_session(
     in_shanghai: SparkSession, odps: Connection, served: dict[str, DataFrame], text: str
 ) -> None:
     (read,) = odps_nb.spark.explain_sql(in_shanghai, odps, text).reads
@@ -206,7 +206,9 @@ def test_times_are_those_of_the_session_in_another_zone(
     assert found.rows
 
 
-def test_less_is_read_and_said(few_tasks: SparkSession, odps: Connection, served: object) -> None:
+def test_fewer_rows_are_read_and_this_is_reported(
+    few_tasks: SparkSession, odps: Connection, served: object
+) -> None:
     text = (
         "select id from m1 where ds = date_format(date_sub(current_date(), 1), 'yyyyMMdd') "
         "or ds rlike '3$' and made > '2024-01-01'"
@@ -214,7 +216,7 @@ def test_less_is_read_and_said(few_tasks: SparkSession, odps: Connection, served
     plan = odps_nb.spark.explain_sql(few_tasks, odps, "select id from m1 where ds rlike '3$'")
     assert "1 of 4 partitions (ds rlike '3$')" in str(plan)
     (read,) = odps_nb.spark.explain_sql(few_tasks, odps, text).reads
-    assert read.partitions is None  # the second half does not depend only on partitions
+    assert read.partitions is None  # the second condition does not depend only on partitions
     text = "select id from m1 where ds = date_format(date_sub(current_date(), 1), 'yyyyMMdd')"
     plan = odps_nb.spark.explain_sql(few_tasks, odps, text)
     assert "0 of 4 partitions" in str(plan)
@@ -222,7 +224,7 @@ def test_less_is_read_and_said(few_tasks: SparkSession, odps: Connection, served
 
 
 @pytest.mark.parametrize(("ansi", "kept"), [("false", 1), ("true", None)])
-def test_a_number_beside_a_text_partition_prunes_unless_spark_refuses_it(
+def test_a_number_compared_with_a_text_partition_prunes_unless_spark_refuses_it(
     few_tasks: SparkSession, odps: Connection, served: object, ansi: str, kept: int | None
 ) -> None:
     few_tasks.conf.set("spark.sql.ansi.enabled", ansi)  # if it is on, 'day' is an error
@@ -238,7 +240,7 @@ def test_a_number_beside_a_text_partition_prunes_unless_spark_refuses_it(
         assert (one.known_partitions, one.partitions and len(one.partitions)) == (4, kept)
 
 
-def test_a_plan_in_another_zone_is_not_run(
+def test_a_plan_created_in_another_time_zone_is_not_run(
     few_tasks: SparkSession, odps: Connection, served: object
 ) -> None:
     plan = odps_nb.spark.explain_sql(few_tasks, odps, "select id from m1 where made > '2024-01-01'")

@@ -247,7 +247,9 @@ def compare(
 @pytest.mark.parametrize(
     "text", [*QUERIES, *(pytest.param(one, marks=pytest.mark.nightly) for one in AT_NIGHT)]
 )
-def test_rows_are_those_of_whole_tables(compare: Callable[[str, str], None], text: str) -> None:
+def test_queries_return_the_rows_of_complete_tables(
+    compare: Callable[[str, str], None], text: str
+) -> None:
     compare(text, text)
 
 
@@ -283,7 +285,7 @@ def test_numbers_compared_with_text_have_the_meaning_of_spark(
 
 
 @pytest.mark.nightly  # every query again, to verify the recorded results
-def test_what_is_noted_is_what_plain_spark_answers(
+def test_stored_results_agree_with_plain_spark(
     few_tasks_here: SparkSession, whole: dict[str, DataFrame]
 ) -> None:
     def answer(text: str) -> str:
@@ -297,7 +299,7 @@ def test_what_is_noted_is_what_plain_spark_answers(
     check_notes("sales", answers)
 
 
-# -- what the service was asked -----------------------------------------------------------------
+# -- requests to the service ----------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -397,7 +399,7 @@ def test_a_limit_reaches_the_service_as_few_rows(
     assert query.to_spark().count() == 3
 
 
-def test_without_partitions_left_no_session_is_opened(
+def test_without_remaining_partitions_no_session_is_opened(
     spark: SparkSession, watched: Profile, recorder: Recorder
 ) -> None:
     frame = odps_nb.spark.sql(spark, watched, "select ds, st, count(*) from sales"
@@ -406,7 +408,7 @@ def test_without_partitions_left_no_session_is_opened(
     assert frame.collect() == []
 
 
-def test_a_plan_opens_no_session_and_says_what_would_be_read(
+def test_a_plan_opens_no_session_and_states_what_would_be_read(
     spark: SparkSession, watched: Profile, recorder: Recorder
 ) -> None:
     query = odps_nb.spark.explain_sql(
@@ -426,7 +428,7 @@ def test_a_plan_opens_no_session_and_says_what_would_be_read(
         "spark.sql.parser.quotedRegexColumnNames",
     ],
 )
-def test_settings_that_change_what_a_text_means_switch_pushing_off(
+def test_settings_that_change_the_syntax_disable_push_down(
     spark: SparkSession, odps: Connection, tables: None, setting: str
 ) -> None:
     spark.conf.set(setting, "true")
@@ -440,7 +442,7 @@ def test_settings_that_change_what_a_text_means_switch_pushing_off(
 # -- names ------------------------------------------------------------------------------------
 
 
-def test_views_of_spark_win_and_are_left_alone(
+def test_views_of_spark_take_precedence(
     spark: SparkSession, odps: Connection, tables: None
 ) -> None:
     spark.range(3).createOrReplaceTempView("people")
@@ -476,7 +478,7 @@ def test_an_unknown_table_or_column_is_not_found_with_close_names(
     assert spark.catalog.listTables() == []
 
 
-def test_what_spark_does_not_take_is_one_error_without_java(
+def test_a_query_that_spark_refuses_is_an_error_without_java_frames(
     spark: SparkSession, odps: Connection, tables: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     for text, code in (
@@ -510,7 +512,7 @@ AWKWARD = ("it's", "back\\slash", "grüße 👋", "{braces}", "a%_b")
         *(pytest.param(one, marks=pytest.mark.nightly) for one in TEXTS if one not in AWKWARD),
     ],
 )
-def test_a_bound_text_stays_a_text_and_is_sent(
+def test_bound_text_is_pushed_down_as_text(
     spark: SparkSession, odps: Connection, tables: None, value: str
 ) -> None:
     query = odps_nb.spark.explain_sql(
@@ -521,7 +523,7 @@ def test_a_bound_text_stays_a_text_and_is_sent(
     assert sorted(query.to_arrow().column("id").to_pylist()) == expected
 
 
-def test_lists_dates_and_decimals_are_bound_and_sent(
+def test_bound_lists_dates_and_decimals_are_pushed_down(
     spark: SparkSession, odps: Connection, tables: None
 ) -> None:
     query = odps_nb.spark.explain_sql(
@@ -578,7 +580,7 @@ def test_a_query_that_is_cancelled_at_its_beginning_opens_nothing(
     assert listener.wait_end().phase is Phase.CANCELLED
 
 
-def test_a_snapshot_that_is_gone_is_our_error(
+def test_an_expired_snapshot_raises_our_error(
     spark: SparkSession, odps: Connection, new_name: Any
 ) -> None:
     name = new_name("gone")

@@ -273,7 +273,7 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
 @pytest.mark.nightly
 @settings(max_examples=EXAMPLES)
 @given(query=queries())
-def test_a_join_gives_the_same_rows_over_what_the_conditions_leave(
+def test_a_join_returns_the_same_rows_over_filtered_tables(
     connection: duckdb.DuckDBPyConnection, query: tuple[str, str]
 ) -> None:
     check(connection, *query)
@@ -282,7 +282,7 @@ def test_a_join_gives_the_same_rows_over_what_the_conditions_leave(
 @pytest.mark.gate(4)
 @pytest.mark.parametrize("kind", ["join", "left join", "right join", "full join"])
 @pytest.mark.parametrize("place", ["on", "where"])
-def test_every_join_of_two_tables_with_every_kind_of_condition(
+def test_every_join_of_two_tables_accepts_every_kind_of_condition(
     connection: duckdb.DuckDBPyConnection, kind: str, place: str
 ) -> None:
     for form, alias in itertools.product(SHARP, ("a.", "b.")):
@@ -296,7 +296,7 @@ def test_every_join_of_two_tables_with_every_kind_of_condition(
 @pytest.mark.gate(5)
 @pytest.mark.parametrize("second", ["join", "left join", "right join", "full join", "semi join"])
 @pytest.mark.parametrize("first", ["join", "left join", "right join", "full join"])
-def test_a_condition_in_the_second_join_of_three_tables(
+def test_the_second_join_of_three_tables_accepts_a_condition(
     connection: duckdb.DuckDBPyConnection, first: str, second: str
 ) -> None:
     for form, alias in itertools.product(SHARP, ("a.", "b.", "c.")):
@@ -308,7 +308,7 @@ def test_a_condition_in_the_second_join_of_three_tables(
         check(connection, query, query)
 
 
-def test_the_property_would_see_a_condition_that_drops_too_much() -> None:
+def test_the_property_detects_a_condition_that_drops_too_much() -> None:
     (read,) = reads("select id from t where n = 1 and coalesce(n, 1) = 1").values()
     assert list(map(text_of, read.conditions)) == ["n = 1"]
     found = reads("select a.id from t a left join t b on a.id = b.id and a.n = 1 and b.n = 2")

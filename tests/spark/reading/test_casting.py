@@ -20,7 +20,7 @@ def _batch(**columns: pa.Array) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns)
 
 
-def test_columns_are_taken_by_name_and_never_by_position() -> None:
+def test_columns_are_matched_by_name_and_never_by_position() -> None:
     batch = _batch(b=pa.array(["x"]), A=pa.array([1]))
     out = select(batch, pa.schema([("a", pa.int64()), ("b", pa.string())]))
     assert out.to_pydict() == {"a": [1], "b": ["x"]}
@@ -38,13 +38,13 @@ def test_nulls_in_a_not_null_column_raise_instead_of_becoming_zero() -> None:
         select(_batch(a=pa.array([1, None])), schema)
 
 
-def test_a_batch_that_fits_is_passed_on_untouched() -> None:
+def test_a_batch_that_fits_is_passed_on_unchanged() -> None:
     batch = _batch(a=pa.array([1]))
     assert select(batch, batch.schema) is batch
 
 
 @given(st.lists(st.none() | st.integers(-(2**63), 2**63 - 1)))
-def test_nanoseconds_are_rounded_towards_the_past(values: list[int | None]) -> None:
+def test_nanoseconds_are_rounded_down(values: list[int | None]) -> None:
     array = pa.array(values, pa.int64()).view(pa.timestamp("ns"))
     out = cast_array(array, US, column="t").view(pa.int64()).to_pylist()
     assert out == [None if v is None else v // 1000 for v in values]
@@ -57,7 +57,7 @@ def test_every_millisecond_of_a_datetime_is_kept(values: list[int | None]) -> No
     assert out == [None if v is None else v * 1000 for v in values]
 
 
-def test_a_time_beyond_the_target_is_an_error_and_not_another_time() -> None:
+def test_a_time_outside_of_the_target_range_raises_an_error() -> None:
     array = pa.array([2**62], pa.int64()).view(pa.timestamp("s"))
     with pytest.raises(ConversionError, match="out of bounds"):
         cast_array(array, US, column="t")
@@ -73,7 +73,7 @@ _ROW = st.none() | st.fixed_dictionaries(
 
 
 @given(st.lists(_ROW, max_size=6), st.integers(0, 3), st.booleans())
-def test_nested_values_keep_their_nulls_however_they_are_sliced(
+def test_nested_values_keep_their_nulls_in_slices(
     rows: list[dict[str, object] | None], start: int, large: bool
 ) -> None:
     list_of = pa.large_list if large else pa.list_
@@ -124,12 +124,12 @@ def test_dictionaries_and_large_strings_become_plain_strings() -> None:
         assert cast_array(array, pa.string(), column="s").to_pylist() == ["a", None, "a"]
 
 
-def test_bytes_that_are_no_text_are_refused_for_a_text_column() -> None:
+def test_bytes_that_are_not_text_are_refused_for_a_text_column() -> None:
     with pytest.raises(ConversionError, match="'s'"):
         cast_array(pa.array([b"\xff"]), pa.string(), column="s")
 
 
-def test_dates_and_wall_clock_times_do_not_move() -> None:
+def test_dates_and_timestamp_ntz_values_are_not_shifted() -> None:
     wall = pa.array([dt.datetime(1969, 12, 31, 23, 59, 59, 999999)], pa.timestamp("ns"))
     out = cast_array(wall, pa.timestamp("us"), column="n")
     assert out.to_pylist() == [dt.datetime(1969, 12, 31, 23, 59, 59, 999999)]

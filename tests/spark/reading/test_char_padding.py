@@ -89,7 +89,7 @@ CONDITIONS = {
 @pytest.mark.gate(1)
 @in_the_gate_padded
 @pytest.mark.parametrize("condition", CONDITIONS)
-def test_pushed_conditions_keep_the_rows_that_spark_wants(
+def test_pushed_conditions_keep_the_rows_that_spark_needs(
     spark: SparkSession, chars: tuple[Connection, str], condition: str
 ) -> None:
     odps, _ = chars

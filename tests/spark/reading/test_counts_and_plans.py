@@ -71,7 +71,7 @@ def shop(odps: Connection) -> Iterator[str]:
 # -- counting -----------------------------------------------------------------------------------
 
 
-def test_a_count_of_the_whole_read_is_known_and_any_other_is_counted(
+def test_only_the_count_of_a_complete_read_needs_no_job(
     few: SparkSession, odps: Connection, shop: str
 ) -> None:
     listener = Listener()
@@ -91,10 +91,10 @@ def test_a_count_of_the_whole_read_is_known_and_any_other_is_counted(
     assert read(where="id < 4").count() == 8
     assert listener.wait_end(3).rows == 8
     kept = read(columns=["id"]).cache()
-    assert kept.count() == 80  # this fills the cache
+    assert kept.count() == 80  # fills Spark's cache
     assert listener.wait_end(4).rows == 80
     assert kept.filter("id < 3").count() == 6
-    assert len(listener.trackers) == 4  # from there
+    assert len(listener.trackers) == 4  # these actions read from the cache
     kept.unpersist()
     assert kept.count() == 80
     assert len(listener.trackers) == 4
@@ -103,7 +103,7 @@ def test_a_count_of_the_whole_read_is_known_and_any_other_is_counted(
 # -- plans --------------------------------------------------------------------------------------
 
 
-def test_a_plan_names_what_is_read_and_no_key(
+def test_a_plan_shows_what_is_read_and_no_key(
     few: SparkSession, odps: Connection, shop: str
 ) -> None:
     scan = odps.table(shop).read(
@@ -138,7 +138,7 @@ def test_a_name_in_a_plan_is_one_bounded_line(odps: Connection, shop: str) -> No
     assert "\x1b" not in name
 
 
-def test_small_reads_are_broadcast_by_themselves_and_large_ones_are_not(
+def test_small_reads_are_broadcast_automatically_and_large_ones_are_not(
     few: SparkSession, odps: Connection
 ) -> None:
     large = odps_nb.spark.read(few, odps, "orders")

@@ -78,7 +78,7 @@ def test_a_view_is_read_by_a_query(
         pytest.param("types_all", "America/New_York", marks=pytest.mark.nightly),
     ],
 )
-def test_every_value_is_what_arrow_reads_in_any_session_zone(
+def test_values_equal_those_in_arrow_in_any_session_zone(
     spark: SparkSession, odps: Connection, table: str, zone: str
 ) -> None:
     spark.conf.set("spark.sql.session.timeZone", zone)
@@ -87,7 +87,7 @@ def test_every_value_is_what_arrow_reads_in_any_session_zone(
 
 
 @pytest.mark.spark
-def test_a_zone_moves_instants_and_leaves_wall_clocks(
+def test_a_zone_affects_instants_but_not_timestamp_ntz(
     spark: SparkSession, odps: Connection
 ) -> None:
     frame = odps_nb.spark.read(spark, odps, "types_all", where="row_name = 'usual'")
@@ -132,9 +132,7 @@ def test_two_splits_are_read_by_two_tasks_and_nothing_by_the_driver(
 
 
 @pytest.mark.spark
-def test_columns_come_in_the_order_that_was_asked_for(
-    spark: SparkSession, odps: Connection
-) -> None:
+def test_columns_are_returned_in_the_requested_order(spark: SparkSession, odps: Connection) -> None:
     frame = odps_nb.spark.read(
         spark, odps, "orders", columns=["ds", "amount", "id"], partitions=[DAY], limit=5
     )
@@ -168,7 +166,7 @@ def test_a_filter_and_a_limit_together_are_exact(spark: SparkSession, odps: Conn
 
 @pytest.mark.spark
 @pytest.mark.parametrize("asked", [{}, {"splits": 3}])
-def test_a_filter_is_exact_whatever_the_service_leaves_out(
+def test_a_filter_is_exact_whatever_the_service_skips(
     spark: SparkSession, odps: Connection, asked: dict[str, int]
 ) -> None:
     table = odps.table("orders")
@@ -190,7 +188,7 @@ def test_a_filter_is_exact_whatever_the_service_leaves_out(
 
 
 @pytest.mark.spark
-def test_filters_of_one_dataframe_do_not_leak_into_each_other(
+def test_filters_of_different_queries_of_one_dataframe_are_independent(
     spark: SparkSession, odps: Connection
 ) -> None:
     frame = odps_nb.spark.read(spark, odps, "types_all", columns=["row_name"])
@@ -201,7 +199,7 @@ def test_filters_of_one_dataframe_do_not_leak_into_each_other(
 
 
 @pytest.mark.spark
-def test_a_partition_without_rows_gives_no_rows(spark: SparkSession, odps: Connection) -> None:
+def test_a_partition_without_rows_returns_no_rows(spark: SparkSession, odps: Connection) -> None:
     frame = odps_nb.spark.read(spark, odps, "orders", partitions=DAY, where="id < 0")
     assert frame.count() == 0
     assert frame.columns == odps_nb.spark.read(spark, odps, "orders", partitions=DAY).columns
@@ -218,7 +216,7 @@ def test_a_scan_becomes_a_dataframe_of_its_own_snapshot(
 
 @pytest.mark.nightly
 @pytest.mark.spark
-def test_a_blob_table_is_cut_by_its_rows_where_its_blobs_are_read(
+def test_a_table_with_blobs_is_split_by_rows_if_they_are_read(
     spark: SparkSession, odps: Connection, new_name: Callable[[str], str]
 ) -> None:
     table = odps.create_table(new_name("many_blobs"), "id bigint, content blob")
@@ -243,7 +241,7 @@ def test_a_blob_table_is_cut_by_its_rows_where_its_blobs_are_read(
 
 
 @pytest.mark.spark
-def test_tasks_follow_the_cores_and_have_a_floor_of_rows(
+def test_the_number_of_tasks_depends_on_cores_and_a_minimum_of_rows(
     spark: SparkSession, odps: Connection, new_name: Callable[[str], str]
 ) -> None:
     """The session has two cores."""
@@ -271,7 +269,7 @@ def test_tasks_follow_the_cores_and_have_a_floor_of_rows(
 
 
 @pytest.mark.spark
-def test_a_missing_table_or_column_fails_at_once_and_without_java(
+def test_a_missing_table_or_column_fails_immediately_without_java_frames(
     spark: SparkSession, odps: Connection
 ) -> None:
     with pytest.raises(NotFoundError) as caught:
@@ -291,7 +289,7 @@ def test_a_missing_table_or_column_fails_at_once_and_without_java(
 
 @pytest.mark.storage_api("its requests")
 @pytest.mark.spark
-def test_a_session_that_is_gone_says_so_and_is_never_opened_again(
+def test_an_expired_session_raises_an_error_and_is_never_reopened(
     spark: SparkSession, odps: Connection
 ) -> None:
     scan = odps.table("types_all").read()
@@ -306,7 +304,7 @@ def test_a_session_that_is_gone_says_so_and_is_never_opened_again(
 
 
 @given(st.integers(1, 10**7), st.integers(1, 300))
-def test_even_cuts_travel_as_a_rule(rows: int, count: int) -> None:
+def test_equal_splits_are_pickled_as_a_rule(rows: int, count: int) -> None:
     splits = plan_ranges(rows, count)
     kept = SplitList.of(splits)
     assert not kept.others
@@ -317,7 +315,7 @@ def test_even_cuts_travel_as_a_rule(rows: int, count: int) -> None:
     st.lists(st.builds(RowRangeSplit, st.integers(0, 99), st.integers(1, 99)), max_size=5)
     | st.lists(st.builds(IndexSplit, st.integers(0, 9)), max_size=5)
 )
-def test_any_other_cuts_are_kept_as_they_are(splits: list[Any]) -> None:
+def test_other_splits_are_pickled_as_a_list(splits: list[Any]) -> None:
     kept = SplitList.of(splits)
     assert [kept[number] for number in range(len(kept))] == splits
 

@@ -20,7 +20,7 @@ def shown(frame) -> str:
 @pytest.mark.storage_api("far times")
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz"])
-def test_the_year_9999_goes_through_spark_and_back(spark, odps, new_name, kind):
+def test_the_year_9999_is_written_and_read_by_spark(spark, odps, new_name, kind):
     first = odps.create_table(new_name("far"), f"id bigint, t {kind}")
     second = odps.create_table(new_name("back"), f"id bigint, t {kind}")
     rows = pa.table({"id": range(3), "t": pa.array(FAR, pa.timestamp("us"))})
@@ -48,7 +48,7 @@ def test_sql_over_spark_sees_the_year_9999(spark, odps, new_name):
 
 @pytest.mark.storage_api("far times")
 def test_a_read_is_opened_in_microseconds_for_spark(spark, odps, new_name):
-    """Evidence 152: tasks share one session and cannot start again."""
+    """Evidence 152: tasks share one session, so they cannot restart the read."""
     table = odps.create_table(new_name("scan"), "id bigint, t timestamp")
     table.write(pa.table({"id": range(3), "t": pa.array(FAR, pa.timestamp("us"))}))
     scan = table.read()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.spark
-def test_vectors_and_geography_go_both_ways(
+def test_vectors_and_geography_are_written_and_read(
     spark: SparkSession, odps: Connection, new_name: Callable[[str], str]
 ) -> None:
     """Evidence 154, 155: ArrayType(FloatType) and binary, read and written, with nulls."""
@@ -47,7 +47,7 @@ def test_vectors_and_geography_go_both_ways(
 
 @pytest.mark.nightly
 @pytest.mark.spark
-def test_a_decimal_of_more_than_38_digits_is_left_out(
+def test_a_decimal_of_more_than_38_digits_is_omitted(
     spark: SparkSession, odps: Connection, new_name: Callable[[str], str]
 ) -> None:
     """Evidence 174: with one warning; if a query names one, the error lists the columns to use."""

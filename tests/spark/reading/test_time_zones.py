@@ -59,7 +59,7 @@ def test_a_row_is_the_same_instant_in_every_zone_of_the_session(spark, zoned, ta
 
 
 @pytest.mark.nightly
-def test_a_condition_of_a_read_is_meant_in_the_zone_of_the_connection(spark, zoned, odps, table):
+def test_a_condition_of_a_read_is_in_the_zone_of_the_connection(spark, zoned, odps, table):
     spark.conf.set(SESSION, "America/Los_Angeles")
     name, where = table.name.table, "t = '2024-01-31 10:00:00'"
     assert odps_nb.spark.read(spark, zoned, name, where=where).count() == 1
@@ -69,9 +69,7 @@ def test_a_condition_of_a_read_is_meant_in_the_zone_of_the_connection(spark, zon
     assert reader.option("table", name).option("where", where).load().count() == 1
 
 
-def test_a_wall_clock_of_spark_is_one_of_the_zone_where_an_instant_is_wanted(
-    spark, zoned, odps, new_name
-):
+def test_a_local_time_of_spark_becomes_an_instant_in_the_zone(spark, zoned, odps, new_name):
     frame = spark.sql("select timestamp_ntz '2024-01-31 10:00:00' as t")
     for connection, hours in ((zoned, 8), (odps, 0)):
         table = connection.create_table(new_name("walls"), "t timestamp")
@@ -82,7 +80,7 @@ def test_a_wall_clock_of_spark_is_one_of_the_zone_where_an_instant_is_wanted(
         assert got == [CLOCK - dt.timedelta(hours=hours)] * 2
 
 
-def test_a_spark_query_brings_back_times_of_the_connection(spark, zoned, odps, table):
+def test_a_spark_query_returns_times_in_the_zone_of_the_connection(spark, zoned, odps, table):
     spark.conf.set(SESSION, "America/Los_Angeles")
     text = f"select d, n from {table.name.table}"
     found = odps_nb.spark.explain_sql(spark, zoned, text).to_pandas()
@@ -92,7 +90,7 @@ def test_a_spark_query_brings_back_times_of_the_connection(spark, zoned, odps, t
     assert plain["d"][0] == CLOCK - dt.timedelta(hours=8)
 
 
-def test_nothing_is_known_of_a_zone_that_is_not_there(spark, profile, table):
+def test_an_unknown_zone_is_reported(spark, profile, table):
     options = odps_nb.spark.options(profile) | {"timezone": "Mars/Base", "table": str(table.name)}
     odps_nb.spark.register(spark)
     with pytest.raises(Exception, match="there is no time zone 'Mars/Base'"):

@@ -1,4 +1,4 @@
-"""`odps_nb.spark.attach`: names in Spark's catalog, and what it rejects."""
+"""`odps_nb.spark.attach`: names in Spark's catalog, and rejected calls."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_an_entry_has_new_columns_and_rows_when_attached_again(
 
 
 @pytest.mark.spark
-def test_names_of_others_are_left_alone(
+def test_existing_names_in_the_catalog_are_not_changed(
     spark: SparkSession, odps: Connection, database: str
 ) -> None:
     spark.sql(f"create database {database}")
@@ -61,7 +61,7 @@ def test_names_of_others_are_left_alone(
 
 
 @pytest.mark.spark
-def test_what_cannot_be_attached_is_said_before_anything_is_made(
+def test_invalid_attachments_are_refused_before_anything_is_created(
     spark: SparkSession, odps: Connection, database: str
 ) -> None:
     with pytest.raises(NotFoundError, match="no_such_table"):
@@ -99,5 +99,5 @@ def test_a_catalog_that_outlives_the_session_is_refused() -> None:
         _check_catalog(Hive)  # type: ignore[arg-type]
 
 
-def test_no_option_of_ours_is_taken_for_one_of_others() -> None:
+def test_our_options_are_not_confused_with_options_of_others() -> None:
     assert not set(INSTEAD) & (_READ | _WRITE | _STREAM_READ | _STREAM_WRITE)

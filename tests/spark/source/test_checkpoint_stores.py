@@ -1,7 +1,7 @@
 """A micro-batch is committed once even if its checkpoint is not in a local folder.
 
 These tests do not run Spark, because its S3 file system is in a jar that no package index has. The
-tests write what Spark itself would write; what the sink reads and writes is real.
+tests write Spark's own files; those of the sink are real.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def memory() -> Iterator[Store]:
 
 @pytest.fixture
 def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    """A bucket on a server that speaks S3, addressed as users address such servers."""
+    """A bucket on an S3 server, addressed as users address it."""
     from moto.server import ThreadedMotoServer
 
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
@@ -114,7 +114,7 @@ def test_a_checkpoint_in_a_store_of_fsspec(memory: Store, odps: Connection, tabl
 
 @pytest.mark.nightly  # a server for S3; the fsspec store tests the same rules
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:(moto|botocore).*")
-def test_a_checkpoint_in_a_bucket(s3: Store, odps: Connection, table: Table) -> None:
+def test_a_checkpoint_can_be_in_a_bucket(s3: Store, odps: Connection, table: Table) -> None:
     check_store(s3, odps, table)
 
 

@@ -48,7 +48,7 @@ def test_a_table_is_loaded_by_option_or_by_path(reader: DataFrameReader) -> None
 
 
 @pytest.mark.spark
-def test_columns_come_from_the_option_or_from_the_schema(
+def test_columns_are_selected_by_option_or_schema(
     reader: DataFrameReader, odps: Connection
 ) -> None:
     reader = reader.option("table", "orders").option("partitions", DAY).option("limit", 10)
@@ -82,7 +82,9 @@ def test_a_schema_with_other_types_is_refused(reader: DataFrameReader) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.spark
-def test_filters_of_one_dataframe_do_not_leak_into_each_other(reader: DataFrameReader) -> None:
+def test_filters_of_different_queries_of_one_dataframe_are_independent(
+    reader: DataFrameReader,
+) -> None:
     frame = reader.load("types_all")
     one, other = frame.filter("row_name = 'least'"), frame.filter("row_name = 'most'")
     assert one.count() == 1
@@ -94,7 +96,7 @@ def test_filters_of_one_dataframe_do_not_leak_into_each_other(reader: DataFrameR
 
 
 @pytest.mark.spark
-def test_filters_of_one_view_do_not_leak_into_each_other(
+def test_filters_of_different_queries_of_one_view_are_independent(
     spark: SparkSession, reader: DataFrameReader
 ) -> None:
     reader.load("types_all").createOrReplaceTempView("types_view")
@@ -117,7 +119,7 @@ def test_nothing_is_pushed_down() -> None:
 
 
 @pytest.mark.spark
-def test_a_partition_without_rows_gives_no_rows(reader: DataFrameReader) -> None:
+def test_a_partition_without_rows_returns_no_rows(reader: DataFrameReader) -> None:
     empty = reader.option("where", "id < 0").option("partitions", DAY).load("orders")
     assert empty.select("id").collect() == []
 
@@ -171,7 +173,7 @@ def _batch() -> pa.RecordBatch:
 
 
 @pytest.mark.storage_api("its requests")
-def test_a_commit_takes_the_streams_of_the_messages_only(
+def test_a_commit_includes_only_the_streams_of_the_messages(
     profile: Profile, odps: Connection, new_name: Names
 ) -> None:
     name = new_name("commit")
@@ -184,7 +186,7 @@ def test_a_commit_takes_the_streams_of_the_messages_only(
     assert odps.table(name).read().row_count == 10
 
 
-def test_an_abort_after_a_failed_task_drops_everything(
+def test_an_abort_after_a_failed_task_drops_all_rows(
     profile: Profile, odps: Connection, new_name: Names
 ) -> None:
     name = new_name("abort")
@@ -196,7 +198,7 @@ def test_an_abort_after_a_failed_task_drops_everything(
     assert odps.table(name).read().row_count == 0
 
 
-def test_an_abort_after_a_commit_that_raised_destroys_nothing(
+def test_an_abort_after_a_failed_commit_deletes_nothing(
     profile: Profile, odps: Connection, new_name: Names
 ) -> None:
     name = new_name("doubt")
@@ -210,7 +212,7 @@ def test_an_abort_after_a_commit_that_raised_destroys_nothing(
 # -- options ------------------------------------------------------------------------------------
 
 
-def test_options_carry_the_keys_and_show_none(profile: Profile) -> None:
+def test_options_contain_keys_and_show_none(profile: Profile) -> None:
     given = odps_nb.spark.options(profile)
     assert given["access_key"] == profile.access_key
     assert str(profile.access_key) not in repr(given) + str(given)
@@ -237,7 +239,7 @@ def test_options_are_read_in_any_case(profile: Profile) -> None:
     assert (settings.options.limit, settings.options.split_bytes) == (5, 1000)
 
 
-def test_settings_of_the_client_are_options_beside_the_keys_or_a_profile(
+def test_client_options_can_be_passed_with_keys_or_a_profile(
     profile: Profile, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     asked = {"table": "orders", "read_timeout": "7.5", "retries": "1"}

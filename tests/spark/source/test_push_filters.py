@@ -55,7 +55,7 @@ def _source() -> type[Any]:
 # Nightly, because it tests PySpark, and three processes of its planner are slow.
 @pytest.mark.spark
 @pytest.mark.nightly
-def test_pushed_filters_leak_from_one_query_into_the_next(spark: SparkSession) -> None:
+def test_spark_passes_pushed_filters_from_one_query_to_the_next(spark: SparkSession) -> None:
     spark.dataSource.register(_source())
     load = spark.read.format("ten_numbers").load
     if pyspark_version() < (4, 1):

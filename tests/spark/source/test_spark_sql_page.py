@@ -118,22 +118,22 @@ def _replaced(code: str) -> dict[str, list[tuple[Any, ...]]]:
 
 @pytest.mark.gate(3)
 @pytest.mark.parametrize("line", lines("Without `attach`"), ids=lambda line: line.code)
-def test_a_line_without_attach(line: Line, place: dict[str, Any]) -> None:
+def test_a_line_of_the_page_works_without_attach(line: Line, place: dict[str, Any]) -> None:
     place["spark"].sql("drop database if exists odps cascade")
     check(line, place)
 
 
 @pytest.mark.gate(3)
 @pytest.mark.parametrize("line", lines("After `odps_nb.spark.attach"), ids=lambda line: line.code)
-def test_a_line_after_attach(line: Line, place: dict[str, Any]) -> None:
+def test_a_line_of_the_page_works_after_attach(line: Line, place: dict[str, Any]) -> None:
     if not place["spark"].catalog.tableExists("odps.trades"):
         names = odps_nb.spark.attach(place["spark"], place["odps"], TABLES, progress=False)
         assert names == ("odps.trades", "odps.ledger")
     check(line, place)
 
 
-@pytest.mark.nightly  # other tests cover streams; here Spark's catalog names the tables
-def test_a_stream_goes_from_an_attached_table_to_another(
+@pytest.mark.nightly  # tables in Spark's catalog; other tests cover streams
+def test_a_stream_copies_an_attached_table_to_another(
     place: dict[str, Any], odps: Connection, new_name: Any, tmp_path: Path
 ) -> None:
     spark, copy = place["spark"], new_name("copied")

@@ -90,7 +90,7 @@ def ids(table: Table) -> list[int]:
 
 @pytest.mark.nightly
 @pytest.mark.spark
-def test_rows_arrive_once_in_the_order_of_versions_and_after_a_restart(
+def test_rows_arrive_once_in_version_order_even_after_a_restart(
     spark: SparkSession, odps: Connection, make: Make, tmp_path: Path, event_log: Path
 ) -> None:
     source, sink = make("source"), make("sink")
@@ -132,7 +132,7 @@ def test_rows_arrive_once_in_the_order_of_versions_and_after_a_restart(
 
 @pytest.mark.nightly
 @pytest.mark.spark
-def test_a_task_that_fails_after_writing_is_not_doubled(
+def test_rows_of_a_task_that_fails_after_writing_are_not_repeated(
     spark: SparkSession, odps: Connection, make: Make, tmp_path: Path
 ) -> None:
     source, sink = make("source"), make("sink")
@@ -150,7 +150,7 @@ def test_a_task_that_fails_after_writing_is_not_doubled(
 
 @pytest.mark.nightly
 @pytest.mark.spark
-def test_a_driver_that_dies_between_the_commit_and_sparks_note_doubles_nothing(
+def test_a_driver_that_dies_after_the_commit_repeats_no_rows(
     spark: SparkSession, odps: Connection, make: Make, tmp_path: Path
 ) -> None:
     source, sink = make("source"), make("sink")
@@ -173,7 +173,7 @@ def test_a_driver_that_dies_between_the_commit_and_sparks_note_doubles_nothing(
 
 @pytest.mark.nightly
 @pytest.mark.spark
-def test_a_driver_killed_after_an_upsert_repeats_the_batch_and_each_key_has_its_newest_row(
+def test_a_driver_killed_after_an_upsert_repeats_the_batch_without_changing_rows(
     odps: Connection, service: LocalService, make: Make, new_name: Any, tmp_path: Path
 ) -> None:
     source = make("source")

@@ -72,7 +72,7 @@ class Query:
 
 
 def ended(status: str) -> str:
-    """Return the status of a session that is over; without the Storage API, it is not known."""
+    """Return the status of an ended session, which is unknown without the Storage API."""
     return status if by_storage_api() else ""
 
 
@@ -117,14 +117,14 @@ def test_each_micro_batch_is_in_the_table_once(query: Query, table: Table) -> No
     assert ids(table) == [1, 2, 3, 4]
 
 
-def test_a_crash_before_the_intent_leaves_nothing(query: Query, table: Table) -> None:
+def test_a_crash_before_the_recorded_commit_leaves_nothing(query: Query, table: Table) -> None:
     query.write([1])
     assert ids(table) == []
     query.commit(query.write([1]), 0)
     assert ids(table) == [1]
 
 
-def test_a_crash_after_the_intent_commits_what_was_written_first(
+def test_a_crash_after_the_recorded_commit_commits_the_first_rows(
     query: Query, table: Table, storage: StorageClient
 ) -> None:
     first, second = query.write([1]), query.write([1])
@@ -135,7 +135,7 @@ def test_a_crash_after_the_intent_commits_what_was_written_first(
     assert fetch_write_status(storage, session_of(second)) == ended("ABORTED")
 
 
-def test_a_crash_after_the_commit_does_not_double(
+def test_a_crash_after_the_commit_repeats_no_rows(
     query: Query, table: Table, storage: StorageClient
 ) -> None:
     first = query.write([1])
@@ -148,7 +148,7 @@ def test_a_crash_after_the_commit_does_not_double(
     assert fetch_write_status(storage, session_of(second)) == ended("ABORTED")
 
 
-def test_a_crash_after_all_but_sparks_own_mark_does_not_double(query: Query, table: Table) -> None:
+def test_a_crash_before_spark_records_the_batch_repeats_no_rows(query: Query, table: Table) -> None:
     query.commit(query.write([1]), 0)
     query.commit(query.write([1]), 0)
     messages = query.write([1])
@@ -158,7 +158,7 @@ def test_a_crash_after_all_but_sparks_own_mark_does_not_double(query: Query, tab
 
 
 @pytest.mark.storage_api("its requests")
-def test_an_intent_whose_session_was_aborted_is_written_again(
+def test_a_recorded_commit_of_an_aborted_session_is_written_again(
     query: Query, table: Table, storage: StorageClient
 ) -> None:
     first = query.write([1])
@@ -189,7 +189,7 @@ def test_an_ambiguous_result_is_an_error_with_two_remedies(query: Query, table: 
 
 
 @pytest.mark.storage_api("its requests")
-def test_a_commit_whose_answer_is_lost_happens_once(
+def test_a_commit_whose_response_is_lost_takes_effect_once(
     query: Query, table: Table, profile: Profile
 ) -> None:
     lost = []
@@ -206,23 +206,21 @@ def test_a_commit_whose_answer_is_lost_happens_once(
     assert (lost, ids(table)) == (["TableCommitWriteSession"], [1])
 
 
-def test_an_emptied_checkpoint_does_not_take_old_intents_for_its_own(
-    query: Query, table: Table
-) -> None:
+def test_an_emptied_checkpoint_ignores_old_commits(query: Query, table: Table) -> None:
     query.commit(query.write([1]), 0)
     (query.checkpoint / "offsets" / "0").write_text("v1\nplanned anew")
     query.commit(query.write([2]), 0)
     assert ids(table) == [1, 2]
 
 
-def test_micro_batches_without_rows_make_no_version(query: Query, table: Table) -> None:
+def test_micro_batches_without_rows_create_no_version(query: Query, table: Table) -> None:
     messages = query.write([], [])
     query.commit(messages, 0)
     assert query.log.find(0) is None
     assert table.read().latest_version == 0
 
 
-def test_complete_mode_replaces_the_table_even_by_nothing(query: Query, table: Table) -> None:
+def test_complete_mode_replaces_the_table_even_without_rows(query: Query, table: Table) -> None:
     query.commit(query.write([1, 2], overwrite=True), 0, overwrite=True)
     query.plan(1)
     query.commit(query.write([3], overwrite=True), 1, overwrite=True)
@@ -245,7 +243,7 @@ def test_a_micro_batch_of_too_many_partitions_is_dropped(
     assert fetch_write_status(storage, message.session) == ended("ABORTED")
 
 
-def test_an_abort_spares_what_may_be_committed(
+def test_an_abort_keeps_a_session_that_may_be_committed(
     query: Query, table: Table, storage: StorageClient
 ) -> None:
     failed, doubtful = query.write([1]), query.write([2])
@@ -256,7 +254,7 @@ def test_an_abort_spares_what_may_be_committed(
     query.writer().abort([None], 0)
 
 
-def test_rows_are_taken_where_spark_gives_no_batches(
+def test_rows_are_accepted_if_spark_passes_no_batches(
     query: Query, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stream_writer, "TAKES_ARROW", False)  # as with PySpark 4.0
@@ -281,7 +279,7 @@ def test_a_stream_needs_its_checkpoint_among_its_options(odps: Connection, table
         OdpsDataSource(given).streamWriter(SCHEMA, False)
 
 
-def test_a_checkpoint_that_is_not_here_is_an_error(query: Query) -> None:
+def test_a_checkpoint_that_cannot_be_read_raises_an_error(query: Query) -> None:
     messages = query.write([1])
     with pytest.raises(ConfigError, match="the driver cannot read offsets/7") as caught:
         query.commit(messages, 7)
@@ -296,14 +294,14 @@ def test_a_checkpoint_of_another_table_is_refused(query: Query, table: Table) ->
         query.commit(query.write([1]), 0)
 
 
-def test_a_damaged_intent_is_an_error(query: Query) -> None:
+def test_a_damaged_commit_file_raises_an_error(query: Query) -> None:
     query.log.note(0, Intent(table="t", session="s", streams=()))
     Path(query.log.path(0)).write_text("{")
     with pytest.raises(StateError, match="is damaged"):
         query.log.find(0)
 
 
-def test_old_intents_are_swept_away(query: Query) -> None:
+def test_old_commit_files_are_deleted(query: Query) -> None:
     intent = Intent(table="t", session="s", streams=(("0", 1),))
     for batch in (1, 150, 199, 200, 300):
         query.plan(batch)
@@ -315,14 +313,14 @@ def test_old_intents_are_swept_away(query: Query) -> None:
 
 
 def test_two_drivers_of_one_batch_commit_it_once(query: Query, table: Table) -> None:
-    """The second one has written its rows, and seen no record, when the first one commits."""
+    """The second driver has written its rows and found no record when the first one commits."""
     slow, fast = query.write([1, 2]), query.write([1, 2])
     found = query.log.find(0)
     query.commit(fast, 0)
     mine = intent_of(slow, table)
     with pytest.raises(StateError, match="another driver is writing micro-batch 0"):
         query.log.note(0, mine, instead_of=found)
-    query.commit(slow, 0)  # as Spark does: the first one's commit is found
+    query.commit(slow, 0)  # as Spark does: the first driver's commit is found
     assert sorted(table.read().to_arrow()["id"].to_pylist()) == [1, 2]
     assert not list((query.checkpoint / "odps_nb").glob(".*.tmp"))
 

@@ -84,7 +84,7 @@ def rows(reader: OdpsStreamReader, start: Offsets, end: Offsets) -> list[int]:
     return [value for batch in batches for value in batch.column("id").to_pylist()]
 
 
-def test_the_rows_that_are_there_come_first_then_what_is_added(table: Table, follow: Open) -> None:
+def test_existing_rows_precede_added_ones(table: Table, follow: Open) -> None:
     reader = follow()
     found, end = next_batch(reader, reader.initialOffset())
     assert (found, end["version"]) == ([1, 2, 3], 2)
@@ -106,7 +106,7 @@ def test_a_first_batch_is_the_same_in_another_process(table: Table, follow: Open
         assert rows(again, again.initialOffset(), end) == found != []
 
 
-def test_a_table_whose_rows_were_replaced_before_is_read_from_the_start(
+def test_a_table_whose_rows_were_replaced_earlier_is_read_from_the_start(
     table: Table, follow: Open
 ) -> None:
     add(table, 7, overwrite=True)
@@ -117,7 +117,7 @@ def test_a_table_whose_rows_were_replaced_before_is_read_from_the_start(
     assert next_batch(reader, end)[0] == [8]
 
 
-def test_the_newest_version_is_where_latest_begins(table: Table, follow: Open) -> None:
+def test_latest_begins_at_the_newest_version(table: Table, follow: Open) -> None:
     reader = follow(starting_version="latest")
     start = reader.initialOffset()
     add(table, 4)
@@ -127,7 +127,7 @@ def test_the_newest_version_is_where_latest_begins(table: Table, follow: Open) -
     assert reader.reportLatestOffset() == {"table": end["table"], "version": 3}
 
 
-def test_an_empty_table_is_waited_for(
+def test_a_stream_waits_for_rows_of_an_empty_table(
     odps: Connection, new_name: Callable[[str], str], follow: Open
 ) -> None:
     empty = odps.create_table(new_name("empty"), "id bigint")
@@ -138,14 +138,14 @@ def test_an_empty_table_is_waited_for(
     assert next_batch(reader, end)[0] == [1]
 
 
-def test_a_version_number_is_begun_after(follow: Open) -> None:
+def test_a_stream_begins_after_the_given_version(follow: Open) -> None:
     reader = follow(starting_version=1)
     assert next_batch(reader, reader.initialOffset())[0] == [3]
     with pytest.raises(ConfigError, match=r"starting_version is 9, but .* is at version 2"):
         follow(starting_version=9).initialOffset()
 
 
-def test_spark_before_4_2_passes_no_offset(table: Table, follow: Open) -> None:
+def test_the_reader_works_with_spark_before_4_2(table: Table, follow: Open) -> None:
     reader = follow()
     end = reader.latestOffset()
     assert reader.latestOffset() == end
@@ -158,7 +158,7 @@ def test_spark_before_4_2_passes_no_offset(table: Table, follow: Open) -> None:
     assert rows(restarted, later, restarted.latestOffset()) == [5]
 
 
-def test_a_batch_is_at_most_some_versions(table: Table, follow: Open) -> None:
+def test_a_batch_has_at_most_the_configured_number_of_versions(table: Table, follow: Open) -> None:
     limits = pytest.importorskip("pyspark.sql.streaming.datasource")  # PySpark 4.2
     for number in range(3, 7):
         add(table, *[number] * 2)
@@ -177,7 +177,7 @@ def test_a_batch_is_at_most_some_versions(table: Table, follow: Open) -> None:
         assert reader.latestOffset(first, limits.ReadAllAvailable())["version"] == 6
 
 
-def test_what_comes_after_the_call_is_left_to_the_next_query(table: Table, follow: Open) -> None:
+def test_versions_after_the_call_are_left_to_the_next_query(table: Table, follow: Open) -> None:
     reader = follow()
     reader.prepareForTriggerAvailableNow()
     add(table, 4)
@@ -186,7 +186,7 @@ def test_what_comes_after_the_call_is_left_to_the_next_query(table: Table, follo
     assert reader.latestOffset(end) == end
 
 
-def test_an_overwrite_is_an_error_or_left_out(table: Table, follow: Open) -> None:
+def test_an_overwritten_version_raises_an_error_or_is_skipped(table: Table, follow: Open) -> None:
     reader, lenient = follow(), follow(skip_overwrites=True)
     end = reader.latestOffset(reader.initialOffset())
     add(table, 4)
@@ -200,7 +200,7 @@ def test_an_overwrite_is_an_error_or_left_out(table: Table, follow: Open) -> Non
     assert found == [6]
 
 
-def test_a_first_batch_whose_snapshot_is_over_is_an_error(follow: Open) -> None:
+def test_a_first_batch_with_an_expired_snapshot_raises_an_error(follow: Open) -> None:
     reader = follow()
     offset = Offset(table=reader.initialOffset()["table"], version=0).as_json()
     end = {**offset, "version": 1, "snapshot": "never-was"}
@@ -209,9 +209,7 @@ def test_a_first_batch_whose_snapshot_is_over_is_an_error(follow: Open) -> None:
     assert "restart with an empty checkpointLocation" in str(caught.value.hint)
 
 
-def test_a_table_that_was_made_again_is_an_error(
-    odps: Connection, table: Table, follow: Open
-) -> None:
+def test_a_re_created_table_raises_an_error(odps: Connection, table: Table, follow: Open) -> None:
     reader = follow()
     end = reader.latestOffset(reader.initialOffset())
     odps.drop_table(table.name)
@@ -229,7 +227,7 @@ def test_a_table_that_was_made_again_is_an_error(
         restarted.partitions(end, {**end, "version": 3})
 
 
-def test_the_service_is_asked_once_in_a_while(odps: Connection, table: Table) -> None:
+def test_the_newest_version_is_polled_at_intervals(odps: Connection, table: Table) -> None:
     now = [0.0]
     given = {**odps_nb.spark.options(odps), "table": str(table.name), "poll_seconds": "5"}
     versions = TableVersions(StreamReadSettings.of(given), ["id"], clock=lambda: now[0])
@@ -255,7 +253,7 @@ def test_the_service_is_asked_once_in_a_while(odps: Connection, table: Table) ->
         ("poll_seconds", "nan", "must be a number of seconds"),
     ],
 )
-def test_options_that_cannot_be_right_are_refused(
+def test_contradictory_options_are_refused(
     follow: Open, option: str, value: str, told: str
 ) -> None:
     with pytest.raises(ConfigError, match=told) as caught:
@@ -263,7 +261,7 @@ def test_options_that_cannot_be_right_are_refused(
     assert option in str(caught.value)
 
 
-def test_limits_are_refused_where_spark_has_none(
+def test_limits_are_refused_if_spark_does_not_support_them(
     follow: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(DataSourceStreamReader, "getDefaultReadLimit", raising=False)
@@ -272,7 +270,7 @@ def test_limits_are_refused_where_spark_has_none(
     assert "4.2" in str(caught.value)
 
 
-def test_a_filter_is_for_every_batch(table: Table, follow: Open) -> None:
+def test_a_filter_applies_to_every_batch(table: Table, follow: Open) -> None:
     reader = follow(where="id > 1")
     found, end = next_batch(reader, reader.initialOffset())
     assert found == [2, 3]
@@ -285,7 +283,7 @@ def test_an_offset_of_another_source_is_refused(follow: Open) -> None:
         follow().latestOffset({"partition-0": 7})
 
 
-def test_no_key_is_in_what_people_see(odps: Connection, follow: Open) -> None:
+def test_no_visible_text_contains_a_key(odps: Connection, follow: Open) -> None:
     reader = follow()
     end = reader.latestOffset(reader.initialOffset())
     parts = reader.partitions(reader.initialOffset(), end)
@@ -295,7 +293,7 @@ def test_no_key_is_in_what_people_see(odps: Connection, follow: Open) -> None:
 # -- other services ---------------------------------------------------------------------------
 
 
-def test_a_service_without_versions_is_named_as_such(profile: Profile, follow: Open) -> None:
+def test_a_service_without_versions_is_reported(profile: Profile, follow: Open) -> None:
     def silent(action: str, status: int, body: bytes) -> tuple[int, bytes]:
         if action != CREATE:
             return status, body
@@ -308,7 +306,7 @@ def test_a_service_without_versions_is_named_as_such(profile: Profile, follow: O
     assert "spark.read" in str(caught.value.hint)
 
 
-def test_a_service_that_counts_the_first_version_in_is_found_out(
+def test_a_service_that_includes_the_first_version_is_detected(
     profile: Profile, follow: Open
 ) -> None:
     def inclusive(action: str, status: int, body: bytes) -> tuple[int, bytes]:
@@ -324,7 +322,7 @@ def test_a_service_that_counts_the_first_version_in_is_found_out(
             reader.latestOffset({**start, "version": 2})
 
 
-def test_versions_that_are_not_kept_any_more_are_an_error(profile: Profile, follow: Open) -> None:
+def test_expired_versions_raise_an_error(profile: Profile, follow: Open) -> None:
     def forgetful(action: str, status: int, body: bytes) -> tuple[int, bytes]:
         if action != CREATE:
             return status, body
@@ -338,7 +336,7 @@ def test_versions_that_are_not_kept_any_more_are_an_error(profile: Profile, foll
     assert "restart with an empty checkpointLocation" in str(caught.value.hint)
 
 
-def test_the_latest_partition_is_no_choice_for_a_stream(odps: Connection) -> None:
+def test_the_latest_partition_is_refused_for_a_stream(odps: Connection) -> None:
     given = {**odps.profile.as_options(), "table": "orders", "partitions": "ds>=2024-01-01; latest"}
     with pytest.raises(ConfigError, match="changes while a stream runs"):
         StreamReadSettings.of(given)

@@ -34,7 +34,7 @@ def test_tasks_of_one_worker_share_a_client(spark: SparkSession, odps: Connectio
     assert all(sorted(one) == list(range(1, len(one) + 1)) for one in counts.values())
 
 
-def test_a_client_is_closed_after_an_error_and_for_another_profile(
+def test_a_client_is_closed_after_an_error_and_when_the_profile_changes(
     spark: SparkSession, odps: Connection
 ) -> None:
     profile = TaskProfile.of(odps._storage)
@@ -45,9 +45,9 @@ def test_a_client_is_closed_after_an_error_and_for_another_profile(
             raise ValueError
         with profile.open() as first:
             yield failed is not first
-            with profile.open() as second:  # while the other one is in use
+            with profile.open() as second:  # while the other client is in use
                 yield second is not first
-        yield second._closed  # only the last one is kept
+        yield second._closed  # only the last client is kept
         with profile.open() as third:
             yield third is first
         with other.open() as elsewhere:

@@ -40,7 +40,7 @@ def test_notes_request_id_and_hint_become_text_before_an_error_leaves_a_task() -
 
 
 @pytest.mark.parametrize("name", [n for n in errors.__all__ if n.endswith("Error")])
-def test_every_error_comes_back_as_what_it_was(name: str) -> None:
+def test_every_error_is_restored_with_its_type(name: str) -> None:
     kind = getattr(errors, name)
     error = kind("it failed: badly", hint="do this")
     error.add_note("split 3 of demo.orders")
@@ -50,13 +50,13 @@ def test_every_error_comes_back_as_what_it_was(name: str) -> None:
     assert back.notes == ("split 3 of demo.orders",)
 
 
-def test_java_frames_after_our_text_are_left_out() -> None:
+def test_java_frames_after_our_text_are_omitted() -> None:
     text = _story(for_spark(ConversionError("no", hint="cast it")))
     back = from_spark(RuntimeError(text + "\n\tat org.apache.spark.X.y(X.scala:1)\n"))
     assert (str(back), back and back.hint) == ("no", "cast it")
 
 
-def test_what_is_not_ours_stays_what_it_is() -> None:
+def test_other_errors_are_unchanged() -> None:
     assert from_spark(RuntimeError("ZeroDivisionError: division by zero")) is None
     assert from_spark(RuntimeError("odps_nb.errors.Invented: x")) is None
     with pytest.raises(ZeroDivisionError), task_errors("split 1"):
@@ -87,7 +87,7 @@ def test_an_error_of_a_task_reaches_the_driver_without_java(spark: SparkSession)
     assert back.notes == ("split 1 of demo.orders · request id R1",)
 
 
-def test_a_task_profile_carries_the_keys_and_never_shows_them() -> None:
+def test_a_task_profile_contains_the_keys_and_never_shows_them() -> None:
     known = dataclasses.replace(PROFILE, tunnel_endpoint="http://127.0.0.1:2")
     with StorageClient(known) as storage:
         task = TaskProfile.of(storage)
@@ -98,7 +98,7 @@ def test_a_task_profile_carries_the_keys_and_never_shows_them() -> None:
     assert "demo" in repr(task)
 
 
-def test_a_profile_is_taken_as_it_is_or_from_the_environment(
+def test_a_profile_is_used_unchanged_or_from_the_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for key, value in PROFILE.as_options().items():

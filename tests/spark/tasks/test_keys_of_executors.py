@@ -81,7 +81,7 @@ def test_a_pickled_task_holds_no_key(odps: Connection, monkeypatch: pytest.Monke
 
 
 @pytest.mark.spark
-def test_tasks_read_and_write_with_the_keys_that_they_find(
+def test_tasks_read_and_write_with_their_own_keys(
     spark: SparkSession, named: Connection, asked: Path, new_name: Callable[[str], str]
 ) -> None:
     name = new_name("found")
@@ -98,7 +98,7 @@ def test_tasks_read_and_write_with_the_keys_that_they_find(
 
 
 @pytest.mark.spark
-def test_without_keys_a_task_says_where_it_looked_and_why(
+def test_without_keys_the_error_of_a_task_says_where_it_looked_and_why(
     spark: SparkSession, odps: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ODPS_NB_SPARK_KEYS", "executor")

@@ -64,7 +64,7 @@ def test_no_key_or_token_is_in_a_plan_a_setting_the_event_log_or_the_ui(
     assert loaded.count() == frame.filter("true").count()
     odps_nb.spark.write(spark.range(3), odps, name)
     spark.range(3).write.format("odps").options(**given).mode("append").save(name)
-    assert {listener.wait_end(number).rows for number in (1, 2)} >= {3}  # they were counted
+    assert {listener.wait_end(number).rows for number in (1, 2)} >= {3}  # rows were counted
     odps_nb.spark.register(spark)
 
     logged = [path.read_text() for path in event_log.rglob("*") if path.is_file()]
@@ -73,6 +73,6 @@ def test_no_key_or_token_is_in_a_plan_a_setting_the_event_log_or_the_ui(
     pages = _pages(spark)
     for text in (*plans, *logged, *settings, *pages):
         assert secret not in text
-    assert any("media" in page and "content" in page for page in pages)  # they show plans
+    assert any("media" in page and "content" in page for page in pages)  # pages show plans
     # Check that the plans were really read; without this, the test could not fail.
     assert any("mapInArrow" in plan or "MapInArrow" in plan for plan in plans)

@@ -1,7 +1,7 @@
 """Every type with its extremes, nulls and difficult instants: in every way, in every session zone.
 
-The plain client's Arrow values are the reference. A few wide jobs do all of it, with a column for
-each type.
+The plain client's Arrow values are the reference. A few wide jobs cover everything, with a column
+for each type.
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ def whole(odps: Connection) -> str:
     name = "matrix_of_types"
     odps.create_table(name, f"`row` bigint, {COLUMNS}")
     odps.table(name).write(_matrix())
-    # The client reads the intended values, with which the other tests compare.
+    # The client reads the intended values, which the other tests use as the reference.
     assert _normal(odps.table(name).read(timestamp_unit="us").to_arrow()) == _normal(_matrix())
     return name
 
@@ -238,7 +238,7 @@ def _frame(road: str, spark: SparkSession, odps: Connection, name: str) -> DataF
 @pytest.mark.gate(1)
 @pytest.mark.spark
 @pytest.mark.parametrize(("road", "zone"), ROADS)
-def test_every_value_is_read_as_it_is_and_written_as_it_is(
+def test_every_value_is_read_and_written_unchanged(
     spark: SparkSession, odps: Connection, new_name: Names, whole: str, road: str, zone: str
 ) -> None:
     spark.conf.set("spark.sql.session.timeZone", zone)
@@ -255,10 +255,10 @@ def test_every_value_is_read_as_it_is_and_written_as_it_is(
 
 @pytest.mark.spark
 @pytest.mark.parametrize("zone", ["America/New_York", _at_night("Asia/Shanghai"), _at_night("UTC")])
-def test_spark_computes_with_the_instants_and_wall_clocks_that_were_meant(
+def test_spark_computes_with_the_right_instants_and_local_times(
     spark: SparkSession, odps: Connection, whole: str, zone: str
 ) -> None:
-    """The values as Spark prints them, because values that pass through could be wrong twice."""
+    """The values as Spark prints them, because two errors on a round trip could cancel out."""
     spark.conf.set("spark.sql.session.timeZone", zone)
     frame = _frame("read", spark, odps, whole)
     told = frame.selectExpr(
@@ -278,7 +278,7 @@ def test_spark_computes_with_the_instants_and_wall_clocks_that_were_meant(
 
 @pytest.mark.spark
 @pytest.mark.parametrize("road", ["read", _at_night("format")])
-def test_rows_as_objects_of_python_are_the_same(
+def test_rows_as_python_objects_are_the_same(
     spark: SparkSession, odps: Connection, whole: str, road: str
 ) -> None:
     """collect() builds Python objects, which is a different path from Arrow's."""

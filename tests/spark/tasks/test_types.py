@@ -81,7 +81,7 @@ def test_types_with_parameters_have_their_spark_type(kind: OdpsType, text: str) 
 @pytest.mark.parametrize(
     "kind", [DecimalType(39, 0), PrimitiveType(TypeCode.VARIANT), UnknownType("foo(3)")]
 )
-def test_what_spark_cannot_hold_is_refused_with_the_column(kind: OdpsType) -> None:
+def test_values_that_spark_does_not_support_are_refused_by_column(kind: OdpsType) -> None:
     """Evidence 154, 155, 174: the error names column, type and the columns to use instead."""
     columns = (
         Column(name="c", type=ArrayType(kind)),
@@ -109,7 +109,7 @@ def test_comments_nullability_and_the_finer_type_are_kept() -> None:
     assert (out["b"].nullable, out["b"].metadata) == (True, {TYPE_KEY: "char(3)"})
 
 
-def test_arrow_for_spark_has_microseconds_in_utc_and_wall_clocks_without_a_zone() -> None:
+def test_arrow_for_spark_has_microseconds_in_utc_and_timestamp_ntz_without_a_zone() -> None:
     schema = spark.StructType(
         [
             spark.StructField("t", spark.TimestampType()),
@@ -119,7 +119,7 @@ def test_arrow_for_spark_has_microseconds_in_utc_and_wall_clocks_without_a_zone(
     assert arrow_schema(schema).types == [pa.timestamp("us", tz="UTC"), pa.timestamp("us")]
 
 
-def test_a_spark_schema_survives_the_way_to_a_table_and_back() -> None:
+def test_a_spark_schema_is_unchanged_by_a_round_trip_through_a_table() -> None:
     element = spark.StructType(
         [
             spark.StructField("x", spark.IntegerType()),

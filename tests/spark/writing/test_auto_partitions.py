@@ -19,7 +19,7 @@ WANTED = [("2024-01-31", 1), ("2024-02-01", 2)]
 
 
 @pytest.mark.spark
-def test_both_ways_of_writing_compute_the_partition(
+def test_both_ways_to_write_compute_the_partition(
     spark: SparkSession, odps: Connection, new_name: Callable[[str], str]
 ) -> None:
     query = (

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Names = Callable[[str], str]
 
 
-# -- what Spark does with tasks -----------------------------------------------------------------
+# -- failed and repeated tasks ------------------------------------------------------------------
 
 
 def _numbers(spark: SparkSession, count: int = 1000, partitions: int = 4) -> DataFrame:
@@ -36,7 +36,7 @@ def _ids(odps: Connection, name: str) -> list[int]:
 
 
 @pytest.mark.spark
-def test_a_task_that_fails_first_leaves_no_row_twice(
+def test_a_task_that_first_fails_writes_no_row_twice(
     spark: SparkSession, odps: Connection, new_name: Names, tmp_path: Path
 ) -> None:
     name = new_name("retried")
@@ -64,7 +64,7 @@ def test_a_task_that_fails_first_leaves_no_row_twice(
 
 
 @pytest.mark.spark
-def test_a_job_that_fails_leaves_nothing(
+def test_a_failed_job_leaves_no_rows(
     spark: SparkSession, odps: Connection, new_name: Names
 ) -> None:
     name = new_name("failed")
@@ -95,7 +95,7 @@ def _task(odps: Connection, name: str) -> tuple[Any, WriteTask]:
 
 
 @pytest.mark.storage_api("its requests")
-def test_what_another_attempt_wrote_is_in_no_commit(odps: Connection, new_name: Names) -> None:
+def test_rows_of_another_attempt_are_not_committed(odps: Connection, new_name: Names) -> None:
     name = new_name("speculated")
     odps.create_table(name, "id bigint")
     session, task = _task(odps, name)
@@ -109,9 +109,7 @@ def test_what_another_attempt_wrote_is_in_no_commit(odps: Connection, new_name: 
 
 
 @pytest.mark.storage_api("its requests")
-def test_an_attempt_that_comes_after_the_commit_changes_nothing(
-    odps: Connection, new_name: Names
-) -> None:
+def test_an_attempt_after_the_commit_changes_nothing(odps: Connection, new_name: Names) -> None:
     name = new_name("zombie")
     odps.create_table(name, "id bigint")
     session, task = _task(odps, name)
@@ -124,7 +122,7 @@ def test_an_attempt_that_comes_after_the_commit_changes_nothing(
     assert _ids(odps, name) == list(range(10))
 
 
-# -- what is checked before ---------------------------------------------------------------------
+# -- checks before the write --------------------------------------------------------------------
 
 
 @pytest.mark.spark
@@ -148,7 +146,7 @@ def test_columns_that_do_not_fit_are_all_named_before_a_job_starts(
 
 
 @pytest.mark.spark
-def test_a_value_that_does_not_fit_is_our_error_and_nothing_is_written(
+def test_a_value_that_does_not_fit_raises_our_error_and_nothing_is_written(
     spark: SparkSession, odps: Connection, new_name: Names
 ) -> None:
     name = new_name("values")
@@ -193,12 +191,12 @@ def _counts(odps: Connection, name: str) -> dict[tuple[str, int], int]:
 
 
 @pytest.mark.spark
-def test_rows_find_their_partitions(odps: Connection, by_day: str) -> None:
+def test_rows_are_written_into_their_partitions(odps: Connection, by_day: str) -> None:
     assert _counts(odps, by_day) == dict.fromkeys([(d, h) for d in "01" for h in (0, 1)], 10)
 
 
 @pytest.mark.spark
-def test_an_overwrite_of_one_partition_leaves_the_others(
+def test_an_overwrite_of_one_partition_keeps_the_others(
     spark: SparkSession, odps: Connection, by_day: str
 ) -> None:
     frame = spark.range(3)
@@ -208,7 +206,7 @@ def test_an_overwrite_of_one_partition_leaves_the_others(
 
 
 @pytest.mark.spark
-def test_an_overwrite_says_what_it_may_replace(
+def test_an_overwrite_must_name_the_partitions_to_replace(
     spark: SparkSession, odps: Connection, by_day: str
 ) -> None:
     frame = spark.range(3).selectExpr("id", "'0' ds", "1 hour")
@@ -236,7 +234,7 @@ def test_a_column_may_repeat_the_partition_but_not_contradict_it(
 
 
 @pytest.mark.spark
-def test_an_empty_frame_commits_and_an_overwrite_with_it_empties(
+def test_an_empty_data_frame_commits_and_an_overwrite_with_it_empties_the_table(
     spark: SparkSession, odps: Connection, new_name: Names
 ) -> None:
     name = new_name("emptied")
@@ -250,7 +248,7 @@ def test_an_empty_frame_commits_and_an_overwrite_with_it_empties(
 
 
 @pytest.mark.spark
-def test_a_table_takes_a_spark_dataframe(
+def test_a_table_accepts_a_spark_dataframe(
     spark: SparkSession, odps: Connection, new_name: Names
 ) -> None:
     name = new_name("access")

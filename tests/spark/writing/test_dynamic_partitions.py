@@ -57,7 +57,7 @@ def _rows(odps: Connection, name: str) -> int:
 
 
 @pytest.mark.spark
-def test_each_task_gets_whole_partitions_in_order(
+def test_each_task_writes_complete_partitions_in_order(
     spark: SparkSession, odps: Connection, by_day: str
 ) -> None:
     target, _ = write_target(odps._storage, odps.profile.table(by_day), None, overwrite=False)
@@ -74,7 +74,7 @@ def test_each_task_gets_whole_partitions_in_order(
 
 @pytest.mark.nightly
 @pytest.mark.spark
-def test_as_many_partitions_as_the_service_takes_are_written_at_once(
+def test_the_maximum_number_of_partitions_is_written_at_once(
     spark: SparkSession, odps: Connection, by_day: str
 ) -> None:
     receipt = odps_nb.spark.write(_days(spark, 2048, 512), odps, by_day)
@@ -85,7 +85,7 @@ def test_as_many_partitions_as_the_service_takes_are_written_at_once(
 @pytest.mark.gate(1)
 @pytest.mark.spark
 @pytest.mark.parametrize("road", ["write", "format"])
-def test_one_partition_too_many_is_refused_and_nothing_is_written(
+def test_too_many_partitions_are_refused_and_nothing_is_written(
     spark: SparkSession, odps: Connection, by_day: str, road: str
 ) -> None:
     frame = _days(spark, 60, 6)
@@ -115,7 +115,7 @@ def test_partitions_of_all_tasks_count_together(
     assert odps.table(by_day).partitions() == []
 
 
-def test_a_task_stops_at_the_first_partition_too_many(odps: Connection, by_day: str) -> None:
+def test_a_task_stops_at_the_first_excess_partition(odps: Connection, by_day: str) -> None:
     target, _ = write_target(odps._storage, odps.profile.table(by_day), "ds=x", overwrite=False)
     session = open_write_session(odps._storage, target.table, partition=target.fixed, shared=True)
     task = WriteTask(
@@ -139,7 +139,7 @@ def test_a_task_stops_at_the_first_partition_too_many(odps: Connection, by_day: 
 
 @pytest.mark.storage_api("its requests")
 @pytest.mark.spark
-def test_more_tasks_than_a_session_takes_streams_are_brought_down(
+def test_the_number_of_tasks_is_limited_to_the_streams_of_a_session(
     spark: SparkSession, odps: Connection, new_name: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = new_name("lanes")
@@ -153,7 +153,7 @@ def test_more_tasks_than_a_session_takes_streams_are_brought_down(
 
 
 @pytest.mark.spark
-def test_too_many_streams_are_never_committed(
+def test_a_write_with_too_many_streams_is_never_committed(
     spark: SparkSession, odps: Connection, by_day: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writing_task, "MAX_STREAMS", 2)
@@ -171,7 +171,7 @@ def _written(number: int, *partitions: str) -> Written:
     return Written(stream=stream, partitions=partitions)
 
 
-def test_what_may_be_committed_is_counted_over_all_tasks() -> None:
+def test_streams_and_partitions_are_counted_over_all_tasks() -> None:
     table = TableName(project="p", table="t")
     full = [_written(n, f"ds={n % 512}", "ds=0") for n in range(20_000)]
     check_written(table, full)

@@ -27,7 +27,7 @@ def types(odps: Connection, name: str) -> list[tuple[str, str]]:
     return [(column.name, format_type(column.type)) for column in odps.table(name).schema]
 
 
-def test_types_of_read_columns_come_back(odps: Connection) -> None:
+def test_types_of_read_columns_are_restored(odps: Connection) -> None:
     for name in ("types_all", "media", "documents"):
         schema = odps.table(name).schema
         found = table_columns(spark_schema(schema.columns))
@@ -37,7 +37,9 @@ def test_types_of_read_columns_come_back(odps: Connection) -> None:
 
 
 @pytest.mark.spark
-def test_a_frame_makes_its_table(spark: SparkSession, odps: Connection, new_name: Names) -> None:
+def test_a_data_frame_creates_its_table(
+    spark: SparkSession, odps: Connection, new_name: Names
+) -> None:
     names = [new_name("spark") for _ in range(3)]
     frame = spark.range(10).select("id", F.concat(F.lit("d"), F.col("id") % 2).alias("ds"))
     assert odps.table(names[0]).write(frame, create=True, partitioned_by="ds").rows == 10
@@ -104,7 +106,7 @@ def test_the_data_source_creates_a_table_on_request(
 
 @pytest.mark.storage_api("blobs")
 @pytest.mark.spark
-def test_a_struct_of_content_becomes_a_blob(
+def test_a_struct_with_content_becomes_a_blob(
     spark: SparkSession, odps: Connection, new_name: Names
 ) -> None:
     name = new_name("blobs")

@@ -98,7 +98,9 @@ NEW = [(9, "a", 1)]
 
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("write", ROADS, indirect=True)
-def test_a_table_is_replaced_or_added_to(odps: Connection, new_name: Names, write: Write) -> None:
+def test_rows_of_a_table_are_replaced_or_added(
+    odps: Connection, new_name: Names, write: Write
+) -> None:
     table = odps.create_table(new_name("plain"), "id bigint")
     write(table, [(1, "", 0)])
     write(table, [(2, "", 0)])
@@ -122,7 +124,7 @@ def test_one_whole_partition_is_replaced_and_no_other(days: Table, write: Write)
 
 @pytest.mark.gate(2)
 @pytest.mark.parametrize("partition", [None, "ds=a"])
-def test_what_could_be_many_partitions_is_not_replaced_unasked(
+def test_several_partitions_are_not_replaced_by_default(
     days: Table, write: Write, partition: str | None
 ) -> None:
     with pytest.raises(ArgumentError, match="needs a complete partition=") as caught:
@@ -133,7 +135,7 @@ def test_what_could_be_many_partitions_is_not_replaced_unasked(
 
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("partition", [None, "ds=a"])
-def test_partitions_that_get_rows_are_replaced(
+def test_partitions_that_receive_rows_are_replaced(
     days: Table, write: Write, partition: str | None
 ) -> None:
     write(days, NEW, partition=partition, overwrite="partitions")
@@ -146,7 +148,7 @@ def test_partitions_that_get_rows_are_replaced(
 @pytest.mark.parametrize(
     ("partition", "left"), [(None, {(9, "a", 1)}), ("ds=a", {(9, "a", 1), (3, "b", 1)})]
 )
-def test_all_partitions_are_replaced_also_those_that_get_no_row(
+def test_all_partitions_are_replaced_even_those_without_new_rows(
     days: Table, write: Write, partition: str | None, left: set[tuple[int, str, int]]
 ) -> None:
     write(days, NEW, partition=partition, overwrite="all")
@@ -163,7 +165,9 @@ def test_without_overwrite_rows_are_added(days: Table, write: Write) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["partition", "append", 1, None])
-def test_another_word_is_refused(odps: Connection, days: Table, wrong: Any) -> None:
+def test_an_unknown_value_of_overwrite_is_refused(
+    odps: Connection, days: Table, wrong: Any
+) -> None:
     rows = pa.table({"id": [9], "ds": ["a"], "hour": [1]})
     with pytest.raises(ArgumentError, match="overwrite is") as caught:
         days.write(rows, overwrite=wrong)
@@ -174,7 +178,7 @@ def test_another_word_is_refused(odps: Connection, days: Table, wrong: Any) -> N
     assert held(days) == BEFORE
 
 
-def test_a_session_that_is_held_replaces_the_same(days: Table) -> None:
+def test_an_open_write_session_replaces_the_same_partitions(days: Table) -> None:
     rows = pa.table({"id": [9], "ds": ["a"], "hour": [1]})
     with pytest.raises(ArgumentError, match="needs a complete partition="):
         days.open_write(overwrite=True)

@@ -37,7 +37,7 @@ def rows(table: Table) -> list[tuple[object, ...]]:
     return sorted(tuple(row.values()) for row in table.read().to_arrow().to_pylist())
 
 
-def test_frames_are_upserted_and_their_keys_deleted(spark: SparkSession, table: Table) -> None:
+def test_data_frames_are_upserted_and_their_keys_deleted(spark: SparkSession, table: Table) -> None:
     numbers = spark.range(0, 100, 1, 4).selectExpr(
         "id", "cast(id as string) v", "'w' w", "if(id % 2 = 0, 'even', 'odd') ds"
     )
@@ -47,7 +47,7 @@ def test_frames_are_upserted_and_their_keys_deleted(spark: SparkSession, table: 
     before = table.read().latest_version
     gone = table.delete(numbers.where("id >= 4"))
     assert (gone.rows, gone.verb) == (96, "deleted")
-    if by_storage_api():  # other services tell no version
+    if by_storage_api():  # other services report no version
         assert table.read().latest_version == before + 1
     table.delete(spark.range(2), partition="ds=odd")  # 0 is in another partition
     mixed = spark.sql(
@@ -91,7 +91,7 @@ def test_rows_of_one_key_are_written_by_one_task(spark: SparkSession, table: Tab
 
 @pytest.mark.nightly
 @pytest.mark.storage_api("versions")
-def test_tasks_read_what_versions_changed(
+def test_tasks_read_the_changes_of_versions(
     spark: SparkSession, odps: Connection, table: Table
 ) -> None:
     table.upsert(spark.range(0, 10).selectExpr("id", "'a' v", "'w' w"), partition="ds=x")
@@ -115,7 +115,7 @@ def test_tasks_read_what_versions_changed(
     assert table.read(since=0).to_spark(spark).filter("true").count() == 9
 
 
-def test_what_does_not_fit_leaves_the_table_as_it_was(
+def test_a_failed_upsert_leaves_the_table_unchanged(
     spark: SparkSession, odps: Connection, table: Table, new_name: Callable[[str], str]
 ) -> None:
     with pytest.raises(ConversionError, match="nope"):

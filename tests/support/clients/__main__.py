@@ -6,8 +6,8 @@ Record a small job of a client, then choose::
     python -m tests.support.clients /tmp/log java-core
 
 The requests are sent to a new service before ``tests/local/server/clients/java-core.jsonl`` is
-written; rows and other bodies that differ then are left out. The suites start their service by
-`tests.support.clients.recording.start`.
+written; rows and other bodies whose responses then differ are omitted. The suites start their
+service by `tests.support.clients.recording.start`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def main() -> None:
         replay = Replay(service)
         for line in lines:
             expected, found = replay.send(line)
-            for key in ("rows", "answer64"):  # contain values of the service
+            for key in ("rows", "answer64"):  # these contain values of the service
                 if key in line and found[key] != expected[key]:
                     del line[key], found[key], expected[key]
             if found != expected:
@@ -64,7 +64,7 @@ def _is_wanted(one: dict[str, Any]) -> bool:
 def _templates(log: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield the lines; a name replaces each value that the service generated."""
     sent = [_sent(one) for one in log]
-    names: dict[str, str] = {}  # of the values
+    names: dict[str, str] = {}  # names by value
     for number, (one, line) in enumerate(zip(log, sent, strict=True)):
         for value, name in names.items():
             _replace(line, value, name)
@@ -72,7 +72,7 @@ def _templates(log: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             raise SystemExit(f"{line['method']} {line['target']}: the body is too long")
         answer = base64.b64decode(one["answer"])
         line |= essence(one["status"], one["answer_headers"], answer)
-        if line["method"] == "GET":  # is repeated until the job has ended
+        if line["method"] == "GET":  # this request is repeated until the job has ended
             ended = {"Running": "Terminated"}
             fields = {key: ended.get(of, of) for key, of in line.get("fields", {}).items()}
             line |= {"fields": fields} if fields else {}

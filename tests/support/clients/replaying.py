@@ -119,7 +119,7 @@ EXPECTED = ("status", "answer_headers", "fields", "rows", "answer64")
 
 def essence(status: int, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
     """Return what clients need from a response, in the form of a line."""
-    if "location" in headers:  # of a job, which may have ended already
+    if "location" in headers:  # the job may already have ended
         return {"status": 201, "answer_headers": ["location"]}
     needed = sorted(name for name in headers if NEEDED.match(name) and name != "x-odps-request-id")
     found: dict[str, Any] = {"status": status, "answer_headers": needed}
@@ -152,7 +152,7 @@ def fields_of(body: bytes) -> dict[str, str]:
 def scalars_of(headers: Mapping[str, str], body: bytes) -> Iterator[tuple[str, str]]:
     """Yield the values of a response that a client can send back, by name.
 
-    Of a header, only what follows its last slash.
+    Of a header, only the text after its last slash is a value.
     """
     for name, value in headers.items():
         if NEEDED.match(name):
@@ -163,7 +163,7 @@ def scalars_of(headers: Mapping[str, str], body: bytes) -> Iterator[tuple[str, s
 def _scalars(body: bytes | str) -> Iterator[tuple[str, str]]:
     text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
     if text.lstrip().startswith("<"):
-        yield from _of_xml(ET.fromstring(text), "")  # of our own service
+        yield from _of_xml(ET.fromstring(text), "")  # placeholders of our own service
     elif text.lstrip().startswith(("{", "[")):
         try:
             yield from _of_json(json.loads(text), "")

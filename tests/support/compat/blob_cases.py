@@ -47,7 +47,7 @@ class Case:
     ours: Outcome
     theirs: Outcome
     encoding: str | None = None
-    streamed: Outcome | None = None  # by pyodps' BlobStreamReader, if different
+    streamed: Outcome | None = None  # outcome of pyodps' BlobStreamReader, if different
     skip: bool = False  # stream without reading the data
 
     @property

@@ -23,7 +23,7 @@ from typing import Any
 
 import pyarrow as pa
 
-JOBS: dict[tuple[str, str], Callable[[Any], None]] = {}  # by name and version of the API
+JOBS: dict[tuple[str, str], Callable[[Any], None]] = {}  # jobs by name and API version
 ROWS = pa.table({"id": pa.array(range(1000)), "note": pa.array([f"n{n}" for n in range(1000)])})
 CONTENTS = [b"x", b"\x05" + bytes(7) + b"tail", bytes(4096), b"payload " * 20_000]
 BLOBS = {"table_properties": {"table.format.version": "2"}, "transactional": True}
@@ -62,7 +62,7 @@ class Place:
         return self.sdk.StorageApiArrowClient(self.entry, table, api_version=self.version)
 
 
-# -- what people write, as functions of their own -----------------------------------------------
+# -- code as users of the SDK write it ------------------------------------------------------------
 
 
 def write(place: Place, client: Any, tables: list[pa.Table], spec: str | None = None) -> str:

@@ -34,7 +34,7 @@ class Recorded:
 
     @property
     def answer_json(self) -> dict[str, Any]:
-        """The response as a JSON object; empty if it is none."""
+        """The response as a JSON object; empty if it is not JSON."""
         try:
             found = json.loads(self.answer)
         except ValueError:

@@ -10,7 +10,7 @@ from odps import options as settings
 
 from odps_nb.local.server.launch import LocalService
 
-#: Marks of modules that run it: it leaves sockets open and uses what Python has deprecated.
+#: Marks of modules that run it: it leaves sockets open and uses deprecated functions of Python.
 STOCK = [
     pytest.mark.compat,
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),

@@ -35,7 +35,7 @@ def rows(kind: str) -> pa.Table:
 
 
 def name_of(zone: str, who: str, how: str, kind: str) -> str:
-    """Return the table that one of the clients wrote in some way."""
+    """Return the table that one of the clients wrote with one interface."""
     return f"{zone.rpartition('/')[2]}_{who}_{how}_{kind}".replace(" ", "_").lower()
 
 

@@ -25,7 +25,7 @@ for options in json.loads(sys.argv[1]):
 def serve_each(*options: Sequence[str | Path]) -> list[Ended]:
     """Run the command with each of these options, which it rejects; return how each run ended.
 
-    All in one process, because starting it takes longer than the rejections.
+    All commands run in one process, because starting one takes longer than the rejections.
     """
     each = json.dumps([list(map(str, one)) for one in options])
     command = [sys.executable, "-c", _SERVE, each]

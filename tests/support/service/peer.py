@@ -1,4 +1,4 @@
-"""A plain client of the embedded service: wire values over `requests`, nothing above."""
+"""A plain client of the embedded service: wire values over `requests`, without higher layers."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class Peer:
         return found
 
     def make_blob_table(self, name: str, definition: str) -> None:
-        """Make a table with a BLOB as the service wants it: with properties and settings."""
+        """Create a table with a BLOB column, with the properties and settings that it requires."""
         listed = ", ".join(f"'{k}'='{v}'" for k, v in control.BLOB_TABLE_PROPERTIES.items())
         self.sql(
             f"CREATE TABLE {name} {definition} TBLPROPERTIES ({listed});",

@@ -15,7 +15,7 @@ from tests.support.service.connecting import connected
 
 __all__ = ["NUMBERS", "analyst_of", "owner_of", "protected_service"]
 
-#: As many thousands of rows as the parameter, from 0.
+#: The parameter is the number of rows in thousands; values count from 0.
 NUMBERS = "select d.id * 1000 + e.id as n from numbers d cross join numbers e where d.id < {}"
 _KEYS = {"owner": "o-secret", "analyst": "a-secret"}
 

@@ -130,7 +130,7 @@ class Raw:
         return instance_id
 
     def make(self, definition: str) -> str:
-        """Create a table with a new name and what a BLOB column needs; return the name."""
+        """Create a table with a new name and the settings for a BLOB column; return the name."""
         name, settings = f"e{int(time.time() * 1e6)}_{next(_numbers)}", None
         if re.search(r"\bblob\b", definition):
             listed = ", ".join(f"'{k}'='{v}'" for k, v in control.BLOB_TABLE_PROPERTIES.items())
@@ -157,7 +157,7 @@ class Raw:
 
 
 def good(answer: requests.Response) -> requests.Response:
-    """Return a response that is not a rejection."""
+    """Return the response, after checking that the request was accepted."""
     assert 200 <= answer.status_code < 300, answer.text[:500]
     return answer
 

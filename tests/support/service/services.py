@@ -129,7 +129,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
     if names := config.getoption("--services"):
         if unknown := set(names.split(",")) - set(ALL.split(",")):
-            raise pytest.UsageError(f"--services: {unknown.pop()!r} is none of {ALL}")
+            raise pytest.UsageError(f"--services: {unknown.pop()!r} must be one of {ALL}")
         _in_use = names
     launch.start = _with_services(launch.start)
 

@@ -45,7 +45,7 @@ def body_of(refs, coding: Compression = Compression.NONE) -> bytes:
 
 
 def asked(seen) -> ReadBlobs:
-    """Return what one request asks for; the list of calls includes those of other connections."""
+    """Return the references in one request; ``calls`` may include other connections."""
     request = decode_request(wire_of(seen))
     assert isinstance(request, ReadBlobs)
     return request

@@ -70,7 +70,7 @@ class Ledger(Service):
 
     def _act(self, line: Line, seen: Seen) -> None:
         if not seen.whole:
-            raise ConnectionError  # a truncated body is not a request
+            raise ConnectionError  # a request with a truncated body is ignored
         request = decode_request(wire_of(seen))
         name = type(request).__name__
         self.log.append(name)

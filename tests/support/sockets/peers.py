@@ -1,4 +1,4 @@
-"""A raw-socket peer controlled by a script: responds, lies, stalls, disconnects; also over TLS."""
+"""A raw-socket peer controlled by a script: right or wrong responses, stalls, disconnects; TLS."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ class Peer:
             try:
                 sock, _ = self._listener.accept()
             except OSError as error:
-                if error.errno == errno.EMFILE:  # a test has taken the descriptors for a moment
+                if error.errno == errno.EMFILE:  # a test has exhausted the descriptors for a moment
                     time.sleep(0.01)
                     continue
                 return

@@ -37,7 +37,7 @@ def wire_of(seen: Seen) -> WireRequest:
 
 
 def asked_split(seen: Seen) -> Split:
-    """Return what one ReadRows requests; the list of calls includes those of other connections."""
+    """Return the rows that one ReadRows requests; ``calls`` may include other connections."""
     request = decode_request(wire_of(seen))
     assert isinstance(request, ReadRows)
     return request.split
@@ -65,7 +65,7 @@ class Service(Peer):
         while (seen := line.head()) is not None:
             line.drain(seen)
             wire = wire_of(seen)
-            if not wire.path.startswith("/api/storage/"):  # it has no control plane
+            if not wire.path.startswith("/api/storage/"):  # this peer has no control plane
                 line.answer(b"", 404)
                 continue
             request = decode_request(wire)
@@ -87,7 +87,7 @@ class Service(Peer):
         options = ClientOptions(read_timeout=facts.pop("read_timeout", 5.0))
         facts = {"sleep": self.slept.append, "options": options, **facts}
         storage = StorageClient(profile, retry=facts.pop("retry", RetryPolicy(spread=0.0)), **facts)
-        storage.transfer.accept(Transfer.STORAGE)  # otherwise, some refusals are examined
+        storage.transfer.accept(Transfer.STORAGE)  # otherwise, the client checks some refusals
         return storage
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from tests.support.reverse_proxy import Answer, Request, ReverseProxy
 
-#: Action (empty: not of the Storage API), HTTP status and body -> status and body to return.
+#: Maps a response's action (empty outside of the Storage API), status and body to those to return.
 Change = Callable[[str, int, bytes], tuple[int, bytes]]
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import pyspark
 
 _FILE = Path(__file__).with_name("noted.json")
-_WRITE = bool(os.environ.get("ODPS_NB_NOTE"))  # read here: tests run without such variables
+_WRITE = bool(os.environ.get("ODPS_NB_NOTE"))  # read at import: tests run without such variables
 _RELEASE = ".".join(pyspark.__version__.split(".")[:2])
 
 

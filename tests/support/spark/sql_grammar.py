@@ -189,7 +189,7 @@ class Grammar:
         on = self.equal(scope, other)
         if kind in ("cross join", ",") or on == "true":
             self.products += 1
-        if self.products > 1:  # more would take too long
+        if self.products > 1:  # a higher limit would take too long
             return text, scope
         if kind in ("cross join", ","):
             return f"{text} {kind} {more}", both

@@ -104,7 +104,7 @@ def reads_less(reads: Iterable[TableRead]) -> bool:
 
 
 def left(read: TableRead) -> tuple[int, ...]:
-    """The numbers of the rows that are read; for a limit the last ones, since any will do."""
+    """The numbers of the rows that are read; with a limit, the last rows (any are allowed)."""
     table, names = read.table.table, SCHEMAS[read.table.table].names
     whole = arrow(table, names, range(len(ROWS[table]))).combine_chunks().to_batches()[0]
     held = range(whole.num_rows)

@@ -125,7 +125,7 @@ def wait_for_connections(service: LocalService, told: Callable[[int], bool]) -> 
 
 
 def misbehave(odps: Connection, *rules: Mapping[str, object]) -> None:
-    """Let a service misbehave only by these rules."""
+    """Replace the fault rules of a service by these."""
     body = json.dumps({"rules": rules}).encode()
     odps._storage.rest(WireRequest(method="PUT", path="/misbehaviour", body=body))
 

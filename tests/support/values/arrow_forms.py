@@ -57,7 +57,7 @@ class _Draw:
         self._draw, self.plain = draw, plain
 
     def one(self, options: list[Any], plain: int | None = None) -> Any:
-        """Draw an option, from the first ``plain`` ones if types must be plain."""
+        """Draw an option; if types must be plain, one of the first ``plain`` options."""
         if not options:
             raise NoFormError
         return self._draw(st.sampled_from(options[:plain] if self.plain else options))

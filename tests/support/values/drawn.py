@@ -146,7 +146,7 @@ def cells(kind: Kind, *, far: bool = False, null: bool = True) -> SearchStrategy
     return found | st.none() if null else found
 
 
-# -- what does not fit ----------------------------------------------------------------------------
+# -- values that do not fit -----------------------------------------------------------------------
 
 _numbers: list[Any] = [0, 1, 1659099540588, 1.0, 0.99, 19.99, Decimal("1.25"), Decimal(7)]
 _texts: list[Any] = ["", "1", "2024-01-01", "true", b"1"]

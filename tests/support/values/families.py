@@ -24,7 +24,7 @@ from tests.support.values.rules import (
     stored,
 )
 
-#: Ahead of UTC by whole hours, and by half an hour.
+#: Offsets from UTC: whole hours, and half an hour.
 EAST = (0, 28_800, 19_800, -18_000)
 
 

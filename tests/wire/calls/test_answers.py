@@ -105,7 +105,7 @@ ANSWER_STRATEGIES: dict[type[Any], dict[str, st.SearchStrategy[Any]]] = {
 
 @pytest.mark.gate(4)
 @pytest.mark.parametrize("kind", ANSWER_STRATEGIES, ids=lambda kind: kind.__name__)
-def test_answer_round_trips(kind: type[Any]) -> None:
+def test_a_response_is_unchanged_by_a_round_trip(kind: type[Any]) -> None:
     @settings(max_examples=25)
     @given(st.builds(kind, **ANSWER_STRATEGIES[kind]))
     def check(answer: Any) -> None:
@@ -117,7 +117,7 @@ def test_answer_round_trips(kind: type[Any]) -> None:
 
 
 @given(write_schemas, tokens, tokens, maybe_counts, maybe_counts, st.sampled_from([None, "7"]))
-def test_stream_answer_round_trips(
+def test_a_stream_response_is_unchanged_by_a_round_trip(
     schema: WriteSchema,
     access: str | None,
     route: str | None,
@@ -173,7 +173,7 @@ ANSWER_MEMBERS = [
     st.dictionaries(st.sampled_from(ANSWER_MEMBERS), json_values),
     st.dictionaries(st.text(), st.text()),
 )
-def test_any_answer_is_a_value_or_our_error(
+def test_any_response_gives_a_value_or_our_error(
     kind: type[Any], members: dict[str, Any], headers: dict[str, str]
 ) -> None:
     found = outcome(kind.decode, json.dumps(members).encode(), headers)
@@ -181,16 +181,16 @@ def test_any_answer_is_a_value_or_our_error(
 
 
 @given(st.sampled_from(KINDS), st.binary(max_size=40))
-def test_any_bytes_are_an_answer_or_our_error(kind: type[Any], body: bytes) -> None:
+def test_any_bytes_give_a_response_or_our_error(kind: type[Any], body: bytes) -> None:
     assert isinstance(outcome(kind.decode, body, {}), (kind, ProtocolError))
 
 
-def test_smallest_session_answer_that_the_stock_client_takes() -> None:
+def test_the_smallest_session_response_that_the_stock_client_accepts_is_encoded() -> None:
     body = b'{"SessionId": "s", "SessionStatus": "normal", "SplitsCount": 1}'
     assert ReadSessionAnswer.decode(body, {}) == ReadSessionAnswer(session_id="s", splits_count=1)
 
 
-def test_session_answer_has_every_member_that_some_client_needs() -> None:
+def test_a_session_response_has_every_member_that_a_client_needs() -> None:
     body, _ = ReadSessionAnswer(session_id="s").encode()
     members = json.loads(body)
     assert set(members) == {
@@ -264,7 +264,7 @@ def test_bad_answer_is_reported_with_its_request_id(
         ("closes", SessionStatus.EXPIRED),
     ],
 )
-def test_instance_session_may_speak_the_words_of_the_tunnel(
+def test_an_instance_session_may_have_statuses_of_the_tunnel(
     status: str | None, expected: SessionStatus
 ) -> None:
     body = json.dumps({"DownloadID": "d", "Status": status}).encode()
@@ -272,7 +272,7 @@ def test_instance_session_may_speak_the_words_of_the_tunnel(
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_error_in_a_200_is_raised_and_not_taken_for_an_empty_result(kind: type[Any]) -> None:
+def test_an_error_in_a_200_response_is_raised(kind: type[Any]) -> None:
     body = json.dumps(
         {"Code": "InvalidState", "Message": "aborted", "SessionId": "s", "DownloadID": "d"}
     )
@@ -304,7 +304,7 @@ def test_exactly_once_offset_is_sent_only_where_there_is_one() -> None:
     }
 
 
-def test_upload_answer_of_the_protocol() -> None:
+def test_upload_response_of_the_protocol_is_decoded() -> None:
     body = (
         b'{"BlobReference": "/wByZWYw", "BlobReferences": ["/wByZWYw"], "Size": 11,'
         b' "MD5Value": "5EB63BBBE01EEED093CB22BB8F5ACDC3", "WarningMessage": ""}'
@@ -321,14 +321,14 @@ BATCH = WriteBlobBatch(table=TABLE, session_id="s", stream_id="0", stream_versio
 
 
 @pytest.mark.parametrize("references", [[], ["AAAA", "BBBB"]])
-def test_single_upload_must_be_answered_with_one_reference(references: list[str]) -> None:
+def test_a_single_upload_requires_one_reference_in_the_response(references: list[str]) -> None:
     body = json.dumps({"BlobReferences": references}).encode()
     with pytest.raises(FramingError, match=f"names {len(references)} blobs, not 1"):
         BLOB.decode_answer(body, {})
     assert len(BATCH.decode_answer(body, {}).references) == len(references)
 
 
-def test_empty_batch_is_answered_with_no_reference() -> None:
+def test_an_empty_batch_has_no_reference_in_the_response() -> None:
     empty = WriteBlobAnswer(references=(), batch=True)
     assert WriteBlobAnswer.decode(*empty.encode()) == empty
 
@@ -371,11 +371,11 @@ ANSWERS: list[tuple[Any, Any]] = [
 
 
 @pytest.mark.parametrize(("request_", "answer"), ANSWERS, ids=lambda v: type(v).__name__)
-def test_request_reads_its_answer(request_: Any, answer: Any) -> None:
+def test_a_request_decodes_its_response(request_: Any, answer: Any) -> None:
     assert request_.decode_answer(*answer.encode()) == answer
 
 
-def test_every_request_reads_its_answer_or_is_a_stream() -> None:
+def test_every_request_decodes_its_response_or_is_a_stream() -> None:
     streams = {ReadRows, Preview, ReadInstance, ReadBlobs}
     assert {type(request) for request, _ in ANSWERS} == set(REQUESTS) - streams
     assert not any(hasattr(kind, "decode_answer") for kind in streams)

@@ -144,7 +144,7 @@ MEMBERS = [
     ),
     st.dictionaries(st.sampled_from(MEMBERS), json_values),
 )
-def test_any_request_is_a_value_or_our_error(
+def test_any_request_gives_a_value_or_our_error(
     action: str, target: str, params: list[tuple[str, str]], body: dict[str, Any]
 ) -> None:
     request = WireRequest(
@@ -163,7 +163,7 @@ def test_any_request_is_a_value_or_our_error(
 
 
 @given(requests_of_any_kind, st.binary(max_size=40))
-def test_any_body_is_a_value_or_our_error(request: Any, body: bytes) -> None:
+def test_any_body_gives_a_value_or_our_error(request: Any, body: bytes) -> None:
     sent = request.encode()
     changed = WireRequest(method="POST", path=sent.path, params=sent.params, body=body)
     found = outcome(decode_request, changed)

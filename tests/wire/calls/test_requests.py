@@ -41,7 +41,7 @@ def test_every_request_has_a_strategy() -> None:
 
 @pytest.mark.gate(8)
 @pytest.mark.parametrize("kind", REQUEST_STRATEGIES, ids=lambda kind: kind.__name__)
-def test_request_round_trips(kind: type[Any]) -> None:
+def test_a_request_is_unchanged_by_a_round_trip(kind: type[Any]) -> None:
     @settings(max_examples=25)
     @given(st.builds(kind, **REQUEST_STRATEGIES[kind]), st.sampled_from([2, 3]))
     def check(request: Any, version: int) -> None:
@@ -66,7 +66,9 @@ def test_request_round_trips(kind: type[Any]) -> None:
     ids=lambda kind: kind.__name__,
 )
 @pytest.mark.parametrize("mode", WriteMode)
-def test_write_mode_round_trips_in_version_3(kind: type[Any], mode: WriteMode) -> None:
+def test_the_write_mode_is_unchanged_by_a_round_trip_in_version_3(
+    kind: type[Any], mode: WriteMode
+) -> None:
     required: dict[str, Any] = {
         "table": TABLE,
         "session_id": "default",
@@ -109,7 +111,7 @@ def test_get_without_a_body_reads_its_parameters() -> None:
     assert found == GetWriteStream(table=TABLE, session_id="s-1", stream_id="0", stream_version=0)
 
 
-def test_a_stream_may_be_named_in_the_body_alone() -> None:
+def test_a_stream_may_be_named_only_in_the_body() -> None:
     body = {"StreamId": "0", "StreamVersion": 2, "ExactlyOnceMode": True}
     found = decode_request(wire("TableGetWriteStream", SESSION, body=body))
     expected = GetWriteStream(
@@ -119,7 +121,7 @@ def test_a_stream_may_be_named_in_the_body_alone() -> None:
 
 
 @pytest.mark.parametrize("spelled", ["staging-123", "7", 7])
-def test_a_staging_id_is_text_whatever_it_looks_like(spelled: object) -> None:
+def test_a_staging_id_is_always_text(spelled: object) -> None:
     rows = json.dumps({"StagingId": spelled}).encode()
     assert WriteRowsAnswer.decode(rows, {}).staging_id == str(spelled)
     session = json.dumps({"MinUncommittedStagingId": spelled}).encode()
@@ -135,7 +137,7 @@ def test_stream_may_be_numbered() -> None:
     )
 
 
-def test_preview_may_have_its_limits_in_the_body_alone() -> None:
+def test_a_preview_may_have_its_limits_only_in_the_body() -> None:
     found = decode_request(wire("TablePreview", body={"Limit": 3, "Partition": "ds=x"}))
     assert found == Preview(table=TABLE, limit=3, partition=PartitionSpec.of("ds=x"))
 
@@ -173,12 +175,12 @@ def test_sapi2_sends_the_body_of_a_table_to_an_instance() -> None:
         ("path=/a/b,c/d/h=1", "path=/a/b,c/d,h=1"),
     ],
 )
-def test_partition_text(text: str, expected: str) -> None:
+def test_partition_text_is_decoded(text: str, expected: str) -> None:
     assert str(decode_partition(text)) == expected
 
 
 @pytest.mark.parametrize("value", [" x ", "x ", "\u3000x", "'x'", "''", '"x', "a=b", "=", "\n"])
-def test_partition_value_is_what_came(value: str) -> None:
+def test_a_partition_value_is_decoded_unchanged(value: str) -> None:
     assert decode_partition(f"ds={value}/h= 1") == PartitionSpec((("ds", value), ("h", " 1")))
     quoted = decode_partition(f"ds='{value}'/h=\" 1\"", quoted=True)
     assert quoted == PartitionSpec((("ds", value), ("h", " 1")))
@@ -203,7 +205,9 @@ def test_bad_partition_text_is_reported(text: str) -> None:
         ("identity", Compression.NONE),
     ],
 )
-def test_only_a_list_of_our_codings_is_a_wish(header: str | None, expected: Compression) -> None:
+def test_only_a_list_of_supported_codings_selects_a_coding(
+    header: str | None, expected: Compression
+) -> None:
     headers = {} if header is None else {"Accept-Encoding": header}
     assert accepted_coding(headers) is expected
     assert accepted_coding(tuple(headers.items())) is expected
@@ -213,7 +217,9 @@ def test_only_a_list_of_our_codings_is_a_wish(header: str | None, expected: Comp
     ("header", "expected"),
     [(None, Compression.NONE), ("identity", Compression.NONE), ("ZSTD", Compression.ZSTD)],
 )
-def test_coding_of_an_upload(header: str | None, expected: Compression) -> None:
+def test_the_coding_of_an_upload_is_read_from_its_header(
+    header: str | None, expected: Compression
+) -> None:
     assert content_coding({} if header is None else {"content-encoding": header}) is expected
 
 

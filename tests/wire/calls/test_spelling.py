@@ -268,7 +268,7 @@ OTHER_TARGETS = [
 
 
 @pytest.mark.parametrize(("request_", "params", "body", "headers"), SPELLINGS)
-def test_version_2_is_spelled_as_the_stock_client_spells_it(
+def test_version_2_is_encoded_like_the_stock_client(
     request_: StorageRequest, params: Pairs, body: str | None, headers: Pairs
 ) -> None:
     wire = request_.encode(scope=Scope(curr_project="p1"))
@@ -284,7 +284,7 @@ def test_version_2_is_spelled_as_the_stock_client_spells_it(
 
 
 @pytest.mark.parametrize(("request_", "method", "target", "params", "body"), OTHER_TARGETS)
-def test_other_targets_are_spelled_as_the_stock_client_spells_them(
+def test_other_targets_are_encoded_like_the_stock_client(
     request_: StorageRequest, method: str, target: str, params: Pairs, body: str | None
 ) -> None:
     wire = request_.encode()
@@ -295,7 +295,7 @@ def test_other_targets_are_spelled_as_the_stock_client_spells_them(
     assert (wire.action, wire.target) == (request_.ACTION, target)
 
 
-def test_every_request_is_in_the_tables_above() -> None:
+def test_every_request_is_in_a_table_of_cases() -> None:
     shown = {type(param.values[0]) for param in SPELLINGS} | {type(r[0]) for r in OTHER_TARGETS}
     assert shown == set(REQUESTS)
 
@@ -323,7 +323,7 @@ def test_write_mode_is_at_the_position_of_the_stock_client() -> None:
     assert names[-3:] == ["StreamVersion", "WriteMode", "ExactlyOnceMode"]
 
 
-def test_schema_is_part_of_the_target_and_the_scope_comes_last() -> None:
+def test_the_schema_is_part_of_the_target_and_the_scope_parameters_are_last() -> None:
     wire = Preview(table=IN_SCHEMA).encode(
         scope=Scope(curr_project="p1", curr_schema="sc1", quota_name="q")
     )
@@ -344,7 +344,7 @@ def test_incremental_options_are_sent_only_if_there_are_any() -> None:
     assert decode_request(request.encode()) == request
 
 
-def test_url_is_encoded_once_and_decodes_to_the_parameters() -> None:
+def test_a_url_is_encoded_once_and_decodes_to_its_parameters() -> None:
     request = Preview(table=TABLE, partition=DS)
     wire = request.encode()
     url = wire.url("http://127.0.0.1:8080/")
@@ -356,7 +356,7 @@ def test_url_is_encoded_once_and_decodes_to_the_parameters() -> None:
     assert WireRequest(method="GET", path="/a b/表").url("http://h") == ("http://h/a%20b/%E8%A1%A8")
 
 
-def test_value_that_no_url_can_hold_is_reported() -> None:
+def test_a_value_that_no_url_can_contain_is_reported() -> None:
     request = GetReadSession(table=TABLE, session_id="\ud800")
     with pytest.raises(ArgumentError, match="not valid Unicode"):
         request.encode().url("http://h")

@@ -93,7 +93,7 @@ def over_http(wire: WireRequest) -> WireRequest:
 
 
 @pytest.mark.parametrize("kind", STRATEGIES, ids=lambda kind: kind.__name__)
-def test_request_round_trips(kind: type[Any]) -> None:
+def test_a_request_is_unchanged_by_a_round_trip(kind: type[Any]) -> None:
     @given(st.builds(kind, **STRATEGIES[kind]))
     def check(request: Any) -> None:
         wire = encode_v1(request, scope=Scope(curr_project="p", quota_name="q"))
@@ -174,7 +174,7 @@ PT = PartitionSpec.of("pt=a")
         ),
     ],
 )
-def test_requests_are_those_of_the_stock_client(request_: Any, line: str, body: Any) -> None:
+def test_requests_equal_those_of_the_stock_client(request_: Any, line: str, body: Any) -> None:
     wire = encode_v1(request_)
     assert f"{wire.method} {wire.url('')}" == line
     assert (None if wire.body is None else json.loads(wire.body)) == body
@@ -189,7 +189,7 @@ def test_requests_are_those_of_the_stock_client(request_: Any, line: str, body: 
         (Compression.NONE, "identity"),
     ],
 )
-def test_codecs_have_names_of_their_own(codec: Compression, sent: str) -> None:
+def test_codecs_have_their_own_names(codec: Compression, sent: str) -> None:
     wire = encode_v1(ReadRows(**SESSION, split=IndexSplit(0), compression=codec))
     assert dict(wire.headers) == {"Accept-Encoding": sent}
 
@@ -225,7 +225,7 @@ READ = ReadRows(**SESSION, split=IndexSplit(0))
     ],
     ids=lambda one: type(one).__name__,
 )
-def test_what_version_1_cannot_express_is_refused(request_: Any) -> None:
+def test_requests_that_version_1_cannot_express_are_refused(request_: Any) -> None:
     with pytest.raises(ArgumentError, match="version 1 of the Storage API does not support"):
         encode_v1(request_)
 
@@ -276,7 +276,7 @@ SCHEMA = TableSchema(
 
 
 @pytest.mark.parametrize("mode", SplitMode)
-def test_a_read_session_round_trips(mode: SplitMode) -> None:
+def test_a_read_session_is_unchanged_by_a_round_trip(mode: SplitMode) -> None:
     by_rows = mode is SplitMode.ROW_OFFSET
     sent = ReadSessionAnswer(
         session_id="s-1",
@@ -302,7 +302,7 @@ def test_a_read_session_round_trips(mode: SplitMode) -> None:
     assert (again.split_mode is SplitMode.ROW_OFFSET) == by_rows
 
 
-def test_a_write_session_round_trips() -> None:
+def test_a_write_session_is_unchanged_by_a_round_trip() -> None:
     sent = BlockSessionAnswer(
         session_id="s-1", status=SessionStatus.COMMITTED, expires_at=1795212245.0, max_blocks=9
     )

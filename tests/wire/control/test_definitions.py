@@ -85,7 +85,7 @@ DAY = truncated("t", "day")
         (schema_of("t bigint", "ds string", DAY), "", "needs a date or time column 't'"),
     ],
 )
-def test_definition_beyond_a_limit_is_told(
+def test_a_definition_beyond_a_limit_is_reported(
     schema: TableSchema, comment: str, problem: str | None
 ) -> None:
     found = definition_problem(schema, comment)
@@ -129,7 +129,7 @@ def test_other_expressions_are_not_parsed() -> None:
 
 
 @pytest.mark.parametrize("kind", ["date", "datetime", "timestamp_ntz"])
-def test_trunc_time_round_trips_as_json(kind: str) -> None:
+def test_trunc_time_is_unchanged_by_a_round_trip_as_json(kind: str) -> None:
     (source,) = parse_columns(f"t {kind}")
     text = encode_generated(DAY, source)
     assert json.loads(text)[0]["leafExprDesc"]["type"] == kind
@@ -137,7 +137,7 @@ def test_trunc_time_round_trips_as_json(kind: str) -> None:
     assert decode_generated(encode_generated(DAY, None)) == DAY
 
 
-def test_unknown_unit_keeps_its_text_alone() -> None:
+def test_an_unknown_unit_keeps_only_its_text() -> None:
     week = truncated("t", "week")
     assert week == Generated(text="trunc_time(`t`, 'week')")
 
@@ -158,11 +158,11 @@ def test_other_expression_is_shown_as_sql(items: list[object], shown: str) -> No
 
 
 @pytest.mark.parametrize("text", ["no JSON", "7", '[{"x": 1}]', "[]", "[1]"])
-def test_unreadable_expression_is_shown_as_it_came(text: str) -> None:
+def test_an_unreadable_expression_is_shown_unchanged(text: str) -> None:
     assert decode_generated(text) == Generated(text=text)
 
 
-def test_table_document_has_the_expression() -> None:
+def test_a_table_document_has_the_expression() -> None:
     from odps_nb.wire.control import TableInfo
     from tests.support.wire.control import TABLE
 

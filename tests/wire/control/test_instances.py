@@ -82,11 +82,11 @@ def test_only_a_job_with_a_guid_may_be_sent_again(unique_id: str, again: bool) -
     "cost",
     [SqlCost(), SqlCost(input_bytes=0, complexity=1.5, udfs=2), SqlCost(input_bytes=2**60)],
 )
-def test_estimate_round_trips(cost: SqlCost) -> None:
+def test_an_estimate_is_unchanged_by_a_round_trip(cost: SqlCost) -> None:
     assert SqlCost.decode(cost.encode()) == cost
 
 
-def test_estimate_as_the_stock_client_reads_it() -> None:
+def test_the_stock_client_decodes_an_estimate() -> None:
     text = '{"Cost": {"SQL": {"Complexity": "1.0", "Input": 100, "UDF": 0}}}'
     assert SqlCost.decode(text) == SqlCost(input_bytes=100, complexity=1.0, udfs=0)
 
@@ -95,7 +95,7 @@ def test_estimate_as_the_stock_client_reads_it() -> None:
     "text",
     ["", "{}", '{"Cost": {}}', '{"Cost": {"SQL": {"Complexity": "much"}}}', "[]", '{"Cost": 1}'],
 )
-def test_estimate_that_makes_no_sense_is_a_framing_error(text: str) -> None:
+def test_an_invalid_estimate_raises_a_framing_error(text: str) -> None:
     with pytest.raises(FramingError):
         SqlCost.decode(text)
 
@@ -111,7 +111,7 @@ def test_estimate_that_makes_no_sense_is_a_framing_error(text: str) -> None:
         ("-- one\nselect 1", "-- one\nselect 1;"),
     ],
 )
-def test_query_is_ended_by_a_semicolon(sql: str, sent: str) -> None:
+def test_a_semicolon_ends_a_query(sql: str, sent: str) -> None:
     found = decode_control(SubmitSql(project="p1", sql=sql).encode())
     assert found == SubmitSql(project="p1", sql=sent)
 
@@ -121,14 +121,14 @@ def test_query_is_ended_by_a_semicolon(sql: str, sent: str) -> None:
     .map(str.strip)
     .filter(lambda text: "--" not in text and has_spelling(text))
 )
-def test_any_query_round_trips(sql: str) -> None:
+def test_any_query_is_unchanged_by_a_round_trip(sql: str) -> None:
     found = decode_control(SubmitSql(project="p1", sql=sql + ";").encode())
     assert isinstance(found, SubmitSql)
     assert found.sql == sql + ";"
 
 
 @pytest.mark.parametrize("sign", ["\x00", "\x1b", "\ufffe", "\ud800"], ids=ascii)
-def test_query_that_would_arrive_as_another_one_is_refused(sign: str) -> None:
+def test_a_query_that_would_be_changed_in_transit_is_refused(sign: str) -> None:
     with pytest.raises(ArgumentError, match="control character") as caught:
         SubmitSql(project="p1", sql=f"select 'a{sign}b'").encode()
     assert "chr" in (caught.value.hint or "")
@@ -150,14 +150,14 @@ def test_bad_job_is_reported(body: bytes, problem: str) -> None:
     assert (caught.value.status, caught.value.code) == (400, "InvalidArgument")
 
 
-def test_too_long_job_is_reported() -> None:
+def test_a_job_that_is_too_long_is_reported() -> None:
     long = SubmitSql(project="p1", sql="x" * (4 * 2**20)).encode()
     with pytest.raises(InvalidRequestError, match="too long"):
         decode_control(long)
 
 
 @pytest.mark.parametrize("priority", ["", "10", "-1", "high"])
-def test_odd_priority_is_the_default(priority: str) -> None:
+def test_an_invalid_priority_becomes_the_default(priority: str) -> None:
     body = STOCK_JOB.replace(b">9<", f">{priority}<".encode())
     found = decode_control(post(body))
     assert isinstance(found, SubmitSql)
@@ -175,7 +175,7 @@ def test_new_instance_is_named_by_its_location() -> None:
 @pytest.mark.parametrize(
     "location", ["http://h/x/20251120i?curr_project=p1", "20251120i/", "/20251120i"]
 )
-def test_only_the_end_of_the_location_counts(location: str) -> None:
+def test_only_the_end_of_the_location_is_used(location: str) -> None:
     found = SubmittedInstance.decode(b" ", {"location": location})
     assert found == SubmittedInstance(instance_id="20251120i")
 
@@ -192,14 +192,14 @@ RESULT = InstanceResult(
 )
 
 
-def test_instance_that_ran_at_once_brings_its_result() -> None:
+def test_an_instance_that_ran_immediately_includes_its_result() -> None:
     submitted = SubmittedInstance(instance_id="i", result=RESULT)
     assert SubmittedInstance.decode(*submitted.encode(location="/x")) == submitted
     bare = SubmittedInstance.decode(b"<Instance/>", {"Location": "/i"})
     assert bare == SubmittedInstance(instance_id="i")
 
 
-def test_result_document_round_trips() -> None:
+def test_a_result_document_is_unchanged_by_a_round_trip() -> None:
     assert InstanceResult.decode(*RESULT.encode()) == RESULT
     assert GetInstanceResult(project="p", instance_id="i").decode_answer(*RESULT.encode()) == RESULT
     without = InstanceResult(tasks=(TaskResult(text="x"),))
@@ -223,7 +223,7 @@ def test_task_without_a_result_is_empty() -> None:
 @pytest.mark.parametrize(
     ("status", "failed"), [("Success", False), ("Failed", True), ("CANCELLED", True), ("", False)]
 )
-def test_task_knows_whether_it_failed(status: str, failed: bool) -> None:
+def test_a_task_states_whether_it_failed(status: str, failed: bool) -> None:
     assert TaskResult(status=status).failed is failed
 
 
@@ -235,7 +235,7 @@ def test_failure_becomes_a_query_error_with_code_and_hint() -> None:
     assert "odps.tables()" in (error.hint or "")
 
 
-def test_failure_without_text_still_says_what_it_is() -> None:
+def test_a_failure_without_text_is_described() -> None:
     error = query_error(TaskResult(name="task", status="Cancelled"))
     assert error.message == "task task ended as Cancelled"
     assert query_error(TaskResult(name="t")).message == "task t ended as unknown"
@@ -252,13 +252,13 @@ STATUS = InstanceStatus(
 
 
 @pytest.mark.parametrize("status", [STATUS, InstanceStatus(status="Running")])
-def test_status_document_round_trips(status: InstanceStatus) -> None:
+def test_a_status_document_is_unchanged_by_a_round_trip(status: InstanceStatus) -> None:
     assert InstanceStatus.decode(*status.encode()) == status
     for request in (GetInstance, GetTaskStatus):
         assert request(project="p", instance_id="i").decode_answer(*status.encode()) == status
 
 
-def test_instance_is_over_when_terminated() -> None:
+def test_an_instance_has_ended_when_terminated() -> None:
     assert InstanceStatus(status="TERMINATED").is_over
     assert not InstanceStatus(status="Suspended").is_over
 
@@ -268,7 +268,7 @@ def test_status_document_without_a_status_is_reported() -> None:
         InstanceStatus.decode(b"<Instance/>", {})
 
 
-def test_cancelling_says_nothing() -> None:
+def test_cancelling_ignores_the_response() -> None:
     request = CancelInstance(project="p", instance_id="i")
     assert request.decode_answer(b"anything", {}) is None
     assert (
@@ -288,7 +288,7 @@ DOCUMENTS = [
 
 
 @given(st.sampled_from(DOCUMENTS), st.binary(max_size=60))
-def test_any_bytes_are_a_document_or_our_error(kind: Any, body: bytes) -> None:
+def test_any_bytes_give_a_document_or_our_error(kind: Any, body: bytes) -> None:
     found = outcome(kind.decode, body, {"Location": "/i"})
     assert isinstance(found, (kind, ProtocolError))
 
@@ -305,12 +305,12 @@ trees = st.recursive(
 
 
 @given(st.sampled_from(DOCUMENTS), trees)
-def test_any_tree_is_a_document_or_our_error(kind: Any, text: str) -> None:
+def test_any_tree_gives_a_document_or_our_error(kind: Any, text: str) -> None:
     found = outcome(kind.decode, text.encode(), {"Location": "/i"})
     assert isinstance(found, (kind, ProtocolError))
 
 
-def test_a_text_that_xml_cannot_spell_is_sent_in_base64() -> None:
+def test_text_that_xml_cannot_represent_is_sent_in_base64() -> None:
     result = InstanceResult(tasks=(TaskResult(status="Success", text="a\x00b"),))
     body, headers = result.encode()
     assert b'Transform="Base64"' in body

@@ -97,7 +97,7 @@ REQUESTS = [
 
 
 @pytest.mark.parametrize(("request_", "line"), REQUESTS, ids=lambda v: type(v).__name__)
-def test_request_is_spelled_and_read_back(request_: Any, line: str) -> None:
+def test_a_request_is_encoded_and_decoded_unchanged(request_: Any, line: str) -> None:
     wire = request_.encode(scope=SCOPE)
     assert f"{wire.method} {wire.url('/api')}" == line
     assert decode_control(wire) == request_
@@ -135,14 +135,14 @@ def test_schema_of_the_table_wins_over_that_of_the_connection() -> None:
         ("POST", "/projects/p1/authorization", {"sign_bearer_token": ""}),
     ],
 )
-def test_what_is_not_of_this_package_is_left_to_the_server(
+def test_unknown_requests_are_left_to_the_server(
     method: str, path: str, params: dict[str, str]
 ) -> None:
     wire = WireRequest(method=method, path=path, params=tuple(params.items()))
     assert decode_control(wire) is None
 
 
-def test_schema_may_stand_in_the_path() -> None:
+def test_the_schema_may_be_in_the_path() -> None:
     wire = WireRequest(method="GET", path="/projects/p1/schemas/sc1/tables/t")
     assert decode_control(wire) == GetTable(table=IN_SCHEMA)
 
@@ -174,7 +174,7 @@ def test_bad_names_are_reported(path: str, params: dict[str, str], code: str) ->
     ),
     st.binary(max_size=30),
 )
-def test_any_request_is_a_value_none_or_our_error(
+def test_any_request_gives_a_value_none_or_our_error(
     method: str, segments: list[str], params: dict[str, str], body: bytes
 ) -> None:
     wire = WireRequest(

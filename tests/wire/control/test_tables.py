@@ -61,7 +61,7 @@ INFO = TableInfo(
 )
 
 
-def test_tables_of_one_request_are_told_apart_by_name_in_any_case_and_order() -> None:
+def test_tables_of_one_request_are_matched_by_name_in_any_case_and_order() -> None:
     other = replace(INFO, name=replace(TABLE, table="Other"), record_count=7)
     asked = GetTables(tables=(other.name, TABLE))
     answered = [INFO.element(), replace(other, name=replace(TABLE, table="other")).element()]
@@ -70,12 +70,12 @@ def test_tables_of_one_request_are_told_apart_by_name_in_any_case_and_order() ->
         asked.decode_answer(element("Tables", answered[:1]).encode(), {})
 
 
-def test_table_document_round_trips() -> None:
+def test_a_table_document_is_unchanged_by_a_round_trip() -> None:
     assert TableInfo.decode(*INFO.encode(), asked=TABLE) == INFO
     assert GetTable(table=TABLE).decode_answer(*INFO.encode()) == INFO
 
 
-def test_extended_table_document_tells_its_properties() -> None:
+def test_the_extended_table_document_has_properties() -> None:
     info = TableInfo(name=TABLE, properties={"Transactional": "true", "n": "1"}, created_at=1)
     found = TableInfo.decode(*info.encode_extended(), asked=TABLE)
     assert found.properties == {"Transactional": "true", "n": "1"}
@@ -83,12 +83,12 @@ def test_extended_table_document_tells_its_properties() -> None:
 
 @settings(max_examples=25)
 @given(schemas())
-def test_table_document_round_trips_any_schema(schema: TableSchema) -> None:
+def test_a_table_document_keeps_any_schema(schema: TableSchema) -> None:
     info = TableInfo(name=TABLE, schema=schema)
     assert TableInfo.decode(*info.encode(), asked=TABLE).schema == schema
 
 
-def test_table_document_of_the_protocol() -> None:
+def test_table_document_of_the_protocol_is_decoded() -> None:
     body = b"""<?xml version="1.0"?><Table><Name>other</Name><TableId>id</TableId>
 <Project>p1</Project><Schema format="Json"><![CDATA[{"columns":[{"name":"id","type":"bigint",
 "comment":"","label":"","isNullable":true}],"partitionKeys":[],"tableName":"t",
@@ -108,13 +108,13 @@ def test_table_document_of_the_protocol() -> None:
     )
 
 
-def test_smallest_extended_document() -> None:
+def test_smallest_extended_document_is_decoded() -> None:
     body = b'<Table><Name>t</Name><Schema format="Json"><![CDATA[{}]]></Schema></Table>'
     assert TableInfo.decode(body, {}, asked=TABLE) == TableInfo(name=TABLE)
     assert TableInfo.decode(b"<Table/>", {}, asked=TABLE) == TableInfo(name=TABLE)
 
 
-def test_reserved_properties_of_other_shapes_are_left_out() -> None:
+def test_reserved_properties_of_other_types_are_ignored() -> None:
     schema = json.dumps({"Reserved": json.dumps({"a": [1], "b": True, "c": None, "d": 2})})
     body = element("Table", (element("Schema", schema),)).encode()
     assert TableInfo.decode(body, {}, asked=TABLE).properties == {"b": "true", "d": "2"}
@@ -136,13 +136,13 @@ def test_bad_table_document_is_reported(schema: str, problem: str) -> None:
 
 
 @given(st.dictionaries(st.sampled_from(["columns", "owner", "Reserved", "size"]), json_values))
-def test_any_table_schema_is_a_value_or_our_error(members: dict[str, Any]) -> None:
+def test_any_table_schema_gives_a_value_or_our_error(members: dict[str, Any]) -> None:
     body = element("Table", (element("Schema", json.dumps(members)),)).encode()
     found = outcome(TableInfo.decode, body, {}, asked=TABLE)
     assert isinstance(found, (TableInfo, FramingError))
 
 
-def test_list_of_tables_round_trips() -> None:
+def test_a_list_of_tables_is_unchanged_by_a_round_trip() -> None:
     page = TablePage(names=("t", "表"), marker="next", owners={"t": "me", "表": ""})
     assert TablePage.decode(*page.encode()) == page
     assert ListTables(project="p1").decode_answer(*page.encode()) == page
@@ -151,21 +151,21 @@ def test_list_of_tables_round_trips() -> None:
     )
 
 
-def test_list_of_partitions_round_trips() -> None:
+def test_a_list_of_partitions_is_unchanged_by_a_round_trip() -> None:
     one = PartitionInfo(spec=DS, size=10, record_count=3)
     page = PartitionPage(partitions=(one, PartitionInfo(spec=PartitionSpec.of("ds=é"))), marker="2")
     assert PartitionPage.decode(*page.encode()) == page
     assert ListPartitions(table=TABLE).decode_answer(*page.encode()) == page
 
 
-def test_list_of_partitions_of_the_protocol() -> None:
+def test_list_of_partitions_of_the_protocol_is_decoded() -> None:
     body = b"""<Partitions><Marker/><MaxItems>9</MaxItems><Partition><Column Name="ds" Value="x"/>
 <PartitionSize>many</PartitionSize></Partition></Partitions>"""
     expected = PartitionPage(partitions=(PartitionInfo(spec=PartitionSpec.of("ds=x")),))
     assert PartitionPage.decode(body, {}) == expected
 
 
-def test_partition_document_round_trips() -> None:
+def test_a_partition_document_is_unchanged_by_a_round_trip() -> None:
     one = PartitionInfo(spec=DS, created_at=5, modified_at=6, record_count=3, size=10)
     assert PartitionInfo.decode(*one.encode(), asked=DS) == one
     assert GetPartition(table=TABLE, partition=DS).decode_answer(*one.encode()) == one
@@ -175,7 +175,7 @@ def test_partition_document_round_trips() -> None:
 # -- projects, tenants, tunnel ----------------------------------------------------------------
 
 
-def test_project_document_round_trips() -> None:
+def test_a_project_document_is_unchanged_by_a_round_trip() -> None:
     info = ProjectInfo(name="p1", owner="me", created_at=NOW, modified_at=NOW + 1)
     assert ProjectInfo.decode(*info.encode()) == info
     told = replace(info, properties={"odps.sql.type.system.odps2": "true", "a&b": "<c>"})
@@ -199,12 +199,12 @@ def test_project_document_always_has_the_headers_that_clients_insist_on() -> Non
     assert headers["Last-Modified"] == "Thu, 01 Jan 1970 00:00:00 GMT"
 
 
-def test_owner_may_stand_in_the_document() -> None:
+def test_the_owner_may_be_in_the_document() -> None:
     body = b"<Project><Name>p1</Name><Owner>me</Owner></Project>"
     assert ProjectInfo.decode(body, {}) == ProjectInfo(name="p1", owner="me")
 
 
-def test_tenant_document_is_json() -> None:
+def test_the_tenant_document_is_json() -> None:
     tenant = TenantInfo(name="t", tenant_id="1", parameters={"odps.namespace.schema": "true"})
     body, headers = tenant.encode()
     assert headers["Content-Type"] == "application/json"
@@ -283,19 +283,19 @@ def test_an_invalid_host_name_is_reported(text: str) -> None:
     assert "tunnel_endpoint=" in (caught.value.hint or "")
 
 
-def test_tunnel_answer_round_trips() -> None:
+def test_a_tunnel_response_is_unchanged_by_a_round_trip() -> None:
     body, headers = encode_tunnel_endpoint("127.0.0.1:8080")
     assert (body, headers) == (b"127.0.0.1:8080", {"Content-Type": "text/plain"})
     assert GetTunnelEndpoint(project="p1").decode_answer(body, headers) == "127.0.0.1:8080"
 
 
-def test_a_table_document_tells_keys_views_and_external_tables() -> None:
+def test_a_table_document_states_keys_views_and_external_tables() -> None:
     info = replace(INFO, is_view=True, view_text="select 1", is_external=True, primary_key=("id",))
     found = TableInfo.decode(*info.encode_extended(), asked=TABLE)
     assert found == info
 
 
-def test_object_tables_are_told_and_listed() -> None:
+def test_object_tables_are_recognised_and_listed() -> None:
     """evidence 209: `isObjectTable` of `Table.java` (Java SDK), type OBJECT_TABLE."""
     info = replace(INFO, is_object=True)
     body, headers = info.encode()

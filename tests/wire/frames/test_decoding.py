@@ -1,4 +1,4 @@
-"""Frames are decoded byte for byte, however they are divided; invalid ones raise an error."""
+"""Frames are decoded byte for byte, for any division; invalid frames raise an error."""
 
 import hashlib
 import json
@@ -43,7 +43,7 @@ DOWNLOAD = bytes.fromhex(
 )
 
 
-def test_the_upload_frame_is_the_reference_bytes() -> None:
+def test_the_upload_frame_equals_the_reference_bytes() -> None:
     header = FrameHeader(
         partition_values=("ds=x", "h=1"), column_index=1, content_type="text/plain"
     )
@@ -75,7 +75,7 @@ def test_a_file_name_makes_the_header_110_bytes_long() -> None:
     assert len(header.encode()) == 110
 
 
-def test_the_download_of_two_blobs_is_the_reference_bytes() -> None:
+def test_the_download_of_two_blobs_equals_the_reference_bytes() -> None:
     assert len(DOWNLOAD) == 161
     first, data, first_end, second, second_end = decode(2, DOWNLOAD)
     assert (first.content_type, first.length, data.data) == ("text/plain", 2, b"hi")
@@ -85,7 +85,7 @@ def test_the_download_of_two_blobs_is_the_reference_bytes() -> None:
 
 
 @given(BLOBS, CUTS)
-def test_any_frames_round_trip_however_they_are_cut(
+def test_any_frames_are_decoded_for_any_division(
     blobs: list[tuple[bytes, FrameHeader, ChecksumKind]], cuts: list[int]
 ) -> None:
     events = decode(len(blobs), *cut(encode_all(blobs), cuts))
@@ -99,13 +99,13 @@ def test_any_frames_round_trip_however_they_are_cut(
     assert [end.verified for end in ends] == [blob[2] is not ChecksumKind.NONE for blob in blobs]
 
 
-def test_byte_by_byte_gives_the_same() -> None:
+def test_byte_by_byte_decoding_returns_the_same() -> None:
     stream = UPLOAD + DOWNLOAD + UPLOAD
     assert decode(4, *every(stream, 1)) == decode(4, stream)
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
-def test_any_buffer_will_do_and_may_be_used_again(kind: type) -> None:
+def test_any_buffer_is_accepted_and_can_be_reused(kind: type) -> None:
     decoder = FrameDecoder(1)
     events = []
     for byte in every(UPLOAD, 3):
@@ -115,7 +115,7 @@ def test_any_buffer_will_do_and_may_be_used_again(kind: type) -> None:
     assert merged(events + decoder.feed_eof()) == decode(1, UPLOAD)
 
 
-def test_a_cut_at_every_byte_is_found() -> None:
+def test_truncation_at_every_byte_is_detected() -> None:
     stream = UPLOAD + DOWNLOAD
     for size in range(len(stream)):
         with pytest.raises(TruncatedError) as caught:
@@ -123,14 +123,14 @@ def test_a_cut_at_every_byte_is_found() -> None:
         assert caught.value.offset == size
 
 
-def test_a_cut_on_a_frame_boundary_is_visible_only_against_the_count() -> None:
+def test_truncation_at_a_frame_boundary_is_detected_only_by_the_count() -> None:
     assert len(decode(None, UPLOAD)) == 3
     with pytest.raises(TruncatedError, match="after 1 of 2 frames") as caught:
         decode(2, UPLOAD)
     assert (caught.value.expected, caught.value.actual) == (2, 1)
 
 
-def test_every_flipped_bit_of_data_footer_or_length_is_found() -> None:
+def test_every_flipped_bit_of_data_footer_or_length_is_detected() -> None:
     stream = bytearray(UPLOAD + UPLOAD)
     header = range(8, 8 + 83)
     for at in range(len(stream)):
@@ -151,7 +151,7 @@ def test_every_flipped_bit_of_data_footer_or_length_is_found() -> None:
             stream[at] ^= 1 << bit
 
 
-def test_bytes_behind_the_last_frame_are_an_error() -> None:
+def test_bytes_after_the_last_frame_raise_an_error() -> None:
     with pytest.raises(FramingError, match="bytes follow the last of 1 frames") as caught:
         decode(1, UPLOAD + b"x")
     assert caught.value.offset == len(UPLOAD)
@@ -176,7 +176,7 @@ def test_a_negative_length_is_refused(at: int, length: int) -> None:
 
 
 @pytest.mark.parametrize("at", [0, 1, 2])
-def test_an_absurd_length_is_refused_before_anything_is_kept(at: int) -> None:
+def test_an_excessive_length_is_refused_before_buffering(at: int) -> None:
     parts = [pack("<q", 2) + b"{}", pack("<q", 0), pack("<q", 2) + b"{}"]
     parts[at] = pack("<q", 2**62)
     with pytest.raises(LimitExceededError) as caught:
@@ -209,7 +209,7 @@ def test_limits_are_arguments() -> None:
         b'{"CustomFileName": ["a"]}',
     ],
 )
-def test_a_header_that_makes_no_sense_is_a_framing_error(header: bytes) -> None:
+def test_an_invalid_header_raises_a_framing_error(header: bytes) -> None:
     with pytest.raises(FramingError) as caught:
         decode(1, frame(header, b"", b""))
     assert caught.value.offset is not None
@@ -237,7 +237,7 @@ def test_the_header_of_an_event_cannot_be_changed() -> None:
             decode(1, stream)[0].header["a"] = 2
 
 
-def test_unknown_keys_are_left_alone() -> None:
+def test_unknown_keys_are_ignored() -> None:
     start, _ = decode(1, frame(b'{"New": {"deep": [1]}, "ContentType": null}', b"", b'{"x": 1}'))
     assert start.header == {"New": {"deep": [1]}, "ContentType": None}
     assert start.content_type is None
@@ -261,7 +261,7 @@ def test_unknown_keys_are_left_alone() -> None:
         {"Type": 2, "MD5": "d41d8cd9"},
     ],
 )
-def test_a_footer_that_makes_no_sense_is_a_framing_error(checksum: Any) -> None:
+def test_an_invalid_footer_raises_a_framing_error(checksum: Any) -> None:
     with pytest.raises(FramingError):
         decode(1, frame(b"{}", b"", json.dumps({"Checksum": checksum}).encode()))
 
@@ -276,7 +276,7 @@ def test_a_footer_that_may_have_lost_its_checksum_is_refused(footer: bytes) -> N
         decode(1, body)
 
 
-def test_a_name_that_is_not_unicode_spoils_no_blob() -> None:
+def test_a_name_that_is_not_unicode_does_not_affect_the_blob() -> None:
     """A file in another encoding has half a surrogate pair in its name."""
     named = FrameHeader(custom_file_name="caf\udce9.jpg")
     start, *_ = decode(2, encode_frame(b"x", named) + encode_frame(b"y", FrameHeader()))
@@ -302,7 +302,7 @@ def test_an_upper_case_md5_is_the_same_md5() -> None:
     assert end.verified
 
 
-def test_a_footer_without_a_checksum_verifies_nothing_and_says_so() -> None:
+def test_a_footer_without_a_checksum_is_reported_as_not_verified() -> None:
     for footer in (b"", b"{}", b'{"Checksum": null}', b'{"Checksum": {}}'):
         *_, end = decode(1, frame(b"{}", b"data", footer))
         assert (end.checksum_kind, end.verified) == (ChecksumKind.NONE, False)
@@ -310,7 +310,7 @@ def test_a_footer_without_a_checksum_verifies_nothing_and_says_so() -> None:
 
 @pytest.mark.usefixtures("little_retained")
 @pytest.mark.parametrize("size", [999, 1000, 1001, 5000])
-def test_crc32_of_large_blobs_runs_along(size: int) -> None:
+def test_crc32_of_large_blobs_is_computed_as_data_arrives(size: int) -> None:
     good = encode_frame(pattern(size))
     *_, end = decode(1, *every(good, 300))
     assert end.verified
@@ -337,7 +337,7 @@ def test_an_empty_blob_is_a_blob_with_a_checksum(kind: ChecksumKind) -> None:
     assert end.verified is (kind is not ChecksumKind.NONE)
 
 
-def test_after_an_error_the_decoder_stays_dead() -> None:
+def test_after_an_error_the_decoder_is_unusable() -> None:
     decoder = FrameDecoder(1)
     with pytest.raises(FramingError):
         decoder.feed(b"\xff" * 8)
@@ -345,13 +345,13 @@ def test_after_an_error_the_decoder_stays_dead() -> None:
         decoder.feed(UPLOAD)
 
 
-def test_a_negative_count_is_the_callers_mistake() -> None:
+def test_a_negative_count_is_refused() -> None:
     with pytest.raises(ValueError, match="-1"):
         FrameDecoder(-1)
 
 
 @given(st.binary(max_size=300), st.integers(0, 3) | st.none())
-def test_any_bytes_end_in_events_or_in_one_of_our_errors(junk: bytes, count: int | None) -> None:
+def test_any_bytes_give_events_or_a_typed_error(junk: bytes, count: int | None) -> None:
     for stream in (junk, bytes(8) + junk, bytes(16) + junk, UPLOAD + junk):
         with suppress(ProtocolError):
             decode(count, stream)

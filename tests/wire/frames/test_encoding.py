@@ -43,7 +43,7 @@ def test_an_empty_raw_body_is_an_empty_blob() -> None:
     assert end.length == 0
 
 
-def test_a_raw_blob_has_a_limit_too() -> None:
+def test_a_raw_blob_has_a_size_limit() -> None:
     decoder = RawDecoder(max_blob=10)
     decoder.feed(bytes(10))
     with pytest.raises(LimitExceededError):
@@ -54,7 +54,7 @@ def test_a_raw_blob_has_a_limit_too() -> None:
 
 
 @given(st.binary(max_size=500), CUTS, st.sampled_from(ChecksumKind))
-def test_a_frame_encodes_the_same_in_any_pieces(
+def test_a_frame_is_encoded_the_same_in_any_pieces(
     payload: bytes, cuts: list[int], kind: ChecksumKind
 ) -> None:
     header = FrameHeader(content_type="a/b")
@@ -73,7 +73,7 @@ def test_large_sources_get_their_checksum_on_the_way(kind: ChecksumKind) -> None
     assert end.verified is (kind is not ChecksumKind.NONE)
 
 
-def test_a_source_longer_or_shorter_than_announced_is_an_error() -> None:
+def test_a_source_longer_or_shorter_than_announced_raises_an_error() -> None:
     encoder = FrameEncoder(FrameHeader(), length=5)
     encoder.begin()
     encoder.feed(b"1234")
@@ -89,7 +89,7 @@ def test_a_source_longer_or_shorter_than_announced_is_an_error() -> None:
         FrameEncoder(FrameHeader(), length=-1)
 
 
-def test_parts_of_a_frame_come_in_order() -> None:
+def test_parts_of_a_frame_must_be_in_order() -> None:
     encoder = FrameEncoder(FrameHeader(), length=0)
     with pytest.raises(StateError):
         encoder.feed(b"")
@@ -103,7 +103,7 @@ def test_parts_of_a_frame_come_in_order() -> None:
         encoder.finish()
 
 
-def test_footers_round_trip() -> None:
+def test_footers_are_unchanged_by_a_round_trip() -> None:
     for footer in (
         Footer(),
         Footer(kind=ChecksumKind.CRC32, value=7),

@@ -37,7 +37,7 @@ def records_of(events: list[Any]) -> list[BlobRecord]:
 
 
 @given(BLOBS, st.integers(0, 6))
-def test_the_scanner_takes_what_the_decoder_would_give_except_md5(
+def test_the_scanner_returns_the_records_of_the_decoder_except_md5(
     blobs: list[tuple[bytes, FrameHeader, ChecksumKind]], limit: int
 ) -> None:
     stream = b"junk" + encode_all(blobs)
@@ -48,13 +48,13 @@ def test_the_scanner_takes_what_the_decoder_would_give_except_md5(
     assert records == records_of(decode(None, stream[4:at]))
 
 
-def test_the_scanner_stops_in_front_of_a_cut_frame() -> None:
+def test_the_scanner_stops_before_a_truncated_frame() -> None:
     for size in range(len(UPLOAD)):
         records, at = FrameScanner().scan(UPLOAD + UPLOAD[:size], 0, 9)
         assert (len(records), at) == (1, len(UPLOAD))
 
 
-def test_the_scanner_stops_in_front_of_a_wrong_frame() -> None:
+def test_the_scanner_stops_before_an_invalid_frame() -> None:
     good = encode_frame(b"good")
     wrong = [
         frame(b"[]", b"x", b"{}"),
@@ -71,13 +71,13 @@ def test_the_scanner_stops_in_front_of_a_wrong_frame() -> None:
         assert (records, at) == ([BlobRecord(b"good")], len(good))
 
 
-def test_the_scanner_has_the_same_limits() -> None:
+def test_the_scanner_enforces_the_same_limits() -> None:
     assert FrameScanner(max_header=82).scan(UPLOAD, 0, 1) == ([], 0)
     assert FrameScanner(max_blob=10).scan(UPLOAD, 0, 1) == ([], 0)
     assert FrameScanner(max_header=83, max_blob=11).scan(UPLOAD, 0, 1)[1] == len(UPLOAD)
 
 
-def test_the_scanner_knows_both_spellings_of_a_footer_and_many_headers() -> None:
+def test_the_scanner_accepts_both_forms_of_a_footer_and_many_headers() -> None:
     compact = b'{"Checksum":{"Type":1,"Crc32":%d}}' % zlib.crc32(b"x")
     stream = b"".join(
         frame(b'{"CustomFileName": "%d"}' % number, b"x", compact) + encode_frame(b"y")
@@ -89,7 +89,7 @@ def test_the_scanner_knows_both_spellings_of_a_footer_and_many_headers() -> None
 
 
 @given(st.binary(max_size=200))
-def test_the_scanner_never_takes_what_the_decoder_refuses(junk: bytes) -> None:
+def test_the_scanner_never_accepts_frames_that_the_decoder_refuses(junk: bytes) -> None:
     stream = UPLOAD + junk
     records, at = FrameScanner().scan(stream, 0, 9)
     assert records == records_of(decode(None, stream[:at]))

@@ -46,7 +46,7 @@ STREAM = {"Content-Type": "application/octet-stream"}
 REQUESTS: list[tuple[Any, str, str, list[tuple[str, str]], dict[str, str], bytes | None]] = [
     (OpenDownload(of=T), "POST", PATH, [("downloads", ""), ("asyncmode", "true")], {}, b""),
     (
-        OpenDownload(of=PART, limited=True),  # applies to results only
+        OpenDownload(of=PART, limited=True),  # ``limited`` applies only to results
         "POST",
         IN_SCHEMA,
         [("downloads", ""), ("asyncmode", "true"), SPEC],
@@ -160,7 +160,7 @@ def answer(**members: object) -> bytes:
 
 
 @pytest.mark.parametrize(("request_", "method", "path", "params", "headers", "body"), REQUESTS)
-def test_a_request_is_the_one_of_the_page(
+def test_a_request_is_encoded_as_on_the_page(
     request_: Any,
     method: str,
     path: str,
@@ -185,7 +185,7 @@ def test_only_a_commit_must_not_be_sent_twice() -> None:
     assert [kind for kind, idempotent in kinds.items() if not idempotent] == [CommitUpload]
 
 
-def test_what_is_addressed_has_a_name_for_messages() -> None:
+def test_tables_and_results_have_names_for_messages() -> None:
     assert [str(T), str(PART)] == ["p.t", "p.s.t (day=2026-11-28,region=eu)"]
     assert str(RESULT) == "the result of instance 20261128i"
 
@@ -226,7 +226,7 @@ def test_a_state_is_read_in_any_case_and_an_unknown_one_is_kept(
     assert decode_download(answer(DownloadID="d", RecordCount=0, **members), {}).status == status
 
 
-def test_a_session_that_is_not_ready_need_not_know_its_rows() -> None:
+def test_a_session_that_is_not_ready_may_lack_its_row_count() -> None:
     for members in ({}, {"RecordCount": -1}):
         found = decode_download(answer(DownloadID="d", Status="initiating", **members), {})
         assert (found.record_count, found.schema.columns) == (0, ())

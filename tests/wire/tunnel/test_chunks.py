@@ -49,7 +49,7 @@ def encoded(pieces: Iterable[bytes]) -> bytes:
     return b"".join(map(bytes, encode_chunks(iter(pieces))))
 
 
-def test_hello_is_the_reference_bytes() -> None:
+def test_hello_is_encoded_as_the_reference_bytes() -> None:
     assert encoded([b"hello"]) == bytes.fromhex("00010000 68656c6c6f 9a71bb4c")
 
 
@@ -102,7 +102,7 @@ def test_the_last_full_chunk_may_have_the_checksum_of_all(chunks: int) -> None:
 
 
 @pytest.mark.parametrize("payload", SHORT)
-def test_every_truncation_of_a_short_stream_is_noticed(payload: bytes) -> None:
+def test_every_truncation_of_a_short_stream_is_detected(payload: bytes) -> None:
     stream = stored(payload, 8)
     for length in range(len(stream)):
         with pytest.raises((TruncatedError, ChecksumError)) as caught:
@@ -111,7 +111,7 @@ def test_every_truncation_of_a_short_stream_is_noticed(payload: bytes) -> None:
 
 
 @pytest.mark.parametrize("payload", SHORT)
-def test_a_cut_behind_a_chunk_is_a_truncation_at_this_byte(payload: bytes) -> None:
+def test_truncation_after_a_chunk_is_reported_at_this_byte(payload: bytes) -> None:
     for count in range(len(payload) // 8 + 1):
         length = 4 + 12 * count
         with pytest.raises(TruncatedError) as caught:
@@ -120,7 +120,7 @@ def test_a_cut_behind_a_chunk_is_a_truncation_at_this_byte(payload: bytes) -> No
 
 
 @pytest.mark.parametrize("payload", SHORT)
-def test_every_flipped_bit_of_a_short_stream_is_noticed(payload: bytes) -> None:
+def test_every_flipped_bit_of_a_short_stream_is_detected(payload: bytes) -> None:
     stream = stored(payload, 8)
     for place in range(8 * len(stream)):
         damaged = bytearray(stream)
@@ -155,13 +155,13 @@ def test_a_damaged_last_chunk_is_compared_with_the_checksum_of_all() -> None:
     assert caught.value.actual == crc32c(payload) == caught.value.expected ^ 0x80
 
 
-def test_exchanged_chunks_are_noticed() -> None:
+def test_exchanged_chunks_are_detected() -> None:
     stream = stored(pattern(21), 8)
     with pytest.raises(ChecksumError):
         verified(stream[:4] + stream[16:28] + stream[4:16] + stream[28:])
 
 
-def test_an_omitted_chunk_is_noticed() -> None:
+def test_an_omitted_chunk_is_detected() -> None:
     stream = stored(pattern(21), 8)
     with pytest.raises(ChecksumError):
         verified(stream[:4] + stream[16:])
@@ -190,7 +190,7 @@ def test_the_least_and_the_greatest_chunk_size_are_accepted(size: int) -> None:
 
 
 @pytest.mark.parametrize("wrong", [1, 4, 7, 9, 11, 12, 16])
-def test_a_wrong_chunk_size_is_noticed_if_the_stream_has_a_full_chunk(wrong: int) -> None:
+def test_a_wrong_chunk_size_is_detected_if_the_stream_has_a_full_chunk(wrong: int) -> None:
     stream = stored(b"eight bytes, and more", 8)
     with pytest.raises(ProtocolError):
         verified(wrong.to_bytes(4, "big") + stream[4:])
@@ -204,7 +204,7 @@ def test_a_stream_that_ends_in_its_chunk_size_is_truncated(head: bytes) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_a_payload_or_a_protocol_error(data: bytes) -> None:
+def test_any_bytes_give_a_payload_or_a_protocol_error(data: bytes) -> None:
     try:
         payload = verified(data)
     except ProtocolError:

@@ -284,7 +284,9 @@ def _check_transactional(table: StoredTable, what: str) -> None:
 
 
 def _all(table: StoredTable) -> tuple[str, ...]:
-    return tuple(c.name for c in table.schema if c.generated is None)  # others are recomputed
+    return tuple(
+        c.name for c in table.schema if c.generated is None
+    )  # generated columns are recomputed
 
 
 def _insert(table: StoredTable, name: tuple[str, ...], query: _Query, kept: int | None) -> Insert:

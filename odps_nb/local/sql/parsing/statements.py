@@ -128,7 +128,7 @@ class AlterTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeColumn:
-    """ALTER TABLE (or VIEW) … CHANGE [COLUMN] …; ``said`` is the new column definition."""
+    """ALTER TABLE (or VIEW) … CHANGE [COLUMN] …; ``said`` is the new definition as written."""
 
     name: Name
     column: str
@@ -148,7 +148,7 @@ class Insert:
     ``choices``: the last column of the query is an index into ``choices``. A choice lists the
     positions of a row's values among the other columns (``None``: null). Rows with a null index
     are omitted. Without ``choices``, the rows of the query are inserted unchanged. Rows with the
-    index ``kept`` rewrite a row as it was; all others, also omitted ones, count as changed.
+    index ``kept`` are rewritten unchanged; all others, even omitted ones, count as changed.
     """
 
     name: Name

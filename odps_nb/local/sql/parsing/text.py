@@ -52,8 +52,8 @@ _QUERIES = ("select", "with", "values", "from", "(")
 def parse_job(source: str, settings: Mapping[str, str]) -> tuple[Statement, ...]:
     """Parse the text of a job: one statement or, in script mode, any number of statements.
 
-    ``SET k=v`` statements and comments are ignored, also alone. The vendor's page *Script mode SQL*
-    allows at most one statement that returns rows.
+    ``SET k=v`` statements and comments are ignored, even if there is no other statement. The
+    vendor's page *Script mode SQL* allows at most one statement that returns rows.
     """
     if not source.strip("; \t\r\n"):
         raise errors.parse_failed("there is no statement")

@@ -50,7 +50,7 @@ class AllGroups:
     def largest(self, most: int) -> pa.Array | None:
         """Return the ``most`` values of x with the largest measures, if known.
 
-        By default, if there is only one other value, it is returned, too.
+        By default, if only one more value exists, it is included.
         """
         choice, table = self._choice, self._table
         if self._has_nan:

@@ -96,7 +96,7 @@ class Chart(LiveView):
 
     def __init__(self, source: str, choice: ChartChoice, figures: Figures, read: str) -> None:
         self._source, self._choice, self._figures = source, choice, figures
-        self._read = read  # code for the rows
+        self._read = read  # expression that reads the rows
         self._picture = svg(choice, figures)
         super().__init__()
 

@@ -1,7 +1,7 @@
 """Draws a chart as SVG without scripts or references; each mark has its exact values as a title.
 
-All text is escaped. Text is readable on white, on which the static page shows the picture; the live
-view gives it the colour of its page. Marks are visible on light and on dark backgrounds.
+All text is escaped. Text is readable on white, the background of the static page; the live view
+gives it the page's text colour. Marks are visible on light and on dark backgrounds.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from odps_nb.notebook.explore.values.axis import (
 WIDTH, HEIGHT = 720, 340
 MIN_WIDTH, MAX_WIDTH = 320, 1600
 _RIGHT, _TOP = 16, 16
-_LEFT = 64  # at least; more if the labels of the y axis need it
+_LEFT = 64  # minimum; more if the labels of the y axis need it
 _TEXT, _GRID = "#6b6b6b", "#808080"
 _NONE = "#9a9a9a"  # nulls and others
 COLORS = ("#4c8bf5", "#e8793a", "#2fa37c", "#b45fc4", "#d4a017", "#d6556b", "#3fa7c4")

@@ -1,4 +1,4 @@
-"""Finds the few places that would squeeze all others of a chart's axis into one line."""
+"""Finds outliers that would compress all other points of a chart's axis into one line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FAR = 10
 
 
 def near_points(*axes: Sequence[float]) -> np.ndarray:
-    """Return for each point whether it is near nearly all others on each axis."""
+    """Return a mask of the points that are not outliers on any axis."""
     near = np.ones(len(axes[0]), dtype=bool)
     for places in axes:
         near &= _is_near(np.array(places), np.ones(len(places)))
@@ -21,7 +21,7 @@ def near_points(*axes: Sequence[float]) -> np.ndarray:
 
 
 def near_times(found: pa.Table) -> tuple[pa.Table, int]:
-    """Return the groups without the times far from nearly all rows, and how many those are."""
+    """Return the groups without outlying times, and the number of outliers."""
     times = found.column("g").combine_chunks()
     numbers = times.cast(pa.int32() if pa.types.is_date32(times.type) else pa.int64())
     places = pc.fill_null(numbers, 0).to_numpy(zero_copy_only=False)
@@ -31,7 +31,7 @@ def near_times(found: pa.Table) -> tuple[pa.Table, int]:
 
 
 def _is_near(places: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Return whether each place is near the middle 98 % of the rows; true if all are near enough.
+    """Return a mask of the places near the middle 98 % of the rows; all true if none is far away.
 
     ``rows`` is the number of rows at each place; places without rows have no effect.
     """

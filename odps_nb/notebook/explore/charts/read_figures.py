@@ -37,7 +37,7 @@ _FIRST_ROWS = 1000
 
 
 def why_not_read(rows: Rows, cancel: CancelToken) -> str:
-    """Return why a chart should not read the rows of a result; ``""`` if it may read them.
+    """Return why a chart must run the query again; ``""`` if it can read the result's rows.
 
     The size is estimated from the first rows.
     """

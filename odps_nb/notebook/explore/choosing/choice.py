@@ -47,7 +47,7 @@ class Choice:
     def with_only(self, of: Column, made: Condition, timezone: str | None) -> Choice:
         """Return the choice with ``made`` in place of all other conditions on the same column.
 
-        If ``made`` is an exclusion, the others stay, and exclusions of single values are merged.
+        If ``made`` excludes values, the column's other conditions stay, and exclusions are merged.
         """
         before = [one for one in self.conditions if one.column == of.name]
         if made.exclude:

@@ -1,4 +1,4 @@
-"""Places the bars of all rows behind those of the rows that match a filter."""
+"""Adds the row counts without the filter to the bars of the rows that match a filter."""
 
 from __future__ import annotations
 

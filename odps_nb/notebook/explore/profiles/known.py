@@ -35,7 +35,7 @@ class KnownProfiles:
     def __init__(self, columns: Sequence[Column], sample: int, seed: int | None) -> None:
         self._columns, self._sample, self._seed = columns, sample, seed
         self._counts: dict[str | None, int] = {}
-        self._profiles: dict[str | None, TableProfile] = {}  # the last one found is at the end
+        self._profiles: dict[str | None, TableProfile] = {}  # the newest profile is last
 
     @property
     def whole(self) -> TableProfile | None:

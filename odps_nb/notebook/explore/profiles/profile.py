@@ -238,7 +238,7 @@ class _Described:
             return low, high
         drawn = [bar.label for bar in bars if not bar.is_beside]
         if not any(bar.count for bar in bars if not bar.is_beside):
-            return low, high  # all rows are beside the axis, so a bound may be beyond both extremes
+            return low, high  # if no row is on the axis, a bound may be beyond both extremes
         for bar in bars:
             if bar.others and drawn:
                 low, high = drawn[0], drawn[-1]

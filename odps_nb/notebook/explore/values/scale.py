@@ -268,7 +268,7 @@ def _clock(moment: datetime.datetime, zone: ZoneInfo | None) -> str:
     except OverflowError:  # at the limit of datetime's range
         local = moment
     digits = "auto" if local.microsecond % 1000 or not local.microsecond else "milliseconds"
-    return local.isoformat(sep=" ", timespec=digits).replace("+00:00", "Z")  # as in cells
+    return local.isoformat(sep=" ", timespec=digits).replace("+00:00", "Z")  # as cells show it
 
 
 def _rounded(place: float, step: float) -> float:

@@ -45,7 +45,7 @@ from tests.support.spark.plans import ALL, B, reads
         ("select n from a where (select max(weight) from a z) = 1", "n weight"),
     ],
 )
-def test_columns_are_those_that_the_query_can_see(text, columns):
+def test_only_columns_that_the_query_may_use_are_read(text, columns):
     wanted = tuple(columns.split()) if isinstance(columns, str) else columns
     for read in reads(text):
         assert read.columns == wanted
@@ -106,11 +106,11 @@ def test_a_query_that_depends_on_unnamed_columns_reads_all_of_them(inner):
         "select max(n) over (order by id) from a qualify count(status) over () = 1",
     ],
 )
-def test_what_names_its_columns_reads_no_other_ones(text):
+def test_a_query_that_names_its_columns_reads_only_these(text):
     assert set(reads(text)[0].columns) <= {"id", "n", "status"}
 
 
-def test_a_star_of_one_table_leaves_the_other_alone():
+def test_a_star_of_one_table_does_not_affect_the_other():
     a, b = reads("select b.*, a.n from a join b on a.id = b.id")
     assert a.columns == ("id", "n")
     assert b.columns == B.names
@@ -120,5 +120,5 @@ def test_a_natural_join_needs_every_column_of_both():
     assert [one.columns for one in reads("select x from a natural join b")] == [ALL, B.names]
 
 
-def test_rows_are_counted_by_the_cheapest_column():
+def test_counting_rows_reads_the_cheapest_column():
     assert [one.columns for one in reads("select count(*) from c")] == [("y",)]

@@ -53,7 +53,7 @@ def spelled(short: str) -> str:
         ("((n = 1) and (status = 'x'))", "n = 1; status = 'x'"),
     ],
 )
-def test_simple_conditions_are_sent(where, condition):
+def test_simple_conditions_are_pushed_down(where, condition):
     assert only(f"select id from a where {where}") == condition
 
 
@@ -110,7 +110,7 @@ def test_simple_conditions_are_sent(where, condition):
         "case when n = 1 then true end",
     ],
 )
-def test_everything_else_stays_with_spark(where):
+def test_other_conditions_are_evaluated_by_spark(where):
     assert sent(f"select id from a where {where}")[0] == ""
 
 
@@ -187,7 +187,7 @@ def test_everything_else_stays_with_spark(where):
         ("select * from b, c join a on b.x = 1 and a.n = 1", ["", "", "n1"]),
     ],
 )
-def test_a_condition_is_sent_where_the_query_drops_the_row_anyway(text, conditions):
+def test_a_condition_is_pushed_down_if_the_query_drops_the_row_anyway(text, conditions):
     assert sent(text) == list(map(spelled, conditions))
 
 
@@ -201,11 +201,11 @@ def test_a_condition_is_sent_where_the_query_drops_the_row_anyway(text, conditio
         "with t as (select * from a) select * from t where ds = '1' and hour = 2",
     ],
 )
-def test_a_condition_on_a_subquery_or_cte_is_not_sent_for_the_tables_inside_it(text):
+def test_a_condition_on_a_subquery_or_cte_is_not_pushed_down_into_it(text):
     assert set(sent(text)) == {""}
 
 
-def test_names_that_are_hidden_from_the_words_of_a_query_are_read():
+def test_columns_named_in_unusual_ways_are_read():
     assert reads("select identifier('id') from a")[0].columns == ALL
     odd = TableSchema(columns=parse_columns("id bigint, `a-b` int"))
     query = parse_query("select `a-b` from t")
@@ -214,7 +214,7 @@ def test_names_that_are_hidden_from_the_words_of_a_query_are_read():
     assert "a-b" in read.columns
 
 
-def test_conditions_that_would_make_a_long_request_stay_with_spark():
+def test_conditions_that_would_make_a_long_request_are_not_pushed_down():
     many = ", ".join(map(str, range(10_000)))
     assert only(f"select id from a where n in ({many}) and status = 'x'") == "status = 'x'"
     known = [PartitionSpec.of(f"ds={n},hour={10_000 + n}") for n in range(3000)]
@@ -224,6 +224,6 @@ def test_conditions_that_would_make_a_long_request_stay_with_spark():
     assert [text_of(one) for one in read.conditions] == ["n = 1", "ds <> '7'"]
 
 
-def test_a_long_chain_of_conditions_is_read_without_recursion():
+def test_a_long_chain_of_conditions_is_parsed_without_recursion():
     chain = " and ".join(f"n <> {number}" for number in range(3000))
     assert sent(f"select id from a where {chain}")[0].startswith("n <> 0; n <> 1")

@@ -32,7 +32,7 @@ from tests.support.spark.plans import ALL, only, reads, sent
         "session_window(made, '1 day')",
     ],
 )
-def test_a_value_that_may_depend_on_the_place_of_a_row_leaves_no_row_out(call):
+def test_values_that_depend_on_row_positions_prevent_pruning(call):
     for text in (
         "select * from (select *, {} as r from a) where n = 1 and ds = '20240101'",
         "select n, {} as r from a where n = 1 and ds = '20240101'",
@@ -56,7 +56,7 @@ def test_a_value_that_may_depend_on_the_place_of_a_row_leaves_no_row_out(call):
         "select id from a where n = 1 -- goes on \\\n and id = 2",
     ],
 )
-def test_a_sample_or_a_text_of_two_meanings_leaves_no_row_out(text):
+def test_samples_and_ambiguous_texts_prevent_pruning(text):
     assert all(not read.conditions for read in reads(text))
 
 
@@ -77,7 +77,7 @@ concat_ws(',', tags) | round(weight, 2) | n is distinct from 2
 
 
 @pytest.mark.parametrize("expression", [one.strip() for one in re.split(r"[|\n]", USUAL.strip())])
-def test_usual_expressions_are_known(expression):
+def test_common_expressions_are_analysed(expression):
     found = reads(f"select {expression} from a where ds = '20240101' and hour = 1")
     read = next(one for one in found if one.table.table == "a")
     assert len(read.columns) < len(ALL)
@@ -101,13 +101,13 @@ def test_usual_expressions_are_known(expression):
         "select all id from a where ds = '1' order by n desc nulls last limit 3",
     ],
 )
-def test_usual_queries_are_known(text):
+def test_common_queries_are_analysed(text):
     read = reads(text)[0]
     assert len(read.columns) < len(ALL)
     assert [text_of(one) for one in read.partition_conditions] == ["ds = '1'"]
 
 
-def test_names_of_columns_behind_an_alias_are_no_calls():
+def test_column_names_after_an_alias_are_not_calls():
     text = "select * from a join values (1, 'x') as v(k, w) on a.id = v.k where n = 1"
     assert only(text) == "n = 1"
     assert sent("with t(z) as (select 1) select * from a where n = 1") == ["n = 1"]
@@ -115,7 +115,7 @@ def test_names_of_columns_behind_an_alias_are_no_calls():
     assert sent("select z(3) from a lateral view explode(tags) z as y where n = 1") == [""]
 
 
-def test_chance_without_a_seed_is_the_same_over_fewer_rows():
+def test_random_functions_without_a_seed_allow_pruning():
     assert only("select uuid(), * from a where n = 1 and rand() < 0.5") == "n = 1"
 
 
@@ -135,5 +135,5 @@ def test_a_condition_in_a_query_with_qualify_is_applied_before_it():
         "select * from ((select * from a) offset 5) where n = 1",
     ],
 )
-def test_a_condition_stays_outside_of_what_is_out_of_the_ordinary(text):
+def test_unusual_constructs_prevent_pushing_down_a_condition(text):
     assert sent(text)[0] == ""

@@ -35,7 +35,7 @@ def kept(where: str, known: list[PartitionSpec] | None = None) -> list[str] | No
         ("ds = 'never'", 0),
     ],
 )
-def test_partitions_are_chosen_by_their_values(where, count):
+def test_partitions_are_pruned_by_their_values(where, count):
     assert len(kept(where) or ()) == count
 
 
@@ -43,12 +43,12 @@ def test_partitions_are_chosen_by_their_values(where, count):
     "where",
     ["ds >= '2024'", "ds = 'x' or n = 1", "hour = '1'", "ds like '%\\_1'", "ds = 20240101"],
 )
-def test_all_partitions_are_none_in_particular(where):
+def test_a_read_of_all_partitions_lists_none(where):
     (read,) = reads(f"select id from a where {where}")
     assert not read.partition_conditions or with_partitions(read, KNOWN).partitions is None
 
 
-def test_a_value_that_is_not_sure_keeps_its_partition():
+def test_an_uncertain_value_keeps_its_partition():
     odd = ["ds=__HIVE_DEFAULT_PARTITION__,hour=1", "ds=x,hour=01", "ds=020240101,hour=1"]
     known = [PartitionSpec.of(text) for text in odd]
     assert kept("ds is null", known) == ["ds=__HIVE_DEFAULT_PARTITION__,hour=1"]
@@ -56,7 +56,7 @@ def test_a_value_that_is_not_sure_keeps_its_partition():
     assert kept("hour = 1", known) is None
 
 
-def test_too_many_partitions_to_name_are_filtered_by_the_service():
+def test_too_many_partitions_are_filtered_by_a_condition():
     known = [PartitionSpec.of(f"ds={number},hour=1") for number in range(3000)]
     (read,) = reads("select id from a where ds <> '7' and hour = 1")
     read = with_partitions(read, known)
@@ -113,14 +113,14 @@ def test_too_many_partitions_to_name_are_filtered_by_the_service():
         ("select id from a qualify count(*) over () = 1 limit 5", None),
     ],
 )
-def test_a_limit_is_sent_only_where_nothing_is_left_to_spark(text, limit):
+def test_a_limit_is_sent_only_if_spark_drops_no_rows(text, limit):
     (read, *_) = reads(text)
     asked = [one for condition in read.partition_conditions for one in computed_in(condition)]
     answers = {one: {(day,): day == "20240101" for day in DAYS} for one in asked}
     assert with_partitions(read, KNOWN, answers).limit == limit
 
 
-def test_a_limit_is_sent_only_where_the_answers_of_spark_decide():
+def test_a_limit_is_sent_only_if_computed_conditions_are_decided():
     (read,) = reads("select id from a where ds = 20240101 limit 5")
     (asked,) = computed_in(read.partition_conditions[0])
     told: dict[tuple[object, ...], bool | None] = {(DAYS[0],): True, (DAYS[1],): None}
@@ -133,13 +133,13 @@ def test_a_limit_is_sent_only_where_the_answers_of_spark_decide():
     )
 
 
-def test_the_smaller_limit_counts():
+def test_the_smaller_limit_applies():
     assert [reads("select * from a limit 5", limit=n)[0].limit for n in (3, 9, None)] == [3, 5, 5]
     assert reads("select * from a", limit=3)[0].limit == 3
     assert reads("select * from a limit 1 + 1", limit=3)[0].limit is None
 
 
-def test_a_partition_that_is_not_sure_leaves_the_limit_to_spark():
+def test_an_uncertain_partition_leaves_the_limit_to_spark():
     known = [PartitionSpec.of("ds=x,hour=01"), PartitionSpec.of("ds=y,hour=1")]
     (read,) = reads("select id from a where hour = 1 limit 5")
     assert with_partitions(read, known).limit is None

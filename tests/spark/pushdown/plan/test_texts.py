@@ -47,7 +47,7 @@ from tests.support.spark.plans import KNOWN, A, reads
         ),
     ],
 )  # fmt: skip
-def test_names_are_replaced_where_they_stand(text, filled):
+def test_names_are_replaced_at_their_positions(text, filled):
     query = parse_query(text)
     assert fill(query, {ref: f"t{n}" for n, ref in enumerate(query.references)}) == filled
 
@@ -69,7 +69,7 @@ def test_names_are_replaced_where_they_stand(text, filled):
         ("select 'abc", "cannot be parsed"),
     ],
 )
-def test_what_is_no_query_says_what_to_use(text, said):
+def test_other_statements_are_refused_with_an_alternative(text, said):
     with pytest.raises(ArgumentError) as caught:
         parse_query(text)
     assert said in f"{caught.value} {caught.value.hint}"
@@ -90,7 +90,7 @@ def test_what_is_no_query_says_what_to_use(text, said):
         ("'", None),
     ],
 )
-def test_a_literal_is_sure_only_with_escapes_that_all_versions_share(raw, value):
+def test_a_literal_is_used_only_with_escapes_common_to_all_versions(raw, value):
     assert value_of_text(raw) == value
 
 
@@ -122,11 +122,11 @@ def column(kind: str) -> Column:
         ("date", datetime.date(2024, 1, 1), True),
     ],
 )
-def test_a_value_is_taken_only_by_a_column_of_its_type(kind, value, taken):
+def test_a_value_is_used_only_for_a_column_of_its_type(kind, value, taken):
     assert takes_value(column(kind), value) is taken
 
 
-def test_partition_values_are_read_as_their_columns_hold_them():
+def test_partition_values_are_parsed_as_their_column_type():
     assert partition_value(column("string"), "007") == "007"
     assert partition_value(column("int"), "7") == 7
     assert partition_value(column("date"), "2024-01-31") == datetime.date(2024, 1, 31)
@@ -134,7 +134,7 @@ def test_partition_values_are_read_as_their_columns_hold_them():
         assert partition_value(column(kind), text) is None
 
 
-def test_a_plan_says_in_few_words_what_is_read():
+def test_a_plan_describes_what_is_read():
     (read,) = reads("select id from a where ds = '20240101' and n > 1 and status = 'paid'")
     assert str(with_partitions(read, KNOWN)) == (
         "a: 4 of 13 columns, 2 of 6 partitions (ds = '20240101'), n > 1 and status = 'paid'"
