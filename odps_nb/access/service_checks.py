@@ -114,7 +114,7 @@ def _in_time(
             yield Check(name, verdict, late, _NETWORK)
             verdict = "optional"  # the first of them was running; the others had not begun
     finally:
-        storage.close()  # ends running requests
+        storage.close()  # no other request is sent; the running one ends by its time-out
         thread.join(_JOIN_SECONDS)
 
 

@@ -138,16 +138,22 @@ def test_a_query_that_does_not_end_is_cancelled(states):
     assert sql.found.endswith("it was cancelled")
 
 
-def test_leaving_the_checks_early_ends_their_requests():
+def test_leaving_the_checks_early_waits_for_no_request_and_sends_no_other():
     with ControlService(GetProject=[PROJECT], ListTables=[silent]) as service:
         checks = check_service(profile_of(service), seconds=LONG)
         assert next(checks).name == "Project"
         while not service.calls["ListTables"]:
             time.sleep(0.01)
-        began = time.monotonic()
+        (running,) = [one for one in threading.enumerate() if one.name == "odps_nb-checks"]
         checks.close()
-        assert time.monotonic() - began < SLACK
-    assert not [one for one in threading.enumerate() if one.name.startswith("odps_nb-check")]
+        assert running.is_alive()  # in the request, on which nothing depends any more
+        service.release.set()
+        running.join(LONG)
+        assert not running.is_alive()
+        assert {name for name, times in service.calls.items() if times} == {
+            "GetProject",
+            "ListTables",
+        }
 
 
 # -- truth ------------------------------------------------------------------------------------
