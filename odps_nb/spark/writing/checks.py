@@ -62,13 +62,11 @@ def check_frame(frame: spark.StructType, target: Target) -> None:
     kinds = {field.name.casefold(): field.dataType for field in offered.fields}
     for field in offered.fields:
         if _has_months(field.dataType):
-            raise ConversionError(
-                f"column {field.name!r}: Spark cannot send {field.dataType.simpleString()} "
-                "to Python workers",
-                column=field.name,
-                source_type=field.dataType.simpleString(),
-                hint="use odps_nb.spark.write, which sends months as numbers",
-            )
+            raise _not_sent(field, "use odps_nb.spark.write, which sends months as numbers")
+        try:
+            arrow_schema(spark.StructType([field]))
+        except ValueError:  # a list without nulls of the null type, such as `array()`
+            raise _not_sent(field, "cast the column to the type of the table's column") from None
     require_partition_columns(kinds, target)
     match_columns(
         arrow_schema(offered),
@@ -80,6 +78,16 @@ def check_frame(frame: spark.StructType, target: Target) -> None:
             partition_columns=target.columns.partition_columns,
         ),
         target.conversions,
+    )
+
+
+def _not_sent(field: spark.StructField, hint: str) -> ConversionError:
+    kind = field.dataType.simpleString()
+    return ConversionError(
+        f"column {field.name!r}: Spark cannot send {kind} to Python workers",
+        column=field.name,
+        source_type=kind,
+        hint=hint,
     )
 
 

@@ -86,6 +86,16 @@ def test_a_failed_job_leaves_no_table(
     assert nothing.read().to_arrow().to_pylist() == [{"nothing": None}]
 
 
+@pytest.mark.parametrize("value", ["array()", "map()", "struct(array() as a)"])
+def test_a_list_without_a_type_is_refused_by_name(
+    spark: SparkSession, odps: Connection, new_name: Names, value: str
+) -> None:
+    name = new_name("untyped")
+    with pytest.raises(ConversionError, match=r"column 'x': Spark cannot send .*void"):
+        odps_nb.spark.write(spark.sql(f"select {value} as x"), odps, name, create=True)
+    assert not odps.table(name).exists()
+
+
 @pytest.mark.nightly
 @pytest.mark.spark
 def test_the_data_source_creates_a_table_on_request(
