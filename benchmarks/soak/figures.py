@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import stat
 import time
 from pathlib import Path
 
@@ -54,11 +56,16 @@ def take(front: Front, service_pid: int, folders: dict[str, Path]) -> dict[str, 
     found["service children"] = len(service.children(recursive=True))
     found |= _of_process("kernel", kernel) | _of_process("service", service)
     for child in children:
-        if child.name() == "java":
-            found |= _of_process("jvm", child)
+        with contextlib.suppress(psutil.NoSuchProcess):  # an idle worker of Spark has ended
+            if child.name() == "java":
+                found |= _of_process("jvm", child)
     for name, folder in folders.items():
-        files = [one.stat().st_size for one in folder.rglob("*") if one.is_file()]
-        found |= {f"{name} files": len(files), f"{name} files bytes": sum(files)}
+        sizes = []
+        for one in folder.rglob("*"):
+            with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
+                if not stat.S_ISDIR((status := one.lstat()).st_mode):
+                    sizes.append(status.st_size)
+        found |= {f"{name} files": len(sizes), f"{name} files bytes": sum(sizes)}
     return found
 
 
