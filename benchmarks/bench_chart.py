@@ -12,7 +12,7 @@ from typing import Any
 import odps_nb
 from benchmarks._measure import Case, Goal, compare, figure, header, judged, summary
 from benchmarks._peer import pyodps_entry
-from odps_nb.access.looking.sql_job import JOB_SETTINGS
+from odps_nb.access.paging.sql_job import JOB_SETTINGS
 from odps_nb.notebook.explore.charts.chart import Chart
 
 CHARTS: dict[str, dict[str, Any]] = {

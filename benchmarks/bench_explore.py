@@ -32,7 +32,7 @@ from benchmarks._measure import header, judged, summary
 from benchmarks._peer import pyodps_entry
 from benchmarks._slow_line import slow_line
 from odps_nb.access.connection import Connection
-from odps_nb.access.looking.browsing import rows_of
+from odps_nb.access.paging.browsing import rows_of
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.notebook.explore.choosing.choice import Choice
 from odps_nb.notebook.explore.explorer import Explorer

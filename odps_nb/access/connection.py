@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.checks import check_count
 from odps_nb.access.displayed import DisplayedText
-from odps_nb.access.elsewhere import Address, connect_again, remember
+from odps_nb.access.pickling import Address, connect_again, remember
 from odps_nb.access.progress import listener_of
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker

@@ -12,7 +12,7 @@ from odps_nb.errors import OdpsNbError
 from odps_nb.html import failed_page
 
 if TYPE_CHECKING:
-    from odps_nb.notebook.live.twin import LiveView
+    from odps_nb.notebook.live.live_view import LiveView
 
 
 class DisplayedText:

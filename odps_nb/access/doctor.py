@@ -13,7 +13,7 @@ from odps_nb.access.service_checks import SECONDS, Check, Verdict, check_service
 from odps_nb.errors import ConfigError, MissingDependencyError, OdpsNbError
 
 if TYPE_CHECKING:
-    from odps_nb.client.auth.offers import SourceReport
+    from odps_nb.client.auth.choice import SourceReport
     from odps_nb.client.auth.profile import Profile
 
 

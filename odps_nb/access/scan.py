@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.blobs.frames import tell_polars
-from odps_nb.access.engines.offered import ForEngines
+from odps_nb.access.engines.for_engines import ForEngines
 from odps_nb.access.engines.split_task import SplitTask, split_tasks
 from odps_nb.access.learning.source import RowSource, open_source
 from odps_nb.access.progress import listener_of

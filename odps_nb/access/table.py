@@ -23,7 +23,7 @@ from odps_nb.access.checks import (
     check_whole_partition,
 )
 from odps_nb.access.displayed import Displayed
-from odps_nb.access.engines.offered import ForEngines
+from odps_nb.access.engines.for_engines import ForEngines
 from odps_nb.access.partitions import (
     PartitionDetails,
     choose_partitions,

@@ -17,7 +17,7 @@ import zstandard
 
 import odps_nb
 from odps_nb import Connection
-from odps_nb.access.looking.browsing import rows_of
+from odps_nb.access.paging.browsing import rows_of
 from odps_nb.access.table import Table
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import ConversionError, OdpsNbError, OdpsNbWarning

@@ -21,8 +21,8 @@ import odps_nb
 from odps_nb import ClientOptions, Connection
 from odps_nb.access.doctor import examine
 from odps_nb.errors import OdpsNbError
+from tests.support.outputs import SECRETS, Lines, Told
 from tests.support.sockets.peers import Line, Peer, Seen, dropping, refused
-from tests.support.told import SECRETS, Lines, Told
 
 Answer = Callable[[Line, Seen], None]
 PROJECT, TABLES, ROWS = "GET /projects/local?", "GET /projects/local/tables?", "/api/storage/"

@@ -179,7 +179,7 @@ def test_new_rows_of_a_table_are_read_so_too(odps: Connection, new_name: NewName
 
 
 def test_pages_of_an_explorer_show_far_times(table: Table) -> None:
-    from odps_nb.access.looking.browsing import rows_of
+    from odps_nb.access.paging.browsing import rows_of
     from odps_nb.client.calls.cancel import CancelToken
 
     looking = rows_of(table.read())

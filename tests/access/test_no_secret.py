@@ -28,10 +28,10 @@ from odps_nb.client.write.session import open_write_session
 from odps_nb.errors import OdpsNbError
 from odps_nb.terms import BlobReference
 from odps_nb.wire.calls import WriteRows
+from tests.support.outputs import SECRETS, Lines, Told
 from tests.support.service.connecting import keys_of
 from tests.support.sockets.peers import Line, Peer, refused, sends
 from tests.support.sockets.relays import Proxy, TlsFront, server_context
-from tests.support.told import SECRETS, Lines, Told
 
 ACCOUNTS = {
     "key": {"access_id": "me", "access_key": SECRETS["access_key"]},

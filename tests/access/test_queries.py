@@ -6,7 +6,7 @@ import pickle
 import pytest
 
 from odps_nb.access.connection import MAX_QUERIES
-from odps_nb.access.looking.sql_job import SqlJob
+from odps_nb.access.paging.sql_job import SqlJob
 from odps_nb.errors import CancelledError, NotFoundError, RequestTimeoutError
 from odps_nb.terms import TextOptions
 from tests.support.service.connecting import connected

@@ -10,7 +10,7 @@ import pytest
 
 import odps_nb
 from odps_nb import Connection, Result
-from odps_nb.access.looking.browsing import rows_of
+from odps_nb.access.paging.browsing import rows_of
 from odps_nb.errors import ArgumentError
 from tests.support.threads import running
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from odps_nb.access.connection import Connection
-from odps_nb.access.looking.browsing import rows_of
+from odps_nb.access.paging.browsing import rows_of
 from odps_nb.errors import ArgumentError, OdpsNbError
 from tests.support.named import NewName
 

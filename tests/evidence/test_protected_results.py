@@ -14,7 +14,7 @@ import pytest
 from odps import ODPS
 
 from odps_nb.access.connection import Connection
-from odps_nb.access.looking.browsing import rows_of
+from odps_nb.access.paging.browsing import rows_of
 from odps_nb.errors import AccessDeniedError, explain
 from odps_nb.local.server.launch import LocalService
 from odps_nb.notebook.explore.choosing.choice import Choice

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from odps_nb.access.connection import Connection
-from odps_nb.access.looking.browsing import rows_of as browsed
+from odps_nb.access.paging.browsing import rows_of as browsed
 from odps_nb.access.table import Table
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.local.server import launch

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from odps_nb.access.connection import Connection
-from odps_nb.access.looking.browsing import rows_of
+from odps_nb.access.paging.browsing import rows_of
 from odps_nb.errors import QueryError
 from odps_nb.local.server.launch import start
 from odps_nb.notebook.explore.choosing.choice import Choice

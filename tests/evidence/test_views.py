@@ -14,7 +14,7 @@ import pytest
 from odps import ODPS
 
 from odps_nb.access.connection import Connection
-from odps_nb.access.looking.browsing import rows_of
+from odps_nb.access.paging.browsing import rows_of
 from odps_nb.access.table import Table
 from odps_nb.errors import InvalidRequestError, NotFoundError, OdpsNbError, explain
 from odps_nb.local.server.launch import LocalService

@@ -9,7 +9,7 @@ import pytest
 
 import odps_nb
 from odps_nb.access.binding import literals
-from odps_nb.access.looking.ordering import MAX_SORTED, MORE_SORTED
+from odps_nb.access.paging.ordering import MAX_SORTED, MORE_SORTED
 from odps_nb.client import blob_cache
 from odps_nb.client.blob.streamed import WAITING_BYTES
 from odps_nb.client.calls.contact import FIRST_CONNECT, FIRST_SILENCE
@@ -18,7 +18,7 @@ from odps_nb.client.parallel.fan_out import DEFAULT_MAX_BYTES
 from odps_nb.client.read.session import DEFAULT_SPLIT_BYTES, DEFAULT_SPLITS
 from odps_nb.client.write.staging import LIFECYCLE_DAYS
 from odps_nb.http.retry import RetryPolicy
-from odps_nb.notebook.explore import explorer, taking, workbook
+from odps_nb.notebook.explore import explorer, exports, workbook
 from odps_nb.notebook.explore.charts.read_figures import MAX_READ
 from odps_nb.notebook.explore.choosing.search import MAX_EXPORTED_BYTES
 from odps_nb.notebook.gallery import page, view
@@ -38,7 +38,7 @@ QUOTED = {
     "howto/look-at-a-table": [
         f"more than {explorer.ASK_BYTES >> 30} GiB",
         f"the first {MAX_SORTED:,} rows; a later page starts a job for the first {MORE_SORTED:,}",
-        f"at most about {taking.MAX_FILE // 10**6} MB",
+        f"at most about {exports.MAX_FILE // 10**6} MB",
         f"above {MAX_EXPORTED_BYTES // 10**9} GB this is an error",
         f"SQL result of up to {MAX_READ // 10**6} MB",
     ],

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from odps_nb.access.elsewhere import profile_from_settings
+from odps_nb.access.pickling import profile_from_settings
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.read.plan import ReadSession
 from odps_nb.client.read.splits import iter_split

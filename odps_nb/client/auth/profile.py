@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 from odps_nb.client.auth import sources, vendor
 from odps_nb.client.auth.accounts import Account, CredentialsLike
+from odps_nb.client.auth.choice import Offer, SourceReport, overridden
 from odps_nb.client.auth.fields import BLANKS, CREDENTIAL_FIELDS, FIELDS, TEXT_CREDENTIALS
-from odps_nb.client.auth.offers import Offer, SourceReport, overridden
 from odps_nb.client.auth.regions import check_endpoint, endpoint_of
 from odps_nb.client.auth.renewal import CredentialSource, from_process
 from odps_nb.client.auth.resolution import missing, resolve

@@ -1,7 +1,7 @@
 """Asks the sources of settings in their order of precedence (``docs/howto/keys-and-profiles.md``).
 
 1. arguments, 2. the profile file, 3. ``ODPS_*``, 4. the keyring, 5. ``ALIBABA_CLOUD_*``, 6. pyodps'
-own variables, 7. ``~/.aliyun/config.json``, 8. a role. `offers` describes what may be combined.
+own variables, 7. ``~/.aliyun/config.json``, 8. a role. `choice` describes what may be combined.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from odps_nb.client.auth import sources, vendor
-from odps_nb.client.auth.offers import OVERRIDDEN, Offer, SettingsChoice
+from odps_nb.client.auth.choice import OVERRIDDEN, Offer, SettingsChoice
 from odps_nb.errors import ConfigError
 from odps_nb.secret import Hidden
 

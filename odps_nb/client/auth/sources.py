@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from odps_nb.client.auth.choice import Offer
 from odps_nb.client.auth.fields import BLANKS, FIELDS, NUMBERS
-from odps_nb.client.auth.offers import Offer
 from odps_nb.errors import ConfigError
 from odps_nb.secret import SECRET_NAMES, Hidden, Secret, forget_locals, hidden
 from odps_nb.terms import did_you_mean

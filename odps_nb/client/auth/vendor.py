@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from odps_nb.client.auth.offers import Offer
+from odps_nb.client.auth.choice import Offer
 from odps_nb.client.auth.sources import from_variables, stated, untrusted
 from odps_nb.errors import ConfigError
 from odps_nb.secret import Hidden, Secret, hidden

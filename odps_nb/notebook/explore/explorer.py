@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from odps_nb.access.blob import iter_glances
-from odps_nb.access.looking.browsing import rows_of
+from odps_nb.access.paging.browsing import rows_of
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import ArgumentError, CancelledError, OdpsNbError, visible
 from odps_nb.notebook.explore.charts.chart import Chart, cost_text
@@ -25,6 +25,16 @@ from odps_nb.notebook.explore.charts.choice import choose
 from odps_nb.notebook.explore.choosing.choice import Choice
 from odps_nb.notebook.explore.choosing.conditions import (
     typed_condition,
+)
+from odps_nb.notebook.explore.exports import (
+    MEDIA_TYPES,
+    TakesRows,
+    cell_code,
+    file_kind,
+    file_name,
+    save_file,
+    words_of,
+    write_file,
 )
 from odps_nb.notebook.explore.messages import (
     MOST_WHERE,
@@ -44,19 +54,9 @@ from odps_nb.notebook.explore.static import (
     thumbnail,
     thumbnails,
 )
-from odps_nb.notebook.explore.taking import (
-    MEDIA_TYPES,
-    TakesRows,
-    cell_code,
-    file_kind,
-    file_name,
-    save_file,
-    words_of,
-    write_file,
-)
 from odps_nb.notebook.explore.view import RowView
-from odps_nb.notebook.live.twin import LiveView, in_kernel
-from odps_nb.notebook.progress.told import Told
+from odps_nb.notebook.live.live_view import LiveView, in_kernel
+from odps_nb.notebook.progress.to_browser import Told
 from odps_nb.schema import TypeCode
 from odps_nb.terms import format_bytes
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from odps_nb.access.looking.ordering import can_be_sorted
+from odps_nb.access.paging.ordering import can_be_sorted
 from odps_nb.errors import visible
 from odps_nb.notebook.explore.charts.choice import TIMES, can_be_axis
 from odps_nb.notebook.explore.choosing.conditions import Condition, operations, typed_texts

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
-from odps_nb.access.looking.browsing import READ_AHEAD, Rows
+from odps_nb.access.paging.browsing import READ_AHEAD, Rows
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.read.splits import START, Placed, RowPlace
 from odps_nb.errors import SessionExpiredError, visible

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from odps_nb.access.blob import iter_glances
-from odps_nb.access.looking.browsing import rows_of
+from odps_nb.access.paging.browsing import rows_of
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import CancelledError, OdpsNbError, RequestTimeoutError
 from odps_nb.formats.shared import Size
@@ -38,7 +38,7 @@ from odps_nb.notebook.explore.values.cells import (
     type_label,
 )
 from odps_nb.notebook.explore.view import RowView
-from odps_nb.notebook.live.together import side_by_side
+from odps_nb.notebook.live.heads import side_by_side
 from odps_nb.notebook.preview.tile import tile
 from odps_nb.schema import Column, DecimalType, TypeCode
 from odps_nb.terms import count_of

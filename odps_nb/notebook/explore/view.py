@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
-from odps_nb.access.looking.browsing import Rows
-from odps_nb.access.looking.ordering import MAX_SORTED, MORE_SORTED, Order, check_order
-from odps_nb.access.looking.selected import SelectedRows
+from odps_nb.access.paging.browsing import Rows
+from odps_nb.access.paging.ordering import MAX_SORTED, MORE_SORTED, Order, check_order
+from odps_nb.access.paging.selected import SelectedRows
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress
 from odps_nb.errors import ArgumentError, SessionExpiredError, visible
@@ -35,11 +35,11 @@ from odps_nb.notebook.explore.choosing.search import (
     all_in_order,
     first_in_order,
 )
+from odps_nb.notebook.explore.exports import TakesRows, sort_code
 from odps_nb.notebook.explore.pages import Cell, Mark, Page, RangePager, StreamPager, TellTested
 from odps_nb.notebook.explore.profiles.known import KnownProfiles
 from odps_nb.notebook.explore.profiles.profile import TableProfile
 from odps_nb.notebook.explore.profiles.sampling import bounded
-from odps_nb.notebook.explore.taking import TakesRows, sort_code
 from odps_nb.notebook.explore.values.cells import cell_texts, nested_text
 from odps_nb.schema import Column, TypeCode
 

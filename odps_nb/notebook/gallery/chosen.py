@@ -21,7 +21,7 @@ from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import ArgumentError, ConfigError, visible
 from odps_nb.formats.kind import Format
 from odps_nb.formats.registry import kinds
-from odps_nb.notebook.live.together import side_by_side
+from odps_nb.notebook.live.heads import side_by_side
 from odps_nb.notebook.preview.peek import glance
 from odps_nb.notebook.preview.tile import UNREAD, Tile, why_unread
 

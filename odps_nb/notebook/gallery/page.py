@@ -11,7 +11,7 @@ from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import ArgumentError, OdpsNbError, ServiceError, TransportError
 from odps_nb.formats.shared import GRID, LIST, Size
 from odps_nb.html import MUTED, SMALL, Html, bundle, element, scroller
-from odps_nb.notebook.live.together import side_by_side
+from odps_nb.notebook.live.heads import side_by_side
 from odps_nb.notebook.preview.tile import TILE_BUDGET, Tile, tile, unread_tile
 from odps_nb.terms import count_of, shorten
 

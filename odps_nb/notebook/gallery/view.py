@@ -32,9 +32,9 @@ from odps_nb.notebook.gallery.page import (
     drawn_pages,
 )
 from odps_nb.notebook.gallery.tiles import Tiles
-from odps_nb.notebook.live.together import side_by_side
-from odps_nb.notebook.live.twin import LiveView
-from odps_nb.notebook.progress.told import Told
+from odps_nb.notebook.live.heads import side_by_side
+from odps_nb.notebook.live.live_view import LiveView
+from odps_nb.notebook.progress.to_browser import Told
 from odps_nb.terms import count_of, shorten
 
 if TYPE_CHECKING:

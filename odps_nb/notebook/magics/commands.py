@@ -1,4 +1,4 @@
-"""Lists all ``%odps`` subcommands; defines those not in `reading`, `looking` or `spark_sql`."""
+"""Lists all ``%odps`` subcommands; defines those not in `reading`, `listing` or `spark_sql`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from IPython.core.error import UsageError
 from odps_nb.convert.fitting.conversions import DecimalConversion, TextConversion, TimeConversion
 from odps_nb.notebook.display import output
 from odps_nb.notebook.display.listing import Listing
-from odps_nb.notebook.magics import looking, reading, spark_sql
+from odps_nb.notebook.magics import listing, reading, spark_sql
 from odps_nb.notebook.magics.arguments import (
     PARTITIONS,
     TABLE,
@@ -352,9 +352,9 @@ COMMANDS = {
     command.name: command
     for command in (
         Command(name="connect", run=connect),
-        Command(name="tables", run=looking.tables),
-        Command(name="schema", run=looking.schema),
-        Command(name="partitions", run=looking.partitions),
+        Command(name="tables", run=listing.tables),
+        Command(name="schema", run=listing.schema),
+        Command(name="partitions", run=listing.partitions),
         Command(name="head", run=reading.head),
         Command(name="read", run=reading.read, cell="optional"),
         Command(name="sql", run=reading.sql, cell="required", takes_text=True),

@@ -15,7 +15,7 @@ from odps_nb.client.calls.progress import ProgressListener
 from odps_nb.errors import ConfigError, OdpsNbError, StateError, visible
 from odps_nb.html import bundle, escape
 from odps_nb.notebook.display import output
-from odps_nb.notebook.live.twin import in_kernel
+from odps_nb.notebook.live.live_view import in_kernel
 from odps_nb.notebook.magics.arguments import suggest
 from odps_nb.notebook.magics.completion import Lookup, NameCache
 

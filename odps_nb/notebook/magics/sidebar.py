@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from odps_nb.errors import OdpsNbError, ServiceError, visible
 from odps_nb.notebook.display.failures import error_lines
 from odps_nb.notebook.magics.completion import MAX_NAMES
-from odps_nb.notebook.magics.looking import each_table
+from odps_nb.notebook.magics.listing import each_table
 from odps_nb.notebook.progress.operations import loaded_magics
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from odps_nb.convert.loaded import loaded
 from odps_nb.errors import MissingDependencyError
 from odps_nb.html import STATUS, STATUS_SMALL, bundle, escape
 from odps_nb.notebook.display import output
-from odps_nb.notebook.live.twin import widget_bundle, widget_class
+from odps_nb.notebook.live.live_view import widget_bundle, widget_class
 from odps_nb.notebook.progress import words
 from odps_nb.notebook.progress.operations import SHOW_AFTER, Flusher, Options
 from odps_nb.terms import count_of, format_bytes, shorten

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from odps_nb.access.connection import Connection
-from odps_nb.access.looking.browsing import rows_of
+from odps_nb.access.paging.browsing import rows_of
 from odps_nb.access.reading.planning import ReadOptions
 from odps_nb.access.table import Table
 from odps_nb.client.calls.storage import StorageClient

@@ -172,7 +172,7 @@ def test_the_saved_notebook_keeps_the_pictures(page, jupyter):
 
 
 LOSING = """
-from odps_nb.notebook.live.twin import LiveView
+from odps_nb.notebook.live.live_view import LiveView
 
 receive, lost = LiveView.receive, [1, 2, 3, 4]
 LiveView.receive = lambda *given: lost.pop() if lost else receive(*given)

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from playwright.sync_api import expect
 
-from odps_nb.notebook.explore.taking import CHUNK
+from odps_nb.notebook.explore.exports import CHUNK
 from tests.support.explored import await_profiles, explorer, status
 from tests.support.lab import close_notebook, notebook, open_notebook, run_all, save
 

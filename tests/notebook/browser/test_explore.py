@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import expect
 
 from odps_nb.notebook.explore import explorer as explorer_module
-from odps_nb.notebook.live import twin
+from odps_nb.notebook.live import live_view
 from odps_nb.notebook.progress.words import format_percent
 from tests.support.explored import (
     active,
@@ -157,7 +157,7 @@ def test_the_panel_of_numbers_lists_statistics_and_its_outliers_filter(page):
 def in_browser(page, expression, given):
     """Evaluate an expression of ``given`` with the scripts of the explorer's profiles."""
     scripts = (
-        Path(twin.__file__).with_name("common.js"),
+        Path(live_view.__file__).with_name("common.js"),
         Path(explorer_module.__file__).parent / "scripts" / "profile.js",
     )
     code = "\n".join(one.read_text(encoding="utf-8") for one in scripts)

@@ -6,7 +6,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from odps_nb.access.looking.browsing import rows_of
+from odps_nb.access.paging.browsing import rows_of
 from odps_nb.errors import ArgumentError
 from odps_nb.notebook.explore import view as viewing
 from odps_nb.notebook.explore.choosing.choice import Choice

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from odps_nb.access import scan as scans
-from odps_nb.access.looking.browsing import rows_of
+from odps_nb.access.paging.browsing import rows_of
 from odps_nb.errors import ArgumentError, CancelledError, NotFoundError, OdpsNbWarning
 from odps_nb.notebook.explore import static
 from odps_nb.notebook.explore.charts import figures as chart_figures

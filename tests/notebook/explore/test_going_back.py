@@ -10,7 +10,7 @@ import pytest
 
 import odps_nb
 from odps_nb import Connection
-from odps_nb.access.looking.browsing import rows_of
+from odps_nb.access.paging.browsing import rows_of
 from odps_nb.client.read.splits import RowPlace
 from odps_nb.notebook.explore.choosing.choice import Choice
 from odps_nb.notebook.explore.pages import MOST_MARKS, Mark, PageMarks

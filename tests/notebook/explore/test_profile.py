@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from odps_nb.access.looking.browsing import rows_of
+from odps_nb.access.paging.browsing import rows_of
 from odps_nb.errors import ArgumentError
 from odps_nb.filters.row_filter import RowFilter
 from odps_nb.notebook.explore.choosing.conditions import bar_condition

@@ -8,8 +8,8 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from odps_nb.access.looking.browsing import rows_of
-from odps_nb.access.looking.ordering import MAX_SORTED, can_be_sorted
+from odps_nb.access.paging.browsing import rows_of
+from odps_nb.access.paging.ordering import MAX_SORTED, can_be_sorted
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.read.splits import RowPlace
 from odps_nb.errors import ArgumentError, CancelledError

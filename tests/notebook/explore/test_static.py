@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from IPython.display import display
 
-from odps_nb.access.looking.browsing import rows_of
+from odps_nb.access.paging.browsing import rows_of
 from odps_nb.errors import ArgumentError, NotFoundError
 from odps_nb.notebook.explore import explorer as exploring
 from odps_nb.notebook.explore.choosing.choice import Choice

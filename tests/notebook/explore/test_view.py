@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from odps_nb import ClientOptions
-from odps_nb.access.looking.browsing import _ScanRows, rows_of
-from odps_nb.access.looking.ordering import name_in_sql
+from odps_nb.access.paging.browsing import _ScanRows, rows_of
+from odps_nb.access.paging.ordering import name_in_sql
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import ArgumentError, CancelledError, OdpsNbWarning
 from odps_nb.notebook.explore.choosing.choice import Choice

@@ -9,7 +9,7 @@ import pytest
 from odps_nb.access.blobs.column import BlobColumn
 from odps_nb.notebook.gallery import view
 from odps_nb.notebook.gallery.view import Gallery
-from odps_nb.notebook.live import twin
+from odps_nb.notebook.live import live_view
 from odps_nb.terms import BlobReference
 from tests.support.messages import Browser, came
 
@@ -275,9 +275,9 @@ def test_without_a_kernel_or_anywidget_the_static_page_is_shown(shell, shown, co
     display(small)
     monkeypatch.setattr(shell, "kernel", object(), raising=False)
     monkeypatch.setitem(sys.modules, "anywidget", None)
-    twin.widget_class.cache_clear()
+    live_view.widget_class.cache_clear()
     display(small)
-    twin.widget_class.cache_clear()
+    live_view.widget_class.cache_clear()
     static, again, note = (one["data"] for one in shown)
     assert static["text/html"] in again["text/html"]
     assert "pip install" in note["text/plain"]

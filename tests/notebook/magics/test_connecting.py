@@ -164,7 +164,7 @@ def test_without_a_zone_sql_refuses_times_with_a_zone(ip):
     assert len(read) <= 3
 
 
-# -- looking ----------------------------------------------------------------------------------
+# -- lists ----------------------------------------------------------------------------------
 
 
 def test_tables_are_listed_with_details_and_partitions(ip):

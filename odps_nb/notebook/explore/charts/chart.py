@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from odps_nb.access.looking.browsing import Rows, rows_of
-from odps_nb.access.looking.ordering import name_in_sql
+from odps_nb.access.paging.browsing import Rows, rows_of
+from odps_nb.access.paging.ordering import name_in_sql
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.convert.warning import warn
 from odps_nb.errors import visible
@@ -20,7 +20,7 @@ from odps_nb.notebook.explore.charts.drawing import HEIGHT, WIDTH, group_name, s
 from odps_nb.notebook.explore.charts.figures import FigureQuery, Figures
 from odps_nb.notebook.explore.charts.read_figures import ReadFigures, why_not_read
 from odps_nb.notebook.explore.values.axis import number_text
-from odps_nb.notebook.live.twin import LiveView
+from odps_nb.notebook.live.live_view import LiveView
 from odps_nb.terms import format_bytes
 
 if TYPE_CHECKING:

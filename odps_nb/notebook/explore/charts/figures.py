@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from odps_nb.access.binding.text import bind
-from odps_nb.access.looking.browsing import Rows
-from odps_nb.access.looking.ordering import name_in_sql
+from odps_nb.access.paging.browsing import Rows
+from odps_nb.access.paging.ordering import name_in_sql
 from odps_nb.errors import ArgumentError
 from odps_nb.notebook.explore.charts.all_groups import (
     ABOVE,
@@ -31,7 +31,7 @@ from odps_nb.notebook.explore.charts.all_groups import (
     without_one_other,
 )
 from odps_nb.notebook.explore.charts.choice import STEPS, ChartChoice, ChartStep
-from odps_nb.notebook.explore.charts.far import FAR, near_points, near_times
+from odps_nb.notebook.explore.charts.outliers import FAR, near_points, near_times
 from odps_nb.notebook.explore.values.cells import cell_texts, kind_of
 from odps_nb.notebook.explore.values.scale import Scale, scale_of
 from odps_nb.schema import Column

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from odps_nb.access.looking.browsing import Rows
+from odps_nb.access.paging.browsing import Rows
 from odps_nb.access.row_forms import as_table
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import LimitExceededError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from odps_nb.access.looking.ordering import Order
+from odps_nb.access.paging.ordering import Order
 from odps_nb.errors import ArgumentError
 from odps_nb.notebook.explore.choosing.conditions import (
     Condition,

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from odps_nb.access.binding.text import bind
-from odps_nb.access.looking.ordering import name_in_sql
+from odps_nb.access.paging.ordering import name_in_sql
 from odps_nb.errors import ArgumentError
 from odps_nb.notebook.explore.profiles.bars import NOT_FINITE, Bar
 from odps_nb.notebook.explore.profiles.profile import LABEL

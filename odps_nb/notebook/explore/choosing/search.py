@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from odps_nb.access.looking.ordering import MAX_SORTED, Order
+from odps_nb.access.paging.ordering import MAX_SORTED, Order
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import ArgumentError, LimitExceededError
 from odps_nb.notebook.explore.values.cells import SHOWN_BYTES, cell_texts, is_number, kind_of

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from odps_nb.access.looking.browsing import Rows
+from odps_nb.access.paging.browsing import Rows
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress
 from odps_nb.errors import ArgumentError
-from odps_nb.notebook.explore.profiles.behind import with_whole
 from odps_nb.notebook.explore.profiles.profile import Profiler, TableProfile, sample_label
 from odps_nb.notebook.explore.profiles.sampling import SAMPLE_BYTES, draw_sample
+from odps_nb.notebook.explore.profiles.unfiltered import with_whole
 
 if TYPE_CHECKING:
     from odps_nb.schema import Column

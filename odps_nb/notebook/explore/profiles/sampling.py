@@ -12,7 +12,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from odps_nb.access.looking.browsing import ReadRange, Rows
+from odps_nb.access.paging.browsing import ReadRange, Rows
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.parallel.fan_out import Job, fan_out
 from odps_nb.errors import CancelledError

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from odps_nb.access.binding.literals import literal
-from odps_nb.access.looking.ordering import MAX_SORTED, Order, name_in_sql, order_by
-from odps_nb.access.looking.selected import SelectedRows
-from odps_nb.access.looking.sql_job import JOB_SETTINGS, SqlJob
+from odps_nb.access.paging.ordering import MAX_SORTED, Order, name_in_sql, order_by
+from odps_nb.access.paging.selected import SelectedRows
+from odps_nb.access.paging.sql_job import JOB_SETTINGS, SqlJob
 from odps_nb.access.row_forms import RowForms
 from odps_nb.access.scan import Scan
 from odps_nb.access.sql import Result

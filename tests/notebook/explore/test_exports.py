@@ -15,14 +15,14 @@ import pyarrow.parquet as pq
 import pytest
 from python_calamine import CalamineWorkbook
 
-from odps_nb.access.looking.browsing import rows_of
-from odps_nb.access.looking.ordering import MAX_SORTED
+from odps_nb.access.paging.browsing import rows_of
+from odps_nb.access.paging.ordering import MAX_SORTED
 from odps_nb.errors import ArgumentError, CancelledError, ConversionError, LimitExceededError
 from odps_nb.notebook.explore.choosing import search
 from odps_nb.notebook.explore.choosing.choice import Choice
 from odps_nb.notebook.explore.choosing.conditions import Condition
 from odps_nb.notebook.explore.explorer import Explorer
-from odps_nb.notebook.explore.taking import CHUNK, cell_code, file_name, words_of, write_file
+from odps_nb.notebook.explore.exports import CHUNK, cell_code, file_name, words_of, write_file
 from odps_nb.notebook.explore.view import RowView
 from tests.support.any_bytes import send, text_of
 from tests.support.messages import Browser

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
 import pyarrow as pa
 import pyarrow.types as pt
 
-from odps_nb.access.looking.ordering import Order
+from odps_nb.access.paging.ordering import Order
 from odps_nb.access.row_forms import RowForms
 from odps_nb.access.saving import Folder, safe_name
 from odps_nb.client.calls.cancel import CancelToken
