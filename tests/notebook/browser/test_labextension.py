@@ -191,6 +191,7 @@ def test_ten_thousand_cached_tables_are_shown_and_only_visible_ones_drawn(
 def browsed(connected: Lab) -> Lab:
     """The sidebar with the tables of the service."""
     connected.show("odps-nb-sidebar")
+    connected.wait_status("10,000 tables")
     before = connected.requests()
     connected.page.click(".odpsNb-refresh")
     connected.wait(f"() => /^[1-9]\\d* tables$/.test(({STATUS})())")

@@ -174,7 +174,9 @@ def _leaf(
     if not present:
         return pa.nulls(len(values), draw.one(_null_types(kind)[::-1], 1)), values
     family, kept = one_family(draw.family, kind, values)
-    if key and any(one is None for one in kept):
+    if key and any(one is None for one in kept):  # no key may be null
+        if len({family_of(one) for one in present}) > 1:
+            raise NoFormError
         family, kept = family_of(present[0]), values
     made = _LEAVES[family.rstrip("-0123456789")](draw, kind, kept)
     return _wrapped(draw, made, top), kept
