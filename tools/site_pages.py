@@ -21,7 +21,7 @@ TOP = {
     name: f"project/{name.lower()}"
     for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 }
-_LINK = re.compile(r"\[(?P<text>(?:[^\[\]]|\[[^\[\]]*\])*)\]\((?P<target>[^()\s]+)\)")
+_LINK = re.compile(r"\[(?P<text>(?:(?!\n\s*\n)[^\[\]]|\[[^\[\]]*\])*)\]\((?P<target>[^()\s]+)\)")
 _BADGE = re.compile(r"\[?!\[(?P<text>[^\]]*)\]\(https?://[^)\s]*\)(?:\]\([^)\s]*\))?")
 _FENCE = re.compile(r"^( *)(```+|~~~+)")
 _TOCTREE = "\n```{toctree}\n:hidden:\n:glob:\n\n*\n```\n"
@@ -67,18 +67,26 @@ def page(name: str, target: Path) -> str:
 
 def with_site_links(text: str, name: str, target: Path) -> str:
     """Return the Markdown of ``name`` with links rewritten for the site, except in code."""
-    inside, lines = "", []
-    for line in text.splitlines():
+    inside, done = "", ""
+    outside: list[str] = []  # lines since the last block of code; the text of a link may be wrapped
+
+    def rewritten() -> str:
+        part = "".join(outside)
+        outside.clear()
+        part = _BADGE.sub("", part)  # pages load no external pictures
+        return _LINK.sub(lambda found: relinked(found, name, target), part)
+
+    for line in text.splitlines(keepends=True):
         fence = _FENCE.match(line)
+        if inside or fence:
+            done += rewritten() + line
+        else:
+            outside.append(line)
         if fence and not inside:
             inside = fence[2]
         elif fence and line.strip() == inside:
             inside = ""
-        if not inside:  # pages load no external pictures
-            line = _BADGE.sub("", line)
-            line = _LINK.sub(lambda found: relinked(found, name, target), line)
-        lines.append(line)
-    return "\n".join(lines) + "\n"
+    return (done + rewritten()).rstrip("\n") + "\n"
 
 
 def staged_name(name: str) -> str | None:

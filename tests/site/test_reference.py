@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
+from site_pages import with_site_links
 
 from odps_nb.client.auth.fields import FIELDS
 from odps_nb.notebook.magics.commands import COMMANDS
@@ -70,3 +71,11 @@ def test_the_examples_of_the_page_of_errors_show_actual_output() -> None:
     done = doctest.testfile(str(REFERENCE / "errors.md"), module_relative=False)
     assert done.attempted > 0
     assert done.failed == 0
+
+
+def test_links_are_rewritten_even_if_their_text_is_wrapped_but_not_in_code(tmp_path: Path) -> None:
+    code = "```python\nrows[0](docs/a.md)\n```\n"
+    text = f"See [where\nto](docs/scale.md#plan), [x].\n\n{code}\n[one](docs/filters.md)\n"
+    made = with_site_links(text, "README.md", tmp_path)
+    linked = f"See [where\nto](../scale.md#plan), [x].\n\n{code}\n[one](../filters.md)\n"
+    assert made == linked
