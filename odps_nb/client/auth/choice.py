@@ -164,7 +164,7 @@ def overridden(base: Mapping[str, Any], said: Mapping[str, Any]) -> Hidden:
     """Return the settings in ``base`` overridden by the arguments ``said``, never of two accounts.
 
     A new account in the arguments replaces all credentials, and a new endpoint all settings of the
-    place. A key alone is taken for the access id in ``base``; the same access id changes nothing.
+    place. A key alone is used with the access id in ``base``; the same access id changes nothing.
 
     Raises `ConfigError` if the arguments contain a token without its id and key.
     """

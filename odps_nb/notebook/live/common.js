@@ -183,7 +183,7 @@ function takeColours(root, page) {
   root.style.colorScheme = isLight(getComputedStyle(pair ? root : page).color) ? "dark" : "light";
 }
 
-// Connects a live view with the kernel. The static page of twin.py stays until the view calls `appear`,
+// Connects a live view with the kernel. Its static page (live_view.py) stays until the view calls `appear`,
 // because it has drawn something of its own; it returns when the kernel is gone. `ready` returns the
 // first request, which is repeated until the kernel responds. A view that no kernel answers stays
 // hidden: in an export, or in a notebook that was reopened. `problem` shows why no response comes.

@@ -1,4 +1,4 @@
-// Exports the selected rows: as a downloaded file, or as code in a new cell (taking.py).
+// Exports the selected rows: as a downloaded file, or as code in a new cell (exports.py).
 
 const FILES = { csv: "CSV", xlsx: "Excel", parquet: "Parquet" };
 
