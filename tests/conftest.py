@@ -91,9 +91,12 @@ def _no_resource_tracker() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _private_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Isolate the tests from the user's profiles, variables and Jupyter settings."""
+    """Isolate the tests from the user's settings and Jupyter, and from the size of the disk."""
+    from odps_nb.client import blob_cache
+
     home = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blob_cache, "SPARE", 0)
         for name in [name for name in os.environ if name.startswith(SETTINGS)]:
             patch.delenv(name)
         for source in ("CLI_PROFILE", "ECS_METADATA"):

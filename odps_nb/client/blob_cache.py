@@ -38,7 +38,7 @@ _FOOTER = struct.Struct("<8sQ32sII")
 _PIECE = 1 << 20
 _PART = ".part"
 _PART_AGE = 3600.0  # seconds after which an unfinished file is removed
-_SPARE = 1 << 30  # bytes of disk space to leave free
+SPARE = 1 << 30  # bytes of disk space to leave free
 _LARGEST = 4  # a blob may use at most a quarter of the cache
 _LOOK_BYTES, _LOOK_FILES = 16, 1000  # rescan after writing 1/16 of the limit, or 1000 files
 
@@ -129,7 +129,7 @@ class BlobCache:
         part = path.with_name(f"{path.name}.{secrets.token_hex(6)}{_PART}")
         try:
             make_private(self.folder)
-            if not self._is_private() or shutil.disk_usage(self.folder).free < size + _SPARE:
+            if not self._is_private() or shutil.disk_usage(self.folder).free < size + SPARE:
                 return False
             _write(part, key, pieces)
             part.replace(path)

@@ -3,6 +3,7 @@
 import os
 import random
 import resource
+import shutil
 import signal
 import stat
 import sys
@@ -10,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from odps_nb.client import blob_cache
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.blob_cache import DEFAULT_LIMIT, BlobCache, cache_limit, open_cache
 from odps_nb.errors import ConfigError
@@ -147,6 +149,13 @@ def test_disk_errors_are_not_raised(tmp_path):
     assert not keep(cache, 1)
     assert found(cache, 1) is None
     assert cache.clear() == cache.size == 0
+
+
+def test_a_blob_is_not_cached_if_the_disk_would_be_nearly_full(cache, monkeypatch):
+    keep(cache, 1)
+    monkeypatch.setattr(blob_cache, "SPARE", shutil.disk_usage(cache.folder).total)
+    assert not keep(cache, 2)
+    assert (found(cache, 1), found(cache, 2)) == (content(1), None)
 
 
 def test_a_full_disk_leaves_no_partial_file(cache):
