@@ -1,4 +1,4 @@
-"""Types of ``docs/protocol.md`` section 5.1 both ways; data fitted to a table without loss."""
+"""Types are converted in both directions (``docs/protocol.md`` section 5.1), data without loss."""
 
 import datetime as dt
 import pickle
@@ -87,7 +87,7 @@ def test_a_type_with_an_unknown_arrow_form_becomes_null(odps):
     assert caught.value.hint == "read only the other columns: read(columns=['id'])"
 
 
-def test_a_vector_is_read_as_a_list_of_its_length():
+def test_a_vector_is_read_as_a_list_of_fixed_size():
     vector = VectorType(PrimitiveType(TypeCode.FLOAT), 3)
     assert arrow_type(vector) == pa.list_(pa.float32(), 3)
     assert arrow_type(vector, for_write=True) == pa.list_(pa.float32())
@@ -114,12 +114,12 @@ BACK = [
 
 
 @pytest.mark.parametrize(("arrow", "text"), BACK)
-def test_each_arrow_type_has_a_type_that_can_store_it(arrow, text):
+def test_each_arrow_type_has_a_maxcompute_type_that_can_store_it(arrow, text):
     assert format_type(odps_type(arrow)) == text
 
 
 @pytest.mark.parametrize("arrow", [pa.time32("s"), pa.time64("ns"), pa.month_day_nano_interval()])
-def test_types_without_an_equivalent_are_named(arrow):
+def test_the_error_names_an_arrow_type_without_an_equivalent(arrow):
     with pytest.raises(ConversionError, match="no MaxCompute type") as caught:
         table_schema(pa.schema([("c", arrow)]))
     assert caught.value.column == "c"
@@ -136,7 +136,7 @@ def test_schemas_are_unchanged_by_a_round_trip():
 # -- fitting ----------------------------------------------------------------------------------
 
 
-def one(text: str, array: pa.Array) -> pa.Array:
+def fit_column(text: str, array: pa.Array) -> pa.Array:
     schema = TableSchema(columns=parse_columns(f"c {text}"))
     return fit_table(pa.table({"c": array}), schema).column("c").combine_chunks()
 
@@ -177,8 +177,8 @@ FITS = [
 
 
 @pytest.mark.parametrize(("text", "array", "values"), FITS)
-def test_values_that_keep_their_meaning_fit(text, array, values):
-    fitted = one(text, array)
+def test_values_that_a_type_can_represent_fit(text, array, values):
+    fitted = fit_column(text, array)
     assert fitted.to_pylist() == values
     assert fitted.type.equals(arrow_type(parse_type(text), for_write=True))
 
@@ -214,9 +214,9 @@ NESTED_PATHS = {
 
 
 @pytest.mark.parametrize(("text", "array", "row"), MISFITS)
-def test_values_that_would_change_are_refused_with_their_rows(text, array, row):
+def test_an_error_names_the_row_of_a_value_that_would_change(text, array, row):
     with pytest.raises(ConversionError) as caught:
-        one(text, array)
+        fit_column(text, array)
     assert (caught.value.column, caught.value.row) == ("c", row)
     assert caught.value.path == NESTED_PATHS.get(text)
     if caught.value.path is None:
@@ -244,19 +244,19 @@ KINDS = [
 
 
 @pytest.mark.parametrize(("text", "array"), KINDS)
-def test_kinds_are_never_guessed(text, array):
+def test_no_value_is_converted_to_a_type_of_another_kind(text, array):
     with pytest.raises(ConversionError) as caught:
-        one(text, array)
+        fit_column(text, array)
     assert (caught.value.column, caught.value.row) == ("c", 0)
     assert "c[0]" in str(caught.value)
 
 
 @pytest.mark.parametrize(("text", "array"), KINDS)
-def test_a_column_without_any_value_fits_whatever_its_type(text, array):
-    assert one(text, pa.nulls(3, array.type)).to_pylist() == [None] * 3
+def test_a_column_of_nulls_fits_any_type(text, array):
+    assert fit_column(text, pa.nulls(3, array.type)).to_pylist() == [None] * 3
 
 
-def test_one_error_lists_everything_that_does_not_fit():
+def test_one_error_lists_every_value_that_does_not_fit():
     schema = TableSchema(columns=parse_columns("a tinyint, b date, c string"))
     data = pa.table({"a": [1, 999, 1000], "b": [dt.datetime(2024, 1, 1, 1)] * 3, "c": ["x"] * 3})
     with pytest.raises(ConversionError) as caught:
@@ -269,7 +269,7 @@ def test_one_error_lists_everything_that_does_not_fit():
     assert (caught.value.column, caught.value.row) == ("a", 1)
 
 
-def test_the_list_in_the_error_is_bounded():
+def test_an_error_lists_a_bounded_number_of_values():
     schema = TableSchema(columns=parse_columns(", ".join(f"c{i} tinyint" for i in range(50))))
     data = pa.table({f"c{i}": [999] * 9 for i in range(50)})
     with pytest.raises(ConversionError, match="and 142 more") as caught:
@@ -277,13 +277,13 @@ def test_the_list_in_the_error_is_bounded():
     assert len(str(caught.value)) < 2000
 
 
-def test_columns_match_in_any_case_and_order_and_absent_ones_become_null():
+def test_columns_match_in_any_case_and_order_and_absent_columns_become_null():
     schema = TableSchema(columns=parse_columns("id bigint, note string, tags array<string>"))
     fitted = fit_table(pa.table({"NOTE": ["x"], "Id": [1]}), schema)
     assert fitted.to_pylist() == [{"id": 1, "note": "x", "tags": None}]
 
 
-def test_an_unknown_column_is_named_with_a_similar_one():
+def test_the_error_for_an_unknown_column_suggests_a_similar_name():
     schema = TableSchema(columns=parse_columns("amount bigint, note string"))
     with pytest.raises(ConversionError, match=r"no column 'amuont' \(did you mean 'amount'\?\)"):
         fit_table(pa.table({"amuont": [1]}), schema)
@@ -304,7 +304,7 @@ def test_required_columns_may_be_neither_absent_nor_null():
     assert caught.value.row == 1
 
 
-def test_rows_are_counted_through_all_batches():
+def test_row_numbers_in_errors_count_all_batches_and_chunks():
     schema = TableSchema(columns=parse_columns("a tinyint"))
     batch = pa.record_batch({"a": [1, 2, 999]})
     with pytest.raises(ConversionError) as caught:
@@ -325,7 +325,7 @@ def test_columns_that_already_fit_are_not_copied():
 
 def test_the_error_survives_pickling():
     with pytest.raises(ConversionError) as caught:
-        one("tinyint", pa.array([999]))
+        fit_column("tinyint", pa.array([999]))
     twin = pickle.loads(pickle.dumps(caught.value))
     assert (str(twin), twin.column, twin.row) == (str(caught.value), "c", 0)
 
@@ -349,23 +349,23 @@ def test_any_slice_of_nested_data_keeps_its_values(rows, start, length):
     )
     batch = fit_batch(pa.record_batch({"c": array}), TableSchema(columns=(column,)))
 
-    def widened(row):
+    def with_null_member(row):
         return row and [member and {**member, "z": None} for member in row]
 
-    expected = [widened(row) if row else row for row in array.to_pylist()]
+    expected = [with_null_member(row) if row else row for row in array.to_pylist()]
     assert batch.column(0).to_pylist() == expected
     batch.validate(full=True)
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32), max_size=6))
-def test_a_float_fits_a_decimal_only_if_its_text_does(numbers):
+def test_a_float_fits_a_decimal_only_if_its_text_fits(numbers):
     fitting = [Decimal(repr(n)) for n in numbers]
     ok = all(
         d == d.quantize(Decimal("0.001")) and abs(d) < 10**15 for d in fitting if abs(d) < 10**20
     )
     ok = ok and all(abs(d) < 10**15 for d in fitting)
     try:
-        fitted = one("decimal(18,3)", pa.array(numbers, pa.float64()))
+        fitted = fit_column("decimal(18,3)", pa.array(numbers, pa.float64()))
     except ConversionError:
         assert not ok
     else:

@@ -57,41 +57,41 @@ def parquet(rows: pa.Table) -> bytes:
     return out.getvalue()
 
 
-def sniffed(data: bytes) -> str:
+def detected_type(data: bytes) -> str:
     return media_type(data[: 1 << 16], len(data), "")
 
 
 def as_picture(data: bytes, mime: str, *, max_pixels: int) -> Image.Image:
     here, aside = (
-        outcome(lambda convert=convert: convert(data, mime, max_pixels=max_pixels))
+        result_or_error(lambda convert=convert: convert(data, mime, max_pixels=max_pixels))
         for convert in (blob_content.as_picture, blob_conversion.picture)
     )
     if isinstance(here, Image.Image):
         assert (here.mode, here.size, here.format) == (aside.mode, aside.size, aside.format)
         assert here.tobytes() == aside.tobytes()
         assert pixels_of(here).tobytes() == pixels_of(aside).tobytes()
-    return value(here, aside)
+    return value_or_error(here, aside)
 
 
 def as_table(data: bytes, mime: str, *, max_bytes: int) -> pa.Table:
     here, aside = (
-        outcome(lambda convert=convert: convert(data, mime, max_bytes=max_bytes))
+        result_or_error(lambda convert=convert: convert(data, mime, max_bytes=max_bytes))
         for convert in (blob_content.as_table, blob_conversion.table)
     )
     if isinstance(here, pa.Table):
         assert here.schema.equals(aside.schema, check_metadata=True)
         assert here.equals(aside)
-    return value(here, aside)
+    return value_or_error(here, aside)
 
 
-def outcome(convert):
+def result_or_error(convert):
     try:
         return convert()
     except OdpsNbError as error:
         return error
 
 
-def value(here, aside):
+def value_or_error(here, aside):
     if isinstance(here, OdpsNbError):
         for name in ("message", *here.fact_names):
             assert getattr(here, name) == getattr(aside, name)
@@ -101,17 +101,17 @@ def value(here, aside):
 
 
 def table(data: bytes, max_bytes: int = MAX_BYTES) -> pa.Table:
-    return as_table(data, sniffed(data), max_bytes=max_bytes)
+    return as_table(data, detected_type(data), max_bytes=max_bytes)
 
 
 def array(data: bytes) -> np.ndarray:
-    mime = sniffed(data)
+    mime = detected_type(data)
     if mime in PICTURES:
         return pixels_of(as_picture(data, mime, max_pixels=MAX_PIXELS))
     return as_array(data, mime)
 
 
-def test_limits_are_those_of_previews():
+def test_pictures_have_the_same_pixel_limit_as_previews():
     assert previewed.MAX_PIXELS == MAX_PIXELS
 
 
@@ -124,11 +124,11 @@ FORMS = [
 @pytest.mark.parametrize("form", FORMS)
 def test_pictures_of_every_format_are_decoded(form):
     data = picture(form)
-    found = as_picture(data, sniffed(data), max_pixels=35)
+    found = as_picture(data, detected_type(data), max_pixels=35)
     assert (found.format, found.size) == (form, (7, 5))
     assert array(data).shape in ((5, 7), (5, 7, 3), (5, 7, 4))
     with pytest.raises(LimitExceededError, match="7 × 5 pixels"):
-        as_picture(data, sniffed(data), max_pixels=34)
+        as_picture(data, detected_type(data), max_pixels=34)
 
 
 def test_a_palette_becomes_colours():
@@ -137,7 +137,7 @@ def test_a_palette_becomes_colours():
     assert array(picture("PNG", "L")).shape == (5, 7)
 
 
-def test_a_picture_of_far_too_many_pixels_is_not_decoded():
+def test_a_picture_with_too_many_pixels_is_not_decoded():
     def chunk(name: bytes, body: bytes) -> bytes:
         return len(body).to_bytes(4) + name + body + zlib.crc32(name + body).to_bytes(4)
 
@@ -145,7 +145,7 @@ def test_a_picture_of_far_too_many_pixels_is_not_decoded():
     data = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", b"") + chunk(b"IEND", b"")
     for limit in (MAX_PIXELS, 10**9):
         with pytest.raises(LimitExceededError, match="pixels") as caught:
-            as_picture(data, sniffed(data), max_pixels=limit)
+            as_picture(data, detected_type(data), max_pixels=limit)
         assert "trust" in caught.value.hint
 
 
@@ -173,7 +173,7 @@ def test_a_truncated_picture_is_refused(form):
     data = picture(form)
     data = data[: len(data) * 6 // 10]
     with pytest.raises(ConversionError, match=r"cannot be read|cannot decode") as caught:
-        as_picture(data, sniffed(data), max_pixels=MAX_PIXELS)
+        as_picture(data, detected_type(data), max_pixels=MAX_PIXELS)
     assert "0x" not in str(caught.value)
 
 
@@ -268,7 +268,7 @@ def test_content_of_another_type_is_named():
     with pytest.raises(ConversionError, match="not a table: its content is image/png"):
         table(png)
     with pytest.raises(ConversionError, match="not a picture"):
-        as_picture(parquet(ROWS), sniffed(parquet(ROWS)), max_pixels=MAX_PIXELS)
+        as_picture(parquet(ROWS), detected_type(parquet(ROWS)), max_pixels=MAX_PIXELS)
     with pytest.raises(ConversionError, match="not an array") as caught:
         array(parquet(ROWS))
     assert "npz" in caught.value.hint

@@ -41,7 +41,7 @@ def columns(draw: st.DrawFn) -> tuple[pa.DataType, list[Decimal | None]]:
 @given(columns(), st.integers(0, 20))
 @example((pa.decimal128(15, 2), [Decimal("19.99")]), 0)
 @example((pa.decimal128(38, 18), [Decimal("0.1"), Decimal("12345678901234567890.5")]), 1)
-def test_floats_are_the_nearest_ones_and_are_kept_if_their_text_equals_the_decimal(column, start):
+def test_a_decimal_becomes_the_nearest_float_and_is_exact_if_their_texts_are_equal(column, start):
     kind, values = column
     part, left = pa.array(values, kind).slice(start), values[start:]
     nearest = [None if one is None else float(one) for one in left]
@@ -80,7 +80,7 @@ def test_a_column_is_exact_if_any_value_has_too_many_digits(place, size, monkeyp
     assert pa.array(exact).to_pylist() == values
 
 
-def test_exact_columns_are_summed_grouped_sorted_and_stored_as_decimals(tmp_path):
+def test_columns_of_exact_decimals_can_be_summed_grouped_sorted_and_stored(tmp_path):
     long = Decimal("12345678901234567.89")
     frame = to_pandas(
         pa.table({"key": [1, 1, 2], "c": pa.array([long, None, Decimal(1)], pa.decimal128(38, 2))})
@@ -94,7 +94,7 @@ def test_exact_columns_are_summed_grouped_sorted_and_stored_as_decimals(tmp_path
     assert pq.read_table(tmp_path / "f.parquet")["c"].to_pylist() == [long, None, 1]
 
 
-def test_up_to_15_digits_the_dtype_depends_only_on_the_type():
+def test_decimals_of_up_to_15_digits_have_the_same_dtype_for_all_values():
     empty = pa.table(
         {"c": pa.array([], pa.decimal128(15, 2)), "d": pa.array([], pa.decimal128(38))}
     )
@@ -102,14 +102,14 @@ def test_up_to_15_digits_the_dtype_depends_only_on_the_type():
 
 
 def test_the_progress_of_a_read_reports_the_dtypes_of_decimals(odps):
-    def told(columns: list[str], **options: Any) -> str | None:
+    def final_message(columns: list[str], **options: Any) -> str | None:
         seen = Watcher()
         odps.table("orders").read(columns, limit=5).to_pandas(progress=seen, **options)
         return seen.last.message
 
-    assert told(["id", "amount"]) == "DECIMAL as float64: amount"
-    assert told(["id"]) == ""
-    assert told(["id", "amount"], decimals="float") == ""
+    assert final_message(["id", "amount"]) == "DECIMAL as float64: amount"
+    assert final_message(["id"]) == ""
+    assert final_message(["id", "amount"], decimals="float") == ""
 
 
 def test_a_note_of_many_columns_is_short():

@@ -76,7 +76,7 @@ EVEN = {
 
 
 @pytest.mark.parametrize("name", EVEN)
-def test_a_tile_and_a_table_agree_about_the_text(name):
+def test_a_tile_and_a_table_have_the_same_columns(name):
     text, shape, names = EVEN[name]
     found = table(text)
     assert found.shape == shape_in_tile(text) == shape
@@ -114,7 +114,7 @@ def test_a_ragged_line_after_the_checked_lines_is_reported():
     assert table(text, ragged=True).num_rows == 42
 
 
-def test_a_line_of_very_many_fields_is_bounded():
+def test_a_line_with_too_many_fields_is_refused():
     text = "a,b,c\n" + "1,2,3\n" * 30 + "," * 20_000 + "\n"
     with pytest.raises(LimitExceededError, match="20,001 columns"):
         table(text, ragged=True)
@@ -136,7 +136,7 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_other_text_is_not_a_table_for_tile_and_table(name):
+def test_text_that_is_not_delimited_is_not_shown_or_converted_as_a_table(name):
     text = TEXTS[name]
     assert tile(Value(text.encode())).format.kind in ("text", "code")
     with pytest.raises(ConversionError, match="not a table") as caught:
@@ -145,7 +145,7 @@ def test_other_text_is_not_a_table_for_tile_and_table(name):
     assert "ragged=True" in caught.value.hint
 
 
-def test_a_file_name_decides_for_text_that_is_nearly_a_table():
+def test_the_file_name_decides_whether_ambiguous_text_is_a_table():
     text = "a\tb\n1\t2\n"
     for name in ("x.tsv", "X.TAB"):
         assert sniff(text.encode(), len(text), name).label == "TSV"
@@ -172,7 +172,7 @@ def test_the_caller_says_whether_there_is_a_header_and_what_its_names_are():
         table(plain, names=["id"])
 
 
-def test_lines_of_json_are_rows_whether_objects_or_arrays():
+def test_json_lines_of_objects_or_arrays_are_rows():
     assert table('["u0", 1]\n["u1", 2]\n').to_pydict() == {"f0": ["u0", "u1"], "f1": [1, 2]}
     found = table('{"a": 1}\n\n{"b": {"c": "\u2028"}, "a": 2.5}\n')
     assert found.to_pydict() == {"a": [1, 2.5], "b": [None, {"c": "\u2028"}]}
@@ -183,7 +183,7 @@ def test_lines_of_json_are_rows_whether_objects_or_arrays():
         table(many + '{"a": \n')
 
 
-def test_every_text_is_a_table_with_a_separator():
+def test_any_text_is_a_table_if_a_separator_is_given():
     assert table("tea\ncake\npie\n", separator=",").to_pydict() == {"tea": ["cake", "pie"]}
     assert table("a   b\n1 2\n", separator=" ").to_pydict() == {"a": [1], "b": [2]}
     assert table("# note\na:b\n1:2\n", separator=":").to_pydict() == {"a": [1], "b": [2]}
@@ -196,7 +196,7 @@ def test_the_format_of_a_large_text_is_detected_at_its_beginning():
     assert table(text).shape == (20_000, 3)
 
 
-def test_detection_never_raises():
+def test_truncated_delimited_text_never_raises_an_error():
     whole = '# c\n#a;"b";c\n1;"x\ny";3\n4;5\n\n'
     for size in range(1, len(whole) + 1):
         text = whole[:size]

@@ -1,4 +1,4 @@
-"""Text in common encodings: declared or guessed."""
+"""The encoding of a text is declared in it or detected from its bytes."""
 
 import pyarrow as pa
 import pytest
@@ -43,13 +43,13 @@ def test_text_is_detected_in_its_encoding(encoding):
 @pytest.mark.parametrize(
     "text", ["你好", "苹果", "中国北京", "id,name\n1,张三\n2,李四\n", "价格：3"]
 )
-def test_a_few_chinese_characters_are_gbk(text):
-    """For so few bytes, several encodings are equally likely; MaxCompute users write GBK."""
+def test_a_short_text_of_chinese_characters_is_read_as_gbk(text):
+    """Several encodings are equally likely for a short text; MaxCompute users mostly write GBK."""
     assert blob_content.as_text(text.encode("gbk"), None) == text
 
 
 @pytest.mark.parametrize("text", ["Café crème", "Grüße aus Köln", "naïve", SPANISH])
-def test_letters_with_accents_are_latin(text):
+def test_text_with_accented_letters_is_read_as_latin_1(text):
     assert blob_content.as_text(text.encode("latin-1"), None) == text
 
 
@@ -72,7 +72,7 @@ def test_a_declared_encoding_takes_precedence(encoding, head):
 
 
 @pytest.mark.parametrize("stated", ["utf-7", "rot13", "hex", "idna", "nothing", "utf-16"])
-def test_a_wrong_statement_is_ignored(stated):
+def test_a_declared_encoding_that_is_wrong_is_ignored(stated):
     data = f'<?xml version="1.0" encoding="{stated}"?>\n<a>{POEM}</a>'.encode()
     assert blob_content.as_text(data, None).endswith(f"{POEM}</a>")
 
@@ -126,7 +126,7 @@ def test_an_invalid_byte_affects_only_that_byte(encoding, lines):
     assert made.format.label == "CSV"
 
 
-def test_text_with_many_invalid_bytes_has_another_encoding():
+def test_text_with_many_bytes_that_are_invalid_in_utf_8_is_not_utf_8():
     data = "Zoë\n".encode() * 30 + "Zoë\n".encode("cp1252") * 30
     with pytest.raises(ConversionError, match="not valid utf-8 from byte"):
         blob_content.as_text(data, "utf-8")
@@ -152,7 +152,7 @@ def test_tables_are_read_in_any_encoding_and_with_any_separator():
     assert table(parted.encode(), separator=":").to_pydict() == {"a": [1, 2], "b": ["x", "y"]}
 
 
-def test_hive_text_is_a_table():
+def test_text_with_the_default_separator_of_hive_is_a_table():
     data = '1\x01苹果\x01\\N\n2\x01"x\x011.5\n'.encode()
     assert sniff(data, len(data)).label == "text of Hive"
     assert table(data).to_pydict() == {"f0": [1, 2], "f1": ["苹果", '"x'], "f2": [None, 1.5]}

@@ -1,4 +1,4 @@
-"""`dtypes=`: a column gets the requested dtype, and no value changes."""
+"""With `dtypes=`, a column gets the requested dtype, and no value changes."""
 
 import datetime as dt
 from decimal import Decimal
@@ -79,7 +79,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("values", "kind", "dtype", "row"), REFUSED)
-def test_a_value_that_would_change_is_named(values, kind, dtype, row):
+def test_the_error_names_a_value_that_would_change(values, kind, dtype, row):
     with pytest.raises(ConversionError, match="C") as caught:
         read(values, kind, dtype)
     error = caught.value
@@ -98,7 +98,7 @@ def test_an_unknown_column_or_dtype_is_refused(dtypes, told):
     assert caught.value.argument == "dtypes"
 
 
-def test_reads_heads_and_results_accept_dtypes(odps):
+def test_to_pandas_and_head_accept_dtypes(odps):
     orders = odps.table("orders")
     dtypes = {"amount": "string", "ID": "Int64"}
     found = [

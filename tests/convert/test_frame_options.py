@@ -1,4 +1,4 @@
-"""`decimals=` and `dtype_backend=`: other dtypes with the same values."""
+"""`decimals=` and `dtype_backend=` change the dtypes but not the values."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def dtypes(found: pd.DataFrame) -> list[str]:
 @pytest.mark.parametrize(
     ("backend", "expected"), [(None, USUAL), ("numpy_nullable", NULLABLE), ("pyarrow", ARROW)]
 )
-def test_a_backend_gives_its_dtypes_and_the_same_values(backend, expected):
+def test_a_dtype_backend_changes_the_dtypes_and_no_value(backend, expected):
     found = frame(dtype_backend=backend)
     assert dtypes(found) == expected
     for name in ("whole", "full", "yes", "text", "when", "bytes", "list"):
@@ -66,14 +66,14 @@ def test_a_backend_gives_its_dtypes_and_the_same_values(backend, expected):
 
 
 @pytest.mark.parametrize("backend", ["numpy_nullable", "pyarrow"])
-def test_with_a_backend_the_values_do_not_decide_the_dtypes(backend):
+def test_with_a_dtype_backend_the_dtypes_do_not_depend_on_the_values(backend):
     whole = frame(dtype_backend=backend).dtypes
     for part in (TABLE.slice(0, 0), TABLE.slice(0, 1), TABLE.slice(1, 1)):
         assert frame(part, dtype_backend=backend).dtypes.equals(whole)
 
 
 @pytest.mark.parametrize("backend", ["numpy_nullable", "pyarrow"])
-def test_a_backend_distinguishes_null_and_nan(backend):
+def test_a_dtype_backend_distinguishes_null_and_nan(backend):
     real = frame(dtype_backend=backend)["real"]
     assert real.isna()[1]
     values = pa.array(real, from_pandas=False) if backend == "pyarrow" else real.array._data
@@ -84,7 +84,7 @@ def test_a_backend_distinguishes_null_and_nan(backend):
     ("backend", "dtype"),
     [(None, "float64"), ("numpy_nullable", "Float64"), ("pyarrow", "double[pyarrow]")],
 )
-def test_decimals_as_floats_are_described_and_averaged(backend, dtype):
+def test_decimals_read_as_floats_support_describe_and_mean(backend, dtype):
     found = frame(decimals="float", dtype_backend=backend)
     assert [str(found[name].dtype) for name in ("money", "long")] == [dtype, dtype]
     assert found["money"].dropna().tolist() == [1.1, -2.25]
@@ -93,7 +93,7 @@ def test_decimals_as_floats_are_described_and_averaged(backend, dtype):
     assert "money" in found.describe().columns
 
 
-def test_batches_that_are_still_arriving_give_the_same_frame(odps):
+def test_frame_options_apply_while_batches_arrive(odps):
     scan = odps.table("orders").read(["amount", "quantity", "status"], limit=45_000)
     found = scan.to_pandas(decimals="float", dtype_backend="numpy_nullable", progress=silent)
     assert [str(one) for one in found.dtypes] == ["Float64", "Int32", "string"]

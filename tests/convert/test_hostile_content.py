@@ -21,14 +21,14 @@ PARQUET = "application/vnd.apache.parquet"
 
 @pytest.fixture
 def own_memory():
-    """Check that the conversions took no more than some MiB in this process."""
+    """Check that the conversions of a test use at most a few MiB in this process."""
     before = psutil.Process().memory_info().rss
     yield
     assert psutil.Process().memory_info().rss - before < 64 * MIB
 
 
 def repeated_string(length: int, rows: int) -> bytes:
-    """A small Parquet file: one long value in a dictionary, referenced by every row."""
+    """Return a small Parquet file with one long value in a dictionary, used in every row."""
     out = io.BytesIO()
     column = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), ["x" * length])
     plain = {"write_statistics": False, "store_schema": False}
@@ -37,7 +37,7 @@ def repeated_string(length: int, rows: int) -> bytes:
 
 
 def test_a_value_repeated_in_every_row_does_not_fill_the_memory(own_memory):
-    """Attack 1: the file declares the size of the dictionary, not that of the rows."""
+    """The file declares the size of its dictionary, not that of the rows."""
     data = repeated_string(400_000, 16_384)
     assert len(data) < 4_000
     with pytest.raises(LimitExceededError) as caught:
@@ -45,7 +45,7 @@ def test_a_value_repeated_in_every_row_does_not_fill_the_memory(own_memory):
     assert "max_bytes" in caught.value.hint
 
 
-def test_a_limit_of_the_caller_is_reported_as_one_and_not_as_damage():
+def test_exceeding_the_limit_of_the_caller_is_not_reported_as_damage():
     out = io.BytesIO()
     batch = pa.record_batch({"zeros": pa.array(np.zeros(1_000_000, np.int64))})
     options = pa.ipc.IpcWriteOptions(compression="zstd")
@@ -57,8 +57,8 @@ def test_a_limit_of_the_caller_is_reported_as_one_and_not_as_damage():
 
 
 @pytest.mark.parametrize("sign", ["\u2028", "\x0c", "\x85", "\x1c"])
-def test_lines_end_where_the_parser_of_csv_ends_them(own_memory, sign):
-    """Attack 2: `str.splitlines` ends lines at more characters than pyarrow does."""
+def test_columns_of_csv_are_counted_with_the_line_ends_of_the_parser(own_memory, sign):
+    """`str.splitlines` ends lines at more characters than pyarrow does."""
     line = f"1,2,3{sign}" * 20_000
     with pytest.raises(LimitExceededError, match="40,001 columns"):
         blob_conversion.table(f"{line}\n{line}\n".encode(), "text/csv", max_bytes=MIB)
@@ -71,8 +71,8 @@ def test_a_csv_that_expands_too_much_is_refused():
     assert blob_conversion.table(rows.encode(), "text/csv", max_bytes=2 * MIB).num_rows == 100_000
 
 
-def test_a_union_with_codes_of_its_own_is_refused():
-    """pyarrow 26.0.1 ends the process when it adds up the sizes of such a union."""
+def test_a_union_with_custom_type_codes_is_refused():
+    """pyarrow 26.0.1 crashes the process when it computes the size of the union."""
     union = pa.UnionArray.from_sparse(
         pa.array([5, 7], pa.int8()), [pa.array([1, 2]), pa.array(["a", "b"])], type_codes=[5, 7]
     )
@@ -85,7 +85,7 @@ def test_a_union_with_codes_of_its_own_is_refused():
         )
 
 
-def test_a_file_with_encrypted_columns_is_refused_before_pyarrow_reads_one():
+def test_a_parquet_file_with_encrypted_columns_is_refused_before_pyarrow_reads_it():
     for convert in (blob_conversion.table, blob_content.as_table):
         with pytest.raises(ConversionError, match="its columns are encrypted") as caught:
             convert(encrypted_parquet(plaintext_footer=True), PARQUET, max_bytes=MIB)
@@ -94,8 +94,8 @@ def test_a_file_with_encrypted_columns_is_refused_before_pyarrow_reads_one():
             convert(encrypted_parquet(plaintext_footer=False), PARQUET, max_bytes=MIB)
 
 
-def encrypted_column() -> list[bytes]:
-    """Parquet files with a plain footer, one of which declares a column as encrypted.
+def with_encrypted_column() -> list[bytes]:
+    """Return Parquet files with a plain footer; one declares a column as encrypted.
 
     Thrift, compact: `ColumnChunk.crypto_metadata` (field 8) is written before the end of the
     struct, as a union whose member ENCRYPTION_WITH_COLUMN_KEY (2) names the column.
@@ -107,7 +107,7 @@ def encrypted_column() -> list[bytes]:
     footer = data[-8 - size : -8]
     made = []
     for at in range(len(footer)):
-        if footer[at] == 0:  # the end of a struct, one of which is the column chunk
+        if footer[at] == 0:  # each zero may be the end of the struct of the column chunk
             for delta in range(1, 8):
                 extra = bytes([delta << 4 | 12, 2 << 4 | 12, 1 << 4 | 9, 1 << 4 | 8, 1]) + b"n\0\0"
                 longer = footer[:at] + extra + footer[at:]
@@ -116,9 +116,9 @@ def encrypted_column() -> list[bytes]:
 
 
 def test_a_file_that_crashes_the_parser_does_not_crash_this_process():
-    """Attack (`terminate called`): a plain footer with an encrypted column ended the kernel."""
+    """A plain footer with an encrypted column once ended the kernel (`terminate called`)."""
     said = set()
-    for data in encrypted_column():
+    for data in with_encrypted_column():
         try:
             blob_conversion.table(data, PARQUET, max_bytes=MIB)
         except ConversionError as error:

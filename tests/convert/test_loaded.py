@@ -1,4 +1,4 @@
-"""A library that is being imported is not used before its import has ended."""
+"""`loaded` returns a library only after its import has ended."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_library_that_another_thread_is_importing_is_used_after_the_import(tmp
     del sys.modules["half_imported"]
 
 
-def test_a_library_that_nobody_imported_is_not_imported(monkeypatch):
+def test_loaded_imports_no_library(monkeypatch):
     monkeypatch.delitem(sys.modules, "this", raising=False)
     assert loaded("this") is None
     assert "this" not in sys.modules

@@ -1,4 +1,4 @@
-"""ARRAY, MAP and STRUCT in a DataFrame: Python lists and dicts, which files and writes accept."""
+"""ARRAY, MAP and STRUCT values in a DataFrame can be saved to files and written to tables."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_nested_values_are_python_objects_that_can_be_written_again(table):
 
 
 def test_pandas_saves_and_loads_nested_values(table, tmp_path):
-    """Excludes MAPs with keys that are not text, which Arrow rejects as dicts."""
+    """MAPs with keys other than text are excluded, because Arrow rejects them as dicts."""
     frame = table.read().to_pandas(progress=False).drop(columns="n").iloc[:1]
     frame.to_parquet(tmp_path / "f.parquet")
     (back,) = pd.read_parquet(tmp_path / "f.parquet", dtype_backend="pyarrow").to_dict("records")
@@ -60,7 +60,7 @@ def test_pandas_saves_and_loads_nested_values(table, tmp_path):
         table.read(["n"]).to_pandas(progress=False).to_parquet(tmp_path / "n.parquet")
 
 
-def test_equal_rows_can_be_dropped_by_their_text(table):
+def test_duplicate_rows_with_nested_values_can_be_dropped_by_their_repr(table):
     frame = table.read().to_pandas(progress=False)
     twice = pd.concat([frame, frame], ignore_index=True).assign(b=b"\xff")  # not UTF-8
     with pytest.raises(TypeError, match="unhashable"):
@@ -82,7 +82,7 @@ def test_a_map_with_a_repeated_key_is_a_list_of_pairs():
     assert python_values(members) == [{"m": one} for one in shown]
 
 
-def test_the_backend_of_arrow_keeps_arrow_columns():
+def test_the_arrow_dtype_backend_keeps_nested_columns():
     table = pa.table({"a": [[1]], "s": [{"x": 1}]})
     found = to_pandas(table, options=FrameOptions(dtype_backend="pyarrow"))
     assert [str(one) for one in found.dtypes] == [

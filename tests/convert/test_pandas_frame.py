@@ -1,4 +1,4 @@
-"""DataFrames: each type keeps its values and its dtype, with nulls and at its extremes."""
+"""Each type keeps its values and dtype in a DataFrame, also with nulls and extreme values."""
 
 import datetime as dt
 import io
@@ -93,7 +93,7 @@ def test_nested_values_are_lists_and_dicts_with_exact_values(text, values):
 
 @pytest.mark.parametrize(("text", "values"), [c[:2] for c in CASES] + DECIMALS + NESTED)
 def test_a_frame_that_was_read_can_be_written_back(text, values):
-    """The values are unchanged when they arrive in the type that a write sends."""
+    """Reading and writing a DataFrame sends the same Arrow data as writing the Arrow table."""
     there = table_of(text, [*values, None])
     schema = TableSchema(columns=parse_columns(f"c {text}"))
     back = from_pandas(to_pandas(there), schema)
@@ -101,7 +101,7 @@ def test_a_frame_that_was_read_can_be_written_back(text, values):
     assert back.column(0).null_count == 1
 
 
-def test_batches_are_the_same_as_a_table_and_empty_ones_have_columns():
+def test_batches_give_the_same_frame_as_a_table_even_if_there_are_none():
     table = pa.table({"a": [1, 2, 3], "b": ["x", None, "z"]})
     frame = to_pandas(iter(table.to_batches(max_chunksize=2)), schema=table.schema)
     pd.testing.assert_frame_equal(frame, to_pandas(table))
@@ -110,8 +110,8 @@ def test_batches_are_the_same_as_a_table_and_empty_ones_have_columns():
     assert len(to_pandas(pa.table({}))) == 0
 
 
-def off_the_wire(table: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Batches as a stream returns them: the columns of each batch are slices of one buffer."""
+def received_batches(table: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Yield batches as a stream returns them: the columns of a batch are slices of one buffer."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table, max_chunksize=10_000)
@@ -120,7 +120,7 @@ def off_the_wire(table: pa.Table) -> Iterator[pa.RecordBatch]:
         yield from reader
 
 
-def test_a_frame_keeps_no_memory_of_columns_that_were_converted():
+def test_a_frame_does_not_keep_the_memory_of_converted_columns():
     numbers = np.arange(100_000.0)
     table = pa.table(
         {
@@ -131,7 +131,7 @@ def test_a_frame_keeps_no_memory_of_columns_that_were_converted():
     )
     own = table.nbytes * 1.05  # keeping the received batches would double it
     before = pa.total_allocated_bytes()
-    frame = to_pandas(off_the_wire(table), schema=table.schema, rows=table.num_rows)
+    frame = to_pandas(received_batches(table), schema=table.schema, rows=table.num_rows)
     assert pa.total_allocated_bytes() - before < own
     pd.testing.assert_frame_equal(frame, to_pandas(table))
 
@@ -172,7 +172,7 @@ def test_batches_without_a_schema_are_refused():
         to_pandas(iter([]))
 
 
-def test_bytes_become_objects_whatever_the_parts_they_arrived_in():
+def test_columns_of_bytes_have_the_object_dtype():
     values = [b"a", None, b"", b"a", b"\xff"]
     parts = [pa.table({"b": pa.array(values, pa.binary())})] * 3
     frame = to_pandas(pa.concat_tables(parts))
@@ -183,7 +183,7 @@ def test_bytes_become_objects_whatever_the_parts_they_arrived_in():
 
 
 @pytest.mark.parametrize("chunks", [1, 3])
-def test_columns_can_be_written_to_without_changing_the_table(chunks: int):
+def test_changing_a_frame_does_not_change_the_table(chunks: int):
     piece = pa.table({"i": [1, 2], "f": [1.0, None], "t": [dt.datetime(2024, 1, 1)] * 2})
     table = pa.concat_tables([piece] * chunks)
     before = table.to_pylist()
@@ -193,7 +193,7 @@ def test_columns_can_be_written_to_without_changing_the_table(chunks: int):
     assert table.to_pylist() == before
 
 
-def test_repeated_names_of_a_query_survive():
+def test_columns_with_the_same_name_are_kept():
     table = pa.Table.from_arrays([pa.array([1]), pa.array(["x"])], names=["a", "a"])
     assert list(to_pandas(table).columns) == ["a", "a"]
 
@@ -275,19 +275,19 @@ def test_fixed_width_bytes_are_not_text():
         write("string", [uuid.UUID(int=0)], dtype=object)
 
 
-def test_a_time_with_a_zone_does_not_fit_timestamp_ntz():
+def test_pandas_times_with_a_zone_are_refused_for_timestamp_ntz():
     for values in (pd.to_datetime(["2024-01-01T00:00Z"]), [pd.Timestamp("2024-01-01T00:00Z")]):
         with pytest.raises(ConversionError, match="time zone"):
             write("timestamp_ntz", values, dtype=object)
 
 
-def test_types_without_an_arrow_form_are_named():
+def test_the_error_names_the_column_of_a_type_that_arrow_does_not_have():
     with pytest.raises(ConversionError, match="complex128") as caught:
         write("double", [1j])
     assert caught.value.column == "c"
 
 
-def test_names_must_be_text():
+def test_column_names_must_be_text():
     schema = TableSchema(columns=parse_columns("a bigint"))
     with pytest.raises(ConversionError, match="0 is not text"):
         from_pandas(pd.DataFrame([[1]]), schema)

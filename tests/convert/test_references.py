@@ -17,12 +17,12 @@ RAW = b"\xff\x00ref0"
 TEXT = base64.b64encode(RAW).decode()
 
 
-def test_top_level_references_are_text_already():
+def test_bytes_of_a_top_level_reference_become_text():
     array = pa.array([TEXT.encode(), None])
     assert references_as_text(array, parse_type("blob")).to_pylist() == [TEXT, None]
 
 
-def test_nested_references_become_text_from_either_spelling():
+def test_nested_references_become_text_from_raw_bytes_or_text():
     target = parse_type("array<struct<n:int,b:blob>>")
     for spelling in (RAW, TEXT.encode()):
         rows = [[{"n": 1, "b": spelling}, {"n": 2, "b": None}], None, []]
@@ -34,7 +34,7 @@ def test_nested_references_become_text_from_either_spelling():
         ]
 
 
-def test_maps_keep_their_keys():
+def test_references_in_maps_become_text_and_keys_stay():
     rows = [[("x", RAW)], [("k", RAW)], None, [("a", None), ("b", RAW)]]
     array = pa.array(rows, pa.map_(pa.string(), pa.binary())).slice(1)
     made = references_as_text(array, parse_type("map<string,blob>"))
@@ -45,7 +45,7 @@ def test_maps_keep_their_keys():
 
 
 @pytest.mark.parametrize("kind", ["map<string,blob>", "array<blob>"])
-def test_values_outside_of_a_slice_do_not_affect_the_encoding(kind):
+def test_references_outside_of_a_slice_do_not_affect_the_encoding(kind):
     values = [RAW, TEXT.encode()]
     if kind.startswith("map"):
         array = pa.array([[("k", one)] for one in values], pa.map_(pa.string(), pa.binary()))
@@ -65,7 +65,7 @@ ROWS = st.lists(st.none() | st.lists(CELL, max_size=4), max_size=8)
 
 
 @given(rows=ROWS, start=st.integers(0, 8), length=st.integers(0, 8))
-def test_any_slice_keeps_its_shape(rows, start, length):
+def test_slices_of_nested_references_keep_their_shape(rows, start, length):
     array = pa.array(rows, pa.list_(pa.binary())).slice(start, length)
     made = references_as_text(array, parse_type("array<blob>"))
     made.validate(full=True)
@@ -83,7 +83,7 @@ FIXED = pa.list_(pa.float32(), 2)
 @pytest.mark.parametrize(
     "kind", [pa.list_(pa.float32()), pa.large_list(pa.float64()), FIXED, pa.list_(pa.float16())]
 )
-def test_vectors_become_lists_of_a_fixed_size(rows, kind):
+def test_vectors_become_lists_of_fixed_size(rows, kind):
     """Evidence 155: in any kind of list; a column with only nulls crashes Arrow's own cast."""
     halves = kind.value_type == pa.float16()
     given = [np.array(one, "float16") if halves and one else one for one in rows]
@@ -95,14 +95,14 @@ def test_vectors_become_lists_of_a_fixed_size(rows, kind):
         assert shown["v"].to_pylist() == part.to_pylist()
 
 
-def test_values_below_a_null_are_ignored_in_vectors():
+def test_values_hidden_by_a_null_vector_are_ignored():
     values = pa.array([9, 9, 9, 1, 2], pa.float32())
     lists = pa.ListArray.from_arrays([0, 3, 5], values, mask=pa.array([True, False]))
     assert present_batch(pa.record_batch({"v": lists}), VECTOR)["v"].to_pylist() == [None, [1, 2]]
 
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.list_(pa.string()), pa.struct({"a": pa.int8()})])
-def test_other_forms_of_a_vector_are_unchanged(kind):
+def test_arrays_that_are_not_lists_are_unchanged_in_a_vector_column(kind):
     batch = pa.record_batch({"v": pa.nulls(2, kind)})
     assert present_batch(batch, VECTOR).schema.field("v").type == kind
 

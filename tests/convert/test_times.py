@@ -1,4 +1,4 @@
-"""Times with and without a zone: displayed unchanged, written as the intended instant."""
+"""Times with and without a zone are displayed unchanged and written as the intended instant."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PACIFIC = "America/Los_Angeles"
 SHANGHAI = "Asia/Shanghai"
 EPOCH = dt.datetime(1970, 1, 1)
 GAP = dt.datetime(2024, 3, 10, 2, 30)  # a local time that does not exist in Los Angeles
-TWICE = dt.datetime(2024, 11, 3, 1, 30)  # and one that occurs twice
+TWICE = dt.datetime(2024, 11, 3, 1, 30)  # a local time that occurs twice
 
 
 def schema_of(text: str) -> TableSchema:
@@ -37,7 +37,7 @@ def zoned(zone: str | None) -> Conversions:
     return Conversions(timezone=zone)
 
 
-def sent(value: object, kind: str, zone: str | None, unit: str = "us") -> object:
+def sent_value(value: object, kind: str, zone: str | None, unit: str = "us") -> object:
     """Return what a write sends for one local time, displayed as a time in UTC."""
     table = pa.table({"t": pa.array([value], pa.timestamp(unit))})
     (got,) = fit_table(table, schema_of(f"t {kind}"), conversions=zoned(zone))["t"].to_pylist()
@@ -67,7 +67,7 @@ def test_a_zone_changes_types_and_copies_no_value() -> None:
     assert present_batch(came, schema) is came
 
 
-def test_a_stream_in_utc_is_shown_in_the_zone() -> None:
+def test_times_of_a_stream_in_utc_are_shown_in_the_zone() -> None:
     came = pa.record_batch([pa.array([0], pa.timestamp("ms", "UTC"))], names=["d"])
     shown = in_zone(came, schema_of("d datetime"), SHANGHAI)
     assert shown["d"].to_pylist() == [dt.datetime(1970, 1, 1, 8, tzinfo=ZoneInfo(SHANGHAI))]
@@ -100,7 +100,7 @@ def test_instants_inside_of_other_types_are_shown_in_the_session_zone() -> None:
     assert shown["a"][0].as_py() is None
 
 
-def test_columns_of_one_name_keep_their_own_types() -> None:
+def test_columns_with_the_same_name_keep_their_own_types() -> None:
     schema = parse_columns("t timestamp, n timestamp_ntz")
     twins = TableSchema(columns=tuple(type(c)(name="t", type=c.type) for c in schema))
     came = pa.record_batch([pa.array([0], pa.timestamp("ns"))] * 2, names=["t", "t"])
@@ -111,7 +111,7 @@ def test_columns_of_one_name_keep_their_own_types() -> None:
 
 
 @pytest.mark.parametrize("unit", ["ms", "us", "ns"])
-def test_a_frame_has_the_zone_as_its_dtype_and_memory_of_its_own(unit: str) -> None:
+def test_a_frame_has_a_dtype_with_the_zone_and_its_own_memory(unit: str) -> None:
     kind = pa.timestamp(unit, SHANGHAI)
     parts = [pa.array([0, None], kind), pa.array([10**9], kind)]
     batches = [pa.record_batch([part], names=["t"]) for part in parts]
@@ -124,7 +124,7 @@ def test_a_frame_has_the_zone_as_its_dtype_and_memory_of_its_own(unit: str) -> N
     assert str(to_pandas(pa.table({"t": pa.array([], kind)}))["t"].dtype).endswith("Shanghai]")
 
 
-def test_far_times_are_shown_where_the_zone_has_them() -> None:
+def test_far_times_are_shown_if_they_exist_in_the_zone() -> None:
     kind = pa.timestamp("us", SHANGHAI)
     last = dt.datetime(9999, 12, 31, 23, 59, 59, 999999)
     stored = pa.array([last - dt.timedelta(hours=8), last], pa.timestamp("us")).cast(kind)
@@ -140,15 +140,15 @@ def test_far_times_are_shown_where_the_zone_has_them() -> None:
 @pytest.mark.parametrize("kind", ["datetime", "timestamp"])
 def test_a_local_time_becomes_an_instant(kind: str) -> None:
     value = dt.datetime(2024, 1, 31, 10)
-    assert sent(value, kind, SHANGHAI) == dt.datetime(2024, 1, 31, 2)
-    assert sent(value, kind, PACIFIC) == dt.datetime(2024, 1, 31, 18)
-    assert sent(value, kind, "UTC") == sent(value, kind, None) == value
+    assert sent_value(value, kind, SHANGHAI) == dt.datetime(2024, 1, 31, 2)
+    assert sent_value(value, kind, PACIFIC) == dt.datetime(2024, 1, 31, 18)
+    assert sent_value(value, kind, "UTC") == sent_value(value, kind, None) == value
 
 
 def test_a_timestamp_ntz_is_never_shifted() -> None:
     value = dt.datetime(2024, 1, 31, 10)
-    assert sent(value, "timestamp_ntz", SHANGHAI) == value
-    assert sent(GAP, "timestamp_ntz", PACIFIC) == GAP
+    assert sent_value(value, "timestamp_ntz", SHANGHAI) == value
+    assert sent_value(GAP, "timestamp_ntz", PACIFIC) == GAP
 
 
 @pytest.mark.parametrize("zone", [None, "UTC", PACIFIC])
@@ -179,8 +179,8 @@ def test_a_date_begins_at_midnight_of_the_zone() -> None:
     assert from_pandas(objects, schema_of("t datetime"), conversions=zoned(SHANGHAI)).equals(got)
 
 
-def test_a_repeated_local_time_means_the_first_one() -> None:
-    assert sent(TWICE, "datetime", PACIFIC) == dt.datetime(2024, 11, 3, 8, 30)
+def test_a_repeated_local_time_means_its_first_occurrence() -> None:
+    assert sent_value(TWICE, "datetime", PACIFIC) == dt.datetime(2024, 11, 3, 8, 30)
 
 
 def test_a_nonexistent_local_time_is_refused_with_row_and_value() -> None:
@@ -197,11 +197,11 @@ def test_a_nonexistent_local_time_is_refused_with_row_and_value() -> None:
 
 def test_zone_rules_apply_after_the_last_listed_transition() -> None:
     summer = dt.datetime(2040, 7, 1, 10)
-    assert sent(summer, "timestamp", PACIFIC) == summer + dt.timedelta(hours=7)
-    assert sent(dt.datetime(2040, 1, 1), "datetime", PACIFIC) == dt.datetime(2040, 1, 1, 8)
+    assert sent_value(summer, "timestamp", PACIFIC) == summer + dt.timedelta(hours=7)
+    assert sent_value(dt.datetime(2040, 1, 1), "datetime", PACIFIC) == dt.datetime(2040, 1, 1, 8)
 
 
-def test_rows_of_a_stream_are_counted_from_its_beginning() -> None:
+def test_row_numbers_in_errors_are_counted_from_the_start_of_a_stream() -> None:
     batch = pa.record_batch([pa.array([GAP], pa.timestamp("us"))], names=["t"])
     with pytest.raises(ConversionError) as caught:
         fit_batch(
@@ -214,27 +214,27 @@ def test_rows_of_a_stream_are_counted_from_its_beginning() -> None:
 
 
 @pytest.mark.parametrize("kind", ["datetime", "timestamp"])
-def test_the_last_day_of_9999_is_an_instant_where_utc_has_it(kind: str) -> None:
+def test_times_at_the_ends_of_the_range_are_refused_if_they_are_outside_in_utc(kind: str) -> None:
     last = dt.datetime(9999, 12, 31, 23, 59, 59)
-    assert sent(last, kind, SHANGHAI) == last - dt.timedelta(hours=8)
-    assert sent(dt.datetime(9999, 12, 31), kind, PACIFIC) == dt.datetime(9999, 12, 31, 8)
+    assert sent_value(last, kind, SHANGHAI) == last - dt.timedelta(hours=8)
+    assert sent_value(dt.datetime(9999, 12, 31), kind, PACIFIC) == dt.datetime(9999, 12, 31, 8)
     with pytest.raises(ConversionError, match="not between 1 and 9999"):
-        sent(last, kind, PACIFIC)
+        sent_value(last, kind, PACIFIC)
     with pytest.raises(ConversionError, match="not between 1 and 9999"):
-        sent(dt.datetime(1, 1, 1), kind, SHANGHAI)
+        sent_value(dt.datetime(1, 1, 1), kind, SHANGHAI)
 
 
-def test_nanoseconds_at_their_ends_never_wrap() -> None:
+def test_extreme_nanoseconds_never_wrap_around() -> None:
     for end in (-(2**63) + 1, 2**63 - 1):
         table = pa.table({"t": pa.array([end], pa.int64()).cast(pa.timestamp("ns"))})
         for zone in (SHANGHAI, PACIFIC):
             with pytest.raises(ConversionError):
                 fit_table(table, schema_of("t timestamp"), conversions=zoned(zone))
     near = dt.datetime(2262, 4, 11, 23, 47)  # beyond nanoseconds when local in Los Angeles
-    assert sent(near, "timestamp", PACIFIC) == near + dt.timedelta(hours=7)
+    assert sent_value(near, "timestamp", PACIFIC) == near + dt.timedelta(hours=7)
 
 
-def test_batches_of_one_table_may_need_different_units() -> None:
+def test_batches_whose_times_need_different_units_can_be_in_one_table() -> None:
     far, near = dt.datetime(9999, 12, 31), dt.datetime(2024, 1, 31, 10)
     batches = [
         pa.record_batch([pa.array([one], pa.timestamp("us"))], names=["t"]) for one in (near, far)
@@ -316,7 +316,7 @@ def test_a_write_and_a_condition_mean_the_same_instant(zone: str, clock: dt.date
     micros = (clock - EPOCH) // dt.timedelta(microseconds=1)
     meant = instant_of(micros * 1000, zone_of(zone))
     try:
-        got = sent(clock, "timestamp", zone)
+        got = sent_value(clock, "timestamp", zone)
     except ConversionError:  # a condition may contain a time that was omitted
         back = EPOCH + dt.timedelta(microseconds=meant // 1000)
         shown = back.replace(tzinfo=dt.UTC).astimezone(ZoneInfo(zone))

@@ -1,4 +1,4 @@
-"""A sheet of a workbook is a table; its numbers, dates and blank cells keep their meaning."""
+"""A sheet of a workbook becomes a table with the types of its cells."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def workbook() -> bytes:
 
 
 def table(data: bytes, mime: str = EXCEL, **options: object) -> pa.Table:
-    """Return the table, checking that both ways of reading give the same one."""
+    """Return the table, and check that both ways of reading give the same result."""
     here = blob_content.as_table(data, mime, max_bytes=LIMIT, **options)
     assert blob_conversion.table(data, mime, max_bytes=LIMIT, **options).equals(here)
     return here
@@ -57,7 +57,7 @@ def test_columns_have_the_types_of_their_cells() -> None:
 
 
 @pytest.mark.parametrize("make", [document_files.xlsx, document_files.xls, document_files.ods])
-def test_every_form_of_workbook_is_read(make) -> None:
+def test_every_workbook_format_is_read(make) -> None:
     data = make()
     found = table(data, sniff(data, len(data)).mime, sheet=0)
     assert found.num_columns == 2
@@ -85,7 +85,7 @@ def test_an_invalid_sheet_or_cell_is_refused(mime: str, options: dict, says: str
             convert(workbook(), mime, max_bytes=LIMIT, **options)
 
 
-def test_the_rows_are_limited() -> None:
+def test_the_number_of_rows_of_a_sheet_is_limited() -> None:
     with pytest.raises(LimitExceededError):
         blob_conversion.table(workbook(), EXCEL, max_bytes=50, sheet="data")
 

@@ -1,4 +1,4 @@
-"""Conditions that ``where=`` accepts, rejects (with which advice), and sends."""
+"""Conditions that ``where=`` accepts or rejects, and the predicates that it sends."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ ROWS = pa.table(
 ).to_batches()[0]
 
 
-def kept(text: str, timezone: str = "UTC") -> str:
+def matching_rows(text: str, timezone: str = "UTC") -> str:
     found = RowFilter.parse(text, COLUMNS, timezone=timezone).apply(ROWS)
     return "".join(found.column("ds").to_pylist())
 
@@ -125,13 +125,14 @@ def kept(text: str, timezone: str = "UTC") -> str:
     ],
 )
 def test_conditions_have_the_documented_meaning(text, rows):
-    assert kept(text) == rows
+    assert matching_rows(text) == rows
 
 
 def test_times_are_interpreted_in_the_zone_of_the_connection():
-    assert kept("t = '2024-01-01 10:00:00'", "Asia/Shanghai") == "1"
-    assert kept("ts = '2023-12-31 18:00:00'", "America/Los_Angeles") == "1"
-    assert kept("n = '2024-01-01 02:00:00'", "Asia/Shanghai") == "1"  # a local time has no zone
+    assert matching_rows("t = '2024-01-01 10:00:00'", "Asia/Shanghai") == "1"
+    assert matching_rows("ts = '2023-12-31 18:00:00'", "America/Los_Angeles") == "1"
+    # a local time has no zone
+    assert matching_rows("n = '2024-01-01 02:00:00'", "Asia/Shanghai") == "1"
 
 
 @pytest.mark.parametrize(
@@ -198,9 +199,9 @@ def test_ambiguous_conditions_are_refused_with_advice(text, problem, advice):
         ("cast(s as bigint) = 1", "Failed to parse string"),
     ],
 )
-def test_values_without_a_meaning_raise_an_error(text, problem):
+def test_a_condition_that_cannot_be_computed_raises_an_error(text, problem):
     with pytest.raises(ArgumentError, match=problem):
-        kept(text)
+        matching_rows(text)
 
 
 @pytest.mark.parametrize(
@@ -218,7 +219,7 @@ def test_values_without_a_meaning_raise_an_error(text, problem):
         ("m > 2", "m > 2"),
         ("t >= '2024-01-02 10:00:00'", "t >= '2024-01-01 08:00:00'"),  # widened for any time zone
         ("t = '2024-01-02 10:00:00'", "t >= '2024-01-01 08:00:00' and t <= '2024-01-03 12:00:00'"),
-        # conditions for which the service might judge blocks differently from the client
+        # conditions that the service might apply to blocks differently from the client
         ("f > 0.1", ""),
         ("c = 'ab'", ""),
         ("m > 1.1", ""),
@@ -262,7 +263,7 @@ def test_long_lists_are_evaluated_only_by_the_client():
     numbers = ", ".join(str(number) for number in range(10_000))
     found = RowFilter.parse(f"id in ({numbers}) and s = 'a' and id not in ({numbers})", COLUMNS)
     assert found.predicate == "s = 'a'"
-    assert kept(f"id in ({numbers}) and id <> 2") == "14"
+    assert matching_rows(f"id in ({numbers}) and id <> 2") == "14"
 
 
 MANY = {
@@ -278,13 +279,13 @@ MANY = {
 
 
 @pytest.mark.parametrize("text", MANY)
-def test_long_lists_find_the_same_rows_as_short_ones(text):
+def test_a_long_list_selects_the_same_rows_as_a_short_list(text):
     start, _, item = text.removesuffix(")").rpartition(", ")
     padded = f"{start}, {', '.join(item.format(number + 10) for number in range(1_500))})"
     short = text.format(999)
-    assert kept(short) == kept(padded) == MANY[text]
+    assert matching_rows(short) == matching_rows(padded) == MANY[text]
     for column in ("not", "null"):
-        assert kept(negated(short, column)) == kept(negated(padded, column))
+        assert matching_rows(negated(short, column)) == matching_rows(negated(padded, column))
 
 
 def negated(text, column):

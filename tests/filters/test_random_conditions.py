@@ -34,20 +34,20 @@ def duck() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-def ours(found: RowFilter) -> list[int]:
+def selected_rows(found: RowFilter) -> list[int]:
     numbered = BATCH.append_column("row", pa.array(range(BATCH.num_rows)))
     kept = found.apply(numbered)
     return kept.column(kept.num_columns - 1).to_pylist()
 
 
-def check(duck: duckdb.DuckDBPyConnection, seed: int) -> int:
+def check_condition(duck: duckdb.DuckDBPyConnection, seed: int) -> int:
     made = Conditions(seed).condition()
     read = RowFilter.parse(made.ours, COLUMNS)
-    found = ours(read)
+    found = selected_rows(read)
     said = f"Conditions({seed}): {made.ours}"
     query = f"select row from given where {made.duck} order by row"
     assert found == [row for (row,) in duck.execute(query).fetchall()], said
-    if read.predicate:  # the predicate keeps these rows, and may keep more
+    if read.predicate:  # the predicate may select more rows
         sent = duck.execute(f"select row from given where {read.predicate}").fetchall()
         assert set(found) <= {row for (row,) in sent}, f"{said} sends {read.predicate}"
     return len(found)
@@ -57,8 +57,8 @@ def check(duck: duckdb.DuckDBPyConnection, seed: int) -> int:
     "first", [0, *(pytest.param(n, marks=pytest.mark.nightly) for n in range(100, 1000, 100))]
 )
 def test_random_conditions_select_the_same_rows_as_duckdb(duck, first):
-    kept = [check(duck, seed) for seed in range(first, first + 100)]
-    assert sum(0 < count < ROWS.num_rows for count in kept) > 50  # not all or no rows
+    kept = [check_condition(duck, seed) for seed in range(first, first + 100)]
+    assert sum(0 < count < ROWS.num_rows for count in kept) > 50  # neither all rows nor none
 
 
 if EXPLORE:  # `make explore` prints the number
@@ -68,4 +68,4 @@ if EXPLORE:  # `make explore` prints the number
     def test_many_random_conditions_select_the_same_rows_as_duckdb(duck):
         first = int.from_bytes(os.urandom(4), "big")
         for seed in range(first, first + 10 * EXPLORE):
-            check(duck, seed)
+            check_condition(duck, seed)

@@ -27,7 +27,7 @@ TEXTS = [b"a  ", b"a\xe9 ", b"b", None]
         ("c string", "not c like 'a%'", [2]),
     ],
 )
-def test_bytes_are_compared_as_text_is(
+def test_bytes_are_compared_like_text(
     kind: pa.DataType, columns: str, where: str, rows: list[int]
 ) -> None:
     schema = TableSchema(columns=parse_columns(columns))

@@ -28,30 +28,30 @@ Program = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(scope="session")
-def surroundings(service: Any) -> dict[str, str]:
+def kernel_env(service: Any) -> dict[str, str]:
     """Environment variables with which a kernel connects to this run's service."""
     keys = ("endpoint", "tunnel_endpoint", "project", "access_id", "access_key")
     return {**os.environ, **{f"ODPS_{key.upper()}": getattr(service, key) for key in keys}}
 
 
 @pytest.fixture
-def program(surroundings: dict[str, str], tmp_path: Path) -> Program:
-    """Run a program of this environment in an empty folder."""
+def program(kernel_env: dict[str, str], tmp_path: Path) -> Program:
+    """Return a function that runs a module as a program in an empty folder."""
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", *words]
         return subprocess.run(
-            command, cwd=tmp_path, env=surroundings, capture_output=True, text=True, timeout=600
+            command, cwd=tmp_path, env=kernel_env, capture_output=True, text=True, timeout=600
         )
 
     return run
 
 
 @pytest.fixture(scope="session")
-def executed(surroundings: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An executed notebook with tables, a gallery and a chart, and the state of its widgets."""
+def executed(kernel_env: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A notebook with tables, a gallery and a chart, executed and saved with its widgets."""
     path = tmp_path_factory.mktemp("executed") / "views.ipynb"
     path.write_text(json.dumps(notebook(*VIEWS.values())), "utf-8")
     command = [sys.executable, "-m", "nbconvert", "--execute", "--inplace", "--to", "notebook"]
-    subprocess.run([*command, str(path)], env=surroundings, check=True, timeout=600)
+    subprocess.run([*command, str(path)], env=kernel_env, check=True, timeout=600)
     return path

@@ -49,19 +49,19 @@ CELLS = {
 }
 
 
-def wanted() -> dict[str, Requirement]:
-    """What the documented install, ``odps-nb[notebook]``, asks for."""
+def requirements() -> dict[str, Requirement]:
+    """Return the requirements of ``odps-nb[notebook]``, the documented installation."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     lines = project["dependencies"] + project["optional-dependencies"]["notebook"]
     return {canonicalize_name(one.name): one for one in map(Requirement, lines)}
 
 
-def test_the_requirements_allow_the_packages_of_colab_except_three_unpinned_ones() -> None:
-    needs = wanted()
+def test_the_requirements_allow_all_packages_of_colab_except_three_unpinned_packages() -> None:
+    needs = requirements()
     shared = needs.keys() & HAS.keys()
     assert {name for name in shared if HAS[name] not in needs[name].specifier} == REPLACED
     assert not REPLACED & PINNED
-    assert needs.keys() - HAS.keys() == {"crc32c", "lz4"}  # missing there
+    assert needs.keys() - HAS.keys() == {"crc32c", "lz4"}  # Colab's image lacks these packages
 
 
 Run = Callable[[str], list[dict[str, Any]]]
@@ -69,7 +69,7 @@ Run = Callable[[str], list[dict[str, Any]]]
 
 @pytest.fixture(scope="module")
 def installed() -> tuple[Path, dict[str, str]]:
-    """The Python of an environment with Colab's packages and odps_nb, and what pip changed."""
+    """The Python of an environment with Colab's packages and odps_nb, and the packages replaced."""
     folder = ROOT / "build" / "hosts" / "colab"
     python = folder / "bin" / "python"
     subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
@@ -92,7 +92,7 @@ def _versions(pip: list[str]) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def run(installed: tuple[Path, dict[str, str]], service: Any) -> Iterator[Run]:
-    """Run a cell in Colab's kernel; return its messages."""
+    """Return a function that runs a cell in Colab's kernel and returns its messages."""
     manager = KernelManager(kernel_name="python3")
     assert manager.kernel_spec is not None
     launch = (
@@ -126,7 +126,7 @@ def run(installed: tuple[Path, dict[str, str]], service: Any) -> Iterator[Run]:
 
 @pytest.mark.nightly
 @pytest.mark.timeout(1200)
-def test_pip_replaces_three_packages_and_none_that_colab_pins(
+def test_pip_replaces_only_the_three_expected_packages(
     installed: tuple[Path, dict[str, str]],
 ) -> None:
     assert installed[1].keys() == REPLACED
@@ -134,7 +134,7 @@ def test_pip_replaces_three_packages_and_none_that_colab_pins(
 
 @pytest.mark.nightly
 @pytest.mark.timeout(1200)
-def test_every_part_works_in_the_kernel_of_colab(run: Run) -> None:
+def test_every_magic_works_in_the_kernel_of_colab(run: Run) -> None:
     shown = {name: run(code) for name, code in CELLS.items()}
     for name, messages in shown.items():
         assert not [one["content"] for one in messages if one["msg_type"] == "error"], name

@@ -1,4 +1,4 @@
-"""Documents made of notebooks: their pages show every view, and no control without a kernel."""
+"""Pages made from notebooks show every view, and no control that needs a kernel."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def browser() -> Iterator[Browser]:
 
 
 def published(executed: Path, folder: Path, kind: str) -> Path:
-    """Make a page of the notebook, and return its path."""
+    """Convert the notebook to a page, and return its path."""
     shutil.copy(executed, folder)
     if kind in ("html", "markdown"):
         command = ["nbconvert", "--to", kind, "--output-dir", "site", executed.name]
@@ -85,14 +85,14 @@ def test_magics_are_unchanged_by_a_round_trip_through_jupytext(
 
 
 def test_voila_shows_live_views(
-    tmp_path: Path, browser: Browser, surroundings: dict[str, str]
+    tmp_path: Path, browser: Browser, kernel_env: dict[str, str]
 ) -> None:
     book = nbformat.from_dict(notebook(*VIEWS.values()))
     nbformat.write(book, tmp_path / "views.ipynb")
     port = free_port()
     options = ("--no-browser", "--Voila.ip=127.0.0.1", f"--port={port}", "views.ipynb")
     command = [sys.executable, "-m", "voila", *options]
-    with subprocess.Popen(command, cwd=tmp_path, env=surroundings) as server:
+    with subprocess.Popen(command, cwd=tmp_path, env=kernel_env) as server:
         try:
             with browser.new_page() as page:
                 page.set_default_timeout(180_000)

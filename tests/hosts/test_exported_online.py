@@ -32,7 +32,7 @@ CELLS = [
     "odps.table('media').explore(rows=3)",
     "odps.table('media').chart('declared')",
     "odps.table('media').blobs('content', limit=4)",
-    # as after an operation that was running when the notebook was saved
+    # the state of an operation that was running when the notebook was saved
     "from odps_nb.notebook.progress.cards import CancelButton\nbutton = CancelButton(print)",
 ]
 VIEWS = len(CELLS) - 1
@@ -41,7 +41,7 @@ WIDGET, STATE = (f"application/vnd.jupyter.widget-{one}+json" for one in ("view"
 
 @pytest.fixture(scope="module")
 def front_end(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the packages, from npm."""
+    """The folder of the front end's packages, installed from npm."""
     folder = tmp_path_factory.mktemp("npm")
     command = ["npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--no-save"]
     subprocess.run([*command, *PACKAGES], cwd=folder, check=True, capture_output=True)
@@ -50,7 +50,7 @@ def front_end(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def executed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A notebook with all widgets that nbconvert has executed, with their state."""
+    """A notebook with all widgets, executed by nbconvert and saved with their state."""
     path = tmp_path_factory.mktemp("executed") / "report.ipynb"
     path.write_text(json.dumps(notebook(*CELLS)))
     with start() as service:
@@ -71,7 +71,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def page(browser: Browser, front_end: Path) -> Iterator[Page]:
-    """A page that is online; only the packages of `front_end` are there."""
+    """A browser page that can load only the packages of `front_end`."""
     page = browser.new_page(viewport={"width": 1000, "height": 1600})
 
     def serve(route: Route) -> None:
@@ -98,14 +98,14 @@ def _nbconvert(path: Path, to: str, *more: str, env: dict[str, str] | None = Non
     subprocess.run(command, env={**os.environ, **(env or {})}, check=True, timeout=600)
 
 
-def _converted(path: Path) -> str:
-    """Return the page of nbconvert."""
+def _by_nbconvert(path: Path) -> str:
+    """Return the page that nbconvert creates."""
     _nbconvert(path, "html")
     return path.with_suffix(".html").read_text()
 
 
-def _built(path: Path) -> str:
-    """Return a page like those of myst-nb: outputs in containers, and the front end of widgets."""
+def _as_myst_nb(path: Path) -> str:
+    """Return a page as myst-nb creates it: outputs in containers, and the front end of widgets."""
     saved: dict[str, Any] = json.loads(path.read_text())
     outputs = [output["data"] for cell in saved["cells"] for output in cell["outputs"]]
     state = json.dumps(saved["metadata"]["widgets"][STATE]).replace("</", "<\\/")
@@ -125,8 +125,8 @@ def _built(path: Path) -> str:
     )
 
 
-@pytest.mark.parametrize("made", [_converted, _built])
-def test_without_a_kernel_a_page_shows_the_static_pages_and_no_controls(
+@pytest.mark.parametrize("made", [_by_nbconvert, _as_myst_nb])
+def test_an_exported_page_shows_the_static_pages_and_no_controls(
     page: Page, executed: Path, tmp_path: Path, made: Any
 ) -> None:
     target = tmp_path / "report.html"

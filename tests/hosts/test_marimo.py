@@ -1,4 +1,4 @@
-"""marimo shows every object, live where Jupyter does. Needs the packages marimo and playwright."""
+"""marimo shows the same views as Jupyter. Needs the packages marimo and playwright."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def opened(browser: Browser, service: Any, folder: Path, mode: str, *cells: str)
 
 
 @pytest.mark.parametrize("mode", ["run", "edit"])
-def test_views_are_live_and_everything_else_is_its_static_page(
+def test_views_are_live_and_other_objects_show_their_static_pages(
     browser: Browser, service: Any, tmp_path: Path, mode: str
 ) -> None:
     with opened(browser, service, tmp_path, mode, *VIEWS, *PAGES) as page:
@@ -88,7 +88,7 @@ def test_views_are_live_and_everything_else_is_its_static_page(
             expect(page.get_by_text(text).last).to_be_visible()
 
 
-def test_progress_is_a_spinner_and_then_a_card(
+def test_a_running_operation_has_a_spinner_and_a_finished_operation_a_card(
     browser: Browser, service: Any, tmp_path: Path
 ) -> None:
     with opened(browser, service, tmp_path, "run", READ) as page:

@@ -1,4 +1,4 @@
-"""Panel and Solara show every object, live where Jupyter does, and do not become wider.
+"""Panel and Solara show the same views as Jupyter, and no view is wider than the page.
 
 Needs the packages panel, ipywidgets_bokeh, playwright, solara and solara-assets; the last two must
 have the same version, because the assets are those of one version.
@@ -86,7 +86,7 @@ def page(
     words = [one.format(port=port) for one in SERVERS[host]]
     url = f"http://127.0.0.1:{port}"
 
-    def answer(route: Route) -> None:
+    def serve_or_abort(route: Route) -> None:
         if url in route.request.url:
             route.continue_()
         elif "anywidget" in route.request.url:  # Panel loads it from a public server
@@ -97,7 +97,7 @@ def page(
     with serving([sys.executable, *words], url, env=surroundings(service), folder=tmp_path):
         opened = browser.new_page(viewport={"width": 1000, "height": 800})
         opened.set_default_timeout(DRAWN)
-        opened.route("**/*", answer)
+        opened.route("**/*", serve_or_abort)
         opened.goto(url)
         yield opened
         opened.close()

@@ -1,4 +1,4 @@
-"""Programs that run notebooks as jobs: they pass on variables, and report why a job failed."""
+"""Programs that run notebooks as jobs pass variables on and report why a job failed."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_the_saved_notebook_of_a_failed_job_has_an_error_output(
     ]
 
 
-def test_parameters_of_papermill_are_variables_of_magics(program: Program, tmp_path: Path) -> None:
+def test_magics_can_use_the_parameters_of_papermill(program: Program, tmp_path: Path) -> None:
     book = notebook(
         "day, table, most = 'none', 'none', 0",
         "%load_ext odps_nb\nodps = %odps connect",

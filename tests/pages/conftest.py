@@ -1,4 +1,4 @@
-"""An empty home for the code in pages; ``connect("local")`` returns the service of this run."""
+"""The code in pages runs in an empty home; ``connect("local")`` uses the service of this run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Shared:
+class SharedService:
     """The embedded service of this run, which outlives a page's connections."""
 
     service: LocalService
@@ -31,11 +31,11 @@ class Shared:
 
 
 @pytest.fixture
-def place(
+def empty_folder(
     service: LocalService, odps: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Path]:
     """The empty folder in which a page's code runs; its tables are dropped afterwards."""
-    monkeypatch.setattr(launch, "start", lambda root, *, project=None: Shared(service))
+    monkeypatch.setattr(launch, "start", lambda root, *, project=None: SharedService(service))
     there = set(odps.tables())
     with empty_home(tmp_path) as folder:
         yield folder

@@ -1,4 +1,4 @@
-"""Pages of docs/results/ that long runs write are about as new as the code they test."""
+"""Pages of docs/results/ that long runs write are not much older than the code that they test."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def git(repo: Path, *words: str) -> str:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("page", CODE)
-def test_a_page_is_at_most_this_many_changes_old(repo: Path, page: str) -> None:
+def test_at_most_100_commits_changed_the_code_of_a_page(repo: Path, page: str) -> None:
     text = (repo / "docs" / "results" / page).read_text("utf-8")
     commits = re.findall(r"\d{4}-\d\d-\d\d[^,|]*, commit ([0-9a-f]{7,40})\b", text)
     assert commits, f"{page} does not name the commit of its run"

@@ -1,4 +1,4 @@
-"""The pages in ``docs/howto`` and one about hosts: every block runs and gives the page's output.
+"""Every block of ``docs/howto`` and of the page about hosts runs and gives the output shown.
 
 ``python -m tests.support.pages docs/howto/errors.md`` runs one page in an empty home.
 """
@@ -23,11 +23,11 @@ from tests.support.pages import (
 )
 
 FOLDER = ROOT / "docs" / "howto"
-# They take at least half a second of processor time; cheaper tests elsewhere cover what they show.
+# Pages that take at least half a second of processor time; faster tests cover the same functions.
 NIGHTLY = {
     "blobs-and-files",
     "cancel-and-background",
-    "notebooks-elsewhere",  # a kernel
+    "notebooks-elsewhere",  # starts a kernel
     "parquet-and-csv-files",
     "polars-and-duckdb",
     "spark-on-a-cluster",
@@ -49,8 +49,8 @@ def _params() -> Iterator[Any]:
 
 @pytest.mark.gate(5)
 @pytest.mark.parametrize("page", list(_params()))
-def test_a_page_shows_the_actual_output(
-    page: Path, place: Path, request: pytest.FixtureRequest
+def test_the_output_that_a_page_shows_is_the_actual_output(
+    page: Path, empty_folder: Path, request: pytest.FixtureRequest
 ) -> None:
     if request.node.get_closest_marker("spark"):  # the page's `session()` returns that of the run
         request.getfixturevalue("spark_session")

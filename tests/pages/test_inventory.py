@@ -35,7 +35,7 @@ def pages() -> list[Path]:
 
 
 def unrun(block: Block) -> bool:
-    """Whether no test runs a block of code and the page states no reason."""
+    """Return whether no test runs a block of code and the page states no reason."""
     name = str(block.page.relative_to(ROOT))
     return not (
         block.language in SHOWN
@@ -51,7 +51,7 @@ def unrun(block: Block) -> bool:
 
 
 def _is_run_recipe(block: Block) -> bool:
-    """Whether a block stores a key in a keyring with commands that a test runs."""
+    """Return whether a block is the keyring recipe, which another test runs."""
     return (
         "keyring set" in block.text and Path(__file__).with_name("test_keyring_recipe.py").exists()
     )
@@ -77,7 +77,7 @@ def run_here(block: Block, names: dict[str, object]) -> None:
         assert tomllib.loads(block.text)
 
 
-def test_blocks_that_no_other_test_runs_run_here(place: Path) -> None:
+def test_blocks_that_no_other_test_runs_work(empty_folder: Path) -> None:
     for page in pages():
         name, names = str(page.relative_to(ROOT)), dict[str, object]()
         for block in blocks(page):
@@ -91,20 +91,20 @@ def test_blocks_that_no_other_test_runs_run_here(place: Path) -> None:
     ("language", "text"),
     [("python", "1 / 0\n"), ("pycon", ">>> 1\n2\n"), ("pycon", "1\n"), ("toml", "a = \n")],
 )
-def test_a_block_that_does_not_run_is_found(language, text):
+def test_a_block_that_does_not_work_fails_the_test(language, text):
     block = Block(page=ROOT / "docs" / "page.md", line=1, language=language, text=text)
     with pytest.raises((ZeroDivisionError, AssertionError, tomllib.TOMLDecodeError)):
         run_here(block, {})
 
 
-def test_no_fence_is_overlooked():
+def test_every_code_fence_belongs_to_a_block():
     for page in pages():
         fences = re.findall(r"^\s*```", page.read_text("utf-8"), re.MULTILINE)
         assert len(fences) == 2 * len(blocks(page)), f"a fence of {page.name} is indented, or open"
 
 
 @pytest.mark.parametrize(("page", "language"), RUN)
-def test_every_page_names_the_test_that_runs_it(page, language):
+def test_the_test_listed_for_a_page_names_the_page(page, language):
     assert blocks(ROOT / page, language)
     test = (ROOT / RUN[page, language]).read_text("utf-8")
     modules = re.findall(r"^from (tests\.support\.[\w.]+) import", test, re.MULTILINE)
@@ -114,7 +114,7 @@ def test_every_page_names_the_test_that_runs_it(page, language):
     assert any(Path(page).name in text for text in texts)
 
 
-def test_commands_on_pages_exist():
+def test_make_targets_and_extras_named_on_pages_exist():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     extras = set(project["optional-dependencies"])
     targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
@@ -137,7 +137,7 @@ def test_commands_on_pages_exist():
         ("<!-- not run: not beside it -->\n\n```\n%odps head t\n```\n", ("", None)),
     ],
 )
-def test_a_block_is_read_with_its_reason(tmp_path, source, found):
+def test_the_reason_for_not_running_a_block_is_in_the_line_above_it(tmp_path, source, found):
     page = tmp_path / "page.md"
     page.write_text(source, "utf-8")
     (block,) = blocks(page)

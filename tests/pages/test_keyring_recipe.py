@@ -23,7 +23,7 @@ with odps:
 
 
 @pytest.fixture
-def stranger(tmp_path: Path) -> dict[str, str]:
+def home_env(tmp_path: Path) -> dict[str, str]:
     """An environment with an empty home and the commands of this installation."""
     kept = ("PATH", "LANG", "LC_ALL", "VIRTUAL_ENV")
     env = {name: os.environ[name] for name in kept if name in os.environ}
@@ -58,8 +58,8 @@ def run(command: list[str], env: dict[str, str], said: str = "") -> subprocess.C
     )
 
 
-def test_the_keyring_recipe_works_in_an_empty_home(recipe, service, stranger):
-    env = {**stranger, "PYTHON_KEYRING_BACKEND": "keyrings.alt.file.PlaintextKeyring"}
+def test_the_keyring_recipe_works_in_an_empty_home(recipe, service, home_env):
+    env = {**home_env, "PYTHON_KEYRING_BACKEND": "keyrings.alt.file.PlaintextKeyring"}
     done = run(["bash", "-c", recipe], env, f"{service.access_key}\n")
     assert done.returncode == 0, done.stderr
     asked = run([sys.executable, "-c", ASK], env)
@@ -72,8 +72,8 @@ def test_the_keyring_recipe_works_in_an_empty_home(recipe, service, stranger):
     assert profiles.stat().st_mode & 0o077 == 0
 
 
-def test_without_a_keyring_the_command_and_the_error_explain_this(recipe, service, stranger, repo):
-    env = {**stranger, "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring"}
+def test_the_command_and_the_error_report_a_missing_keyring(recipe, service, home_env, repo):
+    env = {**home_env, "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring"}
     done = run(["bash", "-c", recipe], env, f"{KEY}\n")
     assert done.returncode != 0
     assert "NoKeyringError" in done.stderr
@@ -84,13 +84,13 @@ def test_without_a_keyring_the_command_and_the_error_explain_this(recipe, servic
 
 
 @pytest.mark.nightly  # starts a process; in `make test`, tests/client/auth reads profiles
-def test_the_profile_with_a_key_works_as_an_alternative(recipe, service, stranger):
-    """The page's instructions for a machine without a keyring service."""
+def test_a_profile_that_contains_the_key_works_without_a_keyring(recipe, service, home_env):
+    """Follow the page's instructions for a machine without a keyring service."""
     without = "\n".join(line for line in recipe.splitlines() if not line.startswith("keyring "))
     line = f"echo 'access_key = \"{service.access_key}\"' >> ~/.config/odps_nb/profiles.toml"
-    done = run(["bash", "-c", f"{without}\n{line}"], stranger)
+    done = run(["bash", "-c", f"{without}\n{line}"], home_env)
     assert done.returncode == 0, done.stderr
-    env = {**stranger, "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring"}
+    env = {**home_env, "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring"}
     asked = run([sys.executable, "-c", ASK], env)
     assert asked.returncode == 0, asked.stderr
     assert "['orders']" in asked.stdout

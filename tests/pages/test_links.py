@@ -41,7 +41,7 @@ def links(text: str) -> list[str]:
 
 
 def anchors(text: str) -> set[str]:
-    """Return the possible targets of ``#…``: headings in the hosts' spelling, and HTML ids."""
+    """Return the anchors of a page: headings as GitHub and GitLab spell them, and HTML ids."""
     found: dict[str, int] = {}
     named = set(re.findall(r"<\w+ (?:id|name)=[\"']([^\"']+)", text))
     named |= set(re.findall(r"^\(([\w-]+)\)=$", text, re.MULTILINE))
@@ -58,8 +58,8 @@ def anchors(text: str) -> set[str]:
     return named
 
 
-def dead(path: Path, link: str) -> str | None:
-    """Return what is wrong with a link of a page; ``None`` if it works or leads elsewhere."""
+def problem(path: Path, link: str) -> str | None:
+    """Return the problem of a link; ``None`` if its target exists or is on another host."""
     if re.match(r"[a-z][a-z0-9+.-]*:", link) or link.startswith("//"):
         return None
     place, _, anchor = unquote(link).partition("#")
@@ -78,23 +78,23 @@ def test_every_link_has_a_target() -> None:
         f"{path.relative_to(ROOT)}: {found}"
         for path in sources()
         for link in links(markdown(path))
-        if (found := dead(path, link))
+        if (found := problem(path, link))
     ]
     assert not wrong
 
 
-def test_links_are_found_and_checked() -> None:
+def test_links_are_found_and_dead_links_are_detected() -> None:
     there = {link for path in sources() for link in links(markdown(path))}
     assert len([link for link in there if not link.startswith("http")]) > 60
     page = ROOT / "docs" / "page.md"
     text = "[a](types-and-times.md#new-tables) ![b](no.png) [c](#none) `[d](none)`\n[e]: no.md\n"
     assert links(text) == ["types-and-times.md#new-tables", "no.png", "#none", "no.md"]
-    found = [dead(page, link) for link in links(text) if link != "#none"]
+    found = [problem(page, link) for link in links(text) if link != "#none"]
     assert [bool(one) for one in found] == [False, True, True]
-    assert dead(page, "types-and-times.md#none") == "types-and-times.md#none: no such heading"
-    assert dead(page, "../../elsewhere.md") is not None
+    assert problem(page, "types-and-times.md#none") == "types-and-times.md#none: no such heading"
+    assert problem(page, "../../elsewhere.md") is not None
 
 
-def test_headings_become_anchors_as_code_hosts_spell_them() -> None:
+def test_headings_become_anchors_as_on_github_and_gitlab() -> None:
     text = "# `odps-nb probe`: ask\n## A [link](x.md) & more\n## Twice\n## Twice\n```\n# no\n```\n"
     assert anchors(text) == {"odps-nb-probe-ask", "a-link--more", "twice", "twice-1"}

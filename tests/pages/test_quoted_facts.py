@@ -1,4 +1,4 @@
-"""Limits, defaults and names that pages quote are those of the code."""
+"""Limits, defaults and names on pages equal those of the code."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from tests.support.pages import blocks, close_all, shell
 
 
 @pytest.mark.nightly  # draws a gallery; in `make test`, the quickstart runs the same magics
-def test_magics_of_the_readme_work_as_shown(repo: Path, place: Path) -> None:
+def test_magics_of_the_readme_work_as_shown(repo: Path, empty_folder: Path) -> None:
     cells = [block.text for block in blocks(repo / "README.md") if block.is_magics]
     explorer, gallery, read = cells
     names: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""``odps-nb probe`` as a user runs it."""
+"""The command ``odps-nb probe``: its output, options and errors."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def names(profile: Profile, prefix: str) -> list[str]:
         return [name for name in iter_table_names(storage) if name.startswith(prefix)]
 
 
-def test_the_list_shows_the_questions_and_sends_nothing(
+def test_the_option_list_shows_the_questions_and_sends_no_request(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("ODPS_ENDPOINT", "http://127.0.0.1:1/api")  # nobody is there
+    monkeypatch.setenv("ODPS_ENDPOINT", "http://127.0.0.1:1/api")  # no server listens on this port
     assert main(["probe", "--list"]) == 0
     listed = capsys.readouterr().out
     for question in QUESTIONS:
@@ -76,7 +76,7 @@ def test_the_report_begins_with_the_services_that_transfer_rows(
         assert "orders" not in text
         assert service.access_id not in text
         assert service.access_key not in text
-        assert "default" not in text  # the quota, which the refusal names
+        assert "default" not in text  # the name of the quota in the error
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_the_report_begins_with_the_services_that_transfer_rows(
         (["--table", "orders", "--only", "nope"], "there is no question with the id nope"),
     ],
 )
-def test_misuse_is_reported_with_a_message(
+def test_invalid_arguments_are_reported_with_a_message(
     environment: Profile,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -123,7 +123,7 @@ def test_a_report_is_never_written_through_a_link(environment: Profile, tmp_path
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_stopped_run_cleans_up_and_reports_its_results(
+def test_an_interrupted_run_cleans_up_and_reports_its_results(
     environment: Profile, tmp_path: Path, number: signal.Signals
 ) -> None:
     name = f"stopped_{number.name.lower()}"

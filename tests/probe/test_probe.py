@@ -1,4 +1,4 @@
-"""Questions to the embedded service: their limits and verdicts, and that nothing is left behind."""
+"""Questions to the embedded service have limits and verdicts, and leave no table behind."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def tables(profile: Profile, prefix: str) -> list[str]:
         return [name for name in iter_table_names(storage) if name.startswith(prefix)]
 
 
-def test_ids_are_unique_words() -> None:
+def test_ids_of_questions_are_unique_words() -> None:
     ids = [one.id for one in QUESTIONS]
     assert len(set(ids)) == len(ids)
     assert all(re.fullmatch(r"[a-z]+(-[a-z]+)*", one) for one in ids)
@@ -50,7 +50,7 @@ def test_ids_are_unique_words() -> None:
 @pytest.mark.parametrize(
     "sample", [SAMPLE, "types_all", *(pytest.param(s, marks=pytest.mark.nightly) for s in MORE)]
 )
-def test_without_write_no_question_writes(profile: Profile, sample: str) -> None:
+def test_without_the_option_write_no_question_writes(profile: Profile, sample: str) -> None:
     before = tables(profile, "")
     with Prober(profile, table=named(profile, sample)) as prober:
         found = [(one.question, one.verdict) for one in prober.ask(QUESTIONS)]
@@ -62,7 +62,7 @@ def test_without_write_no_question_writes(profile: Profile, sample: str) -> None
             assert verdict == AS_ASSUMED, question.id
 
 
-def asking(ask: Any, **more: Any) -> Question:
+def question_with(ask: Any, **more: Any) -> Question:
     made = {"id": "own", "text": "?", "expected": {}}
     return Question(ask=ask, **(made | more))
 
@@ -71,7 +71,7 @@ def test_a_failing_question_does_not_affect_the_others(profile: Profile) -> None
     def broken(asker: Asker) -> Observation:
         raise RuntimeError("secret words")
 
-    first, last = asking(broken), choose(["session-expiry"])[0]
+    first, last = question_with(broken), choose(["session-expiry"])[0]
     with Prober(profile, table=named(profile, SAMPLE)) as prober:
         found = [one.verdict for one in prober.ask([first, last])]
     assert found == ["cannot tell: RuntimeError (unexpected)", AS_ASSUMED]
@@ -89,10 +89,10 @@ def test_limits_of_requests_rows_and_time_are_enforced(profile: Profile) -> None
         return {}
 
     questions = [
-        asking(endless, requests=5),
-        asking(greedy, rows=49),
-        asking(endless, requests=10**6, rows=10**9, seconds=0.5),
-        asking(greedy, rows=50),
+        question_with(endless, requests=5),
+        question_with(greedy, rows=49),
+        question_with(endless, requests=10**6, rows=10**9, seconds=0.5),
+        question_with(greedy, rows=50),
     ]
     with Prober(profile, table=table) as prober:
         found = list(prober.ask(questions))
@@ -111,21 +111,21 @@ def test_created_tables_are_dropped_after_an_error(profile: Profile) -> None:
     def interrupted(asker: Asker) -> Observation:
         raise KeyboardInterrupt
 
-    def leave() -> None:
+    def leave_after_interrupt() -> None:
         with prober:
-            for _ in prober.ask([asking(interrupted, needs=("into", "parts"))]):
+            for _ in prober.ask([question_with(interrupted, needs=("into", "parts"))]):
                 pass
 
     with pytest.raises(KeyboardInterrupt):
-        leave()
+        leave_after_interrupt()
     assert tables(profile, "leaving") == []
     assert prober.left_behind == []
 
 
-def test_the_next_run_cleans_up_after_a_killed_one(profile: Profile) -> None:
+def test_the_next_run_cleans_up_after_a_killed_run(profile: Profile) -> None:
     killed = Prober(profile, scratch=named(profile, "killed"))
     killed.start()
-    list(killed.ask([asking(lambda asker: {}, needs=("into",))]))
+    list(killed.ask([question_with(lambda asker: {}, needs=("into",))]))
     assert tables(profile, "killed") == ["killed_into"]  # close is never called
     with Prober(profile, scratch=named(profile, "killed")):
         assert tables(profile, "killed") == []
@@ -144,7 +144,7 @@ def test_a_table_of_another_user_is_not_changed(profile: Profile) -> None:
         run_sql(storage, f"DROP TABLE {name}_into;")
 
 
-def test_a_key_without_permissions_gives_no_verdict(profile: Profile) -> None:
+def test_a_key_without_permissions_gives_the_verdict_cannot_tell(profile: Profile) -> None:
     stranger = Profile(
         endpoint=profile.endpoint,
         tunnel_endpoint=profile.tunnel_endpoint or profile.endpoint,
@@ -160,13 +160,13 @@ def test_a_key_without_permissions_gives_no_verdict(profile: Profile) -> None:
     assert found.seen is None
 
 
-def test_verdicts_contain_the_observation() -> None:
-    question = asking(lambda asker: {}, expected={"a": 1, "b": (2, 3)})
+def test_a_verdict_states_the_observed_and_the_assumed_values() -> None:
+    question = question_with(lambda asker: {}, expected={"a": 1, "b": (2, 3)})
     assert question.verdict({"a": 1, "b": 3, "c": 4}) == AS_ASSUMED
     assert question.verdict({"a": 0}) == "differs: a is 0, assumed 1; b is None, assumed 2 or 3"
 
 
-def test_the_page_and_the_questions_refer_to_each_other(repo: Path) -> None:
+def test_each_question_has_a_section_on_the_page_and_vice_versa(repo: Path) -> None:
     page = (repo / "docs/open-questions.md").read_text("utf-8")
     tables = page.partition("\n## Connecting")[2]
     rows = [line for line in tables.splitlines() if re.match(r"\| (?!question \|)", line)]
@@ -186,7 +186,7 @@ def test_a_question_states_why_it_cannot_be_tested(profile: Profile) -> None:
         raise CannotTell("the moon is full")
 
     with Prober(profile, table=named(profile, SAMPLE)) as prober:
-        (found,) = prober.ask([asking(ask)])
+        (found,) = prober.ask([question_with(ask)])
     assert (found.verdict, found.seen) == ("cannot tell: the moon is full", None)
 
 
@@ -197,11 +197,12 @@ def test_a_write_session_that_a_question_left_open_is_aborted(profile: Profile) 
         opened.append(ProbeUpload(asker, "into"))
         return opened[0].open("a").need().outcome()
 
-    def go_on(asker: Asker) -> Observation:
+    def reuse_session(asker: Asker) -> Observation:
         return opened[0].open("b").outcome()
 
     with Prober(profile, scratch=named(profile, "open")) as prober:
-        first, second = prober.ask([asking(one, needs=("into",)) for one in (leave_open, go_on)])
+        both = [question_with(ask, needs=("into",)) for ask in (leave_open, reuse_session)]
+        first, second = prober.ask(both)
     assert first.seen is not None
     assert first.seen["refused"] is False
     assert second.seen is not None
@@ -271,7 +272,7 @@ def test_the_report_names_the_services_that_transfer_rows(refusal: str) -> None:
     for name in ("Storage API", "Storage API v1"):
         assert re.fullmatch(r"40[034]( [A-Za-z]+)?", str(services.seen[name]))
     assert services.requests <= 16
-    # a service that refuses all requests says nothing about this one
+    # these services refuse all requests
     for question in ("refusal-table", "session-expiry"):
         assert found[question].verdict == "cannot tell: the account lacks the Storage API"
         assert found[question].requests == 0
@@ -291,7 +292,7 @@ def test_services_are_checked_with_an_empty_table_if_no_table_is_named(profile: 
     assert set(found.seen) == {"Storage API", "Storage API v1", "tunnel", "auto"}
 
 
-def test_a_table_that_no_service_reads_gives_no_verdict(profile: Profile) -> None:
+def test_a_table_that_no_service_reads_gives_the_verdict_cannot_tell(profile: Profile) -> None:
     with StorageClient(profile) as storage:
         run_sql(storage, "CREATE VIEW IF NOT EXISTS seen_orders AS SELECT id FROM orders;")
     with Prober(profile, table=named(profile, "seen_orders")) as prober:

@@ -28,7 +28,7 @@ ROWS = 4321
 
 
 @pytest.fixture(scope="module")
-def told() -> Iterator[tuple[Profile, str, str, Prober, list[Finding]]]:
+def full_run() -> Iterator[tuple[Profile, str, str, Prober, list[Finding]]]:
     """A profile, the report on all questions (JSON and page), and the findings."""
     with start(samples=False, project="hush_project") as service:
         profile = Profile(**keys_of(service))
@@ -54,10 +54,10 @@ def told() -> Iterator[tuple[Profile, str, str, Prober, list[Finding]]]:
 
 
 @pytest.mark.nightly
-def test_the_embedded_service_behaves_as_assumed_for_each_question(told: Any) -> None:
+def test_the_embedded_service_behaves_as_assumed_for_each_question(full_run: Any) -> None:
     differs = "cannot tell: the embedded service differs from MaxCompute here"
-    assert [one.question for one in told[4]] == list(QUESTIONS)
-    for finding in told[4]:
+    assert [one.question for one in full_run[4]] == list(QUESTIONS)
+    for finding in full_run[4]:
         question = finding.question
         assert finding.verdict == (AS_ASSUMED if question.embedded else differs), question.id
         bound = question.request_bound if question.statements else question.requests
@@ -65,32 +65,32 @@ def test_the_embedded_service_behaves_as_assumed_for_each_question(told: Any) ->
 
 
 @pytest.mark.parametrize("form", [1, 2], ids=["json", "page"])
-def test_no_name_value_or_key_is_in_the_report(told: Any, form: int) -> None:
-    profile, text = told[0], told[form]
+def test_the_report_contains_no_name_value_or_key(full_run: Any, form: int) -> None:
+    profile, text = full_run[0], full_run[form]
     port = profile.endpoint.rpartition(":")[2].partition("/")[0]
     hidden = [*NAMES, *VALUES, profile.access_id, profile.access_key, "127.0.0.1", port, str(ROWS)]
     assert [one for one in hidden if re.search(rf"\b{re.escape(one)}", text, re.I)] == []
 
 
 @pytest.mark.parametrize("form", [1, 2], ids=["json", "page"])
-def test_nothing_in_the_report_looks_like_an_id_or_a_token(told: Any, form: int) -> None:
-    long_words = set(re.findall(r"[A-Za-z0-9+/=_-]{16,}", told[form]))
+def test_nothing_in_the_report_looks_like_an_id_or_a_token(full_run: Any, form: int) -> None:
+    long_words = set(re.findall(r"[A-Za-z0-9+/=_-]{16,}", full_run[form]))
     compared = {"9007199254740992", "9007199254740993"}  # constants of a question
     assert {one for one in long_words if re.search(r"\d", one)} <= compared
 
 
-def test_sessions_tokens_and_references_are_hidden(told: Any) -> None:
+def test_sessions_tokens_and_references_are_hidden(full_run: Any) -> None:
     for kind in ("session", "instance", "reference", "column"):
-        assert re.search(rf"<{kind}-\d+>", told[1])
+        assert re.search(rf"<{kind}-\d+>", full_run[1])
     for placeholder in ("<scratch-into>", "<table>", "<project>"):
-        assert placeholder in told[1]
-    hidden = told[3].redactor._placeholders
+        assert placeholder in full_run[1]
+    hidden = full_run[3].redactor._placeholders
     assert len(hidden) > 100
-    assert [one for one in hidden if len(one) > 6 and one in told[1].lower()] == []
+    assert [one for one in hidden if len(one) > 6 and one in full_run[1].lower()] == []
 
 
-def test_a_report_contains_requests_and_observations(told: Any) -> None:
-    document, page = json.loads(told[1]), told[2]
+def test_a_report_contains_requests_and_observations(full_run: Any) -> None:
+    document, page = json.loads(full_run[1]), full_run[2]
     assert [one["id"] for one in document["findings"]] == [one.id for one in QUESTIONS]
     for question in QUESTIONS:
         assert f"\n{question.id}: " in page

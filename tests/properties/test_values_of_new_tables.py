@@ -27,7 +27,7 @@ EXAMPLES = int(os.environ.get("ODPS_NB_EXPLORE") or 6)
 
 
 def kind_of(made: OdpsType) -> Kind:
-    """Return the type of a created column, in the form that the rules use."""
+    """Return the type of a created column as a `Kind`."""
     if isinstance(made, ArrayType):
         return array(kind_of(made.element))
     if isinstance(made, MapType):
@@ -41,8 +41,8 @@ def kind_of(made: OdpsType) -> Kind:
     return Kind(made.code.name.lower())
 
 
-def is_plain(kind: Kind) -> bool:
-    """Whether Python objects determine the type: dicts are STRUCTs; over 38 digits do not fit."""
+def is_inferred(kind: Kind) -> bool:
+    """Return whether Python values determine the type: no MAP, and only some DECIMALs."""
     leaves = list(kind.leaves())
     whole = kind.name not in ("map", "array", "struct") or "map<" not in kind.text
     return whole and all(
@@ -52,7 +52,7 @@ def is_plain(kind: Kind) -> bool:
 
 
 def has_time_for_date(kind: Kind, value: Any) -> bool:
-    """Whether a value has a time where the kind has a date; a new column would be TIMESTAMP."""
+    """Return whether a value of type DATE has a time, so that its new column is a TIMESTAMP."""
     parts = dict(kind.parts)
     match kind.name:
         case _ if value is None:
@@ -71,11 +71,11 @@ def has_time_for_date(kind: Kind, value: Any) -> bool:
 @pytest.mark.parametrize(
     "source", ["objects", "arrow-backed", "arrow", "polars", "reader", "scalars"]
 )
-def test_a_new_table_holds_every_value(odps: Connection, new_name: NewName, source: str) -> None:
+def test_a_new_table_stores_every_value(odps: Connection, new_name: NewName, source: str) -> None:
     of_objects = source == "objects"
 
     @settings(max_examples=EXAMPLES)
-    @given(drawn=columns(source, plain=of_objects, accept=is_plain if of_objects else bool))
+    @given(drawn=columns(source, plain=of_objects, accept=is_inferred if of_objects else bool))
     def made_and_read(drawn: dict[str, Drawn]) -> None:
         columns_and_values = ((one.kind, value) for one in drawn.values() for value in one.values)
         assume(not any(has_time_for_date(*one) for one in columns_and_values))

@@ -54,7 +54,7 @@ SPARK: dict[Kind, str] = {
 
 
 def holds(kind: Kind, value: Any) -> bool:
-    """Whether Spark can hold a value: in microseconds, and within the range of Python's classes."""
+    """Return whether Spark can hold a value: in microseconds, in the range of Python's classes."""
     if isinstance(value, (list, tuple)):
         return all(holds(kind, one) for one in value)
     if isinstance(value, dict):
@@ -125,7 +125,7 @@ def test_values_written_by_spark_are_read(
         pytest.param(
             "decimal(38,18)",
             "cast('123456789012345678901234567890.5' as decimal(38,1))",
-            marks=pytest.mark.nightly,  # the next one has this rule at the top level
+            marks=pytest.mark.nightly,  # the next test has this rule for top-level columns
         ),
         ("array<decimal(38,18)>", "array(cast('1e37' as decimal(38,0)))"),
         pytest.param("array<bigint>", "array(1.5D)", marks=pytest.mark.nightly),  # as in a STRUCT

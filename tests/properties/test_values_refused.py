@@ -75,12 +75,12 @@ def _is_kind(kind: Kind, value: Any) -> bool:
 
 
 def is_typed(column: Any) -> bool:
-    """Whether the column has a type for which it may be rejected as a whole."""
+    """Return whether the column has a type, so that the error may name only the column."""
     return str(getattr(column, "dtype", "")) != "object"
 
 
 def check_refused(table: Table, source: str, name: str, drawn: Refused) -> None:
-    """Write, and check the error."""
+    """Write the drawn column, and check the error."""
     _, gather = SOURCES[source]
     data = {"id": list(range(len(drawn.values))), name: drawn.data}
     with pytest.raises(ConversionError) as caught:
@@ -103,7 +103,9 @@ def check_refused(table: Table, source: str, name: str, drawn: Refused) -> None:
 @pytest.mark.parametrize(
     "source", [name for name in SOURCES if name not in ("polars", "duckdb", "scalars")]
 )
-def test_what_does_not_fit_is_refused(odps: Connection, new_name: NewName, source: str) -> None:
+def test_a_value_that_does_not_fit_is_refused(
+    odps: Connection, new_name: NewName, source: str
+) -> None:
     @settings(max_examples=EXAMPLES)
     @given(drawn=st.lists(refused(source), min_size=1, max_size=3))
     def refused_and_not_written(drawn: list[Refused]) -> None:

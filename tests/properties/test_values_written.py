@@ -1,6 +1,6 @@
 """A value that fits a type is stored unchanged, in any form, and is equal when read back.
 
-The rules are those of `tests.support.values.rules`: plain Python, without the library's own.
+The rules are those of `tests.support.values.rules`: plain Python, without the library's own rules.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def write_in_a_session(table: Table, data: Any) -> None:
 
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("source", SOURCES)
-def test_what_is_written_is_read(odps: Connection, new_name: NewName, source: str) -> None:
+def test_written_values_are_unchanged(odps: Connection, new_name: NewName, source: str) -> None:
     @settings(max_examples=EXAMPLES)
     @given(drawn=columns(source), write=st.sampled_from([write_at_once, write_in_a_session]))
     def written_and_read(drawn: dict[str, Drawn], write: Callable[[Table, Any], None]) -> None:
@@ -93,12 +93,12 @@ def test_naive_times_are_in_the_zone_of_the_connection(
 
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("source", ["objects", "pandas", "arrow"])
-def test_what_is_upserted_is_read(odps: Connection, new_name: NewName, source: str) -> None:
-    def is_usual(kind: Kind) -> bool:  # more digits require settings of the statement
+def test_upserted_values_are_unchanged(odps: Connection, new_name: NewName, source: str) -> None:
+    def has_default_precision(kind: Kind) -> bool:  # more digits require settings of the statement
         return all(leaf.numbers[:1] < (39,) and leaf.numbers[1:] < (19,) for leaf in kind.leaves())
 
     @settings(max_examples=EXAMPLES // 2)
-    @given(drawn=columns(source, rows=4, accept=is_usual), again=st.booleans())
+    @given(drawn=columns(source, rows=4, accept=has_default_precision), again=st.booleans())
     def upserted_and_read(drawn: dict[str, Drawn], again: bool) -> None:
         name = new_name("keyed")
         odps.sql(

@@ -1,4 +1,4 @@
-"""The built site in a real Chromium: nothing leaves loopback, search works, nothing overflows.
+"""The built site in Chromium contacts no other host, fits the window, and can be searched.
 
 Nightly, because it runs a tutorial and Sphinx (a minute or two); `make docs` itself fails on
 warnings.
@@ -32,7 +32,7 @@ PAGES = (
 pytestmark = [pytest.mark.nightly, pytest.mark.browser, pytest.mark.spark, pytest.mark.kernel]
 
 
-class Quiet(SimpleHTTPRequestHandler):
+class SilentHandler(SimpleHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         pass
 
@@ -45,7 +45,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         [*command, "--only", "01_*.ipynb"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    handler = functools.partial(Quiet, directory=str(folder / "site"))
+    handler = functools.partial(SilentHandler, directory=str(folder / "site"))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -67,7 +67,7 @@ def page(browser: Browser) -> Iterator[Page]:
     page.close()
 
 
-def test_no_page_contacts_another_host_or_overflows(site: str, page: Page) -> None:
+def test_no_page_contacts_another_host_or_is_wider_than_the_window(site: str, page: Page) -> None:
     asked: list[str] = []
     troubles: list[str] = []
     page.on("request", lambda request: asked.append(request.url))

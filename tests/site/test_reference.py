@@ -32,7 +32,7 @@ def test_every_public_name_is_on_a_page_of_the_reference(module: str) -> None:
     assert names - documented() - {*PUBLIC, TYPES} == set()
 
 
-def test_every_error_page_entry_says_what_to_do() -> None:
+def test_the_page_of_errors_says_what_to_do_about_each_error() -> None:
     page = (REFERENCE / "errors.md").read_text("utf-8")
     classes = [name for name in importlib.import_module("odps_nb.errors").__all__ if name[0] < "a"]
     rows = dict(re.findall(r"^\| `(\w+)` \| [^|]+ \| ([^|]+) \|$", page, re.MULTILINE))
@@ -40,7 +40,7 @@ def test_every_error_page_entry_says_what_to_do() -> None:
     assert [name for name in classes if len(rows.get(name, "")) < 10] == []
 
 
-def test_every_variable_that_the_code_reads_is_on_the_page_of_settings() -> None:
+def test_every_environment_variable_is_on_the_page_of_settings() -> None:
     sources = [path.read_text("utf-8") for path in (ROOT / "odps_nb").rglob("*.py")]
     read = {name for source in sources for name in _VARIABLE.findall(source)}
     read |= {f"ODPS_{name.upper()}" for name in FIELDS}
@@ -49,7 +49,7 @@ def test_every_variable_that_the_code_reads_is_on_the_page_of_settings() -> None
     assert read - set(re.findall(r"`(ODPS_[A-Z_]+)`", page)) == set()
 
 
-def test_the_page_of_magics_lists_the_arguments_of_each() -> None:
+def test_the_page_of_magics_lists_every_subcommand_with_a_summary() -> None:
     assert "{odps-magics}" in (REFERENCE / "magics.md").read_text("utf-8")
     assert [name for name, command in COMMANDS.items() if not command.summary] == []
 
@@ -73,7 +73,7 @@ def test_the_examples_of_the_page_of_errors_show_actual_output() -> None:
     assert done.failed == 0
 
 
-def test_links_are_rewritten_even_if_their_text_is_wrapped_but_not_in_code(tmp_path: Path) -> None:
+def test_links_are_rewritten_also_across_lines_and_not_in_code(tmp_path: Path) -> None:
     code = "```python\nrows[0](docs/a.md)\n```\n"
     text = f"See [where\nto](docs/scale.md#plan), [x].\n\n{code}\n[one](docs/filters.md)\n"
     made = with_site_links(text, "README.md", tmp_path)
