@@ -26,7 +26,7 @@ def collected(repo: Path, *options: str) -> tuple[list[str], str]:
 def test_a_module_marked_every_service_runs_for_each_set(repo: Path) -> None:
     tests, _ = collected(repo)
     for services in ("all", "tunnel", "storage-v1"):
-        assert f"test_a_limit_ends_the_read_exactly[{services}]" in tests
+        assert f"test_a_limit_is_exact[{services}]" in tests
     blobs = [name for name in tests if name.startswith("test_an_empty_result_has_its_columns")]
     assert blobs == ["test_an_empty_result_has_its_columns[all]"]
 
@@ -34,7 +34,7 @@ def test_a_module_marked_every_service_runs_for_each_set(repo: Path) -> None:
 @pytest.mark.parametrize("services", ["tunnel", "storage-v1,tunnel"])
 def test_a_run_without_the_storage_api_counts_deselected_tests(repo: Path, services: str) -> None:
     tests, printed = collected(repo, "--services", services)
-    assert "test_a_limit_ends_the_read_exactly" in tests
+    assert "test_a_limit_is_exact" in tests
     assert not [name for name in tests if name.startswith("test_an_empty_result_has_its_columns")]
     assert f"deselected, because there is only {services} " in printed
     assert re.search(r"^ +1  blobs$", printed, re.MULTILINE)

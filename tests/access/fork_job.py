@@ -1,4 +1,4 @@
-"""A process that forks while it works: `test_fork` starts it and reads what it prints (JSON).
+"""A program that forks during operations; `test_fork` starts it and reads its output (JSON).
 
 Children of the fork exit with 0 if all results are correct, or with a traceback and 1. An alarm
 ends a child that hangs.
@@ -23,7 +23,7 @@ from odps_nb.client.write.session import open_write_session
 from odps_nb.errors import StateError
 
 DAY = "ds=2024-01-01"
-HUNG = 20  # seconds; a child needs about one
+HUNG = 20  # seconds; a child needs about 1 s
 
 # Python 3.12 and later warn about every fork; the tests check the consequences
 warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
@@ -52,7 +52,7 @@ def expect_state_error(call: Callable[[], object]) -> None:
     raise AssertionError(f"the child got {found!r:.200} of what the parent had begun")
 
 
-def called_after_me(odps) -> None:
+def send_pid(odps) -> None:
     odps._storage.user_agent = f"pid-{os.getpid()}"
 
 
@@ -60,8 +60,8 @@ def rows_of(odps, ds: str) -> pa.Table:
     return odps.table("orders").read(["id", "ds"], partitions=f"ds={ds}").to_arrow()
 
 
-class Halves:
-    """One operation of each kind that a fork can interrupt."""
+class Unfinished:
+    """One unfinished operation of each kind."""
 
     def __init__(self, odps, table: str) -> None:
         self.day = odps.table("orders").read(["id", "note"], partitions=DAY, splits=4)
@@ -116,25 +116,25 @@ class Halves:
         assert odps.table(table).read().row_count == before + 1
 
 
-def partitions(odps, *, times: int, way: str) -> list[int]:
-    """Let many children read one partition each while threads of the parent also read."""
+def read_partitions(odps, *, times: int, way: str) -> list[int]:
+    """Read one partition in each of many children while a thread of the parent also reads."""
     days = [str(spec).partition("=")[2].strip("'\"") for spec in odps.table("orders").partitions()]
     known = {ds: rows_of(odps, ds) for ds in days}
     over, wrong = threading.Event(), []
 
-    def go_on(ds: str) -> None:
+    def read_until_over(ds: str) -> None:
         while not over.is_set():
             if rows_of(odps, ds) != known[ds]:
                 wrong.append(ds)
 
-    def one(ds: str) -> None:
-        called_after_me(odps)
+    def read_twice(ds: str) -> None:
+        send_pid(odps)
         for _ in range(2):
             found = rows_of(odps, ds)
             assert found == known[ds], f"asked for {ds}, got {found['ds'].unique()}"
         odps.close()
 
-    threads = [threading.Thread(target=go_on, args=(ds,)) for ds in days[:1]]
+    threads = [threading.Thread(target=read_until_over, args=(ds,)) for ds in days[:1]]
     for thread in threads:
         thread.start()
     try:
@@ -142,13 +142,13 @@ def partitions(odps, *, times: int, way: str) -> list[int]:
         if way == "multiprocessing":
             context = multiprocessing.get_context("fork")
             with context.Pool(4, signal.alarm, (HUNG,)) as pool:
-                results = [pool.apply_async(one_of_pool, (ds,)) for ds in jobs]
+                results = [pool.apply_async(read_in_pool, (ds,)) for ds in jobs]
                 codes = [
                     int(result.get(HUNG) != known[ds])
                     for result, ds in zip(results, jobs, strict=True)
                 ]
         else:
-            codes = [child(lambda ds=ds: one(ds)) for ds in jobs]
+            codes = [child(lambda ds=ds: read_twice(ds)) for ds in jobs]
     finally:
         over.set()
         for thread in threads:
@@ -160,30 +160,30 @@ def partitions(odps, *, times: int, way: str) -> list[int]:
 SHARED: list[odps_nb.Connection] = []
 
 
-def one_of_pool(ds: str) -> pa.Table:
+def read_in_pool(ds: str) -> pa.Table:
     (odps,) = SHARED
-    called_after_me(odps)
+    send_pid(odps)
     return rows_of(odps, ds)
 
 
 def reading(settings: dict[str, str], way: str) -> list[int]:
     with odps_nb.connect(**settings) as odps:
         SHARED.append(odps)
-        called_after_me(odps)
-        codes = partitions(odps, times=8, way=way)
+        send_pid(odps)
+        codes = read_partitions(odps, times=8, way=way)
         assert len(odps.tables()) > 1  # the parent's own connections still work
     return codes
 
 
 def halves(settings: dict[str, str], table: str) -> list[int]:
     with odps_nb.connect(**settings) as odps:
-        called_after_me(odps)
+        send_pid(odps)
         odps.create_table(table, "id bigint, text string")
         odps.table(table).write(pa.table({"id": range(50_000), "text": ["x" * 50] * 50_000}))
-        begun = Halves(odps, table)
+        begun = Unfinished(odps, table)
 
         def work() -> None:
-            called_after_me(odps)
+            send_pid(odps)
             begun.check_in_child()
             assert odps.table(table).read().row_count == 50_000
             odps.close()

@@ -1,4 +1,4 @@
-"""Functions that run in other processes and use pickled handles."""
+"""Functions that other processes run with pickled handles."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def count(table: Table) -> int:
 
 
 def rows(handle: Scan | Result) -> list[dict[str, Any]]:
-    """Return the rows."""
+    """Return the rows of a table, scan or result."""
     found: list[dict[str, Any]] = handle.to_arrow(progress=False).to_pylist()
     return found
 
@@ -36,8 +36,8 @@ def write(table: Table, value: int) -> int:
     return table.write([{"id": value}], progress=False).rows
 
 
-def told(work: Callable[[Any], Any], handle: Any) -> tuple[str, str, list[str]]:
-    """Return type, hint and notes of the error that the job raises."""
+def error_of(work: Callable[[Any], Any], handle: Any) -> tuple[str, str, list[str]]:
+    """Return the type, hint and notes of the error that the job raises."""
     try:
         work(handle)
     except odps_nb.errors.OdpsNbError as error:

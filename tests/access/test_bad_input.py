@@ -1,6 +1,6 @@
-"""Bad input: one typed error that states what failed, where, and what to do.
+"""Invalid input raises one typed error that states what failed, where, and what to do.
 
-Nothing is written in part.
+No write is partial.
 """
 
 import inspect
@@ -84,8 +84,8 @@ READS = {
 
 @pytest.mark.parametrize("what", EMPTY)
 @pytest.mark.parametrize("way", READS)
-def test_an_empty_choice_of_partitions_never_selects_all_of_them(odps, what, way):
-    """For example, a job that found no new days passes an empty list."""
+def test_an_empty_list_of_partitions_never_selects_all_partitions(odps, what, way):
+    """A job that finds no new days passes an empty list."""
     given = EMPTY[what]
     table = odps.table("media" if way == "blobs" else "orders")
     with pytest.raises(ArgumentError) as caught:
@@ -100,7 +100,7 @@ def test_a_query_that_is_not_text_is_refused(odps):
 
 @pytest.mark.parametrize("name", ["limit", "splits", "split_bytes", "max_bytes"])
 @pytest.mark.parametrize("value", ["5", 2.5, True, -1, float("nan")])
-def test_an_invalid_number_is_named(odps, name, value):
+def test_the_error_for_an_invalid_number_names_the_argument(odps, name, value):
     with pytest.raises(ArgumentError, match=f"{name} is {value!r}"):
         odps.table("orders").read(**{name: value})
 
@@ -122,7 +122,7 @@ def test_an_invalid_number_is_named(odps, name, value):
         ({"compression": "snappy"}, "unknown compression", ""),
     ],
 )
-def test_an_option_that_makes_no_sense_is_named_before_a_session_is_opened(odps, given, said, hint):
+def test_invalid_options_of_a_read_are_refused_before_a_session_is_opened(odps, given, said, hint):
     with pytest.raises((ArgumentError, NotFoundError), match=said) as caught:
         odps.table("orders").read(**given)
     assert re.search(hint, caught.value.hint)
@@ -133,7 +133,7 @@ def test_an_option_that_makes_no_sense_is_named_before_a_session_is_opened(odps,
     ("given", "said"),
     [({"workers": 0}, "workers is 0"), ({"compression": "gzip"}, "unknown compression 'gzip'")],
 )
-def test_an_option_of_a_write_that_makes_no_sense_is_named(table, given, said):
+def test_invalid_options_of_a_write_are_refused(table, given, said):
     with pytest.raises(ArgumentError, match=said):
         table.write(pa.table({"id": [1]}), partition="ds=x", **given)
 
@@ -174,14 +174,14 @@ def test_numpy_numbers_are_bound_as_numbers(odps):
         (lambda _: odps_nb.NewBlob(b"", name="x"), "NewBlob has no argument name=", "file_name"),
     ],
 )
-def test_a_call_with_a_wrong_argument_is_explained(odps, call, said, hint):
+def test_the_error_for_a_wrong_argument_explains_the_call(odps, call, said, hint):
     with pytest.raises(ArgumentError) as caught:
         call(odps.table("orders"))
     assert said in str(caught.value)
     assert hint in caught.value.hint
 
 
-def test_a_type_error_of_the_caller_s_own_function_is_not_changed(odps):
+def test_a_type_error_in_the_function_of_the_caller_is_not_changed(odps):
     with pytest.raises(TypeError, match="takes 0 positional arguments"):
         odps.table("media").blobs("content", keep=lambda: True)
 
@@ -243,8 +243,8 @@ def test_an_error_for_a_recently_added_column_suggests_reload(odps, new_name, wa
         ("statsu = 'paid'", "did you mean status"),
     ],
 )
-def test_missing_quotes_are_explained(odps, where, hint):
-    """In ``where=``, and in SQL that fails."""
+def test_an_error_explains_that_quotes_are_missing(odps, where, hint):
+    """Checks ``where=`` and SQL that fails."""
     with pytest.raises(ArgumentError) as caught:
         odps.table("orders").read(where=where)
     assert hint in caught.value.hint
@@ -346,7 +346,7 @@ def test_an_error_for_a_missing_partition_suggests_values_of_the_same_level(odps
         "",
     ],
 )
-def test_a_table_name_with_an_injection_is_never_sent(odps, name):
+def test_a_table_name_that_contains_sql_is_never_sent(odps, name):
     for use in (odps.table, lambda n: odps.drop_table(n, if_exists=True)):
         with pytest.raises(ArgumentError, match="name"):
             use(name)
@@ -355,7 +355,7 @@ def test_a_table_name_with_an_injection_is_never_sent(odps, name):
     assert "orders" in odps.tables()
 
 
-def test_a_column_name_with_an_injection_is_never_sent(odps, new_name):
+def test_a_column_name_that_contains_sql_is_never_sent(odps, new_name):
     name = new_name("inj")
     evil = pa.schema([("a` bigint); drop table orders; --", pa.int64())])
     with pytest.raises(ArgumentError, match="not a valid column name"):
@@ -375,7 +375,7 @@ def test_a_partition_value_stays_a_value(odps, table):
     assert "orders" in odps.tables()
 
 
-def test_creating_twice_and_dropping_twice(odps, table):
+def test_creating_or_dropping_a_table_twice_is_an_error_by_default(odps, table):
     with pytest.raises(ConflictError, match="already exist") as caught:
         odps.create_table(table.name, "id bigint")
     assert "if_not_exists" in caught.value.hint
@@ -489,7 +489,7 @@ def test_one_error_lists_all_values_that_do_not_fit(table):
     assert "note[0]" in str(caught.value)
 
 
-def test_rows_need_a_partition(table):
+def test_a_write_to_a_partitioned_table_needs_a_partition_for_each_row(table):
     with pytest.raises(ArgumentError, match="partitioned by 'ds'") as caught:
         table.write(pd.DataFrame({"id": [1]}))
     assert "partition='ds=…'" in caught.value.hint
@@ -539,7 +539,7 @@ def blobs(odps, new_name):
 
 
 @pytest.mark.storage_api("blobs")
-def test_the_siblings_of_a_nested_blob_are_checked_before_anything_is_sent(blobs):
+def test_values_beside_a_nested_blob_are_checked_before_anything_is_sent(blobs):
     for bad in ({"n": 999, "b": b"x"}, {"n": "x", "b": b"x"}, {"zz": 1}):
         with pytest.raises(ConversionError, match=r"many\[1\]"):
             blobs.write(pd.DataFrame({"id": [1, 2], "many": [[], [bad]]}))
@@ -610,14 +610,7 @@ def test_text_in_an_arrow_column_of_blobs_is_refused(blobs):
     assert rows_in(blobs) == 1
 
 
-@pytest.mark.storage_api("blobs")
-@pytest.mark.parametrize("reference", ["not base64!", "", "/wByZWYw"])
-def test_an_unknown_reference_raises_an_error(odps, reference):
-    with pytest.raises((ArgumentError, NotFoundError)):
-        odps.blob(reference).bytes()
-
-
-# -- odd objects --------------------------------------------------------------------------------
+# -- arbitrary objects as arguments -------------------------------------------------------------
 
 METHODS = {
     (where, name): function
@@ -658,8 +651,10 @@ def owners(odps):
 @pytest.mark.gate(20)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("where", "name"), METHODS)
-def test_an_odd_argument_is_accepted_or_explained(odps, owners, tmp_path, monkeypatch, where, name):
-    """Any argument gives a result, or an error of this package that says what to do."""
+def test_any_argument_is_accepted_or_the_error_explains_it(
+    odps, owners, tmp_path, monkeypatch, where, name
+):
+    """The call returns a result or raises an error of this package that says what to do."""
     monkeypatch.chdir(tmp_path)
     made, right = owners
     owner, _, method = where.partition(".")
@@ -667,10 +662,10 @@ def test_an_odd_argument_is_accepted_or_explained(odps, owners, tmp_path, monkey
     needed = {one.name for one in parameters if one.default is one.empty}
     for label, make in ODD.items():
         if name in ("keep", "file_name") and label in ("class", "enum class"):
-            continue  # the caller's own function raises
+            continue  # an error of the caller's function
         target = made["keyed" if method in ("upsert", "delete") else owner]()
         given = {one: right[one] for one in needed} | {name: make()}
-        with explained_or_own(f"{where}({name}={label})"):
+        with check_error_explains(f"{where}({name}={label})"):
             found = getattr(target, method)(**given)
             if isinstance(found, types.GeneratorType):
                 list(found)
@@ -679,7 +674,7 @@ def test_an_odd_argument_is_accepted_or_explained(odps, owners, tmp_path, monkey
 
 
 @contextmanager
-def explained_or_own(label):
+def check_error_explains(label):
     try:
         yield
     except Mistake:
@@ -693,7 +688,7 @@ def explained_or_own(label):
         raise
 
 
-def new(odps, *given, **options):
+def create_and_drop(odps, *given, **options):
     odps.drop_table(odps.create_table("odd_new", *given, **options).name)
 
 
@@ -704,10 +699,10 @@ VALUES = {
     "item": lambda odps, t, one: t.write([{"tags": {"a": one}}], partition="ds=x"),
     "iterator": lambda odps, t, one: t.write(iter([{"id": 1}, one]), partition="ds=x"),
     "blob": lambda odps, t, one: t.write([{"content": odps_nb.NewBlob(one)}], partition="ds=x"),
-    "new table": lambda odps, t, one: new(odps, [{"a": one, "b": [one]}]),
-    "new column": lambda odps, t, one: new(odps, {"a": one}),
-    "key": lambda odps, t, one: new(odps, "id bigint", primary_key=[one]),
-    "property": lambda odps, t, one: new(odps, "id bigint", properties={"k": one}),
+    "new table": lambda odps, t, one: create_and_drop(odps, [{"a": one, "b": [one]}]),
+    "new column": lambda odps, t, one: create_and_drop(odps, {"a": one}),
+    "key": lambda odps, t, one: create_and_drop(odps, "id bigint", primary_key=[one]),
+    "property": lambda odps, t, one: create_and_drop(odps, "id bigint", properties={"k": one}),
     "partition": lambda odps, t, one: t.read(partitions={"ds": one}),
     "partitions": lambda odps, t, one: t.read(partitions=[one]),
     "bound": lambda odps, t, one: t.read(partitions={"ds >=": one}),
@@ -725,10 +720,10 @@ VALUES = {
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("way", VALUES)
 @pytest.mark.gate(7)
-def test_an_odd_value_is_accepted_or_explained(odps, new_name, way):
+def test_any_object_in_data_is_accepted_or_the_error_explains_it(odps, new_name, way):
     columns = "id bigint, note string, tags map<string,bigint>, content blob"
     table = odps.create_table(new_name("values"), columns, partitioned_by="ds string")
     table.write([{"id": 1}], partition="ds=x")
     for label, make in ODD.items():
-        with explained_or_own(f"{way}: {label}"):
+        with check_error_explains(f"{way}: {label}"):
             VALUES[way](odps, table, make())

@@ -1,4 +1,4 @@
-"""Handles of blobs: which calls send requests, what is verified, display and saving."""
+"""Handles of blobs: requests that calls send, checksums, display and saving."""
 
 import pickle
 
@@ -52,7 +52,7 @@ def test_a_missing_position_raises_a_typed_index_error(odps):
     assert list(none) == []
 
 
-def test_the_head_of_a_blob_is_known_without_its_bytes(written):
+def test_the_size_and_type_of_a_blob_are_known_without_reading_it(written):
     big, empty, small = written.blobs("data")
     assert (big.size, big.mime_type, big.file_name) == (300_000, "image/png", "../../big.png")
     assert (empty.size, empty.mime_type, empty.file_name) == (0, "text/plain", "empty.txt")
@@ -67,7 +67,7 @@ def test_fetched_bytes_are_reported_as_verified(written):
     assert "verified" in repr(big)
 
 
-def test_a_blob_opens_as_a_file_that_is_read_forward(written):
+def test_a_blob_can_be_opened_as_a_sequential_stream(written):
     big, empty, _ = written.blobs("data")
     with big.open() as stream:
         assert stream.read(10) == b"x" * 10
@@ -108,7 +108,7 @@ def test_handles_of_the_same_blob_are_equal(odps):
     assert one != "x"
 
 
-def test_many_blobs_are_returned_as_records_in_order(odps, written):
+def test_blobs_are_read_as_records_in_order(odps, written):
     tokens = [blob.reference.token for blob in written.blobs("data")]
     records = list(odps.blobs([*tokens, *reversed(tokens)]).fetch())
     assert [len(record.data) for record in records] == [300_000, 0, 5, 5, 0, 300_000]
@@ -126,6 +126,11 @@ def test_a_wrong_reference_is_refused_before_a_request(odps):
     assert "a BLOB column unchanged" in caught.value.hint
     with pytest.raises(NotFoundError):
         list(odps.blobs(["/wByZWYw", "/wByZWYw"]).fetch())
+    with pytest.raises(NotFoundError):
+        odps.blob("/wByZWYw").bytes()
+    for wrong in ("not base64!", ""):
+        with pytest.raises(ArgumentError):
+            odps.blob(wrong).bytes()
 
 
 def test_a_record_survives_pickling_and_hides_its_bytes(odps, written):
@@ -136,7 +141,7 @@ def test_a_record_survives_pickling_and_hides_its_bytes(odps, written):
     assert pickle.loads(pickle.dumps(record)).data == record.data
 
 
-def test_a_column_of_blobs_is_read_completely_without_a_limit(odps, new_name) -> None:
+def test_a_column_of_blobs_without_a_limit_has_all_rows(odps, new_name) -> None:
     table = odps.create_table(new_name("thirty"), "id bigint, content blob")
     table.write(pa.table({"id": range(30), "content": [bytes([n]) for n in range(30)]}))
     column = table.blobs("content", progress=False)

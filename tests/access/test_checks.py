@@ -18,11 +18,11 @@ SCHEMA = TableSchema(
 )
 
 
-def test_column_names_get_the_spelling_of_the_table():
+def test_column_names_are_returned_in_the_case_of_the_table():
     assert check_columns(["AMOUNT", "ds"], SCHEMA, NAME) == ("amount", "ds")
 
 
-def test_columns_must_be_a_list_without_repetition():
+def test_columns_must_be_a_list_without_duplicates():
     with pytest.raises(ArgumentError, match="twice"):
         check_columns(["id", "ID"], SCHEMA, NAME)
     with pytest.raises(ArgumentError, match="it must be a list") as caught:
@@ -53,10 +53,6 @@ def test_a_wrong_partition_is_refused(text, said):
 # -- new tables ---------------------------------------------------------------------------------
 
 
-def text_of(schema: TableSchema) -> tuple[str, str]:
-    return format_columns(schema.columns), format_columns(schema.partition_columns)
-
-
 @pytest.mark.parametrize(
     ("columns", "partitioned_by"),
     [
@@ -70,10 +66,9 @@ def text_of(schema: TableSchema) -> tuple[str, str]:
     ],
 )
 def test_column_descriptions_are_accepted_in_many_forms(columns, partitioned_by):
-    assert text_of(schema_of(columns, partitioned_by)) == (
-        "`id` bigint, `note` string",
-        "`ds` string",
-    )
+    schema = schema_of(columns, partitioned_by)
+    assert format_columns(schema.columns) == "`id` bigint, `note` string"
+    assert format_columns(schema.partition_columns) == "`ds` string"
 
 
 def test_a_table_schema_is_used_unchanged():
@@ -82,7 +77,7 @@ def test_a_table_schema_is_used_unchanged():
         schema_of(SCHEMA, "x string")
 
 
-def test_a_partition_column_that_is_not_there_is_named():
+def test_the_error_names_a_missing_partition_column():
     with pytest.raises(ArgumentError, match="no column 'dss'") as caught:
         schema_of("id bigint, ds string", "dss")
     assert "did you mean 'ds'?" in caught.value.hint

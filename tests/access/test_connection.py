@@ -1,4 +1,4 @@
-"""All ways to connect; what a connection stores, displays and rejects."""
+"""All ways to connect, and the errors, display and signatures of a connection."""
 
 import warnings
 from pathlib import Path
@@ -18,20 +18,20 @@ def keywords(service):
     return keys_of(service)
 
 
-def test_keywords_are_enough_and_the_tunnel_is_found(keywords):
+def test_connecting_by_keywords_finds_the_tunnel_endpoint(keywords):
     with odps_nb.connect(**keywords) as odps:
         assert odps.profile.tunnel_endpoint is None
         assert odps.table("media").read(["id"], limit=1).to_arrow().num_rows == 1
 
 
-def test_the_environment_is_enough(keywords, monkeypatch):
+def test_connecting_by_environment_variables_works(keywords, monkeypatch):
     for name, value in keywords.items():
         monkeypatch.setenv(f"ODPS_{name.upper()}", value)
     with odps_nb.connect() as odps:
         assert "orders" in odps.tables()
 
 
-def test_a_profile_file_is_enough(keywords, monkeypatch, tmp_path: Path):
+def test_connecting_by_a_profile_file_works(keywords, monkeypatch, tmp_path: Path):
     path = tmp_path / "profiles.toml"
     lines = [f'{name} = "{value}"' for name, value in keywords.items()]
     path.write_text("\n".join(["[here]", *lines]))
@@ -44,7 +44,7 @@ def test_a_profile_file_is_enough(keywords, monkeypatch, tmp_path: Path):
         assert odps.profile.project == "other"
 
 
-def test_a_pyodps_entry_is_enough(keywords):
+def test_connecting_by_a_pyodps_object_works(keywords):
     entry = ODPS(
         keywords["access_id"],
         keywords["access_key"],
@@ -55,13 +55,13 @@ def test_a_pyodps_entry_is_enough(keywords):
         assert "orders" in odps.tables()
 
 
-def test_a_profile_value_is_enough(profile):
+def test_connecting_by_a_profile_object_works(profile):
     with odps_nb.connect(profile, quota="q") as odps:
         assert odps.profile.quota == "q"
         assert odps.profile.access_key == profile.access_key
 
 
-def test_local_starts_a_service_that_ends_with_the_connection(tmp_path):
+def test_connecting_to_local_starts_a_service_that_ends_with_the_connection(tmp_path):
     import psutil
 
     odps = odps_nb.connect("local", root=tmp_path / "here")
@@ -84,7 +84,7 @@ def test_connecting_to_local_refuses_keys(tmp_path):
         odps_nb.connect(root=tmp_path)
 
 
-def test_an_invalid_source_of_connect_is_named():
+def test_the_error_names_an_invalid_source_of_connect():
     with pytest.raises(ConfigError, match="cannot connect with a int"):
         odps_nb.connect(5)
 
@@ -102,13 +102,13 @@ def test_creating_a_connection_sends_no_request():
 # -- display ------------------------------------------------------------------------------------
 
 
-def test_without_a_notebook_or_terminal_nothing_is_shown(capsys):
+def test_no_progress_is_shown_without_a_notebook_or_terminal(capsys):
     from odps_nb.client.calls.progress import silent
 
     assert default_listener() is silent
 
 
-def test_a_terminal_gets_a_line(monkeypatch):
+def test_progress_in_a_terminal_is_one_line(monkeypatch):
     import io
     import sys
 
@@ -126,7 +126,7 @@ def test_a_terminal_gets_a_line(monkeypatch):
 
 
 @pytest.mark.storage_api("blobs")
-def test_a_region_signs_everything_with_version_4(service, odps, new_name):
+def test_with_a_region_every_request_is_signed_with_version_4(service, odps, new_name):
     from odps_nb.client.calls.progress import silent
 
     facts = {"endpoint": service.endpoint, "tunnel_endpoint": service.tunnel_endpoint}
@@ -146,7 +146,7 @@ def test_a_region_signs_everything_with_version_4(service, odps, new_name):
         version_4.drop_table(name)
 
 
-def test_an_empty_region_signs_with_version_2_what_pyodps_would_sign_with_4(service):
+def test_an_empty_region_selects_signature_version_2_for_a_pyodps_object(service):
     entry = ODPS(
         service.access_id,
         service.access_key,
@@ -161,7 +161,7 @@ def test_an_empty_region_signs_with_version_2_what_pyodps_would_sign_with_4(serv
 
 
 @pytest.mark.nightly
-def test_a_query_that_was_cancelled_late_succeeds_as_its_hint_says(odps):
+def test_following_the_hint_of_a_query_time_out_works(odps):
     some = "(select status from orders where ds = '2024-01-01' limit 20000)"
     query = f"select count(*) as n from {some} a join {some} b on a.status = b.status"
     with pytest.raises(RequestTimeoutError, match="within 0 s and was cancelled") as caught:
@@ -188,7 +188,7 @@ SECRET = "abcdefGHIJKL0123456789mnopqrst"
         ((), {"zzz": 1}, "no argument zzz=", "its arguments are: source, root, endpoint"),
     ],
 )
-def test_arguments_that_do_not_exist_are_explained(args, given, why, hint):
+def test_the_error_for_an_unknown_argument_says_what_to_pass(args, given, why, hint):
     with pytest.raises(ConfigError, match=why) as caught:
         odps_nb.connect(*args, **given)
     assert hint in caught.value.hint

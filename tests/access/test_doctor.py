@@ -20,7 +20,7 @@ from odps_nb.errors import ConfigError
 from odps_nb.wire import crc32c
 from odps_nb.wire.calls import WireRequest
 
-examine = functools.partial(doctor.examine, seconds=90)  # margin for a machine under load
+examine = functools.partial(doctor.examine, seconds=90)  # seconds of tolerance for a busy machine
 
 
 def by_name(checks) -> dict[str, Check]:
@@ -103,13 +103,13 @@ def test_a_missing_storage_api_is_optional_and_says_how_to_switch_it_on(account,
     assert rows.found == "a new connection transfers rows by the tunnel"
 
 
-def test_version_1_is_used_where_only_the_newer_is_missing(account):
+def test_version_1_is_used_if_only_the_newer_storage_api_is_missing(account):
     storage, version_1, _, rows = transfers(account("storage-v1,tunnel"))
     assert (storage.verdict, version_1.verdict) == ("optional", "ok")
     assert rows.found == "a new connection transfers rows by the Storage API v1"
 
 
-def test_a_chosen_service_that_is_missing_is_reported_with_another_choice(account):
+def test_for_a_missing_chosen_service_the_check_suggests_another(account):
     options = ClientOptions(transfer="storage")
     checks = transfers(account("tunnel", client_options=options))
     assert [check.verdict for check in checks] == ["optional", "optional", "ok", "bad"]
@@ -157,7 +157,7 @@ def test_without_any_service_all_checks_are_bad_with_a_hint(moody):
     assert checks[3].found == "no service transfers rows"
 
 
-def test_a_failing_storage_api_is_not_reported_as_missing(moody):
+def test_a_storage_api_that_fails_is_not_reported_as_missing(moody):
     profile, refuse = moody
     refuse(503, READ, V1)
     checks = transfers(profile)
@@ -193,15 +193,15 @@ def test_an_endpoint_without_a_server_is_diagnosed():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    nobody = Profile(
+    unreachable = Profile(
         endpoint=f"http://127.0.0.1:{port}/api", project="p", access_id="i", access_key="kkk"
     )
-    checks = by_name(examine(nobody))
+    checks = by_name(examine(unreachable))
     assert checks["Project"].verdict == "bad"
     assert checks["Project"].to_do
     assert "attempts" not in checks["Project"].found
     assert "Tables" not in checks
-    assert "Project" not in by_name(examine(nobody, online=False))
+    assert "Project" not in by_name(examine(unreachable, online=False))
 
 
 def test_java_is_optional(monkeypatch, tmp_path):
@@ -248,10 +248,10 @@ def test_the_connection_in_use_is_examined_and_its_failure_is_a_check(profile):
     checks = by_name(examine(lambda: profile))
     assert checks["Project"].ok
 
-    def nobody() -> Profile:
+    def without_connection() -> Profile:
         raise ConfigError("no connection", option="connect", hint="run %odps connect")
 
-    checks = by_name(examine(nobody))
+    checks = by_name(examine(without_connection))
     assert (checks["Profile"].verdict, checks["Profile"].to_do) == ("bad", "run %odps connect")
     assert "Project" not in checks
 
@@ -261,7 +261,7 @@ def test_a_missing_profile_is_an_error_only_if_it_was_named():
     assert by_name(examine("nope", online=False))["Profile"].verdict == "bad"
 
 
-def test_a_wrong_clock_is_found_whether_or_not_the_service_responds(profile, monkeypatch):
+def test_a_wrong_clock_is_detected_even_if_the_service_refuses_requests(profile, monkeypatch):
     from odps_nb.client.calls.storage import StorageClient
 
     defaults = StorageClient.__init__.__kwdefaults__
@@ -272,7 +272,7 @@ def test_a_wrong_clock_is_found_whether_or_not_the_service_responds(profile, mon
         assert "this machine's clock" in check.to_do
 
 
-def test_the_command_suggests_fixes_and_fails(profile, monkeypatch, capsys):
+def test_the_command_doctor_suggests_fixes_and_exits_with_1(profile, monkeypatch, capsys):
     monkeypatch.setenv("ODPS_ENDPOINT", profile.endpoint)
     monkeypatch.setenv("ODPS_PROJECT", "nope")
     monkeypatch.setenv("ODPS_ACCESS_ID", profile.access_id)
@@ -298,7 +298,7 @@ def test_the_suggested_extra_contains_the_missing_package(monkeypatch):
     assert all(any(line.startswith(one) for line in brought) for one in missing.split(", "))
 
 
-def test_a_defective_kernel_is_named(monkeypatch):
+def test_the_check_names_a_broken_kernel(monkeypatch):
     monkeypatch.setattr(doctor, "_version", lambda name: "7.4.0")
     check = by_name(examine(online=False))["Notebook"]
     assert (check.verdict, "ipykernel 7.4.0" in check.found) == ("bad", True)

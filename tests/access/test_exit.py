@@ -1,4 +1,4 @@
-"""A script may end at any moment without an interpreter abort, output or a hang."""
+"""A script may end during any operation: without a crash, output or waiting."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ settings, table = json.loads(sys.argv[1])
 odps = odps_nb.connect(**settings)
 """
 MEDIA = "odps.table('media').read(['content'], limit=8).to_arrow()['content'].to_pylist()"
-HALVES = {
+UNFINISHED = {
     "batches": "it = odps.table(table).read(splits=4).batches(); next(it)",
     "batches that wait for nobody": (
         "it = odps.table(table).read(splits=4).batches(read_ahead=2**17); next(it)"
@@ -74,15 +74,15 @@ HALVES = {
     ),
 }
 ENDINGS = {"end": "", "exit": "sys.exit(0)", "error": "1 / 0", "close": "odps.close()"}
-#: Incomplete operations that exist only with the Storage API.
+#: Unfinished operations that exist only with the Storage API.
 ONLY = {"blob file": "blobs", "blobs": "blobs", "passing blobs": "blobs", "upload": "its requests"}
-CASES = [(half, ending) for half in HALVES for ending in ("end", "close")]
+CASES = [(work, ending) for work in UNFINISHED for ending in ("end", "close")]
 ALONE = [("batches", "end"), ("write", "error")]  # in an interpreter that was not forked
-CASES += [(half, ending) for half in ("batches", "write") for ending in ("exit", "error")]
+CASES += [(work, ending) for work in ("batches", "write") for ending in ("exit", "error")]
 
 
-def halves(cases: list[tuple[str, ...]]) -> list[Any]:
-    """Mark the cases that need the Storage API."""
+def with_marks(cases: list[tuple[str, ...]]) -> list[Any]:
+    """Return the cases, marked if they need the Storage API."""
     return [
         pytest.param(*case, marks=pytest.mark.storage_api(ONLY[case[0]]) if case[0] in ONLY else ())
         for case in cases
@@ -91,7 +91,7 @@ def halves(cases: list[tuple[str, ...]]) -> list[Any]:
 
 @pytest.fixture(scope="module")
 def table(odps):
-    """Enough rows that readers are still active when the script ends."""
+    """A table with so many rows that reads are still active when the script ends."""
     name = "exit_rows"
     odps.create_table(name, "id bigint, text string", if_not_exists=True)
     odps.table(name).write(pa.table({"id": range(400_000), "text": ["x" * 100] * 400_000}))
@@ -100,36 +100,36 @@ def table(odps):
 
 
 @pytest.fixture(scope="module")
-def asked(service, table) -> str:
-    """The arguments of a script: how to connect, and the table."""
+def arguments(service, table) -> str:
+    """The arguments of a script: the settings of the connection and the table."""
     settings = account_of(service)
     return json.dumps([settings, table])
 
 
 @pytest.fixture
-def run_forked(forking, asked) -> Callable[[str], subprocess.CompletedProcess[str]]:
+def run_forked(forking, arguments) -> Callable[[str], subprocess.CompletedProcess[str]]:
     """Run a script in a child of an interpreter that has already imported the modules."""
-    return lambda script: forking.run(PRELUDE + script, asked)
+    return lambda script: forking.run(PRELUDE + script, arguments)
 
 
 @pytest.fixture
-def run_alone(asked) -> Callable[[str], subprocess.CompletedProcess[str]]:
+def run_alone(arguments) -> Callable[[str], subprocess.CompletedProcess[str]]:
     """Run a script in a new interpreter."""
 
     def run(script: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", PRELUDE + script, asked]
+        command = [sys.executable, "-c", PRELUDE + script, arguments]
         return subprocess.run(command, capture_output=True, text=True, timeout=100)
 
     return run
 
 
 @pytest.mark.gate(3)
-@pytest.mark.parametrize(("half", "ending"), halves(CASES))
-def test_a_script_ends_cleanly_with_incomplete_operations(
-    run_alone, run_forked, odps, table, half, ending
+@pytest.mark.parametrize(("work", "ending"), with_marks(CASES))
+def test_a_script_with_an_unfinished_operation_ends_cleanly(
+    run_alone, run_forked, odps, table, work, ending
 ):
-    run = run_alone if (half, ending) in ALONE else run_forked
-    done = run(f"{HALVES[half]}\n{ENDINGS[ending]}")
+    run = run_alone if (work, ending) in ALONE else run_forked
+    done = run(f"{UNFINISHED[work]}\n{ENDINGS[ending]}")
     if ending == "error":
         assert done.returncode == 1
         assert done.stderr.strip().endswith("ZeroDivisionError: division by zero")
@@ -138,7 +138,7 @@ def test_a_script_ends_cleanly_with_incomplete_operations(
         assert (done.returncode, done.stderr) == (0, "")
     # No other process can finish it, so its session must be aborted before it expires. The tunnel
     # and version 1 have no abort.
-    if half == "write" and by_storage_api():
+    if work == "write" and by_storage_api():
         ref = WriteSessionRef(table=odps.table(table).name, session_id=done.stdout.strip())
         assert fetch_write_status(odps._storage, ref) == "ABORTED"
 
@@ -157,9 +157,9 @@ else:
 
 @pytest.mark.gate(2)
 @pytest.mark.parametrize(
-    "half", halves([("batches",), ("one split",), ("storage level",), ("sql",), ("blobs",)])
+    "work", with_marks([("batches",), ("one split",), ("storage level",), ("sql",), ("blobs",)])
 )
-def test_an_incomplete_read_raises_an_error_after_close(run_forked, half):
-    done = run_forked(HALVES[half] + AFTER_CLOSE)
+def test_an_unfinished_read_raises_an_error_after_close(run_forked, work):
+    done = run_forked(UNFINISHED[work] + AFTER_CLOSE)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.split()[-1] in ("CancelledError", "StateError")

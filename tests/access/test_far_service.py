@@ -1,4 +1,4 @@
-"""All operations through TLS or a proxy: tables, blobs, SQL, and interruptions."""
+"""Tables, blobs, SQL and resumed reads work through TLS and proxies."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ PICTURE = bytes(range(256)) * 5000
 
 
 @pytest.fixture
-def near(service):
+def server(service):
     """The address of the embedded service."""
     parts = urlsplit(service.endpoint)
     return parts.hostname, parts.port
 
 
-def connect(service, address: str):
-    return connected(service, endpoint=f"{address}/api", tunnel_endpoint=address)
+def connect(service, url: str):
+    return connected(service, endpoint=f"{url}/api", tunnel_endpoint=url)
 
 
-def everything(odps, name: str) -> None:
+def use_everything(odps, name: str) -> None:
     """Write and read rows and blobs, run a query, and read its rows."""
     odps.create_table(name, "id bigint, note string, photo blob")
     table = odps.table(name)
@@ -47,36 +47,38 @@ def everything(odps, name: str) -> None:
 
 
 @pytest.mark.storage_api("blobs")
-def test_everything_works_over_tls(service, near, trusted, new_name):
+def test_everything_works_over_tls(service, server, trusted, new_name):
     with (
-        TlsFront(near, server_context(trusted)) as front,
+        TlsFront(server, server_context(trusted)) as front,
         connect(service, front.url) as odps,
     ):
-        everything(odps, new_name("tls"))
+        use_everything(odps, new_name("tls"))
 
 
 @pytest.mark.storage_api("blobs")
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_everything_works_through_a_proxy(service, near, trusted, new_name, monkeypatch, scheme):
+def test_everything_works_through_a_proxy(service, server, trusted, new_name, monkeypatch, scheme):
     for name in ("NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
     tls = server_context(trusted, "odps.example")
     with (
-        TlsFront(near, tls) as front,
-        Proxy({"odps.example": ("127.0.0.1", front.port) if scheme == "https" else near}) as proxy,
+        TlsFront(server, tls) as front,
+        Proxy(
+            {"odps.example": ("127.0.0.1", front.port) if scheme == "https" else server}
+        ) as proxy,
     ):
         for name in ("http_proxy", "https_proxy"):
             monkeypatch.setenv(name, proxy.url)
         with connect(service, f"{scheme}://odps.example") as odps:
-            everything(odps, new_name("proxied"))
+            use_everything(odps, new_name("proxied"))
     assert {host for _, host in proxy.asked} == {"odps.example"}
 
 
-def test_a_server_with_an_untrusted_certificate_gets_one_request(service, near, authority, caplog):
+def test_an_untrusted_server_gets_one_request(service, server, authority, caplog):
     caplog.set_level(logging.DEBUG)
     with (
-        TlsFront(near, server_context(authority)) as front,
+        TlsFront(server, server_context(authority)) as front,
         connect(service, front.url) as odps,
     ):
         with pytest.raises(CertificateError) as caught:

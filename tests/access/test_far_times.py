@@ -1,4 +1,4 @@
-"""TIMESTAMPs of the years 1 and 9999, in every form of a read and of a result."""
+"""TIMESTAMPs of the years 1 and 9999 can be read in every form of a read or result."""
 
 from __future__ import annotations
 
@@ -33,28 +33,28 @@ MICRO = pa.timestamp("us")
 
 
 @pytest.fixture(scope="module")
-def structs() -> Iterator[Connection]:
+def struct_odps() -> Iterator[Connection]:
     """A connection to a service whose TIMESTAMPs are structs."""
     options = ("--form", "timestamps=struct")
     with start(samples=False, options=options) as running, connected(running) as connection:
         yield connection
 
 
-def made(odps: Connection, name: str) -> Table:
+def far_table(odps: Connection, name: str) -> Table:
     table = odps.create_table(name, "id bigint, t timestamp")
     table.write(pa.table({"id": [1, 2], "t": pa.array(TIMES, MICRO)}), progress=False)
     return table
 
 
 @pytest.fixture
-def table(structs: Connection, new_name: NewName) -> Table:
-    return made(structs, new_name("far"))
+def table(struct_odps: Connection, new_name: NewName) -> Table:
+    return far_table(struct_odps, new_name("far"))
 
 
 @pytest.fixture
 def refused(odps: Connection, new_name: NewName) -> Table:
-    """A table of a service that responds with ODPS-0422214 to reads in nanoseconds."""
-    found = made(odps, new_name("far"))
+    """A table of a service that refuses reads of far times in nanoseconds (ODPS-0422214)."""
+    found = far_table(odps, new_name("far"))
     return found
 
 
@@ -71,7 +71,7 @@ def through(odps: Connection, kind: type[Recorder]) -> Iterator[tuple[Connection
         yield connection, proxy
 
 
-def page(source: Any) -> pa.Table:
+def first_page(source: Any) -> pa.Table:
     return pa.Table.from_batches(list(rows_of(source).page(0, 5, CancelToken())))
 
 
@@ -82,7 +82,7 @@ FORMS: dict[str, Callable[[Any], list[Any]]] = {
     "batches": lambda rows: pa.Table.from_batches(list(rows.batches()))["t"].to_pylist(),
     "reader": lambda rows: rows.reader().read_all()["t"].to_pylist(),
     "stream": lambda rows: pa.table(rows)["t"].to_pylist(),
-    "page": lambda rows: page(rows)["t"].to_pylist(),
+    "page": lambda rows: first_page(rows)["t"].to_pylist(),
     "duckdb": lambda rows: [one for (one,) in duckdb.sql("select t from rows").fetchall()],
 }
 
@@ -90,8 +90,8 @@ FORMS: dict[str, Callable[[Any], list[Any]]] = {
 @pytest.mark.storage_api("far times")
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("form", FORMS)
-def test_structs_of_seconds_lose_no_time(table: Table, form: str) -> None:
-    """A read and a result are repeated in microseconds, with one warning."""
+def test_far_times_that_arrive_as_structs_are_read_exactly(table: Table, form: str) -> None:
+    """The client repeats a read in microseconds and warns once."""
     for source in (table.read(), table.connection.sql(f"select * from {table.name}")):
         with pytest.warns(OdpsNbWarning, match="in microseconds") as told:
             assert FORMS[form](source) == TIMES
@@ -103,17 +103,17 @@ def test_structs_of_seconds_lose_no_time(table: Table, form: str) -> None:
                 assert source.arrow_schema.field("t").type == MICRO
 
 
-def test_near_structs_keep_nanoseconds(structs: Connection, new_name: NewName) -> None:
-    table = structs.create_table(new_name("near"), "t timestamp")
+def test_structs_of_near_times_keep_nanoseconds(struct_odps: Connection, new_name: NewName) -> None:
+    table = struct_odps.create_table(new_name("near"), "t timestamp")
     table.write(pa.table({"t": pa.array([1], pa.timestamp("ns"))}), progress=False)
-    for source in (table.read(), structs.sql(f"select * from {table.name}")):
+    for source in (table.read(), struct_odps.sql(f"select * from {table.name}")):
         for found in (source.to_arrow(), pa.table(source)):
             assert found["t"].type == pa.timestamp("ns")
             assert found["t"].cast(pa.int64()).to_pylist() == [1]
 
 
 @pytest.mark.storage_api("far times")
-def test_the_first_rows_show_far_structs(table: Table) -> None:
+def test_the_first_rows_show_far_times_that_arrive_as_structs(table: Table) -> None:
     with pytest.warns(OdpsNbWarning, match="in microseconds"):
         assert [one.to_pydatetime() for one in table.head()["t"]] == TIMES
 
@@ -139,7 +139,7 @@ class FarStructs(Recorder):
 
 
 @pytest.mark.storage_api("far times")
-def test_a_nanosecond_session_with_far_structs_is_replaced(
+def test_a_session_in_nanoseconds_with_far_times_is_replaced(
     odps: Connection, new_name: NewName
 ) -> None:
     table = odps.create_table(new_name("near"), "id bigint, t timestamp")
@@ -168,7 +168,7 @@ WHOLE: dict[str, Callable[[Table], pa.Table]] = {
 
 @pytest.mark.storage_api("far times")
 @pytest.mark.parametrize("form", WHOLE)
-def test_a_whole_dataset_is_read_in_microseconds(refused: Table, form: str) -> None:
+def test_a_dataset_with_far_times_is_read_in_microseconds(refused: Table, form: str) -> None:
     with pytest.warns(OdpsNbWarning, match="in microseconds") as told:
         found = WHOLE[form](refused)
     assert len(told) == 1
@@ -177,14 +177,14 @@ def test_a_whole_dataset_is_read_in_microseconds(refused: Table, form: str) -> N
 
 
 @pytest.mark.storage_api("far times")
-def test_rows_are_counted_by_a_far_time(refused: Table) -> None:
+def test_a_filter_with_a_far_time_counts_rows(refused: Table) -> None:
     with pytest.warns(OdpsNbWarning, match="in microseconds"):
         assert refused.dataset().count_rows(filter=pc.field("t") > MIDDLE) == 1
 
 
 @pytest.mark.storage_api("far times")
 def test_streams_with_a_fixed_schema_raise_an_error_that_names_the_option(refused: Table) -> None:
-    """A LazyFrame and the meta of Dask have already declared nanoseconds."""
+    """The schemas of a polars LazyFrame and of a Dask frame already declare nanoseconds."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", OdpsNbWarning)
         for ask in (

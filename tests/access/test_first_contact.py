@@ -1,4 +1,4 @@
-"""The first minutes with an account: each problem is reported soon, with the right message.
+"""Each problem of a new user's first connection is reported soon with the correct message.
 
 Each situation is simulated over sockets: `Gateway` forwards requests to the embedded service,
 except those that the situation changes.
@@ -100,7 +100,7 @@ def closed(line: Line, seen: Seen) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Situation:
-    """How a situation differs from a working account, and what the error must and must not say.
+    """The differences from a working account, and texts that the error must or must not contain.
 
     ``storage`` is the tunnel endpoint; ``{gateway}`` is replaced by the gateway's URL.
     """
@@ -276,7 +276,7 @@ SITUATIONS = {
 
 
 @pytest.fixture
-def told(caplog) -> Iterator[Told]:
+def outputs(caplog) -> Iterator[Told]:
     caplog.set_level(logging.DEBUG)
     kept, collected = Lines(), Told()
     logging.getLogger().addHandler(kept)
@@ -287,8 +287,8 @@ def told(caplog) -> Iterator[Told]:
 
 
 @pytest.fixture
-def act(service, monkeypatch) -> Iterator[Callable[[Situation], tuple[Connection, Gateway]]]:
-    """Return a function that connects in a situation."""
+def connect_in(service, monkeypatch) -> Iterator[Callable[[Situation], tuple[Connection, Gateway]]]:
+    """Return a function that connects to an account in a given situation."""
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.lower(), raising=False)
@@ -331,12 +331,12 @@ def act(service, monkeypatch) -> Iterator[Callable[[Situation], tuple[Connection
 
 @pytest.mark.parametrize("name", SITUATIONS)
 @pytest.mark.gate(12)
-def test_each_situation_gives_the_expected_message(act, service, told, name):
+def test_each_situation_gives_the_expected_message(connect_in, service, outputs, name):
     situation = SITUATIONS[name]
-    odps, gateway = act(situation)
+    odps, gateway = connect_in(situation)
     with pytest.raises(OdpsNbError) as caught:
         WAYS[situation.do](odps)
-    told.attempt(lambda: (_ for _ in ()).throw(caught.value))
+    outputs.attempt(lambda: (_ for _ in ()).throw(caught.value))
     error = caught.value
     text = "\n".join([type(error).__name__, str(error), *error.__notes__])
     assert error.hint
@@ -344,24 +344,24 @@ def test_each_situation_gives_the_expected_message(act, service, told, name):
     assert not missing, text
     wrong = [words for words in situation.never if words in text]
     assert not wrong, text
-    told.check(service.access_key, service.access_id)
+    outputs.check(service.access_key, service.access_id)
     if situation.requests is not None:
         assert len(gateway.seen) <= situation.requests
 
 
 @pytest.mark.parametrize("name", SITUATIONS)
 @pytest.mark.gate(12)
-def test_the_doctor_reports_nothing_as_ok_that_did_not_work(act, told, service, name):
-    """Checks that a situation prevents are not ok; all checks end in time and show no secret."""
+def test_the_doctor_reports_no_failing_check_as_ok(connect_in, outputs, service, name):
+    """Checks that fail in a situation are not ok; all checks end in time and show no secret."""
     situation = SITUATIONS[name]
-    odps, _ = act(situation)
+    odps, _ = connect_in(situation)
     began = time.monotonic()
     checks = {one.name: one for one in examine(odps.profile, seconds=3.0)}
     assert time.monotonic() - began < 60  # seconds on an idle machine; 3 of them for the network
     for check in checks.values():
-        told.thing(check)
+        outputs.thing(check)
         assert check.ok or check.to_do
-    told.check(service.access_key)
+    outputs.check(service.access_key)
     if situation.do == "tables":
         assert not (checks["Project"].ok and checks["Tables"].ok)
     elif "Quota" in checks:
@@ -370,7 +370,7 @@ def test_the_doctor_reports_nothing_as_ok_that_did_not_work(act, told, service, 
         assert not checks["Storage API"].ok
 
 
-def test_a_host_that_drops_packets_is_given_up_in_time(service):
+def test_connecting_to_a_host_that_drops_packets_times_out(service):
     keys = {"access_id": service.access_id, "access_key": service.access_key}
     options = ClientOptions(connect_timeout=0.3, read_timeout=0.3, deadline=20.0)
     with (

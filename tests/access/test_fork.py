@@ -1,4 +1,4 @@
-"""After a fork, both processes receive their own responses, whatever was in progress before."""
+"""After a fork during any operation, each process receives only its own responses."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ JOB = Path(__file__).with_name("fork_job.py")
 
 
 @pytest.fixture
-def front(request, service, authority, trusted):
+def proxy(request, service, authority, trusted):
     """A proxy in front of the service that records which process uses which connection."""
     parts = urlsplit(service.endpoint)
     tls = server_context(authority) if request.param == "https" else None
-    with TlsFront((parts.hostname, parts.port), tls, listens=True) as front:
-        yield front
+    with TlsFront((parts.hostname, parts.port), tls, listens=True) as proxy:
+        yield proxy
 
 
 @pytest.fixture
-def settings(front, service):
+def settings(proxy, service):
     return {
-        "endpoint": f"{front.url}{urlsplit(service.endpoint).path}",
-        "tunnel_endpoint": front.url,
+        "endpoint": f"{proxy.url}{urlsplit(service.endpoint).path}",
+        "tunnel_endpoint": proxy.url,
         "project": service.project,
         "access_id": service.access_id,
         "access_key": service.access_key,
     }
 
 
-def forked(*job: object) -> list[int]:
-    """Run a job, and return the exit statuses of its children."""
+def exit_codes(*job: object) -> list[int]:
+    """Run a job of `fork_job`, and return the exit statuses of its children."""
     done = subprocess.run(
         [sys.executable, JOB, json.dumps(job)], capture_output=True, text=True, timeout=300
     )
@@ -50,38 +50,38 @@ def forked(*job: object) -> list[int]:
     return codes
 
 
-def speakers(front: TlsFront) -> list[set[str]]:
+def processes_by_connection(proxy: TlsFront) -> list[set[str]]:
     """Return, for each connection, the processes that sent requests over it."""
     found = [
-        set(re.findall(r"(?im)^user-agent: (pid-\d+)", one.decode("latin-1"))) for one in front.said
+        set(re.findall(r"(?im)^user-agent: (pid-\d+)", one.decode("latin-1"))) for one in proxy.said
     ]
     return [each for each in found if each]
 
 
 @pytest.mark.gate(1)
 @pytest.mark.parametrize(
-    ("front", "way"), [("http", "fork"), ("https", "multiprocessing")], indirect=["front"]
+    ("proxy", "way"), [("http", "fork"), ("https", "multiprocessing")], indirect=["proxy"]
 )
-def test_children_that_read_a_partition_each_get_it(front, settings, way):
-    codes = forked("reading", settings, way)
+def test_each_child_reads_its_own_partition(proxy, settings, way):
+    codes = exit_codes("reading", settings, way)
     assert codes == [0] * 8
-    spoken = speakers(front)
+    spoken = processes_by_connection(proxy)
     assert [each for each in spoken if len(each) > 1] == []
     assert len(set().union(*spoken)) >= 5  # the parent and its children were recorded
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("front", ["https"], indirect=True)
-def test_unfinished_operations_stay_with_the_parent(front, settings, new_name):
-    assert forked("halves", settings, new_name("halves")) == [0, 0, 0]
-    assert [each for each in speakers(front) if len(each) > 1] == []
+@pytest.mark.parametrize("proxy", ["https"], indirect=True)
+def test_only_the_parent_can_finish_operations_begun_before_a_fork(proxy, settings, new_name):
+    assert exit_codes("halves", settings, new_name("halves")) == [0, 0, 0]
+    assert [each for each in processes_by_connection(proxy) if len(each) > 1] == []
 
 
-@pytest.mark.parametrize("front", ["http"], indirect=True)
-def test_locks_that_other_threads_held_are_free_in_a_child(settings):
-    assert forked("held", settings) == [0, 0, 0]
+@pytest.mark.parametrize("proxy", ["http"], indirect=True)
+def test_locks_held_by_other_threads_are_free_in_a_child(settings):
+    assert exit_codes("held", settings) == [0, 0, 0]
 
 
 @pytest.mark.nightly
 def test_an_embedded_service_outlives_the_children_of_its_parent():
-    assert forked("local") == [0, 0]
+    assert exit_codes("local") == [0, 0]

@@ -44,7 +44,7 @@ def test_an_old_java_is_skipped_for_a_newer_one(tmp_path: Path) -> None:
     assert found.version == 17
 
 
-def test_without_a_release_file_java_itself_reports_its_version(tmp_path: Path) -> None:
+def test_without_a_release_file_java_is_run_to_get_its_version(tmp_path: Path) -> None:
     home = _install(tmp_path / "plain", "17.0.3", release=False)
     assert find_java({"JAVA_HOME": str(home), "PATH": ""}, jvm_folder=tmp_path).version == 17
 

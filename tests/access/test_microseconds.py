@@ -28,7 +28,7 @@ ROWS = 150_000  # the service sends a megabyte before it reaches the last row
 
 
 @pytest.fixture(scope="module")
-def with_500() -> Iterator[Connection]:
+def status_500() -> Iterator[Connection]:
     options = ("--form", "nanosecond_status=500")
     with start(samples=False, options=options) as running, connected(running) as connection:
         yield connection
@@ -48,7 +48,7 @@ def table(odps: Connection, new_name: NewName) -> Table:
     return made
 
 
-def in_micro(found: pa.Table) -> None:
+def check_microseconds(found: pa.Table) -> None:
     assert found.column_names == ["id", "t"]
     assert found["id"].to_pylist() == list(range(ROWS))
     assert found["t"].type == pa.timestamp("us")
@@ -65,22 +65,22 @@ COLLECTED: dict[str, Callable[[Any], pa.Table]] = {
 
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("form", COLLECTED)
-def test_a_whole_result_is_read_again_and_has_every_row_once(table: Table, form: str) -> None:
-    """Evidence 152: even if the error arrives in the middle of the rows."""
+def test_a_read_that_restarts_in_microseconds_has_every_row_once(table: Table, form: str) -> None:
+    """Evidence 152: the error may arrive in the middle of the rows."""
     scan = table.read()
     with pytest.warns(OdpsNbWarning, match=WARNED) as told:
-        in_micro(COLLECTED[form](scan))
+        check_microseconds(COLLECTED[form](scan))
     assert [warning.filename for warning in told] == [__file__]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        in_micro(scan.to_arrow())  # the session remembers the unit
+        check_microseconds(scan.to_arrow())  # the session remembers the unit
         assert scan.arrow_schema.field("t").type == pa.timestamp("us")
-        in_micro(pickle.loads(pickle.dumps(scan)).to_arrow())
+        check_microseconds(pickle.loads(pickle.dumps(scan)).to_arrow())
 
 
-def test_any_status_costs_no_retries(with_500: Connection, new_name: NewName) -> None:
-    """Evidence 152: the status is unknown."""
-    table = with_500.create_table(new_name("status"), "id bigint, t timestamp")
+def test_an_overflow_error_is_not_retried(status_500: Connection, new_name: NewName) -> None:
+    """Evidence 152: the HTTP status of the error is unknown."""
+    table = status_500.create_table(new_name("status"), "id bigint, t timestamp")
     table.write(rows(), progress=False)
     watcher = Watcher()
     with pytest.warns(OdpsNbWarning, match=WARNED):
@@ -115,14 +115,14 @@ STREAMED: dict[str, Callable[[Any], Any]] = {
 def test_a_stream_that_has_begun_raises_an_error_that_names_the_option(
     table: Table, form: str
 ) -> None:
-    """No row from another session may follow, because its row order may be different."""
+    """Rows of another session must not follow, because their order may differ."""
     given: list[pa.RecordBatch] = []
     kind = pa.ArrowInvalid if form == "stream" else InvalidRequestError
     with pytest.raises(kind, match=WARNED) as caught:
         given.extend(STREAMED[form](table.read()))
     assert "timestamp_unit='us'" in str(caught.value if form == "stream" else caught.value.hint)
     batches = list(STREAMED[form](table.read(timestamp_unit="us")))
-    in_micro(pa.Table.from_batches(batches))
+    check_microseconds(pa.Table.from_batches(batches))
 
 
 @pytest.mark.parametrize("form", STREAMED)
@@ -134,12 +134,12 @@ def test_a_stream_switches_to_microseconds_before_its_first_row(
     with pytest.warns(OdpsNbWarning, match=WARNED):
         found = pa.Table.from_batches(list(STREAMED[form](table.read())))
     assert found["t"].to_pylist()[-1:] == [FAR]
-    # a unit that was declared before the first row stays; nanoseconds reach the year 2100
+    # the declared unit does not change; nanoseconds reach the year 2100
     promised = "ns" if form == "dataset" else "us"
     assert found["t"].type == pa.timestamp(promised)
 
 
-def test_rows_without_a_far_time_keep_nanoseconds(table: Table) -> None:
+def test_reads_of_rows_without_far_times_keep_nanoseconds(table: Table) -> None:
     near = table.read(limit=20_000).to_arrow()
     assert near["t"].type == pa.timestamp("ns")
     assert near["t"][1234].cast(pa.int64()).as_py() == 1234
@@ -152,7 +152,7 @@ def test_a_condition_that_microseconds_cannot_compare_is_refused(table: Table) -
         scan.to_arrow()
 
 
-def test_another_snapshot_does_not_continue_an_earlier_one(table: Table) -> None:
+def test_a_read_does_not_restart_in_microseconds_after_the_table_changed(table: Table) -> None:
     scan = table.read()
     assert scan.row_count == ROWS
     table.write(rows(3), progress=False)
@@ -163,7 +163,7 @@ def test_another_snapshot_does_not_continue_an_earlier_one(table: Table) -> None
         assert table.read().to_arrow().num_rows == ROWS + 3
 
 
-def test_new_rows_of_a_table_are_read_so_too(odps: Connection, new_name: NewName) -> None:
+def test_incremental_reads_switch_to_microseconds(odps: Connection, new_name: NewName) -> None:
     table = odps.create_table(
         new_name("since"),
         "id bigint, t timestamp",
@@ -193,10 +193,10 @@ def test_pages_of_an_explorer_show_far_times(table: Table) -> None:
 
 
 def test_tasks_raise_an_error_that_names_the_option(table: Table) -> None:
-    """These forms read one session in several processes, so no process can switch."""
+    """Tasks read one session in several processes, so no process can change the unit."""
     (task,) = table.read()._split_tasks()
     with pytest.raises(InvalidRequestError, match=WARNED) as caught:
         task.table()
     assert "timestamp_unit='us'" in str(pickle.loads(pickle.dumps(caught.value)).hint)
     (task,) = table.read(timestamp_unit="us")._split_tasks()
-    in_micro(task.table())
+    check_microseconds(task.table())

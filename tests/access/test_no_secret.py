@@ -54,7 +54,7 @@ assert stock_client.__version__
 
 
 @pytest.fixture
-def told(caplog, monkeypatch, request):
+def outputs(caplog, monkeypatch, request):
     monkeypatch.setattr(Attempts, "pause", lambda self, seconds: None)
     caplog.set_level(logging.DEBUG)  # includes urllib3's log lines
     kept, collected = Lines(), Told()
@@ -67,57 +67,57 @@ def told(caplog, monkeypatch, request):
     collected.check()
 
 
-def journeys(told: Told, odps) -> None:
-    """Every operation of a connection, whatever its outcome."""
+def use_all_operations(outputs: Told, odps) -> None:
+    """Run every operation of a connection, and record results and errors."""
     for thing in (odps, odps.profile, odps._storage, odps.table("orders")):
-        told.thing(thing)
-    told.attempt(lambda: odps.profile.keys)
-    told.attempt(lambda: list(odps.tables("*")))
-    told.attempt(lambda: odps.table("orders").schema)
-    told.attempt(lambda: odps.table("orders").partitions())
-    told.attempt(lambda: odps.table("orders").read(limit=5).to_arrow(progress=silent))
-    told.attempt(lambda: odps.table("orders").read().splits)
-    told.attempt(lambda: odps.table("nope").write(pa.table({"id": [1]}), progress=silent))
-    told.attempt(lambda: odps.sql("select 1 as one", progress=silent))
-    told.attempt(lambda: odps.sql("selekt", progress=silent).to_arrow(progress=silent))
-    told.attempt(lambda: odps.blob("/wByZWYw").bytes())
-    told.attempt(lambda: odps.table("media").blobs("content", limit=1))
+        outputs.thing(thing)
+    outputs.attempt(lambda: odps.profile.keys)
+    outputs.attempt(lambda: list(odps.tables("*")))
+    outputs.attempt(lambda: odps.table("orders").schema)
+    outputs.attempt(lambda: odps.table("orders").partitions())
+    outputs.attempt(lambda: odps.table("orders").read(limit=5).to_arrow(progress=silent))
+    outputs.attempt(lambda: odps.table("orders").read().splits)
+    outputs.attempt(lambda: odps.table("nope").write(pa.table({"id": [1]}), progress=silent))
+    outputs.attempt(lambda: odps.sql("select 1 as one", progress=silent))
+    outputs.attempt(lambda: odps.sql("selekt", progress=silent).to_arrow(progress=silent))
+    outputs.attempt(lambda: odps.blob("/wByZWYw").bytes())
+    outputs.attempt(lambda: odps.table("media").blobs("content", limit=1))
     for check in examine(odps.profile):
-        told.thing(check)
+        outputs.thing(check)
 
 
 @pytest.mark.parametrize("account", ACCOUNTS)
-def test_no_secret_of_a_refused_account_is_shown(told, service, account):
+def test_no_secret_of_a_refused_account_is_shown(outputs, service, account):
     with odps_nb.connect(
         endpoint=service.endpoint,
         tunnel_endpoint=service.tunnel_endpoint,
         project=service.project,
         **ACCOUNTS[account],
     ) as odps:
-        journeys(told, odps)
-    assert told.errors > 5
+        use_all_operations(outputs, odps)
+    assert outputs.errors > 5
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("region", [None, "cn-x"])
-def test_no_secret_of_an_accepted_account_is_shown(told, service, odps, new_name, region):
+def test_no_secret_of_an_accepted_account_is_shown(outputs, service, odps, new_name, region):
     with odps_nb.connect(
         **keys_of(service),
         region=region,
     ) as mine:
-        journeys(told, mine)
+        use_all_operations(outputs, mine)
         name = new_name("kept")
         mine.create_table(name, "id bigint, photo blob")
         rows = pa.table({"id": [1], "photo": [b"x" * 9]})
-        told.attempt(lambda: mine.table(name).write(rows, progress=silent))
+        outputs.attempt(lambda: mine.table(name).write(rows, progress=silent))
         column = mine.table(name).blobs("photo")
-        told.thing(column)
-        told.thing(column[0])
+        outputs.thing(column)
+        outputs.thing(column[0])
         result = mine.sql(f"select * from {name}", progress=silent)
-        told.thing(result)
-        told.attempt(lambda: result.to_arrow(progress=silent))
+        outputs.thing(result)
+        outputs.attempt(lambda: result.to_arrow(progress=silent))
         mine.drop_table(name)
-    told.check(service.access_key)
+    outputs.check(service.access_key)
 
 
 def hang_up(line: Line) -> None:
@@ -128,7 +128,7 @@ def hang_up(line: Line) -> None:
 @pytest.mark.parametrize("way", ["nobody", "distrust", "proxy", "no proxy"])
 @pytest.mark.parametrize("account", ["sts", "bearer", "application"])
 def test_no_secret_is_shown_if_hosts_cannot_be_reached(
-    told, service, authority, monkeypatch, way, account
+    outputs, service, authority, monkeypatch, way, account
 ):
     for name in ("NO_PROXY", "no_proxy", "REQUESTS_CA_BUNDLE"):
         monkeypatch.delenv(name, raising=False)
@@ -143,10 +143,10 @@ def test_no_secret_is_shown_if_hosts_cannot_be_reached(
         monkeypatch.setenv("https_proxy", address.replace("://", f"://me:{password}@"))
         endpoint = {"nobody": nobody, "distrust": front.url}.get(way, "https://odps.example")
         with odps_nb.connect(endpoint=f"{endpoint}/api", project="p", **ACCOUNTS[account]) as odps:
-            told.attempt(lambda: odps.table("t").schema)
+            outputs.attempt(lambda: odps.table("t").schema)
             for check in examine(odps.profile):
-                told.thing(check)
-    assert told.errors == 1
+                outputs.thing(check)
+    assert outputs.errors == 1
 
 
 KEY, TOKEN = SECRETS["access_key"], SECRETS["sts_token"]
@@ -189,7 +189,7 @@ WRONG_SETTINGS = {
 }
 
 
-def nothing_shows(collected: Told) -> None:
+def check_errors_without_secret(collected: Told) -> None:
     collected.check()
     assert collected.errors
 
@@ -201,7 +201,7 @@ def test_no_secret_is_shown_for_wrong_settings(settings):
     of_a_file = wrong.keys() & {"sts_token", "bearer_token", "app_id", "credential_process"}
     open_it = Profile.resolve if of_a_file else lambda **given: odps_nb.connect(**given).profile
     collected.attempt(lambda: open_it(**wrong).keys)
-    nothing_shows(collected)
+    check_errors_without_secret(collected)
 
 
 def test_no_secret_is_shown_for_wrong_values():
@@ -242,25 +242,25 @@ def test_no_secret_is_shown_for_wrong_profile_files(tmp_path, monkeypatch, text,
     monkeypatch.setenv("ODPS_ACCESS_KEY", SECRETS["app_key"])
     collected = Told()
     collected.attempt(lambda: odps_nb.connect("work").profile.keys)
-    nothing_shows(collected)
+    check_errors_without_secret(collected)
 
 
-def silence(line: Line) -> None:
+def stay_silent(line: Line) -> None:
     line.request()
     line.peer.release.wait(30)
 
 
-def nonsense(line: Line) -> None:
+def respond_with_nonsense(line: Line) -> None:
     while line.request() is not None:
         line.answer(b"\xff\x00 no answer")
 
 
-def throttled(line: Line) -> None:
+def throttle(line: Line) -> None:
     while line.request() is not None:
         line.answer(b'{"Code": "Throttled", "Message": "no"}', 429)
 
 
-def early(line: Line) -> None:
+def respond_before_the_body(line: Line) -> None:
     line.head()
     line.answer(b"no", 403, Connection="close")
 
@@ -268,15 +268,15 @@ def early(line: Line) -> None:
 SCRIPTS = [
     sends(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nx"),
     hang_up,
-    silence,
-    nonsense,
+    stay_silent,
+    respond_with_nonsense,
     sends(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 7\r\n\r\nhello"),
-    throttled,
-    early,
+    throttle,
+    respond_before_the_body,
     sends(b"SSH-2.0\r\n\r\n"),
 ]
 SIGNING = ["sts", "bearer", "application", "version 4", "function"]
-#: Every kind of failure with one kind of credentials, and two of them with every other kind.
+#: All failures with one kind of credentials, and two failures with each other kind.
 IN_THE_GATE = {("sts", script) for script in SCRIPTS}
 IN_THE_GATE |= {(SIGNING[1 + at // 2], script) for at, script in enumerate(SCRIPTS)}
 PAIRS = [
@@ -287,7 +287,7 @@ PAIRS = [
 
 @pytest.mark.gate(5)
 @pytest.mark.parametrize(("account", "script"), PAIRS)
-def test_no_frame_shows_a_secret_whatever_the_server_does(told, script, account):
+def test_no_frame_shows_a_secret_whatever_the_server_does(outputs, script, account):
     profile = Profile(
         endpoint="http://h/api", project="p", tunnel_endpoint="http://h", **ACCOUNTS[account]
     )
@@ -295,10 +295,10 @@ def test_no_frame_shows_a_secret_whatever_the_server_does(told, script, account)
         profile = replace(profile, endpoint=f"{peer.url}/api", tunnel_endpoint=peer.url)
         with StorageClient(profile, options=ClientOptions(retries=1, read_timeout=0.2)) as storage:
             table = profile.table("t")
-            told.attempt(lambda: list(iter_table_names(storage)))
-            told.attempt(lambda: open_read_session(storage, ReadPlan(table=table)))
-            told.attempt(lambda: open_write_session(storage, table))
-            told.attempt(lambda: open_blob(storage, BlobReference("/wByZWYw")))
+            outputs.attempt(lambda: list(iter_table_names(storage)))
+            outputs.attempt(lambda: open_read_session(storage, ReadPlan(table=table)))
+            outputs.attempt(lambda: open_write_session(storage, table))
+            outputs.attempt(lambda: open_blob(storage, BlobReference("/wByZWYw")))
 
             def upload() -> None:
                 rows = WriteRows(
@@ -309,11 +309,11 @@ def test_no_frame_shows_a_secret_whatever_the_server_does(told, script, account)
                         body.write(b"x" * 10**6)
                     body.finish()
 
-            told.attempt(upload)
-    assert told.errors >= 4
+            outputs.attempt(upload)
+    assert outputs.errors >= 4
 
 
-def test_the_verbose_traceback_of_ipython_shows_no_secret(told):
+def test_the_verbose_traceback_of_ipython_shows_no_secret(outputs):
     from IPython.core.ultratb import VerboseTB
 
     with (
@@ -327,4 +327,4 @@ def test_the_verbose_traceback_of_ipython_shows_no_secret(told):
             text = VerboseTB(include_vars=True).text(type(error), error, own)
     text = re.sub(r"\x1b\[[0-9;]*m", "", text)
     assert "self = <Connection" in text  # variables are shown
-    told.pieces.append(text.encode())
+    outputs.pieces.append(text.encode())

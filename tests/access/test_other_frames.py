@@ -1,4 +1,4 @@
-"""Arrow C streams can be written, and accept a `Scan`: DuckDB, and views like polars'."""
+"""Libraries exchange data with odps_nb through the Arrow C stream interface."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LONG = "more than the twelve bytes that a view holds in itself"
 
 
 class Stream:
-    """Implements only the interface."""
+    """Implements only the Arrow C stream interface."""
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table
@@ -24,17 +24,17 @@ class Stream:
         return self._table.__arrow_c_stream__(requested_schema)
 
 
-def view(values: list[str | None]) -> pa.Array:
+def views(values: list[str | None]) -> pa.Array:
     return pa.array(values, pa.string_view())
 
 
 @pytest.mark.parametrize(
     ("array", "text", "expected"),
     [
-        (view(["", LONG, None]), "string", ["", LONG, None]),
+        (views(["", LONG, None]), "string", ["", LONG, None]),
         (pa.array([b"", LONG.encode()], pa.binary_view()), "binary", [b"", LONG.encode()]),
         (
-            pa.DictionaryArray.from_arrays([1, None, 0, 1], view(["a", LONG])),
+            pa.DictionaryArray.from_arrays([1, None, 0, 1], views(["a", LONG])),
             "string",
             [LONG, None, "a", LONG],
         ),
@@ -46,26 +46,26 @@ def view(values: list[str | None]) -> pa.Array:
         (pa.array([LONG, "a", LONG]).dictionary_encode(), "string", [LONG, "a", LONG]),
     ],
 )  # fmt: skip
-def test_views_categories_and_large_types_are_accepted(array, text, expected):
+def test_string_views_dictionaries_and_large_types_are_written(array, text, expected):
     for one in (array, array.slice(1)):
         assert fit_array(one, parse_type(text)).to_pylist() == expected[len(expected) - len(one) :]
 
 
-def test_a_stream_of_views_and_categories_is_written(odps, new_name):
+def test_a_stream_of_string_views_is_written(odps, new_name):
     name = new_name("stream")
     odps.create_table(name, "id bigint, s string, c string")
-    category = pa.DictionaryArray.from_arrays(pa.array([0, None], pa.uint32()), view([LONG]))
-    given = pa.table({"id": [1, 2], "s": view([LONG, None]), "c": category})
+    category = pa.DictionaryArray.from_arrays(pa.array([0, None], pa.uint32()), views([LONG]))
+    given = pa.table({"id": [1, 2], "s": views([LONG, None]), "c": category})
     assert odps.table(name).write(Stream(given), progress=silent).rows == 2
     assert odps.table(name).read().to_arrow(progress=silent).to_pylist() == given.to_pylist()
 
 
 @pytest.mark.parametrize("wrap", [lambda table: table, Stream])
 @pytest.mark.parametrize("fixed", [None, "ds=a"])
-def test_a_category_of_views_may_be_the_partition(odps, new_name, wrap, fixed):
+def test_a_dictionary_of_string_views_may_be_the_partition_column(odps, new_name, wrap, fixed):
     name = new_name("stream")
     odps.create_table(name, "id bigint", partitioned_by="ds string")
-    category = pa.DictionaryArray.from_arrays(pa.array([0, 0], pa.uint32()), view(["a"]))
+    category = pa.DictionaryArray.from_arrays(pa.array([0, 0], pa.uint32()), views(["a"]))
     given = pa.table({"id": [1, 2], "ds": category})
     receipt = odps.table(name).write(wrap(given), partition=fixed, progress=silent)
     assert receipt.rows == 2
@@ -102,7 +102,7 @@ def test_duckdb_can_query_a_scan_and_a_result_by_name(odps):
 
 
 @pytest.mark.parametrize("wrong", [pa.array([1]), pa.chunked_array([[1]])])
-def test_one_column_without_a_name_is_not_a_table(odps, wrong):
+def test_an_arrow_array_without_a_name_is_refused(odps, wrong):
     with pytest.raises(ConversionError, match="cannot be written") as caught:
         odps.table("orders").write(wrong, progress=silent)
     assert "DataFrame" in caught.value.hint

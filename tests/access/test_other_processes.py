@@ -1,4 +1,4 @@
-"""Handles that are pickled without credentials: each process uses its own credentials."""
+"""Handles are pickled without credentials; each process uses its own credentials."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_another_process_uses_the_credentials_of_its_environment(
     assert made.read().to_arrow().to_pylist() == [{"id": 5}]
 
 
-def test_an_open_scan_reads_the_same_snapshot_elsewhere(
+def test_a_pickled_scan_reads_the_same_snapshot_in_another_process(
     keyed: Connection, service: Any, spawned: ProcessPoolExecutor, new_name: NewName
 ) -> None:
     table = keyed.create_table(new_name("snapshot"), [{"id": 1}])
@@ -153,7 +153,7 @@ def test_using_a_handle_without_credentials_raises_an_error(
 ) -> None:
     blob = keyed.table("media").blobs("content", limit=1)[0]
     for work, handle in ((job.count, keyed.table("orders")), (job.content, blob)):
-        kind, hint, notes = spawned.submit(job.told, work, handle).result(60)
+        kind, hint, notes = spawned.submit(job.error_of, work, handle).result(60)
         assert kind == "ConfigError"
         assert "ODPS_ACCESS_ID" in hint
         assert "odps_nb.connect" in hint
@@ -179,7 +179,7 @@ def test_another_process_of_this_user_reaches_the_embedded_service(
 
 
 @pytest.mark.nightly
-def test_dask_computes_with_handles(keyed: Connection, service: Any) -> None:
+def test_dask_tasks_can_use_handles(keyed: Connection, service: Any) -> None:
     table = keyed.table("orders")
     days = [str(spec) for spec in table.partitions()][:2]
     scans = [table.read(["id"], partitions=day, limit=2) for day in days]

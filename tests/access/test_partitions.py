@@ -1,4 +1,4 @@
-"""Ranges and the latest partition in ``partitions=``, and row count and size of each partition."""
+"""``partitions=`` accepts ranges and "latest"; details have rows and size of each partition."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_partition_choice_without_a_match_raises_an_error_and_reads_nothing(
         assert refused.value.hint
 
 
-def test_tables_without_partitions_or_rows(odps: Connection, new_name: NewName) -> None:
+def test_tables_without_partitions_or_rows_are_refused(odps: Connection, new_name: NewName) -> None:
     plain = odps.create_table(new_name("plain"), "id bigint")
     for choice in ("latest", "ds>1", "ds=1"):
         with pytest.raises(ArgumentError, match="is not partitioned"):
@@ -121,13 +121,13 @@ def test_tables_without_partitions_or_rows(odps: Connection, new_name: NewName) 
         odps.drop_table(made.name)
 
 
-def test_the_latest_number_is_the_largest_number(odps: Connection, new_name: NewName) -> None:
+def test_the_latest_partition_has_the_largest_number(odps: Connection, new_name: NewName) -> None:
     table = odps.create_table(new_name("numbers"), "id bigint", partitioned_by="n int")
     table.write([(1, 9), (2, 10)])
     assert table.read(["id"], partitions="latest").to_arrow().column("id").to_pylist() == [2]
 
 
-def test_exact_partitions_need_no_partition_list(watched: Connection, recorder: Recorder) -> None:
+def test_reading_exact_partitions_lists_none(watched: Connection, recorder: Recorder) -> None:
     table = watched.table("orders")
     table.schema  # noqa: B018
     recorder.take()
@@ -138,7 +138,7 @@ def test_exact_partitions_need_no_partition_list(watched: Connection, recorder: 
 
 
 @pytest.mark.parametrize("rows", [0, 3])
-def test_candidates_of_a_list_without_sizes_are_requested_separately(
+def test_without_sizes_in_the_list_the_latest_partitions_are_requested_separately(
     table: Table, monkeypatch: pytest.MonkeyPatch, rows: int
 ) -> None:
     """The protocol's list of partitions may have names only (``docs/protocol.md`` section 9.3)."""
@@ -150,7 +150,7 @@ def test_candidates_of_a_list_without_sizes_are_requested_separately(
     assert [str(one) for one in found] == [f"ds={'2024-03-01' if rows else DAYS[-1]}"]
 
 
-def test_text_with_comparison_signs_in_values_stays_exact() -> None:
+def test_comparison_signs_inside_a_partition_value_are_part_of_the_value() -> None:
     assert parse_choices("ds=a>b") == (PartitionSpec((("ds", "a>b"),)),)
     assert parse_choices({"ds": "latest"}) == (PartitionSpec((("ds", "latest"),)),)
 
@@ -170,14 +170,14 @@ def test_details_of_partitions_contain_row_and_byte_counts(table: Table) -> None
     assert pd.DataFrame(list(found.values())).rows.sum() == 12
 
 
-def test_details_need_partitions(odps: Connection, new_name: NewName) -> None:
+def test_details_require_a_partitioned_table(odps: Connection, new_name: NewName) -> None:
     plain = odps.create_table(new_name("plain"), "id bigint")
     with pytest.raises(ArgumentError, match="is not partitioned"):
         plain.partition_details()
 
 
 @pytest.mark.storage_api("blobs")
-def test_blobs_and_datasets_take_choices(odps: Connection, new_name: NewName) -> None:
+def test_blobs_and_datasets_accept_partition_choices(odps: Connection, new_name: NewName) -> None:
     table = odps.create_table(new_name("blobs"), "content blob", partitioned_by="ds string")
     table.write([{"content": day.encode(), "ds": day} for day in DAYS])
     assert [one.bytes() for one in table.blobs(partitions="latest")] == [DAYS[-1].encode()]
@@ -199,17 +199,10 @@ DAY_BOUNDS: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("bound", DAY_BOUNDS, ids=str)
-@pytest.mark.parametrize("values", [COMPACT, DASHED], ids=["compact", "dashed"])
-def test_a_day_has_the_format_of_the_values_of_a_text_column(
-    odps: Connection, new_name: NewName, values: list[str], bound: Any
-) -> None:
-    assert _found(odps, new_name("days"), values, bound) == values[1:]
-
-
 @pytest.mark.parametrize(
     ("values", "bound", "wanted"),
     [
+        *((days, bound, days[1:]) for days in (COMPACT, DASHED) for bound in DAY_BOUNDS),
         (HOURS, {"ds >=": 9}, HOURS[2:]),
         (HOURS, "ds>=9", HOURS[2:]),
         (HOURS, "ds<10", HOURS[:3]),
@@ -224,10 +217,10 @@ def test_a_day_has_the_format_of_the_values_of_a_text_column(
     ],
     ids=str,
 )
-def test_numbers_and_text_are_compared_as_in_sql(
+def test_days_numbers_and_text_are_compared_as_in_sql(
     odps: Connection, new_name: NewName, values: list[str], bound: Any, wanted: list[str]
 ) -> None:
-    assert _found(odps, new_name("texts"), values, bound) == wanted
+    assert _values_read(odps, new_name("texts"), values, bound) == wanted
 
 
 @pytest.mark.parametrize(
@@ -248,16 +241,16 @@ def test_a_bound_in_another_format_than_the_values_is_refused(
     odps: Connection, new_name: NewName, values: list[str], bound: Any
 ) -> None:
     with pytest.raises(ArgumentError, match="cannot be compared with the values") as caught:
-        _found(odps, new_name("forms"), values, bound)
+        _values_read(odps, new_name("forms"), values, bound)
     hint = caught.value.hint
     assert hint is not None
     if "in quotes" in hint:
-        _found(odps, new_name("quoted"), values, hint.rpartition(": ")[2])
+        _values_read(odps, new_name("quoted"), values, hint.rpartition(": ")[2])
     else:
         assert "where=" in hint
 
 
-def _found(odps: Connection, name: str, values: list[str], bound: Any) -> list[str]:
+def _values_read(odps: Connection, name: str, values: list[str], bound: Any) -> list[str]:
     table = odps.create_table(name, "id bigint", partitioned_by="ds string")
     try:
         table.write([(n, value) for n, value in enumerate(values)])

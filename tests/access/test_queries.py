@@ -1,4 +1,4 @@
-"""`Connection.queries`: what it stores about each statement, and what it drops."""
+"""`Connection.queries` lists the latest statements with their outcome."""
 
 import copy
 import pickle
@@ -16,18 +16,18 @@ DAYS = "select ds, count(*) as n from orders group by ds order by ds limit 3"
 
 
 @pytest.fixture
-def fresh(service):
+def odps_alone(service):
     with connected(service) as found:
         yield found
 
 
-def test_each_statement_is_remembered_newest_first_with_its_outcome(fresh):
-    assert fresh.queries() == ()
-    assert repr(fresh.queries()) == "no queries yet"
-    counted = fresh.sql(DAYS, settings={"odps.sql.allow.fullscan": "true"})
+def test_statements_are_listed_newest_first_with_their_outcome(odps_alone):
+    assert odps_alone.queries() == ()
+    assert repr(odps_alone.queries()) == "no queries yet"
+    counted = odps_alone.sql(DAYS, settings={"odps.sql.allow.fullscan": "true"})
     with pytest.raises(NotFoundError):
-        fresh.sql("select * from no_such_table")
-    failed, first = fresh.queries()
+        odps_alone.sql("select * from no_such_table")
+    failed, first = odps_alone.queries()
     assert (failed.sql, failed.state) == ("select * from no_such_table", "failed")
     assert (first.sql, first.state, first.rows, first.received) == (DAYS, "success", None, 0)
     assert first.seconds >= 0
@@ -36,62 +36,62 @@ def test_each_statement_is_remembered_newest_first_with_its_outcome(fresh):
     assert first.rows == 3
     assert first.received > 0
     assert first.run().to_arrow().equals(counted.to_arrow())
-    assert [one.sql for one in fresh.queries()] == [DAYS, failed.sql, DAYS]
-    assert fresh.queries()[0].settings == first.settings
+    assert [one.sql for one in odps_alone.queries()] == [DAYS, failed.sql, DAYS]
+    assert odps_alone.queries()[0].settings == first.settings
 
 
-def test_the_outcome_of_a_statement_is_recorded_by_the_waiting_call(fresh):
-    started = fresh.sql(DAYS, wait=False)
-    (query,) = fresh.queries()
+def test_the_outcome_of_a_statement_is_recorded_by_the_waiting_call(odps_alone):
+    started = odps_alone.sql(DAYS, wait=False)
+    (query,) = odps_alone.queries()
     assert (query.state, query.seconds) == ("sent", None)
     started.first(1).wait()
     assert query.state == "success"
-    slow = fresh.sql(SLOW, wait=False)
+    slow = odps_alone.sql(SLOW, wait=False)
     with pytest.raises(RequestTimeoutError):
         slow.wait(timeout=0)
-    assert fresh.queries()[0].state == "sent"  # it still runs
+    assert odps_alone.queries()[0].state == "sent"  # the statement still runs
     slow.cancel()
     with pytest.raises(CancelledError):
         slow.wait()
-    assert fresh.queries()[0].state == "cancelled"
+    assert odps_alone.queries()[0].state == "cancelled"
     with pytest.raises(RequestTimeoutError):
-        fresh.sql(SLOW, timeout=0)
-    assert fresh.queries()[0].state == "cancelled"
+        odps_alone.sql(SLOW, timeout=0)
+    assert odps_alone.queries()[0].state == "cancelled"
 
 
-def test_jobs_of_an_explorer_are_listed_separately(fresh):
-    fresh.sql(DAYS)
+def test_jobs_of_an_explorer_are_listed_separately(odps_alone):
+    odps_alone.sql(DAYS)
     for _ in range(2):
-        SqlJob().run(fresh, "select 1 as x", shown=TextOptions())
-    assert [one.mine for one in fresh.queries()] == [False, False, True]
-    (mine,) = fresh.queries(mine=True)
+        SqlJob().run(odps_alone, "select 1 as x", shown=TextOptions())
+    assert [one.mine for one in odps_alone.queries()] == [False, False, True]
+    (mine,) = odps_alone.queries(mine=True)
     assert mine.sql == DAYS
-    assert "odps.queries()[N]" in repr(fresh.queries())
-    assert "odps.queries(mine=True)[N]" in repr(fresh.queries(mine=True))
+    assert "odps.queries()[N]" in repr(odps_alone.queries())
+    assert "odps.queries(mine=True)[N]" in repr(odps_alone.queries(mine=True))
 
 
 @pytest.mark.nightly
-def test_only_the_last_statements_are_kept(fresh):
+def test_only_the_latest_statements_are_listed(odps_alone):
     for n in range(MAX_QUERIES + 3):
-        fresh.sql(f"select {n} as n", wait=False)
-    found = fresh.queries()
+        odps_alone.sql(f"select {n} as n", wait=False)
+    found = odps_alone.queries()
     assert len(found) == MAX_QUERIES
     assert (found[0].sql, found[-1].sql) == ("select 102 as n", "select 3 as n")
 
 
-def test_the_table_shows_text_and_no_key(fresh):
-    fresh.sql("select '<b>\u202e' as x,\n" + "1 as y" + " " * 300 + "from (select 1) t")
-    shown = fresh.queries()._repr_mimebundle_()
+def test_the_table_shows_text_and_no_key(odps_alone):
+    odps_alone.sql("select '<b>\u202e' as x,\n" + "1 as y" + " " * 300 + "from (select 1) t")
+    shown = odps_alone.queries()._repr_mimebundle_()
     assert "<b>" not in shown["text/html"]
-    for text in (*shown.values(), repr(fresh.queries()), repr(fresh.queries()[0])):
+    for text in (*shown.values(), repr(odps_alone.queries()), repr(odps_alone.queries()[0])):
         assert "\u202e" not in text
-        assert str(fresh.profile.access_key) not in text
+        assert str(odps_alone.profile.access_key) not in text
     assert "odps.queries(mine=True)[N].run() runs statement N again" in shown["text/plain"]
 
 
-def test_the_list_of_queries_is_not_sent_to_another_process(fresh):
-    result = pickle.loads(pickle.dumps(fresh.sql("select 1 as one")))
+def test_a_pickled_result_does_not_contain_the_list_of_queries(odps_alone):
+    result = pickle.loads(pickle.dumps(odps_alone.sql("select 1 as one")))
     assert result.to_arrow().to_pylist() == [{"one": 1}]
-    (query,) = fresh.queries()
-    assert query.received == 0  # another process might have read it
-    assert copy.copy(fresh).queries() == fresh.queries()
+    (query,) = odps_alone.queries()
+    assert query.received == 0  # a copy read them
+    assert copy.copy(odps_alone).queries() == odps_alone.queries()

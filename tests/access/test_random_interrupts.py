@@ -46,8 +46,8 @@ def interrupted(work, after: float) -> bool:
     return False
 
 
-def some_moments(work: Callable[[], object], count: int, dice: random.Random) -> list[float]:
-    """Draw moments during the job, one from each part of its run time when warm."""
+def random_moments(work: Callable[[], object], count: int, dice: random.Random) -> list[float]:
+    """Draw one moment from each part of the time that the job takes."""
     took = []
     for _ in range(2):
         began = time.monotonic()
@@ -56,8 +56,8 @@ def some_moments(work: Callable[[], object], count: int, dice: random.Random) ->
     return [min(took) * (part + dice.random()) / count for part in range(count)]
 
 
-def of_ours(before: set[threading.Thread]) -> list[threading.Thread]:
-    """Running threads of odps_nb. A thread whose start was interrupted stays in Python's list."""
+def new_threads(before: set[threading.Thread]) -> list[threading.Thread]:
+    """Return new running threads; one whose start was interrupted stays in Python's list."""
     return [
         thread
         for thread in threading.enumerate()
@@ -114,15 +114,15 @@ def test_an_interrupt_at_any_moment_leaves_nothing_behind(
     whole = {write: ROWS, write_photos: PHOTOS.num_rows}.get(work, 0)
     table = odps.table(f"{name}_photos" if work is write_photos else name)
     with connected(service) as warm:
-        after = some_moments(lambda: work(warm, name), moments, dice)
+        after = random_moments(lambda: work(warm, name), moments, dice)
     rows = 2 * whole
     for seconds in after:
         with connected(service) as mine:
             stopped += interrupted(lambda mine=mine: work(mine, name), seconds)
             threading.Event().wait(0.02)  # a thread that is starting
-            for thread in of_ours(threads):  # it may wait for one more time slice
+            for thread in new_threads(threads):  # the thread may wait for another time slice
                 thread.join(2.0)
-            assert of_ours(threads) == []
+            assert new_threads(threads) == []
         if whole:
             now = table.read(columns=["id"]).to_arrow(progress=silent).num_rows
             assert now in (rows, rows + whole)
@@ -152,7 +152,7 @@ def test_an_interrupt_at_any_moment_leaves_only_complete_files(
     def save_all() -> None:
         odps.blobs(photos).save(whole, progress=silent)
 
-    after = some_moments(save_all, moments, random.Random("save"))
+    after = random_moments(save_all, moments, random.Random("save"))
     threads = set(threading.enumerate())
     for n, seconds in enumerate(after):
         folder = tmp_path / str(n)
@@ -162,9 +162,9 @@ def test_an_interrupt_at_any_moment_leaves_only_complete_files(
                 lambda mine=mine, folder=folder: mine.blobs(photos).save(folder, progress=silent),
                 seconds,
             )
-            for thread in of_ours(threads):
+            for thread in new_threads(threads):
                 thread.join(2.0)
-            assert of_ours(threads) == []
+            assert new_threads(threads) == []
         assert not list(folder.glob(".*"))
         assert {path.stat().st_size for path in folder.iterdir()} <= {200_000}
     assert stopped
@@ -195,7 +195,7 @@ def test_another_thread_can_cancel_all_work_of_a_connection(service, odps, new_n
     threads, stopped, rows = set(threading.enumerate()), 0, 0
     whole = {write: ROWS, write_photos: PHOTOS.num_rows}.get(work, 0)
     with connected(service) as mine:
-        after = some_moments(lambda: work(mine, name), moments, dice)
+        after = random_moments(lambda: work(mine, name), moments, dice)
         table = mine.table(f"{name}_photos" if work is write_photos else name)
         rows = 2 * whole
         for seconds in after:
@@ -206,7 +206,7 @@ def test_another_thread_can_cancel_all_work_of_a_connection(service, odps, new_n
             worker.join(20.0)
             assert not worker.is_alive()
             assert worker.error is None or isinstance(worker.error, CancelledError)
-            assert of_ours(threads) == []
+            assert new_threads(threads) == []
             stopped += worker.error is not None
             now = table.read(columns=["id"]).to_arrow(progress=silent).num_rows
             assert now in (rows, rows + whole)

@@ -1,4 +1,4 @@
-"""A repr sends no request: tested with a service that counts, and with a closed connection."""
+"""A repr sends no request, and also works after the connection is closed."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tests.support.signatures import public_classes
 _REQUEST = re.compile("request id [0-9A-F]+")
 
 
-def untouched(odps: Connection, token: str) -> list[Any]:
-    """One object of each kind, before any request was sent."""
+def unused_objects(odps: Connection, token: str) -> list[Any]:
+    """Return one object of each kind that has sent no request."""
     return [
         odps,
         odps.profile,
@@ -36,8 +36,8 @@ def untouched(odps: Connection, token: str) -> list[Any]:
     ]
 
 
-def used(odps: Connection, name: str) -> list[Any]:
-    """One object of each kind after use."""
+def used_objects(odps: Connection, name: str) -> list[Any]:
+    """Return one object of each kind after use."""
     table, media = odps.table(name), odps.table("media")
     scan, blobs = odps.table("orders").read(["id"], limit=3), media.blobs("content", limit=2)
     scan.to_arrow()
@@ -75,8 +75,8 @@ def name(odps: Connection, new_name) -> str:
 @pytest.mark.storage_api("blobs")
 def test_a_repr_sends_no_request(watched: Connection, recorder: Recorder, name: str) -> None:
     token = watched.table("media").blobs("content", limit=1)[0].reference.token
-    things = [*untouched(watched, token), *used(watched, name)]
-    assert recorder.take()  # it counts
+    things = [*unused_objects(watched, token), *used_objects(watched, name)]
+    assert recorder.take()  # the recorder counts this request
     for thing in things:
         assert repr(thing), type(thing)
         assert str(thing), type(thing)
@@ -126,7 +126,7 @@ def test_reprs_work_after_the_connection_is_closed(odps: Connection, name: str) 
     profile = odps.profile
     with odps_nb.connect(profile) as connection:
         token = connection.table("media").blobs("content", limit=1)[0].reference.token
-        things = [*untouched(connection, token), *used(connection, name)]
+        things = [*unused_objects(connection, token), *used_objects(connection, name)]
         before = [repr(thing) for thing in things]
         at = next(n for n, thing in enumerate(things) if thing is connection)
     after = [repr(thing) for thing in things]
@@ -143,8 +143,8 @@ def test_partitions_and_metadata_are_shown_in_one_short_line(odps: Connection) -
     assert len(repr(orders.info)) < 120
 
 
-def displayed(odps: Connection) -> list[Any]:
-    """One object of each kind that a notebook shows as more than its repr."""
+def displayable_objects(odps: Connection) -> list[Any]:
+    """Return one object of each kind that has an HTML display."""
     orders, blobs = odps.table("orders"), odps.table("media").blobs("content", limit=2)
     return [
         orders,
@@ -165,9 +165,9 @@ def displayed(odps: Connection) -> list[Any]:
 
 
 @pytest.mark.storage_api("blobs")
-def test_every_host_gets_the_same_static_page(odps: Connection) -> None:
+def test_every_display_method_returns_the_same_static_page(odps: Connection) -> None:
     profile = odps.profile
-    for thing in displayed(odps):
+    for thing in displayable_objects(odps):
         page = thing._repr_mimebundle_(include=None, exclude=None)
         assert set(page) == {"text/html", "text/plain"}, type(thing)
         assert _REQUEST.sub("", thing._repr_html_()) == _REQUEST.sub("", page["text/html"])
@@ -179,8 +179,8 @@ def test_every_host_gets_the_same_static_page(odps: Connection) -> None:
         assert profile.access_key not in page["text/html"]
 
 
-def test_a_public_class_with_a_display_has_all_displays() -> None:
-    """So every host, whichever method it calls, shows the page and not the text of the repr."""
+def test_a_public_class_with_one_display_method_has_all_of_them() -> None:
+    """Every host, whichever method it calls, shows the page instead of the repr."""
     methods = {"_ipython_display_", "_repr_mimebundle_", "_repr_html_", "_repr_markdown_"}
     shown = {one.__name__ for one in public_classes() if methods & set(dir(one))}
     assert shown == {one.__name__ for one in public_classes() if issubclass(one, Displayed)}

@@ -17,7 +17,7 @@ from tests.support.watcher import Watcher
 SLOW = "select count(*) as n from orders a join orders b on a.status = b.status"
 
 
-def test_a_query_is_found_again_with_its_rows_and_text(
+def test_a_query_can_be_found_by_its_id_with_rows_and_text(
     watched: Connection, recorder: Recorder
 ) -> None:
     ran = watched.sql("select ds, count(*) as n from orders group by ds order by ds limit 2")
@@ -31,7 +31,7 @@ def test_a_query_is_found_again_with_its_rows_and_text(
     assert ran.instance_id in repr(found)
 
 
-def test_another_process_finds_it(odps: Connection) -> None:
+def test_another_process_finds_a_query_by_its_id(odps: Connection) -> None:
     noted = odps.sql("select 7 as seven").instance_id
     profile = odps.profile
     job = (
@@ -81,7 +81,7 @@ def test_a_failed_query_raises_its_error(odps: Connection) -> None:
         found.to_arrow()
 
 
-def test_statements_without_rows_are_found(odps: Connection, new_name: NewName) -> None:
+def test_statements_without_rows_are_found_by_their_id(odps: Connection, new_name: NewName) -> None:
     name = new_name("made")
     noted = odps.sql(f"create table {name} (id bigint)").instance_id
     assert odps.result(noted).to_arrow().num_rows == 0
@@ -96,7 +96,7 @@ def test_unknown_ids_are_not_found(odps: Connection) -> None:
             odps.result(wrong)  # type: ignore[arg-type]
 
 
-def test_the_card_names_the_instance(odps: Connection) -> None:
+def test_the_progress_names_the_instance_of_a_query(odps: Connection) -> None:
     ran, read = Watcher(), Watcher()
     result = odps.sql("select 1 as n", progress=ran)
     result.to_arrow(progress=read)

@@ -1,4 +1,4 @@
-"""The rows of a query arrive like those of a table: in parts, stopped on close."""
+"""Rows of a query arrive in parts, and the transfer stops on close."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def rows(result: Result) -> pa.Table:
     return result.to_arrow(progress=False)
 
 
-def test_every_form_of_a_result_has_the_same_rows(result: Result, rows: pa.Table) -> None:
+def test_a_result_has_the_same_rows_in_every_form(result: Result, rows: pa.Table) -> None:
     assert rows.num_rows == result.row_count > 100_000
     with result.reader(progress=False) as reader:
         assert reader.schema == result.arrow_schema
@@ -40,14 +40,14 @@ def test_every_form_of_a_result_has_the_same_rows(result: Result, rows: pa.Table
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_parts_are_in_order_however_many_are_read_at_a_time(
+def test_parts_are_in_order_with_any_number_of_workers(
     result: Result, rows: pa.Table, workers: int
 ) -> None:
     batches = result.batches(workers=workers, read_ahead=1 << 16, progress=False)
     assert pa.Table.from_batches(batches).equals(rows)
 
 
-def test_the_title_of_the_rows_is_that_of_the_query(odps: Connection) -> None:
+def test_a_query_result_is_displayed_with_the_title_of_the_query(odps: Connection) -> None:
     query = (
         "select 'a long literal that does not fit' as a, 'another one that is just as long' as b"
     )
@@ -77,6 +77,7 @@ def test_the_first_batch_is_returned_before_the_rest_arrives(odps: Connection) -
 
 def test_a_result_without_rows_has_columns(odps: Connection) -> None:
     nothing = odps.sql("select id from orders where id < 0", progress=False)
+    assert list(nothing.to_pandas(progress=False).columns) == ["id"]
     with nothing.reader(progress=False) as reader:
         assert reader.schema.names == ["id"]
         assert reader.read_all().num_rows == 0

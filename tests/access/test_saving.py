@@ -1,4 +1,4 @@
-"""Files: complete or absent, never overwritten by default, safe names."""
+"""Saved files are complete, have safe names, and overwrite no other file by default."""
 
 import os
 import re
@@ -101,7 +101,7 @@ def test_a_nameless_blob_gets_a_name_from_its_reference_and_type():
     assert file_name_for("", "nonsense", "x").endswith(".bin")
 
 
-def test_a_file_appears_complete(tmp_path):
+def test_a_file_appears_only_when_it_is_complete(tmp_path):
     target = tmp_path / "a.bin"
     assert save_stream([b"ab", b"", b"c"], target, overwrite=False) == target
     assert target.read_bytes() == b"abc"
@@ -141,7 +141,7 @@ def test_a_file_that_appears_in_the_meantime_is_not_overwritten(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["a.bin"]
 
 
-def test_names_in_use_get_numbers(tmp_path):
+def test_a_name_in_use_gets_a_number(tmp_path):
     names = [Folder(tmp_path).save([b"x"], "a.png").name for _ in range(3)]
     assert names == ["a.png", "a-2.png", "a-3.png"]
 
@@ -160,10 +160,10 @@ def test_files_are_saved_on_a_file_system_without_links(tmp_path, monkeypatch):
     assert names == ["a.png", "a-2.png", "a-3.png"]
     assert [path.read_bytes() for path in sorted(tmp_path.iterdir())] == [b"x"] * 3
 
-    def full(*_):
+    def disk_full(*_):
         raise OSError("no room")
 
-    monkeypatch.setattr(type(tmp_path), "replace", full)
+    monkeypatch.setattr(type(tmp_path), "replace", disk_full)
     with pytest.raises(OSError, match="no room"):
         save_stream([b"x"], tmp_path / "b.png", overwrite=False)
     assert len(list(tmp_path.iterdir())) == 3

@@ -1,4 +1,4 @@
-"""Each online check of the doctor is a decoded response, and all of them end in time."""
+"""Each online check of the doctor decodes a response, and all checks end in time."""
 
 import contextlib
 import dataclasses
@@ -24,7 +24,7 @@ from tests.support.sockets.scripted import fail, give, raw
 
 LONG = 90  # for a machine under load
 SHORT, MEDIUM = 1.2, 3.0
-SLACK = 1.5  # seconds by which a machine under load may be late
+SLACK = 1.5  # seconds of tolerance for a busy machine
 ALL = ("Project", "Clock", "Time zone", "Tables", "SQL")
 TRANSFERS = ("Storage API", "Storage API v1", "Tunnel", "Rows")
 PROJECT = give(control.ProjectInfo(name="p", properties={"odps.sql.timezone": "UTC"}))
@@ -40,7 +40,7 @@ def profile_of(peer: Peer, **more) -> Profile:
     return Profile(**facts, **more)
 
 
-def made(profile: Profile, seconds: float = LONG):
+def checks_by_name(profile: Profile, seconds: float = LONG):
     return {check.name: check for check in check_service(profile, seconds=seconds)}
 
 
@@ -53,7 +53,7 @@ def silent_after_the_request(line) -> None:
     line.peer.release.wait(30)
 
 
-def drips(start: bytes):
+def drip_after(start: bytes):
     def script(line, seen=None) -> None:
         if seen is None:
             line.request()
@@ -65,11 +65,11 @@ def drips(start: bytes):
     return script
 
 
-BODY_THAT_DRIPS = drips(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n<Project>")
+BODY_THAT_DRIPS = drip_after(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n<Project>")
 NETWORKS = {
     "silent": silent,
     "silent after the request": silent_after_the_request,
-    "a head that drips": drips(b"HTTP/1.1 200 OK\r\nX-A: "),
+    "a head that drips": drip_after(b"HTTP/1.1 200 OK\r\nX-A: "),
     "a body that drips": BODY_THAT_DRIPS,
 }
 
@@ -80,19 +80,16 @@ NETWORKS = {
 @pytest.mark.parametrize("network", NETWORKS)
 def test_a_service_that_does_not_respond_is_reported_as_bad_before_the_limit(network):
     with Peer(NETWORKS[network]) as peer:
-        for check in (lambda: made(profile_of(peer), SHORT), lambda: _names(peer)):
+        for check in (check_service, check_project):
             began = time.monotonic()
-            project = check()["Project"]
+            checks = {one.name: one for one in check(profile_of(peer), seconds=SHORT)}
+            project = checks["Project"]
             assert time.monotonic() - began < SHORT + SLACK
             assert project.verdict == "bad"
             assert project.to_do.startswith(("check the network,", "check the endpoint, VPN"))
 
 
-def _names(peer: Peer):
-    return {check.name: check for check in check_project(profile_of(peer), seconds=SHORT)}
-
-
-def test_a_name_that_is_never_resolved_does_not_delay_the_limit(monkeypatch):
+def test_a_slow_dns_lookup_does_not_exceed_the_time_limit(monkeypatch):
     end = threading.Event()
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: end.wait(30) and [])
     profile = Profile(
@@ -100,7 +97,7 @@ def test_a_name_that_is_never_resolved_does_not_delay_the_limit(monkeypatch):
     )
     try:
         began = time.monotonic()
-        checks = made(profile, SHORT)
+        checks = checks_by_name(profile, SHORT)
         assert SHORT * 0.8 < time.monotonic() - began < SHORT + SLACK
     finally:
         end.set()
@@ -111,15 +108,15 @@ def test_a_name_that_is_never_resolved_does_not_delay_the_limit(monkeypatch):
         assert one.to_do
 
 
-@pytest.mark.parametrize(  # a body that drips has no time-out of its own: SQL is not checked
+@pytest.mark.parametrize(  # there is no time left to check SQL after a body that drips
     ("step", "sql"), [(silent, "bad"), (BODY_THAT_DRIPS, "optional")], ids=["silent", "drips"]
 )
-def test_each_check_has_a_result_although_only_the_project_responds(step, sql):
+def test_each_check_has_a_result_if_only_the_project_request_is_answered(step, sql):
     waiting = ("ListTables", "SubmitSql", "GetTunnelEndpoint", "GetTable")
     script = {name: [step] for name in waiting}
     with ControlService(GetProject=[PROJECT], **script) as service:
         began = time.monotonic()
-        checks = made(profile_of(service), MEDIUM)
+        checks = checks_by_name(profile_of(service), MEDIUM)
         assert time.monotonic() - began < MEDIUM + SLACK
     assert set(ALL) <= checks.keys()
     assert [checks[name].verdict for name in ALL] == ["ok", "optional", "ok", "bad", sql]
@@ -132,13 +129,13 @@ def test_a_query_that_does_not_end_is_cancelled(states):
     names = ("GetTable", "GetTunnelEndpoint")
     missing = {name: [fail(404, "NoSuchObject")] for name in names}
     with ControlService(GetProject=[PROJECT], ListTables=[TABLES], **script, **missing) as service:
-        sql = made(profile_of(service), MEDIUM)["SQL"]
+        sql = checks_by_name(profile_of(service), MEDIUM)["SQL"]
         assert len(service.calls["CancelInstance"]) == 1
     assert (sql.verdict, "instance i1" in sql.found) == ("bad", True)
     assert sql.found.endswith("it was cancelled")
 
 
-def test_leaving_the_checks_early_waits_for_no_request_and_sends_no_other():
+def test_stopping_the_checks_early_neither_waits_nor_sends_requests():
     with ControlService(GetProject=[PROJECT], ListTables=[silent]) as service:
         checks = check_service(profile_of(service), seconds=LONG)
         assert next(checks).name == "Project"
@@ -146,7 +143,7 @@ def test_leaving_the_checks_early_waits_for_no_request_and_sends_no_other():
             time.sleep(0.01)
         (running,) = [one for one in threading.enumerate() if one.name == "odps_nb-checks"]
         checks.close()
-        assert running.is_alive()  # in the request, on which nothing depends any more
+        assert running.is_alive()  # in an abandoned request
         service.release.set()
         running.join(LONG)
         assert not running.is_alive()
@@ -156,7 +153,7 @@ def test_leaving_the_checks_early_waits_for_no_request_and_sends_no_other():
         }
 
 
-# -- truth ------------------------------------------------------------------------------------
+# -- content of responses -----------------------------------------------------------------------
 
 PAGE = b"<!DOCTYPE html><html><head><title>Sign in</title></head><body>Sign in</body></html>"
 
@@ -164,9 +161,9 @@ PAGE = b"<!DOCTYPE html><html><head><title>Sign in</title></head><body>Sign in</
 @pytest.mark.parametrize(
     "body", [PAGE, b"", b"<Project/>", b"<Project><Name/></Project>", b"{}", b"<Projects/>"]
 )
-def test_only_a_project_document_with_a_name_is_a_project(body):
+def test_the_project_is_ok_only_if_the_response_names_it(body):
     with Peer(lambda line: line.request() and line.answer(body)) as peer:
-        checks = made(profile_of(peer))
+        checks = checks_by_name(profile_of(peer))
     assert checks.keys() == {"Project"}
     assert (checks["Project"].verdict, checks["Project"].to_do != "") == ("bad", True)
 
@@ -174,7 +171,7 @@ def test_only_a_project_document_with_a_name_is_a_project(body):
 @pytest.mark.parametrize(
     ("text", "verdict"), [('"one"\n1\n', "ok"), ('"one"\n2\n', "bad"), ("", "bad"), ("<a", "bad")]
 )
-def test_sql_is_ok_only_if_its_row_is_right(text, verdict):
+def test_sql_is_ok_only_if_its_result_is_correct(text, verdict):
     result = InstanceResult(tasks=(TaskResult(name="AnonymousSQLTask", text=text),))
     script = {
         "GetProject": [PROJECT],
@@ -185,7 +182,7 @@ def test_sql_is_ok_only_if_its_row_is_right(text, verdict):
         "GetInstanceResult": [give(result)],
     }
     with ControlService(**script) as service:
-        checks = made(profile_of(service))
+        checks = checks_by_name(profile_of(service))
     assert checks["SQL"].verdict == verdict
     assert checks["Tables"].verdict == "bad"
     assert checks["Rows"].found.endswith("the tables could not be listed")
@@ -223,7 +220,7 @@ def test_the_time_zones_of_the_project_and_the_connection_are_compared(
     assert bool(zone.to_do) == (verdict == "optional")
 
 
-def test_sql_uses_the_time_zone_that_the_project_names(account):
+def test_sql_uses_the_time_zone_of_the_project(account):
     import odps_nb
 
     with odps_nb.connect(account("Asia/Shanghai")) as odps:
@@ -231,21 +228,21 @@ def test_sql_uses_the_time_zone_that_the_project_names(account):
         assert found.to_pylist() == [{"zone": "Asia/Shanghai"}]
 
 
-def test_a_quota_is_ok_only_if_a_request_named_it(account):
+def test_a_quota_is_ok_only_if_a_request_with_it_was_accepted(account):
     profile = account("UTC", quota="fast")
-    quota = made(profile)["Quota"]
+    quota = checks_by_name(profile)["Quota"]
     assert (quota.verdict, quota.found[:17]) == ("ok", "fast was accepted")
     given = dataclasses.replace(profile, tunnel_endpoint="http://127.0.0.1:1")
-    quota = made(given)["Quota"]
+    quota = checks_by_name(given)["Quota"]
     assert quota.verdict == "optional"
     assert quota.found == "fast is not used, because tunnel_endpoint is set"
-    assert "Quota" not in made(account("UTC"))
+    assert "Quota" not in checks_by_name(account("UTC"))
 
 
 def test_a_refused_quota_is_reported_as_bad():
     script = {"GetProject": [PROJECT], "ListTables": [TABLES], "SubmitSql": [fail(403, "No")]}
     refused = fail(400, "InvalidArgument", "the quota 'slow' does not exist")
     with ControlService(GetTunnelEndpoint=[refused], GetTable=[fail(403, "No")], **script) as peer:
-        quota = made(profile_of(peer, quota="slow"))["Quota"]
+        quota = checks_by_name(profile_of(peer, quota="slow"))["Quota"]
         assert [one.quota_name for one in peer.calls["GetTunnelEndpoint"]] == ["slow"]
     assert (quota.verdict, "'slow' does not exist" in quota.found) == ("bad", True)

@@ -1,4 +1,4 @@
-"""A connection says which service transfers its rows."""
+"""A connection reports the service that transfers its rows."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def read(odps: Connection) -> int:
 
 
 @pytest.mark.parametrize(("names", "used"), CASES)
-def test_the_service_is_named_after_the_first_read_and_its_reason_logged_once(
+def test_after_the_first_read_the_service_is_known_and_the_reason_logged_once(
     account: Callable[..., Connection], caplog: pytest.LogCaptureFixture, names: str, used: str
 ) -> None:
     odps = account(names)
@@ -55,7 +55,7 @@ def test_the_service_is_named_after_the_first_read_and_its_reason_logged_once(
     assert odps.transfer == used
 
 
-def test_a_chosen_service_is_named_before_the_first_request(
+def test_a_chosen_service_is_known_before_the_first_request(
     account: Callable[..., Connection],
 ) -> None:
     odps = account(ALL, transfer="tunnel")

@@ -1,4 +1,4 @@
-"""`progress=False` disables progress completely: no display is created or shown."""
+"""With `progress=False`, no display of progress is created or shown."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from odps_nb.errors import ArgumentError
 from tests.support.named import NewName
 
 
-class Told:
+class Calls:
     """A listener that counts its calls."""
 
     def __init__(self) -> None:
@@ -29,26 +29,28 @@ class Told:
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
+def listener() -> Calls:
+    return Calls()
 
 
 @pytest.fixture
-def shown(odps: Connection, told: Told, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connection]:
-    """A connection whose progress display is `told`."""
+def shown(
+    odps: Connection, listener: Calls, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Connection]:
+    """A connection that shows its progress in `listener`."""
 
-    def listener(*, on_cancel: Callable[[], None] | None = None) -> ProgressListener:
-        return told
+    def default(*, on_cancel: Callable[[], None] | None = None) -> ProgressListener:
+        return listener
 
-    monkeypatch.setattr(display, "default_listener", listener)
+    monkeypatch.setattr(display, "default_listener", default)
     with Connection(odps.profile) as connection:
         yield connection
 
 
-def uses(
+def calls_with_progress(
     odps: Connection, table: str, keyed: str, folder: Path
 ) -> dict[str, Callable[[object], object]]:
-    """All methods of a connection, a table, a scan and a result that accept ``progress=``."""
+    """Return calls of all methods with ``progress=`` of a connection, table, scan and result."""
     orders, media = odps.table("orders"), odps.table("media")
     rows = pa.table({"id": [1]})
     tokens = media.read(["content"], progress=False).to_arrow()["content"]
@@ -87,45 +89,45 @@ def every_use(shown: Connection, new_name: NewName, tmp_path: Path):
     table, keyed = new_name("silent"), new_name("silent_keyed")
     shown.create_table(table, "id bigint")
     shown.create_table(keyed, "id bigint", primary_key="id")
-    return uses(shown, table, keyed, tmp_path)
+    return calls_with_progress(shown, table, keyed, tmp_path)
 
 
 @pytest.mark.storage_api("blobs")
-def test_progress_false_disables_every_display(every_use, told: Told) -> None:
+def test_progress_false_disables_every_display(every_use, listener: Calls) -> None:
     for name, use in every_use.items():
         use(False)
-        assert told.started == 0, name
+        assert listener.started == 0, name
 
 
 @pytest.mark.storage_api("blobs")
-def test_a_listener_receives_every_event(every_use, told: Told) -> None:
-    """The calls above do transfer data, so progress could have been shown."""
+def test_a_listener_receives_every_event(every_use, listener: Calls) -> None:
+    """The calls transfer data, so there is progress to report."""
     for name, use in every_use.items():
-        mine = Told()
+        mine = Calls()
         use(mine)
         assert mine.ends, name
         assert set(mine.ends) == {"done"}, name
-    assert told.started == 0
+    assert listener.started == 0
 
 
 @pytest.mark.storage_api("blobs")
-def test_progress_true_selects_the_default_display(every_use, told: Told) -> None:
+def test_progress_true_selects_the_default_display(every_use, listener: Calls) -> None:
     for name, use in every_use.items():
-        before = told.started
+        before = listener.started
         use(True)
-        assert told.started > before, name
+        assert listener.started > before, name
 
 
 def test_the_progress_argument_of_the_result_takes_precedence(
-    shown: Connection, told: Told
+    shown: Connection, listener: Calls
 ) -> None:
     orders = shown.table("orders")
     orders.read(["id"], limit=1, progress=False).to_arrow()
-    assert told.started == 0
+    assert listener.started == 0
     orders.read(["id"], limit=1, progress=False).to_arrow(progress=True)
-    assert told.started == 1
-    orders.read(["id"], limit=1, progress=told).to_arrow(progress=False)
-    assert told.started == 1
+    assert listener.started == 1
+    orders.read(["id"], limit=1, progress=listener).to_arrow(progress=False)
+    assert listener.started == 1
 
 
 @pytest.mark.parametrize("wrong", ["no", 0, 1.5, print])

@@ -1,4 +1,4 @@
-"""A connection that goes silent is closed after the read time-out, and the job still succeeds.
+"""A silent connection is closed after the read time-out, and the operation still succeeds.
 
 A proxy in front of the embedded service stops once, at one request of a job, and waits until the
 client closes the connection. `tests.sweep` runs every job with silence at each of its requests.
@@ -23,7 +23,7 @@ from tests.support.sockets.peers import Peer
 from tests.sweep.proxy import BreaksOne
 
 SOON = ClientOptions(read_timeout=0.5, deadline=60.0)
-LATER = ClientOptions(read_timeout=2.0, deadline=60.0)  # a false time-out would fail the test
+LATER = ClientOptions(read_timeout=2.0, deadline=60.0)  # long enough for a busy machine
 ROWS = 100_000
 
 
@@ -34,7 +34,7 @@ def numbers(start: int, stop: int) -> pd.DataFrame:
 
 
 @contextmanager
-def before(
+def silent_at(
     odps: Connection, fault: str, action: str, options: ClientOptions = SOON
 ) -> Iterator[tuple[Connection, BreaksOne]]:
     """A connection through a proxy that goes silent at the first request of an action."""
@@ -77,15 +77,15 @@ def large(odps: Connection) -> Iterator[str]:
         ("stalled", "TableRead"),
     ],
 )
-def test_a_read_returns_every_row_once(odps, large, fault, action):
-    with before(odps, fault, action) as (client, _):
+def test_a_read_over_a_silent_connection_returns_every_row_once(odps, large, fault, action):
+    with silent_at(odps, fault, action) as (client, _):
         rows = client.table(large).read(progress=False).to_pandas()
     assert rows["id"].tolist() == list(range(ROWS))
 
 
 @pytest.mark.storage_api("its requests")
 def test_a_read_that_goes_silent_resumes_at_the_next_row(odps, large):
-    with before(odps, "stalled", "TableRead", LATER) as (client, proxy):
+    with silent_at(odps, "stalled", "TableRead", LATER) as (client, proxy):
         scan = client.table(large).read(splits=1, progress=False)
         assert [n for batch in scan.batches() for n in batch["id"].to_pylist()] == [*range(ROWS)]
         first, second = (one.target for one in proxy.seen if "Action=TableRead&" in one.target)
@@ -97,7 +97,7 @@ def test_a_read_that_goes_silent_resumes_at_the_next_row(odps, large):
 def test_without_retries_silence_is_an_error_that_names_its_setting(odps, large):
     options = replace(LATER, retries=0)
     with (
-        before(odps, "stalled", "TableRead", options) as (client, _),
+        silent_at(odps, "stalled", "TableRead", options) as (client, _),
         pytest.raises(RequestTimeoutError, match="silent for 2 s") as caught,
     ):
         client.table(large).read(progress=False).to_pandas()
@@ -109,8 +109,8 @@ def test_without_retries_silence_is_an_error_that_names_its_setting(odps, large)
     ("fault", "action"),
     [("silent after", "InstanceCreateReadSession"), ("stalled", "InstanceRead")],
 )
-def test_the_result_of_a_query_is_complete(odps, table, fault, action):
-    with before(odps, fault, action) as (client, _):
+def test_the_result_of_a_query_over_a_silent_connection_is_complete(odps, table, fault, action):
+    with silent_at(odps, fault, action) as (client, _):
         rows = client.sql(f"select id from {table} order by id limit 10", progress=False)
         assert rows.to_pandas(progress=False)["id"].tolist() == list(range(10))
 
@@ -131,46 +131,46 @@ def rows_of(odps: Connection, name: str) -> list[int]:
         ("silent after", "TableCommitWriteSession"),
     ],
 )
-def test_a_write_is_committed_exactly_once(odps, table, fault, action):
-    with before(odps, fault, action) as (client, _):
+def test_a_write_over_a_silent_connection_is_committed_once(odps, table, fault, action):
+    with silent_at(odps, fault, action) as (client, _):
         client.table(table).write(numbers(10, 20), progress=False)
     assert rows_of(odps, table) == list(range(20))
 
 
 @pytest.mark.storage_api("its requests")
 def test_a_stalled_upload_is_sent_again(odps, table):
-    """It is larger than the sockets' buffers, so sending itself blocks."""
+    """The upload is larger than the buffers of the sockets, so sending blocks."""
     wide = pd.DataFrame({"id": range(10, 15), "name": [c * 1_500_000 for c in "abcde"]})
-    with before(odps, "silent inside", "TableWrite") as (client, _):
+    with silent_at(odps, "silent inside", "TableWrite") as (client, _):
         client.table(table).write(wide, progress=False)
     found = odps.table(table).read(where="id >= 10", progress=False).to_pandas()
     assert found["name"].str.len().tolist() == [1_500_000] * 5
 
 
 @pytest.mark.storage_api("its requests")
-def test_an_upsert_is_committed_exactly_once(odps, new_name):
+def test_an_upsert_over_a_silent_connection_is_committed_once(odps, new_name):
     name = new_name("silent")
     odps.create_table(name, "id bigint not null, name string", primary_key="id")
     odps.table(name).upsert(numbers(0, 10), progress=False)
-    with before(odps, "silent after", "TableCommitWriteSession") as (client, _):
+    with silent_at(odps, "silent after", "TableCommitWriteSession") as (client, _):
         client.table(name).upsert(numbers(5, 15), progress=False)
     assert rows_of(odps, name) == list(range(15))
 
 
 @pytest.mark.nightly
-def test_blobs_are_uploaded_and_downloaded_byte_by_byte(odps, new_name):
+def test_blobs_over_a_silent_connection_are_transferred_unchanged(odps, new_name):
     name, content = new_name("silent"), {n: bytes([n]) * 300_000 for n in range(3)}
     odps.create_table(name, "id bigint, b blob")
-    with before(odps, "silent inside", "TableWriteBlob") as (client, _):
+    with silent_at(odps, "silent inside", "TableWriteBlob") as (client, _):
         rows = pd.DataFrame({"id": content.keys(), "b": content.values()})
         client.table(name).write(rows, progress=False)
-    with before(odps, "stalled", "BlobRead") as (client, _):
+    with silent_at(odps, "stalled", "BlobRead") as (client, _):
         rows = client.table(name).read(progress=False).to_arrow().to_pydict()
         found = client.blobs(rows["b"]).fetch(progress=False)
         assert dict(zip(rows["id"], (one.data for one in found), strict=True)) == content
 
 
-def test_waiting_for_a_server_that_is_silent_in_the_tls_handshake_ends_in_time():
+def test_a_silent_tls_handshake_times_out():
     """The request was not sent, so even a statement is sent again."""
     with Peer(lambda line: line.wait_closed()) as peer:
         url = peer.url.replace("http://", "https://")

@@ -1,4 +1,4 @@
-"""Creating, emptying, adding and dropping tables and partitions; projects and schemas."""
+"""Tables, partitions, columns and schemas are created, listed, truncated and dropped."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def days(odps: Connection, new_name: NewName) -> Iterator[Table]:
     odps.drop_table(table.name, if_exists=True)
 
 
-def shown(table: Table) -> list[str]:
+def partitions_of(table: Table) -> list[str]:
     return [str(spec) for spec in table.partitions()]
 
 
@@ -77,7 +77,7 @@ def test_a_404_of_a_proxy_does_not_mean_that_a_table_is_missing(
         there.table("orders").exists()
 
 
-def test_only_a_complete_partition_can_exist(days: Table) -> None:
+def test_an_incomplete_partition_does_not_exist(days: Table) -> None:
     assert days.exists("ds=a,h=1")
     assert days.exists({"ds": "b", "h": 1})
     assert not days.exists("ds=b,h=2")
@@ -86,9 +86,9 @@ def test_only_a_complete_partition_can_exist(days: Table) -> None:
     assert caught.value.hint == "pass a value for each of: ds, h"
 
 
-def test_a_partition_is_added_once(days: Table) -> None:
+def test_adding_a_partition_twice_has_no_effect(days: Table) -> None:
     days.add_partition("ds=c,h=7")
-    assert shown(days) == ["ds=a,h=1", "ds=a,h=2", "ds=b,h=1", "ds=c,h=7"]
+    assert partitions_of(days) == ["ds=a,h=1", "ds=a,h=2", "ds=b,h=1", "ds=c,h=7"]
     with pytest.raises(ConflictError) as caught:
         days.add_partition("ds=c,h=7")
     assert caught.value.code == "ObjectAlreadyExists"
@@ -96,9 +96,9 @@ def test_a_partition_is_added_once(days: Table) -> None:
     assert ids(days) == [1, 2, 3]
 
 
-def test_a_partition_is_dropped_with_its_rows_and_no_other(days: Table) -> None:
+def test_dropping_a_partition_keeps_the_others(days: Table) -> None:
     days.drop_partition("ds=a,h=2")
-    assert (shown(days), ids(days)) == (["ds=a,h=1", "ds=b,h=1"], [1, 3])
+    assert (partitions_of(days), ids(days)) == (["ds=a,h=1", "ds=b,h=1"], [1, 3])
     with pytest.raises(NotFoundError):
         days.drop_partition("ds=a,h=2")
     days.drop_partition("ds=a,h=2", if_exists=True)
@@ -107,9 +107,9 @@ def test_a_partition_is_dropped_with_its_rows_and_no_other(days: Table) -> None:
     assert ids(days) == [1, 3]
 
 
-def test_a_truncated_partition_stays_and_the_others_keep_their_rows(days: Table) -> None:
+def test_truncating_a_partition_keeps_it_and_the_rows_of_others(days: Table) -> None:
     days.truncate("ds=a,h=1")
-    assert (shown(days), ids(days)) == (["ds=a,h=1", "ds=a,h=2", "ds=b,h=1"], [2, 3])
+    assert (partitions_of(days), ids(days)) == (["ds=a,h=1", "ds=a,h=2", "ds=b,h=1"], [2, 3])
     with pytest.raises(ArgumentError, match="not a complete partition"):
         days.truncate("ds=a")
     with pytest.raises(NotFoundError):
@@ -142,7 +142,7 @@ def test_a_truncated_table_is_empty(odps: Connection, new_name: NewName, days: T
         TableSchema(columns=parse_columns("price decimal(10,2), note string")),
     ],
 )
-def test_added_columns_are_null_in_old_rows_and_written_to_by_new_ones(
+def test_added_columns_are_null_in_old_rows_and_can_be_written(
     days: Table, columns: object
 ) -> None:
     with pytest.raises(ConversionError) as unknown:
@@ -182,7 +182,7 @@ def test_invalid_columns_change_nothing(days: Table, columns: object, problem: s
     assert days.reload().schema.names == ("id", "ds", "h")
 
 
-def test_values_are_written_as_values(odps: Connection, new_name: NewName) -> None:
+def test_a_partition_value_may_contain_sql(odps: Connection, new_name: NewName) -> None:
     """A value that looks like SQL names a partition and has no other effect."""
     table = odps.create_table(new_name("odd"), "id bigint", partitioned_by="`order` string")
     odd = "x) drop table orders; -- é $1"
@@ -191,7 +191,7 @@ def test_values_are_written_as_values(odps: Connection, new_name: NewName) -> No
     assert table.exists({"order": odd})
     table.truncate({"order": odd})
     table.drop_partition({"order": odd})
-    assert shown(table) == []
+    assert partitions_of(table) == []
     with pytest.raises(ArgumentError, match="no request can express it"):
         table.drop_partition({"order": "a'b"})
     odps.drop_table(table.name)
@@ -215,5 +215,5 @@ def test_a_created_schema_is_listed() -> None:
         assert odps.schemas() == ["default", "second"]
         assert odps.schemas("d*") == ["default"]
         assert odps.schemas("x*") == []
-        shown = odps.sql("show schemas like 'def*'").to_arrow()
-        assert shown.to_pylist() == [{"schema_name": "default"}]
+        schemas = odps.sql("show schemas like 'def*'").to_arrow()
+        assert schemas.to_pylist() == [{"schema_name": "default"}]

@@ -1,4 +1,4 @@
-"""The time zone of a connection: how it is set, and that every use of a table respects it."""
+"""A connection has a time zone, which every read, write and query uses."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def test_a_time_zone_is_set_like_other_settings(tmp_path, profile):
     file = tmp_path / "profiles.toml"
     file.write_text(f'[work]\nendpoint = "http://h/api"\nproject = "p"\ntimezone = "{ZONE}"\n')
     keys = {"access_id": "i", "access_key": "k"}
-    found = Profile.resolve("work", environ={"ODPS_NB_PROFILES": str(file)}, **keys)
-    assert found.timezone == ZONE
+    stored = Profile.resolve("work", environ={"ODPS_NB_PROFILES": str(file)}, **keys)
+    assert stored.timezone == ZONE
     named = {"ODPS_TIMEZONE": "UTC", "ODPS_NB_PROFILES": str(tmp_path / "none")}
     settings = {"endpoint": "http://h/api", "project": "p"}
     assert Profile.resolve(environ=named, **settings, **keys).timezone == "UTC"
     # Spark tasks receive it with the other settings
-    assert Profile.from_options(found.as_options()) == found
-    assert found.as_settings()["timezone"] == ZONE
-    assert f"timezone={ZONE!r}" in repr(found)
+    assert Profile.from_options(stored.as_options()) == stored
+    assert stored.as_settings()["timezone"] == ZONE
+    assert f"timezone={ZONE!r}" in repr(stored)
     assert profile.timezone is None
 
 
@@ -52,7 +52,7 @@ def test_an_unknown_time_zone_is_refused_immediately(profile, name):
     assert "Asia/Shanghai" in (caught.value.hint or "")
 
 
-def test_every_result_of_a_read_shows_the_zone(zoned, new_name):
+def test_every_form_of_a_read_has_the_time_zone(zoned, new_name):
     table = zoned.create_table(new_name("roads"), "t timestamp, n timestamp_ntz")
     table.write(pd.DataFrame({"t": [CLOCK], "n": [CLOCK]}))
     scan = table.read()
@@ -81,7 +81,7 @@ def test_times_that_were_read_can_be_written_unchanged(zoned, odps, new_name):
 
 
 @pytest.mark.storage_api("far times")
-def test_a_far_day_is_read_in_the_zone(zoned, odps, new_name):
+def test_days_of_the_years_1_and_9999_are_read_in_the_zone(zoned, odps, new_name):
     table = zoned.create_table(new_name("far"), "t timestamp")
     last = dt.datetime(9999, 12, 31, 23, 59, 59, 999999)
     table.write(pd.DataFrame({"t": pd.Series([last, CLOCK], dtype=object)}))
@@ -130,17 +130,17 @@ def test_sql_runs_in_the_zone_of_the_connection(zoned, odps, new_name):
     table.write(pd.DataFrame({"t": [CLOCK], "n": [CLOCK]}))
     count = f"select count(*) as n from {name} where t = "
 
-    def found(connection: Connection, text: str, **more: object) -> int:
+    def row_count(connection: Connection, text: str, **more: object) -> int:
         return int(connection.sql(count + text, **more).to_pandas()["n"][0])
 
     for text in ("timestamp '2024-01-31 10:00:00'", "cast('2024-01-31 10:00:00' as datetime)"):
-        assert (found(zoned, text), found(odps, text)) == (1, 0)
+        assert (row_count(zoned, text), row_count(odps, text)) == (1, 0)
         setting = {"odps.sql.timezone": "UTC"}
-        assert found(zoned, text, settings=setting) == 0
-    assert found(zoned, ":t", params={"t": AWARE}) == 1
-    assert found(zoned, ":t", params={"t": CLOCK}) == 1
-    assert found(zoned, ":t", params={"t": AWARE}, settings={"odps.sql.timezone": "UTC"}) == 1
-    assert found(odps, ":t", params={"t": AWARE}, settings={"odps.sql.timezone": ZONE}) == 1
+        assert row_count(zoned, text, settings=setting) == 0
+    assert row_count(zoned, ":t", params={"t": AWARE}) == 1
+    assert row_count(zoned, ":t", params={"t": CLOCK}) == 1
+    assert row_count(zoned, ":t", params={"t": AWARE}, settings={"odps.sql.timezone": "UTC"}) == 1
+    assert row_count(odps, ":t", params={"t": AWARE}, settings={"odps.sql.timezone": ZONE}) == 1
     with pytest.raises(ArgumentError, match="time zone"):
         odps.sql(count + ":t", params={"t": AWARE})
     zoned.sql(f"insert into {name} select timestamp '2024-07-01 10:00:00', n from {name}").wait()

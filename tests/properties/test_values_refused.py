@@ -74,11 +74,6 @@ def _is_kind(kind: Kind, value: Any) -> bool:
     return True  # a null key, or an unknown member
 
 
-def is_typed(column: Any) -> bool:
-    """Return whether the column has a type, so that the error may name only the column."""
-    return str(getattr(column, "dtype", "")) != "object"
-
-
 def check_refused(table: Table, source: str, name: str, drawn: Refused) -> None:
     """Write the drawn column, and check the error."""
     _, gather = SOURCES[source]
@@ -91,8 +86,8 @@ def check_refused(table: Table, source: str, name: str, drawn: Refused) -> None:
     said = text.casefold()
     for part in drawn.path:
         assert part in ("element", "key", "value") or f".{part}" in said, (text, drawn)
-    if drawn.is_kind and is_typed(drawn.data):
-        return  # no value of the column's type fits
+    if drawn.is_kind and str(getattr(drawn.data, "dtype", "")) != "object":
+        return  # no value of the column's type fits, so the error may name only the column
     assert error.row == drawn.row, (text, drawn)
     texts = shown_texts(drawn.bad)
     assert not texts or any(one.casefold() in said for one in texts), (text, texts, drawn)

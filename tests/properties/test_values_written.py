@@ -41,10 +41,6 @@ def text_of(drawn: dict[str, Drawn]) -> str:
     return ", ".join(f"{name} {column.kind.text}" for name, column in drawn.items())
 
 
-def write_at_once(table: Table, data: Any) -> None:
-    table.write(data)
-
-
 def write_in_a_session(table: Table, data: Any) -> None:
     with table.open_write() as session:
         session.write(data)
@@ -55,7 +51,7 @@ def write_in_a_session(table: Table, data: Any) -> None:
 @pytest.mark.parametrize("source", SOURCES)
 def test_written_values_are_unchanged(odps: Connection, new_name: NewName, source: str) -> None:
     @settings(max_examples=EXAMPLES)
-    @given(drawn=columns(source), write=st.sampled_from([write_at_once, write_in_a_session]))
+    @given(drawn=columns(source), write=st.sampled_from([Table.write, write_in_a_session]))
     def written_and_read(drawn: dict[str, Drawn], write: Callable[[Table, Any], None]) -> None:
         table = odps.create_table(new_name("values"), f"id bigint, {text_of(drawn)}")
         try:

@@ -39,14 +39,14 @@ def profile(wide: Connection) -> Profile:
 
 
 @cache
-def asker(odps: Connection, table: Table, way: str) -> Ask:
-    """Return a function that returns the ids of the rows that match a condition.
+def id_query(odps: Connection, table: Table, way: str) -> Ask:
+    """Return a function that returns the ids of the rows that satisfy a condition.
 
     Values that are bound as the same text are queried only once.
     """
     known: dict[str | None, list[int]] = {}
 
-    def ask(condition: str, **params: object) -> list[int]:
+    def ids(condition: str, **params: object) -> list[int]:
         if way == "where":
             scan = table.read(["id"], where=condition, params=params)
             text, rows = scan._plan.where, scan.to_arrow
@@ -58,7 +58,7 @@ def asker(odps: Connection, table: Table, way: str) -> Ask:
             known[text] = sorted(rows()["id"].to_pylist())
         return known[text]
 
-    return ask
+    return ids
 
 
 @pytest.fixture(scope="module")
@@ -70,26 +70,26 @@ def table(odps: Connection) -> Iterator[Table]:
 
 
 @pytest.fixture(scope="module", params=["where", "sql"])
-def ask(odps: Connection, table: Table, request: pytest.FixtureRequest) -> Ask:
-    return asker(odps, table, request.param)
+def ids(odps: Connection, table: Table, request: pytest.FixtureRequest) -> Ask:
+    return id_query(odps, table, request.param)
 
 
 @pytest.mark.gate(20)
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_a_bound_value_selects_equal_and_greater_rows(ask, case):
+def test_a_bound_value_selects_equal_and_greater_rows(ids, case):
     for sign in ("=", ">"):
         condition, found = case.where(sign)
-        assert ask(condition, x=case.value) == found
+        assert ids(condition, x=case.value) == found
 
 
 @pytest.mark.parametrize(
     ("column", "values"), LISTS, ids=lambda one: one if isinstance(one, str) else type(one).__name__
 )
-def test_a_bound_list_selects_its_rows_or_all_others(ask, column, values):
-    found = ask(f"{column} in (:x)", x=values)
+def test_a_bound_list_selects_rows_after_in_and_the_others_after_not_in(ids, column, values):
+    found = ids(f"{column} in (:x)", x=values)
     assert len(found) == 2
-    assert ask(f"{column} in :x", x=values) == found
-    assert ask(f"{column} not in (:x)", x=values) == sorted(set(range(6)) - set(found))
+    assert ids(f"{column} in :x", x=values) == found
+    assert ids(f"{column} not in (:x)", x=values) == sorted(set(range(6)) - set(found))
 
 
 PADDING = {
@@ -131,7 +131,7 @@ def test_a_long_list_finds_the_rows_of_its_values(table, column, count):
         assert found[0] == found[1]
 
 
-def test_a_list_longer_than_sql_allows_is_refused_with_a_recipe(odps):
+def test_the_error_for_a_list_that_is_too_long_for_sql_shows_an_alternative(odps):
     with pytest.raises(ArgumentError, match="10,001 values cannot be bound in SQL") as caught:
         odps.sql("select 1 where 1 in (:x)", params={"x": range(10_001)})
     assert "odps.create_table(" in caught.value.hint
@@ -141,56 +141,56 @@ NULLS = [None, pd.NaT, pd.NA, np.datetime64("NaT"), pa.scalar(None, pa.timestamp
 
 
 @pytest.mark.parametrize("null", NULLS, ids=lambda value: type(value).__name__)
-def test_a_null_is_refused_after_not_in_and_matches_nothing_elsewhere(ask, null):
+def test_a_null_is_refused_after_not_in_and_matches_nothing_elsewhere(ids, null):
     at = pd.Timestamp(NS)
     lists = [[at, null], (null,), {at, null}, np.array([at, null], object)]
     lists += [pd.Series([at, null], dtype=object), pa.array([NS, None], pa.timestamp("ns"))]
     for values in [null, *lists]:
         for condition in ("ts not in (:x)", "ts not in (:first, :x)"):
             with pytest.raises(ArgumentError, match="after NOT IN"):
-                ask(condition, x=values, first=at)
-    assert ask("ts in (:x)", x=[at, null]) == [4]
-    assert ask("ts = :x", x=null) == []
-    assert ask("ts not in (:x)", x=pd.Series([at, None], dtype=object).dropna()) == [0, 1, 2, 3, 5]
+                ids(condition, x=values, first=at)
+    assert ids("ts in (:x)", x=[at, null]) == [4]
+    assert ids("ts = :x", x=null) == []
+    assert ids("ts not in (:x)", x=pd.Series([at, None], dtype=object).dropna()) == [0, 1, 2, 3, 5]
 
 
-def test_text_is_compared_with_bytes_by_its_own_bytes(ask):
+def test_text_is_compared_with_binary_columns_by_its_utf8_bytes(ids):
     for row, text in enumerate(rows()["s"].to_pylist()):
-        assert ask("s = :x", x=text.encode()) == [row]
-    assert ask("s in (:x)", x=[b"5", "ü".encode()]) == [1, 5]
-    assert ask("s > :x", x=b"\\x41") == [3, 4, 5]
-    assert ask("s = :x", x=b"\xff") == []
+        assert ids("s = :x", x=text.encode()) == [row]
+    assert ids("s in (:x)", x=[b"5", "ü".encode()]) == [1, 5]
+    assert ids("s > :x", x=b"\\x41") == [3, 4, 5]
+    assert ids("s = :x", x=b"\xff") == []
 
 
-def test_a_date_is_compared_with_times_as_its_midnight(ask):
+def test_a_date_is_compared_with_times_as_midnight_of_that_day(ids):
     noon, midnight = pd.Timestamp("2024-07-03 12:00"), pd.Timestamp("2024-07-03")
-    assert ask("d <= :x", x=midnight) == ask("d <= :x", x=noon) == ask("d < :x", x=noon)
-    assert ask("d < :x", x=midnight) == [0, 1, 2]
-    assert ask("d > :x", x=noon) == ask("d >= :x", x=noon) == [4, 5]
-    assert ask("d = :x", x=noon) == []
-    assert ask("d <> :x", x=noon) == [0, 1, 2, 3, 4, 5]
-    assert ask("d in (:x)", x=[noon, midnight]) == [3]
-    assert ask("d between :a and :b", a=pd.Timestamp(1), b=noon) == [2, 3]
-    assert ask("m >= :x", x=dt.date(2024, 7, 3)) == [3, 4, 5]
-    assert ask("ts < :x", x=dt.date(1970, 1, 1)) == [0]
+    assert ids("d <= :x", x=midnight) == ids("d <= :x", x=noon) == ids("d < :x", x=noon)
+    assert ids("d < :x", x=midnight) == [0, 1, 2]
+    assert ids("d > :x", x=noon) == ids("d >= :x", x=noon) == [4, 5]
+    assert ids("d = :x", x=noon) == []
+    assert ids("d <> :x", x=noon) == [0, 1, 2, 3, 4, 5]
+    assert ids("d in (:x)", x=[noon, midnight]) == [3]
+    assert ids("d between :a and :b", a=pd.Timestamp(1), b=noon) == [2, 3]
+    assert ids("m >= :x", x=dt.date(2024, 7, 3)) == [3, 4, 5]
+    assert ids("ts < :x", x=dt.date(1970, 1, 1)) == [0]
 
 
 @pytest.mark.gate(3)
 @pytest.mark.parametrize("column", TIMES)
-def test_a_time_beyond_nanoseconds_is_compared_with_every_time(ask, column):
+def test_a_time_beyond_nanoseconds_is_compared_with_every_time(ids, column):
     first, last = dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31)
     for low, high in ((first, last), (first.date(), last.date())):
-        assert ask(f"{column} > :x", x=low) == ask(f"{column} < :x", x=high) == [0, 1, 2, 3, 4, 5]
-        assert ask(f"{column} <= :x", x=low) == ask(f"{column} = :x", x=high) == []
-        assert ask(f"{column} between :a and :b", a=low, b=pd.Timestamp(NS))[-1] <= 4
+        assert ids(f"{column} > :x", x=low) == ids(f"{column} < :x", x=high) == [0, 1, 2, 3, 4, 5]
+        assert ids(f"{column} <= :x", x=low) == ids(f"{column} = :x", x=high) == []
+        assert ids(f"{column} between :a and :b", a=low, b=pd.Timestamp(NS))[-1] <= 4
 
 
-def test_a_name_in_braces_is_a_column(ask):
-    assert ask("{column} = :x", x=7, column="k") == [3]
-    assert ask("{a} = :x and {b} is not null", x=7, a="K", b="ts") == [3]
+def test_a_variable_in_braces_is_the_name_of_a_column(ids):
+    assert ids("{column} = :x", x=7, column="k") == [3]
+    assert ids("{a} = :x and {b} is not null", x=7, a="K", b="ts") == [3]
 
 
-def test_where_accepts_decimals_of_all_digits(odps, new_name):
+def test_where_accepts_decimals_with_38_digits(odps, new_name):
     largest, least = Decimal("9" * 38), Decimal("-" + "9" * 38)
     made = odps.create_table(new_name("digits"), "id bigint, a decimal(38,0), b decimal(38,18)")
     values = [Decimal("9" * 20 + "." + "9" * 18), Decimal("-1E-18"), None]
@@ -204,21 +204,21 @@ def test_where_accepts_decimals_of_all_digits(odps, new_name):
         )
     )
 
-    def ask(condition: str, **params: object) -> list[int]:
+    def ids(condition: str, **params: object) -> list[int]:
         return made.read(["id"], where=condition, params=params).to_arrow()["id"].to_pylist()
 
-    assert ask("a = :x", x=largest) == ask(f"a = {largest}BD") == [0]
-    assert ask("a = :x", x=least) == ask(f"a = {least}BD") == [1]
-    assert ask("b < :x", x=largest) == [0, 1]
-    assert ask("b = :x", x=values[0]) == ask("b >= :x", x=values[0]) == [0]
-    assert ask("b = :x", x=values[1]) == [1]
-    assert ask("b > :x", x=Decimal("9" * 20 + "." + "9" * 17 + "8")) == [0]
+    assert ids("a = :x", x=largest) == ids(f"a = {largest}BD") == [0]
+    assert ids("a = :x", x=least) == ids(f"a = {least}BD") == [1]
+    assert ids("b < :x", x=largest) == [0, 1]
+    assert ids("b = :x", x=values[0]) == ids("b >= :x", x=values[0]) == [0]
+    assert ids("b = :x", x=values[1]) == [1]
+    assert ids("b > :x", x=Decimal("9" * 20 + "." + "9" * 17 + "8")) == [0]
 
 
 # -- watermarks -----------------------------------------------------------------------------------
 
 
-SHANGHAI = pytest.param("Asia/Shanghai", marks=pytest.mark.nightly)  # New York also has an offset
+SHANGHAI = pytest.param("Asia/Shanghai", marks=pytest.mark.nightly)  # has an offset
 
 
 @pytest.fixture(scope="module", params=[None, SHANGHAI, "America/New_York"], ids=str)
@@ -243,7 +243,7 @@ def _rows(table: Table) -> pa.Table:
 
 
 @cache
-def _maxima(odps: Connection, table: Table, count: int) -> pd.DataFrame:
+def _latest_times(odps: Connection, table: Table, count: int) -> pd.DataFrame:
     found = ", ".join(f"max({column}) as {column}" for column in TIMES)
     return odps.sql(f"select {found} from {table.name} where id < {count}").to_pandas()
 
@@ -253,38 +253,38 @@ FORMS: dict[str, Callable[[Connection, Table, str, int], object]] = {
     "pyarrow dtypes": lambda o, t, c, n: _frame(o, t, "pyarrow")[c].iloc[:n].max(),
     "arrow": lambda o, t, c, n: _rows(t)[c][n - 1],
     "sql": lambda o, t, c, n: _frame(o, t, "sql")[c].iloc[:n].max(),
-    "max": lambda o, t, c, n: _maxima(o, t, n)[c][0],
+    "max": lambda o, t, c, n: _latest_times(o, t, n)[c][0],
 }
 
 
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("column", TIMES)
-def test_a_watermark_selects_its_row_and_exactly_the_newer_rows(zoned, column):
+def test_the_latest_time_as_a_bound_value_selects_its_row_and_the_newer_rows(zoned, column):
     odps, table = zoned
     for form, count in itertools.product(FORMS.values(), (1, 5)):
         last = form(odps, table, column, count)
         for way in ("where", "sql"):
-            ask = asker(odps, table, way)
-            assert ask(f"{column} > :last", last=last) == list(range(count, 6))
-            assert ask(f"{column} = :last", last=last) == [count - 1]
-            assert ask(f"{column} <= :last", last=last) == list(range(count))
+            ids = id_query(odps, table, way)
+            assert ids(f"{column} > :last", last=last) == list(range(count, 6))
+            assert ids(f"{column} = :last", last=last) == [count - 1]
+            assert ids(f"{column} <= :last", last=last) == list(range(count))
 
 
 @pytest.mark.parametrize("column", TIMES)
-def test_a_column_of_polars_finds_its_rows(zoned, column):
+def test_a_bound_polars_series_selects_its_rows(zoned, column):
     odps, table = zoned
     last = pl.DataFrame(_rows(table))[column][3:5]
     for way in ("where", "sql"):
-        assert asker(odps, table, way)(f"{column} in (:x)", x=last) == [3, 4]
+        assert id_query(odps, table, way)(f"{column} in (:x)", x=last) == [3, 4]
 
 
-def test_a_local_time_that_clocks_show_twice_is_distinguished(profile, new_name):
+def test_the_two_instants_of_a_repeated_local_time_are_distinguished(profile, new_name):
     with odps_nb.connect(profile, timezone="America/New_York") as odps:
         table = odps.create_table(new_name("fall"), "id bigint, ts timestamp")
         hours = pd.to_datetime(["2024-11-03T05:30", "2024-11-03T06:30"], utc=True)
         table.write(pd.DataFrame({"id": [0, 1], "ts": hours}))
         times = table.read().to_pandas().sort_values("id")["ts"]
-        by_where, by_sql = asker(odps, table, "where"), asker(odps, table, "sql")
+        by_where, by_sql = id_query(odps, table, "where"), id_query(odps, table, "sql")
         for row, time in enumerate(times):
             assert by_where("ts = :x", x=time) == [row]
         assert by_sql("ts = :x", x=times[0]) == [0]
@@ -308,21 +308,21 @@ def test_a_read_in_microseconds_refuses_a_time_in_nanoseconds(table):
 
 
 @pytest.mark.parametrize("way", ["where", "sql"])
-def test_text_with_control_characters_finds_its_row(odps, new_name, way):
+def test_bound_text_with_control_characters_selects_its_row(odps, new_name, way):
     made = odps.create_table(new_name("controls"), "id bigint, s string")
     texts = ["\x00", "a\x00b", "\x00\x00", "ab", "", "\x01", "\x7f", "\ufffe", "a\\0b"]
     made.write(pa.table({"id": list(range(len(texts))), "s": texts}))
-    ask = asker(odps, made, way)
+    ids = id_query(odps, made, way)
     for row, text in enumerate(texts):
-        assert ask("s = :x", x=text) == [row]
-    assert ask("s in:xs", xs=texts[:3]) == [0, 1, 2]
-    assert ask("s > :x", x="a\x00") == [1, 3, 6, 7, 8]
+        assert ids("s = :x", x=text) == [row]
+    assert ids("s in:xs", xs=texts[:3]) == [0, 1, 2]
+    assert ids("s > :x", x="a\x00") == [1, 3, 6, 7, 8]
 
 
 @pytest.mark.gate(2)
 @pytest.mark.parametrize("way", ["where", "sql"])
 @pytest.mark.parametrize("zone", ["UTC", *ZONES[1:]])
-def test_the_ends_of_nanoseconds_are_found_and_compared(profile, new_name, way, zone):
+def test_the_first_and_last_times_in_nanoseconds_are_compared_exactly(profile, new_name, way, zone):
     with odps_nb.connect(profile, timezone=zone) as odps:
         made = odps.create_table(new_name("ends"), "id bigint, n timestamp_ntz, t timestamp")
         ends = ["1678-01-01", "2262-03-01 00:00:00.000000001"]
@@ -336,14 +336,14 @@ def test_the_ends_of_nanoseconds_are_found_and_compared(profile, new_name, way, 
                 }
             )
         )
-        ask = asker(odps, made, way)
+        ids = id_query(odps, made, way)
         for row, time in enumerate(times):
-            assert ask("n = :x", x=time) == [row]
-            assert ask("n <= :x", x=time) == list(range(row + 1))
+            assert ids("n = :x", x=time) == [row]
+            assert ids("n <= :x", x=time) == list(range(row + 1))
         for row, time in enumerate(times[1:], 1):
-            assert ask("t = :x", x=time.tz_localize("UTC")) == [row]
+            assert ids("t = :x", x=time.tz_localize("UTC")) == [row]
         for column in ("n", "t"):
-            assert ask(f"{column} < :x", x=dt.datetime(2263, 1, 1)) == [0, 1, 2, 3]
-            assert ask(f"{column} > :x", x=dt.datetime(1677, 1, 1)) == [0, 1, 2, 3]
-            assert ask(f"{column} > :x", x=dt.datetime(2262, 3, 2)) == [3]
+            assert ids(f"{column} < :x", x=dt.datetime(2263, 1, 1)) == [0, 1, 2, 3]
+            assert ids(f"{column} > :x", x=dt.datetime(1677, 1, 1)) == [0, 1, 2, 3]
+            assert ids(f"{column} > :x", x=dt.datetime(2262, 3, 2)) == [3]
         odps.drop_table(made.name)

@@ -96,7 +96,7 @@ def test_a_value_without_a_literal_is_refused_with_a_hint(value):
         ("map < :x and a in:ids", "map < 7 and a in (1, 2)"),
     ],
 )
-def test_only_free_names_are_bound(text, bound):
+def test_names_in_text_or_comments_are_not_bound(text, bound):
     assert bind(text, {"x": 7, "minus": -1, "ids": [1, 2]}) == bound
 
 
@@ -133,7 +133,7 @@ def test_a_name_in_braces_is_checked_and_quoted(text, bound):
 
 @pytest.mark.nightly
 @given(name=st.text(max_size=20))
-def test_no_name_in_braces_becomes_syntax(name):
+def test_a_name_in_braces_cannot_inject_sql(name):
     try:
         bound = bind("select {name} from t", {"name": name})
     except ArgumentError:
@@ -145,7 +145,7 @@ def test_no_name_in_braces_becomes_syntax(name):
 # sqlglot parses both kinds of dialects: with backslash escapes and without.
 @pytest.mark.parametrize("dialect", ["hive", "duckdb"])
 @given(value=st.text(st.characters(exclude_categories=["Cs"]), max_size=40))
-def test_no_text_becomes_syntax_in_either_dialect(dialect, value):
+def test_text_cannot_inject_sql_in_either_dialect(dialect, value):
     parsed = sqlglot.parse_one(bind("a = :v AND b = 1", {"v": value}), dialect=dialect)
     assert isinstance(parsed, sqlglot.exp.And)
     comparison = parsed.left
@@ -216,7 +216,7 @@ def test_a_list_outside_of_in_is_refused(text):
 
 
 def test_any_number_of_comments_may_follow_a_list():
-    """The run time once doubled with each comment."""
+    """The time to bind such a text once doubled with each comment."""
     comments = "/**/" * 500
     assert bind(f"s in (:two{comments})", LISTS) == f"s in ('paid', 'new'{comments})"
     with pytest.raises(ArgumentError, match="only be bound after IN"):
@@ -243,7 +243,7 @@ def test_a_null_in_a_list_after_not_in_is_refused(text):
     ),
     form=st.sampled_from(["in :v", "in (:v)", "in(:v)", "in ( :v )", "not in (:v)", "not in :v"]),
 )
-def test_both_forms_of_a_list_give_the_same_condition(values, form):
+def test_a_list_may_be_bound_with_or_without_parentheses(values, form):
     bound = bind(f"a {form} and b = 1", {"v": values})
     parsed = sqlglot.parse_one(bound, dialect="duckdb")
     assert isinstance(parsed, sqlglot.exp.And)

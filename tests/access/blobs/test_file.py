@@ -1,4 +1,4 @@
-"""A blob as a seekable file: use by libraries, fetched bytes, and the cache on disk."""
+"""A blob as a seekable file: use by libraries, number of fetched bytes, and the cache on disk."""
 
 import io
 import os
@@ -30,8 +30,8 @@ MIB = 1 << 20
 LARGE = 12 * MIB
 
 
-def again(profile, **changes):
-    """A connection of the same account."""
+def connect_again(profile, **changes):
+    """Open another connection to the same account."""
     names = ("endpoint", "tunnel_endpoint", "project", "access_id", "access_key")
     said = {name: getattr(profile, name) for name in names}
     return odps_nb.connect(**{**said, **changes})
@@ -59,10 +59,10 @@ def cache(monkeypatch, tmp_path):
 
 
 @pytest.fixture
-def asked(watched, recorder):
-    """Opens a blob over a recorded connection; counts its requests."""
+def counted(watched, recorder):
+    """Blobs over a recorded connection, and the number of requests for them."""
 
-    class Asked:
+    class BlobReads:
         connection = watched
 
         def blob(self, blob):
@@ -71,7 +71,7 @@ def asked(watched, recorder):
         def reads(self) -> int:
             return sum(one.action == "BlobRead" for one in recorder.take())
 
-    return Asked()
+    return BlobReads()
 
 
 @pytest.mark.nightly
@@ -116,11 +116,11 @@ def test_small_and_empty_blobs_can_be_opened_as_files(blobs):
 def test_a_long_read_removes_the_small_receive_buffer(blobs, monkeypatch):
     freed, lift = [], BlobFile.receive_freely
 
-    def lifted(stream):
+    def record_and_free(stream):
         freed.append(file.fetched)
         lift(stream)
 
-    monkeypatch.setattr(BlobFile, "receive_freely", lifted)
+    monkeypatch.setattr(BlobFile, "receive_freely", record_and_free)
     with blobs[0].open(seek=True, cache=False) as file:
         for _ in range(10):
             file.read(MIB)
@@ -171,12 +171,12 @@ def test_threads_share_a_file(blobs, content):
     found = {}
     with blobs[0].open(seek=True, cache=False) as file:
 
-        def pick(number):
+        def read_at(number):
             with file._lock:
                 file.seek(number * MIB)
                 found[number] = file.read(1000)
 
-        threads = [threading.Thread(target=pick, args=(number,)) for number in range(8)]
+        threads = [threading.Thread(target=read_at, args=(number,)) for number in range(8)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -185,7 +185,7 @@ def test_threads_share_a_file(blobs, content):
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")  # raised by Python 3.12
-def test_the_error_in_a_forked_child_says_to_open_a_new_one(blobs, content):
+def test_the_error_in_a_forked_child_says_to_open_a_new_file(blobs, content):
     with blobs[0].open(seek=True, cache=False) as file:
         file.read(9 * MIB)
         child = os.fork()
@@ -217,7 +217,7 @@ def test_libraries_read_a_blob_file(odps):
         assert np.array_equal(np.load(file), found["weights.npy"].to_numpy())
 
 
-def test_the_type_stated_by_an_uploader_is_ignored(odps):
+def test_the_media_type_declared_by_the_uploader_is_ignored(odps):
     named = odps.table("media").blobs("content", where="name = 'not_a_picture.png'")[0]
     assert named.mime_type == "image/png"
     with pytest.raises(ConversionError, match="not a picture: its content is text/html"):
@@ -231,19 +231,19 @@ def test_the_type_stated_by_an_uploader_is_ignored(odps):
         assert next(iter(limited)) in caught.value.hint
 
 
-# -- what is fetched ----------------------------------------------------------------------------
+# -- fetched bytes ------------------------------------------------------------------------------
 
 
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("head", [100, 3 * MIB])
-def test_a_head_fetches_at_most_one_mebibyte_more(odps, blobs, content, cache, head):
-    """Count the bytes of a socket from which the client has stopped reading."""
+def test_reading_a_head_fetches_at_most_one_mebibyte_more(odps, blobs, content, cache, head):
+    """Counts also the bytes that the client has not read from the socket."""
     parts = urlsplit(odps.profile.tunnel_endpoint)
     with (
         Metered((parts.hostname, parts.port)) as meter,
-        again(odps.profile, tunnel_endpoint=meter.url) as connection,
+        connect_again(odps.profile, tunnel_endpoint=meter.url) as connection,
     ):
-        connection.blob(blobs[0].reference).bytes()  # a kept connection, whose buffer may be large
+        connection.blob(blobs[0].reference).bytes()  # its buffer may be large
         before = meter.carried
         with connection.blob(blobs[0].reference).open(seek=True) as file:
             assert file.read(head) == content[:head]
@@ -251,74 +251,74 @@ def test_a_head_fetches_at_most_one_mebibyte_more(odps, blobs, content, cache, h
             assert meter.carried - before <= head + MIB
         before = meter.carried
         assert connection.blob(blobs[0].reference).bytes() == content
-    assert meter.carried - before > LARGE  # the counting thread has ended
+    assert meter.carried - before > LARGE  # after the thread that counts has ended
 
 
-def test_the_size_of_a_large_blob_takes_one_small_request(blobs, asked, cache):
-    blob = asked.blob(blobs[0])
+def test_getting_the_size_of_a_large_blob_takes_one_small_request(blobs, counted, cache):
+    blob = counted.blob(blobs[0])
     with blob.open(seek=True) as file:
         assert (file.seek(0, 2), file.fetched) == (LARGE, 0)
         file.seek(0)
         file.read(10)
-    assert asked.reads() <= 2
+    assert counted.reads() <= 2
     with pytest.raises(NotFoundError):
-        asked.connection.blob("/wByZWYw").open(seek=True)
+        counted.connection.blob("/wByZWYw").open(seek=True)
 
 
-# -- what is kept -------------------------------------------------------------------------------
+# -- the cache ---------------------------------------------------------------------------------
 
 
-def test_a_second_open_sends_no_request(blobs, content, asked, cache):
-    with asked.blob(blobs[0]).open(seek=True) as file:
+def test_a_second_open_sends_no_request(blobs, content, counted, cache):
+    with counted.blob(blobs[0]).open(seek=True) as file:
         assert file.read() == content
-    assert asked.reads() == 1
-    with asked.blob(blobs[0]).open(seek=True) as file:
+    assert counted.reads() == 1
+    with counted.blob(blobs[0]).open(seek=True) as file:
         assert (file.verified, file.size) == (True, LARGE)
         assert (file.seek(-5, 2), file.read()) == (LARGE - 5, content[-5:])
-    assert asked.blob(blobs[1]).to_text() == asked.blob(blobs[1]).to_text() == "small"
-    assert asked.reads() == 1
+    assert counted.blob(blobs[1]).to_text() == counted.blob(blobs[1]).to_text() == "small"
+    assert counted.reads() == 1
     with pytest.raises(LimitExceededError):  # also for a cached blob
-        asked.blob(blobs[1]).to_text(max_bytes=4)
+        counted.blob(blobs[1]).to_text(max_bytes=4)
     with pytest.raises(LimitExceededError):
-        asked.blob(blobs[0]).to_text(max_bytes=MIB)
-    assert asked.reads() == 0
-    assert asked.connection.blob_cache.folder == cache
-    assert asked.connection.blob_cache.clear() > LARGE
-    with asked.blob(blobs[0]).open(seek=True) as file:
+        counted.blob(blobs[0]).to_text(max_bytes=MIB)
+    assert counted.reads() == 0
+    assert counted.connection.blob_cache.folder == cache
+    assert counted.connection.blob_cache.clear() > LARGE
+    with counted.blob(blobs[0]).open(seek=True) as file:
         file.read(10)
-    assert asked.reads() == 1
+    assert counted.reads() == 1
     assert list(cache.iterdir()) == []  # a partially read blob is not cached
 
 
 def test_a_disabled_cache_is_not_used(odps, blobs, cache):
-    with again(odps.profile) as fresh:
+    with connect_again(odps.profile) as fresh:
         blob = fresh.blob(blobs[1].reference)
         with blob.open(seek=True, cache=False) as file, blob.open() as stream:
             assert file.read() == stream.read() == blob.bytes() == b"small"
-    with again(odps.profile, blob_cache="off") as off:
+    with connect_again(odps.profile, blob_cache="off") as off:
         assert off.blob_cache is None
         assert off.blob(blobs[1].reference).to_text() == "small"
     assert not cache.exists()
     with pytest.raises(ConfigError, match="it must be a size or 'off'"):
-        again(odps.profile, blob_cache="much")
+        connect_again(odps.profile, blob_cache="much")
 
 
 def test_the_cache_distinguishes_projects_and_services(odps, blobs, cache):
     key = {odps.blob_cache._key(blobs[1].reference)}
-    with again(odps.profile, project="other") as other:
+    with connect_again(odps.profile, project="other") as other:
         key.add(other.blob_cache._key(blobs[1].reference))
-    with again(odps.profile, endpoint="http://127.0.0.1:1/api") as other:
+    with connect_again(odps.profile, endpoint="http://127.0.0.1:1/api") as other:
         key.add(other.blob_cache._key(blobs[1].reference))
     assert len(key) == 3
 
 
-def test_a_file_in_the_cache_that_was_damaged_is_fetched_again(blobs, content, asked, cache):
-    asked.blob(blobs[1]).to_text()
+def test_a_blob_is_fetched_again_if_its_cached_file_is_damaged(blobs, content, counted, cache):
+    counted.blob(blobs[1]).to_text()
     (kept,) = cache.iterdir()
     whole = kept.read_bytes()
-    asked.reads()
+    counted.reads()
     for damaged in (whole[:-1], b"X" + whole[1:], whole[:-60] + whole[-59:], b"", whole[:20]):
         kept.write_bytes(damaged)
-        assert asked.blob(blobs[1]).to_text() == "small"
-        assert asked.reads() == 1
+        assert counted.blob(blobs[1]).to_text() == "small"
+        assert counted.reads() == 1
         assert kept.read_bytes() == whole

@@ -55,7 +55,7 @@ def contents(odps: Connection, column: pd.Series) -> list[bytes | None]:
     return [None if one is None else odps.blob(one).bytes() for one in column]
 
 
-def test_a_frame_shows_known_facts_of_its_blobs_without_a_request(
+def test_a_frame_shows_known_metadata_of_its_blobs_without_a_request(
     odps: Connection, name: str
 ) -> None:
     with odps_nb.connect(odps.profile) as other:
@@ -145,7 +145,7 @@ def test_pandas_operations_keep_the_blob_dtype(odps: Connection, frame: pd.DataF
     assert len(frame.pivot(index="id", columns="kind", values="content")) == 4
 
 
-def test_files_processes_and_other_libraries_get_the_references(
+def test_saved_pickled_and_converted_frames_contain_the_references(
     odps: Connection, frame: pd.DataFrame, tmp_path: Path
 ) -> None:
     texts, file = frame["content"].tolist(), tmp_path / "frame.parquet"
@@ -153,7 +153,7 @@ def test_files_processes_and_other_libraries_get_the_references(
     again = pickle.loads(pickle.dumps(frame))
     assert again["content"].tolist() == texts
     assert "2.txt · text/plain" in repr(again)
-    assert again["content"].odps.mime()[0] == "text/plain"  # the connection is found again
+    assert again["content"].odps.mime()[0] == "text/plain"  # the same connection is used
     frame.to_parquet(file)
     with pytest.raises(StateError, match="no connection for fetching") as lost:
         pd.read_parquet(file)["content"].odps.mime()
@@ -174,7 +174,7 @@ def test_files_processes_and_other_libraries_get_the_references(
     assert np.asarray(frame["content"]).tolist() == texts
 
 
-def test_a_column_is_written_back_as_copies(
+def test_writing_a_blob_column_copies_its_blobs(
     odps: Connection, frame: pd.DataFrame, new_name: NewName, tmp_path: Path
 ) -> None:
     file = tmp_path / "frame.parquet"
@@ -199,7 +199,7 @@ def test_a_column_is_written_back_as_copies(
         odps.create_table(new_name("text"), "content blob").write(frame[["content"]].astype(str))
 
 
-def test_a_blob_column_saves_streams_and_shows_its_blobs(
+def test_blobs_of_a_column_can_be_saved_streamed_and_displayed(
     odps: Connection, frame: pd.DataFrame, tmp_path: Path
 ) -> None:
     chosen = frame[frame["id"] != 1].set_index("id")["content"]
@@ -218,7 +218,7 @@ def test_a_blob_column_saves_streams_and_shows_its_blobs(
         plain.odps.size(connection=odps)
 
 
-def test_polars_has_the_same_methods(odps: Connection, name: str, tmp_path: Path) -> None:
+def test_a_polars_series_has_the_same_methods(odps: Connection, name: str, tmp_path: Path) -> None:
     frame = pl.DataFrame(odps.table(name).read()).sort("id")
     column = frame["content"]
     assert column.odps.size(connection=odps).to_list() == [3, 11, None, 3]
@@ -232,7 +232,7 @@ def test_polars_has_the_same_methods(odps: Connection, name: str, tmp_path: Path
     assert found.caption(1) == "row 2 · id: 4 · kind: b"
 
 
-def test_the_blobs_of_a_table_are_captioned_with_short_columns_of_their_rows(
+def test_blobs_of_a_table_have_captions_with_short_values_of_their_rows(
     odps: Connection, new_name: NewName
 ) -> None:
     columns = "content blob, tags array<string>, seen timestamp, price decimal(9,2), "
@@ -269,7 +269,7 @@ def test_a_filtered_frame_becomes_a_gallery(odps: Connection, frame: pd.DataFram
     assert "row 1 · b" in bundle["text/html"]
     assert "2.txt  text · 1 line · 11 B  verified  row 1 · b" in bundle["text/plain"]
     assert "1.txt" not in bundle["text/html"]
-    assert "2.txt · text/plain · 11 B" in repr(chosen)  # the gallery has fetched these facts
+    assert "2.txt · text/plain · 11 B" in repr(chosen)  # the gallery has fetched size and type
     assert [blob.bytes() for blob in gallery[1:]] == [CONTENTS[4]]
     assert gallery[1:].caption(0) == "row 3 · b"
     assert len(odps.blobs(frame, "content", limit=1)) == 1

@@ -1,4 +1,4 @@
-"""Many blobs saved to a folder or passed to a function: in order, each once, complete or absent."""
+"""Many blobs are saved to a folder or yielded as files: in order, once each, and complete."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def media(odps):
 
 @contextlib.contextmanager
 def scripted(*steps, attempts=3, **facts):
-    """Fetch numbered blobs from a raw-socket peer."""
+    """Yield a fetch of numbered blobs from a server that follows the given steps."""
     facts = {"retry": RetryPolicy(max_attempts=attempts, spread=0.0), **facts}
     with Service(ReadBlobs=list(steps) or [serve]) as service, service.client(**facts) as storage:
         yield Fetch(storage=storage, progress=False), service
@@ -94,7 +94,7 @@ def save(fetch, numbers, folder, **options):
 # -- a folder ----------------------------------------------------------------------------------
 
 
-def test_every_reference_gets_a_path_in_order_and_a_null_gets_none(odps, media, tmp_path):
+def test_paths_are_in_the_order_of_the_references_and_none_for_a_null(odps, media, tmp_path):
     values = media.drop_null().to_pylist()
     column = pd.Series([values[1], None, values[0], np.nan, values[1], pd.NA], dtype=object)
     told = Watcher()
@@ -110,7 +110,7 @@ def test_every_reference_gets_a_path_in_order_and_a_null_gets_none(odps, media, 
 
 
 @pytest.mark.parametrize("compression", [None, "zstd", "lz4"])
-def test_columns_of_pandas_and_arrow_and_galleries_are_references(
+def test_references_may_be_a_pandas_or_arrow_column_or_a_gallery(
     odps, media, tmp_path, compression
 ):
     for n, given in enumerate(
@@ -200,7 +200,7 @@ def test_a_link_in_the_folder_is_not_followed(odps, hostile, tmp_path):
     assert not (tmp_path / "missing").exists()
 
 
-def test_many_files_of_one_name_try_each_number_once(tmp_path, monkeypatch):
+def test_each_number_is_tried_once_for_many_files_of_the_same_name(tmp_path, monkeypatch):
     tried, with_number = [], saving._with_number
 
     def counting(name: str, number: int) -> str:
@@ -225,7 +225,7 @@ def test_a_folder_that_is_not_writable_raises_a_typed_error(odps, media, tmp_pat
     assert caught.value.hint == "create it first"
     told = Watcher()
     with pytest.raises(ConfigError, match="cannot create a file in /proc/self/fdinfo") as caught:
-        odps.blobs(media).save("/proc/self/fdinfo", progress=told)  # read-only even for root
+        odps.blobs(media).save("/proc/self/fdinfo", progress=told)  # not even by root
     assert "may write" in caught.value.hint
     assert told.last.phase is Phase.FAILED
 
@@ -269,7 +269,7 @@ def test_a_repeated_reference_is_fetched_once(tmp_path):
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.999])
 @pytest.mark.parametrize("trouble", [cut_at, flip_at])
-def test_a_truncated_response_resumes_at_the_failed_blob(tmp_path, trouble, share):
+def test_a_fetch_resumes_at_the_blob_whose_response_was_truncated(tmp_path, trouble, share):
     with scripted(trouble(share), serve) as (fetch, service):
         paths = save(fetch, range(40), tmp_path)
     assert [path.read_bytes() for path in paths] == [content(n) for n in range(40)]
@@ -300,8 +300,8 @@ def test_an_unknown_reference_is_reported_with_its_position(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["3.txt"]
 
 
-def half(then):
-    """Send half of a response, do something, and wait for the client to disconnect."""
+def send_half(then):
+    """Send half of a response, call a function, and wait for the client to disconnect."""
 
     def step(line, seen) -> None:
         body = body_of([reference(7), reference(15)])
@@ -314,14 +314,14 @@ def half(then):
 
 @pytest.mark.usefixtures("repeated_interrupts")
 def test_an_interrupt_leaves_no_temporary_file(tmp_path):
-    with scripted(half(interrupt), read_timeout=60.0) as (fetch, _):
+    with scripted(send_half(interrupt), read_timeout=60.0) as (fetch, _):
         with pytest.raises(KeyboardInterrupt):
             save(fetch, [7, 15], tmp_path)
         assert list(tmp_path.iterdir()) == []
 
 
 def test_a_cancel_from_another_thread_leaves_no_temporary_file(tmp_path):
-    with scripted(half(lambda: odps.cancel())) as (_, service):
+    with scripted(send_half(lambda: odps.cancel())) as (_, service):
         with odps_nb.connect(**keywords(service)) as odps:
             told = Watcher()
             with pytest.raises(CancelledError):
@@ -366,7 +366,7 @@ def test_files_have_the_bytes_of_the_stored_blobs(odps, media):
     assert told.last.items == told.last.items_total == len(found)
 
 
-class Mine(Exception):
+class CallerError(Exception):
     """An error that the caller defines."""
 
 
@@ -382,13 +382,13 @@ def test_an_iterator_that_is_left_early_closes_everything(odps, media):
 
 
 def test_an_error_in_a_name_function_names_the_blob(odps, media, tmp_path):
-    raised, told = Mine("enough"), Watcher()
+    raised, told = CallerError("enough"), Watcher()
 
     def name(index, head) -> None:
         if index >= 2:
             raise raised
 
-    with pytest.raises(Mine) as caught:
+    with pytest.raises(CallerError) as caught:
         odps.blobs(media.drop_null()).save(tmp_path, file_name=name, progress=told)
     assert caught.value is raised
     assert raised.__notes__ == ["blob 2 in the list of references"]
@@ -404,7 +404,7 @@ def test_damage_is_reported_even_if_the_consumer_catches_all_errors():
         consume(fetch)
 
 
-def test_a_cancel_between_two_files_ends_the_iteration():
+def test_cancelling_between_two_files_ends_the_iteration():
     seen = []
 
     def consume(fetch: Fetch) -> None:
@@ -417,7 +417,7 @@ def test_a_cancel_between_two_files_ends_the_iteration():
     assert seen == [(0,)]
 
 
-def test_a_cancel_ends_an_iteration_over_many_batches():
+def test_cancelling_ends_an_iteration_over_many_batches():
     with scripted() as (_, service), odps_nb.connect(**keywords(service)) as odps:
         records = odps.blobs([reference(n).token for n in range(40)]).fetch()
         assert next(records).data == content(0)

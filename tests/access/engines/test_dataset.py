@@ -1,4 +1,4 @@
-"""`table.dataset()`: the data that a query transfers, and what users of pyarrow datasets expect."""
+"""`table.dataset()` transfers only the data that a query needs, and supports the pyarrow API."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def moved(requests: list[Recorded]) -> int:
     return sum(len(one.answer) for one in requests if one.action == "TableRead")
 
 
-def asked(requests: list[Recorded]) -> tuple[set[str], list[str], str]:
-    """Columns, partitions and predicate of the only session that was opened."""
+def only_session(requests: list[Recorded]) -> tuple[set[str], list[str], str]:
+    """Return columns, partitions and predicate of the only session that was opened."""
     (session,) = sessions(requests)
     columns = {*session["RequiredDataColumns"], *session["RequiredPartitionColumns"]}
     return columns, session["RequiredPartitions"], session["FilterPredicate"]
 
 
-# -- what is moved ------------------------------------------------------------------------------
+# -- transferred data ------------------------------------------------------------------------------
 
 
 @pytest.mark.storage_api("its requests")
@@ -73,10 +73,10 @@ def asked(requests: list[Recorded]) -> tuple[set[str], list[str], str]:
     ids=["duckdb", "polars"],
 )
 def test_a_query_transfers_only_its_columns_and_partitions(orders, watched, recorder, run):
-    """One session, 1 of 8 partitions, 3 of 22 columns, 1 in 40 of the bytes."""
+    """One session reads 1 of 8 partitions, 3 of 22 columns and 1/40 of the bytes."""
     found = run(orders)
     requests = recorder.take()
-    assert asked(requests) == ({"status", "quantity", "ds"}, [f"ds={DAY}"], "quantity >= 9")
+    assert only_session(requests) == ({"status", "quantity", "ds"}, [f"ds={DAY}"], "quantity >= 9")
     scan = watched.table("orders").read(partitions=f"ds={DAY}", where="quantity >= 9")
     rows = scan.to_arrow(progress=False)
     expected = rows.group_by("status").aggregate([("quantity", "sum")])
@@ -113,7 +113,7 @@ def test_partitions_are_pruned_by_any_expression_that_arrow_can_evaluate(
     orders, recorder, condition, partitions
 ):
     assert orders._query(["id"], condition)._opened()  # no rows are read
-    assert asked(recorder.take())[1] == partitions
+    assert only_session(recorder.take())[1] == partitions
 
 
 @pytest.mark.storage_api("its requests")
@@ -132,7 +132,7 @@ def test_partitions_are_pruned_by_any_expression_that_arrow_can_evaluate(
     ],
     ids=str,
 )
-def test_only_partitions_with_the_leading_values_of_a_filter_are_listed(
+def test_only_partitions_whose_leading_values_satisfy_the_filter_are_listed(
     watched, recorder, new_name, condition, listed
 ):
     name = new_name("keyed")
@@ -169,14 +169,14 @@ def test_only_partitions_with_the_leading_values_of_a_filter_are_listed(
     ],
     ids=str,
 )
-def test_only_conditions_with_the_same_meaning_everywhere_are_pushed_down(
+def test_only_conditions_with_the_same_meaning_in_arrow_and_sql_are_pushed_down(
     orders, recorder, condition, predicate
 ):
     assert orders._query(["id"], condition & (field("ds") == DAY))._opened()
-    assert asked(recorder.take())[2] == predicate
+    assert only_session(recorder.take())[2] == predicate
 
 
-def test_a_query_that_no_partition_can_satisfy_opens_no_session(orders, recorder):
+def test_a_query_that_matches_no_partition_opens_no_session(orders, recorder):
     assert orders.to_table(columns=["id"], filter=field("ds") == "1999-01-01").num_rows == 0
     assert duckdb.sql("select count(*) from orders where ds > '2999'").fetchall() == [(0,)]
     assert sessions(recorder.take()) == []
@@ -205,14 +205,14 @@ def test_a_table_without_partitions_lists_none(watched, recorder):
 
 
 @pytest.mark.storage_api("blobs")
-def test_the_schema_is_that_of_a_read(odps):
+def test_the_schema_of_a_dataset_is_that_of_a_read(odps):
     for name in ("orders", "media", "documents"):
         table = odps.table(name)
         assert table.dataset().schema.equals(table.read().arrow_schema)
     assert odps.table("orders").dataset().schema.names[-1] == "ds"
 
 
-def test_results_equal_those_of_pyarrow_over_the_same_rows(odps):
+def test_results_equal_those_of_a_pyarrow_dataset_of_the_same_rows(odps):
     scan = odps.table("orders").read(
         ["id", "status", "amount", "created", "tags", "ds"], partitions=f"ds={DAY}"
     )
@@ -236,18 +236,18 @@ def test_results_equal_those_of_pyarrow_over_the_same_rows(odps):
     assert max(batch.num_rows for batch in ours.to_batches(batch_size=1000)) == 1000
 
 
-def test_rows_are_counted_without_reading_them(orders, recorder):
+def test_counting_rows_reads_no_row(orders, recorder):
     assert orders.count_rows() == 2_048_000
     assert moved(recorder.take()) == 0
 
 
-def test_a_head_reads_little_and_stops(orders, recorder):
+def test_head_stops_the_read_after_its_rows(orders, recorder):
     assert orders.head(3, columns=["id"]).num_rows == 3
     assert orders.head(0).num_rows == 0
     assert moved(recorder.take()) < 100_000
 
 
-def test_leaving_a_query_early_ends_its_read(odps):
+def test_closing_the_reader_of_a_query_ends_the_read(odps):
     batches = odps.table("orders").dataset().to_batches(columns=["id", "note"])
     before = set(threading.enumerate())
     next(batches)
@@ -307,7 +307,7 @@ REFUSED: list[tuple[str, Callable[[Any], Any]]] = [
 
 
 @pytest.mark.parametrize(("what", "call"), REFUSED)
-def test_methods_that_need_files_or_the_whole_table_are_refused_with_an_alternative(
+def test_methods_that_need_files_or_the_whole_table_raise_an_error_with_an_alternative(
     odps, what, call
 ):
     with pytest.raises(StateError, match=what) as caught:
@@ -315,7 +315,7 @@ def test_methods_that_need_files_or_the_whole_table_are_refused_with_an_alternat
     assert caught.value.hint
 
 
-def test_arrow_functions_for_its_own_datasets_raise_an_error(odps):
+def test_arrow_functions_that_accept_only_its_own_datasets_raise_an_error(odps):
     made = odps.table("orders").dataset()
     for read in (
         lambda: ds.Scanner.from_dataset(made).to_table(),
@@ -325,7 +325,7 @@ def test_arrow_functions_for_its_own_datasets_raise_an_error(odps):
             read()
 
 
-def test_scans_that_cannot_be_repeated_have_no_dataset(odps, new_name):
+def test_a_scan_that_cannot_be_repeated_has_no_dataset(odps, new_name):
     orders = odps.table("orders")
     opened = orders.read(["id"], partitions=f"ds={DAY}")
     with pytest.raises(ArgumentError, match="opens a new session for each query"):

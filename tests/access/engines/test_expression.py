@@ -47,7 +47,7 @@ NOT_UNDERSTOOD = [
     field("x").is_null(nan_is_null=True),
     pc.starts_with(field("s"), "a"),
     (field("x") > 3) & pc.starts_with(field("s"), "a"),
-    pc.and_(field("b"), field("b")),  # this is not SQL's logic
+    pc.and_(field("b"), field("b")),  # SQL uses Kleene logic; this function does not
     pc.is_in(field("x"), value_set=pa.array([1]), skip_nulls=True),
 ]
 
@@ -61,7 +61,7 @@ def test_a_parsed_expression_builds_the_same_expression(expression):
 
 
 @pytest.mark.parametrize("expression", NOT_UNDERSTOOD, ids=str)
-def test_other_expressions_are_not_parsed(expression):
+def test_an_expression_that_cannot_be_pushed_down_is_not_parsed(expression):
     assert read(expression) is None
     assert fields_of(expression) is None
 
@@ -78,8 +78,8 @@ def test_the_operands_of_a_conjunction_are_its_parts():
     assert fields_of(expression) == {"x", "y", "z", "w"}
 
 
-def test_a_pickle_that_does_not_match_the_expression_is_rejected(monkeypatch):
-    """The format is undocumented; if it changes, a decoded expression differs from the original."""
+def test_a_decoded_expression_that_differs_from_the_original_is_rejected(monkeypatch):
+    """The format of pickled expressions is undocumented and may change."""
     from odps_nb.access.engines import expression as module
 
     other = module._pickled(field("x") > 4)
@@ -89,7 +89,7 @@ def test_a_pickle_that_does_not_match_the_expression_is_rejected(monkeypatch):
     assert read(field("x") > 3) is None
 
 
-def test_an_expression_of_any_depth_is_parsed_or_skipped():
+def test_a_deeply_nested_expression_is_parsed_or_skipped():
     deep = field("x") > 0
     for number in range(2_000):
         deep = deep | (field("x") == number)

@@ -90,7 +90,7 @@ TYPES = pa.schema(
 )
 
 
-def made_rows() -> pa.Table:
+def random_rows() -> pa.Table:
     chance = random.Random(5)
     columns = {
         name: [None if chance.random() < 0.1 else chance.choice(of) for _ in range(ROWS)]
@@ -101,8 +101,8 @@ def made_rows() -> pa.Table:
 
 
 @dataclass
-class Asked:
-    """The same rows, on the service and in memory."""
+class Rows:
+    """The same rows on the service and in memory."""
 
     there: TableDataset
     lazy: pl.LazyFrame
@@ -110,11 +110,11 @@ class Asked:
 
 
 @pytest.fixture(scope="module")
-def asked(odps: Connection) -> Iterator[Asked]:
+def sources(odps: Connection) -> Iterator[Rows]:
     table = odps.create_table(
         "random_queries", COLUMNS, partitioned_by="p string, n bigint", if_not_exists=True
     )
-    rows, parts, step = made_rows(), [], ROWS // len(PARTS)
+    rows, parts, step = random_rows(), [], ROWS // len(PARTS)
     for number, (p, n) in enumerate(PARTS):
         part = rows.slice(number * step, step)
         table.write(part, partition={"p": p, "n": n}, progress=False)
@@ -123,7 +123,7 @@ def asked(odps: Connection) -> Iterator[Asked]:
             part = part.append_column(name, values)
         parts.append(part)
     there = table.read(timestamp_unit="us").dataset()
-    yield Asked(there, table.read(timestamp_unit="us").scan_polars(), pa.concat_tables(parts))
+    yield Rows(there, table.read(timestamp_unit="us").scan_polars(), pa.concat_tables(parts))
     odps.drop_table(table.name)
 
 
@@ -131,8 +131,8 @@ def asked(odps: Connection) -> Iterator[Asked]:
 
 
 @dataclass(frozen=True)
-class Made:
-    """One condition in three languages."""
+class Condition:
+    """A condition for pyarrow, DuckDB and polars."""
 
     arrow: pc.Expression
     duck: str
@@ -168,12 +168,12 @@ def duck_value(value: Any) -> str:
 
 
 @st.composite
-def comparisons(draw: DrawFn) -> Made:
+def comparisons(draw: DrawFn) -> Condition:
     name = draw(st.sampled_from(sorted(COMPARED)))
     value = draw(st.sampled_from(COMPARED[name]))
     sign = draw(st.sampled_from(["=", "<>"] if name == "b" else sorted(SIGNS)))
     compare = SIGNS[sign]
-    return Made(
+    return Condition(
         compare(pc.field(name), pa.scalar(value, KINDS[name])),
         f"{name} {sign} {duck_value(value)}",
         compare(pl.col(name), pl.lit(value)),
@@ -181,10 +181,10 @@ def comparisons(draw: DrawFn) -> Made:
 
 
 @st.composite
-def memberships(draw: DrawFn) -> Made:
+def memberships(draw: DrawFn) -> Condition:
     name = draw(st.sampled_from(["i", "t", "s", "d", "p", "n", "m"]))
     values = draw(st.lists(st.sampled_from(COMPARED[name]), min_size=1, max_size=4))
-    return Made(
+    return Condition(
         pc.field(name).isin(pa.array(values, KINDS[name])),
         f"{name} in ({', '.join(map(duck_value, values))})",
         pl.col(name).is_in(values),
@@ -192,43 +192,45 @@ def memberships(draw: DrawFn) -> Made:
 
 
 @st.composite
-def null_tests(draw: DrawFn) -> Made:
+def null_tests(draw: DrawFn) -> Condition:
     name = draw(st.sampled_from(list(VALUES)))
     if draw(st.booleans()):
-        return Made(pc.field(name).is_null(), f"{name} is null", pl.col(name).is_null())
-    return Made(pc.field(name).is_valid(), f"{name} is not null", pl.col(name).is_not_null())
+        return Condition(pc.field(name).is_null(), f"{name} is null", pl.col(name).is_null())
+    return Condition(pc.field(name).is_valid(), f"{name} is not null", pl.col(name).is_not_null())
 
 
 @st.composite
-def others(draw: DrawFn) -> Made:
+def other_conditions(draw: DrawFn) -> Condition:
     return draw(
         st.sampled_from(
             [
-                Made(pc.field("t") < pc.field("i"), "t < i", pl.col("t") < pl.col("i")),
-                Made(pc.field("b"), "b", pl.col("b")),
-                Made(pc.field("st", "n") == 7, "st.n = 7", pl.col("st").struct.field("n") == 7),
-                Made(
+                Condition(pc.field("t") < pc.field("i"), "t < i", pl.col("t") < pl.col("i")),
+                Condition(pc.field("b"), "b", pl.col("b")),
+                Condition(
+                    pc.field("st", "n") == 7, "st.n = 7", pl.col("st").struct.field("n") == 7
+                ),
+                Condition(
                     pc.starts_with(pc.field("p"), "a"),
                     "p like 'a%'",
                     pl.col("p").str.starts_with("a"),
                 ),
-                Made(pc.field("f").is_nan(), "isnan(f)", pl.col("f").is_nan()),
+                Condition(pc.field("f").is_nan(), "isnan(f)", pl.col("f").is_nan()),
             ]
         )
     )
 
 
-def joined(inner: SearchStrategy[Made]) -> SearchStrategy[Made]:
-    def both(one: Made, other: Made) -> Made:
+def combinations(inner: SearchStrategy[Condition]) -> SearchStrategy[Condition]:
+    def both(one: Condition, other: Condition) -> Condition:
         duck = f"({one.duck}) and ({other.duck})"
-        return Made(one.arrow & other.arrow, duck, one.polars & other.polars)
+        return Condition(one.arrow & other.arrow, duck, one.polars & other.polars)
 
-    def either(one: Made, other: Made) -> Made:
+    def either(one: Condition, other: Condition) -> Condition:
         duck = f"({one.duck}) or ({other.duck})"
-        return Made(one.arrow | other.arrow, duck, one.polars | other.polars)
+        return Condition(one.arrow | other.arrow, duck, one.polars | other.polars)
 
-    def neither(one: Made) -> Made:
-        return Made(~one.arrow, f"not ({one.duck})", ~one.polars)
+    def neither(one: Condition) -> Condition:
+        return Condition(~one.arrow, f"not ({one.duck})", ~one.polars)
 
     return st.one_of(
         st.builds(both, inner, inner), st.builds(either, inner, inner), st.builds(neither, inner)
@@ -236,8 +238,8 @@ def joined(inner: SearchStrategy[Made]) -> SearchStrategy[Made]:
 
 
 CONDITIONS = st.recursive(
-    st.one_of(comparisons(), comparisons(), memberships(), null_tests(), others()),
-    joined,
+    st.one_of(comparisons(), comparisons(), memberships(), null_tests(), other_conditions()),
+    combinations,
     max_leaves=6,
 )
 SELECTED = st.lists(st.sampled_from([*VALUES, "p", "n"]), min_size=1, max_size=3, unique=True)
@@ -249,13 +251,13 @@ def as_texts(rows: list[Any]) -> list[str]:
 
 @given(condition=CONDITIONS, columns=SELECTED)
 @settings(max_examples=EXAMPLES)
-def test_pyarrow_sees_the_rows_of_a_full_read(asked, condition, columns):
-    theirs = ds.dataset(asked.here)
-    found = asked.there.to_table(columns=columns, filter=condition.arrow)
+def test_pyarrow_queries_return_the_rows_of_a_full_read(sources, condition, columns):
+    theirs = ds.dataset(sources.here)
+    found = sources.there.to_table(columns=columns, filter=condition.arrow)
     expected = theirs.to_table(columns=columns, filter=condition.arrow)
     if not found.equals(expected):  # the service chooses the order of partitions
         assert as_texts(found.to_pylist()) == as_texts(expected.to_pylist())
-    assert asked.there.count_rows(filter=condition.arrow) == expected.num_rows
+    assert sources.there.count_rows(filter=condition.arrow) == expected.num_rows
 
 
 QUERIES = st.sampled_from(
@@ -273,8 +275,8 @@ QUERIES = st.sampled_from(
 @pytest.mark.nightly
 @given(query=QUERIES, condition=CONDITIONS, columns=SELECTED)
 @settings(max_examples=EXAMPLES)
-def test_duckdb_sees_the_rows_of_a_full_read(asked, query, condition, columns):
-    there, here = asked.there, asked.here  # DuckDB finds tables by variable names
+def test_duckdb_queries_return_the_rows_of_a_full_read(sources, query, condition, columns):
+    there, here = sources.there, sources.here  # DuckDB finds tables by variable names
     text = query.format(columns=", ".join(columns), table="{table}", condition=condition.duck)
     found = duckdb.sql(text.format(table="there")).fetchall()
     expected = duckdb.sql(text.format(table="here")).fetchall()
@@ -298,9 +300,9 @@ FRAMES = st.sampled_from(
 @pytest.mark.nightly
 @given(frame=FRAMES, condition=CONDITIONS, columns=SELECTED)
 @settings(max_examples=EXAMPLES)
-def test_polars_sees_the_rows_of_a_full_read(asked, frame, condition, columns):
-    here = pl.DataFrame(asked.here).lazy()
-    found = frame(asked.lazy.filter(condition.polars), columns).collect()
+def test_polars_queries_return_the_rows_of_a_full_read(sources, frame, condition, columns):
+    here = pl.DataFrame(sources.here).lazy()
+    found = frame(sources.lazy.filter(condition.polars), columns).collect()
     expected = frame(here.filter(condition.polars), columns).collect()
     assert found.schema == expected.schema
     assert as_texts(found.rows()) == as_texts(expected.rows())

@@ -1,4 +1,4 @@
-"""`to_dask()`: one partition per split; pickled tasks contain no keys."""
+"""`to_dask()` creates one partition per split; pickled tasks contain no keys."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def scan(odps, **options):
 
 
 @pytest.mark.storage_api("its requests")
-def test_each_partition_is_a_split_read_when_computed(watched, recorder):
+def test_each_dask_partition_reads_one_split_when_computed(watched, recorder):
     source = scan(watched)
     frame = source.to_dask()
     assert frame.npartitions == len(source.splits) == 4
@@ -37,7 +37,7 @@ def test_each_partition_is_a_split_read_when_computed(watched, recorder):
 
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("backend", ["pyarrow", "numpy_nullable"])
-def test_the_rows_are_those_of_a_read(odps, backend):
+def test_a_dask_frame_has_the_rows_of_a_read(odps, backend):
     source = scan(odps, where="quantity >= 8")
     frame = source.to_dask(decimals="float", dtype_backend=backend)
     expected = source.to_pandas(decimals="float", dtype_backend=backend, progress=False)
@@ -49,7 +49,7 @@ def test_the_rows_are_those_of_a_read(odps, backend):
     assert mean.to_dict() == pytest.approx(expected.groupby("status")["amount"].mean().to_dict())
 
 
-def test_an_empty_table_has_one_empty_partition(odps, new_name):
+def test_a_dask_frame_of_an_empty_table_has_one_empty_partition(odps, new_name):
     table = odps.create_table(new_name("empty"), "id bigint, name string")
     frame = table.to_dask()
     assert (frame.npartitions, list(frame.columns), len(frame)) == (1, ["id", "name"], 0)

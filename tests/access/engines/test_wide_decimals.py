@@ -1,4 +1,4 @@
-"""DECIMAL with over 38 digits: polars and DuckDB get 38, or an error that names the column."""
+"""polars and DuckDB read DECIMALs of over 38 digits as 38, or raise an error with the column."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows for training over the service: each once, in the same order, resumed at the exact row."""
+"""Training reads each row of an epoch once, in a fixed order, and resumes at the exact row."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def numbered(odps):
     odps.drop_table(table.name)
 
 
-def lost(state):
-    """The same state after its session has expired."""
+def with_expired_session(state):
+    """Return the state with the id of a session that does not exist."""
     opened = state["session_id"]
     service = opened[: opened.find(":") + 1]  # ids begin with the service's name
     return {**state, "session_id": service + "0" * 32}
@@ -68,7 +68,7 @@ def ids(rows) -> list[int]:
 # -- order --------------------------------------------------------------------------------------
 
 
-def test_each_row_is_returned_once_by_one_worker_in_the_order_of_the_seed(
+def test_each_row_is_returned_by_exactly_one_worker_in_the_order_of_the_seed(
     numbered,
 ):
     scan = numbered.read(["id", "note"])
@@ -93,7 +93,7 @@ def test_a_row_keeps_its_values_and_decimals_are_floats(numbered):
     assert none["note"] is None
 
 
-def test_epochs_have_different_orders_and_an_epoch_always_has_the_same_order(numbered):
+def test_each_epoch_has_its_own_order_that_never_changes(numbered):
     made = epochs(numbered.read(["id"]))
     first = ids(made.pass_over())
     assert ids(made.pass_over()) == first
@@ -110,7 +110,7 @@ def test_a_condition_is_exact_whatever_columns_are_read(numbered):
     assert made.rows_of(0, 1) is None
 
 
-def test_even_parts_have_equally_many_rows_and_repeat_none(numbered):
+def test_with_even_all_workers_get_the_same_number_of_distinct_rows(numbered):
     scan = numbered.read(["id"])
     parts = [ids(epochs(scan, rank=n, world_size=7, even=True).pass_over()) for n in range(7)]
     assert {len(part) for part in parts} == {ROWS // 7}
@@ -144,7 +144,7 @@ def test_a_null_is_an_error_in_integers_and_nan_in_floats(odps, new_name):
     assert caught.value.column == "n"
 
 
-# -- going on -----------------------------------------------------------------------------------
+# -- resuming -----------------------------------------------------------------------------------
 
 
 @pytest.mark.gate(1)
@@ -192,7 +192,7 @@ def test_a_state_belongs_to_one_pass_of_one_epoch(numbered):
     assert len(ids(later.pass_over())) == ROWS
 
 
-def test_a_state_reads_the_snapshot_of_its_session_as_long_as_that_lasts(odps, numbered, new_name):
+def test_a_state_reads_the_snapshot_of_its_session_until_that_expires(odps, numbered, new_name):
     table = odps.create_table(new_name("snapshot"), "id bigint")
     table.write(pa.table({"id": range(100)}))
     running = epochs(table.read())
@@ -207,7 +207,7 @@ def test_a_state_reads_the_snapshot_of_its_session_as_long_as_that_lasts(odps, n
 
 
 @pytest.mark.nightly
-def test_after_its_session_expires_an_epoch_continues_with_another_one_over_the_same_rows():
+def test_an_epoch_whose_session_expires_continues_with_a_new_session_of_the_same_rows():
     with misbehaving() as odps:
         table = odps.create_table("few", "id bigint")
         table.write(pa.table({"id": range(ROWS)}))
@@ -234,24 +234,24 @@ def test_a_table_that_changed_raises_a_typed_error(odps, new_name, partitions, o
     state = running.state_here()
     table.write(pa.table({"id": [4, 5, 6]}), partition="ds=1", overwrite=overwrite)
     with pytest.raises(ConflictError) as caught:
-        running.load(lost(state))
+        running.load(with_expired_session(state))
     assert caught.value.code == "TableChanged"
     assert ("was 3 and is now 6" in caught.value.message) != overwrite
     by_version = partitions is None and by_storage_api()
     assert ("version" in caught.value.message) == by_version
 
 
-def test_another_partition_may_change_in_the_meantime(odps, new_name):
+def test_a_change_of_another_partition_does_not_prevent_resuming(odps, new_name):
     table = odps.create_table(new_name("beside"), "id bigint", partitioned_by="ds string")
     table.write(pa.table({"id": [1, 2, 3]}), partition="ds=1")
     running = epochs(table.read(["id"], partitions="ds=1"))
     state = running.state_here()
     table.write(pa.table({"id": [4, 5, 6]}), partition="ds=2")
-    running.load(lost(state))
+    running.load(with_expired_session(state))
     assert sorted(ids(running.pass_over())) == [1, 2, 3]
 
 
-def test_an_invalid_state_or_one_of_another_order_is_refused(numbered):
+def test_an_invalid_state_or_a_state_of_another_order_is_refused(numbered):
     scan = numbered.read(["id"])
     state = epochs(scan).state_here()
     for other in (
@@ -337,7 +337,7 @@ def test_rows_have_their_own_blobs_and_resume_at_any_row(odps):
 
 
 @pytest.mark.storage_api("blobs")
-def test_decode_is_called_for_blobs_and_its_error_names_one(odps):
+def test_decode_is_called_for_each_blob_and_its_error_names_the_blob(odps):
     scan = odps.table("media").read(["name", "content"])
     sizes = {row["name"]: row["content"] for row in with_blobs(scan, len).pass_over()}
     assert (sizes["empty.dat"], sizes["nothing"], sizes["cut_short.jpg"]) == (0, None, 600)
@@ -360,16 +360,16 @@ def test_the_blob_column_is_found_or_named_in_an_error(odps):
         blob_column(None, documents.schema, documents.name)
 
 
-# -- what cannot be ------------------------------------------------------------------------------
+# -- refused arguments-----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("option", [{"limit": 3}, {"max_bytes": 100}])
-def test_a_bounded_read_is_refused(numbered, option):
+def test_a_read_with_a_limit_is_refused(numbered, option):
     with pytest.raises(ArgumentError, match=next(iter(option)).split("_")[0]):
         epochs(numbered.read(["id"], **option))
 
 
-def test_changes_are_refused(odps, new_name):
+def test_a_read_of_changes_is_refused(odps, new_name):
     table = odps.create_table(
         new_name("keyed"),
         "id bigint, n bigint",

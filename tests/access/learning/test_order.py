@@ -1,4 +1,4 @@
-"""The order of an epoch: each row once, the same order for a seed, computable from any position."""
+"""The order of an epoch contains each row once, depends only on the seed, and starts anywhere."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from odps_nb.errors import ArgumentError
 
 
 def numbers(order: EpochOrder, epoch: int, low: int, high: int) -> list[int]:
-    """Row numbers of a part of an epoch."""
+    """Return the row numbers of a part of an epoch."""
     chunks = order.chunks(epoch=epoch, low=low, high=high)
     return [row for chunk in chunks for row in range(chunk.offset, chunk.offset + chunk.count)]
 
@@ -27,7 +27,7 @@ def numbers(order: EpochOrder, epoch: int, low: int, high: int) -> list[int]:
     seed=st.integers(0, 2**32 - 1),
     shuffle=st.booleans(),
 )
-def test_shards_have_each_row_once_and_differ_by_one_at_most(
+def test_shards_contain_each_row_once_and_differ_by_at_most_one_row(
     rows, chunk_rows, shards, seed, shuffle
 ):
     order = EpochOrder(rows=rows, chunk_rows=chunk_rows, window_rows=7, seed=seed, shuffle=shuffle)
@@ -44,7 +44,7 @@ def test_shards_have_each_row_once_and_differ_by_one_at_most(
 @given(
     rows=st.integers(1, 200), chunk_rows=st.integers(1, 50), cut=st.integers(0, 200), data=st.data()
 )
-def test_a_slice_of_the_sequence_does_not_depend_on_the_start(rows, chunk_rows, cut, data):
+def test_the_order_is_the_same_from_any_start(rows, chunk_rows, cut, data):
     order = EpochOrder(rows=rows, chunk_rows=chunk_rows, window_rows=7, seed=5)
     whole = numbers(order, 1, 0, rows)
     low = min(cut, rows)
@@ -52,7 +52,7 @@ def test_a_slice_of_the_sequence_does_not_depend_on_the_start(rows, chunk_rows, 
     assert numbers(order, 1, low, high) == whole[low:high]
 
 
-def test_epochs_and_seeds_have_orders_of_their_own_and_chunks_stay_whole():
+def test_each_epoch_and_seed_has_its_own_order_and_chunks_stay_together():
     order = EpochOrder(rows=1000, chunk_rows=10, window_rows=100, seed=1)
     other = EpochOrder(rows=1000, chunk_rows=10, window_rows=100, seed=2)
     orders = [numbers(order, 0, 0, 1000), numbers(order, 1, 0, 1000), numbers(other, 0, 0, 1000)]
@@ -71,7 +71,7 @@ def test_each_window_has_its_own_permutation_even_beyond_32_bits():
 
 
 def test_the_order_is_the_same_in_every_version():
-    """Later versions also load a state: these numbers must never change."""
+    """Later versions load saved states, so these numbers must never change."""
     order = EpochOrder(rows=20, chunk_rows=3, window_rows=8, seed=7)
     assert numbers(order, 2, 0, 20) == [
         15,
@@ -105,12 +105,12 @@ def test_without_shuffling_the_order_is_that_of_the_rows():
 
 
 @pytest.mark.parametrize("seed", [-1, 2**32])
-def test_a_seed_of_other_than_32_bits_is_refused(seed):
+def test_a_seed_that_does_not_fit_into_32_bits_is_refused(seed):
     with pytest.raises(ArgumentError, match="seed"):
         EpochOrder(rows=1, chunk_rows=1, window_rows=1, seed=seed)
 
 
-def test_too_many_chunks_are_refused_with_a_sufficient_size():
+def test_the_error_for_too_many_chunks_states_a_sufficient_chunk_size():
     with pytest.raises(ArgumentError) as caught:
         EpochOrder(rows=5 * MAX_CHUNKS, chunk_rows=4, window_rows=1, seed=0)
     assert "chunk_rows=5" in caught.value.hint

@@ -1,4 +1,4 @@
-"""VECTOR columns as a model receives them."""
+"""VECTOR columns become NumPy arrays for training."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from odps_nb.errors import ConversionError
 VECTORS = pa.list_(pa.float32(), 2)
 
 
-def made(samples: Any, rows: list[Any]) -> list[Any]:
+def vectors_of(samples: Any, rows: list[Any]) -> list[Any]:
     parts = [pa.array(rows[:1], VECTORS), pa.array(rows[1:], VECTORS)]
     window = (0, pa.table({"v": pa.chunked_array(parts)}))
     return [sample["v"] for _, sample in samples.make(None, iter([window]), 0)]
@@ -22,14 +22,14 @@ def made(samples: Any, rows: list[Any]) -> list[Any]:
 
 def test_a_batch_of_vectors_is_a_matrix() -> None:
     """Evidence 155: torch accepts the column as one tensor."""
-    first, last = made(AsBatches(2), [[1, 2], [3, 4], [5, 6]])
+    first, last = vectors_of(AsBatches(2), [[1, 2], [3, 4], [5, 6]])
     assert (first.dtype, first.tolist(), last.tolist()) == (np.float32, [[1, 2], [3, 4]], [[5, 6]])
     first[0] = 0  # the array owns its memory
     with pytest.raises(ConversionError, match="'v' has nulls"):
-        made(AsBatches(2), [[1, 2], None])
+        vectors_of(AsBatches(2), [[1, 2], None])
 
 
 def test_a_row_has_a_vector_as_an_array() -> None:
     """Evidence 155: nulls are None."""
-    first, second, third = made(AsRows(), [[1, 2], None, [3, 4]])
+    first, second, third = vectors_of(AsRows(), [[1, 2], None, [3, 4]])
     assert (first.tolist(), second, third.tolist()) == ([1, 2], None, [3, 4])

@@ -1,4 +1,4 @@
-"""A DataFrame built from batches that are still arriving when an error occurs."""
+"""An error while a DataFrame is built from arriving batches."""
 
 from __future__ import annotations
 

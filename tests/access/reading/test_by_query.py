@@ -1,4 +1,4 @@
-"""Views and JSON columns, which no transfer service reads: a query reads their rows."""
+"""A query reads the rows of views and JSON columns, because no transfer service can."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ROWS = pa.table(
 
 @pytest.fixture(scope="module")
 def plain(odps: Connection) -> Iterator[Table]:
-    """The table below the view."""
+    """The table that the view selects from."""
     columns = "id bigint, text string, amount double"
     made = odps.create_table("below_a_view", columns, partitioned_by="ds string")
     for ds in ("a", "b"):
@@ -86,7 +86,7 @@ def test_all_forms_of_a_read_return_the_rows_of_a_view(view: Table) -> None:
     assert sorted(scan.to_polars()["id"].to_list()) == list(range(990, 1000))
 
 
-def test_a_limit_restricts_the_first_rows(view: Table) -> None:
+def test_a_read_of_a_view_accepts_a_limit(view: Table) -> None:
     assert view.read(limit=17).to_arrow().num_rows == 17
     limited = view.read(["id"], where="id >= 100", limit=5).to_arrow()
     assert limited.num_rows == 5
@@ -96,7 +96,7 @@ def test_a_limit_restricts_the_first_rows(view: Table) -> None:
     assert view.head(0).empty
 
 
-def test_a_read_is_one_snapshot(view: Table, plain: Table) -> None:
+def test_a_read_of_a_view_is_one_snapshot(view: Table, plain: Table) -> None:
     scan = view.read(["id"])
     before = scan.to_arrow().num_rows
     session = scan.session_id
@@ -123,7 +123,7 @@ def test_a_view_has_no_partitions(view: Table) -> None:
         view.read(partitions="ds=a").to_arrow()
 
 
-def test_wrong_arguments_raise_the_errors_of_any_read(view: Table, odps: Connection) -> None:
+def test_invalid_arguments_are_refused_as_for_a_table(view: Table, odps: Connection) -> None:
     with pytest.raises(NotFoundError, match="has no column 'nope'"):
         view.read(["nope"]).to_arrow()
     with pytest.raises(ArgumentError, match="nope"):
@@ -132,7 +132,7 @@ def test_wrong_arguments_raise_the_errors_of_any_read(view: Table, odps: Connect
         odps.table("no_such_view").read().to_arrow()
 
 
-def test_json_columns_are_text_and_partitions_apply(odps: Connection, new_name: NewName) -> None:
+def test_json_columns_are_read_as_text(odps: Connection, new_name: NewName) -> None:
     table = odps.create_table(new_name("json"), "id bigint, j json", partitioned_by="ds string")
     for day in ("a", "b"):
         odps.sql(

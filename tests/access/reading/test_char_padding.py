@@ -1,4 +1,4 @@
-"""CHAR(n) without trailing blanks in every form of a read, whether or not the service pads it."""
+"""No form of a read has CHAR values with trailing blanks, whether or not the service sends them."""
 
 from __future__ import annotations
 
@@ -56,21 +56,21 @@ def as_bytes(value: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-def stripping() -> Iterator[LocalService]:
+def unpadded_service() -> Iterator[LocalService]:
     """A service that sends CHAR without blanks."""
     with launch.start(samples=False, options=("--form", "char=stripped")) as running:
         yield running
 
 
 @pytest.fixture(scope="module", params=["padded", "stripped"])
-def form(request: pytest.FixtureRequest) -> str:
-    """How the service sends CHAR."""
+def padding(request: pytest.FixtureRequest) -> str:
+    """Whether the service sends CHAR values with or without trailing blanks."""
     return str(request.param)
 
 
 @pytest.fixture(scope="module")
-def odps(form: str, request: pytest.FixtureRequest) -> Iterator[Connection]:
-    name = "empty_service" if form == "padded" else "stripping"
+def odps(padding: str, request: pytest.FixtureRequest) -> Iterator[Connection]:
+    name = "empty_service" if padding == "padded" else "unpadded_service"
     with connected(request.getfixturevalue(name)) as connection:
         yield connection
 
@@ -88,7 +88,7 @@ Cells = dict[str, list[Any]]
 
 
 def forms(table: Table, **options: Any) -> dict[str, Callable[[], Cells]]:
-    """Every form in which users receive rows, as Python values in row order."""
+    """Return functions that read rows in every form, as Python values in row order."""
     columns = ["id", *TYPES]
 
     def scan(**more: Any) -> Any:
@@ -135,23 +135,23 @@ def test_no_form_of_a_read_has_trailing_blanks(table: Table) -> None:
 
 
 @pytest.mark.gate(1)
-def test_an_option_keeps_the_blanks_that_the_service_sends(table: Table, form: str) -> None:
-    sent = PADDED if form == "padded" else STRIPPED
+def test_an_option_keeps_the_blanks_that_the_service_sends(table: Table, padding: str) -> None:
+    sent = PADDED if padding == "padded" else STRIPPED
     for name, shown in forms(table, char_padding=True).items():
         assert shown() == sent, name
 
 
 @pytest.mark.gate(1)
-def test_bytes_have_trailing_blanks_only_with_the_option(table: Table, form: str) -> None:
-    sent = PADDED if form == "padded" else STRIPPED
+def test_bytes_have_trailing_blanks_only_with_the_option(table: Table, padding: str) -> None:
+    sent = PADDED if padding == "padded" else STRIPPED
     for name, shown in forms(table, text="binary").items():
         assert shown() == as_bytes(STRIPPED), name
     for name, shown in forms(table, text="binary", char_padding=True).items():
         assert shown() == as_bytes(sent), name
 
 
-def test_rows_are_found_by_the_displayed_value(table: Table) -> None:
-    """Evidence 153: ``df[df.c == 'ab']`` is not silently empty."""
+def test_rows_are_selected_by_the_displayed_value(table: Table) -> None:
+    """Evidence 153: ``df[df.c == 'ab']`` would be empty if values were padded."""
     frame = table.read(["id", "c"]).to_pandas()
     assert frame[frame.c == "ab"].id.tolist() == [1]
     arrow_backed = table.read(["id", "c"]).to_pandas(dtype_backend="pyarrow")
@@ -227,15 +227,15 @@ def test_values_that_were_read_can_be_written_unchanged(
     [["abcdef"], ["ab    "], pa.array(["      "]), [b"ab    "]],
     ids=["letters", "blanks behind", "blanks", "bytes"],
 )
-def test_blanks_count_when_a_value_is_too_long(odps: Connection, data: Any) -> None:
-    """Stock pyodps counts blanks in the same way; a value that was read always fits."""
+def test_the_length_of_a_char_value_includes_its_blanks(odps: Connection, data: Any) -> None:
+    """Stock pyodps also counts blanks; a value that was read always fits."""
     made = odps.create_table("too_long", "c char(5)")
     with pytest.raises(ConversionError, match="more than 5 characters"):
         made.write(pa.table({"c": data}))
     odps.drop_table("too_long")
 
 
-def test_keys_of_type_char_are_equal_without_blanks(odps: Connection) -> None:
+def test_char_keys_that_differ_in_trailing_blanks_are_equal(odps: Connection) -> None:
     made = odps.create_table(
         "char_keys",
         "k char(4), v bigint",
@@ -255,7 +255,7 @@ def test_keys_of_type_char_are_equal_without_blanks(odps: Connection) -> None:
     odps.drop_table("char_keys")
 
 
-def test_a_read_shows_the_option(table: Table) -> None:
+def test_the_repr_of_a_scan_shows_the_option(table: Table) -> None:
     assert "char_padding=True" in repr(table.read(char_padding=True))
     assert "char_padding" not in repr(table.read())
     with pytest.raises(ArgumentError, match="char_padding is 'yes'; it must be True or False"):

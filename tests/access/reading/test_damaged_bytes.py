@@ -1,4 +1,4 @@
-"""A byte changed in transit: detected if there is a checksum, else never reported as verified."""
+"""A byte changed in transit is detected by a checksum; without one, nothing is called verified."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Damaging(Peer):
 
 
 @contextmanager
-def through(service: LocalService) -> Iterator[tuple[Connection, Damaging]]:
+def damaged_connection(service: LocalService) -> Iterator[tuple[Connection, Damaging]]:
     with Damaging(service.endpoint) as near, Damaging(service.tunnel_endpoint) as tunnel:
         path = urlsplit(service.endpoint).path
         with odps_nb.connect(
@@ -70,7 +70,7 @@ def through(service: LocalService) -> Iterator[tuple[Connection, Damaging]]:
             yield connection, tunnel
 
 
-def all_that_is_said(tracker: ProgressTracker) -> str:
+def all_texts(tracker: ProgressTracker) -> str:
     snapshot = tracker.snapshot()
     operations = Operations()
     operations.add(tracker)
@@ -80,7 +80,7 @@ def all_that_is_said(tracker: ProgressTracker) -> str:
 
 
 @pytest.mark.parametrize("what", ["read", "sql"])
-def test_rows_that_were_changed_are_complete_and_not_verified(
+def test_rows_without_checksums_are_not_reported_as_verified(
     service: LocalService,
     odps: Connection,
     new_name: NewName,
@@ -91,7 +91,7 @@ def test_rows_that_were_changed_are_complete_and_not_verified(
     table = odps.create_table(new_name("flip"), "id bigint")
     table.write(pa.table({"id": [MARK] * 10}))
     seen = Watcher()
-    with through(service) as (connection, way):
+    with damaged_connection(service) as (connection, way):
         if what == "read":
             source = connection.table(table.name).read()
         else:
@@ -104,7 +104,7 @@ def test_rows_that_were_changed_are_complete_and_not_verified(
         rows = source.to_arrow(progress=seen)
         assert way.flipped >= 10
         assert set(rows["id"].to_pylist()) == {int.from_bytes(DAMAGED, "little")}
-    said = all_that_is_said(seen.tracker)
+    said = all_texts(seen.tracker)
     assert "verified" not in said + repr(source) + repr(rows)
     assert "80 B complete" in said
 
@@ -112,7 +112,7 @@ def test_rows_that_were_changed_are_complete_and_not_verified(
 def test_written_rows_are_not_reported_as_verified(odps: Connection, new_name: NewName) -> None:
     table, seen = odps.create_table(new_name("flip"), "id bigint"), Watcher()
     receipt = table.write(pa.table({"id": [MARK] * 10}), progress=seen)
-    said = all_that_is_said(seen.tracker)
+    said = all_texts(seen.tracker)
     assert "verified" not in said + repr(receipt)
     assert "80 B complete" in said
 
@@ -130,8 +130,8 @@ def test_a_changed_blob_raises_an_error_and_an_unchanged_one_is_verified(
     whole, damaged = Watcher(), Watcher()
     token = table.read(["content"]).to_arrow()["content"][0].as_py()
     assert [one.verified for one in odps.blobs([token]).fetch(progress=whole)] == [True]
-    assert "800 B verified" in all_that_is_said(whole.tracker)
-    with through(service) as (connection, way):
+    assert "800 B verified" in all_texts(whole.tracker)
+    with damaged_connection(service) as (connection, way):
         blob = connection.blob(token)
         with pytest.raises(ChecksumError):
             blob.bytes()
@@ -140,4 +140,4 @@ def test_a_changed_blob_raises_an_error_and_an_unchanged_one_is_verified(
         with pytest.raises(ChecksumError):
             list(connection.blobs([token]).fetch(progress=damaged))
         assert way.flipped
-    assert "verified" not in all_that_is_said(damaged.tracker)
+    assert "verified" not in all_texts(damaged.tracker)

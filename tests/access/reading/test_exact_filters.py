@@ -64,8 +64,8 @@ def test_random_conditions_return_the_rows_that_duckdb_returns(loaded, duck, see
     assert sorted(found["row"].to_pylist()) == [row for (row,) in expected], made.ours
 
 
-def test_the_service_skips_only_whole_blocks(loaded, odps):
-    """`where=` returns fewer rows than the service sends, or this file would prove nothing."""
+def test_the_service_skips_whole_blocks_and_no_single_rows(loaded, odps):
+    """The other tests of this file need a service that sends more rows than `where=` returns."""
     watcher = Watcher()
     found = loaded.read(["row"], where="row = 5", progress=watcher).to_arrow()
     assert found["row"].to_pylist() == [5]
@@ -93,7 +93,7 @@ def test_max_bytes_counts_only_matching_rows(loaded):
 @pytest.mark.parametrize("asked", [{}, {"splits": 5}, {"split_bytes": 100_000}])
 def test_splits_of_any_kind_return_the_same_rows(loaded, asked):
     scan = loaded.read(["row", "ds"], where="row in (0, 9999, 10000, 31999)", **asked)
-    # The tunnel has row ranges only.
+    # The tunnel splits by row ranges only.
     kind = RowRangeSplit if asked or by_tunnel() else IndexSplit
     assert {type(split) for split in scan.splits} == {kind}
     assert scan.row_count is None
@@ -130,7 +130,7 @@ def test_values_are_bound_in_queries(odps, loaded):
         odps.sql(query, params={})
 
 
-def test_a_result_without_rows_keeps_its_types(loaded):
+def test_a_read_without_matching_rows_keeps_the_types(loaded):
     scan = loaded.read(["d", "row"], where="row < 0")
     assert scan.to_arrow().schema == scan.arrow_schema
     assert list(scan.to_pandas().columns) == ["d", "row"]
@@ -141,7 +141,7 @@ def test_a_result_without_rows_keeps_its_types(loaded):
 def test_a_table_with_a_large_decimal_scale_is_filtered_only_by_the_client(
     watched, recorder, new_name, scale, sends
 ):
-    """Evidence 158: no request has a predicate, and the rows are correct: reads, pages, Spark."""
+    """Evidence 158: reads, pages and Spark send no predicate, and the rows are correct."""
     name = new_name()
     made = watched.create_table(name, f"id bigint, m decimal(38,{scale})")
     made.write(pa.table({"id": range(30_000), "m": [Decimal("1.5")] * 30_000}))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from http.server import ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -39,7 +38,7 @@ def large() -> Iterator[tuple[Connection, Asked]]:
     with _made_rows._Server(("127.0.0.1", 0), _Handler) as server:
         serving = threading.Thread(target=server.serve_forever, args=(0.02,))
         serving.start()
-        url = f"http://127.0.0.1:{_port(server)}/api"
+        url = f"http://127.0.0.1:{server.server_port}/api"
         with odps_nb.connect(
             endpoint=url, project=_made_rows.PROJECT, access_id="anybody", access_key="is-let-in"
         ) as odps:
@@ -48,11 +47,7 @@ def large() -> Iterator[tuple[Connection, Asked]]:
         serving.join()
 
 
-def _port(server: ThreadingHTTPServer) -> int:
-    return int(server.server_address[1])
-
-
-def test_the_head_of_a_hundred_million_rows_takes_three_requests(
+def test_the_head_of_a_table_of_100_million_rows_takes_three_requests(
     large: tuple[Connection, Asked],
 ) -> None:
     odps, asked = large

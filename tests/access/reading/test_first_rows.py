@@ -21,7 +21,7 @@ DAY = "ds=2024-01-01"
 
 
 def actions(recorder: Recorder) -> list[str]:
-    """The Storage API requests since the last call."""
+    """Return the actions of the Storage API requests since the last call."""
     return [one.action for one in recorder.take() if one.action]
 
 
@@ -45,7 +45,7 @@ def test_the_first_rows_are_those_of_a_read(odps, words):
 
 
 @pytest.mark.storage_api("its requests")
-def test_a_preview_is_one_request(watched, recorder):
+def test_the_first_rows_take_one_request_if_a_preview_suffices(watched, recorder):
     orders = watched.table("orders")
     assert len(orders.head(3)) == 3
     assert actions(recorder) == ["TablePreview"]
@@ -54,7 +54,7 @@ def test_a_preview_is_one_request(watched, recorder):
 
 
 @pytest.mark.storage_api("its requests")
-def test_a_preview_with_too_few_rows_is_checked_by_a_read(watched, recorder, new_name):
+def test_a_read_follows_a_preview_with_too_few_rows(watched, recorder, new_name):
     table = watched.create_table(new_name("few"), "id bigint")
     table.write(pa.table({"id": [1, 2]}))
     actions(recorder)
@@ -70,7 +70,7 @@ def test_a_missing_partition_raises_an_error(odps):
 
 
 @pytest.mark.storage_api("blobs")
-def test_pictures_are_among_the_first_rows(odps):
+def test_the_first_rows_include_blobs(odps):
     media = odps.table("media")
     found, read = media.head(3), media.read(limit=3, splits=1).to_pandas()
     assert found.equals(read)
@@ -109,7 +109,7 @@ def test_a_missing_session_raises_an_error(odps):
 
 
 @pytest.mark.storage_api("blobs")
-def test_a_refused_preview_becomes_a_short_read_with_a_short_wait_for_blobs(monkeypatch):
+def test_a_short_read_follows_a_refused_preview(monkeypatch):
     monkeypatch.setattr(frames, "_PATIENCE", 0.2)
     monkeypatch.setattr("odps_nb.notebook.explore.static.SECONDS", 0.2)
     with (
@@ -131,7 +131,7 @@ def test_a_refused_preview_becomes_a_short_read_with_a_short_wait_for_blobs(monk
             assert first._repr_html_().count("blob …") == 2
 
 
-def test_the_first_rows_of_a_table_with_a_key_are_merged(odps, new_name):
+def test_the_first_rows_of_a_table_with_a_key_are_the_latest_versions(odps, new_name):
     table = odps.create_table(new_name("keyed"), "id bigint, v string", primary_key="id")
     table.upsert(pa.table({"id": [1, 2], "v": ["a", "b"]}))
     table.upsert(pa.table({"id": [1, 3], "v": ["new", "c"]}))
@@ -139,7 +139,7 @@ def test_the_first_rows_of_a_table_with_a_key_are_merged(odps, new_name):
     assert sorted(table.head(2).itertuples(index=False, name=None)) == [(1, "new"), (3, "c")]
 
 
-def test_columns_that_were_added_in_the_meantime_are_shown(odps, new_name):
+def test_the_first_rows_include_recently_added_columns(odps, new_name):
     table = odps.create_table(new_name("grown"), "id bigint")
     table.write(pa.table({"id": [1]}))
     assert list(table.head(1)) == ["id"]

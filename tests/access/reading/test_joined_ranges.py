@@ -1,4 +1,4 @@
-"""A read from a service on this machine joins its row ranges, and opens few connections."""
+"""A read from a service on this machine joins row ranges and opens few connections."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.compat.recorder import Recorder
 
 
 @pytest.mark.storage_api("its requests")
-def test_a_read_joins_its_ranges_unless_the_user_chose_them(
+def test_a_read_joins_row_ranges_unless_the_user_set_the_splits(
     watched: Connection, recorder: Recorder
 ) -> None:
     def requests(**options: int) -> int:
@@ -38,11 +38,11 @@ def test_a_service_on_this_machine_gets_one_connection_per_processor(
 ) -> None:
     used: list[int] = []
 
-    def noted(*args: Any, workers: int, **options: Any) -> Iterator[pa.RecordBatch]:
+    def record_workers(*args: Any, workers: int, **options: Any) -> Iterator[pa.RecordBatch]:
         used.append(workers)
         return iter_batches(*args, workers=workers, **options)
 
-    monkeypatch.setattr(scans, "iter_batches", noted)
+    monkeypatch.setattr(scans, "iter_batches", record_workers)
     monkeypatch.setattr(os, "cpu_count", lambda: 3)
     scan = odps.table("orders").read(columns=["quantity"], splits=8)
     assert len(scan.splits) == 8

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.storage_api("versions")
 
 @pytest.fixture
 def keyed(odps: Connection, new_name: NewName) -> Table:
-    """Versions 2 to 5: upsert 1 and 2, delete 2, update 1, add 3 (with the bucket of 19)."""
+    """Versions 2 to 5 upsert 1 and 2, delete 2, update 1, and insert 3 and 19."""
     name = new_name("since")
     odps.sql(
         f"CREATE TABLE {name} (id BIGINT NOT NULL, v STRING, PRIMARY KEY (id))"
@@ -40,7 +40,7 @@ def keyed(odps: Connection, new_name: NewName) -> Table:
 
 @pytest.fixture
 def plain(odps: Connection, new_name: NewName) -> Table:
-    """Without a key: versions 1 to 3 add a row each."""
+    """A table without a key, whose versions 1 to 3 add one row each."""
     table = odps.create_table(new_name("since_plain"), "id bigint, v string")
     for number in range(3):
         table.write(pa.table({"id": [number], "v": [str(number)]}))
@@ -51,7 +51,7 @@ def rows(scan: Scan) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in scan.to_arrow().to_pylist()]
 
 
-def test_a_table_that_records_no_changes_says_how_to_create_one_that_does(
+def test_the_error_for_a_table_without_changes_says_how_to_record_them(
     odps: Connection, new_name: NewName
 ) -> None:
     table = odps.create_table(new_name("since"), "id bigint", primary_key="id")
@@ -72,7 +72,7 @@ def test_an_incremental_read_returns_the_last_state_of_newer_rows(keyed: Table) 
     assert scan.to_arrow().column_names == ["id", "v"]
 
 
-def test_changes_are_named_in_a_column(keyed: Table) -> None:
+def test_a_column_names_the_kind_of_each_change(keyed: Table) -> None:
     found = keyed.read(since=1, until=4, changes=True).to_arrow()
     assert found.schema.field("_change").type == pa.string()
     assert [tuple(row.values()) for row in found.to_pylist()] == [
@@ -90,7 +90,7 @@ def test_changes_are_named_in_a_column(keyed: Table) -> None:
     assert keyed.read(changes=True).to_arrow().num_rows == 7
 
 
-def test_one_version_at_a_time_gives_the_changes_in_the_order_of_the_commits(keyed: Table) -> None:
+def test_reading_version_by_version_returns_changes_in_commit_order(keyed: Table) -> None:
     found = [
         rows(keyed.read(since=version, until=version + 1, changes=True, columns=["id"]))
         for version in range(1, 5)
@@ -115,7 +115,7 @@ def test_changes_can_be_read_into_a_data_frame(keyed: Table) -> None:
 def test_changes_of_one_table_can_be_applied_to_another(
     odps: Connection, new_name: NewName, keyed: Table
 ) -> None:
-    """The purpose of `_change`: a copy can be updated from the version that it has."""
+    """`_change` makes it possible to update a copy from the version that it has."""
     name = new_name("copy")
     odps.sql(f"CREATE TABLE {name} (id BIGINT NOT NULL, v STRING, PRIMARY KEY (id))")
     copy = odps.table(name)
@@ -138,7 +138,7 @@ def test_a_limit_and_batches_apply_to_an_incremental_read(keyed: Table) -> None:
     assert {name for batch in batches for name in batch.schema.names} == {"id", "v", "_change"}
 
 
-def test_partitions_restrict_and_come(odps: Connection, new_name: NewName) -> None:
+def test_partitions_apply_to_an_incremental_read(odps: Connection, new_name: NewName) -> None:
     name = new_name("since_parted")
     odps.sql(
         f"CREATE TABLE {name} (id BIGINT NOT NULL, v STRING, PRIMARY KEY (id))"
@@ -156,8 +156,8 @@ def test_partitions_restrict_and_come(odps: Connection, new_name: NewName) -> No
     assert rows(table.read(["ds", "id"], since=0)) == [("y", 2)]
 
 
-def next_millisecond() -> datetime.datetime:
-    """Return a past moment in UTC, the zone of the embedded project."""
+def wait_for_next_millisecond() -> datetime.datetime:
+    """Wait until a millisecond has passed; return it in UTC, the time zone of the project."""
     moment = time.time_ns() // 1_000_000 + 1
     while time.time_ns() // 1_000_000 <= moment:
         pass
@@ -167,9 +167,9 @@ def next_millisecond() -> datetime.datetime:
 @pytest.mark.parametrize("kind", ["keyed", "plain"])
 def test_versions_can_be_selected_by_time(request: pytest.FixtureRequest, kind: str) -> None:
     table: Table = request.getfixturevalue(kind)
-    first = next_millisecond()
+    first = wait_for_next_millisecond()
     table.write(pa.table({"id": [7], "v": ["x"]}))
-    second = next_millisecond()
+    second = wait_for_next_millisecond()
     table.write(pa.table({"id": [8], "v": ["y"]}))
     assert rows(table.read(since=first)) == [(7, "x"), (8, "y")]
     assert rows(table.read(since=str(second))) == [(8, "y")]
@@ -211,7 +211,7 @@ def test_a_column_named_like_the_change_column_is_refused() -> None:
 
 
 def test_an_incremental_read_sends_the_expected_options() -> None:
-    """The form of the C++ client: unused bounds are -1, modes append and cdc, splits by bucket."""
+    """The C++ client sends -1 for unused bounds, modes append and cdc, and splits by bucket."""
     moment = datetime.datetime(2024, 1, 31, 12, 0, 0, 5000)
     plan = plan_increment(moment, 7, changes=True, keyed=True, names=["id"])
     assert plan.request()["incremental_options"] == {

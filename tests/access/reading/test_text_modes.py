@@ -1,4 +1,4 @@
-"""Text that is not UTF-8: an error that names the cell, replaced text, or bytes."""
+"""Text that is not UTF-8 raises an error that names the cell, is replaced, or is read as bytes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ PLACES = {
 
 
 def replaced(value: Any) -> Any:
-    """The result of Python's ``errors="replace"`` for bytes at any depth."""
+    """Decode bytes at any depth with Python's ``errors="replace"``."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, (list, tuple)):
@@ -80,7 +80,7 @@ def no_pause(self: Attempts, seconds: float) -> None:
 
 
 def forms(table: Table, column: str, mode: str) -> dict[str, Callable[[], list[Any]]]:
-    """Every form in which a read returns a column, as Python values in row order."""
+    """Return functions that read a column in every form, as Python values in row order."""
 
     def scan() -> Any:
         return table.read(["id", column], text=mode)
@@ -128,7 +128,7 @@ def test_by_default_the_first_invalid_cell_is_named(
     path, row, shown = PLACES[column]
     for name, form in forms(table, column, "strict").items():
         if name in ("preview", "stream"):
-            continue  # the error names the first of the columns; Arrow raises its own errors
+            continue  # names the first column with invalid text; Arrow raises its own errors
         with pytest.raises(ConversionError) as caught:
             form()
         error = caught.value
@@ -139,7 +139,7 @@ def test_by_default_the_first_invalid_cell_is_named(
 
 
 @pytest.mark.storage_api("its requests")
-def test_errors_through_arrow_and_of_a_preview_are_the_same(table: Table) -> None:
+def test_reads_by_arrow_and_previews_raise_the_same_error(table: Table) -> None:
     with pytest.raises(
         pa.ArrowInvalid, match=r"column 's' in row 1 of .* is not UTF-8: 63 61 66 e9"
     ):
@@ -149,7 +149,7 @@ def test_errors_through_arrow_and_of_a_preview_are_the_same(table: Table) -> Non
     assert (caught.value.column, caught.value.row) == ("s", 1)
 
 
-def test_following_the_hint_works(table: Table) -> None:
+def test_invalid_text_can_be_read_as_the_hint_says(table: Table) -> None:
     assert table.read(["s"], text="replace").to_pandas()["s"][1] == "caf\ufffd"
     assert table.read(["s"], text="binary").to_pandas()["s"][1] == CAFE
 
@@ -207,7 +207,7 @@ def test_a_condition_on_another_column_can_exclude_invalid_text(table: Table) ->
         ("id > 1 and not s like 'c%'", [3]),
     ],
 )
-def test_text_conditions_compare_bytes_and_functions_see_replaced_characters(
+def test_conditions_compare_bytes_and_functions_use_replaced_text(
     table: Table, mode: str, where: str, ids: list[int]
 ) -> None:
     found = table.read(["id", "s"], where=where, text=mode).to_arrow()
@@ -215,13 +215,13 @@ def test_text_conditions_compare_bytes_and_functions_see_replaced_characters(
     assert found.column("s").to_pylist() == [SHOWN[mode]["s"][one - 1] for one in ids]
 
 
-def test_the_row_of_a_filtered_read_is_that_before_the_filter(table: Table) -> None:
+def test_the_error_of_a_filtered_read_numbers_the_unfiltered_rows(table: Table) -> None:
     with pytest.raises(ConversionError) as caught:
         table.read(["id", "s"], where="id = 2").to_arrow()
     assert caught.value.row == 1
 
 
-def test_rows_are_numbered_across_splits(odps: Connection, new_name: NewName) -> None:
+def test_rows_in_errors_are_numbered_across_splits(odps: Connection, new_name: NewName) -> None:
     name = new_name("bytes")
     odps.create_table(name, "id bigint, s string")
     texts = [b"x"] * 50
@@ -280,7 +280,7 @@ def test_a_mode_that_does_not_exist_is_refused_before_a_request(
 
 
 @pytest.mark.storage_api("blobs")
-def test_text_in_a_time_zone_and_with_blobs_keeps_its_form(
+def test_text_is_read_as_requested_beside_times_and_blobs(
     odps: Connection, new_name: NewName
 ) -> None:
     name = new_name("bytes")

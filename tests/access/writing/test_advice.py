@@ -24,7 +24,7 @@ def objects(*values: Any) -> pd.Series:
 
 
 ADVICE: list[tuple[str, pd.Series, str, Fix, list[Any]]] = [
-    # the type, the rejected value, words of the advice, its code, the stored values
+    # the type, the rejected values, words of the advice, the code in it, the stored values
     ("bigint", pd.Series([1.5, 2.0]), "round it to a whole number", pd.Series.round, [2, 2]),
     ("tinyint", pd.Series([True]), 'astype("int64")', lambda s: s.astype("int64"), [1]),
     ("bigint", pd.Series(["7"]), "pd.to_numeric", pd.to_numeric, [7]),
@@ -100,7 +100,7 @@ ADVICE: list[tuple[str, pd.Series, str, Fix, list[Any]]] = [
 
 
 @pytest.mark.parametrize(("kind", "refused", "advice", "fix", "stored"), ADVICE)
-def test_the_hint_of_a_refused_write_works(
+def test_a_refused_write_succeeds_as_its_hint_says(
     odps: Connection,
     new_name: NewName,
     kind: str,
@@ -177,7 +177,7 @@ ON_REQUEST: list[tuple[str, pd.Series, dict[str, Any], list[Any]]] = [
 
 
 @pytest.mark.parametrize(("kind", "values", "asked", "stored"), ON_REQUEST)
-def test_conversions_are_made_on_request_only(
+def test_values_are_converted_only_on_request(
     odps: Connection,
     new_name: NewName,
     kind: str,

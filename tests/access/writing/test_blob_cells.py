@@ -27,7 +27,7 @@ def column(text: str, *, nullable: bool = True) -> Column:
     return Column(name="c", type=parse_type(text), nullable=nullable)
 
 
-def test_paths_identify_every_leaf():
+def test_each_blob_position_in_a_type_has_a_path():
     assert [".".join(path) for c in DOCUMENTS for path in blob_paths(c.type, c.name)] == [
         "photo",
         "pages.element.b",
@@ -50,13 +50,13 @@ def test_a_path_may_be_shortened_if_unambiguous():
         ("phot", "is not a BLOB"),
     ],
 )
-def test_an_error_for_a_path_without_blob_lists_the_existing_paths(text, said):
+def test_the_error_for_a_path_without_a_blob_lists_the_valid_paths(text, said):
     with pytest.raises(NotFoundError, match=said) as caught:
         find_blob_path(text, DOCUMENTS, NAME)
     assert "pages.element.m.value" in caught.value.hint
 
 
-def test_a_table_without_blobs_is_reported():
+def test_the_error_says_that_a_table_has_no_blobs():
     with pytest.raises(NotFoundError, match="no BLOB column"):
         find_blob_path("x", TableSchema(columns=parse_columns("x bigint")), NAME)
 
@@ -69,14 +69,14 @@ CELL = [
 ]
 
 
-def test_leaves_are_walked_in_row_order():
+def test_blobs_are_visited_in_row_order():
     assert list(walk_blobs(CELL, ("element", "b"))) == [b"1", b"3"]
     assert list(walk_blobs(CELL[:1], ("element", "m", "value"))) == [b"2"]
     assert list(walk_blobs(None, ("element",))) == []
     assert list(walk_blobs(b"x", ())) == [b"x"]
 
 
-def test_leaves_are_changed_and_the_cell_is_not():
+def test_replacing_blobs_does_not_change_the_original_cell():
     made = map_blobs(CELL, parse_type(DEEP), lambda leaf, path: (".".join(path), leaf))
     assert made[0]["b"] == ("element.b", b"1")
     assert made[0]["m"] == [("x", ("element.m.value", b"2")), ("y", None)]
@@ -85,10 +85,10 @@ def test_leaves_are_changed_and_the_cell_is_not():
     assert CELL[0]["b"] == b"1"
 
 
-# -- what is allowed ----------------------------------------------------------------------------
+# -- accepted values ----------------------------------------------------------------------------
 
 
-def test_every_form_of_content_is_allowed(tmp_path):
+def test_a_blob_cell_may_be_bytes_a_path_a_file_or_a_blob(tmp_path):
     path = tmp_path / "a.png"
     path.write_bytes(b"x")
     given = [b"", bytearray(b"x"), memoryview(b"x"), path, io.BytesIO(b"x"), NewBlob(b"x")]
@@ -114,7 +114,7 @@ def test_all_missing_values_of_pandas_are_nulls():
         ("blob", NewBlob(Path("/no/such/file")), "the file does not exist"),
     ],
 )
-def test_a_value_that_is_not_content_is_named_with_its_row(text, value, said):
+def test_the_error_names_a_value_that_is_not_content_and_its_row(text, value, said):
     with pytest.raises(ConversionError, match=said) as caught:
         check_cells([None, value], column(text), first_row=10)
     assert caught.value.row == 11
@@ -128,7 +128,7 @@ def test_the_hint_states_how_to_pass_a_file_a_text_or_a_blob():
         assert way in caught.value.hint
 
 
-def test_a_required_cell_may_not_be_missing():
+def test_a_required_blob_cell_may_not_be_null():
     with pytest.raises(ConversionError, match="required value is missing"):
         check_cells([b"x", None], column("blob", nullable=False))
 
@@ -161,23 +161,23 @@ def test_arrow_columns_of_bytes_are_accepted():
     check_leaf_types(pa.list_(pa.struct([("n", pa.int32()), ("b", pa.binary())])), column(DEEP))
 
 
-# -- what it becomes ----------------------------------------------------------------------------
+# -- metadata ----------------------------------------------------------------------------
 
 
-def no_copy(reference: BlobReference) -> Blob:
+def fail_to_copy(reference: BlobReference) -> Blob:
     raise AssertionError("nothing is to be copied")
 
 
-def test_content_gets_its_name_type_and_size_from_its_source(tmp_path):
+def test_a_blob_gets_name_type_and_size_from_its_source(tmp_path):
     path = tmp_path / "cat.png"
     path.write_bytes(b"12345")
-    one = content_of(path, no_copy)
+    one = content_of(path, fail_to_copy)
     assert (one.mime_type, one.file_name, one.size) == ("image/png", "cat.png", 5)
-    one = content_of(NewBlob(path, mime_type="image/x", file_name="dog.gif"), no_copy)
+    one = content_of(NewBlob(path, mime_type="image/x", file_name="dog.gif"), fail_to_copy)
     assert (one.mime_type, one.file_name) == ("image/x", "dog.gif")
-    one = content_of(bytearray(b"abc"), no_copy)
+    one = content_of(bytearray(b"abc"), fail_to_copy)
     assert (one.data, one.mime_type, one.file_name, one.size) == (b"abc", None, None, 3)
-    assert content_of(io.BytesIO(b"abc"), no_copy).size is None
+    assert content_of(io.BytesIO(b"abc"), fail_to_copy).size is None
 
 
 def test_text_is_refused_as_blob_content():

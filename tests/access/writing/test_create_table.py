@@ -17,7 +17,7 @@ def properties(odps: Connection, name: str) -> dict[str, str]:
     return dict(odps._storage.control(asked).properties)
 
 
-def test_a_table_is_what_was_asked_for(odps: Connection, new_name: NewName) -> None:
+def test_a_created_table_has_its_key_and_properties(odps: Connection, new_name: NewName) -> None:
     name = new_name("asked")
     columns = pa.schema([("id", pa.int64()), ("v", pa.string()), ("ds", pa.string())])
     table = odps.create_table(

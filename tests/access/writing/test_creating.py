@@ -133,7 +133,7 @@ CHOSEN = {"PRICE": "decimal(10,2)", "day": "date", "note": "bigint"}
     ],
 )
 @pytest.mark.parametrize("chosen", [CHOSEN, "price decimal(10,2), day date, note bigint"])
-def test_types_of_some_columns_are_chosen_and_the_values_fitted_to_them(
+def test_values_are_converted_to_the_chosen_types_of_a_new_table(
     odps: Connection, new_name: NewName, form: Callable[[], object], chosen: object
 ) -> None:
     asked = {"types": chosen, "text": "parse", "decimals": "round"}
@@ -155,7 +155,7 @@ def test_types_of_some_columns_are_chosen_and_the_values_fitted_to_them(
         odps.create_table(new_name("typed"), form(), types=chosen)
 
 
-def test_chosen_types_must_be_those_of_columns(odps: Connection, new_name: NewName) -> None:
+def test_types_can_be_chosen_only_for_existing_columns(odps: Connection, new_name: NewName) -> None:
     name, frame = new_name("typed"), pd.DataFrame({"id": [1], "price": [1.0]})
     for wrong, more, message in (
         ({"prise": "double"}, {}, "did you mean 'price'"),
@@ -199,7 +199,7 @@ def test_partition_columns_are_taken_from_the_partition(
             odps.table(new_name("no")).write(frame, create=True, partitioned_by=wrong)
 
 
-def test_arrow_polars_streams_and_scans_make_tables(odps: Connection, new_name: NewName) -> None:
+def test_arrow_data_streams_and_scans_create_tables(odps: Connection, new_name: NewName) -> None:
     rows = pa.table({"id": pa.array([1, 2], pa.int32()), "s": ["a", None]})
     for data in (
         rows,
@@ -218,7 +218,7 @@ def test_arrow_polars_streams_and_scans_make_tables(odps: Connection, new_name: 
     assert scanned.read().row_count == 7
 
 
-def test_what_cannot_be_a_table_makes_none(odps: Connection, new_name: NewName) -> None:
+def test_data_that_cannot_be_a_table_creates_no_table(odps: Connection, new_name: NewName) -> None:
     name = new_name("refused")
     frame = pd.DataFrame({"id": [1, 1], "v": [1.0, 2.0]})
     for wrong, text in (
@@ -264,7 +264,7 @@ def test_a_failed_write_drops_the_new_table(
     assert not odps.table(name).exists()
 
 
-def test_a_table_whose_commit_was_begun_is_kept(odps: Connection, new_name: NewName) -> None:
+def test_a_new_table_stays_after_a_requested_commit(odps: Connection, new_name: NewName) -> None:
     name = new_name("kept")
     table = odps.create_table(name, "id bigint")
     NewTable(odps._storage, table.name, kept=True).drop()
@@ -288,19 +288,19 @@ def test_a_table_whose_commit_was_begun_is_kept(odps: Connection, new_name: NewN
     ],
     ids=str,
 )
-def test_partition_columns_are_names_or_texts_with_a_type_in_any_list(
+def test_partition_columns_may_be_given_as_names_or_text_with_types(
     odps: Connection, new_name: NewName, partitioned_by: str | list[str]
 ) -> None:
     frame = pd.DataFrame({"id": [1], "ds": ["x"], "hour": np.array([3], "int32")})
     name = new_name("listed")
-    for _ in range(2):  # the second time, the table exists and is compared
+    for _ in range(2):  # the second call compares the existing table
         odps.table(name).write(frame, create=True, partitioned_by=partitioned_by)
     found = {key.lower(): kind for key, kind in types(odps, name).items()}
     assert found == {"id": "bigint", "ds": "string", "hour": "int"}
     assert [str(p).lower() for p in odps.table(name).partitions()] == ["ds=x,hour=3"]
 
 
-def test_the_error_for_a_name_without_a_type_states_the_spelling_that_works(
+def test_the_error_for_a_name_without_a_type_shows_a_valid_spelling(
     odps: Connection, new_name: NewName
 ) -> None:
     name = new_name("advice")

@@ -23,7 +23,7 @@ ROWS = pa.table({"id": [1, 2]})
 
 
 class Account:
-    """A connection with its clock, to a service that refuses requests by rules."""
+    """A connection and its clock; the service refuses requests by rules."""
 
     def __init__(self, service: LocalService, **more: str) -> None:
         self.odps, self.clock = connected(service, **more), Clock()
@@ -92,7 +92,7 @@ MESSAGE = "ODPS-0130131:[1,15] Table not found - table {project}.{name} cannot b
 def use(
     request: pytest.FixtureRequest, service: LocalService, new_name: NewName
 ) -> Iterator[tuple[Account, Callable[[], object], Callable[..., None]]]:
-    """An account with a new table, a use of the table, and a function that hides the table."""
+    """An account with a new table, a function that uses it, and a function that hides it."""
     transfer, action, do = USES[request.param]
     account, name = Account(service, transfer=transfer), new_name("fresh")
     facts = {"project": account.odps.profile.project, "name": name}
@@ -116,7 +116,7 @@ def test_a_new_table_is_requested_until_it_is_found(use) -> None:
     assert 1 < account.clock.now - before < 10
 
 
-def test_a_new_table_that_is_never_found_ends_in_the_original_error(use) -> None:
+def test_a_new_table_that_is_never_found_raises_the_original_error(use) -> None:
     account, do, hide = use
     hide(times=0)
     before = account.clock.now
@@ -188,7 +188,7 @@ def test_a_missing_partition_of_a_new_table_is_reported_immediately(
     [
         ("NoSuchTable", "no", True),
         ("NoSuchObject", "the table fresh does not exist", True),
-        ("NoSuchObject", "the requested resource does not exist", False),  # no such service
+        ("NoSuchObject", "the requested resource does not exist", False),  # an unknown URL
         ("NoSuchPartition", "partition ds=1 of fresh does not exist", False),
         ("NoSuchProject", "ODPS-0420111: Project not found - 'q'", False),
         (None, 'ODPS-0110061: Failed to run ddltask - Table not found - "p" "fresh"', True),

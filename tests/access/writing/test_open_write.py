@@ -56,7 +56,7 @@ def write_and_fail(held: OpenWrite | OpenStream, *values: int) -> None:
 
 
 class Workers:
-    """Starts separate processes and returns their responses."""
+    """Runs jobs in separate processes and returns their results."""
 
     def __init__(self, service: LocalService, table: Table, forking: Forking) -> None:
         self.table, self._forking = table, forking
@@ -116,7 +116,7 @@ def test_closed_streams_survive_a_worker_and_open_ones_are_resumed(
     assert ids(table) == [1, 2, 10, 11, 12, 13]
 
 
-def test_a_commit_of_no_streams_excludes_streams_of_other_processes(
+def test_a_commit_without_streams_excludes_streams_of_other_processes(
     table: Table, workers: Workers
 ) -> None:
     with table.open_write() as session:
@@ -201,7 +201,7 @@ def test_closing_a_connection_leaves_a_detached_session(
     (name,) = kept._streams
     if by_storage_api():
         resumed.open_stream(name, resume=True).close()
-    else:  # other services cannot resume a stream; a higher version replaces it
+    else:  # only the Storage API can resume a stream; elsewhere, a higher version replaces it
         with resumed.open_stream(name, version=2) as again:
             again.write(rows(1))
     assert resumed.commit().rows == 1
@@ -242,7 +242,7 @@ def test_a_writer_whose_stream_was_resumed_elsewhere_cannot_write(table: Table) 
     assert ids(table) == [1, 3]
 
 
-def test_a_higher_version_replaces_the_rows_of_a_failed_one(table: Table) -> None:
+def test_a_stream_of_a_higher_version_replaces_the_rows_of_a_failed_stream(table: Table) -> None:
     with table.open_write() as session:
         with pytest.raises(ZeroDivisionError):
             write_and_fail(session.open_stream("one"), 1)
@@ -277,7 +277,7 @@ def test_open_writes_support_partitions_overwrite_and_blobs(
 
 
 @pytest.mark.storage_api("resumable writes")
-def test_incorrect_use_is_reported(odps: Connection, table: Table) -> None:
+def test_incorrect_calls_of_a_session_raise_typed_errors(odps: Connection, table: Table) -> None:
     with pytest.raises((SessionExpiredError, NotFoundError)):
         table.open_write(session_id="0" * 32)
     with table.open_write() as session:

@@ -1,4 +1,4 @@
-"""A write changes exactly the partition that it names, whatever its value contains.
+"""A write changes only the named partition, whatever characters its value contains.
 
 A table has a partition for each value, created by SQL on the service. Each value that a request can
 name is written, read and replaced in every way; other values are rejected before anything is sent.
@@ -64,15 +64,15 @@ def requests(odps: Connection, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     transport = odps._storage._transport
     send = transport.send
 
-    def noting(request: Any) -> Any:
+    def record_and_send(request: Any) -> Any:
         sent.append(request.url)
         return send(request)
 
-    monkeypatch.setattr(transport, "send", noting)
+    monkeypatch.setattr(transport, "send", record_and_send)
     return sent
 
 
-def state(table: Table) -> State:
+def ids_by_value(table: Table) -> State:
     found: State = {}
     rows = table.read().to_arrow()
     for number, value in zip(*(column.to_pylist() for column in rows.columns), strict=True):
@@ -80,46 +80,46 @@ def state(table: Table) -> State:
     return found
 
 
-def static(table: Table, value: str, number: int) -> None:
+def by_argument(table: Table, value: str, number: int) -> None:
     table.write(pa.table({"id": [number]}), partition={"ds": value}, overwrite=True)
 
 
-def from_a_list(table: Table, value: str, number: int) -> None:
+def by_list(table: Table, value: str, number: int) -> None:
     spec = next(one for one in table.partitions() if dict(one)["ds"] == value)
     table.write(pa.table({"id": [number]}), partition=spec, overwrite=True)
 
 
-def repeated(table: Table, value: str, number: int) -> None:
+def by_both(table: Table, value: str, number: int) -> None:
     rows = pd.DataFrame({"id": [number], "ds": [value]})
     table.write(rows, partition={"ds": value}, overwrite=True)
 
 
-def pandas_rows(table: Table, value: str, number: int) -> None:
+def by_pandas(table: Table, value: str, number: int) -> None:
     table.write(pd.DataFrame({"id": [number], "ds": [value]}), overwrite="partitions")
 
 
-def categories(table: Table, value: str, number: int) -> None:
+def by_dictionary(table: Table, value: str, number: int) -> None:
     column = pa.array([value]).dictionary_encode()
     table.write(pa.table({"id": [number], "ds": column}), overwrite="partitions")
 
 
-def stream(table: Table, value: str, number: int) -> None:
+def by_stream(table: Table, value: str, number: int) -> None:
     rows = pa.table({"id": [number], "ds": [value]})
     table.write(rows.to_reader(), overwrite="partitions")
 
 
-ROADS = (static, from_a_list, repeated, pandas_rows, categories, stream)
+ROADS = (by_argument, by_list, by_both, by_pandas, by_dictionary, by_stream)
 
 
 def test_a_write_replaces_the_partition_that_it_names_and_no_other(table: Table) -> None:
-    expected = state(table)
+    expected = ids_by_value(table)
     assert set(expected) == {*NAMED, *REFUSED}
     for at, value in enumerate(NAMED):
         road = ROADS[at % len(ROADS)]
         number = 1000 + at
         road(table, value, number)
         expected[value] = [number]
-        assert state(table) == expected, (road.__name__, value)
+        assert ids_by_value(table) == expected, (road.__name__, value)
         read = table.read(partitions={"ds": value}).to_arrow().to_pylist()
         assert read == [{"id": number, "ds": value}]
         assert table.partitions({"ds": value}) == [PartitionSpec((("ds", value),))]
@@ -130,7 +130,7 @@ BY_EACH_ROAD = ("b", "B", "a b", "a  b", "%62", "ß")
 
 
 @pytest.fixture(scope="module")
-def travelled(odps: Connection) -> Iterator[Table]:
+def table_of_values(odps: Connection) -> Iterator[Table]:
     name = "partition_values_by_road"
     made = odps.create_table(name, "id bigint", partitioned_by="ds string")
     by_sql(odps, name, BY_EACH_ROAD + REFUSED)
@@ -141,15 +141,15 @@ def travelled(odps: Connection) -> Iterator[Table]:
 @pytest.mark.gate(3)
 @pytest.mark.parametrize("road", ROADS, ids=lambda road: road.__name__)
 def test_each_kind_of_overwrite_replaces_only_the_named_partitions(
-    travelled: Table, road: Callable[[Table, str, int], None]
+    table_of_values: Table, road: Callable[[Table, str, int], None]
 ) -> None:
-    expected = state(travelled)
+    expected = ids_by_value(table_of_values)
     for at, value in enumerate(BY_EACH_ROAD):
         number = 100 * (1 + ROADS.index(road)) + at
-        road(travelled, value, number)
+        road(table_of_values, value, number)
         assert expected[value] != [number]
         expected[value] = [number]
-        assert state(travelled) == expected
+        assert ids_by_value(table_of_values) == expected
 
 
 @pytest.mark.parametrize("value", REFUSED, ids=ascii)
@@ -160,7 +160,7 @@ def test_values_that_a_request_cannot_express_are_refused_before_anything_is_sen
     assert hostile in table.partitions()
     table.schema  # noqa: B018  asked for once
     requests.clear()
-    for road in (static, repeated, pandas_rows, categories):
+    for road in (by_argument, by_both, by_pandas, by_dictionary):
         with pytest.raises(ArgumentError, match="no request can express it") as caught:
             road(table, value, -1)
         assert (caught.value.code, bool(caught.value.hint)) == ("InvalidPartitionSpec", True)
@@ -178,29 +178,29 @@ def test_values_that_a_request_cannot_express_are_refused_before_anything_is_sen
 
 
 def test_refused_writes_leave_everything_unchanged(table: Table) -> None:
-    before = state(table)
+    before = ids_by_value(table)
     for value in REFUSED:
         for road in ROADS:
             with pytest.raises(ArgumentError):
                 road(table, value, -1)
-    assert state(table) == before
+    assert ids_by_value(table) == before
     assert {value for value in REFUSED if value in before} == set(REFUSED)
 
 
 def test_a_bad_value_late_in_a_stream_of_rows_commits_nothing(
     odps: Connection, table: Table
 ) -> None:
-    before = state(table)
+    before = ids_by_value(table)
     schema = pa.schema([("id", pa.int64()), ("ds", pa.string())])
     values = ["b"] * 20 + [" b"]
     batches = (pa.record_batch([[7], [value]], schema=schema) for value in values)
     reader = pa.RecordBatchReader.from_batches(schema, batches)
     with pytest.raises(ArgumentError, match="' b'"):
         table.write(reader, overwrite="partitions")
-    assert state(table) == before
+    assert ids_by_value(table) == before
 
 
-def test_rows_under_any_value_are_found_without_naming_the_partition(table: Table) -> None:
+def test_rows_of_every_partition_are_read_without_naming_it(table: Table) -> None:
     total = table.read().to_arrow().num_rows
     assert total == table.read(splits=3).to_pandas().shape[0] == len(NAMED + REFUSED)
     for value in (" b", "b", "'b'", "a,b"):
@@ -208,7 +208,7 @@ def test_rows_under_any_value_are_found_without_naming_the_partition(table: Tabl
         assert found.column("ds").to_pylist() == [value]
 
 
-def test_completion_offers_only_partitions_that_can_be_typed(
+def test_completion_offers_only_partitions_that_a_magic_can_express(
     odps: Connection, table: Table
 ) -> None:
     offered = {str(PartitionSpec((("ds", value),))) for value in NAMED}
@@ -216,14 +216,16 @@ def test_completion_offers_only_partitions_that_can_be_typed(
 
 
 @pytest.mark.parametrize("value", ["03", "+3", "3.0", "-0", "٣", "0x3", "1e3"])
-def test_a_typed_value_has_one_spelling(odps: Connection, new_name: NewName, value: str) -> None:
+def test_a_number_as_a_partition_has_one_spelling(
+    odps: Connection, new_name: NewName, value: str
+) -> None:
     table = odps.create_table(new_name("typed"), "id bigint", partitioned_by="k bigint")
     with pytest.raises(ArgumentError, match="for the partition column") as caught:
         table.write(pa.table({"id": [1]}), partition={"k": value}, overwrite=True)
     assert caught.value.hint
     table.write(pa.table({"id": [1]}), partition={"k": np.int64(3)})
     table.write(pa.table({"id": [2], "k": [3]}), overwrite="partitions")
-    assert state(table) == {3: [2]}
+    assert ids_by_value(table) == {3: [2]}
 
 
 def test_sql_creates_and_drops_exactly_the_named_partitions(
@@ -235,17 +237,17 @@ def test_sql_creates_and_drops_exactly_the_named_partitions(
         odps.sql(f"alter table {name} add partition (ds='{value}')")
     odps.sql(f"insert overwrite table {name} partition (ds=' b') values (1)")
     odps.sql(f"insert overwrite table {name} partition (ds='b') values (2)")
-    assert state(table.reload()) == {" b": [1], "b": [2]}
+    assert ids_by_value(table.reload()) == {" b": [1], "b": [2]}
     odps.sql(f"alter table {name} drop partition (ds='b ')")
     assert Counter(dict(one)["ds"] for one in table.partitions()) == Counter([" b", "b"])
     odps.sql(f"truncate table {name} partition (ds=' b')")
-    assert state(table) == {"b": [2]}
+    assert ids_by_value(table) == {"b": [2]}
 
 
 def test_the_service_stores_exactly_the_received_value(
     odps: Connection, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Even a client without these checks reaches only its own partition, or none."""
+    """Even a client without these checks can change only the partition that it sent."""
     monkeypatch.setattr(PartitionSpec, "checked", lambda self: self)
     for value in (" b", "b ", "'b'", "b="):
         spec = PartitionSpec((("ds", value),))
@@ -267,7 +269,7 @@ def test_the_service_rejects_partitions_that_it_cannot_list(
     with pytest.raises(OdpsNbError, match="partition key 'ds'"):
         by_sql(odps, name, (value,))
     known = table.partitions()
-    if value:  # it would arrive as U+FFFD
+    if value:  # this value would arrive as U+FFFD
         with pytest.raises(ArgumentError, match="control character"):
             odps.sql(f"alter table {name} add partition (ds='{value}')")
     else:

@@ -85,7 +85,7 @@ def test_paths_keep_their_names_and_types_and_pictures_those_of_their_file(
     assert found[0].bytes() == b"x\n1\n"
 
 
-def test_the_format_can_be_chosen(odps: Connection, table: Table) -> None:
+def test_the_format_of_stored_pictures_can_be_chosen(odps: Connection, table: Table) -> None:
     floats = np.linspace(0, 1, 30).reshape(2, 3, 5)
     table.write(column(floats), image_format="npy")
     table.write(column(RGB), image_format="webp", overwrite=False)
@@ -132,7 +132,7 @@ def test_a_picture_that_cannot_be_encoded_is_refused_with_row_and_column(
     assert table.read().to_arrow().num_rows == 0
 
 
-def test_a_picture_of_a_damaged_file_names_its_cell_and_nothing_is_written(
+def test_the_error_for_a_damaged_picture_names_its_cell_and_nothing_is_written(
     table: Table, tmp_path: Path
 ) -> None:
     whole = io.BytesIO()

@@ -1,4 +1,4 @@
-"""An interrupted upload of a folder: the same call resumes it, and every file is written once."""
+"""The same call resumes an interrupted upload of a folder and writes each file once."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ COUNT = 7
 
 
 class Stopped(BaseException):
-    """Ends a call from outside, as an interrupt does."""
+    """Ends a call like an interrupt."""
 
 
-class Asked:
+class Types:
     """Returns each file's media type, records its name, and runs an action at one file."""
 
     def __init__(self) -> None:
@@ -66,13 +66,13 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def asked() -> Asked:
-    return Asked()
+def types() -> Types:
+    return Types()
 
 
 @pytest.fixture
-def other(odps: Connection, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connection]:
-    monkeypatch.setattr("odps_nb.access.writing.files.media_type", asked)
+def conn(odps: Connection, types: Types, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connection]:
+    monkeypatch.setattr("odps_nb.access.writing.files.media_type", types)
     with Connection(odps.profile) as made:
         yield made
 
@@ -87,32 +87,32 @@ def contents(odps: Connection, name: str) -> dict[str, bytes]:
     return {row["path"]: odps.blob(row["content"]).bytes() for row in rows}
 
 
-def here(folder: Path) -> dict[str, bytes]:
+def files_in(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def interrupted(other: Connection, asked: Asked, folder: Path, name: str, at: str) -> BaseException:
-    asked.at[at] = stop
+def interrupt(conn: Connection, types: Types, folder: Path, name: str, at: str) -> BaseException:
+    types.at[at] = stop
     with pytest.raises(Stopped) as caught:
-        other.table(name).write_files(folder, resume=True)
-    asked.names.clear()
+        conn.table(name).write_files(folder, resume=True)
+    types.names.clear()
     return caught.value
 
 
-def test_files_that_arrived_are_not_sent_again(
-    odps: Connection, other: Connection, asked: Asked, new_name: NewName, folder: Path, state: Path
+def test_a_resumed_upload_sends_no_file_twice(
+    odps: Connection, conn: Connection, types: Types, new_name: NewName, folder: Path, state: Path
 ) -> None:
     name = new_name("resumed")
-    error = interrupted(other, asked, folder, name, "5.txt")
+    error = interrupt(conn, types, folder, name, "5.txt")
     assert any("4 of 7 files have arrived" in note for note in error.__notes__)
     assert contents(odps, name) == {}
     (journal,) = state.iterdir()
     assert journal.stat().st_mode & 0o077 == 0
     assert "content of" not in journal.read_text()
     events = Watcher()
-    receipt = other.table(name).write_files(folder, resume=True, progress=events)
-    assert asked.names == ["4.txt", "5.txt", "6.txt"]
-    assert contents(odps, name) == here(folder)
+    receipt = conn.table(name).write_files(folder, resume=True, progress=events)
+    assert types.names == ["4.txt", "5.txt", "6.txt"]
+    assert contents(odps, name) == files_in(folder)
     assert (receipt.rows, receipt.blobs, receipt.resumed) == (COUNT, COUNT, 4)
     assert "(4 rows from an earlier call)" in repr(receipt)
     assert (events.last.rows, events.last.fraction) == (COUNT, 1.0)
@@ -122,8 +122,8 @@ def test_files_that_arrived_are_not_sent_again(
 
 def test_another_process_resumes_the_upload_of_a_killed_one(
     odps: Connection,
-    other: Connection,
-    asked: Asked,
+    conn: Connection,
+    types: Types,
     new_name: NewName,
     folder: Path,
     profile: Profile,
@@ -150,43 +150,43 @@ def test_another_process_resumes_the_upload_of_a_killed_one(
     }
     child = subprocess.run([sys.executable, "-c", job, str(folder), name], env=env, timeout=300)
     assert child.returncode == -signal.SIGKILL
-    assert other.table(name).write_files(folder, resume=True).resumed == 2
-    assert asked.names == [f"{number}.txt" for number in range(2, COUNT)]
-    assert contents(odps, name) == here(folder)
+    assert conn.table(name).write_files(folder, resume=True).resumed == 2
+    assert types.names == [f"{number}.txt" for number in range(2, COUNT)]
+    assert contents(odps, name) == files_in(folder)
 
 
-def test_changed_new_and_removed_files_are_sent_in_their_current_state(
-    odps: Connection, other: Connection, asked: Asked, new_name: NewName, folder: Path
+def test_a_resumed_upload_sends_changed_and_new_files_and_omits_removed_files(
+    odps: Connection, conn: Connection, types: Types, new_name: NewName, folder: Path
 ) -> None:
     name = new_name("changed")
-    interrupted(other, asked, folder, name, "6.txt")
+    interrupt(conn, types, folder, name, "6.txt")
     (folder / "1.txt").write_text("another content")
     (folder / "2.txt").unlink()
     (folder / "new.txt").write_text("new")
-    assert other.table(name).write_files(folder, resume=True).resumed == 2
-    assert asked.names == ["0.txt", "1.txt", "3.txt", "6.txt", "new.txt"]
-    assert contents(odps, name) == here(folder)
+    assert conn.table(name).write_files(folder, resume=True).resumed == 2
+    assert types.names == ["0.txt", "1.txt", "3.txt", "6.txt", "new.txt"]
+    assert contents(odps, name) == files_in(folder)
 
 
-def test_a_missing_session_is_reported_and_all_files_are_sent_again(
-    odps: Connection, other: Connection, asked: Asked, new_name: NewName, folder: Path, state: Path
+def test_after_the_session_expired_all_files_are_sent_again_with_a_note(
+    odps: Connection, conn: Connection, types: Types, new_name: NewName, folder: Path, state: Path
 ) -> None:
     name, events = new_name("gone"), Watcher()
-    interrupted(other, asked, folder, name, "5.txt")
+    interrupt(conn, types, folder, name, "5.txt")
     (journal,) = state.iterdir()
     session = json.loads(journal.read_text().splitlines()[0])["session"]
     abort_write(odps._storage, WriteSessionRef(table=odps.table(name).name, session_id=session))
-    receipt = other.table(name).write_files(folder, resume=True, progress=events)
-    assert (receipt.rows, receipt.resumed, len(asked.names)) == (COUNT, 0, COUNT)
+    receipt = conn.table(name).write_files(folder, resume=True, progress=events)
+    assert (receipt.rows, receipt.resumed, len(types.names)) == (COUNT, 0, COUNT)
     assert any(
         "earlier session was aborted; sending all files again" in line
         for line in events.last.events
     )
-    interrupted(other, asked, folder, name, "5.txt")
+    interrupt(conn, types, folder, name, "5.txt")
     (journal,) = state.iterdir()
     lines = journal.read_text().splitlines()
     journal.write_text(lines[0].replace(json.loads(lines[0])["session"], "nosuchsession") + "\n")
-    other.table(name).write_files(folder, resume=True, progress=events, overwrite=False)
+    conn.table(name).write_files(folder, resume=True, progress=events, overwrite=False)
     assert any(
         "earlier session was not found; sending all files again" in line
         for line in events.last.events
@@ -196,8 +196,8 @@ def test_a_missing_session_is_reported_and_all_files_are_sent_again(
 
 def test_a_call_that_failed_after_its_commit_is_not_repeated(
     odps: Connection,
-    other: Connection,
-    asked: Asked,
+    conn: Connection,
+    types: Types,
     new_name: NewName,
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -206,33 +206,33 @@ def test_a_call_that_failed_after_its_commit_is_not_repeated(
     with monkeypatch.context() as patch:
         patch.setattr(Journal, "remove", lambda _: stop())
         with pytest.raises(Stopped):
-            other.table(name).write_files(folder, resume=True)
-    asked.names.clear()
-    receipt = other.table(name).write_files(folder, resume=True)
-    assert (receipt.rows, receipt.resumed, asked.names) == (COUNT, COUNT, [])
-    assert contents(odps, name) == here(folder)
+            conn.table(name).write_files(folder, resume=True)
+    types.names.clear()
+    receipt = conn.table(name).write_files(folder, resume=True)
+    assert (receipt.rows, receipt.resumed, types.names) == (COUNT, COUNT, [])
+    assert contents(odps, name) == files_in(folder)
 
 
-def test_the_outcome_of_an_unknown_commit_is_not_guessed(
-    odps: Connection, other: Connection, asked: Asked, new_name: NewName, folder: Path, state: Path
+def test_if_the_outcome_of_a_commit_is_unknown_the_call_raises_an_error(
+    odps: Connection, conn: Connection, types: Types, new_name: NewName, folder: Path, state: Path
 ) -> None:
     name = new_name("unknown")
-    interrupted(other, asked, folder, name, "5.txt")
+    interrupt(conn, types, folder, name, "5.txt")
     (journal,) = state.iterdir()
     lines = journal.read_text().splitlines()
     lines[0] = lines[0].replace(json.loads(lines[0])["session"], "nosuchsession")
     journal.write_text("\n".join([*lines, '{"commit": []}', '{"torn']))
     with pytest.raises(ConflictError, match="is unknown") as caught:
-        other.table(name).write_files(folder, resume=True)
+        conn.table(name).write_files(folder, resume=True)
     assert str(journal) in (caught.value.hint or "")
     assert contents(odps, name) == {}
     journal.unlink()
-    assert other.table(name).write_files(folder, resume=True).resumed == 0
+    assert conn.table(name).write_files(folder, resume=True).resumed == 0
 
 
-def test_without_a_session_status_no_second_commit_is_requested(
+def test_no_second_commit_is_requested_without_the_session_status(
     odps: Connection,
-    other: Connection,
+    conn: Connection,
     new_name: NewName,
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -244,16 +244,16 @@ def test_without_a_session_status_no_second_commit_is_requested(
     with monkeypatch.context() as patch:
         patch.setattr(Journal, "remove", lambda _: stop())
         with pytest.raises(Stopped):
-            other.table(name).write_files(folder, resume=True)
+            conn.table(name).write_files(folder, resume=True)
     with pytest.raises(ConflictError, match="does not report its status"):
-        other.table(name).write_files(folder, resume=True)
-    assert contents(odps, name) == here(folder)
+        conn.table(name).write_files(folder, resume=True)
+    assert contents(odps, name) == files_in(folder)
 
 
 def test_a_failed_commit_is_requested_again_and_no_rows_are_sent_again(
     odps: Connection,
-    other: Connection,
-    asked: Asked,
+    conn: Connection,
+    types: Types,
     new_name: NewName,
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -262,55 +262,55 @@ def test_a_failed_commit_is_requested_again_and_no_rows_are_sent_again(
     with monkeypatch.context() as patch:
         patch.setattr(WriteSession, "commit", lambda *_: stop())
         with pytest.raises(Stopped) as caught:
-            other.table(name).write_files(folder, resume=True)
+            conn.table(name).write_files(folder, resume=True)
     assert any("resumes unless the commit has succeeded" in note for note in caught.value.__notes__)
-    asked.names.clear()
-    assert other.table(name).write_files(folder, resume=True).resumed == COUNT
-    assert (asked.names, contents(odps, name)) == ([], here(folder))
+    types.names.clear()
+    assert conn.table(name).write_files(folder, resume=True).resumed == COUNT
+    assert (types.names, contents(odps, name)) == ([], files_in(folder))
 
 
-def test_one_process_at_a_time_uses_a_folder_and_other_folders_are_other_uploads(
-    other: Connection, asked: Asked, new_name: NewName, folder: Path
+def test_only_one_process_uploads_a_folder_and_folders_are_independent(
+    conn: Connection, types: Types, new_name: NewName, folder: Path
 ) -> None:
     name, said = new_name("twice"), []
 
     def again() -> None:
         with pytest.raises(ConflictError) as caught:
-            other.table(name).write_files(folder / ".." / "files", resume=True)
+            conn.table(name).write_files(folder / ".." / "files", resume=True)
         said.append(caught.value.code)
-        other.table(name).write_files(folder, resume=True, pattern="1.*")
+        conn.table(name).write_files(folder, resume=True, pattern="1.*")
 
-    asked.at["3.txt"] = again
-    other.table(name).write_files(folder, resume=True)
+    types.at["3.txt"] = again
+    conn.table(name).write_files(folder, resume=True)
     assert said == ["UploadUnderWay"]
     with open_journal("a") as one:
-        one.begin(WriteSessionRef(table=other.table(name).name, session_id="s"))
+        one.begin(WriteSessionRef(table=conn.table(name).name, session_id="s"))
         assert one.read() is not None
         one.path.write_bytes(b"damaged\n")
         assert one.read() is None
 
 
 def test_without_resume_an_error_aborts_and_leaves_no_journal(
-    odps: Connection, other: Connection, asked: Asked, new_name: NewName, folder: Path, state: Path
+    odps: Connection, conn: Connection, types: Types, new_name: NewName, folder: Path, state: Path
 ) -> None:
     name = new_name("plain")
-    asked.at["5.txt"] = stop
+    types.at["5.txt"] = stop
     with pytest.raises(Stopped):
-        other.table(name).write_files(folder)
+        conn.table(name).write_files(folder)
     assert not state.exists()
     assert not odps.table(name).exists()
 
 
-def test_a_file_that_changes_while_it_is_sent_ends_the_call_and_the_next_sends_it(
-    odps: Connection, other: Connection, asked: Asked, new_name: NewName, folder: Path
+def test_a_file_that_changes_during_the_upload_is_sent_by_the_next_call(
+    odps: Connection, conn: Connection, types: Types, new_name: NewName, folder: Path
 ) -> None:
     name = new_name("growing")
 
     def grow() -> Any:
         return (folder / "3.txt").write_text("longer than it was before")
 
-    asked.at["3.txt"] = grow
+    types.at["3.txt"] = grow
     with pytest.raises(FramingError, match="changed while"):
-        other.table(name).write_files(folder, resume=True)
-    assert other.table(name).write_files(folder, resume=True).resumed == 2
-    assert contents(odps, name) == here(folder)
+        conn.table(name).write_files(folder, resume=True)
+    assert conn.table(name).write_files(folder, resume=True).resumed == 2
+    assert contents(odps, name) == files_in(folder)

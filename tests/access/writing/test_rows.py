@@ -1,4 +1,4 @@
-"""Rows, columns, iterators and LazyFrames as input of a write: what is stored, in one commit."""
+"""A write stores rows, columns, iterators and LazyFrames in one commit."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ WAYS = {
 
 @pytest.mark.gate(10)
 @pytest.mark.parametrize("way", WAYS)
-def test_the_same_rows_arrive_in_one_commit(table: Table, way: str) -> None:
+def test_rows_in_every_form_are_written_in_one_commit(table: Table, way: str) -> None:
     data = WAYS[way]
     receipt = table.write(data() if callable(data) else data)
     wanted = [] if way == "structured array" else TWO
@@ -116,7 +116,7 @@ def test_the_same_rows_arrive_in_one_commit(table: Table, way: str) -> None:
     assert receipt.rows == len(wanted)
 
 
-def test_values_go_by_the_rules_of_object_columns(odps: Connection, new_name: NewName) -> None:
+def test_values_in_rows_are_exact(odps: Connection, new_name: NewName) -> None:
     name = new_name("rules")
     table = odps.create_table(
         name, "n bigint, d decimal(38,18), t timestamp, tags array<bigint>, p struct<x:bigint>"
@@ -167,12 +167,12 @@ def test_an_iterator_is_streamed_and_its_rows_are_counted_over_all_chunks(
     taken = 0
     gather = tabular.Chunks._gathered
 
-    def noted(self: Any, first: Any) -> Any:
+    def record_part(self: Any, first: Any) -> Any:
         made = gather(self, first)
         ahead.append(taken)
         return made
 
-    monkeypatch.setattr(tabular.Chunks, "_gathered", noted)
+    monkeypatch.setattr(tabular.Chunks, "_gathered", record_part)
 
     def rows(last: object) -> Iterator[dict[str, object]]:
         nonlocal taken
@@ -190,16 +190,16 @@ def test_an_iterator_is_streamed_and_its_rows_are_counted_over_all_chunks(
     assert len(content(table)) == 95  # nothing was replaced
 
 
-def test_a_large_value_ends_a_chunk(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_value_ends_a_chunk_of_rows(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tabular, "CHUNK_BYTES", 1000)
     parts = []
     gather = tabular.Chunks._gathered
 
-    def noted(self: Any, first: Any) -> Any:
+    def record_part(self: Any, first: Any) -> Any:
         parts.append(made := gather(self, first))
         return made
 
-    monkeypatch.setattr(tabular.Chunks, "_gathered", noted)
+    monkeypatch.setattr(tabular.Chunks, "_gathered", record_part)
     table.write({"id": n, "name": "x" * 300} for n in range(8))
     assert [len(part) for part in parts] == [4, 4]
 
@@ -266,7 +266,7 @@ def test_partitions_are_taken_from_rows_or_repeated_in_them(
 
 
 @pytest.mark.storage_api("blobs")
-def test_blobs_in_rows(odps: Connection, new_name: NewName, tmp_path: Path) -> None:
+def test_rows_may_contain_blobs(odps: Connection, new_name: NewName, tmp_path: Path) -> None:
     name = new_name("blobs")
     table = odps.create_table(name, "id bigint, content blob")
     file = tmp_path / "two.txt"
@@ -278,7 +278,7 @@ def test_blobs_in_rows(odps: Connection, new_name: NewName, tmp_path: Path) -> N
         table.write((n, b"x" if n == 2 else "text") for n in (2, 3))
 
 
-def test_a_new_table_from_rows(odps: Connection, new_name: NewName) -> None:
+def test_rows_create_a_table(odps: Connection, new_name: NewName) -> None:
     name = new_name("made")
     table = odps.table(name)
     table.write(
@@ -309,7 +309,7 @@ def test_a_lazy_frame_that_does_not_fit_is_refused_and_the_process_continues(tab
     assert table.write(numbers).rows == 100_000
 
 
-def test_readers_in_an_iterator_are_streamed(odps: Connection, new_name: NewName) -> None:
+def test_an_iterator_of_arrow_readers_is_streamed(odps: Connection, new_name: NewName) -> None:
     taken = []
 
     def batches(first: int) -> Iterator[pa.RecordBatch]:
@@ -327,9 +327,7 @@ def test_readers_in_an_iterator_are_streamed(odps: Connection, new_name: NewName
     assert sorted(table.read().to_arrow().column("id").to_pylist()) == taken == [0, 1, 2, 3]
 
 
-def test_a_new_table_is_not_made_of_what_has_no_columns(
-    odps: Connection, new_name: NewName
-) -> None:
+def test_data_without_column_names_creates_no_table(odps: Connection, new_name: NewName) -> None:
     table = odps.table(new_name("never"))
     for nothing in ([], iter([]), {}):
         with pytest.raises(ConversionError, match="columns of a new table are unknown") as refused:
@@ -406,7 +404,7 @@ def test_a_column_in_the_index_raises_an_error_unless_index_is_passed(table: Tab
     ],
     ids=str,
 )
-def test_a_dropped_index_with_names_or_labels_is_a_warning(table: Table, index: Any) -> None:
+def test_dropping_an_index_with_names_or_labels_causes_a_warning(table: Table, index: Any) -> None:
     frame = pd.DataFrame({"id": [1, 2]}, index=index)
     with pytest.warns(OdpsNbWarning, match="is not written; pass index=True") as said:
         table.write(frame)
@@ -449,7 +447,7 @@ def test_an_index_that_cannot_be_columns_is_refused(table: Table, odps: Connecti
     assert content(table) == []
 
 
-def test_new_tables_and_keys_from_an_index(odps: Connection, new_name: NewName) -> None:
+def test_an_index_can_become_columns_of_a_new_table(odps: Connection, new_name: NewName) -> None:
     name = new_name("indexed")
     frame = pd.DataFrame({"id": [1, 2], "v": ["a", "b"]}).set_index("id")
     with pytest.raises(ConversionError, match="'id' is in the index"):

@@ -1,4 +1,4 @@
-"""Upserts and deletes by primary key: all rows of a call or none, from every kind of data."""
+"""Upserts and deletes accept every kind of data and apply all rows of a call or none."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def version(table: Table) -> int:
     return table.read().latest_version
 
 
-def test_rows_of_a_frame_replace_and_add(make: Make) -> None:
+def test_an_upsert_replaces_and_inserts_rows(make: Make) -> None:
     table = make()
     first = table.upsert(pd.DataFrame({"id": [1, 2, 1], "v": ["a", "b", "c"]}))
     assert (first.rows, first.verb) == (3, "upserted")
@@ -66,7 +66,7 @@ def test_rows_of_a_frame_replace_and_add(make: Make) -> None:
 @pytest.mark.parametrize("kind", ["table", "batch", "reader", "duckdb"])
 @pytest.mark.gate(2)
 def test_arrow_data_of_any_library_is_upserted_and_deleted(make: Make, kind: str) -> None:
-    def of(**columns: Any) -> Any:
+    def in_form(**columns: Any) -> Any:
         made = pa.table(columns)
         if kind == "batch":
             return made.to_batches()[0]
@@ -77,8 +77,8 @@ def test_arrow_data_of_any_library_is_upserted_and_deleted(make: Make, kind: str
         return made
 
     table = make()
-    table.upsert(of(id=[1, 2, 3], v=["a", "b", None]))
-    gone = table.delete(of(v=["whatever", "x"], id=[3, 1], more=[1, 2]))
+    table.upsert(in_form(id=[1, 2, 3], v=["a", "b", None]))
+    gone = table.delete(in_form(v=["whatever", "x"], id=[3, 1], more=[1, 2]))
     assert (gone.rows, gone.verb) == (2, "deleted")
     assert rows(table) == [(2, "b")]
 
@@ -96,7 +96,7 @@ def test_arrow_data_of_any_library_is_upserted_and_deleted(make: Make, kind: str
     ids=lambda keys: type(keys).__name__,
 )
 @pytest.mark.gate(2)
-def test_keys_alone_are_enough_for_a_delete(make: Make, keys: Any) -> None:
+def test_a_delete_needs_only_keys(make: Make, keys: Any) -> None:
     table = make("id BIGINT NOT NULL, v STRING NOT NULL, w ARRAY<BIGINT>")
     table.upsert(pa.table({"id": [1, 2, 3], "v": ["a", "b", "c"], "w": [[1], [2], [3]]}))
     table.delete(keys)
@@ -201,7 +201,7 @@ def test_a_partial_upsert_needs_the_same_known_columns_in_every_row(
     assert rows(table) == [(1, "a", 1, 0.5)]
 
 
-def test_keys_of_several_columns_and_partitions(make: Make) -> None:
+def test_upserts_accept_keys_of_several_columns_and_partitions(make: Make) -> None:
     table = make("a BIGINT NOT NULL, v STRING, b STRING NOT NULL", key="b, a", by="ds STRING")
     data = pa.table(
         {"a": [1, 1, 1], "b": ["x", "y", "x"], "v": ["1", "2", "3"], "ds": ["p", "p", "q"]}
@@ -219,7 +219,7 @@ def test_keys_of_several_columns_and_partitions(make: Make) -> None:
 
 
 @pytest.mark.storage_api("blobs")
-def test_blobs_are_upserted(make: Make) -> None:
+def test_rows_with_blobs_are_upserted(make: Make) -> None:
     table = make("id BIGINT NOT NULL, picture BLOB")
     table.upsert(pd.DataFrame({"id": [1, 2], "picture": [b"one", b"two"]}))
     table.upsert(pd.DataFrame({"id": [2, 3], "picture": [b"2", None]}))
@@ -243,7 +243,7 @@ def test_a_failure_during_the_write_leaves_the_table_unchanged(make: Make) -> No
     table.upsert(pa.table({"id": [1, 2], "v": ["a", "b"]}))
     before, was = version(table), rows(table)
 
-    def breaks() -> Any:
+    def failing_batches() -> Any:
         schema = pa.schema({"id": pa.int64(), "v": pa.string()})
         for number in range(3):
             yield pa.record_batch({"id": [1], "v": [str(number)]}, schema=schema)
@@ -251,13 +251,13 @@ def test_a_failure_during_the_write_leaves_the_table_unchanged(make: Make) -> No
 
     schema = pa.schema({"id": pa.int64(), "v": pa.string()})
     with pytest.raises(ValueError, match="the source broke"):
-        table.upsert(pa.RecordBatchReader.from_batches(schema, breaks()))
+        table.upsert(pa.RecordBatchReader.from_batches(schema, failing_batches()))
     with pytest.raises(ConversionError):
         table.upsert(pd.DataFrame({"id": [1, 2], "v": ["x", 3.5]}))
     assert (version(table), rows(table)) == (before, was)
 
 
-def test_rows_of_one_key_stay_in_order_in_one_stream(make: Make) -> None:
+def test_an_upsert_sends_all_rows_in_order_over_one_stream(make: Make) -> None:
     table = make()
     numbers = np.arange(40_000)
     data = pa.table({"id": numbers % 7, "v": [str(n) for n in numbers]})

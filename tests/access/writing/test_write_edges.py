@@ -1,4 +1,4 @@
-"""Unusual but meaningful data: written by value, or rejected with a clear message."""
+"""Unusual data is written unchanged or rejected with an explanation."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_members_of_new_columns_match_in_any_case(odps: Connection, new_name: Ne
     assert table.read().to_arrow()["c"].to_pylist() == [{"x": 1}, {"x": 2}]
 
 
-def test_an_empty_frame_may_have_the_partition_column(odps: Connection, new_name: NewName) -> None:
+def test_empty_data_may_have_the_partition_column(odps: Connection, new_name: NewName) -> None:
     table = odps.create_table(new_name("empty"), "v bigint", partitioned_by="p string")
     frame = pd.DataFrame({"v": [1], "p": ["a"]})
     nothing = frame[frame["v"] > 5]
@@ -118,7 +118,7 @@ def test_an_empty_frame_may_have_the_partition_column(odps: Connection, new_name
         table.write([{"v": 1, "p": ["a"]}], partition="p=a")
 
 
-def test_a_key_is_not_guessed(odps: Connection, new_name: NewName) -> None:
+def test_a_key_is_never_taken_from_the_index(odps: Connection, new_name: NewName) -> None:
     table = odps.create_table(new_name("keyed"), "id bigint, v bigint", primary_key="id")
     rows = pd.DataFrame({"id": [1, 3], "v": [3, 9]})
     table.upsert(rows)

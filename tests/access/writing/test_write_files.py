@@ -1,4 +1,4 @@
-"""A folder of files becomes a table: rows, media types, links, unreadable files, one commit."""
+"""`write_files` writes the files of a folder to a table in one commit."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PNG = b"\x89PNG\r\n\x1a\n" + bytes(40)
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with files, one of them with a wrong name, and some hidden ones."""
+    """A folder with files, one of which has a wrong extension, and hidden files."""
     root = tmp_path / "files"
     for path, content in {
         "b.txt": b"hello",
@@ -48,7 +48,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.storage_api("blobs")
-def test_a_folder_becomes_a_table(odps: Connection, new_name: NewName, folder: Path) -> None:
+def test_files_of_a_folder_become_rows(odps: Connection, new_name: NewName, folder: Path) -> None:
     name = new_name("files")
     receipt = odps.table(name).write_files(folder)
     rows = odps.table(name).read().to_arrow().to_pylist()
@@ -107,7 +107,7 @@ def test_patterns_select_files_and_partitions_are_created(
 
 
 @pytest.mark.storage_api("blobs")
-def test_an_existing_table_gets_only_its_own_columns(
+def test_only_the_columns_of_an_existing_table_are_written(
     odps: Connection, new_name: NewName, folder: Path
 ) -> None:
     own = odps.create_table(new_name("own"), "id bigint, NAME string, content blob")
@@ -165,7 +165,7 @@ def test_links_pipes_and_missing_files_are_reported_before_anything_is_written(
 
 
 @pytest.mark.storage_api("blobs")
-def test_a_file_that_changes_in_the_meantime_ends_the_write_and_leaves_no_table(
+def test_a_file_that_changes_during_the_write_leaves_no_table(
     odps: Connection, new_name: NewName, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def grow(head: bytes, size: int, name: str) -> str:
@@ -212,14 +212,14 @@ def cut(file: Path) -> None:
 
 
 def a_link_to_a_twin(file: Path) -> None:
-    """A file outside with the same size and time, whose owner does not want to send it."""
+    """Replace a file with a link to another file of the same size and time."""
     shutil.copy2(file, file.parent.parent / "elsewhere")
     file.unlink()
     file.symlink_to(file.parent.parent / "elsewhere")
 
 
 def below_another_folder(file: Path) -> None:
-    """The folder has meanwhile been replaced by a link to a copy."""
+    """Replace the folder with a link to a copy."""
     folder = file.parent
     shutil.copytree(folder, folder.with_name("copy"))
     folder.rename(folder.with_name("before"))
@@ -244,12 +244,12 @@ def test_a_file_replaced_during_the_upload_is_never_committed(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
 
-    def changing(head: bytes, size: int, name: str) -> str:
+    def change_and_detect(head: bytes, size: int, name: str) -> str:
         change(folder / name)
         return "text/plain"
 
     table = odps.create_table(new_name("replaced"), FILE_COLUMNS)
-    monkeypatch.setattr("odps_nb.access.writing.files.media_type", changing)
+    monkeypatch.setattr("odps_nb.access.writing.files.media_type", change_and_detect)
     with Connection(odps.profile) as other:
         with pytest.raises(OdpsNbError, match=r"changed while|cannot be read"):
             other.table(table.name).write_files(
