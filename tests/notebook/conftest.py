@@ -37,7 +37,7 @@ def shell() -> Iterator[InteractiveShell]:
         if "OdpsMagics" in registry:
             registry["OdpsMagics"].uninstall()
         shell.restore_sys_module_state()
-        CardListener._loops.clear()  # a loop ends with its cell, and some tests run no cell
+        CardListener._loops.clear()  # a loop's card ends with its cell, and some tests run no cell
         InteractiveShell.clear_instance()
 
 
@@ -78,7 +78,7 @@ def moody_odps(moody: LocalService) -> Iterator[Connection]:
 
 @pytest.fixture
 def stalled(moody_odps: Connection) -> Iterator[Callable[[], None]]:
-    """Every split of `moody` stalls in the middle, until this is called or the test ends."""
+    """Make `moody` stall in the middle of every split until this is called or the test ends."""
 
     misbehave(moody_odps, STALL)
     yield partial(misbehave, moody_odps)

@@ -37,7 +37,7 @@ def browser(playwright: Playwright) -> Iterator[Browser]:
 
 @pytest.fixture(scope="package")
 def service(moody: LocalService) -> LocalService:
-    """The service of these tests, which stalls on request: see `stalled`."""
+    """The service of these tests; the fixture `stalled` stops its responses."""
     return moody
 
 
@@ -72,7 +72,7 @@ class Traffic:
         )
         page.on("pageerror", lambda error: self.errors.append(error.stack or str(error)))
 
-    def _came(self, frame: str | bytes) -> None:
+    def _count(self, frame: str | bytes) -> None:
         self.sizes.append(len(frame))
 
 
@@ -92,13 +92,13 @@ def new_page(browser: Browser) -> Callable[[], Page]:
 
 @pytest.fixture(scope="package")
 def lab_page(new_page: Callable[[], Page]) -> Page:
-    """The page of JupyterLab; each file opens its notebook there, and closes it."""
+    """The page of JupyterLab, in which each test file opens and closes its notebook."""
     return new_page()
 
 
 @pytest.fixture(scope="package")
 def context(browser: Browser) -> Iterator[BrowserContext]:
-    """For pages that are not notebooks."""
+    """A browser context for pages that are not notebooks."""
     made = browser.new_context()
     yield made
     made.close()

@@ -70,7 +70,7 @@ def test_a_filter_of_the_explorer_applies_to_its_chart(page):
     expect(view.locator(".odps-x-chart rect")).to_have_count(1)
     again = view.get_by_role("button", name="Draw again: the filter has changed")
     expect(again).to_have_count(0)
-    for _ in range(3):  # ascending, descending, not sorted: the same rows
+    for _ in range(3):  # ascending, descending and unsorted orders have the same rows
         cell(view, -2, column_of(view, "quantity")).click()
         expect(status(view)).to_contain_text("rows 1–")
         expect(view.locator(".odps-x-box")).not_to_have_attribute("aria-busy", "true")
@@ -82,7 +82,7 @@ def test_a_filter_of_the_explorer_applies_to_its_chart(page):
     expect(view.locator(".odps-x-charts > .odps-x-muted")).not_to_contain_text("filter")
 
 
-def test_choices_that_do_not_matter_are_hidden(page):
+def test_options_that_do_not_apply_are_hidden(page):
     panel = explorer(page, EXPLORER).locator(".odps-x-charts")
     expect(panel.get_by_label("aggregate")).to_be_hidden()
     expect(panel.get_by_label("step")).to_be_hidden()
@@ -107,7 +107,7 @@ def test_a_chart_can_be_drawn_by_keyboard(page):
     expect(view.locator(".odps-x-charts > .odps-x-muted")).to_contain_text("rows by gift")
 
 
-def test_an_impossible_chart_is_reported_and_the_old_one_stays(page):
+def test_an_error_in_the_options_of_a_chart_keeps_the_previous_chart(page):
     view = explorer(page, EXPLORER)
     draw_chart(view, x="status", kind="scatter")
     expect(view.locator(".odps-x-problem")).to_contain_text("needs a column of numbers")
@@ -146,7 +146,7 @@ def test_labels_are_readable_in_dark_and_light(page, theme):
     assert faint(explorer(page, CHART)) == []
 
 
-def test_a_kernel_killed_from_outside_is_detected(page):
+def test_a_killed_kernel_is_detected(page):
     text = page.locator(".jp-OutputArea-output", has_text="process ").first.inner_text()
     os.kill(int(text.removeprefix("process ")), signal.SIGKILL)
     said = page.get_by_text("the kernel has stopped or was restarted; run the cell again")
@@ -179,14 +179,14 @@ LiveView.receive = lambda *given: lost.pop() if lost else receive(*given)
 """
 
 
-def test_the_static_picture_stays_until_the_live_one_is_drawn(page, jupyter):
+def test_the_static_picture_stays_until_the_live_picture_is_drawn(page, jupyter):
     jupyter.write("late.ipynb", notebook(CELLS[0], LOSING, CELLS[CHART + 1]))
     open_notebook(page, jupyter, "late.ipynb")
     run_all(page)
     static = page.locator(".jp-OutputArea-child img[alt^='sum of amount']")
     expect(page.locator(".odps-x-waiting")).to_have_count(1)
     expect(static).to_be_visible()
-    # doubled waits between the requests once delayed the drawing by 50 s
+    # increasing waits between requests once delayed the drawing by 50 s
     expect(page.locator(".odps-x-chart svg")).to_be_visible(timeout=30_000)
     expect(page.locator(".odps-x-waiting")).to_have_count(0)
     expect(static).to_be_hidden()
@@ -197,7 +197,7 @@ SAVE_STATE = (
 )
 
 
-def test_reopened_with_the_state_of_its_widgets_it_shows_the_static_picture(page, jupyter):
+def test_a_notebook_reopened_with_widget_state_shows_the_static_picture(page, jupyter):
     page.evaluate(SAVE_STATE)
     save(page)
     assert "widgets" in json.loads((jupyter.folder / "late.ipynb").read_text())["metadata"]

@@ -46,7 +46,7 @@ PICTURES = {
 
 
 @pytest.mark.nightly
-def test_a_preview_has_the_colours_that_chromium_shows(context):
+def test_a_preview_has_the_same_colours_as_the_picture_in_chromium(context):
     page = context.new_page()
     apart = {}
     for name, data in PICTURES.items():

@@ -1,4 +1,4 @@
-"""Downloads from an explorer in a real JupyterLab: many chunks, a cancelled one, and the next."""
+"""Downloads from an explorer in a real JupyterLab: complete, cancelled and repeated."""
 
 import json
 import re
@@ -55,7 +55,7 @@ def test_a_file_of_many_chunks_is_complete_and_in_order(page, rows):
         assert found[name].equals(rows[name].cast(found[name].type)), name
 
 
-def test_a_cancelled_download_leaves_no_file_and_the_next_one_is_complete(page, rows, stalled):
+def test_a_cancelled_download_leaves_no_file_and_the_next_download_is_complete(page, rows, stalled):
     view = explorer(page, 0)
     panel = view.get_by_role("group", name="download")
     files = []
@@ -75,7 +75,7 @@ def test_a_cancelled_download_leaves_no_file_and_the_next_one_is_complete(page, 
     assert len(files) == 1
 
 
-def test_no_file_is_stored_in_the_notebook(page, jupyter):
+def test_no_downloaded_file_is_stored_in_the_notebook(page, jupyter):
     save(page)
     saved = json.loads((jupyter.folder / "download.ipynb").read_text())
     assert len(json.dumps(saved["cells"][1]["outputs"])) < 400_000

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.browser
 
 
 class Listener:
-    """Counts connections from anywhere, without responding to any."""
+    """Counts all connections and responds to none."""
 
     def __init__(self):
         self.socket = socket.create_server((own_address(), 0))
@@ -50,7 +50,7 @@ class Listener:
 
 @pytest.fixture
 def listen():
-    """Give new listeners."""
+    """Return a function that starts a new listener."""
     with contextlib.ExitStack() as ends:
 
         def new():
@@ -119,11 +119,11 @@ QUIET = {
 }
 
 
-def spelled(markup, listener):
+def with_url(markup, listener):
     return markup.replace("URL", listener.url)
 
 
-#: A click reaches what was last drawn at its position, not what was scrolled there since.
+#: A click hits the element last drawn at its position, so wait until scrolling is drawn.
 DRAWN = "() => new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(go)))"
 
 
@@ -142,13 +142,13 @@ def touch(frame):
 
 
 @pytest.mark.nightly
-def test_control_a_page_with_only_sandbox_and_policy_makes_connections(visit, listen):
+def test_control_sandbox_and_policy_alone_do_not_prevent_connections(visit, listen):
     listeners = {name: listen() for name in CALLS if "hides" not in name}
-    sources = [escape(POLICY + spelled(CALLS[name], to)) for name, to in listeners.items()]
+    sources = [escape(POLICY + with_url(CALLS[name], to)) for name, to in listeners.items()]
     frame = '<iframe sandbox="" width=900 height=400 srcdoc="{}"></iframe>'
     page = visit("".join(frame.format(source) for source in sources))
     for number, to in enumerate(listeners.values()):
-        for _ in range(10):  # a frame's process may still be starting, so its clicks are lost
+        for _ in range(10):  # clicks are lost while the process of the frame is starting
             touch(page.locator("iframe").nth(number))
             if to.heard.wait(3):
                 break
@@ -158,7 +158,7 @@ def test_control_a_page_with_only_sandbox_and_policy_makes_connections(visit, li
 def test_a_drawn_page_makes_no_connection_on_any_interaction(visit, listen):
     texts = {**CALLS, **QUIET}
     listeners = {name: listen() for name in texts}
-    values = [Value(spelled(text, listeners[name]).encode()) for name, text in texts.items()]
+    values = [Value(with_url(text, listeners[name]).encode()) for name, text in texts.items()]
     page = visit("".join(preview.mimebundle(one, render=True)["text/html"] for one in values))
     assert page.locator("iframe").count() == len(texts)
     for number, (name, to) in enumerate(listeners.items()):
@@ -199,7 +199,7 @@ def test_a_drawn_page_keeps_its_appearance(visit):
         'background:image-set("data:image/svg+xml;base64,SVG" 1x)',
     ],
 )
-def test_no_svg_enters_a_drawn_page_in_another_way(source):
+def test_a_drawn_page_contains_no_svg_from_styles_or_markup(source):
     svg = base64.b64encode(HOSTILE["use"].encode()).decode()
     for markup in (
         f"<html><style>body{{{source}}}</style>",

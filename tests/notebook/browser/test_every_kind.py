@@ -1,4 +1,4 @@
-"""Video, audio, documents, workbooks, science data and code in a real JupyterLab, also exported.
+"""Tiles of every kind of file in a real JupyterLab and in exported notebooks.
 
 For each kind, one valid file and one with traps; also truncated videos and sounds, and HTML pages
 with false labels. No script runs, no request is sent, and no page is left; a listener also detects
@@ -96,8 +96,8 @@ def table(odps, listener):
     odps.drop_table(name)
 
 
-def left_for(page):
-    """The addresses to which a page navigates from now on."""
+def navigations(page):
+    """Return a list that gets the addresses to which a page navigates from now on."""
     away = []
     page.on("framenavigated", lambda frame: away.append(frame.url))
     return away
@@ -117,17 +117,17 @@ STATIC_TILES = """(count) => JSON.stringify(
 
 @pytest.fixture(scope="module")
 def saved(lab_page, jupyter, listener, table):
-    """The notebook as saved by JupyterLab after all tiles were displayed, and some enlarged."""
+    """The notebook as JupyterLab saved it after showing all tiles and enlarging some."""
     name, count = table
     cell = f"import odps_nb\nodps_nb.connect().table({name!r}).blobs()"
     jupyter.write("kinds.ipynb", notebook(cell))
     open_notebook(lab_page, jupyter, "kinds.ipynb")
-    away = left_for(lab_page)
+    away = navigations(lab_page)
     asked = len(lab_page.traffic.urls)
     run_all(lab_page)
     view = lab_page.locator(".odps-g:visible")
     expect(view).to_have_count(1)
-    look_at_all(view, count)
+    scroll_to_all(view, count)
     enlarge(lab_page, view, 5)
     assert_quiet(lab_page, listener, lab_page.traffic.urls[asked:])
     assert away == []
@@ -138,7 +138,7 @@ def saved(lab_page, jupyter, listener, table):
     return jupyter.folder / "kinds.ipynb"
 
 
-def look_at_all(view, count):
+def scroll_to_all(view, count):
     """Scroll until each tile was visible and is drawn."""
     box, seen = view.get_by_role("listbox"), set()
     while len(seen) < count:
@@ -158,7 +158,7 @@ def look_at_all(view, count):
 
 
 def enlarge(page, view, count):
-    """Open the first ones alone, where videos and sounds play."""
+    """Enlarge the first tiles, in which videos and sounds can be played."""
     view.locator('.odps-g-tile[data-place="0"]').focus()
     page.keyboard.press("Enter")
     dialog = view.get_by_role("dialog")
@@ -173,7 +173,7 @@ def test_live_views_run_no_script_and_send_no_request(saved):
     assert saved.exists()  # everything else is checked while the notebook is live
 
 
-def test_reopened_without_trust_nothing_runs(saved, lab_page, jupyter, listener, table):
+def test_a_notebook_reopened_without_trust_runs_nothing(saved, lab_page, jupyter, listener, table):
     made = json.loads(saved.read_text())
     added = notebook("1")["cells"][0] | {"id": "added"}  # the cell has no signature
     jupyter.write("kinds_untrusted.ipynb", made | {"cells": [*made["cells"], added]})
@@ -196,7 +196,7 @@ def test_an_export_plays_videos_and_sounds_and_runs_nothing_else(
     asked = []
     page.on("request", lambda request: asked.append(request.url))
     page.goto(address, wait_until="domcontentloaded")
-    away = left_for(page)
+    away = navigations(page)
     assert page.locator(".jp-OutputArea-child figure").count() == table[1]
     page.wait_for_function(
         "() => [...document.querySelectorAll('audio, video')]"

@@ -133,7 +133,7 @@ def test_the_panel_of_a_column_shows_its_profile_and_number_of_rows(page):
     expect(panel).to_be_hidden()
 
 
-def test_the_panel_of_numbers_lists_statistics_and_its_outliers_filter(page):
+def test_the_panel_of_a_numeric_column_has_statistics_and_can_select_outliers(page):
     view = explorer(page, ORDERS)
     expect(view.locator(".odps-x-described")).to_contain_text("sample of 64,000 of 2,048,000 rows")
     cell(view, -1, column_of(view, "amount")).locator(".odps-x-ends").first.click()
@@ -164,13 +164,13 @@ def in_browser(page, expression, given):
     return page.evaluate(f"(given) => {{ {code}; return {expression}; }}", given)
 
 
-def test_percentages_have_the_same_format_in_kernel_and_browser(page):
+def test_kernel_and_browser_format_percentages_in_the_same_way(page):
     cases = [(n, of) for of in (1, 3, 8, 1000, 64_000) for n in (0, 1, of // 3, of - 1, of)]
     found = in_browser(page, "given.map(([n, of]) => percent(n, of))", cases)
     assert found == [format_percent(n / of) for n, of in cases]
 
 
-def test_rows_without_the_filter_are_grey_bars_behind_the_filtered_ones(page):
+def test_counts_without_the_filter_are_grey_bars_behind_those_of_filtered_rows(page):
     told = {"rows": 40, "words": "", "ends": ["0", "9"], "is_line": True, "is_log": False}
     told |= {"bars": [["a", 10, 20.0], ["b", 20, 13], ["c", 5, None]], "beside": [2]}
     cell = "columnProfiles({}).summary({ name: 'x' }, 0, given, '')"
@@ -235,7 +235,7 @@ def test_a_filter_can_be_built_edited_and_removed_by_keyboard(page):
     expect(view.locator(".odps-x-described")).to_have_text(" · profile: all 48 rows")
 
 
-def test_frequent_values_can_be_ticked_by_keyboard(page):
+def test_frequent_values_can_be_selected_by_keyboard(page):
     view = explorer(page, MEDIA)
     view.get_by_role("button", name="Filter", exact=True).press("Enter")
     form = view.get_by_role("form", name="filter")
@@ -265,7 +265,7 @@ def test_frequent_values_can_be_ticked_by_keyboard(page):
     expect(status(view)).to_have_text("rows 1–48 of 48")
 
 
-def test_a_click_with_shift_excludes_the_rows_of_a_bar(page):
+def test_a_shift_click_on_a_bar_excludes_its_rows(page):
     view = explorer(page, MEDIA)
     cell(view, -1, 2).locator("g").first.click(modifiers=["Shift"])
     expect(view.locator(".odps-x-chip bdi")).to_contain_text("declared is not")
@@ -274,7 +274,7 @@ def test_a_click_with_shift_excludes_the_rows_of_a_bar(page):
     expect(status(view)).to_have_text("rows 1–48 of 48")
 
 
-def test_a_click_on_a_header_sorts_with_a_sql_job_and_shows_this(page):
+def test_a_click_on_a_header_sorts_with_a_sql_job_and_says_so(page):
     view = explorer(page, MEDIA)
     header = view.locator("th").nth(1)
     assert "SQL job" in header.get_attribute("title")
@@ -318,7 +318,7 @@ def test_shift_sorts_by_several_columns_and_an_unsortable_column_states_the_reas
     expect(status(view)).to_have_text("rows 1–48 of 48")
 
 
-def test_visible_blobs_are_drawn_as_verified_thumbnails(page):
+def test_visible_blobs_have_verified_thumbnails(page):
     view = explorer(page, MEDIA)
     view.scroll_into_view_if_needed()
     picture = cell(view, 0, 3).locator("img")
@@ -377,7 +377,7 @@ def test_the_menu_of_a_cell_filters_by_its_value(page):
         expect(status(view)).to_have_text("rows 1–48 of 48")
 
 
-def test_the_keys_are_listed(page):
+def test_a_panel_lists_the_keyboard_shortcuts(page):
     view = explorer(page, ORDERS)
     cell(view, 0, 0).press("?")
     expect(view.get_by_role("dialog")).to_contain_text("Alt + Shift")
@@ -386,7 +386,7 @@ def test_the_keys_are_listed(page):
 
 
 @pytest.mark.nightly
-def test_long_and_nested_values_can_be_unfolded(page):
+def test_long_and_nested_values_can_be_expanded(page):
     view = explorer(page, ORDERS)
     cell(view, 0, column_of(view, "address")).click()
     panel = view.get_by_role("dialog")
@@ -403,7 +403,7 @@ def test_long_and_nested_values_can_be_unfolded(page):
 def test_a_screen_reader_gets_the_size_and_cells_of_a_grid(page):
     grid = explorer(page, ORDERS).get_by_role("grid")
     assert grid.get_attribute("aria-rowcount") == "2048002"
-    assert grid.get_attribute("aria-colcount") == "23"  # including the row numbers
+    assert grid.get_attribute("aria-colcount") == "23"  # including the column of row numbers
     assert grid.get_by_role("columnheader").count() == 22
     assert grid.locator('[tabindex="0"]').count() == 1
     assert grid.locator("tbody tr").nth(0).get_attribute("aria-rowindex") == "3"
@@ -412,7 +412,7 @@ def test_a_screen_reader_gets_the_size_and_cells_of_a_grid(page):
     assert indices == ["2", "23"]
 
 
-def test_values_are_text_and_nothing_is_loaded_from_elsewhere(page, jupyter):
+def test_values_are_shown_as_text_and_cause_no_request(page, jupyter):
     view = explorer(page, HOSTILE)
     assert view.locator("th bdi").all_inner_texts() == ["id", "word", "size"]
     assert cell(view, 0, 1).inner_text().startswith(NASTY[:60])
@@ -427,13 +427,13 @@ def test_values_are_text_and_nothing_is_loaded_from_elsewhere(page, jupyter):
 
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("theme", ["JupyterLab Dark", "JupyterLab Light"])
-def test_texts_are_readable_in_dark_and_light(page, theme):
+def test_text_has_enough_contrast_in_dark_and_light_themes(page, theme):
     look_at_a_theme(page, explorer(page, ORDERS), theme)
 
 
 def test_a_live_view_replaces_its_static_view(page):
     tables = page.locator(".jp-OutputArea-child table:not([role=grid])")
-    # three static views exist, hidden; only the read of the last cell is purely static
+    # three static views are hidden; only the last cell has no live view
     assert tables.count() == 4
     assert [tables.nth(n).is_visible() for n in range(4)] == [False, False, False, True]
 
@@ -459,7 +459,7 @@ def test_a_download_is_a_file_of_the_selected_rows(page, odps):
     expect(status(view)).to_have_text("rows 1–48 of 48")
 
 
-def test_code_opens_in_a_new_cell_below_and_no_cell_is_changed(page):
+def test_code_is_inserted_as_a_new_cell_and_no_cell_is_changed(page):
     cells = "window.jupyterapp.shell.currentWidget.content.widgets"
     sources = f"() => {cells}.map((one) => one.model.sharedModel.getSource())"
     before = page.evaluate(sources)
@@ -504,7 +504,7 @@ def test_columns_are_found_hidden_moved_pinned_and_resized(page):
     header.locator(".odps-x-grip").drag_to(cell(view, -2, n + 1))
     assert header.bounding_box()["width"] > width + 40
     assert header.get_attribute("aria-sort") == "none"  # a drag is not a click
-    cell(view, -2, 0).scroll_into_view_if_needed()  # or the page would scroll during the drag
+    cell(view, -2, 0).scroll_into_view_if_needed()  # otherwise, the page scrolls during the drag
     header.drag_to(cell(view, -2, 0))
     assert shown_names(view)[:2] == ["status", everything[0]]
     header.press("Shift+F10")
@@ -514,7 +514,7 @@ def test_columns_are_found_hidden_moved_pinned_and_resized(page):
     assert header.bounding_box()["x"] == pytest.approx(left, abs=1)
     view.get_by_label("next page").click()
     expect(status(view)).to_have_text("rows 101–200 of 2,048,000")
-    assert shown_names(view)[0] == "status"  # the setting stays for other pages
+    assert shown_names(view)[0] == "status"  # the width is the same on other pages
     view.get_by_label("first page").click()
     expect(status(view)).to_have_text("rows 1–100 of 2,048,000")
     header.press("Shift+F10")
@@ -544,7 +544,7 @@ def test_a_saved_notebook_has_no_key(saved, service):
 
 
 @pytest.mark.usefixtures("saved")
-def test_an_ended_kernel_is_detected_immediately(page):
+def test_the_end_of_the_kernel_is_detected_immediately(page):
     page.evaluate("() => window.jupyterapp.shell.currentWidget.context.sessionContext.shutdown()")
     said = page.get_by_text("the kernel has stopped or was restarted; run the cell again")
     expect(said).to_have_count(3)
@@ -558,11 +558,10 @@ def reopened(page, jupyter, saved):
     return page
 
 
-def test_reopened_with_trust_and_without_its_kernel_it_shows_the_static_view(reopened):
+def test_a_notebook_reopened_with_trust_shows_the_static_view(reopened):
     tables = reopened.locator(".jp-OutputArea-child table")
     expect(tables).to_have_count(4)
-    # JupyterLab may draw outputs before widgets are available: then a readable line replaces the
-    # error, which is hidden
+    # if JupyterLab draws outputs before widgets are available, a line of text replaces its error
     failed = reopened.get_by_text("model not found")
     either = failed.or_(reopened.get_by_text("<Explorer of "))
     expect(either).to_have_count(3)
@@ -573,7 +572,7 @@ def test_reopened_with_trust_and_without_its_kernel_it_shows_the_static_view(reo
     close_notebook(reopened, kernel=True)
 
 
-def test_reopened_without_trust_it_shows_the_static_view(reopened, jupyter, saved):
+def test_a_notebook_reopened_without_trust_shows_the_static_view(reopened, jupyter, saved):
     added = notebook("1")["cells"][0] | {"id": "added"}  # the cell has no signature
     jupyter.write("untrusted.ipynb", saved | {"cells": [*saved["cells"], added]})
     open_notebook(reopened, jupyter, "untrusted.ipynb")

@@ -1,4 +1,4 @@
-"""Runs the tests of test_explore.py that use a live explorer in Notebook 7."""
+"""The tests of test_explore.py that use a live explorer, in Notebook 7."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OF_LAB = {
     "saved",
     "reopened",
     "browser",
-}  # fixtures of the tests of the file that JupyterLab saved
+}  # fixtures of tests that need a notebook saved by JupyterLab
 
 
 @pytest.fixture(scope="module")

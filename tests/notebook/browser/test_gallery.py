@@ -67,7 +67,7 @@ def page(lab_page, jupyter, hostile):
     return lab_page
 
 
-def shown(page, number):
+def gallery(page, number):
     return page.locator(".odps-g").nth(number)
 
 
@@ -86,11 +86,11 @@ def names(view):
     return view.locator(".odps-g-caption .odps-g-name").all_inner_texts()
 
 
-def focused(page):
+def focused_place(page):
     return page.evaluate("() => document.activeElement.dataset.place")
 
 
-def told_by_python(page):
+def output_of_last_cell(page):
     """Run the last cell and return its output."""
     page.evaluate(
         """async () => {
@@ -107,7 +107,7 @@ def told_by_python(page):
 
 
 def test_live_tiles_replace_the_static_page(page):
-    view = shown(page, MEDIA)
+    view = gallery(page, MEDIA)
     expect(tile(view, 0).locator("img")).to_be_visible()
     assert tile(view, 0).locator("img").evaluate(WIDTH) > 0
     caption = tile(view, 0).locator(".odps-g-caption")
@@ -119,8 +119,8 @@ def test_live_tiles_replace_the_static_page(page):
     assert not any(figures.nth(n).is_visible() for n in (0, 47, 110))
 
 
-def test_ten_thousand_tiles_scroll_with_few_in_the_page(page):
-    view = shown(page, MANY)
+def test_only_the_visible_tiles_of_ten_thousand_are_in_the_page(page):
+    view = gallery(page, MANY)
     box = view.get_by_role("listbox")
     expect(view.locator(".odps-x-bar").first).to_contain_text("10,000 blobs")
     expect(tile(view, 0).locator("pre")).to_be_visible()
@@ -136,11 +136,11 @@ def test_ten_thousand_tiles_scroll_with_few_in_the_page(page):
 
 
 def test_tiles_can_be_filtered_by_detected_kind_sorted_and_searched(page):
-    view = shown(page, MEDIA)
+    view = gallery(page, MEDIA)
     view.get_by_label("kind", exact=True).select_option("audio")
     expect(view.locator(".odps-g-tile")).to_have_count(3)
     expect(view.locator(".odps-x-bar").first).to_contain_text("3 of 47 blobs")
-    # all blobs have been read, so the menu shows the counts
+    # all blobs were read, so the menu shows the counts
     expect(view.get_by_label("kind", exact=True).locator("option").first).to_have_text(
         "all kinds (47)"
     )
@@ -165,7 +165,7 @@ def test_tiles_can_be_filtered_by_detected_kind_sorted_and_searched(page):
 
 
 def test_many_blobs_are_read_only_after_a_confirmation(page):
-    view = shown(page, MANY)
+    view = gallery(page, MANY)
     view.get_by_label("order", exact=True).select_option("size")
     question = view.locator(".odps-x-busy:visible")
     expect(question).to_contain_text("small requests, one for each blob not read yet")
@@ -175,7 +175,7 @@ def test_many_blobs_are_read_only_after_a_confirmation(page):
 
 
 def test_a_selection_by_mouse_is_available_in_python(page):
-    view = shown(page, MEDIA)
+    view = gallery(page, MEDIA)
     tile(view, 1).click()
     assert selected(view) == [1]
     tile(view, 4).click(modifiers=["Shift"])
@@ -186,27 +186,27 @@ def test_a_selection_by_mouse_is_available_in_python(page):
     expect(view.locator(".odps-g-where")).to_have_text("4 selected")
     # Current kernels receive it in parallel with running cells: a cell that is run at once may come
     # first.
-    told = (told_by_python(page) for _ in range(50))
+    told = (output_of_last_cell(page) for _ in range(50))
     assert any(one.startswith("selected [1, 2, 4, 5]") for one in told)
 
 
 def test_the_gallery_can_be_used_by_keyboard(page, odps):
-    view = shown(page, MEDIA)
+    view = gallery(page, MEDIA)
     tile(view, 0).focus()
     page.keyboard.press("Escape")
     assert selected(view) == []
     for key in ("ArrowRight", "ArrowRight", "ArrowLeft", "Space"):
         page.keyboard.press(key)
-    assert (focused(page), selected(view)) == ("1", [1])
+    assert (focused_place(page), selected(view)) == ("1", [1])
     page.keyboard.press("Shift+ArrowRight")
     page.keyboard.press("Shift+ArrowRight")
-    assert (focused(page), selected(view)) == ("3", [1, 2, 3])
+    assert (focused_place(page), selected(view)) == ("3", [1, 2, 3])
     page.keyboard.press("End")
-    assert focused(page) == "46"
+    assert focused_place(page) == "46"
     page.keyboard.press("Home")
-    assert focused(page) == "0"
+    assert focused_place(page) == "0"
     page.keyboard.press("ArrowDown")
-    across = int(focused(page))
+    across = int(focused_place(page))
     assert across > 2
     page.keyboard.press("ArrowUp")
     page.keyboard.press("c")
@@ -221,8 +221,8 @@ def test_the_gallery_can_be_used_by_keyboard(page, odps):
     assert page.locator(".jp-CodeCell").count() == len(CELLS)
 
 
-def test_a_tile_can_be_enlarged_zoomed_and_changed_to_the_next(page):
-    view = shown(page, MEDIA)
+def test_a_tile_can_be_enlarged_and_zoomed_and_keys_show_the_next_tile(page):
+    view = gallery(page, MEDIA)
     tile(view, 0).focus()
     page.keyboard.press("Enter")
     dialog = view.get_by_role("dialog")
@@ -246,11 +246,11 @@ def test_a_tile_can_be_enlarged_zoomed_and_changed_to_the_next(page):
     expect(dialog.locator(".odps-g-name")).to_have_text("mountains.jpg")
     page.keyboard.press("Escape")
     expect(dialog).to_be_hidden()
-    assert (focused(page), selected(view)) == ("0", [1])
+    assert (focused_place(page), selected(view)) == ("0", [1])
 
 
 def test_an_enlarged_sound_can_be_played(page):
-    view = shown(page, MEDIA)
+    view = gallery(page, MEDIA)
     search = view.get_by_role("searchbox")
     search.fill("melody.wav")
     search.press("Enter")
@@ -267,7 +267,7 @@ def test_an_enlarged_sound_can_be_played(page):
 
 
 def test_a_blob_or_a_selection_is_saved_on_the_kernel_machine(page, jupyter, sample_blobs):
-    view = shown(page, MEDIA)
+    view = gallery(page, MEDIA)
     files = [blob for blob in sample_blobs if blob is not None]
     tile(view, 0).hover()
     tile(view, 0).get_by_text("Save", exact=True).click()
@@ -283,8 +283,8 @@ def test_a_blob_or_a_selection_is_saved_on_the_kernel_machine(page, jupyter, sam
         assert (jupyter.folder / "chosen ones" / blob.file_name).read_bytes() == blob.data
 
 
-def test_a_list_shows_the_rows_next_to_the_pictures(page):
-    view = shown(page, MEDIA)
+def test_a_list_shows_values_of_the_rows_next_to_the_pictures(page):
+    view = gallery(page, MEDIA)
     view.get_by_label("show as a list").click()
     expect(view.get_by_label("show as a list")).to_have_attribute("aria-pressed", "true")
     picture, caption = (tile(view, 0).locator(one) for one in (".odps-g-shot", ".odps-g-caption"))
@@ -295,13 +295,13 @@ def test_a_list_shows_the_rows_next_to_the_pictures(page):
 
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("theme", ["JupyterLab Dark", "JupyterLab Light"])
-def test_texts_are_readable_in_dark_and_light(page, theme):
+def test_text_has_enough_contrast_in_dark_and_light_themes(page, theme):
     change_theme(page, theme)
-    assert faint(shown(page, MEDIA)) == []
+    assert faint(gallery(page, MEDIA)) == []
 
 
-def test_no_blob_text_is_markup_and_nothing_is_loaded_from_elsewhere(page, jupyter):
-    view = shown(page, HOSTILE)
+def test_texts_of_blobs_are_shown_as_text_and_cause_no_request(page, jupyter):
+    view = gallery(page, HOSTILE)
     expect(view.locator(".odps-g-caption")).to_have_count(4)
     assert names(view)[0].startswith(NASTY[:40])
     assert names(view)[1] == "\\u202egnp.exe"
@@ -322,7 +322,7 @@ def test_no_blob_text_is_markup_and_nothing_is_loaded_from_elsewhere(page, jupyt
     assert [said for said in page.traffic.errors if re.search("odps|blob:", said)] == []
 
 
-# -- afterwards: the page is not used any more ----------------------------------------------------
+# -- the saved notebook, after the last use of the page -----------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -339,6 +339,6 @@ def test_the_saved_notebook_has_a_bounded_static_page_and_no_key(saved, service)
         assert outputs.count("<figure") == tiles
         assert len(outputs) < 2.2 * 2**20
     state = json.dumps(saved["metadata"].get("widgets", {}))
-    assert len(state) < 300_000  # only scripts, and nothing from the service
+    assert len(state) < 300_000  # only scripts, no data of the service
     assert "mountains" not in state
     assert service.access_key not in json.dumps(saved)

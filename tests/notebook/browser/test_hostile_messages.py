@@ -1,4 +1,4 @@
-"""Views in Chromium whose kernel sends malicious text everywhere: it stays text.
+"""Views in Chromium show malicious text from the kernel as text.
 
 The test plays the role of the kernel. Names, values, comments, media types, errors and URLs come
 from the service or from files, so each of them may be markup, a script or an address.
@@ -90,7 +90,7 @@ TREE = """async (text) => {
 
 @pytest.fixture
 def view(browser: Browser) -> Iterator[Callable[..., Page]]:
-    """Render a script as another view of a page, which receives all later messages."""
+    """Return a function that shows a script as a new view, which gets all later messages."""
     page = browser.new_page()
     page.asked = []
     page.failed = []
@@ -109,8 +109,8 @@ def tell(page: Page, rows: Any = None, /, **message: Any) -> None:
     page.evaluate(TELL, [message, None if rows is None else json.dumps(rows)])
 
 
-def check(page: Page) -> None:
-    """Click on everything, and check the effects."""
+def check_harmless(page: Page) -> None:
+    """Click on every element, and check that nothing else happens."""
     page.evaluate(CLICK)
     page.wait_for_load_state("networkidle")
     assert page.evaluate(FOUND) == []
@@ -123,7 +123,7 @@ def check(page: Page) -> None:
 
 
 @pytest.mark.nightly
-def test_an_explorer_shows_text_and_pictures_of_its_own(
+def test_an_explorer_shows_malicious_messages_as_text(
     view: Callable[..., Page], odps: Connection
 ) -> None:
     script = odps.table("media").explore().widget()._esm
@@ -172,10 +172,10 @@ def test_an_explorer_shows_text_and_pictures_of_its_own(
         tell(page, kind="cell", row=0, column=1, text=text, cut=False, src=text)
         tell(page, kind="busy", task="page", text=text, share=0.5)
         tell(page, kind="problem", task="page", text=text)
-    check(page)
+    check_harmless(page)
 
 
-def test_a_gallery_shows_text_and_pictures_of_its_own(
+def test_a_gallery_shows_malicious_messages_as_text(
     view: Callable[..., Page], odps: Connection
 ) -> None:
     script = Gallery(odps.table("media").blobs("content")).widget()._esm
@@ -200,10 +200,10 @@ def test_a_gallery_shows_text_and_pictures_of_its_own(
         tell(page, kind="said", text=text)
         tell(page, kind="busy", task=text, text=text, share=None, stop=text)
         tell(page, kind="problem", task="save", text=text)
-    check(page)
+    check_harmless(page)
 
 
-def test_a_sidebar_shows_names_types_and_comments_as_text(browser: Browser, repo: Path) -> None:
+def test_the_sidebar_shows_malicious_messages_as_text(browser: Browser, repo: Path) -> None:
     page = browser.new_page()
     asked: list[str] = []
     static = repo / "labextensions" / "odps-nb" / "static"

@@ -14,7 +14,7 @@ from tests.support.sockets.relays import TlsFront
 pytestmark = pytest.mark.browser
 
 SQL = "%%odps sql -o daily\nselect ds, count(*) as n -- each day\nfrom orders"
-# 10,000 names as from the service; first, those that %odps connect requests in a thread
+# fill the cache with 10,000 names after the thread of %odps connect has fetched its names
 FILL = """from odps_nb.notebook.progress.operations import loaded_magics
 cache = loaded_magics().context.cache
 while cache.known("tables", "") is None:
@@ -38,7 +38,7 @@ CURRENT = "window.jupyterapp.shell.currentWidget"
 
 @dataclass
 class Lab:
-    """The page, and the requests that its kernel made."""
+    """The page of JupyterLab, and the requests that its kernel sent."""
 
     page: object
     front: TlsFront
@@ -85,7 +85,7 @@ class Lab:
         return self.page.locator(".odpsNb-row", has=self.page.get_by_text(name, exact=True))
 
     def find(self, name: str, text: str = ""):
-        """Its row, wherever it is among the tables of other tests."""
+        """Return the row of a name, after filtering the tree by a text."""
         self.page.fill(".odpsNb-filter", text or name)
         self.wait(f"() => !({STATUS})().includes('reading')")
         self.row(name).wait_for()
@@ -102,7 +102,7 @@ class Lab:
         )
 
     def wait_inserted(self, cells: int) -> None:
-        """Wait until there are more cells, and the last one has its text."""
+        """Wait until a cell with text was added to the given number of cells."""
         self.wait(
             f"(n) => {CURRENT}.content.widgets.length > n && "
             f"{CURRENT}.content.activeCell.model.sharedModel.getSource() !== ''",
@@ -127,7 +127,7 @@ def lab(service, lab_page, jupyter) -> Iterator[Lab]:
 
 @pytest.fixture(scope="module")
 def connected(lab: Lab) -> Lab:
-    """The sidebar, hidden while the kernel connects and its cache is filled with 10,000 tables."""
+    """The sidebar, shown after the kernel has connected and has 10,000 table names in its cache."""
     lab.show("odps-nb-sidebar")
     lab.wait_status("odps_nb is not loaded in this kernel")
     assert lab.requests() == 0
@@ -137,7 +137,7 @@ def connected(lab: Lab) -> Lab:
     return lab
 
 
-def test_only_sql_below_our_magic_is_highlighted(lab: Lab) -> None:
+def test_only_sql_in_cells_of_our_magic_is_highlighted(lab: Lab) -> None:
     for index, word in ((1, "from"), (2, "for")):
         lab.wait(f"([n, word]) => ({COLOURED})(n).flat().includes(word)", [index, word])
     magic, query, rest = lab.coloured(1)
@@ -148,7 +148,7 @@ def test_only_sql_below_our_magic_is_highlighted(lab: Lab) -> None:
     assert "for" in lab.coloured(2)[1]
 
 
-def test_highlighting_follows_the_magic(lab: Lab) -> None:
+def test_highlighting_is_updated_when_the_magic_is_edited(lab: Lab) -> None:
     lab.write(4, "select 1 where true")
     assert "select" not in lab.coloured(4)[0]
     for magic in ("%%odps spark", "\n%%odps  sql -q"):
@@ -160,7 +160,7 @@ def test_highlighting_follows_the_magic(lab: Lab) -> None:
     lab.write(4, "")
 
 
-def test_ten_thousand_cached_tables_are_shown_and_only_visible_ones_drawn(
+def test_only_the_visible_tables_of_ten_thousand_cached_tables_are_drawn(
     connected: Lab,
 ) -> None:
     before = connected.requests()
@@ -198,12 +198,12 @@ def browsed(connected: Lab) -> Lab:
     tables = int(connected.page.evaluate(STATUS).split()[0])
     described = 1 if tables <= 100 else 0
     assert connected.requests() - before == 3 + described  # projects, schemas, tables
-    connected.find("orders")  # describes the others
+    connected.find("orders")  # one request describes the other tables
     assert connected.requests() - before == 3 + -(-tables // 100)
     return connected
 
 
-def test_a_table_is_opened_without_a_request_and_its_partitions_are_listed_with_one(
+def test_expanding_a_table_sends_no_request_and_listing_its_partitions_one(
     browsed: Lab,
 ) -> None:
     before = browsed.requests()
@@ -235,7 +235,7 @@ def test_the_tree_can_be_used_by_keyboard(browsed: Lab) -> None:
 
     press("Home")
     assert selected() == "local"
-    press("ArrowRight")  # it is open: move into it
+    press("ArrowRight")  # the row is expanded, so the key moves to its first child
     first = selected()
     press("ArrowLeft")
     assert selected() == "local"
@@ -245,7 +245,7 @@ def test_the_tree_can_be_used_by_keyboard(browsed: Lab) -> None:
     assert first in browsed.names()
 
 
-def test_a_filter_also_finds_the_tables_with_a_column(browsed: Lab) -> None:
+def test_a_filter_also_finds_tables_by_their_column_names(browsed: Lab) -> None:
     before = browsed.requests()
     row = browsed.find("orders", "AMOUNT")
     assert row.locator(".odpsNb-detail").inner_text() == "amount · 2,048,000 rows"
@@ -274,7 +274,7 @@ def cells(browsed: Lab) -> Iterator[Lab]:
     browsed.row("amount").wait_for(state="detached")
 
 
-def test_a_read_is_always_in_a_new_cell_and_gets_a_new_variable(cells: Lab) -> None:
+def test_code_for_a_read_is_a_new_cell_with_a_new_variable(cells: Lab) -> None:
     before = cells.sources()
     cells.select(0)
     uses = cells.page.get_by_role("toolbar", name="Actions of the selected row")
@@ -290,7 +290,7 @@ def test_a_read_is_always_in_a_new_cell_and_gets_a_new_variable(cells: Lab) -> N
     assert cells.counts()[1:3] == [None, None]
 
 
-def test_a_preview_and_an_explorer_are_run_in_new_cells(cells: Lab) -> None:
+def test_a_preview_and_an_explorer_run_in_new_cells(cells: Lab) -> None:
     before = cells.sources()
     cells.select(0)
     cells.page.keyboard.press("p")
@@ -308,7 +308,7 @@ def test_a_preview_and_an_explorer_are_run_in_new_cells(cells: Lab) -> None:
     cells.row("orders").click()
 
 
-def test_the_name_of_a_column_is_never_written_into_a_cell_that_was_run(cells: Lab) -> None:
+def test_a_column_name_is_never_inserted_into_an_executed_cell(cells: Lab) -> None:
     before = cells.sources()
     cells.select(0)
     cells.row("amount").dblclick()
@@ -327,7 +327,7 @@ def test_the_name_of_a_column_is_never_written_into_a_cell_that_was_run(cells: L
     assert cells.sources() == [before[0], written, *before[1:]]
 
 
-def test_a_name_is_copied(cells: Lab) -> None:
+def test_the_name_of_a_table_can_be_copied(cells: Lab) -> None:
     cells.row("orders").click()
     cells.row("orders").click()
     cells.page.keyboard.press("c")
@@ -343,7 +343,7 @@ def test_an_error_is_shown_below_its_table_as_text(browsed: Lab, odps, new_name)
     browsed.page.click(".odpsNb-refresh")
     browsed.find(gone).click()
     browsed.row("partitions").wait_for()
-    # a click's own request and the one for all tables may both be under way
+    # the request of the click and that for all tables may run in parallel
     browsed.wait("() => !document.querySelector('.odpsNb-row[aria-busy]')")
     odps.drop_table(gone)
     browsed.row("partitions").click()
@@ -352,16 +352,16 @@ def test_an_error_is_shown_below_its_table_as_text(browsed: Lab, odps, new_name)
 
 
 @pytest.mark.nightly
-def test_a_restarted_kernel_is_queried_again(browsed: Lab) -> None:
+def test_the_sidebar_sends_its_requests_again_after_a_kernel_restart(browsed: Lab) -> None:
     context = f"{CURRENT}.context.sessionContext"
     browsed.page.evaluate(f"() => {{ {context}.restartKernel(); }}")
     browsed.wait_status("odps_nb is not loaded in this kernel")
     assert browsed.rows() == []
     browsed.run(0)
-    browsed.row("orders").wait_for()  # a cell has connected: the sidebar asks automatically
+    browsed.row("orders").wait_for()  # the sidebar has sent its requests
 
 
-def test_no_data_becomes_markup_and_nothing_is_loaded_from_elsewhere(repo) -> None:
+def test_names_and_comments_are_shown_as_text_and_cause_no_request(repo) -> None:
     files = list((repo / "labextensions" / "odps-nb" / "static").iterdir())
     assert len(files) > 5
     for file in files:

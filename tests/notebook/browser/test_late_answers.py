@@ -1,4 +1,4 @@
-"""A gallery in Chromium whose kernel responds late: the test plays the kernel, and decides when."""
+"""A gallery in Chromium whose kernel responds late: the test acts as the kernel."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ def page(browser: Browser, odps: Connection) -> Any:
 
 @pytest.fixture
 def shown(page: Page) -> Page:
-    tell(page, order="row")
+    send_state(page, order="row")
     return page
 
 
-def sent(page: Page) -> dict[str, Any]:
+def last_sent(page: Page) -> dict[str, Any]:
     return page.evaluate("() => window.sent.at(-1)")
 
 
-def tell(page: Page, question: dict[str, Any] | None = None, **shown: Any) -> None:
+def send_state(page: Page, question: dict[str, Any] | None = None, **shown: Any) -> None:
     """Send the view its state, as a response to a request or without one."""
     plain = {
         "kind": "gallery", "fresh": True, "title": "t", "summary": "3 blobs", "view": "grid",
@@ -67,29 +67,29 @@ def tell(page: Page, question: dict[str, Any] | None = None, **shown: Any) -> No
     page.evaluate("(asked) => window.tell({kind: 'idle', task: 'choose', ...asked}, [])", asked)
 
 
-def test_a_view_shows_that_it_waits_until_the_kernel_responds(page: Page) -> None:
-    def said() -> int:
+def test_a_view_shows_that_it_is_waiting_for_the_kernel(page: Page) -> None:
+    def ready_messages() -> int:
         return page.evaluate("() => window.sent.filter((one) => one.do === 'ready').length")
 
-    assert said() == 1
+    assert ready_messages() == 1
     page.clock.run_for(3000)
-    assert said() == 4  # once a second
-    tell(page, order="row")
+    assert ready_messages() == 4  # the view asks once per second
+    send_state(page, order="row")
     page.clock.run_for(100_000)
-    assert said() == 4
+    assert ready_messages() == 4
 
 
-def test_a_view_shows_whether_the_kernel_is_busy_or_gone(page: Page) -> None:
-    said = page.get_by_role("alert")
-    tell(page, order="row")
+def test_a_view_shows_whether_the_kernel_is_busy_or_has_ended(page: Page) -> None:
+    alert = page.get_by_role("alert")
+    send_state(page, order="row")
     page.get_by_label("descending", exact=True).click()
     page.clock.run_for(5000)
-    expect(said).to_have_text("")  # the kernel is idle, so the service is slow
+    expect(alert).to_have_text("")  # the kernel is idle, so the service is slow
     page.evaluate("() => (window.kernel.status = 'busy')")
     page.clock.run_for(1000)
-    expect(said).to_have_text(re.compile("^the kernel is busy"))
-    tell(page, order="row")
-    expect(said).to_have_text("")
+    expect(alert).to_have_text(re.compile("^the kernel is busy"))
+    send_state(page, order="row")
+    expect(alert).to_have_text("")
     page.evaluate("() => { window.isDisposed = true; window.kernel.change('restarting'); }")
     page.evaluate("() => window.kernel.change('idle')")
     expect(page.locator(".odps-x-note")).to_have_text(re.compile("^the kernel has stopped"))
@@ -102,23 +102,23 @@ def test_a_response_to_an_older_request_changes_no_control(shown: Page) -> None:
         shown.get_by_label("descending", exact=True),
     )
     order.select_option("name")
-    first = sent(shown)
+    first = last_sent(shown)
     order.select_option("size")
-    second = sent(shown)
-    tell(shown, first, order="name")
+    second = last_sent(shown)
+    send_state(shown, first, order="name")
     expect(order).to_have_value("size")
     expect(shown.locator(".odps-g-box")).to_have_attribute("aria-busy", "true")
     way.click()
-    third = sent(shown)
+    third = last_sent(shown)
     assert (third["order"], third["descending"]) == ("size", True)
-    tell(shown, second, order="size")
+    send_state(shown, second, order="size")
     expect(way).to_have_attribute("aria-pressed", "true")
-    tell(shown, third, order="size", descending=True)
+    send_state(shown, third, order="size", descending=True)
     expect(shown.locator(".odps-g-box")).not_to_have_attribute("aria-busy", "true")
     expect(order).to_have_value("size")
 
 
-def test_a_changing_text_does_not_move_a_pressed_button(shown: Page) -> None:
+def test_a_changing_progress_text_does_not_move_a_pressed_button(shown: Page) -> None:
     def progress(text: str) -> None:
         message = {"kind": "busy", "task": "choose", "text": text, "share": 0.5}
         shown.evaluate("(message) => window.tell(message, [])", message)
@@ -129,12 +129,12 @@ def test_a_changing_text_does_not_move_a_pressed_button(shown: Page) -> None:
     shown.mouse.down()
     progress("reading, 12 % · 255,000 of 2,048,000 rows · 53.8 MB · no progress for 28 s")
     shown.mouse.up()
-    assert sent(shown) == {"do": "cancel", "task": "choose"}
+    assert last_sent(shown) == {"do": "cancel", "task": "choose"}
 
 
-def test_choices_of_other_views_and_the_kernel_are_shown(shown: Page) -> None:
+def test_a_view_shows_choices_made_in_other_views_or_by_the_kernel(shown: Page) -> None:
     order = shown.get_by_label("order", exact=True)
-    tell(shown, {"by": "another view", "number": 9}, order="name")
+    send_state(shown, {"by": "another view", "number": 9}, order="name")
     expect(order).to_have_value("name")
-    tell(shown, order="size")
+    send_state(shown, order="size")
     expect(order).to_have_value("size")

@@ -47,20 +47,20 @@ def page(new_page: Callable[[], Page], jupyter: Jupyter) -> Iterator[Page]:
     page.close()
 
 
-def test_it_is_notebook_7_and_our_extension_is_loaded(page: Page) -> None:
+def test_our_extension_is_loaded_in_notebook_7(page: Page) -> None:
     assert page.evaluate("() => window.jupyterapp.name") == "Jupyter Notebook"
     assert page.evaluate("() => window.jupyterapp.version").startswith("7.")
     assert page.evaluate("() => window.jupyterapp.hasPlugin('odps-nb:colouring')")
 
 
-def test_sql_below_our_magic_is_highlighted(page: Page) -> None:
+def test_sql_in_cells_of_our_magic_is_highlighted(page: Page) -> None:
     query = page.locator(".jp-CodeCell").nth(3).locator(".cm-line")
     expect(query.nth(1).locator("span", has_text=re.compile("^select$"))).to_be_visible()
     expect(query.nth(1).locator("span", has_text="-- each day")).to_be_visible()
     assert query.nth(0).locator("span").count() == 0
 
 
-def test_an_explorer_turns_pages_and_shows_its_profile(page: Page) -> None:
+def test_an_explorer_shows_pages_and_its_profile(page: Page) -> None:
     view = explorer(page, MEDIA)
     expect(status(view)).to_have_text("rows 1–12 of 48")
     view.get_by_label("last page").click()
@@ -76,7 +76,7 @@ def test_an_explorer_turns_pages_and_shows_its_profile(page: Page) -> None:
 
 
 @pytest.mark.nightly
-def test_a_bar_filters_and_a_header_sorts(page: Page) -> None:
+def test_a_click_on_a_bar_filters_and_on_a_header_sorts(page: Page) -> None:
     view = explorer(page, MEDIA)
     cell(view, -1, 2).locator("g").first.click()
     condition = view.locator(".odps-x-chip bdi").inner_text()
@@ -118,6 +118,6 @@ def test_the_sidebar_shows_tables(page: Page) -> None:
 
 
 def test_our_scripts_raise_no_error(page: Page, service) -> None:
-    # Notebook 7.6 reports an error of its own when it starts; explorer.js is a blob
+    # Notebook 7.6 itself reports an error when it starts; our script explorer.js is a blob
     assert [said for said in page.traffic.errors if re.search("odps|blob:", said)] == []
     assert service.access_key not in page.content()

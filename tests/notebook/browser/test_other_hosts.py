@@ -1,4 +1,4 @@
-"""The widgets in the imitated hosts of `tests.support.mounted`: places, colours and keyboard."""
+"""Widgets work in the imitated hosts of `tests.support.mounted`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def page(browser: Browser) -> Iterator[Page]:
 def mount(
     page: Page, odps: Connection, shell: Any, shown: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[..., Mounted]]:
-    """Display a widget in a kernel, and what it shows in an imitated host."""
+    """Return a function that displays a widget in a kernel and mounts it in an imitated host."""
     monkeypatch.setattr(shell, "kernel", object(), raising=False)
     made: list[Any] = []
     shows: list[Mounted] = []
@@ -62,7 +62,7 @@ def mount(
 @pytest.mark.parametrize("host", HOSTS)
 @pytest.mark.parametrize("name", VIEWS)
 @pytest.mark.gate(10)
-def test_the_static_page_is_shown_until_the_live_view_is_drawn_and_when_the_kernel_is_gone(
+def test_the_static_page_is_shown_before_the_live_view_and_after_the_end_of_the_kernel(
     mount: Callable[..., Mounted], name: str, host: str
 ) -> None:
     view = mount(name, HOSTS[host])
@@ -84,7 +84,7 @@ def test_the_static_page_is_shown_until_the_live_view_is_drawn_and_when_the_kern
 
 
 @pytest.mark.parametrize("name", VIEWS)
-def test_frames_of_other_origins_keep_the_static_page_and_the_live_view_works(
+def test_in_a_frame_of_another_origin_the_static_page_stays_and_the_live_view_works(
     mount: Callable[..., Mounted], name: str
 ) -> None:
     view = mount(name, ELSEWHERE)
@@ -102,7 +102,7 @@ def test_frames_of_other_origins_keep_the_static_page_and_the_live_view_works(
     expect(static).to_be_visible()
 
 
-def test_a_view_follows_its_page_from_light_to_dark(mount: Callable[..., Mounted]) -> None:
+def test_a_view_has_the_colours_of_the_theme_of_its_page(mount: Callable[..., Mounted]) -> None:
     view = mount("gallery", HOSTS["light page"])
     view.exchange(view.is_live)
     live = view.frame.locator(".odps-x")
@@ -112,7 +112,7 @@ def test_a_view_follows_its_page_from_light_to_dark(mount: Callable[..., Mounted
         assert faint(live) == []
 
 
-def test_the_keyboard_keeps_its_place_in_a_shadow_root(mount: Callable[..., Mounted]) -> None:
+def test_the_focus_stays_on_the_same_cell_in_a_shadow_root(mount: Callable[..., Mounted]) -> None:
     view = mount("explorer", HOSTS["dark page"])
     view.exchange(view.is_live)
     rows = view.frame.locator('[role="status"]:not(.odps-x-note)')

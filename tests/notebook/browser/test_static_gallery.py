@@ -1,4 +1,4 @@
-"""The safety rules in a real browser: no script in a blob runs, and no request is sent.
+"""In a real browser, no script in a blob runs, and no blob causes a request.
 
 As a control, each malicious sample is first displayed without protection, where its traps do work.
 So if nothing happens in a gallery, the gallery is safe, and the traps are not broken.
@@ -90,7 +90,7 @@ def visit(context, site):
         dialogs, left = [], []
         page.on("dialog", lambda d: (dialogs.append(d.message), d.dismiss()))
         page.on("requestfinished", lambda r: left.append(r.url))
-        # requests blocked by the frame's policy are reported, too, with the reason "csp"
+        # requests that the policy of the frame blocks are also reported, with the reason "csp"
         page.on("requestfailed", lambda r: left.append(r.url) if r.failure != "csp" else None)
         page.goto(site.url, wait_until="load")
         page.wait_for_load_state("networkidle")
@@ -117,7 +117,7 @@ def probe(page):
 # -- control: unprotected samples send requests ---------------------------------------------------
 
 
-def test_control_a_malicious_page_acts_without_protection(visit):
+def test_control_scripts_and_requests_of_a_malicious_page_work_without_protection(visit):
     # without the redirect, which would leave the page before the test can inspect it
     body = sample_file("you_have_won.html").replace(b'http-equiv="refresh"', b"")
     page = visit(body)
@@ -125,20 +125,20 @@ def test_control_a_malicious_page_acts_without_protection(visit):
     assert {"/beacon/script", "/beacon/image", "/beacon/style"} <= set(page.asked)
 
 
-def test_control_a_malicious_page_acts_in_a_frame_without_sandbox(visit):
+def test_control_scripts_of_a_malicious_page_run_in_a_frame_without_sandbox(visit):
     source = escape(sample_file("you_have_won.html").replace(b'http-equiv="refresh"', b"").decode())
     page = visit(document(f'<iframe srcdoc="{source}"></iframe>'))
     assert probe(page) in ("html parent", "html onerror")
     assert "/beacon/script" in page.asked
 
 
-def test_control_a_malicious_svg_is_active_as_a_document(visit):
+def test_control_scripts_of_a_malicious_svg_run_if_it_is_a_document(visit):
     page = visit(sample_file("script_inside.svg"), "image/svg+xml")
     assert probe(page) in ("svg script", "svg onload")
     assert "/beacon/svg-script" in page.asked
 
 
-def test_control_an_unescaped_value_is_active(visit):
+def test_control_scripts_of_an_unescaped_value_run(visit):
     page = visit(document(NASTY))
     assert probe(page) == "value"
     assert "/beacon/value" in page.asked
@@ -154,13 +154,13 @@ def assert_quiet(page, site):
     assert [url for url in page.left if not url.startswith("data:")] == [site.url]
 
 
-def test_no_script_runs_and_no_request_leaves_a_gallery(drawn, site, samples):
+def test_a_gallery_runs_no_script_and_sends_no_request(drawn, site, samples):
     assert drawn.locator("figure").count() == len(samples)
     assert_quiet(drawn, site)
 
 
 @pytest.mark.nightly
-def test_no_script_runs_and_no_request_leaves_a_list(visit, site, samples):
+def test_a_list_runs_no_script_and_sends_no_request(visit, site, samples):
     html = gallery.mimebundle(samples, view="list", render=True)["text/html"]
     page = visit(document(html))
     assert page.locator("figure").count() == len(samples)
@@ -168,7 +168,7 @@ def test_no_script_runs_and_no_request_leaves_a_list(visit, site, samples):
     page.close()
 
 
-def test_no_malicious_blob_is_active_when_displayed_alone(visit, site, samples):
+def test_no_script_runs_when_a_malicious_blob_is_displayed_alone(visit, site, samples):
     names = ("you_have_won.html", "not_a_picture.png", "script_inside.svg")
     blobs = [b for b in samples if b is not None and b.file_name in names]
     bundles = [preview.mimebundle(b, render=way) for b in blobs for way in (False, True)]
@@ -256,7 +256,7 @@ def test_the_keyboard_reaches_every_tile_in_order(drawn):
 
 
 @pytest.mark.parametrize(("paper", "ink"), [("#ffffff", "#212121"), ("#111111", "#e0e0e0")])
-def test_text_has_contrast_on_light_and_dark_pages(drawn, paper, ink):
+def test_text_has_enough_contrast_on_light_and_dark_pages(drawn, paper, ink):
     drawn.evaluate(
         "([paper, ink]) => Object.assign(document.body.style, {background: paper, color: ink})",
         [paper, ink],
@@ -265,6 +265,6 @@ def test_text_has_contrast_on_light_and_dark_pages(drawn, paper, ink):
         "() => [...new Set([...document.querySelectorAll('figcaption, figcaption *, pre, td, th')]"
         ".map(e => getComputedStyle(e).color))]"
     )
-    # text has the colour of the page, whatever the theme
+    # text has the colour of the page in every theme
     red, green, blue = bytes.fromhex(ink[1:])
     assert colours == [f"rgb({red}, {green}, {blue})"]

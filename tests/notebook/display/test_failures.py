@@ -45,7 +45,7 @@ def test_an_error_has_three_lines(shell, hook, capsys):
     assert not result.success
 
 
-def test_errors_of_others_keep_their_traceback(shell, hook, capsys):
+def test_errors_that_are_not_ours_keep_their_traceback(shell, hook, capsys):
     shell.run_cell("1 / 0")
     out = capsys.readouterr().out
     assert "Traceback" in out
@@ -82,7 +82,7 @@ fail()
 """
 
 
-def test_the_last_traceback_outlives_other_errors_but_its_frames_do_not(shell, hook):
+def test_the_last_traceback_is_kept_as_text_without_its_frames(shell, hook):
     assert hook["hook"].last_traceback() is None
     shell.run_cell(BIG)
     shell.run_cell("1 / 0")
@@ -94,7 +94,7 @@ def test_the_last_traceback_outlives_other_errors_but_its_frames_do_not(shell, h
     assert "NotFoundError: table orders_x is not there" in text
 
 
-def test_a_foreign_hook_still_runs(shell, capsys):
+def test_an_exception_hook_of_another_library_still_runs(shell, capsys):
     seen = []
     shell.set_custom_exc(
         (KeyError,), lambda self, kind, error, tb, tb_offset=None: seen.append(kind)
@@ -111,7 +111,7 @@ def test_a_foreign_hook_still_runs(shell, capsys):
     assert seen == [KeyError, KeyError]
 
 
-def test_a_hook_installed_later_is_not_removed(shell):
+def test_unloading_does_not_remove_a_hook_that_was_installed_later(shell):
     hook = FailureHook(shell, wants_traceback=lambda: False)
     hook.install()
     shell.set_custom_exc((KeyError,), lambda self, kind, error, tb, tb_offset=None: None)
@@ -119,7 +119,7 @@ def test_a_hook_installed_later_is_not_removed(shell):
     assert shell.custom_exceptions == (KeyError,)
 
 
-def test_removal_restores_tracebacks(shell, capsys):
+def test_unloading_restores_tracebacks(shell, capsys):
     hook = FailureHook(shell, wants_traceback=lambda: False)
     hook.install()
     hook.remove()
@@ -138,7 +138,7 @@ def test_a_long_or_malicious_text_becomes_one_bounded_line():
     assert all(line.isprintable() for line in lines)
 
 
-def test_a_misuse_is_shown_as_three_lines(shell, hook, capsys):
+def test_the_error_for_an_invalid_argument_has_three_lines(shell, hook, capsys):
     shell.run_cell(
         "from odps_nb.errors import StateError\nraise StateError('closed', hint='open it')"
     )

@@ -1,4 +1,4 @@
-"""Text from others in our outputs: no terminal commands, no reordering, no formulas."""
+"""Text of the service or of files in outputs has no terminal commands, reordering or formulas."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_each_character_that_hides_or_reorders_text_is_escaped(sign: str) -> Non
 
 
 @given(st.text(st.characters() | st.sampled_from(UNSEEN)))
-def test_other_text_stays_and_nothing_is_escaped_twice(text: str) -> None:
+def test_other_characters_stay_and_no_character_is_escaped_twice(text: str) -> None:
     shown = visible(text)
     assert is_clean(shown)
     assert visible(shown) == shown
@@ -114,8 +114,8 @@ def test_every_output_is_protected_from_mathjax_markdown_and_terminals(shell, sh
     assert any(FORMULA in bundle.get("text/html", "") for bundle in made)
 
 
-def test_html_reaches_a_page_through_one_function_only() -> None:
-    """A new output that bypasses our functions would be typeset by MathJax."""
+def test_only_one_function_creates_html_outputs() -> None:
+    """MathJax would typeset the text of any other output."""
     assert GalleryPage.bundle
     for path in Path(odps_nb.__file__).parent.rglob("*.py"):
         text = path.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""One escaping function, and markup that cannot be built incorrectly."""
+"""HTML is built by functions that escape every text."""
 
 import html
 
@@ -60,7 +60,7 @@ def test_right_to_left_text_and_line_breaks_stay_as_they_are():
 
 
 @pytest.mark.parametrize("value", [None, 3, 2.5, b"<b>", ["<b>"], ValueError("<b>")])
-def test_anything_can_be_escaped(value):
+def test_any_text_can_be_escaped(value):
     assert "<b>" not in escape(value)
     assert isinstance(escape(value), Html)
 
@@ -80,12 +80,12 @@ SANDBOXES = [None, "allow-scripts", "allow-same-origin", " "]
         *(("iframe", {"srcdoc": "x", "sandbox": sandbox}, "sandbox") for sandbox in SANDBOXES),
     ],
 )
-def test_what_is_not_used_here_or_makes_a_request_cannot_be_built(tag, attributes, reason):
+def test_elements_that_are_not_allowed_or_send_requests_cannot_be_built(tag, attributes, reason):
     with pytest.raises(ValueError, match=reason):
         element(tag, attributes=attributes)
 
 
-def test_a_scrolling_box_is_reachable_by_keyboard():
+def test_a_scrolling_box_can_be_focused_by_keyboard():
     seen = Seen(scroller("pre", "<b>", label="text"))
     assert seen.values("tabindex") == ["0"]
     assert seen.text == "<b>"

@@ -8,14 +8,14 @@ from odps_nb.notebook.display.listing import MAX_ROWS, Listing
 MARKUP = "<script>alert(1)</script>&\"'"
 
 
-def test_everything_is_escaped():
+def test_a_listing_escapes_all_texts():
     page = Listing(headers=(MARKUP,), rows=((MARKUP,),), caption=MARKUP, empty=MARKUP).html()
     assert "<script" not in page
     assert page.count("&lt;script&gt;") == 3
     assert "<script" not in Listing(headers=(), rows=(), empty=MARKUP).html()
 
 
-def test_plain_text_is_aligned():
+def test_the_columns_of_a_listing_in_plain_text_are_aligned():
     listing = Listing(headers=("name", "type"), rows=(("id", "bigint"), ("a_long_name", None)))
     assert listing.text() == "name         type\nid           bigint\na_long_name"
     assert repr(listing) == listing.text()
@@ -46,7 +46,7 @@ def test_a_listing_is_a_sequence_of_rows():
     assert listing[1] == (3, 4)
 
 
-def test_a_notebook_gets_html_and_text():
+def test_a_listing_is_displayed_as_html_and_text():
     bundle = Listing(headers=("a",), rows=((1,),))._repr_mimebundle_(include=None, exclude=None)
     assert set(bundle) == {"text/html", "text/plain"}
 

@@ -1,9 +1,9 @@
-"""Fixtures of the explorer's tests."""
+"""A profile in these tests is not limited in time."""
 
 import pytest
 
 
 @pytest.fixture(autouse=True)
-def patient(monkeypatch):
-    """A profile reads all the rows it needs, however busy the machine is."""
+def no_time_limit(monkeypatch):
+    """Let a profile read as many rows as it needs, even on a busy machine."""
     monkeypatch.setattr("odps_nb.notebook.explore.profiles.sampling.SAMPLE_SECONDS", 60)

@@ -90,7 +90,7 @@ def test_values_that_no_condition_can_express_are_rejected(view, odps):
 
 
 @pytest.mark.nightly
-def test_every_cell_of_every_type_selects_its_own_row_or_is_rejected(odps):
+def test_a_filter_by_a_cell_of_any_type_selects_its_row_or_is_rejected(odps):
     view = RowView(rows_of(odps.table("types_all").read()))
     shown = view.page(0)
     selected = 0
@@ -109,7 +109,7 @@ def test_every_cell_of_every_type_selects_its_own_row_or_is_rejected(odps):
 
 
 @pytest.mark.parametrize("choice", [Choice(), Choice(conditions=("id >= 0",))])
-def test_copied_texts_are_complete_and_not_escaped(view, written, choice):
+def test_copied_cells_are_complete_and_not_escaped(view, written, choice):
     view.choose(choice)
     assert isinstance(view.page(0).columns[7][40], list)  # the page contains only part of it
     cells, cut = view.texts(39, 3, [7, 1])
@@ -119,7 +119,7 @@ def test_copied_texts_are_complete_and_not_escaped(view, written, choice):
     assert view.texts(ROWS - 1, 10, [0]) == ([[str(ROWS - 1)]], 0)
 
 
-def test_copied_texts_are_bounded_and_those_that_are_truncated_are_counted(view, monkeypatch):
+def test_copied_cells_are_bounded_and_truncated_cells_are_counted(view, monkeypatch):
     monkeypatch.setattr(viewing, "MAX_CELL", 1000)
     cells, cut = view.texts(40, 2, [7])
     assert (cells, cut) == ([[LONG[:1000], "C:\\new41"]], 1)

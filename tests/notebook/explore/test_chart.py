@@ -98,7 +98,7 @@ def test_rows_are_counted_for_each_value_and_for_nulls(table):
         (["2024-01-02", "new", "2024-01-01"], False),
     ],
 )
-def test_bars_of_texts_that_are_dates_are_in_their_order(odps, new_name, words, is_sorted):
+def test_bars_of_dates_as_text_are_in_chronological_order(odps, new_name, words, is_sorted):
     table = odps.create_table(new_name("dates"), "word string")
     table.write(pa.table({"word": [words[0]] * 3 + [words[1]] * 2 + [words[2]]}))
     for source in (table, odps.sql(f"select word from {table.name}")):
@@ -138,7 +138,7 @@ def test_the_bar_of_others_has_at_least_two_values(odps, groups, bars, options):
 
 
 @pytest.mark.parametrize("agg", AGGREGATES)
-def test_each_aggregate_is_that_of_pandas(table, agg):
+def test_aggregates_equal_those_of_pandas(table, agg):
     usual = {"distinct": "nunique"}.get(agg, agg)
     wanted = expected("is_new", "weight" if agg == "count" else "price", usual)
     y = "weight" if agg == "count" else "price"
@@ -178,7 +178,7 @@ def test_the_shortest_step_with_few_groups_is_chosen(table):
     ],
 )
 @pytest.mark.parametrize("type_name", ["date", "datetime"])
-def test_steps_without_rows_are_gaps(odps, new_name, type_name, step, days, gaps):
+def test_time_steps_without_rows_are_gaps(odps, new_name, type_name, step, days, gaps):
     begin = datetime.datetime(2024, 1, 30, 12, tzinfo=datetime.UTC)
     times = [begin + datetime.timedelta(days=n) for n in days]
     values = [one.date() for one in times] if type_name == "date" else times
@@ -193,7 +193,7 @@ def test_steps_without_rows_are_gaps(odps, new_name, type_name, step, days, gaps
 
 
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "UTC", None])
-def test_hours_of_a_clock_change_are_steps(zone):
+def test_both_hours_of_a_clock_change_are_separate_steps(zone):
     begin = pd.Timestamp("2024-10-27 00:00", tz="UTC")
     times = pd.DatetimeIndex([begin, begin + pd.Timedelta(hours=4)]).tz_convert(zone)
     every = chart_figures._every_step(pa.array(times), "hour")
@@ -210,7 +210,7 @@ def test_large_gaps_are_omitted_and_the_note_says_so(odps, new_name):
     assert chart.note == "all rows; each day without rows is left out"
 
 
-def test_steps_end_with_the_calendar(odps, new_name):
+def test_time_steps_end_with_the_last_possible_date(odps, new_name):
     table = odps.create_table(new_name("last"), "day date")
     days = [datetime.date(9998, 12, 31), datetime.date(9999, 12, 31)]
     table.write(pa.table({"day": days}))
@@ -252,7 +252,7 @@ def test_colours_divide_each_group(table):
     assert found == {(ds, str(new).lower()): count for (ds, new), count in wanted.items()}
 
 
-def test_whiskers_end_at_the_extremes_or_one_and_a_half_ranges_from_the_box():
+def test_whiskers_end_at_the_extremes_or_at_1_5_times_the_interquartile_range():
     assert _whiskers((0, 4, 5, 6, 9)) == (1, 9)
     assert _whiskers((3, 4, 5, 6, 90)) == (3, 9)
 
@@ -340,7 +340,7 @@ MORE_JOBS = [
     ("options", "count"), [*((one, 1) for one in ONE_JOB), *MORE_JOBS], ids=str
 )
 @pytest.mark.gate(8)
-def test_a_chart_of_few_groups_takes_one_job(table, odps, monkeypatch, options, count):
+def test_a_chart_of_few_groups_needs_one_query(table, odps, monkeypatch, options, count):
     before = {*odps.queries()}
     found = table.chart(**options)
     assert len({*odps.queries()} - before) == count
@@ -368,10 +368,10 @@ def test_a_chart_opens_no_read_session_of_its_table(table, odps, monkeypatch):
 @pytest.mark.parametrize("options", [*ONE_JOB, *(one for one, _ in MORE_JOBS)], ids=str)
 def test_a_chart_of_many_groups_has_the_same_values(table, monkeypatch, options, most):
     wanted = table.chart(**options)
-    if "color" not in options:  # the values with their own group are always read
+    if "color" not in options:  # the values that have their own group are always read
         most += options.get("top", 20)
     monkeypatch.setattr(chart_figures, "MAX_ROWS", most)
-    whole = FigureQuery._found  # the bound of the first query must not cut the last one
+    whole = FigureQuery._found  # the limit of the first query must not truncate the last query
     monkeypatch.setattr(
         FigureQuery,
         "_found",
@@ -415,7 +415,7 @@ def test_a_chart_of_a_large_result_states_that_its_query_runs_again(odps, monkey
     explorer.close()
 
 
-def test_a_new_chart_has_the_current_width_of_its_place(table):
+def test_a_new_chart_has_the_current_width_of_its_container(table):
     explorer = table.explore(seed=1)
     explorer._widget = browser = Browser()
     drawing = explorer.view.chart
@@ -445,7 +445,7 @@ def test_a_chart_of_an_earlier_filter_is_resized(table):
     explorer.close()
 
 
-def test_the_query_of_a_chart_returns_its_values(table, odps):
+def test_the_query_shown_for_a_chart_returns_its_values(table, odps):
     chart = table.chart("ds", "price")
     found = odps.sql(chart.sql).to_pandas()
     assert sorted(found.m.astype(float)) == sorted(shown(chart).values())
@@ -458,18 +458,18 @@ def test_groups_without_a_finite_value_are_omitted_and_counted(odps):
     assert chart.note == "all rows except 2 groups without a finite value"
 
 
-def test_equal_large_values_have_an_axis(odps):
+def test_a_chart_of_equal_large_values_has_an_axis(odps):
     result = odps.sql("select 1 n, 100000000000000001L v")
     assert shown(result.chart("n", "v", kind="line", agg="max")) == {"1": 1e17}
 
 
-def test_a_column_may_have_the_name_of_the_measure(odps):
+def test_a_column_may_have_the_name_of_the_aggregated_value(odps):
     found = odps.sql("select 'a' rows union all select 'b'").chart("rows").to_pandas()
     assert found.columns.tolist() == ["rows", "rows_"]
     assert sorted(found["rows"]) == ["a", "b"]
 
 
-def test_a_cancel_between_the_jobs_of_a_chart_ends_it(table):
+def test_a_chart_can_be_cancelled_between_two_queries(table):
     rows = rows_of(table.read())
     rows.query("select count(*) n from charted")
     rows.stop()
@@ -513,7 +513,7 @@ def test_the_code_of_a_chart_names_only_what_differs_from_the_defaults(odps, tab
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_picture_has_a_mark_with_its_values_for_each_group(table, kind):
+def test_the_picture_has_a_mark_with_a_tooltip_for_each_group(table, kind):
     options = {"box": ("word", "n"), "scatter": ("n", "price"), "histogram": ("price", None)}
     chart = table.chart(*options.get(kind, ("word", None)), kind=kind)
     root = ElementTree.fromstring(chart.to_svg())
@@ -530,13 +530,13 @@ def test_the_picture_has_a_mark_with_its_values_for_each_group(table, kind):
 def test_only_counts_and_sums_are_stacked(table):
     space = "{http://www.w3.org/2000/svg}"
 
-    def lefts(agg):
+    def bar_positions(agg):
         chart = table.chart("ds", "n", agg=agg, color="is_new")
         marks = ElementTree.fromstring(chart.to_svg()).iter(f"{space}rect")
         return {one.get("x") for one in marks if one.find(f"{space}title") is not None}
 
-    assert len(lefts("sum")) == 4
-    assert len(lefts("mean")) == 8
+    assert len(bar_positions("sum")) == 4
+    assert len(bar_positions("mean")) == 8
 
 
 def test_a_malicious_value_stays_text(odps):
@@ -575,7 +575,7 @@ def test_wrong_arguments_of_a_chart_are_refused_with_a_hint(table, arguments, me
     assert message in f"{caught.value} {caught.value.hint}"
 
 
-def test_rows_without_a_table_are_refused(table):
+def test_a_chart_of_a_read_with_a_limit_is_refused(table):
     with pytest.raises(ArgumentError, match="only whole tables"):
         table.read(limit=5).chart("word")
 
@@ -588,7 +588,7 @@ def test_a_chart_refuses_the_options_that_a_read_refuses(table, odps):
 
 
 @pytest.mark.parametrize("agg", ["min", "max", "sum"])
-def test_nan_is_not_merged_by_the_client(odps, new_name, agg):
+def test_values_of_groups_with_nan_equal_those_of_the_query(odps, new_name, agg):
     table = odps.create_table(new_name("nan"), "word string, price double")
     prices = [5.0, 1.0, 2.0, float("nan"), 3.0]
     table.write(pa.table({"word": ["a", "b", "b", "c", "c"], "price": prices}))

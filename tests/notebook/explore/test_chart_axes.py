@@ -1,4 +1,4 @@
-"""The axes of charts: ticks, labels, the width of a picture, and values far from the others."""
+"""Charts have readable axes: ticks, labels, widths, and ranges without outliers."""
 
 import datetime
 import re
@@ -63,7 +63,7 @@ AXES = {
 
 
 @pytest.mark.parametrize("name", AXES)
-def test_a_long_axis_of_times_has_ticks_where_periods_begin(name):
+def test_a_long_time_axis_has_ticks_where_periods_begin(name):
     labels, most, first = AXES[name]
     found = calendar_ticks(labels, lambda _: len(labels) / (most + 1.5))
     texts = [text for _, text in found]
@@ -74,7 +74,7 @@ def test_a_long_axis_of_times_has_ticks_where_periods_begin(name):
         assert n == 0 or labels[n - 1][: len(text)] != text  # the first label of its period
 
 
-def test_the_labels_of_a_long_axis_do_not_touch(odps, new_name):
+def test_the_labels_of_a_long_axis_do_not_overlap(odps, new_name):
     name = new_name("years")
     table = odps.create_table(name, "day date, at datetime")
     begin = datetime.datetime(2019, 5, 5, 12, tzinfo=datetime.UTC)
@@ -88,11 +88,11 @@ def test_the_labels_of_a_long_axis_do_not_touch(odps, new_name):
         assert ticks[:3] == ["2019-07", "2019-10", "2020-01"], options
 
 
-def test_the_label_of_a_last_mark_is_inside_the_picture(odps, new_name):
+def test_the_last_label_is_inside_the_picture(odps, new_name):
     table = odps.create_table(new_name("last"), "at datetime, n bigint")
     begin = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
     times = [begin + datetime.timedelta(hours=n) for n in range(24 * 8)]
-    times += [datetime.datetime(9999, 12, 31, tzinfo=datetime.UTC)] * 5  # too many to leave out
+    times += [datetime.datetime(9999, 12, 31, tzinfo=datetime.UTC)] * 5  # too many outliers to omit
     table.write(pa.table({"at": times, "n": range(len(times))}))
     root = ElementTree.fromstring(table.chart("at", kind="line").to_svg())
     texts = list(root.iter("{http://www.w3.org/2000/svg}text"))
@@ -102,7 +102,7 @@ def test_the_label_of_a_last_mark_is_inside_the_picture(odps, new_name):
 
 @pytest.mark.parametrize("width", [100, 320, 720, 1400, 5000])
 @pytest.mark.gate(2)
-def test_a_picture_has_the_width_of_its_place(odps, new_name, width):
+def test_a_picture_has_the_width_of_its_container(odps, new_name, width):
     table = odps.create_table(new_name("wide"), "at datetime, n bigint, word string")
     begin = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
     words = [f"a long name of a colour {n}" for n in range(9)]
@@ -175,7 +175,7 @@ def test_too_many_times_are_refused_even_if_most_are_outliers(odps, new_name, mo
         table.chart("at", step="hour")
 
 
-def test_a_scatter_plot_of_large_numbers_has_each_tick_once(odps):
+def test_a_scatter_plot_of_large_numbers_is_drawn(odps):
     numbers = [f"select {17 * 10**17 + n}L n" for n in (0, 256, 512, 768)]
     result = odps.sql(" union all ".join(numbers))
     text = result.chart("n", "n", kind="scatter").to_svg()

@@ -1,4 +1,4 @@
-"""All selected rows: as data frames, as files of bounded size, and as code in a cell."""
+"""All selected rows can be exported as data frames, as files and as code."""
 
 import codecs
 import csv
@@ -65,7 +65,7 @@ def view(source):
     view.close()
 
 
-def found_by_code(view, odps):
+def rows_by_code(view, odps):
     names = {"odps": odps}
     exec(f"found = {view.code_parts[0]}.to_pandas()", names)
     return names["found"]
@@ -82,11 +82,11 @@ def test_all_selected_rows_are_those_that_pandas_selects(view, source, odps):
     view.choose(replace(view.choice, order=(("amount", True),)))
     falling = red.sort_values("amount", ascending=False).reset_index(drop=True)
     pd.testing.assert_frame_equal(view.to_pandas(), falling)
-    pd.testing.assert_frame_equal(found_by_code(view, odps), whole)
+    pd.testing.assert_frame_equal(rows_by_code(view, odps), whole)
     assert view.code.endswith("  # without the search and the order")
     view.choose(Choice(conditions=("word = 'red'",), order=(("amount", True),)))
     pd.testing.assert_frame_equal(view.to_pandas(), falling)
-    pd.testing.assert_frame_equal(found_by_code(view, odps), falling)
+    pd.testing.assert_frame_equal(rows_by_code(view, odps), falling)
     view.choose(Choice())
     assert len(view.to_pandas(decimals="exact", progress=False)) == ROWS
 
@@ -129,7 +129,7 @@ def large(odps):
     ],
 )
 @pytest.mark.gate(6)
-def test_an_export_of_a_sorted_view_has_all_rows_in_that_order(odps, large, order, form, choice):
+def test_an_export_of_a_sorted_view_has_all_rows_in_its_order(odps, large, order, form, choice):
     source = odps.table(large).read() if form == "read" else odps.sql(f"select * from {large}")
     view = RowView(rows_of(source), seed=1)
     view.choose(choice)
@@ -159,7 +159,7 @@ def test_an_export_of_a_sorted_view_has_all_rows_in_that_order(odps, large, orde
     view.close()
 
 
-def test_the_pages_of_a_sorted_view_end_where_its_second_job_does(odps, large, monkeypatch):
+def test_the_pages_of_a_sorted_view_end_with_the_rows_of_its_second_query(odps, large, monkeypatch):
     monkeypatch.setattr("odps_nb.notebook.explore.view.MORE_SORTED", 2 * MAX_SORTED)
     view = RowView(rows_of(odps.table(large).read()))
     view.choose(Choice(order=(("id", True),)))
@@ -193,12 +193,12 @@ def test_a_filter_that_selects_no_row_keeps_the_types(view, source):
     assert found.schema.equals(source.arrow_schema)
 
 
-def test_a_page_of_the_first_rows_of_a_result_is_not_taken_for_all_rows(odps, name):
+def test_the_first_rows_of_a_result_are_exported_but_cannot_be_filtered_or_sorted(odps, name):
     first = odps.sql(f"select id from {name} order by id limit {ROWS}").first(5)
     view = RowView(rows_of(first))
     assert view.code.endswith(".first(5)")
     assert view.to_pandas()["id"].tolist() == [0, 1, 2, 3, 4]
-    pd.testing.assert_frame_equal(found_by_code(view, odps), view.to_pandas())
+    pd.testing.assert_frame_equal(rows_by_code(view, odps), view.to_pandas())
     for choice in (Choice(conditions=("id = 3",)), Choice(order=(("id", False),))):
         with pytest.raises(ArgumentError, match="first rows of a result cannot be"):
             view.choose(choice)
@@ -231,7 +231,7 @@ def test_text_that_is_not_utf8_is_never_changed_silently(odps, new_name, kind):
     [Choice(), Choice(search="no such text"), Choice(conditions=("note = 'no such text'",))],
     ids=["all", "search", "filter"],
 )
-def test_after_a_cancelled_read_of_all_rows_the_view_works(moody_odps, stalled, choice):
+def test_a_view_works_after_a_cancelled_export(moody_odps, stalled, choice):
     view = RowView(rows_of(moody_odps.table("orders").read()))
     view.choose(choice)
     end = end_when_stopped(lambda: view.to_arrow(progress=False), view.stop_taking)
@@ -260,11 +260,11 @@ def test_a_parquet_file_has_the_types_and_values_of_the_rows(source):
     assert pq.read_table(file).equals(source.to_arrow())
 
 
-def test_a_csv_file_contains_the_values_unchanged(source):
+def test_a_csv_file_contains_unchanged_values(source):
     made, file = written(source, "csv")
     assert (made.rows, made.is_cut) == (ROWS, False)
     text = file.getvalue().decode("utf-8-sig")
-    assert file.getvalue().startswith(codecs.BOM_UTF8)  # Excel needs it
+    assert file.getvalue().startswith(codecs.BOM_UTF8)  # Excel needs this byte order mark
     head, *rows = csv.reader(io.StringIO(text, newline=""))
     assert head == ["id", "word", "amount", "day", "seen", "tags", "raw"]
     assert [row[1] for row in rows] == [WORDS[n % 7] or "" for n in range(ROWS)]
@@ -287,7 +287,7 @@ def test_every_type_can_be_written_to_csv(odps, table):
     assert {len(one) for one in read} == {len(rows.schema)}
 
 
-def test_a_workbook_has_values_that_excel_keeps_and_text_for_all_others(source):
+def test_a_workbook_has_text_for_values_that_excel_would_change(source):
     made, file = written(source, "xlsx")
     assert (made.rows, made.is_cut, made.shortened) == (ROWS, False, 0)
     head, *rows = CalamineWorkbook.from_filelike(file).get_sheet_by_index(0).to_python()
@@ -298,7 +298,7 @@ def test_a_workbook_has_values_that_excel_keeps_and_text_for_all_others(source):
     assert found == [8, "=1+1", 0.08, *times, '["a", "8"]', "080a"]
 
 
-def test_a_number_or_text_that_excel_would_change_is_stored_as_text_or_reported(odps):
+def test_values_that_excel_would_change_are_stored_as_text_or_reported(odps):
     rows = odps.sql("select cast(1234567890123456789 as bigint) n, repeat('x', 40000) s")
     made, file = written(rows, "xlsx")
     _, row = CalamineWorkbook.from_filelike(file).get_sheet_by_index(0).to_python()
@@ -399,7 +399,7 @@ def test_a_saved_file_has_all_rows_of_the_view_and_replaces_no_other(
 
 
 @pytest.mark.parametrize("content", [{}, {"file": "exe", "number": 1}, {"file": "csv"}])
-def test_a_malformed_download_request_is_reported(browser, content):
+def test_an_invalid_download_request_is_reported(browser, content):
     browser.explorer.receive({"do": "download", **content})
     browser.wait("problem")
     assert not [one for one, _ in browser.messages if one["kind"] in ("chunk", "file")]

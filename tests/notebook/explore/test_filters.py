@@ -52,7 +52,7 @@ def _with_nulls(values, step):
 
 @pytest.fixture(scope="module")
 def frame(odps):
-    """The rows of a table in pandas, which each filter is checked against."""
+    """The rows of the table in pandas; tests compare each filter with them."""
     first = datetime.datetime(2024, 3, 30, 20)
     times = [first + datetime.timedelta(minutes=n) for n in range(ROWS)]
     texts = [HOSTILE[n % len(HOSTILE)] for n in range(ROWS)]
@@ -90,7 +90,7 @@ def view(odps, frame):
     view.close()
 
 
-# -- which rows ----------------------------------------------------------------------------------
+# -- selected rows ------------------------------------------------------------------------------
 
 MIDDLE = datetime.datetime(2024, 3, 31, 12)
 CHOSEN = [
@@ -115,7 +115,7 @@ CHOSEN = [
 
 
 def matches(column, rule):
-    """Apply a predicate to each value of a column; ``None``: test for null."""
+    """Apply a predicate to each value of a column; ``None`` selects nulls."""
     nulls = column.isna()
     return nulls if rule is None else ~nulls & column.map(rule, na_action="ignore").eq(other=True)
 
@@ -124,7 +124,7 @@ def matches(column, rule):
 @pytest.mark.parametrize(
     ("column", "given", "rule"), CHOSEN, ids=[f"{column} {given}" for column, given, _ in CHOSEN]
 )
-def test_a_filter_and_its_exclusion_partition_the_rows(view, frame, column, given, rule):
+def test_a_filter_and_its_exclusion_select_each_row_once(view, frame, column, given, rule):
     wanted = matches(frame[column], rule)
     assert 0 < wanted.sum() < ROWS
     view.filter(column, **given)
@@ -147,7 +147,7 @@ def test_a_text_is_matched_literally_with_any_characters(view, frame, text):
         assert all_ids(view) == frame["id"][matches(frame["word"], rule)].tolist(), view.where
 
 
-def test_each_offered_value_selects_the_rows_that_it_counts(view, frame):
+def test_an_offered_value_selects_as_many_rows_as_its_count(view, frame):
     view.describe()
     told = profile_message(view)["columns"]
     offered = {one.name: found["frequent"] for one, found in zip(view.columns, told, strict=True)}
@@ -238,7 +238,7 @@ def test_numbers_may_be_typed_with_separators(view):
 
 
 @pytest.mark.parametrize("zone", [None, "Europe/Berlin", "Asia/Shanghai"])
-def test_a_condition_of_a_bar_is_the_same_after_an_edit_that_changes_nothing(service, frame, zone):
+def test_editing_a_condition_without_a_change_keeps_it(service, frame, zone):
     """The table has times around the hour that does not exist in Berlin."""
     with connected(service, timezone=zone) as odps:
         view = RowView(rows_of(odps.table("explore_filters").read()), seed=1)
@@ -247,7 +247,7 @@ def test_a_condition_of_a_bar_is_the_same_after_an_edit_that_changes_nothing(ser
             for bar, exclude in itertools.product(range(len(column.bars)), (False, True)):
                 (made,) = view.bar(n, bar, exclude=exclude).conditions
                 if column.bars[bar].is_beside:
-                    assert made.op == ""  # it can only be removed
+                    assert made.op == ""  # this condition can only be removed
                     continue
                 texts = typed_texts(made, view.timezone)
                 again = typed_condition(
@@ -279,7 +279,7 @@ def test_an_hour_that_occurs_twice_keeps_its_offset(service, frame):
         view.close()
 
 
-def test_chips_are_readable(view):
+def test_chips_describe_filters_in_readable_text(view):
     said = []
     for column, given in (
         ("amount", {"low": Decimal("2000.00"), "high": 2200}),
@@ -325,7 +325,7 @@ def test_only_conditions_that_a_type_supports_are_offered(odps):
     view.close()
 
 
-def test_bars_that_are_excluded_one_after_the_other_are_all_excluded(view, frame):
+def test_excluding_another_bar_keeps_the_earlier_exclusions(view, frame):
     n = list(TYPES).index("code")
     bars = view.describe().columns[n].bars
     for bar in (0, 2):
@@ -341,7 +341,7 @@ def test_bars_that_are_excluded_one_after_the_other_are_all_excluded(view, frame
         view.bar(n, 1, label="another")
 
 
-# -- how many ------------------------------------------------------------------------------------
+# -- number of rows -----------------------------------------------------------------------------
 
 
 def test_the_count_of_matching_rows_limits_the_pages(odps, frame):
@@ -363,14 +363,14 @@ def test_the_count_of_matching_rows_limits_the_pages(odps, frame):
     view.close()
 
 
-def test_rows_that_were_all_read_need_no_job_to_be_counted(view, frame, monkeypatch):
+def test_no_query_is_run_to_count_rows_that_were_all_read(view, frame, monkeypatch):
     view.filter("id", high=250)
     view.page(200)
     monkeypatch.setattr(type(view.connection), "sql", None)
     assert (view.matching, view.count(2**40)) == (251, 251)
 
 
-def test_expensive_counts_and_counts_without_sql_are_skipped(odps, frame):
+def test_rows_are_not_counted_if_that_is_expensive_or_impossible_in_sql(odps, frame):
     table = odps.table("explore_filters")
     view = RowView(rows_of(table.read()))
     view.filter("id", low=5)
@@ -383,7 +383,7 @@ def test_expensive_counts_and_counts_without_sql_are_skipped(odps, frame):
     limited.close()
 
 
-def test_a_count_that_the_rows_contradict_is_dropped(view):
+def test_a_count_that_contradicts_the_rows_is_dropped(view):
     view.filter("id", low=0)
     view._profiles.know(view.where, 150)
     assert view.total == 150
@@ -414,7 +414,7 @@ def test_the_profile_samples_all_matching_rows(odps, frame, where):
     view.close()
 
 
-def test_a_profile_of_few_rows_is_of_all_of_them_and_counts_them(odps, frame):
+def test_a_profile_of_few_rows_reads_and_counts_all_rows(odps, frame):
     view = RowView(rows_of(odps.table("explore_filters").read()), sample=600, seed=1)
     view.describe()
     view.filter("flag", null=True)
@@ -429,7 +429,7 @@ def test_a_profile_of_few_rows_is_of_all_of_them_and_counts_them(odps, frame):
     view.close()
 
 
-def test_bars_keep_their_edges_and_have_those_of_all_rows_behind_them(view, frame):
+def test_bars_of_filtered_rows_keep_their_edges_and_the_counts_of_all_rows(view, frame):
     whole = view.describe()
     view.filter("id", low=2000)
     found = view.describe()
@@ -468,7 +468,7 @@ def test_a_filter_of_a_result_is_described_and_counted(odps, frame):
     view.close()
 
 
-def test_a_search_for_rows_to_describe_is_bounded_in_time(moody_odps, stalled, monkeypatch):
+def test_a_profile_of_filtered_rows_is_bounded_in_time(moody_odps, stalled, monkeypatch):
     monkeypatch.setattr("odps_nb.notebook.explore.profiles.sampling.SAMPLE_SECONDS", 0.2)
     view = RowView(rows_of(moody_odps.table("orders").read(["id", "note"])))
     view.choose(Choice(conditions=("note = 'no such text'",)))
@@ -479,7 +479,7 @@ def test_a_search_for_rows_to_describe_is_bounded_in_time(moody_odps, stalled, m
 
 
 @pytest.mark.parametrize(("total", "sample"), [(2_048_000, 64_000), (999, 8_000), (5, 2), (70, 1)])
-def test_ranges_cover_all_rows_once_and_each_round_is_spread(total, sample):
+def test_ranges_of_a_sample_cover_all_rows_once_and_are_spread(total, sample):
     parts, again = (RandomParts(total, sample, seed=1) for _ in range(2))
     rounds = list(iter(lambda: parts.take(sample // 3), []))
     assert rounds == list(iter(lambda: again.take(sample // 3), []))
@@ -580,12 +580,12 @@ def test_requests_for_invalid_filters_are_reported_and_change_nothing(live):
         ),
     ],
 )
-def test_a_whole_number_is_a_plain_literal_in_a_condition_on_decimals(op, values, where):
+def test_an_integer_in_a_condition_on_decimals_is_a_plain_literal(op, values, where):
     amount = Column(name="amount", type=parse_type("decimal(38,2)"))
     assert typed_condition(amount, op, values).where == where
 
 
-def test_the_text_of_a_range_shows_whether_its_end_is_included():
+def test_a_range_in_a_chip_shows_whether_its_end_is_included():
     amount = Column(name="amount", type=parse_type("bigint"))
     words = {
         below: typed_condition(amount, "range", ["1", "2"], below=below).text

@@ -49,32 +49,29 @@ def view(watched, request) -> Iterator[RowView]:
     view.close()
 
 
-def expected(number: int) -> list[int]:
-    return list(range(number * SIZE * 2, (number + 1) * SIZE * 2, 2))
-
-
 def look(view: RowView, number: int) -> None:
     """Open a page that is no longer cached."""
     view._shown.pager._pages.clear()
-    assert ids(view.page(number * SIZE)) == expected(number)
+    expected = range(number * SIZE * 2, (number + 1) * SIZE * 2, 2)
+    assert ids(view.page(number * SIZE)) == list(expected)
 
 
 @pytest.mark.storage_api("its requests")
 @pytest.mark.gate(1)
-def test_going_back_reads_no_row_before_the_page(view, recorder):
+def test_going_back_reads_no_row_before_the_requested_page(view, recorder):
     recorder.take()
     look(view, PAGES - 1)
     everything = sum(len(one.answer) for one in recorder.take() if one.action == "TableRead")
     for number in (PAGES - 2, PAGES * 9 // 10, PAGES - 3):
         look(view, number)
-        look(view, PAGES - 1)  # its position is also known
+        look(view, PAGES - 1)  # the position of this page is also recorded
         requests = recorder.take()
         assert {one.action for one in requests} == {"TableRead"}  # no session, no schema
         assert sum(len(one.answer) for one in requests) < everything * 0.3
 
 
 @pytest.mark.storage_api("its requests")
-def test_a_new_snapshot_drops_the_positions_of_pages(view, recorder):
+def test_a_new_snapshot_drops_the_recorded_positions(view, recorder):
     look(view, PAGES // 2)
     scan = view._shown.pager._rows._chosen[1]
     scan._session = replace(scan._opened(), session_id="0" * 32)  # unknown to the service
@@ -106,7 +103,7 @@ def test_a_read_with_a_limit_goes_back_by_reading_from_its_first_row(watched):
     view.close()
 
 
-def test_rows_of_a_result_are_found_again(watched):
+def test_pages_of_a_filtered_result_can_be_read_in_any_order(watched):
     result = watched.sql("select id, note from going_back where id < 20000 order by id limit 20000")
     view = RowView(rows_of(result), page_rows=SIZE)
     view.choose(Choice(conditions=("length(note) = 1",)))
@@ -115,7 +112,7 @@ def test_rows_of_a_result_are_found_again(watched):
     view.close()
 
 
-def test_marks_are_bounded_and_the_nearest_before_a_row_is_found():
+def test_the_number_of_recorded_positions_is_bounded():
     marks = PageMarks(100)
     assert marks.before(12_300) == Mark()
     for page in range(10 * MOST_MARKS):

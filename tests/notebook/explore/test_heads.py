@@ -1,4 +1,4 @@
-"""Filters, searches, orders and expired sessions in one view, one after the other."""
+"""Filters, searches, orders and expired sessions can be combined in one view."""
 
 from dataclasses import replace
 from decimal import Decimal
@@ -70,13 +70,13 @@ def live(table):
     made.close()
 
 
-def test_an_order_of_a_search_without_matches_shows_no_rows(view):
+def test_a_sorted_search_without_matches_shows_no_rows(view):
     view.choose(Choice(search="no such text", order=BY_ID))
     assert view.page(0).count == 0
     assert view.to_arrow().num_rows == 0
 
 
-def test_the_first_rows_in_order_can_be_taken_from_any_batches():
+def test_the_first_rows_in_order_are_found_in_batches_of_any_size():
     schema = pa.schema([("id", pa.int64())])
     empty = pa.record_batch([pa.array([], pa.int64())], schema=schema)
     single = [pa.record_batch([[n]], schema=schema) for n in range(2 * MAX_SORTED + 500)]
@@ -87,7 +87,7 @@ def test_the_first_rows_in_order_can_be_taken_from_any_batches():
 
 
 @pytest.mark.parametrize("number", range(3))
-def test_a_filter_by_a_cell_that_is_not_finite_selects_it(view, number):
+def test_a_filter_by_a_cell_with_nan_or_infinity_selects_its_row(view, number):
     view.choose(view.value(number, 2, exclude=False))
     (chip,) = view.choice.conditions
     assert chip.text == "share NaN or infinite"
@@ -98,7 +98,7 @@ def test_a_filter_by_a_cell_that_is_not_finite_selects_it(view, number):
     assert view.count(2**40) == ROWS - 3
 
 
-def test_a_chip_shows_all_digits(view):
+def test_a_chip_shows_all_digits_of_a_number(view):
     view.choose(view.value(5, 3, exclude=False))
     assert view.choice.conditions[0].text == f"whole is {int(LARGE):,}"
     assert ids(view.page(0)) == [5]
@@ -116,7 +116,7 @@ def test_an_excluded_value_keeps_the_other_filters_of_its_column(view):
 
 
 def expire(view):
-    """Let the sessions of a view expire: the service knows none of them any more."""
+    """Replace the session ids of a view with ids that the service does not have."""
     for rows in (view._rows, view._shown.rows):
         if (result := getattr(rows, "_result", None)) is not None:
             while result._whole is not None:
@@ -161,7 +161,7 @@ FIRST_READS = {
 
 @pytest.mark.gate(2)
 @pytest.mark.parametrize("kind", ["table", "read", "filtered", "sorted", "result"])
-def test_each_first_read_after_an_expired_session_opens_a_new_one(odps, table, kind):
+def test_a_read_after_the_session_expired_opens_a_new_session(odps, table, kind):
     for name, read in FIRST_READS.items():
         if kind == "result":
             source = odps.sql("select * from explore_together")
@@ -207,7 +207,7 @@ def test_the_code_of_an_incremental_read_reads_the_same_rows(odps, new_name):
         assert again.num_rows < 3
 
 
-def test_a_click_on_a_removed_filter_changes_nothing(live):
+def test_a_click_on_a_filter_that_was_removed_changes_nothing(live):
     explorer, browser = live
     for ask in (
         {"do": "unfilter", "index": 0, "where": "id = 1"},
@@ -232,7 +232,7 @@ def test_a_profile_states_that_it_ignores_the_search(live):
     assert browser.wait("page", search="")[0]["unprofiled"] == ""
 
 
-def test_the_profile_and_the_count_follow_two_quick_changes(live):
+def test_after_two_quick_changes_profile_and_count_are_those_of_the_last(live):
     explorer, browser = live
     browser.forget()
     condition = {"column": 0, "op": "range", "values": ["0", "99"], "index": None}
@@ -244,7 +244,7 @@ def test_the_profile_and_the_count_follow_two_quick_changes(live):
     assert explorer.view.is_profiled
 
 
-def test_paging_works_after_an_unconfirmed_sort(live, monkeypatch):
+def test_paging_works_after_a_sort_that_was_not_confirmed(live, monkeypatch):
     explorer, browser = live
     explorer.receive(
         {"do": "filter", "column": 0, "op": "range", "values": ["0", ""], "index": None}
@@ -260,7 +260,7 @@ def test_paging_works_after_an_unconfirmed_sort(live, monkeypatch):
     assert not any(content["kind"] == "problem" for content, _ in browser.messages)
 
 
-def test_selected_rows_cannot_be_explored(odps):
+def test_rows_of_an_explorer_selection_cannot_be_explored(odps):
     selected = odps.sql("select 1 as n").explore().selected()
     with pytest.raises(ArgumentError, match="cannot be shown in another explorer"):
         selected.explore()
@@ -268,7 +268,7 @@ def test_selected_rows_cannot_be_explored(odps):
         selected.chart("n")
 
 
-def test_wrong_arguments_of_a_view_are_named(view, odps, new_name):
+def test_the_error_names_an_invalid_argument_of_a_view(view, odps, new_name):
     with pytest.raises(ArgumentError, match="enter the text"):
         view.filter("word", contains=5)
     for wrong in ({"conditions": "id = 1"}, {"order": "id"}):

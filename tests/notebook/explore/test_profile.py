@@ -58,7 +58,7 @@ def finite(array):
     return array.filter(pc.is_finite(array)) if pa.types.is_floating(array.type) else array
 
 
-def agrees_with_pandas(column, array, found):
+def check_statistics(column, array, found):
     """Compare a complete profile of a column with pandas."""
     values = finite(array)
     series = pd.Series(values.to_pylist(), dtype=object)
@@ -116,7 +116,7 @@ def test_statistics_agree_with_pandas_for_every_type_of_orders(orders):
     for n, (column, found) in enumerate(
         zip(columns, profiled(columns, table).columns, strict=True)
     ):
-        agrees_with_pandas(column, table.column(n), found)
+        check_statistics(column, table.column(n), found)
         kinds.add(kind_of(column))
     assert kinds >= {"INTEGER", "DOUBLE", "DECIMAL", "TEXT", "DATE", "INSTANT", "CLOCK", "BOOLEAN"}
 
@@ -188,13 +188,13 @@ def test_statistics_agree_with_pandas_for_unusual_columns(name):
     column = column_of(type_text)
     (found,) = profiled([column], pa.table({"x": array})).columns
     if name != "wide floats":  # pandas overflows
-        agrees_with_pandas(column, array, found)
+        check_statistics(column, array, found)
 
 
 # -- bars -----------------------------------------------------------------------------------------
 
 
-def divides(columns, table, profile, of):
+def check_bars(columns, table, profile, of):
     """Check that a column's bars partition its rows, and that each condition selects its rows."""
     column, found = columns[of], profile.columns[of]
     batch = table.select([of]).combine_chunks().to_batches()
@@ -214,12 +214,12 @@ def divides(columns, table, profile, of):
 
 
 @pytest.mark.nightly
-def test_the_bars_of_orders_divide_the_rows_of_a_sample_and_of_all_rows(orders):
+def test_each_row_of_orders_is_in_exactly_one_bar_of_a_column(orders):
     columns, table = orders
     sample = profiled(columns, table.slice(0, SAMPLE))
     every = profiled(columns, table, before=sample, batch_rows=30_000)
     for rows, profile in ((table.slice(0, SAMPLE), sample), (table, every)):
-        clicked = sum(divides(columns, rows, profile, n) for n in range(len(columns)))
+        clicked = sum(check_bars(columns, rows, profile, n) for n in range(len(columns)))
         assert clicked > 100
     beyond = [bar.label for one in every.columns for bar in one.bars if bar.is_beside]
     assert any(label.startswith("above ") for label in beyond)
@@ -227,19 +227,19 @@ def test_the_bars_of_orders_divide_the_rows_of_a_sample_and_of_all_rows(orders):
 
 @pytest.mark.gate(8)
 @pytest.mark.parametrize("name", EDGES)
-def test_the_bars_of_unusual_columns_divide_their_rows(name):
+def test_each_row_of_an_unusual_column_is_in_exactly_one_bar(name):
     type_text, array = EDGES[name]
     columns, table = [column_of(type_text)], pa.table({"x": array})
     profile = profiled(columns, table)
-    divides(columns, table, profile, 0)
+    check_bars(columns, table, profile, 0)
     again = profiled(columns, table, before=profile, batch_rows=3)
-    divides(columns, table, again, 0)
+    check_bars(columns, table, again, 0)
     assert [(bar.label, bar.count) for bar in again.columns[0].bars if bar.count] == [
         (bar.label, bar.count) for bar in profile.columns[0].bars if bar.count
     ]
 
 
-def test_the_conditions_of_bars_mean_the_same_in_a_read_and_in_sql(odps, new_name):
+def test_the_conditions_of_bars_select_the_same_rows_in_a_read_and_in_sql(odps, new_name):
     texts = {name: EDGES[name] for name in ("nan and infinite", "few and nan", "many floats")}
     name = new_name("bars")
     longest = max(len(array) for _, array in texts.values())
@@ -266,7 +266,7 @@ def test_the_conditions_of_bars_mean_the_same_in_a_read_and_in_sql(odps, new_nam
     view.close()
 
 
-def test_outliers_do_not_flatten_a_histogram_and_are_named():
+def test_a_histogram_omits_outliers_and_counts_them():
     array = pa.array([*range(1, 999), 10**16, -(10**9), -(10**9)])
     (found,) = profiled([column_of("bigint")], pa.table({"x": array})).columns
     drawn = [bar for bar in found.bars if not bar.is_beside]
@@ -281,7 +281,7 @@ def test_outliers_do_not_flatten_a_histogram_and_are_named():
 
 
 @pytest.mark.parametrize("rows", [[2000, 2100], [-500, -400], [-500, 2000]])
-def test_the_ends_are_the_extremes_if_all_rows_are_beyond_the_axis(rows):
+def test_the_axis_ends_at_the_extremes_if_all_rows_are_outliers(rows):
     array = pa.array([*range(1, 999), *[-(10**9)] * 5, *[10**9] * 5])
     columns = [column_of("bigint")]
     before = profiled(columns, pa.table({"x": array}))
@@ -290,7 +290,7 @@ def test_the_ends_are_the_extremes_if_all_rows_are_beyond_the_axis(rows):
     assert found.ends == (found.min, found.max) == (f"{rows[0]:,}", f"{rows[1]:,}")
 
 
-def test_numbers_with_few_usual_values_have_a_bar_for_each_and_a_group_of_the_others():
+def test_a_few_frequent_numbers_have_their_own_bars_and_the_others_share_one():
     array = pa.array([n % 10 for n in range(1000)] + [127, -128])
     columns, table = [column_of("tinyint")], pa.table({"x": array.cast(pa.int8())})
     sample = profiled(columns, table.slice(0, 100))
@@ -299,7 +299,7 @@ def test_numbers_with_few_usual_values_have_a_bar_for_each_and_a_group_of_the_ot
     assert (found.bars[-1].count, found.ends, found.min) == (2, ("0", "9"), "-128")
 
 
-def test_an_axis_is_logarithmic_for_positive_values_over_decades_only():
+def test_an_axis_is_logarithmic_only_for_positive_values_over_several_decades():
     def axis(values):
         (found,) = profiled([column_of("double")], pa.table({"x": pa.array(values)})).columns
         return found.is_log
@@ -350,7 +350,7 @@ def test_a_profile_of_all_rows_has_more_details_than_that_of_a_sample(orders):
     assert estimated >= 2
 
 
-def test_top_values_of_all_rows_are_counted_exactly_though_there_are_too_many_others():
+def test_frequent_values_are_counted_exactly_among_too_many_others():
     many = [f"text {n}" for n in range(MAX_VALUES + 6_000)]
     mixed = pa.array([one for n in range(0, len(many), 7) for one in (*many[n : n + 7], "often")])
     columns, table = [column_of("string")], pa.table({"x": mixed})
@@ -383,23 +383,23 @@ def test_top_values_of_all_rows_are_counted_exactly_though_there_are_too_many_ot
         (math.inf, "inf"),
     ],
 )
-def test_numbers_have_separators_and_sensible_digits(value, text):
+def test_numbers_have_separators_and_few_digits(value, text):
     assert number_text(value) == text
 
 
-def test_the_share_of_nulls_is_never_rounded_to_none_or_all():
-    def words(nulls, rows):
+def test_the_share_of_nulls_is_never_rounded_to_0_or_100_percent():
+    def summary_of(nulls, rows):
         array = pa.array([None] * nulls + [1] * (rows - nulls), pa.int64())
         return profiled([column_of("bigint")], pa.table({"x": array})).columns[0].words
 
-    assert words(0, 10) == "1 distinct"
-    assert words(1, 64_000) == "1 distinct · < 0.1 % null"
-    assert words(63_999, 64_000) == "1 distinct · > 99.9 % null"
-    assert words(10, 10) == "all null"
+    assert summary_of(0, 10) == "1 distinct"
+    assert summary_of(1, 64_000) == "1 distinct · < 0.1 % null"
+    assert summary_of(63_999, 64_000) == "1 distinct · > 99.9 % null"
+    assert summary_of(10, 10) == "all null"
 
 
 @pytest.mark.parametrize("sample", [8_000, 64_000])
-def test_a_sample_invents_no_steps_in_values_in_the_order_of_storage(odps, new_name, sample):
+def test_a_sample_of_sorted_rows_shows_no_false_steps(odps, new_name, sample):
     name, count, months = new_name("stored"), 400_000, 12
     rows = {
         "month": [n * months // count for n in range(count)],

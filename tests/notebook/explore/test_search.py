@@ -81,7 +81,7 @@ def view(odps, written):
 
 
 def displayed(batch, columns):
-    """The full text of the cells, row by row, as displayed alone, and whether each is a time."""
+    """Return the complete text of each cell, row by row, and whether the cell is a time."""
     found, times = [], ("INSTANT", "CLOCK")
     for row in range(batch.num_rows):
         cells = [
@@ -93,8 +93,8 @@ def displayed(batch, columns):
     return found
 
 
-def needles(texts):
-    """A few substrings of each text, in other cases."""
+def search_texts(texts):
+    """Return a few substrings of each text in upper, lower and original case."""
     found = {}
     for text in texts:
         third = len(text) // 3
@@ -112,7 +112,7 @@ def shown(odps, written):
 
 
 def padded(text, needle):
-    """A time as displayed next to one with the fractional digits of the search text."""
+    """Return a time with at least as many fractional digits as the search text."""
     digits = re.search(r"\.(\d+)", needle)
     head, fraction, zone = re.fullmatch(r"(.*:\d\d)(?:\.(\d+))?([+-].*)?", text).groups()
     fraction = (fraction or "").ljust(len(digits[1]) if digits else 0, "0")
@@ -145,7 +145,7 @@ _ITEMS = {
 
 
 @pytest.mark.parametrize("kind", _ITEMS)
-def test_every_part_of_a_displayed_item_of_an_array_finds_its_rows(kind: str) -> None:
+def test_every_part_of_a_displayed_array_item_finds_its_rows(kind: str) -> None:
     item, values = _ITEMS[kind]
     (column,) = parse_columns(f"c array<{kind}>")
     array = pa.array([[value] for value in values] + [None, []], pa.list_(item))
@@ -160,16 +160,14 @@ def test_every_part_of_a_displayed_item_of_an_array_finds_its_rows(kind: str) ->
 
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("table", ["types_all", "explore_search", "orders"])
-def test_the_text_of_every_cell_and_its_parts_find_exactly_the_rows_that_show_them(
-    odps, written, table
-):
+def test_a_search_finds_exactly_the_rows_that_show_the_text(odps, written, table):
     rows = rows_of(odps.table(table).read())
     batch = next(iter(rows.every())).slice(0, 8)
     texts = displayed(batch, rows.columns)
     seen = {text for cells in texts for text, _ in cells}
     assert len(seen) > 40
     numbered = batch.append_column("row", pa.array(range(batch.num_rows)))
-    for needle in needles(sorted(seen)):
+    for needle in search_texts(sorted(seen)):
         found = TextSearch(rows.columns, needle).apply(numbered).column("row").to_pylist()
         assert found == expected(texts, needle), needle
 
@@ -243,8 +241,8 @@ def test_the_code_says_that_the_search_is_not_part_of_it(view, odps):
 # -- orders ---------------------------------------------------------------------------------------
 
 
-def in_order(rows, order):
-    """The ids in an order in which a null sorts below every value."""
+def sorted_ids(rows, order):
+    """Return the ids of the sorted rows, in which a null is less than every value."""
     for name, descending in reversed(order):
         empty = {"word": "", "seen": datetime.datetime.min}.get(name, 0)
         rows = sorted(
@@ -273,7 +271,7 @@ def test_rows_are_sorted_by_several_columns_with_nulls_below_all_values(
     kept = [row for row in written.to_pylist() if not search or row["id"] % len(WORDS) == 9]
     view.choose(Choice(search=search, order=order))
     assert view.total == len(kept)
-    assert all_ids(view) == in_order(kept, order)
+    assert all_ids(view) == sorted_ids(kept, order)
     assert ("SQL job" in view.note) is (not search)
 
 
@@ -293,13 +291,13 @@ def test_a_sorted_search_has_the_first_rows_of_all_that_match(odps, new_name):
     "table",
     ["types_all", "explore_search", pytest.param("media", marks=pytest.mark.storage_api("blobs"))],
 )
-def test_the_view_sorts_by_exactly_the_columns_that_are_shown_as_sortable(
+def test_a_view_can_be_sorted_by_exactly_the_columns_shown_as_sortable(
     odps, written, table, search
 ):
     view = RowView(rows_of(odps.table(table).read()))
-    told = [one["sortable"] for one in exploring.table_message(view)["columns"]]
-    assert told == [can_be_sorted(one) for one in view.columns]
-    both = list(zip(view.columns, told, strict=True))
+    flags = [one["sortable"] for one in exploring.table_message(view)["columns"]]
+    assert flags == [can_be_sorted(one) for one in view.columns]
+    both = list(zip(view.columns, flags, strict=True))
     order = tuple((one.name, True) for one, sortable in both if sortable)
     view.choose(Choice(search=search, order=order))
     assert view.page(0).count
@@ -320,7 +318,7 @@ def live(odps, written):
     made.close()
 
 
-def told(browser, kind):
+def messages_of(browser, kind):
     return [one for one, _ in browser.messages if one["kind"] == kind]
 
 
@@ -329,46 +327,46 @@ def test_a_search_reports_its_progress_and_reports_no_match_only_at_the_end(live
     monkeypatch.setattr(exploring, "TELL_SECONDS", 0)
     explorer.receive({"do": "search", "text": "no such text"})
     browser.wait("idle", task="page")
-    (page,) = told(browser, "page")
+    (page,) = messages_of(browser, "page")
     assert (page["count"], page["total"], page["searched"]) == (0, 0, ROWS)
-    busy = told(browser, "busy")
+    busy = messages_of(browser, "busy")
     assert busy[-1]["text"] == "searching: 1,400 of 1,400 rows"
     assert busy[-1]["share"] == 1
 
 
 def test_a_filter_reports_rows_read_until_the_page_arrives(odps, view):
-    told = []
-    view.tell_tested = lambda *said: told.append(said)
+    progress = []
+    view.tell_tested = lambda *said: progress.append(said)
     view.filter("word", contains="no such text")
     assert view.page(0).count == 0
-    assert told[-1] == ("filtering", ROWS, ROWS)
+    assert progress[-1] == ("filtering", ROWS, ROWS)
     result = RowView(rows_of(odps.sql("select * from explore_search")), seed=1)
-    result.tell_tested = lambda *said: told.append(said)
+    result.tell_tested = lambda *said: progress.append(said)
     result.filter("word", contains="no such text")
     assert result.page(0).count == 0
-    assert told[-1] == ("filtering", ROWS, ROWS)
+    assert progress[-1] == ("filtering", ROWS, ROWS)
     result.close()
 
 
-def test_a_filter_from_a_later_position_reports_no_total(view):
-    told = []
-    view.tell_tested = lambda *said: told.append(said)
+def test_the_progress_of_a_filter_from_a_later_row_has_no_total(view):
+    progress = []
+    view.tell_tested = lambda *said: progress.append(said)
     view.filter("id", low=0)
     begin = Mark(start=500, place=RowPlace(0, 500), searched=500)
     assert (
         sum(batch.num_rows for _, batch in view._shown.pager.matches(begin, CancelToken())) == 900
     )
-    assert told[-1] == ("filtering", 900, None)
+    assert progress[-1] == ("filtering", 900, None)
 
 
 def test_no_progress_is_reported_between_two_pages(odps, view):
-    told = []
-    view.tell_tested = lambda *said: told.append(said)
+    progress = []
+    view.tell_tested = lambda *said: progress.append(said)
     view.filter("id", low=0)
     view.page(0)
-    before = [*told]
+    before = [*progress]
     view._shown.pager._count_tested(5)  # rows are still read ahead
-    assert told == before
+    assert progress == before
     view.page(view.page_rows)
     assert view.page(0).count == view.page_rows
 
@@ -380,7 +378,7 @@ def test_an_expensive_sort_needs_confirmation_even_for_a_changed_filter(live, mo
     question, _ = browser.wait("cost", task="page")
     assert question["text"].startswith("reads ")
     browser.wait("idle", task="page")
-    assert (told(browser, "page"), explorer.view.choice) == ([], Choice())
+    assert (messages_of(browser, "page"), explorer.view.choice) == ([], Choice())
     explorer.receive({"do": "agree"})
     page, buffers = browser.wait("page", start=0)
     assert page["order"] == [[3, True], [0, False]]
@@ -388,10 +386,10 @@ def test_an_expensive_sort_needs_confirmation_even_for_a_changed_filter(live, mo
     browser.messages.clear()
     explorer.receive({"do": "search", "text": "hangzhou"})  # no SQL job
     browser.wait("page", start=0)
-    assert told(browser, "cost") == []
+    assert messages_of(browser, "cost") == []
 
 
-def test_a_cancelled_search_leaves_the_rows_before_it(moody_odps, stalled, monkeypatch):
+def test_cancelling_a_search_restores_the_previous_rows(moody_odps, stalled, monkeypatch):
     monkeypatch.setattr(exploring, "TELL_SECONDS", 0)
     explorer = exploring.explore(moody_odps.table("orders").read(), seed=1)
     explorer._widget = browser = Browser()

@@ -1,4 +1,4 @@
-"""The static view of rows: safe HTML and text of bounded size; also the messages of an explorer."""
+"""The static view of rows is safe HTML and text of bounded size."""
 
 import json
 import pickle
@@ -39,7 +39,7 @@ class Tags(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def nasty(odps):
+def hostile(odps):
     table = odps.create_table("explore_nasty", "id bigint, text string, item map<string,string>")
     rows = {
         "id": [1, 2],
@@ -57,7 +57,7 @@ def test_a_read_shows_its_first_rows_and_profile(odps):
     text = "".join(Tags(shown["text/html"]).text)
     assert "local.orders · 2,048,000 rows · 22 columns" in text
     assert "rows 1–20 of 2,048,000 · profile: sample of 8,000 of 2,048,000 rows" in text
-    assert "5 distinct" in text  # a sample of some thousand rows, the same each time
+    assert "5 distinct" in text  # a fixed sample of some thousand rows
     again = odps.table("orders").read()._repr_mimebundle_()
     assert "".join(Tags(again["text/html"]).text) == text
     assert "datetime, UTC" in text
@@ -103,8 +103,8 @@ def test_a_statement_without_rows_is_shown_as_done(odps):
         created.explore()
 
 
-def test_values_are_escaped_and_folded(nasty):
-    shown = nasty.read()._static_page()
+def test_values_are_escaped_and_long_values_collapsed(hostile):
+    shown = hostile.read()._static_page()
     tags = Tags(shown["text/html"])
     assert not tags.names & {"script", "img", "iframe", "a", "style", "link"}
     assert not {name for name in tags.attributes if name.startswith("on")}
@@ -114,7 +114,7 @@ def test_values_are_escaped_and_folded(nasty):
 
 
 @pytest.mark.storage_api("blobs")
-def test_drawn_blobs_are_limited(odps):
+def test_the_number_of_drawn_blobs_is_limited(odps):
     html = odps.table("media").read()._repr_mimebundle_()["text/html"]
     pictures = re.findall(r'<img src="(data:image/[a-z+]+;base64,)', html)
     assert 4 <= len(pictures) <= 6
@@ -123,7 +123,7 @@ def test_drawn_blobs_are_limited(odps):
 
 
 @pytest.mark.storage_api("blobs")
-def test_blobs_below_the_rows_of_the_view_are_not_read(odps, new_name):
+def test_blobs_of_rows_that_are_not_shown_are_not_read(odps, new_name):
     table = odps.create_table(new_name("sparse"), "id bigint, content blob")
     table.write({"id": list(range(30)), "content": [None] * 29 + [b"late"]})
     view = RowView(rows_of(table.read()))
@@ -131,7 +131,7 @@ def test_blobs_below_the_rows_of_the_view_are_not_read(odps, new_name):
     assert thumbnails(view, view.page(0)) == {}
 
 
-def test_a_wide_read_of_long_texts_is_limited(odps, new_name):
+def test_the_size_of_a_view_with_many_long_texts_is_limited(odps, new_name):
     names = [f"c{n}" for n in range(90)]
     table = odps.create_table(new_name("wide"), ", ".join(f"{name} string" for name in names))
     table.write(pa.table({name: [f"{name} " + "word " * 500] * 30 for name in names}))
@@ -147,9 +147,9 @@ def test_in_a_terminal_a_view_shows_its_first_rows_as_text(shell, shown, odps):
     view.close()
 
 
-@pytest.mark.parametrize("table", ["orders", "nasty"])
-def test_the_first_rows_have_one_line_each_and_the_types_of_their_columns(odps, nasty, table):
-    frame = (nasty if table == "nasty" else odps.table(table)).head(2)
+@pytest.mark.parametrize("table", ["orders", "hostile"])
+def test_the_first_rows_have_one_line_each_and_the_types_of_their_columns(odps, hostile, table):
+    frame = (hostile if table == "hostile" else odps.table(table)).head(2)
     frame["added"] = [1.5, None]
     found = frame._repr_html_()
     tags = Tags(found)
@@ -222,19 +222,19 @@ def test_copied_cells_are_sent_as_text(live):
 
 
 def test_the_script_of_an_explorer_is_small(odps):
-    """Each explorer sends it before its rows, and saved widget states contain it each time."""
+    """Each explorer sends its script before its rows, and stores it in a saved notebook."""
     explorer = odps.table("orders").explore()
     assert len(explorer.widget()._esm.encode()) <= 64 * 1024
     explorer.close()
 
 
-def test_no_text_of_a_script_depends_on_the_indentation_that_is_removed():
+def test_removing_indentation_does_not_change_texts_in_scripts():
     for path in Path(exploring.__file__).parents[1].rglob("*.js"):
         for line in path.read_text(encoding="utf-8").splitlines():
             assert not line.count("`") % 2, f"{path}: a template literal of several lines"
 
 
-def test_a_page_requested_later_takes_precedence(live):
+def test_the_page_requested_last_is_shown(live):
     explorer, browser = live
     for start in range(0, 2000, 100):
         explorer.receive({"do": "page", "start": start})
@@ -243,7 +243,7 @@ def test_a_page_requested_later_takes_precedence(live):
     assert [one["start"] for one, _ in browser.messages if one["kind"] == "page"][-1] == 1900
 
 
-def test_a_closed_explorer_does_nothing_more(live):
+def test_a_closed_explorer_ignores_messages(live):
     explorer, browser = live
     explorer.close()
     explorer.close()

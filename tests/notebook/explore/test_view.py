@@ -126,7 +126,7 @@ def test_an_expired_session_is_renewed_with_a_note(odps, written):
 # -- conditions ---------------------------------------------------------------------------------
 
 
-def test_each_bar_chooses_exactly_the_rows_that_it_counts(view, written):
+def test_the_condition_of_a_bar_selects_exactly_the_counted_rows(view, written):
     profile = view.describe()
     assert profile.label == f"all {ROWS:,} rows"
     clicked = 0
@@ -183,7 +183,7 @@ def test_filtered_pages_go_back_to_pages_that_are_not_cached(view):
     assert backwards == forwards[::-1]
 
 
-def test_the_code_reads_the_same_rows(view, odps):
+def test_the_code_of_a_view_reads_the_same_rows(view, odps):
     view.choose(Choice(conditions=("`order` = 3", "part = 'red'")))
     found = eval(view.code, {"odps": odps}).to_arrow()  # noqa: S307  # our own text
     assert found["id"].to_pylist() == all_ids(view)
@@ -211,7 +211,7 @@ def test_a_name_that_is_invalid_in_sql_is_quoted():
 # -- orders -------------------------------------------------------------------------------------
 
 
-def test_an_order_is_a_sql_job_over_the_chosen_rows(view, odps):
+def test_a_sort_is_a_sql_job_over_the_selected_rows(view, odps):
     view.choose(Choice(conditions=("part = 'red'",), order=(("amount", True),)))
     assert ids(view.page(0)) == list(range(2997, 2697, -3))
     assert view.note == "sorted by a SQL job"
@@ -241,7 +241,7 @@ def test_a_profile_of_all_rows_equals_that_of_a_sample_with_all_rows(view):
         assert (one.facts, one.bars, one.ends) == (other.facts, other.bars, other.ends)
 
 
-def test_a_profile_that_was_cancelled_before_it_reads_reads_nothing(view):
+def test_a_profile_cancelled_at_its_start_reads_nothing(view):
     sample, token, told = view.describe(), CancelToken(), []
     token.cancel()
     listener = SimpleNamespace(start=told.append, stop=told.append)
@@ -251,7 +251,7 @@ def test_a_profile_that_was_cancelled_before_it_reads_reads_nothing(view):
     assert view.profile is sample
 
 
-def test_a_profile_ends_when_its_token_is_cancelled_though_another_was_begun(moody_odps, stalled):
+def test_a_profile_can_be_cancelled_after_another_was_started(moody_odps, stalled):
     view = RowView(rows_of(moody_odps.table("orders").read()), sample=100, seed=1)
     view.describe()
     tokens, ended, begun = [CancelToken(), CancelToken()], [], []
@@ -378,7 +378,7 @@ def test_a_result_is_paged_filtered_and_sorted(odps, written):
     assert view.describe().columns[0].rows == 833
 
 
-# -- stops --------------------------------------------------------------------------------------
+# -- cancelling and time limits -----------------------------------------------------------------
 
 
 def test_a_stalled_search_stops_immediately_and_the_view_works(moody_odps, stalled):
@@ -412,11 +412,11 @@ def test_a_cached_page_needs_no_request(view, monkeypatch):
         view.page(100)
 
 
-# -- cells that are unusual ---------------------------------------------------------------------
+# -- unusual cells ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["read", "sql"])
-def test_text_that_is_not_utf8_is_shown_described_searched_and_sorted(odps, new_name, kind):
+def test_text_that_is_not_utf8_is_shown_profiled_searched_and_sorted(odps, new_name, kind):
     name = new_name("bytes")
     odps.create_table(name, "id bigint, s string")
     texts = [b"a", b"caf\xe9", None]
@@ -439,7 +439,7 @@ def test_text_that_is_not_utf8_is_shown_described_searched_and_sorted(odps, new_
     view.close()
 
 
-def test_intervals_are_described(odps, new_name):
+def test_intervals_have_a_profile(odps, new_name):
     name = new_name("spans")
     odps.create_table(name, "c interval_day_time")
     send(odps, name, {"c": pa.array([5_000_000_000, -1_000, None], pa.duration("ns"))})
@@ -465,7 +465,7 @@ def test_a_sample_has_times_that_need_microseconds(odps, new_name):
 
 
 @pytest.mark.parametrize("kind", ["read", "sql"])
-def test_char_is_shown_described_chosen_and_sorted_without_blanks(odps, new_name, kind):
+def test_char_values_are_shown_profiled_filtered_and_sorted_without_blanks(odps, new_name, kind):
     """Evidence 153: CHAR(n) may arrive padded to n characters."""
     name = new_name("chars")
     odps.create_table(name, "id bigint, c char(9)")

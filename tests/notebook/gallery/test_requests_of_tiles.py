@@ -14,8 +14,8 @@ pytestmark = pytest.mark.storage_api("blobs")
 
 
 @pytest.fixture
-def asked(caplog):
-    """The calls of the connection as text, as they are sent."""
+def sent_requests(caplog):
+    """A function that returns the log lines of the requests since its last call."""
     caplog.set_level(logging.DEBUG, logger="odps_nb")
 
     def calls():
@@ -39,10 +39,10 @@ def fresh(odps, references):
     return BlobColumn([*blobs[:30], gone, *blobs[30:]], title="media")
 
 
-def test_a_page_of_tiles_takes_fewer_requests_than_blobs(fresh, asked):
-    asked()
+def test_a_page_of_tiles_takes_fewer_requests_than_blobs(fresh, sent_requests):
+    sent_requests()
     bundle = Gallery(fresh)._static_page()
-    calls = asked()
+    calls = sent_requests()
     count = len(fresh)
     assert bundle["text/html"].count("<figure") == count <= MAX_TILES
     assert bundle["text/html"].count("NotFoundError") == 1
@@ -50,31 +50,31 @@ def test_a_page_of_tiles_takes_fewer_requests_than_blobs(fresh, asked):
     assert count / 4 < len(calls) < 0.7 * count
 
 
-def test_tiles_that_scroll_into_view_take_fewer_requests_than_blobs(fresh, asked):
+def test_tiles_that_scroll_into_view_take_fewer_requests_than_blobs(fresh, sent_requests):
     gallery = Gallery(fresh)
     browser = gallery._widget = Browser()
-    asked()
+    sent_requests()
     gallery.receive({"do": "tiles", "indices": list(range(len(fresh)))})
     browser.wait("idle", task="tiles")
     told = came(browser)
     assert sorted(told) == list(range(len(fresh)))
     assert [index for index, tile in told.items() if tile["failed"]] == [30]
-    assert len(asked()) < 0.6 * len(fresh)
+    assert len(sent_requests()) < 0.6 * len(fresh)
 
 
-def test_a_filter_by_kind_and_name_takes_fewer_requests_than_blobs(fresh, asked):
+def test_a_filter_by_kind_and_name_takes_fewer_requests_than_blobs(fresh, sent_requests):
     gallery = Gallery(fresh)
-    asked()
+    sent_requests()
     gallery.show_only("image")
-    assert len(asked()) < 0.6 * len(fresh)
+    assert len(sent_requests()) < 0.6 * len(fresh)
     gallery.search("mountains")
-    assert asked() == []
+    assert sent_requests() == []
     assert f"1 of {len(fresh)} blobs, kind image" in repr(gallery)
 
 
-def test_a_single_blob_takes_one_request_and_keeps_its_head(odps, references, asked):
+def test_a_single_blob_takes_one_request_and_keeps_its_head(odps, references, sent_requests):
     blob = odps.blob(references[0])
-    asked()
+    sent_requests()
     assert "mountains.jpg" in blob._repr_mimebundle_()["text/html"]
     assert blob.file_name == "mountains.jpg"
-    assert len(asked()) == 1
+    assert len(sent_requests()) == 1

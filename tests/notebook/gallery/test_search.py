@@ -24,12 +24,12 @@ TEXTS = {
     "json": b'{"place": "Hamburg", "n": [1, 2]}',
     "page": b"<!DOCTYPE html><title>Hamburg</title>",
     "png": files()["photo.ppm"],
-    "bytes": "明月".encode("gbk") + bytes(range(20)),  # not text
+    "bytes": "明月".encode("gbk") + bytes(range(20)),  # a picture
 }
 
 
 class Column(previews.Column):
-    """Some blobs without metadata in their rows."""
+    """Blobs whose rows contain no metadata."""
 
     def caption(self, index):
         return ""
@@ -40,67 +40,67 @@ def column():
     return Column(Value(data, "", f"{number}.bin") for number, data in enumerate(TEXTS.values()))
 
 
-def found(gallery):
+def shown_names(gallery):
     names = list(TEXTS)
     return [names[index] for index in gallery._chosen.indices]
 
 
-def test_texts_are_found_by_their_content_in_any_encoding(column):
+def test_a_search_finds_text_blobs_in_any_encoding(column):
     gallery = Gallery(column)
     gallery.search("明月")
-    assert found(gallery) == ["gbk", "utf-16", "utf-8"]
-    gallery.search("ХОРОШАЯ")  # whatever the case
-    assert found(gallery) == ["koi8-r"]
+    assert shown_names(gallery) == ["gbk", "utf-16", "utf-8"]
+    gallery.search("ХОРОШАЯ")  # in any case
+    assert shown_names(gallery) == ["koi8-r"]
     gallery.search("école")
-    assert found(gallery) == ["latin"]
+    assert shown_names(gallery) == ["latin"]
     gallery.search("香蕉")
-    assert found(gallery) == ["csv"]
+    assert shown_names(gallery) == ["csv"]
     gallery.search("hamburg")
-    assert found(gallery) == ["json", "page"]
+    assert shown_names(gallery) == ["json", "page"]
     gallery.search("no such word")
-    assert found(gallery) == []
+    assert shown_names(gallery) == []
 
 
 def test_a_search_also_finds_names(column):
     gallery = Gallery(column)
     gallery.search("9.BIN")
-    assert found(gallery) == ["bytes"]
+    assert shown_names(gallery) == ["bytes"]
 
 
 def test_a_search_and_a_kind_are_combined(column):
     gallery = Gallery(column)
     gallery.search("明月")
     gallery.show_only("table")
-    assert found(gallery) == []
+    assert shown_names(gallery) == []
     gallery.search("苹果")
-    assert found(gallery) == ["csv"]
+    assert shown_names(gallery) == ["csv"]
     assert "kind table, search '苹果'" in repr(gallery)
     gallery.show_only("all kinds")
-    assert found(gallery) == ["csv"]
+    assert shown_names(gallery) == ["csv"]
     assert "kind" not in repr(gallery)
 
 
-def test_texts_are_read_once_for_all_searches(column):
+def test_text_blobs_are_read_once_for_all_searches(column):
     gallery = Gallery(column)
     for word in ("明月", "школу", "明月", "hamburg"):
         gallery.search(word)
     assert [blob.opened for blob in column] == [1] * len(column)
 
 
-def test_texts_that_are_not_cached_are_read_again(column, monkeypatch):
+def test_text_blobs_that_are_not_cached_are_read_again(column, monkeypatch):
     monkeypatch.setattr(chosen, "_KEPT", 0)
     gallery = Gallery(column)
     gallery.search("hamburg")
     gallery.search("明月")
-    assert found(gallery) == ["gbk", "utf-16", "utf-8"]
+    assert shown_names(gallery) == ["gbk", "utf-16", "utf-8"]
     once = {"png", "bytes"}
     assert [blob.opened for blob in column] == [1 if name in once else 2 for name in TEXTS]
     gallery.sort_by("name", descending=True)  # repeating a search sends no request
-    assert found(gallery) == ["utf-8", "utf-16", "gbk"]
+    assert shown_names(gallery) == ["utf-8", "utf-16", "gbk"]
     assert max(blob.opened for blob in column) == 2
 
 
-def test_results_of_an_earlier_search_are_not_used_by_a_later_one(column):
+def test_a_search_does_not_use_the_results_of_an_earlier_search(column):
     held = Chosen(column)
     early, late = GalleryChoice(search="hamburg"), GalleryChoice(search="明月")
     places = held.missing(early)

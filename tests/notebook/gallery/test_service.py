@@ -14,7 +14,7 @@ def column(odps):
 
 
 @pytest.mark.storage_api("blobs")
-def test_every_sample_blob_arrives_and_gets_its_tile(column, sample_blobs):
+def test_every_sample_blob_has_a_tile(column, sample_blobs):
     files = [blob for blob in sample_blobs if blob is not None]
     bundle = column._repr_mimebundle_()
     assert bundle["text/html"].count("<figure") == len(files) == len(column)
@@ -28,7 +28,7 @@ def test_every_sample_blob_arrives_and_gets_its_tile(column, sample_blobs):
 
 
 @pytest.mark.storage_api("blobs")
-def test_a_single_blob_is_displayed(column):
+def test_a_single_blob_is_displayed_with_its_content(column):
     bundle = column[0]._repr_mimebundle_()
     assert bundle["text/plain"] == "<Blob mountains.jpg  JPEG · 960 × 640 · 25.9 kB  verified>"
 
@@ -40,7 +40,7 @@ def test_blobs_inside_arrays_of_structs_are_shown_as_a_gallery(odps):
 
 
 @pytest.mark.storage_api("blobs")
-def test_an_unknown_reference_is_one_tile_among_others(odps, column):
+def test_an_unknown_reference_affects_only_its_own_tile(odps, column):
     gone = odps.blob(BlobReference.from_raw(b"\xff\x00no such blob"))
     html = mimebundle(BlobColumn([column[0], gone, column[1]], title="three"))["text/html"]
     assert html.count("<figure") == 3

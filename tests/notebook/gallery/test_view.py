@@ -1,4 +1,4 @@
-"""A gallery: within its limits, readable without widgets, with messages that contain no markup."""
+"""A gallery stays within its limits, works without widgets, and sends no markup in messages."""
 
 import json
 import re
@@ -48,7 +48,7 @@ def test_the_sample_gallery_has_one_figure_per_blob(samples, sample_bundle):
     assert {"script", "style", "iframe", "link"}.isdisjoint(page.tags)
 
 
-def test_the_bundle_is_html_and_short_text_and_no_widget(samples, sample_bundle):
+def test_a_static_gallery_is_html_and_short_text_without_a_widget(samples, sample_bundle):
     assert set(sample_bundle) == {"text/html", "text/plain"}
     lines = sample_bundle["text/plain"].splitlines()
     assert lines[0] == f"media.content · {len(samples)} blobs"
@@ -56,7 +56,7 @@ def test_the_bundle_is_html_and_short_text_and_no_widget(samples, sample_bundle)
     assert lines[-1] == f"  … {len(samples) - 12} more"
 
 
-def test_a_static_gallery_scrolls_within_the_height_of_the_live_one(sample_bundle):
+def test_a_static_gallery_scrolls_and_has_the_height_of_a_live_gallery(sample_bundle):
     script = Path(tiles.__file__).with_name("gallery.js").read_text(encoding="utf-8")
     height = re.search(r"const HEIGHT = (\d+);", script)[1]
     assert f"overflow:auto;max-height:{height}px" in sample_bundle["text/html"]
@@ -80,7 +80,7 @@ def test_an_empty_column_is_shown_as_a_gallery():
     assert "figure" not in Seen(bundle["text/html"]).tags
 
 
-def test_the_title_is_text():
+def test_the_title_of_a_gallery_is_shown_as_text():
     column = Column([Value(b"x")])
     column.title = NASTY
     bundle = mimebundle(column)
@@ -114,14 +114,14 @@ def test_the_output_stays_below_two_mebibytes_and_every_tile_keeps_its_caption()
 
 
 @pytest.mark.parametrize("budget", [4_096, 20_000, 200_000])
-def test_a_smaller_budget_is_respected_and_missing_tiles_are_counted(samples, budget):
+def test_with_a_smaller_limit_the_omitted_tiles_are_counted(samples, budget):
     html = mimebundle(samples, max_output_bytes=budget)["text/html"]
     assert len(html.encode()) <= budget
     if Seen(html).tags.count("figure") < len(samples):
         assert "do not fit into one output" in Seen(html).text
 
 
-# -- trouble ------------------------------------------------------------------------------------
+# -- errors ------------------------------------------------------------------------------------
 
 
 def test_one_damaged_blob_does_not_affect_the_others():
@@ -131,7 +131,7 @@ def test_one_damaged_blob_does_not_affect_the_others():
     assert "block 0 is bad" in page.text
 
 
-def test_a_service_that_goes_silent_gets_no_more_requests():
+def test_a_gallery_sends_no_more_requests_to_a_silent_service():
     gone = BrokenStreamError("the connection broke")
     column = Column([Value(b"a"), Value(b"b", error=gone), *(Value(b"c") for _ in range(9))])
     page = Seen(mimebundle(column)["text/html"])
@@ -140,12 +140,12 @@ def test_a_service_that_goes_silent_gets_no_more_requests():
     assert [blob.opened for blob in column] == [1, 1] + [0] * 9
 
 
-def test_a_service_that_never_responds_raises_an_error():
+def test_a_gallery_raises_an_error_if_the_service_never_responds():
     with pytest.raises(TransportError):
         mimebundle(Column([Value(b"a", error=BrokenStreamError("no answer"))]))
 
 
-def test_an_interrupt_is_raised_immediately():
+def test_an_interrupt_ends_a_gallery_immediately():
     column = Column([Value(b"a"), Value(b"b", error=CancelledError("stopped"))])
     with pytest.raises(OdpsNbError):
         mimebundle(column)
@@ -155,7 +155,7 @@ def test_an_interrupt_is_raised_immediately():
 # ---------------------------------------------------------
 
 
-def shows(bundle):
+def shown_numbers(bundle):
     return re.findall(r'title="(\d+)\.(?:txt|bin)"', bundle["text/html"])
 
 
@@ -169,7 +169,7 @@ def hundred():
     )
 
 
-def test_a_filter_is_applied_before_the_64_tiles_and_reads_each_head_once(hundred):
+def test_a_filter_is_applied_before_the_limit_of_64_tiles(hundred):
     gallery = Gallery(hundred)
     assert repr(gallery) == "<Gallery of media.content, 100 blobs>"
     gallery.show_only("binary")
@@ -177,7 +177,7 @@ def test_a_filter_is_applied_before_the_64_tiles_and_reads_each_head_once(hundre
     gallery.show_only("text/plain")
     assert all(blob.opened == 1 for blob in hundred)
     bundle = gallery._static_page()
-    assert len(shows(bundle)) == MAX_TILES
+    assert len(shown_numbers(bundle)) == MAX_TILES
     assert "64 of 100 blobs" in bundle["text/plain"]
     gallery.show_only("all kinds")
     assert repr(gallery) == "<Gallery of media.content, 100 blobs>"
@@ -198,16 +198,16 @@ def test_drawn_tiles_are_not_requested_again(hundred):
 def test_blobs_can_be_sorted_by_name_or_size_and_searched(hundred):
     gallery = Gallery(hundred)
     gallery.sort_by("size", descending=True)
-    assert shows(gallery._static_page())[:3] == ["99", "98", "97"]
+    assert shown_numbers(gallery._static_page())[:3] == ["99", "98", "97"]
     gallery.sort_by("name")
-    assert shows(gallery._static_page())[:4] == ["0", "1", "10", "11"]
+    assert shown_numbers(gallery._static_page())[:4] == ["0", "1", "10", "11"]
     gallery.sort_by("row", descending=True)
-    assert shows(gallery._static_page())[:2] == ["99", "98"]
+    assert shown_numbers(gallery._static_page())[:2] == ["99", "98"]
     gallery.sort_by("row")
     gallery.search("7.TXT")
-    assert shows(gallery._static_page()) == [f"{n}7" if n else "7" for n in range(10)]
-    gallery.search("blob 42")  # the label of the row
-    assert shows(gallery._static_page()) == ["42"]
+    assert shown_numbers(gallery._static_page()) == [f"{n}7" if n else "7" for n in range(10)]
+    gallery.search("blob 42")  # part of the caption of a row
+    assert shown_numbers(gallery._static_page()) == ["42"]
     with pytest.raises(ArgumentError):
         gallery.search("x" * 201)
     with pytest.raises(ArgumentError) as caught:
@@ -215,7 +215,7 @@ def test_blobs_can_be_sorted_by_name_or_size_and_searched(hundred):
     assert caught.value.argument == "order"
 
 
-def test_the_cache_is_bounded(hundred, monkeypatch):
+def test_the_cache_of_tiles_is_bounded(hundred, monkeypatch):
     monkeypatch.setattr(tiles, "KEPT", 20_000)
     gallery = Gallery(hundred)
     browser = gallery._widget = Browser()
@@ -228,7 +228,7 @@ def test_the_cache_is_bounded(hundred, monkeypatch):
     assert all(1 <= blob.opened <= 2 for blob in hundred)
 
 
-def test_concurrent_reading_gives_the_same_page(samples, sample_bundle):
+def test_tiles_read_concurrently_give_the_same_page(samples, sample_bundle):
     *parts, whole = drawn_pages(samples, range(len(samples)), together=6)
     assert len(parts) == (len(samples) - 1) // 6
     assert whole.bundle() == sample_bundle

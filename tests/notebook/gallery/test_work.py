@@ -1,4 +1,4 @@
-"""Using a gallery over a real connection: filtering, selecting, saving, and its display."""
+"""A gallery over a real connection can be filtered, selected from, saved and displayed."""
 
 import json
 import sys
@@ -43,7 +43,7 @@ def unpacked(buffers):
     return list(memoryview(buffers[0]).cast("i"))
 
 
-def choice(**more):
+def choose_message(**more):
     plain = {"chosen": "all kinds", "search": "", "order": "row", "descending": False}
     return {"do": "choose", "by": "a view", "number": 1, **plain, **more}
 
@@ -60,7 +60,7 @@ def test_a_ready_view_receives_the_tiles_and_the_selection(live):
     assert (told["title"], told["total"], told["count"]) == ("content", 47, 47)
     assert (told["summary"], told["view"], told["fresh"]) == ("47 blobs", "grid", False)
     assert {"all kinds", "image", "audio"} <= {value for value, _ in told["menu"]}
-    assert buffers == []  # all of them, in their original order
+    assert buffers == []  # all blobs in their original order
     assert unpacked(browser.wait("selected", by="")[1]) == [1, 3]
 
 
@@ -79,7 +79,7 @@ def test_tiles_arrive_one_by_one_with_their_rows(live, media):
 
 def test_a_filter_uses_the_detected_kind(live):
     gallery, browser = live
-    gallery.receive(choice(chosen="image", order="size"))
+    gallery.receive(choose_message(chosen="image", order="size"))
     told, buffers = browser.wait("gallery", fresh=True)
     assert told["chosen"] == "image"
     indices = unpacked(buffers)
@@ -88,16 +88,16 @@ def test_a_filter_uses_the_detected_kind(live):
     assert {formats[index].kind for index in indices} == {"image"}
     sizes = [gallery._column[index].size for index in indices]
     assert sizes == sorted(sizes)
-    # a file that only claims to be a picture is not one; the menu now shows counts
+    # files with the type of a picture but other content are omitted; the menu shows counts
     names = [gallery._column[index].file_name for index in indices]
     assert "not_a_picture.png" not in names
     assert ["image", f"image ({told['count']})"] in [list(one) for one in told["menu"]]
     browser.forget()
-    gallery.receive(choice(search="MANDEL"))
+    gallery.receive(choose_message(search="MANDEL"))
     assert unpacked(browser.wait("gallery", search="MANDEL")[1]) == [1]
 
 
-def test_blobs_that_cannot_be_read_can_be_found(odps, column):
+def test_a_filter_selects_blobs_that_cannot_be_read(odps, column):
     gone = odps.blob(BlobReference.from_raw(b"\xff\x00no such blob"))
     gallery = Gallery(BlobColumn([column[0], gone, column[1]], title="three"))
     gallery.show_only("not read")
@@ -109,7 +109,7 @@ def test_blobs_that_cannot_be_read_can_be_found(odps, column):
 
 def test_a_response_identifies_its_request_and_view(live):
     gallery, browser = live
-    gallery.receive(choice(order="name", by="one", number=7))
+    gallery.receive(choose_message(order="name", by="one", number=7))
     told, _ = browser.wait("gallery", fresh=True)
     assert (told["by"], told["number"], told["order"]) == ("one", 7, "name")
     told, _ = browser.wait("idle", task="choose")
@@ -119,14 +119,14 @@ def test_a_response_identifies_its_request_and_view(live):
     assert "number" not in told
 
 
-def test_many_blobs_are_read_only_after_confirmation_and_until_stopped(odps):
+def test_many_blobs_are_read_only_after_confirmation_until_cancelled(odps):
     few = odps.table("media").blobs("content", where="name = 'mountains.jpg'")
     gallery = Gallery(few.pick([0] * 10_000))
     gallery._widget = browser = Browser()
-    gallery.receive(choice(order="size"))
+    gallery.receive(choose_message(order="size"))
     asked, _ = browser.wait("ask")
     assert "10,000 small requests" in asked["text"]
-    gallery.receive(choice(chosen="image", sure=True))
+    gallery.receive(choose_message(chosen="image", sure=True))
     busy, _ = browser.wait("busy", task="choose")
     assert busy["stop"] == "Enough"
     gallery.receive({"do": "cancel", "task": "choose"})
@@ -148,7 +148,7 @@ def test_blobs_beyond_the_scroll_limit_are_reported(column, monkeypatch):
 # -- selecting, saving, copying -------------------------------------------------------------------
 
 
-def test_the_selection_is_references_with_the_index_of_their_rows(live, media):
+def test_a_selection_is_a_series_of_references_with_the_index_of_the_rows(live, media):
     gallery, browser = live
     assert gallery.selected.tolist() == []
     gallery.receive({"do": "select", "by": "x"}, packed(30, 0, 2))
@@ -161,7 +161,7 @@ def test_the_selection_is_references_with_the_index_of_their_rows(live, media):
     assert repr(gallery) == "<Gallery of content, 47 blobs, 3 selected>"
 
 
-def test_a_column_returns_the_selection_in_its_gallery(odps, shell, shown, monkeypatch):
+def test_a_blob_column_returns_the_selection_in_its_gallery(odps, shell, shown, monkeypatch):
     from IPython.display import display
 
     column = odps.table("media").blobs("content", limit=8)
@@ -173,7 +173,7 @@ def test_a_column_returns_the_selection_in_its_gallery(odps, shell, shown, monke
     assert column.selected.tolist() == [column[5].reference.token]
 
 
-def test_a_selection_is_saved_byte_for_byte_and_nothing_is_replaced(live, tmp_path, sample_blobs):
+def test_saving_a_selection_keeps_its_bytes_and_replaces_no_file(live, tmp_path, sample_blobs):
     gallery, browser = live
     folder = tmp_path / "new" / "folder"
     gallery.receive({"do": "select", "by": "x"}, packed(0, 1))
@@ -192,7 +192,7 @@ def test_a_selection_is_saved_byte_for_byte_and_nothing_is_replaced(live, tmp_pa
     assert "cannot create the folder" in browser.wait("problem", task="save")[0]["text"]
 
 
-def test_references_are_copied(live, media):
+def test_references_can_be_copied(live, media):
     gallery, browser = live
     gallery.receive({"do": "copy", "index": 1})
     copied, _ = browser.wait("copied")
@@ -203,7 +203,7 @@ def test_references_are_copied(live, media):
     assert copied["text"].split("\n") == media["content"].dropna().iloc[:2].tolist()
 
 
-def test_meaningless_requests_are_reported_and_have_no_effect(live):
+def test_invalid_messages_are_reported_and_have_no_effect(live):
     gallery, browser = live
     for content in (
         None,
@@ -214,8 +214,8 @@ def test_meaningless_requests_are_reported_and_have_no_effect(live):
         {"do": "tiles", "indices": ["x"]},
         {"do": "large", "index": -1},
         {"do": "save", "folder": "x", "index": 10**9},
-        choice(order="<b>"),
-        choice(search="x" * 1000),
+        choose_message(order="<b>"),
+        choose_message(search="x" * 1000),
         {"do": "select", "by": "x"},
     ):
         gallery.receive(content)
@@ -227,7 +227,7 @@ def test_meaningless_requests_are_reported_and_have_no_effect(live):
     browser.wait("tiles")
 
 
-def test_a_closed_gallery_does_nothing_more(live):
+def test_a_closed_gallery_ignores_messages(live):
     gallery, browser = live
     gallery.close()
     gallery.close()
@@ -260,7 +260,7 @@ def test_in_a_kernel_the_static_page_is_shown_with_the_widget(shell, shown, colu
     assert len(str(script)) < 40_000
     assert "http://" not in str(script).replace("http://www.w3.org/2000/svg", "")
     one = column[:1]
-    for _ in range(2):  # in another cell, it is displayed again
+    for _ in range(2):  # another cell displays the gallery again
         shown.clear()
         display(one)
         static, _ = shown

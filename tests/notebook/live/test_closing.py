@@ -1,4 +1,4 @@
-"""A closed view leaves nothing behind in the kernel, which lists every widget."""
+"""A closed view is removed from the kernel's list of widgets."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ VIEWS: dict[str, Callable[[Connection], Any]] = {
 
 @pytest.mark.storage_api("blobs")
 @pytest.mark.parametrize("name", VIEWS)
-def test_a_closed_view_is_not_kept(name: str, kernel: Any, odps: Connection) -> None:
+def test_a_closed_view_is_removed_from_memory(name: str, kernel: Any, odps: Connection) -> None:
     before = set(registry._instances)
     view = VIEWS[name](odps)
     view._ipython_display_()
@@ -61,8 +61,8 @@ def test_a_column_of_blobs_is_displayed_again_after_it_was_closed(
     assert set(registry._instances) == before
 
 
-def test_a_view_that_is_refused_is_not_ended_at_exit() -> None:
-    """An error's traceback may keep it alive, and the other views must still be closed."""
+def test_a_view_whose_creation_failed_is_not_closed_at_exit() -> None:
+    """The traceback of an error may keep the view alive."""
     before = lifetime._ENDING.all()
     with pytest.raises(ArgumentError) as refused:
         Gallery(Column(), view="rows")  # type: ignore[arg-type]

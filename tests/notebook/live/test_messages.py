@@ -1,4 +1,4 @@
-"""Unexpected messages from a browser are reported in words and never raised."""
+"""Unexpected messages from a browser are reported as text and never raise an error."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VALUES: tuple[Any, ...] = (
     *(None, True, -1, 10**400, math.inf, -math.inf, math.nan, "", "x", "9" * 6000, "\ud800"),
     *([], [[]], [1], [[1, 2]], [[math.inf, 0]], [None], {}, {"a": 1}, "<img src=x onerror=x>"),
 )
-# the messages of each view, with accepted values
+# the messages that each view accepts, with valid values
 VIEWS: dict[str, tuple[Callable[[Connection], Any], dict[str, dict[str, Any]]]] = {
     "explorer": (
         lambda odps: odps.table("media").explore(rows=3),
@@ -54,7 +54,7 @@ VIEWS: dict[str, tuple[Callable[[Connection], Any], dict[str, dict[str, Any]]]] 
 
 
 class Widget:
-    """Replaces the widget."""
+    """Collects the messages that a view sends."""
 
     def __init__(self) -> None:
         self.kinds: set[str] = set()
@@ -63,7 +63,7 @@ class Widget:
         self.kinds.add(message["kind"])
 
     def close(self) -> None:
-        """Be a widget."""
+        """Do nothing; views call this method."""
 
 
 def odd_messages(shapes: Mapping[str, Mapping[str, Any]]) -> list[Any]:
@@ -78,7 +78,7 @@ def odd_messages(shapes: Mapping[str, Mapping[str, Any]]) -> list[Any]:
 
 @pytest.mark.storage_api("blobs")
 @pytest.mark.parametrize("name", VIEWS)
-def test_no_message_raises_and_errors_are_reported(name: str, odps: Connection) -> None:
+def test_invalid_messages_are_reported_and_never_raise(name: str, odps: Connection) -> None:
     make, shapes = VIEWS[name]
     view, widget = make(odps), Widget()
     view._widget = widget

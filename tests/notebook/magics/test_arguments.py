@@ -76,7 +76,7 @@ def test_a_variable_that_cannot_be_inserted_is_refused(word, reason):
 
 
 @pytest.mark.parametrize("name", ["read", "sql", "spark", "write", "blobs"])
-def test_every_subcommand_with_progress_can_be_quiet(name):
+def test_every_subcommand_with_progress_has_the_option_quiet(name):
     assert {"-q", "--quiet"} <= set(COMMANDS[name].option_strings())
 
 
@@ -86,7 +86,7 @@ def test_an_unclosed_quote_raises_a_usage_error():
 
 
 @given(st.text(max_size=60))
-def test_any_line_is_split_into_words_or_a_usage_error(line):
+def test_splitting_any_line_returns_words_or_raises_a_usage_error(line):
     try:
         words = split_line(line)
     except UsageError:
@@ -110,7 +110,7 @@ def test_any_line_is_split_into_words_or_a_usage_error(line):
         f"https://id:{SECRET}@host/api",
     ],
 )
-def test_keys_are_refused_and_never_repeated(word):
+def test_a_line_with_a_key_is_refused_and_the_error_does_not_contain_it(word):
     with pytest.raises(UsageError, match="a cell must not contain keys") as caught:
         refuse_keys(["orders", word])
     assert SECRET not in str(caught.value)
@@ -125,12 +125,12 @@ def test_text_that_only_resembles_a_key_is_allowed():
     [
         (["orders", "--colums", "a"], r"has no option --colums; did you mean --columns\?"),
         (["orders", f"--key={SECRET}"], "has no option --key"),
-        (["orders", "--col", "a"], "has no option --col"),  # shortened options are not guessed
+        (["orders", "--col", "a"], "has no option --col"),  # abbreviated options are not accepted
         (["orders", "-w", "amount", ">", "10"], "quote the filter"),
         *((words, ".") for words in ([], ["t", "-n", "0"], ["t", "-n", "x"], ["t", "-t", "csv"])),
     ],
 )
-def test_bad_options_and_values_are_one_line_without_the_value(words, reason):
+def test_the_error_for_an_invalid_option_is_one_line_without_its_value(words, reason):
     with pytest.raises(UsageError, match=reason) as caught:
         parse(COMMANDS["read"].run, words)
     assert "\n" not in str(caught.value)
@@ -152,7 +152,7 @@ def test_sizes_are_parsed(text, count):
     assert parse_size(text) == count
 
 
-def test_lists_are_read():
+def test_comma_separated_lists_are_parsed():
     assert parse_columns(None) is None
     assert parse_columns("a, `b`,c") == ["a", "b", "c"]
     assert parse_partitions(None) is None

@@ -40,7 +40,7 @@ def test_a_value_means_the_same_in_every_magic(ip, case):
         assert sorted(frame["id"]) == found
 
 
-def test_times_of_a_cell_are_in_its_zone(ip):
+def test_local_times_in_a_cell_are_in_the_zone_of_the_connection(ip):
     ip.user_ns["x"] = pd.Timestamp(NS, tz="UTC")
     frame = run(
         ip,
@@ -53,7 +53,7 @@ def test_times_of_a_cell_are_in_its_zone(ip):
     )
 
 
-# -- where names are found ------------------------------------------------------------------------
+# -- scopes of variables ------------------------------------------------------------------------
 
 INSIDE = {
     "line": '    return get_ipython().run_line_magic("odps", "read bound_magics -q -w \'k = :x\'")',
@@ -100,7 +100,7 @@ def test_a_cell_can_use_the_variables_of_the_notebook(ip):
 # -- names in braces ------------------------------------------------------------------------------
 
 
-def test_table_and_column_names_can_come_from_variables(ip, odps):
+def test_variables_in_braces_can_be_table_and_column_names(ip, odps):
     ip.user_ns.update(
         t="bound_magics", c="k", x=7, both=["id", "k"], handle=odps.table("bound_magics")
     )
@@ -162,7 +162,7 @@ def test_braces_in_text_comments_and_json_are_unchanged(ip):
 # -- one line -------------------------------------------------------------------------------------
 
 
-def test_a_query_is_on_the_line_after_its_options(ip):
+def test_a_query_may_follow_the_options_on_the_line(ip):
     ip.user_ns["x"] = "a'b"
     run(ip, "%odps sql -o found -n 1 select s, 'it\\'s -o' as t from bound_magics where s = :x;")
     assert ip.user_ns["found"].iloc[0].tolist() == ["a'b", "it's -o"]
@@ -186,7 +186,7 @@ def test_a_query_is_on_the_line_after_its_options(ip):
         ("%odps sql -n x select 1", "is not a whole number above zero"),
     ],
 )
-def test_the_error_for_a_misplaced_option_states_what_to_write(ip, cell, said):
+def test_the_error_for_an_option_after_the_query_shows_the_correct_line(ip, cell, said):
     assert said in usage_error(ip, cell)
 
 
@@ -219,7 +219,7 @@ def test_keys_in_a_comment_are_refused(ip):
     assert "a cell must not contain keys" in usage_error(ip, "%odps tables # --token LTAIsecret")
 
 
-def test_text_that_looks_like_a_magic_is_unchanged(ip):
+def test_text_that_looks_like_a_magic_in_other_code_is_unchanged(ip):
     run(ip, 'text = """\nc = %odps connect\nd = %odps tables;\n"""')
     assert ip.user_ns["text"] == "\nc = %odps connect\nd = %odps tables;\n"
     run(ip, "text = 'c = %odps connect'")
@@ -231,7 +231,7 @@ def test_text_that_looks_like_a_magic_is_unchanged(ip):
 
 
 @pytest.mark.parametrize("source", ["w[w.a>1]", "w.head()", "w.a", "w[w.a > 1]", "w[['a', 'b']]"])
-def test_an_expression_as_data_to_write_is_explained(ip, source):
+def test_the_error_for_an_expression_as_data_says_to_assign_it_first(ip, source):
     ip.user_ns["w"] = pd.DataFrame({"a": [1, 2]})
     said = usage_error(ip, f"%odps write {source} somewhere")
     assert "expression" in said

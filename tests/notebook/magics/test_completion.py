@@ -13,8 +13,8 @@ from tests.support.threads import wait_until
 
 
 def names(kind, of):
-    """Names that are available at once."""
-    hostile = ["x\n!touch x", "x\u2028y", "x\x00"]  # attack 4: they would become lines of a cell
+    """Return cached names of tables, columns and partitions."""
+    hostile = ["x\n!touch x", "x\u2028y", "x\x00"]  # names that would become lines of a cell
     known = {
         ("tables", ""): ["orders", "media", "Documents"],
         ("columns", "orders"): ["id", "amount", "ds", *hostile],
@@ -112,7 +112,7 @@ def test_columns_of_a_query_are_taken_from_tables_after_the_cursor():
         *('odps.sql("select 1"); or', 'orders.sql("sel', 'odps.read("am', "orders.read(am"),
     ],
 )
-def test_elsewhere_tab_completion_is_left_to_ipython(before):
+def test_outside_of_our_magics_ipython_completes(before):
     assert words(before) is None
 
 
@@ -146,7 +146,7 @@ def cache():
 
 def test_a_lookup_never_waits_for_the_service(cache):
     names, source, _ = cache
-    assert names.look_up("tables") == ()  # the source waits for permission to respond
+    assert names.look_up("tables") == ()  # the source does not respond yet
     assert names.look_up("tables") == ()
     source.may_answer.set()
     wait_until(lambda: names.look_up("tables") == ("t1",))
@@ -165,7 +165,7 @@ def test_cached_names_are_returned_while_new_ones_are_fetched(cache):
     wait_until(lambda: names.look_up("tables") == ("t2",))
 
 
-def test_a_failure_is_silent_and_retried_later(cache):
+def test_a_failed_lookup_shows_no_error_and_is_retried_later(cache):
     names, source, clock = cache
     source.fails = True
     source.may_answer.set()
@@ -179,7 +179,7 @@ def test_a_failure_is_silent_and_retried_later(cache):
     wait_until(lambda: names.look_up("tables") == ("t2",))
 
 
-def test_a_closed_cache_starts_nothing(cache):
+def test_a_closed_cache_starts_no_thread(cache):
     names, source, _ = cache
     names.close()
     names.close()
@@ -192,7 +192,7 @@ def test_a_first_lookup_waits_briefly_and_only_once_for_a_hanging_service():
     cache = NameCache(source, patience=0.05)
     began = time.monotonic()
     assert cache.look_up("tables") == ()
-    assert time.monotonic() - began < 5  # not the ten seconds that this service takes
+    assert time.monotonic() - began < 5  # less than the 10 s that this service takes
     for _ in range(1000):
         assert cache.look_up("tables") == ()
     assert time.monotonic() - began < 20  # 1000 waits would take 50 seconds

@@ -18,13 +18,13 @@ from tests.support.shell import run, usage_error
 # -- connect ----------------------------------------------------------------------------------
 
 
-def test_connect_takes_a_variable_and_never_closes_it(ip, odps):
+def test_connect_uses_the_connection_in_a_variable_and_never_closes_it(ip, odps):
     run(ip, "%odps connect odps")
     run(ip, "%unload_ext odps_nb\n%load_ext odps_nb")
     assert "orders" in odps.tables()
 
 
-def test_without_settings_the_first_use_names_missing_ones(shell):
+def test_the_error_without_settings_names_the_missing_settings(shell):
     load_ipython_extension(shell)
     with pytest.raises(ConfigError) as caught:
         run(shell, "%odps tables")
@@ -75,7 +75,7 @@ def test_connect_shows_the_response_of_the_service(ip, service, monkeypatch):
 def test_an_assigned_connect_returns_the_connection(ip, odps):
     assert run(ip, "mine = %odps connect odps") is None
     assert ip.user_ns["mine"] is odps
-    assert run(ip, "%odps connect odps") is None  # displayed as text, not again as a repr
+    assert run(ip, "%odps connect odps") is None  # the connection is displayed once
 
 
 def test_an_assignment_after_load_ext_in_one_cell_returns_the_connection(ip, odps):
@@ -102,7 +102,7 @@ def test_connect_accepts_profiles_and_pyodps_objects_from_a_variable(ip, service
     found.close()
 
 
-def test_a_profile_with_the_name_of_a_variable_is_a_profile(ip):
+def test_a_profile_takes_precedence_over_a_variable_of_the_same_name(ip):
     ip.user_ns["work"] = 5
     with pytest.raises(ConfigError, match="no profile 'work'"):
         run(ip, "%odps connect work")
@@ -133,7 +133,7 @@ def test_local_starts_a_service_and_the_same_cell_finds_it_again(ip, tmp_path):
         ip.user_ns["first"].close()
 
 
-def test_every_magic_uses_the_zone_of_the_connection(ip, service, new_name, monkeypatch):
+def test_every_magic_uses_the_time_zone_of_the_connection(ip, service, new_name, monkeypatch):
     monkeypatch.setenv("ODPS_ACCESS_ID", service.access_id)
     monkeypatch.setenv("ODPS_ACCESS_KEY", service.access_key)
     zone, name = "Asia/Shanghai", new_name("zoned")
@@ -157,7 +157,7 @@ def test_every_magic_uses_the_zone_of_the_connection(ip, service, new_name, monk
             assert found["t"].tolist() == [clock.tz_localize(zone)]
 
 
-def test_without_a_zone_sql_refuses_times_with_a_zone(ip):
+def test_without_a_time_zone_sql_refuses_times_with_a_zone(ip):
     ip.user_ns["at"] = pd.Timestamp("2024-01-31 10:00:00+08:00")
     assert "time zone" in usage_error(ip, "%%odps sql\nselect 1 as a where :at is null")
     read = run(ip, '%odps read orders -n 3 -w "created > :at"')
@@ -185,9 +185,9 @@ def test_tables_are_listed_with_details_and_partitions(ip):
 
 
 def test_a_large_table_is_read_only_with_an_option(ip):
-    told = usage_error(ip, "%odps read orders -o whole")
+    error = usage_error(ip, "%odps read orders -o whole")
     size = r"(about 404\.4|roughly 442\.4)"  # the service's estimate, or that of the types (tunnel)
-    assert re.match(rf"orders is {size} MB; the limit is 268\.4 MB: pass -n N", told)
+    assert re.match(rf"orders is {size} MB; the limit is 268\.4 MB: pass -n N", error)
     assert "whole" not in ip.user_ns
     run(ip, "%config OdpsMagics.confirm_above = 1000")
     few = "%odps read orders -p ds=2024-01-01 -c id"
@@ -198,7 +198,7 @@ def test_a_large_table_is_read_only_with_an_option(ip):
     assert len(run(ip, few)) == 231_072
 
 
-def test_a_plan_estimates_the_chosen_columns(ip):
+def test_a_dry_run_estimates_the_bytes_of_the_selected_columns(ip):
     def size(columns: str) -> str:
         plan = run(ip, f"%odps read orders -p ds=2024-01-01 -c {columns} --dry-run")
         return dict(plan.rows)["size"]
@@ -231,33 +231,33 @@ def test_decimals_and_dtypes_are_options_of_every_data_frame(ip, cell):
 
 
 def test_a_note_reports_the_dtypes_of_decimals(ip):
-    def told(line: str) -> str:
+    def output(line: str) -> str:
         run(ip, line)
         return "".join(one["text/plain"] for one in ip.user_ns["shown"])
 
     read = "%odps read orders -n 5 -c id,amount -o df"
-    assert "DECIMAL as float64: amount" in told(read)
-    assert "DECIMAL" not in told(f"{read} --decimals exact")
-    assert "DECIMAL" not in told("%odps read orders -n 5 -c id -o df")
+    assert "DECIMAL as float64: amount" in output(read)
+    assert "DECIMAL" not in output(f"{read} --decimals exact")
+    assert "DECIMAL" not in output("%odps read orders -n 5 -c id -o df")
     query = "cast('12345678901234567.89' as decimal(38,2)) as total, amount from orders limit 1"
-    said = told(f"%%odps sql -o df\nselect {query}")
+    said = output(f"%%odps sql -o df\nselect {query}")
     assert "DECIMAL as float64: amount · DECIMAL kept exact; float64 would round: total" in said
 
 
 def test_dtypes_of_pandas_are_refused_for_other_results(ip):
     read = "%odps read orders -n 5 -c id"
-    told = usage_error(ip, f"{read} -t arrow --decimals float")
-    assert "--decimals cannot be used here: it only applies to pandas results, not" in told
+    error = usage_error(ip, f"{read} -t arrow --decimals float")
+    assert "--decimals cannot be used here: it only applies to pandas results, not" in error
     assert "--dtype-backend cannot" in usage_error(ip, f"{read} -t batches --dtype-backend pyarrow")
     handle = run(ip, "%odps read orders -n 5 -c amount --decimals float --bg")
     assert str(handle.result().dtypes["amount"]) == "float64"
 
 
-def test_no_table_of_a_pattern_is_told(ip):
+def test_a_pattern_without_matches_is_reported(ip):
     assert run(ip, "%odps tables zzz*").text() == "no table name matches zzz*"
 
 
-def test_schema_returns_the_table(ip):
+def test_the_subcommand_schema_returns_the_table(ip):
     table = run(ip, "%odps schema orders")
     assert table.schema.find("amount") is not None
     with pytest.raises(NotFoundError) as caught:
@@ -301,7 +301,7 @@ def test_text_that_is_not_utf8_is_handled_as_requested(ip, odps, new_name, cell)
 
 
 def test_an_earlier_magic_of_the_same_name_still_returns_its_object(shell, service):
-    """DataWorks has a magic of its own: ``o = %odps`` returns a pyodps object."""
+    """In DataWorks, ``o = %odps`` returns a pyodps object."""
     entry = ODPS(
         service.access_id,
         service.access_key,

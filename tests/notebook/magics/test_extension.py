@@ -18,7 +18,7 @@ def our_threads() -> list[str]:
     return [t.name for t in threading.enumerate() if t.name in ours]
 
 
-def test_loading_prints_nothing_and_adds_no_names(shell, shown, capsys):
+def test_loading_the_extension_prints_nothing_and_adds_no_names(shell, shown, capsys):
     before = set(shell.user_ns)
     load_ipython_extension(shell)
     assert set(shell.user_ns) == before
@@ -27,7 +27,7 @@ def test_loading_prints_nothing_and_adds_no_names(shell, shown, capsys):
     assert our_threads() == []
 
 
-def test_loading_twice_has_no_additional_effect(shell):
+def test_loading_the_extension_twice_has_no_additional_effect(shell):
     load_ipython_extension(shell)
     magics = shell.magics_manager.registry["OdpsMagics"]
     matchers = len(shell.Completer.custom_matchers)
@@ -36,7 +36,7 @@ def test_loading_twice_has_no_additional_effect(shell):
     assert len(shell.Completer.custom_matchers) == matchers
 
 
-def state(shell) -> tuple:
+def shell_state(shell) -> tuple:
     manager = shell.magics_manager
     return (
         {kind: dict(found) for kind, found in manager.magics.items()},
@@ -49,14 +49,14 @@ def state(shell) -> tuple:
     )
 
 
-def test_unloading_restores_everything(shell):
-    before = state(shell)
+def test_unloading_the_extension_restores_the_state_of_the_shell(shell):
+    before = shell_state(shell)
     load_ipython_extension(shell)
-    assert state(shell) != before
+    assert shell_state(shell) != before
     unload_ipython_extension(shell)
-    assert state(shell) == before
+    assert shell_state(shell) == before
     unload_ipython_extension(shell)
-    assert state(shell) == before
+    assert shell_state(shell) == before
 
 
 def test_an_earlier_magic_of_the_same_name_is_restored(shell):
@@ -106,15 +106,15 @@ print([m for m in ("pandas", "pyarrow", "requests", "ipywidgets", "pyspark") if 
 """
 
 
-def test_loading_imports_nothing_heavy():
+def test_loading_the_extension_imports_no_large_library():
     done = subprocess.run(
         [sys.executable, "-c", LOAD], capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-def tab(shell, text: str) -> list[str]:
-    """The completions of a notebook at the end of a cell's text, each as the complete new text."""
+def words(shell, text: str) -> list[str]:
+    """Return the completions at the end of a cell, each as the complete new text."""
     with provisionalcompleter():
         found = list(shell.Completer.completions(text, len(text)))
     return [text[: one.start] + one.text for one in found]
@@ -132,26 +132,26 @@ def tab(shell, text: str) -> list[str]:
 def test_tab_completes_in_a_real_completer(shell, text, expected):
     load_ipython_extension(shell)
     shell.user_ns["frame_of_mine"] = 1
-    assert tab(shell, text) == [expected]
+    assert words(shell, text) == [expected]
 
 
 def test_tab_offers_only_our_names(shell):
     load_ipython_extension(shell)
     start = "%odps read orders -t "
-    assert tab(shell, start) == [start + kind for kind in ("pandas", "arrow", "spark", "batches")]
+    assert words(shell, start) == [start + kind for kind in ("pandas", "arrow", "spark", "batches")]
 
 
 @pytest.mark.parametrize("text", ["%odps read orders -c ", "%odps read orders -c zz"])
 def test_tab_offers_nothing_else_before_our_names_are_fetched(shell, text):
     """IPython completes variables and files if a matcher returns no words."""
     load_ipython_extension(shell)
-    assert tab(shell, text) == [text]  # the text that is already typed
+    assert words(shell, text) == [text]  # the text before the cursor
 
 
-def test_tab_completion_elsewhere_is_unchanged(shell):
-    before = tab(shell, "import collectio")
+def test_tab_completion_outside_of_our_magics_is_unchanged(shell):
+    before = words(shell, "import collectio")
     load_ipython_extension(shell)
-    assert tab(shell, "import collectio") == before
+    assert words(shell, "import collectio") == before
 
 
 def run(shell, text: str) -> str:
@@ -228,7 +228,7 @@ def test_bad_input_prints_one_line_in_an_error_output(shell, cell, message):
 
 
 @pytest.mark.parametrize("name", list(COMMANDS))
-def test_every_subcommand_says_why_it_is_refused(shell, name):
+def test_every_subcommand_names_an_unknown_option(shell, name):
     load_ipython_extension(shell)
     count = len(COMMANDS[name].positionals()) if name != "spark" else 0
     cell = f"%odps {name} {'1 ' * count}--nonsense"
@@ -242,7 +242,7 @@ def test_status_without_operations_shows_a_text(shell):
     assert "no operations yet" in run(shell, "%odps status")
 
 
-def test_a_key_on_a_line_is_refused_first(shell):
+def test_a_key_on_a_line_is_refused_before_other_errors(shell):
     load_ipython_extension(shell)
     for line in ("connect --access-key=LTAIsecret", "nonsense --token LTAIsecret"):
         text = run(shell, f"%odps {line}")

@@ -55,7 +55,7 @@ CELLS = {
 
 
 @pytest.fixture(scope="module")
-def book(service, tmp_path_factory) -> nbformat.NotebookNode:
+def executed(service, tmp_path_factory) -> nbformat.NotebookNode:
     """The executed notebook; cell names are kept as ids."""
     made = nbformat.v4.new_notebook()
     for name, source in CELLS.items():
@@ -73,16 +73,16 @@ def book(service, tmp_path_factory) -> nbformat.NotebookNode:
     return made
 
 
-def outputs(book: nbformat.NotebookNode, name: str) -> list[Any]:
-    (cell,) = [cell for cell in book.cells if cell.id == name.replace(" ", "-")]
+def outputs(executed: nbformat.NotebookNode, name: str) -> list[Any]:
+    (cell,) = [cell for cell in executed.cells if cell.id == name.replace(" ", "-")]
     return list(cell.outputs)
 
 
-def text(book: nbformat.NotebookNode, name: str, mime: str = "text/plain") -> str:
-    """The complete output of a cell as text of one type; a kernel may print a line in parts."""
+def text(executed: nbformat.NotebookNode, name: str, mime: str = "text/plain") -> str:
+    """Return the complete output of a cell in one media type."""
     found: list[str] = []
     before = ""
-    for output in outputs(book, name):
+    for output in outputs(executed, name):
         if output.output_type == before == "stream":
             found[-1] += output.text
         elif output.output_type == "stream":
@@ -95,106 +95,106 @@ def text(book: nbformat.NotebookNode, name: str, mime: str = "text/plain") -> st
     return "\n".join(found)
 
 
-def test_loading_shows_nothing_and_adds_no_names(book):
-    assert text(book, "load") == "[]\n"
+def test_loading_shows_nothing_and_adds_no_names(executed):
+    assert text(executed, "load") == "[]\n"
 
 
-def test_the_connection_is_named_without_its_keys(book, service):
-    assert text(book, "connect").startswith(f"project {service.project} at")
+def test_the_display_of_the_connection_contains_no_key(executed, service):
+    assert text(executed, "connect").startswith(f"project {service.project} at")
 
 
-def test_a_read_is_assigned_to_the_variable(book):
-    assert text(book, "read").endswith("231,072 rows × 3 columns · DECIMAL as float64: amount")
-    assert text(book, "frame") == "pandas 231072 ['id', 'amount', 'status']\n"
+def test_a_read_is_assigned_to_the_variable(executed):
+    assert text(executed, "read").endswith("231,072 rows × 3 columns · DECIMAL as float64: amount")
+    assert text(executed, "frame") == "pandas 231072 ['id', 'amount', 'status']\n"
 
 
-def test_a_read_without_a_variable_shows_few_rows_and_the_shape(book):
-    page = text(book, "display", "text/html")
+def test_a_read_without_a_variable_shows_few_rows_and_the_shape(executed):
+    page = text(executed, "display", "text/html")
     assert "200 rows × 2 columns" in page
     assert page.count("<tr") < 20
 
 
-def test_a_dry_run_shows_the_plan(book):
-    page = text(book, "plan")
+def test_a_dry_run_shows_the_plan(executed):
+    page = text(executed, "plan")
     assert "2,048,000" in page
     assert "splits" in page
     assert "nothing read yet" in page
 
 
-def test_a_background_read_reports_in_the_cell_that_started_it(book):
-    card = text(book, "background")
+def test_a_background_read_reports_in_the_cell_that_started_it(executed):
+    card = text(executed, "background")
     assert "read orders: done in" in card or "read local.orders: done in" in card
-    assert text(book, "elsewhere") == "231072 <read orders: done>\n"
+    assert text(executed, "elsewhere") == "231072 <read orders: done>\n"
 
 
-def test_the_quiet_option_disables_progress(book):
-    assert outputs(book, "whole") == []
+def test_the_quiet_option_disables_progress(executed):
+    assert outputs(executed, "whole") == []
 
 
-def test_text_of_a_table_is_never_markup(book):
+def test_text_of_a_table_is_never_markup(executed):
     for name in ("hostile", "hostile rows", "status"):
-        assert MARKUP not in text(book, name, "text/html")
+        assert MARKUP not in text(executed, name, "text/html")
     # the line with the error is the text of an error output, which is escaped: see the export below
-    assert {output.output_type for output in outputs(book, "sql error")} == {"error"}
-    assert f"  select '{MARKUP}' frm orders\n" in text(book, "sql error")
-    assert "&lt;script&gt;" in text(book, "hostile", "text/html")
-    assert "&lt;script&gt;" in text(book, "hostile rows", "text/html")
+    assert {output.output_type for output in outputs(executed, "sql error")} == {"error"}
+    assert f"  select '{MARKUP}' frm orders\n" in text(executed, "sql error")
+    assert "&lt;script&gt;" in text(executed, "hostile", "text/html")
+    assert "&lt;script&gt;" in text(executed, "hostile rows", "text/html")
 
 
 @pytest.mark.storage_api("blobs")
-def test_blobs_are_shown_with_text_for_those_without_widgets(book):
-    bundles = [output.data for output in outputs(book, "blobs") if "data" in output]
+def test_blobs_are_shown_with_text_for_those_without_widgets(executed):
+    bundles = [output.data for output in outputs(executed, "blobs") if "data" in output]
     assert any("text/html" in bundle and "text/plain" in bundle for bundle in bundles)
 
 
-def test_status_lists_operations_with_their_ids(book):
-    page = text(book, "status")
+def test_status_lists_operations_with_their_ids(executed):
+    page = text(executed, "status")
     assert page.count("session") >= 3
     assert "read" in page
     assert "sql" in page
 
 
-def test_doctor_finds_the_service(book):
-    assert re.search(r"Project +ok +\w+ responds at http://\S+", text(book, "doctor"))
+def test_doctor_reports_that_the_service_responds(executed):
+    assert re.search(r"Project +ok +\w+ responds at http://\S+", text(executed, "doctor"))
 
 
-def error(book, name: str) -> list[str]:
-    (output,) = [o for o in outputs(book, name) if o.output_type == "error"]
+def error(executed, name: str) -> list[str]:
+    (output,) = [o for o in outputs(executed, name) if o.output_type == "error"]
     return [line.replace("\x1b[1m", "").replace("\x1b[0m", "") for line in output.traceback]
 
 
-def test_our_errors_are_shown_as_three_lines_and_the_cell_fails(book):
-    what, where, to_do = error(book, "no table")
+def test_our_errors_are_shown_as_three_lines_and_the_cell_fails(executed):
+    what, where, to_do = error(executed, "no table")
     assert what.startswith("NotFoundError: ")
     assert "orderz" in what
     assert "request id" in where
     assert to_do.startswith("to do: did you mean orders?")
 
 
-def test_a_refused_line_is_an_error_output_with_its_reason(book):
-    (output,) = outputs(book, "refused")
+def test_a_refused_line_is_an_error_output_with_its_reason(executed):
+    (output,) = outputs(executed, "refused")
     reason = "odps read has no option --colums; did you mean --columns?"
     assert (output.output_type, output.ename, output.evalue) == ("error", "UsageError", reason)
-    assert error(book, "refused") == [f"UsageError: {reason}"]
+    assert error(executed, "refused") == [f"UsageError: {reason}"]
 
 
-def test_our_errors_outside_of_magics_are_shown_as_three_lines(book):
-    assert error(book, "no connection")[0].startswith("ConnectError: ")
-    assert len(error(book, "no connection")) <= 3
+def test_our_errors_outside_of_magics_are_shown_as_three_lines(executed):
+    assert error(executed, "no connection")[0].startswith("ConnectError: ")
+    assert len(error(executed, "no connection")) <= 3
 
 
-def test_a_command_shows_the_traceback(book):
-    assert text(book, "traceback").startswith("Traceback (most recent call last)")
+def test_the_subcommand_tb_shows_the_traceback(executed):
+    assert text(executed, "traceback").startswith("Traceback (most recent call last)")
 
 
-def test_unloading_leaves_no_thread(book):
-    assert text(book, "threads") == "[]\n"
+def test_unloading_leaves_no_thread(executed):
+    assert text(executed, "threads") == "[]\n"
 
 
-def test_final_cards_are_small_and_show_the_outcome(book):
+def test_final_cards_are_small_and_show_the_outcome(executed):
     cards = [
         output.data["text/html"]
-        for cell in book.cells
+        for cell in executed.cells
         for output in cell.outputs
         if "data" in output and 'role="status"' in output.data.get("text/html", "")
     ]
@@ -204,17 +204,17 @@ def test_final_cards_are_small_and_show_the_outcome(book):
         assert len(card) < 1500
 
 
-def test_no_secret_is_saved_in_the_notebook(book, service):
-    saved = json.dumps(book)
+def test_no_secret_is_saved_in_the_notebook(executed, service):
+    saved = json.dumps(executed)
     assert service.access_key not in saved
     assert service.access_id not in saved
 
 
 @pytest.mark.nightly
-def test_an_export_shows_everything_without_markup_from_outside(book):
-    from nbconvert import HTMLExporter  # a second to load
+def test_an_export_shows_everything_without_markup_from_outside(executed):
+    from nbconvert import HTMLExporter  # takes a second to load
 
-    page, _ = HTMLExporter(template_name="basic").from_notebook_node(book)
+    page, _ = HTMLExporter(template_name="basic").from_notebook_node(executed)
     shown = re.sub(r'<div class="[^"]*input.*?</pre>', "", page, flags=re.DOTALL)
     assert "alert('x')</script>" not in shown
     assert "frame ← read orders" in page

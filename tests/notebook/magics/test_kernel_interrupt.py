@@ -77,7 +77,7 @@ def test_an_interrupt_stops_a_read_and_the_card_shows_the_progress(kernel, stall
             interrupted.append(message)
             manager.interrupt_kernel()
 
-    # Without the interrupt, it would wait for ten minutes.
+    # without the interrupt, the read would wait for ten minutes
     reply, published = run(
         client, "%odps read orders --all -o orders", on_output=interrupt_once_rows_are_there
     )
@@ -125,7 +125,7 @@ def test_a_background_read_is_cancelled_by_its_id_and_its_card_shows_this(kernel
     cards = [one["data"] for one in updates if one["transient"] == placed["transient"]]
     assert "cancelled a" in cards[-1]["text/html"]
     (button,) = (one["data"] for one in updates if one["transient"] != placed["transient"])
-    assert button == {"text/plain": ""}  # it was removed with the operation
+    assert button == {"text/plain": ""}  # the thread was removed with the operation
     assert printed(client, "print(handle)") == "<read orders: cancelled>\n"
     assert printed(client, THREADS) in ("[]\n", "['odps-nb-names']\n")
     reply, _ = run(client, f"%odps cancel {number}")

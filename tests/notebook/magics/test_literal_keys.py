@@ -1,4 +1,4 @@
-"""A key that a cell contains is warned of once, however it reaches the connection."""
+"""A key in a cell causes one warning, however the key reaches the connection."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ LITERAL = {
 }
 
 
-def warned(shell, *cells: str) -> list[str]:
-    """Run cells; return the warnings as they are shown, with a line of source code if known."""
+def warnings_of(shell, *cells: str) -> list[str]:
+    """Run cells; return the displayed warnings, with the line of source code if known."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for cell in cells:
@@ -44,14 +44,14 @@ def user(shell, monkeypatch):
 
 @pytest.mark.parametrize("way", LITERAL)
 def test_a_key_in_a_cell_causes_one_warning(user, way):
-    (told,) = warned(user, LITERAL[way], LITERAL[way])
+    (told,) = warnings_of(user, LITERAL[way], LITERAL[way])
     assert told.startswith("a cell contains the ")
     assert "getpass.getpass()" in told
     assert "a profile or a keyring" in told
 
 
 def test_a_key_of_an_earlier_cell_is_found(user):
-    (told,) = warned(
+    (told,) = warnings_of(
         user,
         f'keys = odps_nb.AccessKey("me", "{KEY}")',
         f"odps_nb.connect({PLACE}, credentials=keys)",
@@ -60,7 +60,7 @@ def test_a_key_of_an_earlier_cell_is_found(user):
 
 
 def test_a_key_outside_of_cells_causes_no_warning(user):
-    user.user_ns["typed"] = KEY  # as getpass would
-    assert not warned(user, f'odps_nb.connect({PLACE}, access_id="me", access_key=typed)')
+    user.user_ns["typed"] = KEY  # as if entered by getpass
+    assert not warnings_of(user, f'odps_nb.connect({PLACE}, access_id="me", access_key=typed)')
     short = f'odps_nb.connect({PLACE}, access_id="me", access_key="k")'
-    assert not warned(user, short)  # occurs by chance
+    assert not warnings_of(user, short)  # another use of the same text

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.every_service(in_turn=True)
 # -- reading ----------------------------------------------------------------------------------
 
 
-def test_a_read_is_displayed_or_put_into_a_variable(ip):
+def test_a_read_is_displayed_or_assigned_to_a_variable(ip):
     frame = run(ip, "%odps read orders -n 7 -c id,status")
     assert isinstance(frame, pd.DataFrame)
     assert frame.shape == (7, 2)
@@ -37,12 +37,12 @@ def test_a_read_is_displayed_or_put_into_a_variable(ip):
     pd.testing.assert_frame_equal(ip.user_ns["seven"], frame)
 
 
-def test_partitions_may_be_repeated(ip):
+def test_the_option_for_partitions_may_be_repeated(ip):
     frame = run(ip, "%odps read orders -p ds=2024-01-01 -p ds=2024-01-02 -c ds")
     assert frame["ds"].nunique() == 2
 
 
-def test_partitions_may_be_a_range_or_the_latest(ip):
+def test_the_option_for_partitions_accepts_a_range_or_latest(ip):
     frame = run(ip, "%odps read orders -p ds>=2024-01-02,ds<2024-01-04 -p latest -c ds -n 1000000")
     days = [
         str(spec).removeprefix("ds=") for spec in ip.user_ns["odps"].table("orders").partitions()
@@ -53,7 +53,7 @@ def test_partitions_may_be_a_range_or_the_latest(ip):
         run(ip, "%odps read orders -p ds>2030-01-01")
 
 
-def test_the_settings_are_the_defaults(ip):
+def test_values_of_config_are_the_defaults_of_a_read(ip):
     run(ip, "%config OdpsMagics.result_type = 'arrow'\n%config OdpsMagics.limit = 3")
     table = run(ip, "%odps read orders -c id")
     assert isinstance(table, pa.Table)
@@ -72,7 +72,7 @@ def test_a_filter_is_on_the_line_or_in_the_cell(ip):
     assert "did you mean :wanted?" in usage_error(ip, "%odps read orders -w 'status = :wantd'")
 
 
-def test_names_are_looked_up_in_the_scope_of_the_magic(ip):
+def test_variables_are_looked_up_in_the_scope_of_the_magic(ip):
     run(ip, "state = 'nothing'")
     frame = run(
         ip,
@@ -98,7 +98,7 @@ def test_a_bound_text_is_compared_literally(ip, value):
     assert run(ip, "%odps read orders -p ds=2024-01-01 -n 5 -c id -w 'status = :value'").empty
 
 
-def test_queries_lists_failed_sql(ip):
+def test_the_list_of_queries_contains_failed_sql(ip):
     run(ip, "%%odps sql\nselect 41 + 1 as answer")
     with pytest.raises(OdpsNbError):
         run(ip, "%%odps sql\nselect nothing from nowhere")
@@ -191,17 +191,17 @@ def test_sql_binds_values_and_reads_its_rows(ip):
 
 
 @pytest.fixture
-def asked(odps, monkeypatch):
-    """The numbers of rows that requests name, as they are sent."""
-    asked = []
+def row_limits(odps, monkeypatch):
+    """The limits on rows in the requests that the connection sends."""
+    row_limits = []
     call = odps._storage.open
 
-    def noting(request, *args, **more):
-        asked.append(getattr(request, "count", None))
+    def record_and_open(request, *args, **more):
+        row_limits.append(getattr(request, "count", None))
         return call(request, *args, **more)
 
-    monkeypatch.setattr(odps._storage, "open", noting)
-    return asked
+    monkeypatch.setattr(odps._storage, "open", record_and_open)
+    return row_limits
 
 
 ORDERS = "select id, status from orders where ds = '2024-01-01'"
@@ -215,7 +215,7 @@ ORDERS = "select id, status from orders where ds = '2024-01-01'"
         *(("batches", "setting"), ("arrow", "both"), ("pandas", "bg"), ("arrow", "bg")),
     ],
 )
-def test_sql_transfers_only_the_requested_rows(ip, asked, kind, way):
+def test_sql_transfers_only_the_requested_rows(ip, row_limits, kind, way):
     options = {"-n": "-n 5", "setting": "", "both": "-n 5", "bg": "-n 5 --bg"}[way]
     if way in ("setting", "both"):
         run(ip, f"%config OdpsMagics.limit = {5 if way == 'setting' else 7}")
@@ -228,7 +228,7 @@ def test_sql_transfers_only_the_requested_rows(ip, asked, kind, way):
             assert value.shape == (5, 2)
     finally:
         run(ip, "%config OdpsMagics.limit = None")
-    assert asked == [5]
+    assert row_limits == [5]
 
 
 def test_a_statement_without_rows_reports_its_effect(ip, new_name):
@@ -242,7 +242,7 @@ def test_a_statement_without_rows_reports_its_effect(ip, new_name):
         assert run(ip, f"%%odps sql\n{statement}") is None
         assert [one["text/plain"] for one in ip.user_ns["shown"]] == [told]
     empty = run(ip, "%%odps sql -t pandas\nselect id from orders where id < 0")
-    assert list(empty.columns) == ["id"]  # rows were requested, and there are none
+    assert list(empty.columns) == ["id"]  # the option requests rows of a statement that has none
 
 
 def test_a_dry_run_of_sql_shows_the_estimate_of_the_service(ip, odps):
@@ -259,7 +259,7 @@ def test_a_dry_run_of_sql_shows_the_estimate_of_the_service(ip, odps):
         run(ip, "%%odps sql --dry-run\nselect * from no_such_table")
 
 
-def test_a_cell_above_the_limit_is_not_run(ip):
+def test_a_query_above_the_limit_of_bytes_is_not_run(ip):
     query = "select count(*) as n from orders"
     run(ip, "%config OdpsMagics.sql_max_bytes = 1_000_000")
     with pytest.raises(LimitExceededError, match="was not run"):
@@ -268,10 +268,10 @@ def test_a_cell_above_the_limit_is_not_run(ip):
     run(ip, "%config OdpsMagics.sql_max_bytes = None")
 
 
-def test_the_page_of_a_job_is_shown_where_the_service_has_one(ip, odps):
+def test_a_link_to_the_page_of_a_job_is_shown_if_the_service_has_pages(ip, odps):
     context = ip.magics_manager.registry["OdpsMagics"].context
     run(ip, "%%odps sql -t pandas\nselect 1 as one")
-    assert ip.user_ns["shown"] == []  # the embedded service has no such pages
+    assert ip.user_ns["shown"] == []  # the embedded service has no pages of jobs
     context._console = odps._storage, "https://console.example.com/cn-hangzhou"
     run(ip, "%%odps sql -t pandas\nselect 1 as one")
     (page,) = ip.user_ns["shown"]
@@ -283,7 +283,7 @@ def test_the_page_of_a_job_is_shown_where_the_service_has_one(ip, odps):
 def test_an_error_in_sql_shows_its_position(ip, odps, capsys):
     with pytest.raises(OdpsNbError) as caught:
         run(ip, "%%odps sql\nselect id\nfrom orders\nwhre id = 1")
-    assert caught.value.excerpt == "  whre id = 1\n       ^"  # whre is parsed as an alias
+    assert caught.value.excerpt == "  whre id = 1\n       ^"  # `whre` is parsed as an alias
     ip.run_cell("%%odps sql\nselect id frm orders")
     assert "\n  select id frm orders\n                ^\nwhere: " in capsys.readouterr().out
     with pytest.raises(OdpsNbError) as caught:
@@ -318,7 +318,7 @@ def test_a_limited_read_shows_the_total_number_of_rows(ip):
     assert "first" not in shown.stdout + str([output.data for output in shown.outputs])
 
 
-def test_a_limit_works_if_the_key_may_not_read_all_rows(ip, tmp_path):
+def test_a_limit_works_if_the_account_may_not_read_all_rows(ip, tmp_path):
     query = NUMBERS.format(11) + " order by n"
     with protected_service(tmp_path) as service, analyst_of(service) as analyst:
         ip.magics_manager.registry["OdpsMagics"].context.use(analyst, owned=False)
@@ -332,7 +332,7 @@ def test_a_limit_works_if_the_key_may_not_read_all_rows(ip, tmp_path):
 
 
 @pytest.mark.parametrize("form", ["in :L", "in (:L)"])
-def test_a_list_chooses_its_rows_in_sql_and_in_filters(ip, form):
+def test_a_bound_list_selects_its_rows_in_sql_and_in_filters(ip, form):
     ip.user_ns["L"] = ["paid", "shipped"]
     counted = run(
         ip, f"%%odps sql -t pandas\nselect count(*) n from ({ORDERS}) t where status {form}"
@@ -363,10 +363,10 @@ def test_an_option_keeps_the_blanks_of_char(ip):
     odps.drop_table("magic_chars")
 
 
-def test_sql_shows_an_explorer_and_reads_only_what_it_shows(ip, asked):
+def test_sql_shows_an_explorer_and_reads_only_the_displayed_rows(ip, row_limits):
     with closing(run(ip, f"%%odps sql\n{ORDERS}")) as explorer:
         assert "rows 1–20 of 231,072" in explorer._repr_html_()
-        assert asked == [100]
+        assert row_limits == [100]
         assert explorer.code == f"odps.sql({ORDERS!r})"
     with closing(run(ip, f"%odps sql -n 5 {ORDERS}")) as explorer:
         assert explorer.view.total == 5
@@ -390,7 +390,7 @@ def test_sql_into_a_variable_also_shows_the_explorer(ip, options):
 
 
 @pytest.mark.parametrize("options", ["--bg", "-t batches"])
-def test_sql_whose_result_is_not_read_shows_no_explorer(ip, options):
+def test_sql_without_a_read_of_its_result_shows_no_explorer(ip, options):
     run(ip, f"%%odps sql -o later {options}\n{ORDERS} limit 30")
     (note,) = ip.user_ns["shown"]
     assert note["text/plain"].startswith("later ← sql select id, status")
@@ -398,7 +398,7 @@ def test_sql_whose_result_is_not_read_shows_no_explorer(ip, options):
     assert options == "-t batches" or len(later.result(60)) == 30
 
 
-def test_a_query_is_shown_as_a_chart_and_assigned_too(ip):
+def test_a_query_can_be_shown_as_a_chart_and_assigned(ip):
     query = "select status, amount from orders where ds = '2024-01-01'"
     chart = run(ip, f"%%odps sql --chart bar:status,amount -q\n{query}")
     assert chart.to_pandas().columns.tolist() == ["status", "sum of amount"]

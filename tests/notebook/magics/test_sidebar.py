@@ -1,4 +1,4 @@
-"""The kernel's responses to the JupyterLab sidebar, and the requests that they cost."""
+"""The kernel's responses to the JupyterLab sidebar, and the number of requests for them."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from odps_nb.notebook.magics.sidebar import answer, children
 from tests.support.sockets.relays import TlsFront
 
 
-def nobody(kind, of):
+def fail_if_called(kind, of):
     """Fail, because the sidebar must send its own queries."""
     raise AssertionError
 
 
 @pytest.fixture
 def cache() -> NameCache:
-    return NameCache(nobody)
+    return NameCache(fail_if_called)
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Counted:
 
 @pytest.fixture
 def counted(service) -> Iterator[Counted]:
-    """A connection through a relay that counts its requests."""
+    """A connection through a proxy that counts its requests."""
     place = urlsplit(service.endpoint)
     with (
         TlsFront((place.hostname, place.port), None, listens=True) as front,
@@ -162,14 +162,14 @@ def test_a_project_without_schemas_shows_its_tables(moody_odps, stalled, cache):
     assert "orders" in found["items"]
 
 
-def test_a_list_that_the_key_may_not_see_contains_the_connected_project(moody_odps, stalled, cache):
+def test_without_permission_the_list_has_only_the_connected_project(moody_odps, stalled, cache):
     stalled({"action": "/api/projects", "fault": "status", "status": 403, "times": 0})
     assert children(moody_odps, cache, "projects")["items"] == ["local"]
     with pytest.raises(AccessDeniedError):
         children(moody_odps, cache, "schemas", ["local"])  # its tables cannot be listed either
 
 
-def test_a_busy_service_is_not_taken_for_a_project_without_schemas():
+def test_an_error_of_a_busy_service_does_not_mean_that_there_are_no_schemas():
     assert sidebar._is_refused(NotFoundError("none", status=404))
     assert not sidebar._is_refused(ThrottledError("slowly", status=429))
     assert not sidebar._is_refused(ServerFaultError("broken", status=503))
@@ -207,9 +207,9 @@ def test_the_front_end_gets_json_and_errors_as_lines(shell, odps, service):
     assert service.access_key not in str(told)
 
 
-def test_the_cache_drops_old_entries_and_never_waits_for_entries_that_were_not_requested():
+def test_the_cache_drops_old_entries_and_waits_only_for_requests():
     now = [0.0]
-    cache = NameCache(nobody, ttl=60, clock=lambda: now[0])
+    cache = NameCache(fail_if_called, ttl=60, clock=lambda: now[0])
     assert cache.known("tables", "") is None
     cache.remember("tables", "", ["orders"])
     assert cache.known("tables", "") == ("orders",)
@@ -224,7 +224,7 @@ def test_a_list_requested_by_completion_is_not_requested_twice():
     cache.close()
 
 
-def test_the_sidebar_requests_names_that_completion_could_not_fetch():
+def test_the_sidebar_fetches_names_after_completion_failed_to():
     def broken(kind, of):
         raise ConnectError("no answer")
 

@@ -12,7 +12,7 @@ from tests.support.shell import run, usage_error
 
 
 def texts(ip) -> list[str]:
-    """The output of the last cell."""
+    """Return the output of the last cell as text."""
     return [data["text/plain"] for data in ip.user_ns["shown"]]
 
 
@@ -26,7 +26,7 @@ def test_bad_input_prints_one_line_and_starts_nothing(ip):
     assert "whole number above zero" in usage_error(ip, "%%odps spark -n 0\nselect 1")
 
 
-def test_a_command_stops_the_session(ip):
+def test_the_option_stop_stops_the_spark_session(ip):
     class Session:
         stopped = 0
 
@@ -48,7 +48,7 @@ def test_a_new_session_is_assigned_to_a_variable(ip, spark_session):
     assert texts(ip)[0] == "spark ← the Spark session; %odps spark stop ends it"
 
 
-def test_help_explains_the_differences(ip):
+def test_help_explains_the_differences_from_sql_on_the_service(ip):
     run(ip, "%odps spark?")
     (text,) = texts(ip)
     assert text.startswith("%%odps spark [-n N] [-o VAR]")
@@ -87,7 +87,7 @@ def test_a_dry_run_shows_what_would_be_read(ip):
 
 @pytest.mark.spark
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")
-def test_a_query_is_shown_assigned_or_converted(ip, spark_session):
+def test_a_spark_query_is_displayed_assigned_or_converted_to_pandas(ip, spark_session):
     from pyspark.sql import DataFrame
 
     ip.user_ns["spark"] = spark_session

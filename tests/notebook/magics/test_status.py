@@ -25,7 +25,7 @@ def test_operations_are_numbered_and_the_oldest_is_dropped():
     assert operations.find(4).tracker.snapshot().title == "t3"
 
 
-def test_the_listing_shows_state_amount_and_ids():
+def test_the_status_shows_state_rows_and_ids_of_operations():
     operations = Operations()
     with ProgressTracker("read", "orders") as tracker:
         operations.add(tracker)
@@ -38,7 +38,7 @@ def test_the_listing_shows_state_amount_and_ids():
     assert row[3:] == ("10 rows", "session s1 · request r1")
 
 
-def test_cards_of_python_calls_are_listed(shell):
+def test_the_status_lists_operations_of_python_calls(shell):
     load_ipython_extension(shell)
     with ProgressTracker("read", "orders", listener=CardListener()):
         pass
@@ -46,7 +46,7 @@ def test_cards_of_python_calls_are_listed(shell):
     assert [one.tracker.snapshot().title for one in operations.all()] == ["orders"]
 
 
-def test_a_card_works_without_the_extension(shell):
+def test_a_progress_card_works_without_the_extension(shell):
     with ProgressTracker("read", "orders", listener=CardListener()) as tracker:
         tracker.add(rows=1)
     assert tracker.snapshot().rows == 1
@@ -72,7 +72,7 @@ def account_shell(shell, service_pool):
         yield connect
 
 
-def test_status_says_which_service_transfers_rows_and_why_once(account_shell):
+def test_status_names_the_service_that_transfers_rows_and_the_reason_once(account_shell):
     shell = account_shell("tunnel")
     run(shell, READ)
     run(shell, READ)
@@ -84,7 +84,7 @@ def test_status_says_which_service_transfers_rows_and_why_once(account_shell):
     )
     assert headers.startswith("id  operation")
     assert len(rows) == 2
-    assert listing.text().count("does not support") == 2  # once for each service
+    assert listing.text().count("does not support") == 2  # one reason for each service
     html = listing.html()
     assert html.count("does not support") == 2
     assert "<script" not in html

@@ -126,7 +126,7 @@ def heading(ip, text: str) -> str:
 
 
 @pytest.mark.storage_api("blobs")
-def test_blobs_may_be_rendered_on_the_static_page(ip):
+def test_an_option_renders_html_blobs_on_the_static_page(ip):
     where = "-w \"name = 'report.html'\""
     assert "<iframe" not in gallery(ip, f"%odps blobs media {where}")["text/html"]
     assert run(ip, f"%odps blobs media --render {where}") is None
@@ -164,7 +164,7 @@ def test_a_nested_blob_is_named_by_its_path_unless_it_is_the_only_one(ip):
         run(ip, "%odps blobs orders")
 
 
-def test_of_several_blob_columns_one_must_be_named(ip, odps, new_name):
+def test_in_a_table_with_several_blob_columns_the_column_must_be_named(ip, odps, new_name):
     name = new_name("blobs")
     odps.create_table(name, "a blob, b blob")
     with pytest.raises(ArgumentError, match="2 BLOB columns") as caught:
@@ -174,7 +174,7 @@ def test_of_several_blob_columns_one_must_be_named(ip, odps, new_name):
 
 @pytest.mark.nightly
 @pytest.mark.storage_api("blobs")
-def test_the_output_of_blobs_is_within_its_budget(ip):
+def test_the_output_of_blobs_is_smaller_than_its_limit(ip):
     run(ip, "%config OdpsMagics.max_output_bytes = 100_000")
     bundle = gallery(ip, "%odps blobs media -c content -n 40")
     assert len(bundle["text/html"]) <= 110_000
@@ -205,7 +205,7 @@ def test_the_first_tab_completes_tables_columns_and_partitions(ip, odps, profile
     assert all((text[: one.start] + one.text).startswith(text[:-3]) for one in found)
 
 
-def test_tab_before_from_completes_columns(ip):
+def test_tab_before_the_keyword_from_completes_columns(ip):
     text, cursor = "%%odps sql\nselect quan from orders", len("%%odps sql\nselect quan")
     with provisionalcompleter():
         found = [one.text for one in ip.Completer.completions(text, cursor)]

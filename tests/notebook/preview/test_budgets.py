@@ -1,4 +1,4 @@
-"""Previews stay within their limits: decompression bombs, first bytes of large files, tile size."""
+"""Previews stay within their limits: decompressed sizes, bytes read, and sizes of tiles."""
 
 import io
 import json
@@ -50,9 +50,9 @@ def parquet_bomb():
 
 @pytest.mark.parametrize(
     ("side", "says"),
-    [(12_000, "144 megapixels"), (20_000, "not decoded")],  # the second is beyond Pillow's limit
+    [(12_000, "144 megapixels"), (20_000, "not decoded")],  # the second size exceeds Pillow's limit
 )
-def test_a_bomb_is_not_decoded(side, says):
+def test_a_decompression_bomb_is_not_decoded(side, says):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         page = seen(bomb(side))
@@ -67,7 +67,7 @@ def test_pixels_just_below_the_limit_are_decoded():
 
 
 @pytest.mark.nightly
-def test_no_tile_is_larger_than_its_budget(drawn):
+def test_no_tile_is_larger_than_its_limit(drawn):
     noise = Image.fromarray(np.random.default_rng(0).integers(0, 255, (900, 1400, 3), np.uint8))
     large = [
         Value(encode(noise, "PNG")),
@@ -90,7 +90,7 @@ def test_no_tile_is_larger_than_its_budget(drawn):
         (b"PAR1", "long.parquet", "too large to look inside"),
     ],
 )
-def test_an_error_for_a_blob_that_is_too_large_names_how_to_save_it(start, name, says):
+def test_the_tile_of_a_blob_that_is_too_large_says_how_to_save_it(start, name, says):
     data = start + bytes(9_000_000 - len(start))
     page = seen(data, "", name)
     assert "audio" not in page.tags
@@ -119,7 +119,7 @@ def test_a_blob_of_unknown_size_is_read_only_to_the_limit(start, limit):
     assert made.size is None
 
 
-def test_a_small_budget_is_respected(samples):
+def test_a_tile_stays_within_a_small_limit(samples):
     for blob in samples.values():
         assert len(tile(blob, budget=8_000).html) <= 8_000
 
@@ -131,7 +131,7 @@ def test_compressed_streams_are_decompressed_up_to_a_limit():
 
 @pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
 @pytest.mark.parametrize("new", [pa.ipc.new_stream, pa.ipc.new_file])
-def test_arrow_is_shown_with_any_codec(new, compression):
+def test_arrow_data_with_any_compression_is_shown(new, compression):
     words = pa.array(["tea", "cake", "tea"] * 50).dictionary_encode()
     table = pa.table({"id": range(150), "word": words, "empty": pa.nulls(150, pa.float64())})
     out = io.BytesIO()
@@ -144,7 +144,7 @@ def test_arrow_is_shown_with_any_codec(new, compression):
     assert "cake" in page.text
 
 
-def test_times_are_shown_to_their_last_digit():
+def test_times_are_shown_with_all_digits():
     times = pa.array([1, None, 2**62, 1_500_000_000], pa.timestamp("ns"))
     berlin = pa.array([0] * 4, pa.timestamp("us", "Europe/Berlin"))
     far = pa.array([0, 2**31 - 1, None, 1], pa.date32())

@@ -67,12 +67,12 @@ FILES = {
 }
 
 
-def near(picture, at, colour):
+def has_colour(picture, at, colour):
     return all(abs(a - b) < 30 for a, b in zip(picture.getpixel(at), colour, strict=True))
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_raw_file_is_named_and_its_small_picture_is_not_shown(name):
+def test_a_raw_file_is_identified_and_its_embedded_thumbnail_not_shown(name):
     made = tile(Value(FILES[name]), size=SINGLE)
     assert (made.format.kind, made.format.label) == ("raw", "camera RAW")
     assert made.notes == ("camera RAW is not decoded; use save(path) and a RAW converter",)
@@ -88,7 +88,7 @@ def test_a_raw_file_is_named_and_its_small_picture_is_not_shown(name):
         {271: b"Scanner\0", 259: 5},
     ],
 )
-def test_a_tiff_of_a_camera_or_a_small_tiff_is_not_a_raw_file(tags):
+def test_a_plain_tiff_of_a_camera_is_not_a_raw_file(tags):
     data = tiff_of(tags, INSIDE)
     assert sniff(data[:HEAD], len(data)).label == "TIFF"
 
@@ -99,7 +99,7 @@ def test_a_truncated_header_of_a_raw_file_is_not_an_error(cut):
     assert sniff(data, len(data)).kind in ("image", "binary", "empty", "text", "raw")
 
 
-def test_a_conversion_of_a_raw_file_names_the_library_that_develops_it():
+def test_the_error_for_converting_a_raw_file_names_a_library_for_it():
     with pytest.raises(ConversionError, match="not a picture: its content is image/x-raw") as told:
         blob_content.as_picture(FILES["DNG"], sniff(FILES["DNG"]).mime, max_pixels=10**6)
     assert "rawpy.imread" in told.value.hint
@@ -135,8 +135,8 @@ def test_a_large_picture_is_drawn_if_opened_alone(form, says):
     assert says in alone.text
     assert alone.notes == ()
     picture = picture_in(Seen(alone.html)).convert("RGB")
-    assert near(picture, (picture.width // 4, 50), RED)
-    assert near(picture, (picture.width * 3 // 4, 50), BLUE)
+    assert has_colour(picture, (picture.width // 4, 50), RED)
+    assert has_colour(picture, (picture.width * 3 // 4, 50), BLUE)
 
 
 def test_a_picture_that_is_too_large_for_any_preview_is_reported():

@@ -1,4 +1,4 @@
-"""Previews show the colours of a profile or gamma; numeric images are scaled by their data."""
+"""Previews apply colour profiles and gamma, and scale numeric images by their data."""
 
 import io
 import struct
@@ -48,18 +48,18 @@ def saved(form, mode="RGB", **options):
 def drawn(data, size=SINGLE):
     made = tile(Value(data), size=size)
     picture = picture_in(Seen(made.html))
-    # no page applies a profile a second time, and no original byte is embedded
+    # pictures have no profile that a browser could apply again, and no original bytes
     assert not picture.info.keys() & {"icc_profile", "gamma", "exif"}
     return picture, made
 
 
-def shown(data, size=SINGLE):
+def shown_colours(data, size=SINGLE):
     picture = drawn(data, size)[0].convert("RGB")
     middle = [picture.width * (2 * at + 1) // (2 * len(COLOURS)) for at in range(len(COLOURS))]
     return [picture.getpixel((x, picture.height // 2)) for x in middle]
 
 
-def furthest(found, wanted):
+def difference(found, wanted):
     return int(np.abs(np.array(found) - np.array(wanted)).max())
 
 
@@ -82,15 +82,15 @@ def furthest(found, wanted):
 def test_a_picture_with_a_profile_has_the_correct_colours(form, options, name, size):
     data = saved(form, icc_profile=rgb_profile(*PROFILES[name]), **options)
     wanted = [meant(colour, *PROFILES[name]) for colour in COLOURS]
-    assert furthest(wanted, COLOURS) > 8
-    assert furthest(shown(data, size), wanted) <= 3
+    assert difference(wanted, COLOURS) > 8
+    assert difference(shown_colours(data, size), wanted) <= 3
 
 
 @pytest.mark.parametrize("mode", ["L", "LA"])
 def test_a_grey_picture_with_a_grey_profile_has_the_correct_levels(mode):
     data = saved("PNG", mode, icc_profile=grey_profile(1.0))
     greys = np.asarray(Image.fromarray(pixels()).convert("L"))[0, SIDE // 2 :: SIDE]
-    assert furthest(shown(data), [meant((grey,) * 3, SRGB, 1.0) for grey in greys]) <= 3
+    assert difference(shown_colours(data), [meant((grey,) * 3, SRGB, 1.0) for grey in greys]) <= 3
 
 
 def test_a_profile_does_not_change_transparency():
@@ -115,9 +115,9 @@ def test_a_profile_does_not_change_transparency():
     ],
     ids=["none", "cut", "damaged", "of greys", "huge"],
 )
-def test_an_unusable_profile_is_ignored(mode, profile):
+def test_an_invalid_colour_profile_is_ignored(mode, profile):
     data = saved("TIFF", mode, icc_profile=profile)
-    assert furthest(shown(data), COLOURS) <= 3
+    assert difference(shown_colours(data), COLOURS) <= 3
     assert drawn(data)[1].notes == ()
 
 
@@ -158,16 +158,16 @@ def png(*chunks, **options):
 
 
 @pytest.mark.parametrize("gamma", [1.0, 0.55, 0.3])
-def test_the_gamma_of_a_png_is_applied(gamma):
+def test_the_gamma_of_a_png_is_applied_to_its_colours(gamma):
     wanted = [meant(colour, SRGB, 1 / gamma) for colour in COLOURS]
-    assert furthest(shown(png(gamma_chunk(gamma))), wanted) <= 3
+    assert difference(shown_colours(png(gamma_chunk(gamma))), wanted) <= 3
 
 
 def test_primaries_of_a_png_are_applied_with_a_gamma():
     gamma = gamma_chunk(1.0)
     wanted = [meant(colour, ADOBE, 1.0) for colour in COLOURS]
-    assert furthest(shown(png(primaries_chunk(ADOBE), gamma)), wanted) <= 3
-    assert furthest(shown(png(primaries_chunk(ADOBE))), COLOURS) == 0
+    assert difference(shown_colours(png(primaries_chunk(ADOBE), gamma)), wanted) <= 3
+    assert difference(shown_colours(png(primaries_chunk(ADOBE))), COLOURS) == 0
 
 
 @pytest.mark.parametrize(
@@ -181,19 +181,19 @@ def test_primaries_of_a_png_are_applied_with_a_gamma():
     ids=["sRGB", "that of sRGB", "zero", "primaries of no colour"],
 )
 def test_an_invalid_gamma_is_ignored(chunks):
-    assert furthest(shown(png(*chunks)), COLOURS) == 0
+    assert difference(shown_colours(png(*chunks)), COLOURS) == 0
 
 
 def test_a_profile_takes_precedence_over_a_gamma():
     data = png(gamma_chunk(1.0), icc_profile=rgb_profile(SWAPPED))
-    assert furthest(shown(data), [meant(colour, SWAPPED, 2.2) for colour in COLOURS]) <= 3
+    assert difference(shown_colours(data), [meant(colour, SWAPPED, 2.2) for colour in COLOURS]) <= 3
 
 
 # -- conversions ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("convert", [blob_content.as_picture, blob_conversion.picture])
-def test_a_conversion_keeps_the_pixels_and_returns_the_colour_space(convert):
+def test_a_conversion_keeps_the_pixels_and_the_colour_profile(convert):
     profile = rgb_profile(ADOBE)
     made = convert(saved("PNG", icc_profile=profile), "image/png", max_pixels=10**6)
     assert np.array_equal(np.asarray(made), pixels())
@@ -275,10 +275,10 @@ def test_a_mask_has_no_pixels_without_data(form):
     ],
     ids=["around zero", "two values", "once"],
 )
-def test_a_value_that_may_be_data_is_drawn(values):
+def test_a_value_is_not_taken_for_missing_data_without_evidence(values):
     assert "no data" not in drawn(tiff(values))[1].text
 
 
-def test_a_picture_without_any_data_is_reported():
+def test_a_picture_of_only_missing_data_is_reported():
     made = tile(Value(tiff(np.full((40, 60), np.nan, np.float32))))
     assert "no pixel has data: all are NaN" in " ".join(made.notes)

@@ -1,4 +1,4 @@
-"""The contents of science files and archives, and files that are only identified."""
+"""Tiles list the contents of science files and archives, and identify other formats."""
 
 import io
 import json
@@ -45,7 +45,7 @@ def test_netcdf_4_is_recognised_as_hdf5():
 
 
 @pytest.mark.parametrize("before", [512, 1024, 2048])
-def test_hdf5_is_recognised_after_another_header(before):
+def test_hdf5_is_recognised_after_a_header_of_another_program(before):
     assert "HDF5 · 6 datasets" in drawn(b"MATLAB 7.3".ljust(before, b"\0") + hdf5()).text
 
 
@@ -69,7 +69,7 @@ def test_datasets_described_at_the_beginning_of_a_large_file_are_listed():
     assert made.notes[0].startswith("only the first 1.0 MB of 50.3 MB were read")
 
 
-def test_datasets_described_later_in_a_large_file_are_reported_as_such():
+def test_a_large_file_whose_datasets_are_described_at_its_end_says_so():
     out = io.BytesIO()
     with h5py.File(out, "w") as file:
         for number in range(20):
@@ -97,7 +97,7 @@ def test_a_truncated_rar_shows_its_first_names():
     assert drawn(whole[:16]).notes == ("truncated or damaged: a header in it",)
 
 
-def test_a_rar_without_the_beginning_of_a_file_is_reported_as_a_part():
+def test_a_later_part_of_a_rar_archive_is_reported_as_a_part():
     made = drawn(rar(()))
     assert made.notes == ("no file begins in this part of the archive",)
 
@@ -141,13 +141,13 @@ NAMED = {
 
 
 @pytest.mark.parametrize("name", NAMED)
-def test_files_of_other_programs_are_named(name):
+def test_formats_of_other_programs_are_identified(name):
     data, label = NAMED[name]
     found = sniff(data, len(data))
     assert (found.kind, found.label) == ("binary", label)
 
 
-def test_a_signature_at_an_offset_alone_is_not_sufficient():
+def test_a_signature_at_an_offset_does_not_suffice_to_identify_a_format():
     assert sniff(b"GRIB is the word\xff\0", 18).label == "binary"
     assert sniff(bytes(28) + b"\xe8\3\0\0", 32).label == "binary"
 
@@ -155,7 +155,7 @@ def test_a_signature_at_an_offset_alone_is_not_sufficient():
 # -- conversations --------------------------------------------------------------------------------
 
 
-def test_conversations_in_json_lines_are_readable():
+def test_conversations_in_json_lines_are_shown_as_text():
     asked = {"role": "user", "content": [{"type": "text", "text": "<b>tea?"}, {"type": "image"}]}
     records = [
         {"messages": [asked, {"role": "assistant", "content": "yes"}]},

@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-# all kinds with third-party parsers, and some others
+# all kinds with third-party parsers, and some other kinds
 KINDS = """PNG JPEG GIF WebP BMP TIFF AVIF HEIC ICO SVG Parquet Arrow ORC Avro NumPy ZIP gzip bzip2
     xz zstd tar HTML PDF text WAV FLAC pickle safetensors ONNX GGUF PyTorch
     notebook

@@ -1,4 +1,4 @@
-"""SQLite databases: their tables are listed, and nothing in them is executed."""
+"""A tile lists the tables of a SQLite database and executes no SQL of the file."""
 
 import contextlib
 import sqlite3
@@ -11,7 +11,7 @@ from odps_nb.formats.shared import SINGLE
 from odps_nb.notebook.preview.tile import tile
 from tests.support.previews import Seen, Value
 
-# a sum that never ends
+# a query that never ends
 ENDLESS = (
     "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT max(x) AS x FROM n"
 )
@@ -34,7 +34,7 @@ def test_views_virtual_tables_and_generated_columns_are_not_run():
     assert made.notes == ()
     assert "t2a, b" in text
     assert "endless" not in text
-    assert "words_content" in text  # only its shadow table; the virtual table is not opened
+    assert "words_content" in text  # the shadow table, not the virtual table
 
 
 def test_a_table_name_is_not_run_as_sql():
@@ -45,7 +45,7 @@ def test_a_table_name_is_not_run_as_sql():
     assert "t0a" in text
 
 
-def test_a_view_that_the_schema_calls_a_table_is_not_run():
+def test_a_view_that_the_schema_declares_as_a_table_is_not_run():
     made, _ = drawn(
         sqlite(
             "CREATE TABLE t (a)",
@@ -98,7 +98,7 @@ def test_a_truncated_database_is_reported_as_truncated(cut):
     assert "0x" not in text
 
 
-def test_a_loop_in_the_pages_of_a_table_ends():
+def test_a_loop_in_the_pages_of_a_table_does_not_block_its_tile():
     data = bytearray(
         sqlite("CREATE TABLE t (a)", *["INSERT INTO t VALUES (randomblob(900))"] * 500)
     )

@@ -1,4 +1,4 @@
-"""Videos, sound, documents and science files: drawn in a child process; no connections."""
+"""A child process draws videos, sound, documents and science files, and opens no connection."""
 
 import contextlib
 import io
@@ -43,7 +43,7 @@ def rgb(page, attribute="src"):
     return picture_in(page, attribute).convert("RGB")
 
 
-def near(picture, at, colour):
+def has_colour(picture, at, colour):
     return all(abs(a - b) < 40 for a, b in zip(picture.getpixel(at), colour, strict=True))
 
 
@@ -51,7 +51,7 @@ def test_previews_and_to_pil_support_the_same_pictures():
     assert {format.mime for format in kinds()["image"].formats} == PICTURES.keys()
 
 
-# -- films ------------------------------------------------------------------------------------
+# -- videos ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["clip.mp4", "clip.webm"])
@@ -59,8 +59,8 @@ def test_a_video_has_a_player_with_a_frame(name):
     page = page_of(FILMS[name])
     poster = rgb(page, "poster")
     assert poster.size == (64, 48)
-    assert near(poster, (10, 24), (200, 40, 40))
-    assert near(poster, (50, 40), (0, 0, 0))
+    assert has_colour(poster, (10, 24), (200, 40, 40))
+    assert has_colour(poster, (50, 40), (0, 0, 0))
     assert page.tags.count("video") == 1
 
 
@@ -71,19 +71,16 @@ def test_a_video_taken_in_portrait_is_shown_in_portrait():
     made = tile(Value(bytes(data)))
     assert "48 × 64" in made.text
     poster = rgb(Seen(made.html), "poster")
-    assert near(poster, (24, 10), (200, 40, 40))
-    assert near(poster, (10, 55), (0, 0, 0))
+    assert has_colour(poster, (24, 10), (200, 40, 40))
+    assert has_colour(poster, (10, 55), (0, 0, 0))
 
 
-@pytest.mark.parametrize("dark", [6, 18])
-def test_a_video_that_begins_black_shows_a_later_frame(dark):
-    black = media_files.film("mp4", "libx264", dark=dark)
-    assert near(rgb(page_of(black), "poster"), (10, 24), (200, 40, 40))
-
-
-def test_a_black_video_shows_a_black_frame():
-    all_black = media_files.film("mp4", "libx264", dark=24)
-    assert near(rgb(page_of(all_black), "poster"), (10, 24), (0, 0, 0))
+@pytest.mark.parametrize(
+    ("dark", "colour"), [(6, (200, 40, 40)), (18, (200, 40, 40)), (24, (0, 0, 0))]
+)
+def test_a_video_shows_a_frame_that_is_not_black_if_it_has_one(dark, colour):
+    film = media_files.film("mp4", "libx264", dark=dark)
+    assert has_colour(rgb(page_of(film), "poster"), (10, 24), colour)
 
 
 def test_a_video_too_large_for_the_page_shows_only_a_frame():
@@ -98,7 +95,7 @@ def test_a_video_too_large_for_the_page_shows_only_a_frame():
     assert blob.was_read == MIB
 
 
-def test_a_large_video_with_its_index_at_the_end_states_the_cost_of_a_frame():
+def test_a_large_video_with_its_index_at_the_end_says_why_it_has_no_frame():
     film = FILMS["clip.mp4"]
     index = film.index(b"moov") - 4
     begin = film.index(b"mdat") - 4
@@ -119,7 +116,7 @@ def test_a_large_video_with_its_index_at_the_end_states_the_cost_of_a_frame():
         assert "no frame" not in page.text
 
 
-def test_a_large_audio_file_in_boxes_shows_its_length_or_that_its_index_is_at_the_end():
+def test_a_large_mp4_sound_shows_its_length_or_says_that_its_index_is_at_the_end():
     song = FILMS["song.m4a"]
     index, begin = song.index(b"moov") - 4, song.index(b"mdat") - 4
     assert begin < index
@@ -176,7 +173,7 @@ def levels_of(data, mime):
 
 
 @pytest.mark.parametrize("name", ["song.mp3", "song.ogg", "song.flac", "song.m4a"])
-def test_a_waveform_grows_with_the_sound(name):
+def test_a_waveform_is_higher_where_the_sound_is_louder(name):
     data = FILMS[name]
     facts, heights = levels_of(data, sniff(data, len(data)).mime)
     assert facts[:3] == ("0:02", "48 kHz", "mono")
@@ -214,7 +211,7 @@ def test_wav_with_float_samples_is_read():
 
 
 @pytest.mark.nightly
-def test_a_long_sound_is_decoded_at_points_spread_over_it():
+def test_a_long_sound_is_decoded_only_at_points_spread_over_its_length():
     for container, codec, mime in (
         ("flac", "flac", "audio/flac"),
         ("mp3", "libmp3lame", "audio/mpeg"),
@@ -235,8 +232,8 @@ def test_the_first_page_of_a_pdf_is_drawn():
     drawn = rgb(page_of(data, size=SINGLE))
     assert drawn.width == 2 * drawn.height
     middle = (drawn.width * 70 // 200, drawn.height * 50 // 100)
-    assert near(drawn, middle, (51, 102, 230))
-    assert near(drawn, (3, 3), (255, 255, 255))
+    assert has_colour(drawn, middle, (51, 102, 230))
+    assert has_colour(drawn, (3, 3), (255, 255, 255))
 
 
 def test_a_pdf_that_is_not_drawn_shows_a_card_with_the_reason():
@@ -273,8 +270,8 @@ def test_source_code_is_highlighted():
 # -- bombs --------------------------------------------------------------------------------------
 
 
-def lying(data, size):
-    """Declare the largest file of a ZIP as ``size`` bytes long."""
+def false_size(data, size):
+    """Return a ZIP that declares a false size of its largest file."""
     raw = bytearray(data)
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         info = max(archive.infolist(), key=lambda info: info.file_size)
@@ -290,7 +287,7 @@ def far_cell(first="A1", form="<row r='{}'><c r='{}{}'><v>2</v></c></row>"):
 
 
 def entities():
-    """A thousand million laughs."""
+    """Return XML whose nested entities expand to 10⁹ words ("billion laughs")."""
     laughs = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 10))
     body = f'<!DOCTYPE sst [<!ENTITY l0 "ha">{laughs}]><sst><si><t>&l9;</t></si></sst>'
     data = document_files.xlsx(strings="<si><t>LAUGHS</t></si>")
@@ -303,7 +300,7 @@ def entities():
 
 
 def wide_film():
-    """30,000 points wide, according to its header."""
+    """Return a video whose header declares a width of 30,000 pixels."""
     data = bytearray(FILMS["clip.mp4"])
     at = data.index(b"avc1", data.index(b"stsd")) + 28
     assert data[at : at + 4] == struct.pack(">HH", 64, 48)
@@ -312,7 +309,7 @@ def wide_film():
 
 
 def nested_forms():
-    """Forms that draw the next one ten times, seven levels deep."""
+    """Return a PDF with seven levels of forms, each drawing the next form ten times."""
     form = (
         b"<< /Type /XObject /Subtype /Form /BBox [0 0 9 9]"
         b" /Resources << /XObject << /X %d 0 R >> >> /Length 60 >>\nstream\n%b\nendstream"
@@ -324,11 +321,11 @@ def nested_forms():
 
 BOMBS = {
     "a workbook that expands to 134 MB": (
-        lambda: lying(document_files.xlsx(), MAX_UNPACKED),
+        lambda: false_size(document_files.xlsx(), MAX_UNPACKED),
         "would expand to 134.2 MB: not decompressed",
     ),
     "a workbook that declares a false size": (
-        lambda: lying(document_files.xlsx(strings=f"<si><t>{' ' * (64 << 20)}</t></si>"), 9),
+        lambda: false_size(document_files.xlsx(strings=f"<si><t>{' ' * (64 << 20)}</t></si>"), 9),
         "",
     ),
     "a far cell": (far_cell, "not decoded here: its cells are too far apart"),
@@ -367,7 +364,7 @@ BOMBS = {
 
 @pytest.mark.gate(4)
 @pytest.mark.parametrize("name", BOMBS)
-def test_a_decompression_bomb_is_a_tile(name):
+def test_a_decompression_bomb_becomes_a_tile(name):
     make, says = BOMBS[name]
     data = make()
     assert len(data) < 8 * MIB
@@ -376,7 +373,7 @@ def test_a_decompression_bomb_is_a_tile(name):
     assert says in page.text
 
 
-def test_endless_drawing_of_a_page_is_stopped(monkeypatch):
+def test_a_page_that_takes_too_long_to_draw_is_stopped(monkeypatch):
     monkeypatch.setattr(client, "Limits", partial(Limits, seconds=1))
     monkeypatch.setattr(parsing, "_parser", parser := parsing.Parser())
     try:
@@ -387,16 +384,16 @@ def test_endless_drawing_of_a_page_is_stopped(monkeypatch):
     assert "img" in page.tags or "too much time" in page.text
 
 
-# -- what leaves --------------------------------------------------------------------------------
+# -- connections --------------------------------------------------------------------------------
 
 
-def asking(url):
+def files_that_connect(url):
     """Return files that try to open ``url``, each recognised as another kind."""
     target = url.encode()
     playlist = b"#EXTM3U\n#EXT-X-TARGETDURATION:9\n#EXTINF:9,\n" + target + b"\n#EXT-X-ENDLIST\n"
     concat = b"ffconcat version 1.0\nfile " + target + b"\n"
     film = bytearray(FILMS["clip.mp4"])
-    at = film.index(b"url \0\0\0\1")  # an entry that means: in this file
+    at = film.index(b"url \0\0\0\1")  # this entry means that the data is in the same file
     film[at : at + 8] = b"url \0\0\0\0"
     external = b"<< /Type /Filespec /FS /URL /F (" + target + b") >>"
     uri = b"<< /S /URI /URI (" + target + b") >>"
@@ -429,7 +426,7 @@ def asking(url):
 
 
 def test_no_decoder_uses_the_network(monkeypatch):
-    """Neither on import nor for the contents of the file, as far as Python can observe."""
+    """Python observes no network use during imports or while a file is parsed."""
     hook = (
         "import os, sys; sys.addaudithook(lambda event, _: event.startswith("
         "('socket.connect', 'socket.get', 'urllib', 'http.client')) and os._exit(99))"
@@ -449,7 +446,7 @@ def test_no_decoder_opens_a_connection():
     with socket.create_server((own_address(), 0)) as server:
         url = "http://{}:{}/x".format(*server.getsockname())
         kinds_seen = set()
-        for name, data in asking(url).items():
+        for name, data in files_that_connect(url).items():
             for size in (GRID, SINGLE):
                 made = tile(Value(data, "", name), size=size, render=True)
                 kinds_seen.add(made.format.kind)
@@ -464,11 +461,11 @@ def test_no_decoder_opens_a_connection():
 
 
 def test_a_playlist_opens_no_other_file(tmp_path, monkeypatch):
-    """A playlist is never opened as such, and if it were, it could not connect to anything."""
+    """A playlist is not opened as a playlist, and FFmpeg could not connect to an address in it."""
     (tmp_path / "clip.ts").write_bytes(media_files.film("mpegts", "libx264"))
     text = f"#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXTINF:2,\n{tmp_path}/clip.ts\n#EXT-X-ENDLIST\n"
     (tmp_path / "list.m3u8").write_text(text)
-    with av.open(str(tmp_path / "list.m3u8"), format="hls") as found:  # it is a valid one
+    with av.open(str(tmp_path / "list.m3u8"), format="hls") as found:  # the playlist is valid
         assert found.streams.video
     with pytest.raises(UnshowableError, match="invalid data"):
         containers.opened(text.encode(), "video/mp4")
@@ -483,10 +480,10 @@ def test_a_playlist_opens_no_other_file(tmp_path, monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def plain():
+def without_libraries():
     """Tiles from a parser process in which no library for previews is installed."""
     missing = ["av", "pypdfium2", "python_calamine", "pydicom", "pygments", "h5py", "rarfile"]
-    boot = f"import sys; {hide(missing)}\n{client._BOOT}"
+    boot = f"import sys; sys.modules.update(dict.fromkeys({missing}))\n{client._BOOT}"
     parser = parsing.Parser()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(client, "_BOOT", boot)
@@ -495,10 +492,6 @@ def plain():
         found = {name: page_of(data, name) for name, data in files.items()}
     parser.close()
     return found
-
-
-def hide(names):
-    return f"sys.modules.update(dict.fromkeys({names}))"
 
 
 @pytest.mark.parametrize(
@@ -516,14 +509,14 @@ def hide(names):
         ("names.rar", "rarfile", "em"),
     ],
 )
-def test_without_a_library_the_tile_names_the_library_to_install(plain, name, library, tag):
-    page = plain[name]
+def test_a_tile_names_a_missing_library_to_install(without_libraries, name, library, tag):
+    page = without_libraries[name]
     assert re.search(rf"needs? {library}: pip install 'odps-nb\[previews\]'", page.text)
     assert tag in page.tags
 
 
-def test_previews_without_libraries_work_without_libraries(plain):
-    assert "def main(name):" in plain["tool.py"].text
+def test_previews_that_need_no_library_work_without_any(without_libraries):
+    assert "def main(name):" in without_libraries["tool.py"].text
 
 
 WIDE = {
@@ -554,7 +547,7 @@ def test_layers_of_a_picture_are_not_an_animation():
         assert "7 × 5" in made.text
 
 
-def test_the_length_of_amr_is_counted_frame_by_frame():
+def test_the_length_of_an_amr_file_is_the_sum_of_its_frames():
     """FFmpeg guesses the length from the bit rate of the first frames, which silence changes."""
     made = FILMS["call.amr"]
     silent = b"\x7c" * 3000  # frames without data: 20 ms, a byte each
@@ -563,7 +556,7 @@ def test_the_length_of_amr_is_counted_frame_by_frame():
     assert f"AMR · {seconds // 60}:{seconds % 60:02d} · " in tile(Value(data)).text
 
 
-def test_the_length_of_aac_is_counted_frame_by_frame():
+def test_the_length_of_an_aac_file_is_the_sum_of_its_frames():
     made = FILMS["song.aac"]
     with av.open(io.BytesIO(made), format="aac") as file:
         frames = [bytes(packet) for packet in file.demux(audio=0) if packet.size]
@@ -572,7 +565,7 @@ def test_the_length_of_aac_is_counted_frame_by_frame():
     assert f"AAC · {seconds // 60}:{seconds % 60:02d} · " in tile(Value(data)).text
 
 
-def test_a_large_stream_shows_a_frame_of_its_first_part_and_no_length():
+def test_a_large_video_stream_shows_an_early_frame_and_no_length():
     whole = FILMS["clip.ts"]
     made = tile(Value(whole * (9 * MIB // len(whole)), "", "clip.ts"))
     assert made.text.startswith("clip.ts  MPEG-TS · 64 × 48 · MPEG-2 · 9.4 MB")

@@ -24,7 +24,7 @@ def drawn(data, **options):
     return made, Seen(made.html)
 
 
-def reason(data):
+def only_note(data):
     """Return the only note of a tile, which is shown in place of the document."""
     made, page = drawn(data)
     (note,) = made.notes
@@ -33,7 +33,7 @@ def reason(data):
     return note
 
 
-# -- what a document is -------------------------------------------------------------------------
+# -- identification -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def reason(data):
         (packed({"mimetype": "application/epub+zipper"}), "ZIP"),
     ],
 )
-def test_the_first_parts_identify_a_document(data, label):
+def test_the_first_files_in_a_zip_identify_a_document(data, label):
     assert sniff(data, len(data)).label == label
 
 
@@ -72,12 +72,12 @@ def test_the_first_parts_identify_a_document(data, label):
         ("Workbook", "Excel 97"),
     ],
 )
-def test_formats_of_old_programs_are_named(stream, label):
+def test_documents_of_old_programs_are_identified(stream, label):
     data = compound(stream, bytes(100))
     assert sniff(data, len(data)).label == label
 
 
-def test_an_uploaded_document_has_its_own_media_type_and_no_badge():
+def test_a_document_with_its_correct_media_type_has_no_badge():
     data = docx()
     assert media_type(data, len(data), "a.docx") == WORD
     assert media_type(data, len(data), "a") == WORD
@@ -92,7 +92,7 @@ def test_a_document_without_text_or_title_has_a_note():
     assert page.text.startswith("no text")
 
 
-def test_invalid_counts_are_omitted():
+def test_invalid_counts_of_pages_or_words_are_omitted():
     stated = "<a><Pages>-3</Pages><Paragraphs>x</Paragraphs><Words>0</Words></a>"
     made, _ = drawn(docx(more={"docProps/app.xml": stated}))
     assert "page" not in made.text
@@ -122,22 +122,22 @@ def test_notes_and_comments_are_not_shown():
     assert "note" not in page.text
 
 
-def test_a_long_text_of_any_size_is_shown():
+def test_the_beginning_of_a_long_document_is_shown():
     filler = "<text:p>tea</text:p>" * (document.MAX_UNPACKED // 19)
     made, page = drawn(odf("text", filler))
     assert "tea\ntea" in page.text
     assert made.notes == ()
 
 
-def test_a_long_text_is_read_only_as_far_as_it_is_shown():
+def test_only_the_displayed_part_of_a_long_document_is_read():
     body = "".join(f"<w:p><w:t>line {at}</w:t></w:p>" for at in range(xml_text.LINES + 5))
-    # after the last displayed line, the text may be anything
+    # the text after the last displayed line is not valid
     _, page = drawn(docx(body=body + "<w:p>" * 5000), size=SINGLE)
     assert "line 59" in page.text
     assert "0000  " not in page.text
 
 
-def test_markup_in_a_document_is_text():
+def test_markup_in_a_document_is_shown_as_text():
     nasty = NASTY.replace("&", "&amp;").replace("<", "&lt;")
     for data in (
         docx(
@@ -151,31 +151,31 @@ def test_markup_in_a_document_is_text():
         assert "<script>alert(2)</script>" in page.text
 
 
-# -- damaged and malicious ones -----------------------------------------------------------------
+# -- damaged and malicious documents ------------------------------------------------------------
 
 
 @pytest.mark.parametrize("prolog", [ENTITIES, EXTERNAL])
 @pytest.mark.parametrize("made", [docx, lambda prolog: odf("text", "&c;", prolog=prolog)])
-def test_an_internal_document_type_is_refused(made, prolog):
-    assert "internal DTD" in reason(made(prolog=prolog))
+def test_a_document_with_an_internal_doctype_is_refused(made, prolog):
+    assert "internal DTD" in only_note(made(prolog=prolog))
 
 
-def test_an_external_document_type_is_not_loaded():
+def test_an_external_doctype_is_not_loaded():
     prolog = '<!DOCTYPE d SYSTEM "file:///etc/passwd">'
     _, page = drawn(docx(prolog=prolog, body="<w:p><w:t>a&x;b</w:t></w:p>"))
     assert "a b" in page.text
 
 
 @pytest.mark.parametrize("depth", [2_000, 500_000])
-def test_deep_xml_is_refused(depth):
-    assert "nested more than 1,000 levels" in reason(docx(body="<w:p>" * depth))
-    assert "nested more than 1,000 levels" in reason(odf("text", "<text:p>" * depth))
+def test_deeply_nested_xml_is_refused(depth):
+    assert "nested more than 1,000 levels" in only_note(docx(body="<w:p>" * depth))
+    assert "nested more than 1,000 levels" in only_note(odf("text", "<text:p>" * depth))
 
 
 def test_a_document_that_expands_too_much_is_refused():
     data = docx(body=" " * document.MAX_UNPACKED)
     assert len(data) < 200_000
-    assert "its decompressed size is above 16 MiB" in reason(data)
+    assert "its decompressed size is above 16 MiB" in only_note(data)
     spread = {f"ppt/slides/s{at}.xml": "<a>" + " " * (3 << 20) + "</a>" for at in range(6)}
     links = "".join(
         f'<Relationship Id="i{at}" Type="t/slide" Target="slides/s{at}.xml"/>' for at in range(6)
@@ -189,10 +189,10 @@ def test_a_document_that_expands_too_much_is_refused():
             **spread,
         }
     )
-    assert "its decompressed size is above 16 MiB" in reason(data)
+    assert "its decompressed size is above 16 MiB" in only_note(data)
 
 
-def test_a_slide_listed_a_million_times_is_opened_a_few_times():
+def test_a_slide_that_is_listed_a_million_times_is_opened_only_a_few_times():
     slides = '<sldId id="a"/>' * 200_000
     data = packed(
         {
@@ -213,26 +213,26 @@ def test_parts_outside_of_the_file_are_not_opened():
             'Target="../../../../etc/passwd"/></a>'
         }
     )
-    assert reason(data) == "its main part is missing"
+    assert only_note(data) == "its main part is missing"
     data = epub().replace(b"OPS/book.opf", b"/etc/pass.wd")
     assert sniff(data, len(data)).label == "EPUB"
 
 
 def test_password_protection_is_reported():
     manifest = "<manifest:file-entry><manifest:encryption-data/></manifest:file-entry>"
-    assert "password" in reason(odf("text", "", manifest=manifest))
+    assert "password" in only_note(odf("text", "", manifest=manifest))
     data = bytearray(docx())
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         info = archive.getinfo("word/document.xml")
     data[info.header_offset + 6] |= 1
     at = data.rindex(b"word/document.xml") - 46
     data[at + 8] |= 1
-    assert "password" in reason(bytes(data))
+    assert "password" in only_note(bytes(data))
 
 
 @pytest.mark.parametrize("made", [docx(), pptx(), odf("text", "<text:p>a</text:p>"), epub()])
 def test_a_truncated_document_is_reported_as_truncated(made):
-    assert reason(made[: len(made) * 2 // 3]).startswith("truncated or damaged")
+    assert only_note(made[: len(made) * 2 // 3]).startswith("truncated or damaged")
 
 
 # -- messages -----------------------------------------------------------------------------------
@@ -263,7 +263,7 @@ def test_a_mail_header_identifies_a_message(data):
         b"HTTP/1.1 200 OK\nDate: now\nFrom: x\n\n",
     ],
 )
-def test_notes_are_not_messages(data):
+def test_text_that_resembles_a_mail_header_is_not_a_message(data):
     assert sniff(data, len(data)).kind in ("text", "code")
 
 
@@ -302,7 +302,7 @@ def test_deeply_nested_parts_are_refused():
     parts = b"".join(
         b'Content-Type: multipart/mixed; boundary="b%d"\n\n--b%d\n' % (at, at) for at in range(3000)
     )
-    assert "nested too deep" in reason(b"From: a@b\nDate: x\nMIME-Version: 1.0\n" + parts)
+    assert "nested too deep" in only_note(b"From: a@b\nDate: x\nMIME-Version: 1.0\n" + parts)
 
 
 def test_many_attachments_are_counted_and_the_first_are_listed():

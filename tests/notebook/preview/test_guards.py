@@ -14,11 +14,11 @@ from tests.support.damaged import damaged_heads, escaped
 from tests.support.previews import Column, Value
 
 LINE = "Les élèves étaient à l'école, où ils étaient.\r\n".encode("cp1252")
-#: A guess from the complete lines does not fit the last line, which is cut by the end of the head.
+#: An encoding guessed from the complete lines does not fit the truncated last line.
 CUT_LINE = LINE * (65_400 // len(LINE)) + b"caf\xe9 \x81"
 
 
-def test_a_guessed_encoding_fits_all_bytes_that_it_decodes():
+def test_bytes_that_are_invalid_in_a_guessed_encoding_are_replaced():
     for data in (CUT_LINE, CUT_LINE + b"x" * 70_000):
         made, (format, text) = tile(Value(data)), glance(Value(data))
         assert made.format == format
@@ -36,7 +36,7 @@ FAILING = [RuntimeError("a defect"), RecursionError(), ChecksumError("damaged"),
 
 
 @pytest.mark.parametrize("error", FAILING, ids=lambda error: type(error).__name__)
-def test_the_other_blobs_of_a_gallery_and_of_a_search_are_shown(error):
+def test_an_error_in_one_blob_does_not_hide_the_others(error):
     blobs = Column([Value(b"tea"), Value(b"tea", error=error), Value(b"tea", file_name="last")])
     chosen = Chosen(blobs)
     shown = list(Tiles(chosen).read(range(3)))
@@ -51,6 +51,6 @@ def test_the_other_blobs_of_a_gallery_and_of_a_search_are_shown(error):
 
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("seed", range(10))
-def test_a_tile_of_a_damaged_head_never_raises(seed):
+def test_drawing_a_damaged_head_never_raises_an_error(seed):
     own = [*files().values(), CUT_LINE, LINE * 40, b"a,b\n1,2\n3,4\n", b'{"a": 1}\n["b"]\n']
     assert [found for data in damaged_heads(own, seed, 40) if (found := escaped(data))] == []

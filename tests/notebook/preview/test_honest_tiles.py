@@ -1,4 +1,4 @@
-"""A tile states what a decoder verified and why something is not displayed, in plain words."""
+"""A tile states only verified facts, and why content is not displayed."""
 
 import io
 import re
@@ -64,7 +64,7 @@ def picture(form, mode="RGB", size=(64, 48), **options):
         ((65_536, 65_536, 68_928), "200,000 rows × 1 column"),
     ],
 )
-def test_rows_of_an_arrow_file_are_those_of_all_batches(form, sizes, says):
+def test_the_row_count_of_an_arrow_file_includes_all_batches(form, sizes, says):
     made = tile(Value(arrow(*sizes, form=form)))
     assert f" · {says} · " in made.text
     if sum(sizes):  # the first rows come from the first batch that has rows
@@ -77,13 +77,13 @@ def test_rows_of_compressed_batches_are_counted_without_decompression():
     assert "1,000,002 rows × 1 column" in tile(Value(data)).text
 
 
-def test_rows_of_feather_are_those_of_all_chunks():
+def test_the_row_count_of_a_feather_file_includes_all_chunks():
     out = io.BytesIO()
     pa.feather.write_feather(pa.table({"n": range(1000)}), out, chunksize=300)
     assert "1,000 rows × 1 column" in tile(Value(out.getvalue())).text
 
 
-def test_a_truncated_arrow_stream_has_at_least_the_complete_rows():
+def test_the_row_count_of_a_truncated_arrow_stream_is_a_minimum():
     data = arrow(10, 20, 30, form=pa.ipc.new_stream)
     assert "at least 30 rows × 1 column" in tile(Value(data[:-100])).text
 
@@ -109,7 +109,7 @@ def test_parquet_with_encrypted_columns_is_reported_without_a_crash():
     assert "encrypted" in " ".join(made.notes)
 
 
-# -- damaged, or not decoded here -----------------------------------------------------------------
+# -- damaged or unsupported files -----------------------------------------------------------------
 
 
 def test_a_truncated_picture_shows_its_readable_part_with_a_note():
@@ -118,13 +118,13 @@ def test_a_truncated_picture_shows_its_readable_part_with_a_note():
     assert "data:image/" in made.html
     assert "64 × 48" in made.text
     assert "truncated or damaged" in notes(data[:-40])
-    assert notes(data) == ""  # the previous decoding does not affect the process
+    assert notes(data) == ""  # earlier decoding does not change the settings of the process
 
 
 @pytest.mark.parametrize(
     "exif", [b"Exif\0\0" + b"II*\0\x08\0\0\0\xff\xff" + bytes(30), b"Exif\0\0x"]
 )
-def test_damaged_exif_data_do_not_hide_a_picture(exif):
+def test_a_picture_with_damaged_exif_data_is_shown(exif):
     made = tile(Value(picture("JPEG", exif=exif)))
     assert "data:image/" in made.html
     assert made.notes == ()
@@ -164,13 +164,13 @@ def tiff(bands, bits, sample_format=1, compression=1):
         (b"\xff\xd8\xff\xf7\0\x0b\x08\0\x04\0\x04\x01\x01\x11\0" + bytes(40), "JPEG-LS"),
     ],
 )
-def test_an_unsupported_picture_format_is_named_and_not_called_damaged(data, says):
+def test_an_unsupported_picture_format_is_identified_and_not_called_damaged(data, says):
     text = notes(data)
     assert says in text
     assert "damaged" not in text
 
 
-def test_big_tiff_is_a_picture():
+def test_a_bigtiff_file_is_shown_as_a_picture():
     data = picture("TIFF", big_tiff=True)
     assert data.startswith(b"II+")
     assert "TIFF · 64 × 48" in tile(Value(data)).text
@@ -208,20 +208,20 @@ def snappy_avro(rows):
     fastavro.writer(out, schema, [{"n": n} for n in range(rows)], sync_marker=b"s" * 16)
     data = out.getvalue().replace(b"\x08null", b"\x0csnappy")
     head, block, _ = data.split(b"s" * 16)
-    body = block[2:]  # after a count and a size, of one byte each
+    body = block[2:]  # a count and a size, each of one byte, come first
     packed = bytes([len(body), len(body) - 1 << 2]) + body + zlib.crc32(body).to_bytes(4, "big")
     mark = b"s" * 16
     return head + mark + bytes([block[0], len(packed) * 2]) + packed + mark
 
 
-def test_avro_with_snappy_has_its_rows():
+def test_rows_of_avro_files_compressed_with_snappy_are_shown():
     made = tile(Value(snappy_avro(5)))
     assert "1 column, snappy" in made.text
     assert "4" in Seen(made.html).text
     assert made.notes == ()
 
 
-def test_avro_with_a_damaged_block_is_damaged():
+def test_an_avro_file_with_a_damaged_block_is_called_damaged():
     schema = {"type": "record", "name": "r", "fields": [{"name": "s", "type": "string"}]}
     out = io.BytesIO()
     fastavro.writer(out, schema, [{"s": "x" * 900}])
@@ -236,7 +236,7 @@ def test_avro_with_a_damaged_block_is_damaged():
         (["null", "long"], 5, "(value) · null or long5"),
     ],
 )
-def test_avro_without_records_has_one_column(schema, value, says):
+def test_avro_values_that_are_not_records_are_one_column(schema, value, says):
     out = io.BytesIO()
     fastavro.writer(out, schema, [value])
     made = tile(Value(out.getvalue()))
@@ -287,15 +287,15 @@ def test_avro_without_records_has_one_column(schema, value, says):
         ),
     ],
 )
-def test_only_proven_damage_is_called_damage(error, says):
+def test_a_file_is_called_damaged_only_if_a_decoder_proved_it(error, says):
     assert refusal_of(error).startswith(says)
     assert reason_of(error) in refusal_of(error)
 
 
 def test_a_part_of_a_large_file_is_never_reported_as_damaged():
-    """If only the first bytes are read, their end proves nothing."""
+    """The end of the bytes that were read is not the end of the file."""
     film = media_files.film("webm", "libvpx")
-    cut = film[: film.index(b"\x1f\x43\xb6\x75") + 40]  # the first frame ends after it
+    cut = film[: film.index(b"\x1f\x43\xb6\x75") + 40]  # the first frame ends after these bytes
     format = sniff(cut, 1 << 30)
     excerpt = Excerpt(data=cut, whole=False, size=1 << 30)
     with pytest.raises(UnshowableError, match="the part that was read") as caught:
@@ -330,5 +330,5 @@ ZIP = b"PK\x03\x04" + bytes(22) + b"\x05\0\0\0a.txthello"
         ("a.mp4", b"\0\1\2"),
     ],
 )
-def test_a_media_type_from_the_file_name_is_never_flagged(name, data):
+def test_a_media_type_derived_from_the_file_name_never_causes_a_badge(name, data):
     assert not differs(media_type(data, len(data), name), sniff(data, len(data)))

@@ -38,7 +38,7 @@ print(mimebundle(Song())["text/plain"])
 """
 
 
-@pytest.mark.nightly  # pip builds the package; another test checks the entry point without it
+@pytest.mark.nightly  # pip builds the package; a faster test checks the entry point without pip
 def test_a_kind_of_an_installed_package_is_available(tmp_path, repo):
     code, entry = (block.text for block in blocks(repo / "docs" / "previews.md"))
     assert len([line for line in code.splitlines() if line]) <= 10

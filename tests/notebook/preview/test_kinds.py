@@ -83,7 +83,7 @@ def test_the_caption_states_the_format(samples, name, words):
         ("empty.dat", "no bytes"),
     ],
 )
-def test_the_tile_shows_the_content(samples, name, content):
+def test_each_tile_shows_the_content_of_the_sample(samples, name, content):
     assert content in Seen(tile(samples[name], size=SINGLE).html).text
 
 
@@ -92,12 +92,12 @@ def test_a_completely_read_blob_is_marked_as_verified(samples):
     assert "✓ verified" not in tile(samples["telemetry.csv"]).html
 
 
-def test_an_animation_moves_only_if_opened_alone(samples):
+def test_an_animation_runs_only_if_opened_alone(samples):
     assert "data:image/png" in tile(samples["life.gif"], size=GRID).html
     assert "data:image/webp" in tile(samples["life.gif"], size=SINGLE).html
 
 
-def test_thumbnails_contain_no_bytes_of_the_original():
+def test_thumbnails_contain_no_bytes_of_the_original_file():
     secret = b"GPS: 52.5 N 13.4 E"
     exif = Image.Exif()
     exif[0x010E] = secret.decode()
@@ -110,7 +110,7 @@ def test_thumbnails_contain_no_bytes_of_the_original():
     assert secret not in base64.b64decode(source.split(",")[1])
 
 
-def test_numbers_in_json_keep_their_spelling():
+def test_numbers_in_json_are_shown_as_written():
     page = seen(b'{"a": 12345678901234567890.10, "b": 1e999, "c": NaN}', size=SINGLE)
     assert "12345678901234567890.10" in page.text
     assert "1e999" in page.text
@@ -131,10 +131,10 @@ def test_arrays_of_any_shape_are_shown(shape):
     assert "float32" in page.text
 
 
-# -- what is broken -----------------------------------------------------------------------------
+# -- damaged files -----------------------------------------------------------------------------
 
 
-def test_a_truncated_picture_shows_the_reason_once_in_place_of_its_content(samples):
+def test_a_picture_without_readable_pixels_shows_the_reason_once(samples):
     page = Seen(tile(samples["cut_short.jpg"]).html)
     assert "img" not in page.tags
     assert "ff d8 ff" not in page.text
@@ -195,6 +195,6 @@ def test_reprs_show_lengths_but_no_bytes(samples):
     assert "secret" not in repr(Excerpt(data=b"secret", whole=True, size=6))
 
 
-def test_a_tile_has_a_kind_for_filters(samples):
+def test_a_tile_has_a_kind_that_filters_use(samples):
     made = tile(samples["not_a_picture.png"])
     assert (made.format.kind, made.declared, made.size) == ("markup", "image/png", 536)

@@ -1,4 +1,4 @@
-"""Appearance of tiles: no repeated hex lines, no broken players, pictures for image data."""
+"""Tiles have no repeated hex lines and no useless players, and show image data as pictures."""
 
 import io
 import re
@@ -27,17 +27,17 @@ def hex_lines(data, size=SINGLE):
     return re.findall(r"(?m)^(?:[0-9a-f]{4,}  .*|\*)$", text)
 
 
-def test_repeated_lines_of_hex_become_one_star():
+def test_repeated_hex_lines_are_replaced_by_an_asterisk():
     starts = [line[:8].strip() for line in hex_lines(b"\xff" * 48 + bytes(4096) + b"\x80\x81\xfe")]
     assert starts == ["0000  ff", "*", "0030  00", "*", "1030  80"]
 
 
-def test_bytes_that_are_all_the_same_have_a_last_line():
+def test_hex_of_identical_bytes_ends_with_the_last_line():
     lines = hex_lines(bytes(1 << 16))
     assert [line[:4] for line in lines] == ["0000", "*", "fff0"]
 
 
-def test_different_lines_of_hex_are_all_shown():
+def test_hex_lines_that_differ_are_all_shown():
     data = b"\x80" + bytes(range(256)) * 4
     assert "*" not in hex_lines(data, TILE)
     assert len(hex_lines(data, TILE)) == TILE.lines
@@ -48,7 +48,7 @@ def test_different_lines_of_hex_are_all_shown():
 
 @pytest.mark.parametrize("part", [0.1, 0.3, 0.8])
 @pytest.mark.parametrize("name", ["clip.mp4", "clip.webm", "song.m4a", "song.flac", "song.ogg"])
-def test_a_player_is_shown_only_if_something_was_decoded(name, part):
+def test_a_player_is_shown_only_if_a_decoder_found_media_in_the_file(name, part):
     data = media()[name]
     page = drawn(data[: int(len(data) * part)])
     player = {"audio", "video"} & set(page.tags)
@@ -56,7 +56,7 @@ def test_a_player_is_shown_only_if_something_was_decoded(name, part):
     assert bool(player) == bool(decoded), page.text
 
 
-def test_a_format_that_only_browsers_play_has_a_player():
+def test_a_format_that_only_browsers_can_play_has_a_player():
     data = media()["clip.mp4"]
     other = data.replace(b"avc1", b"dvh1").replace(b"avcC", b"dvcC")
     page = drawn(other)
@@ -91,7 +91,7 @@ VALUES = {
 
 
 @pytest.mark.parametrize("name", PICTURES)
-def test_an_array_of_a_picture_is_a_picture(name):
+def test_an_array_of_pixels_is_shown_as_a_picture(name):
     values = np.ascontiguousarray(PICTURES[name])
     made = tile(Value(npy(values)))
     page = Seen(made.html)
@@ -134,7 +134,7 @@ def test_a_long_declared_type_is_truncated_and_complete_in_its_tooltip():
     assert "overflow:hidden;text-overflow:ellipsis;white-space:nowrap" in style
 
 
-def test_a_transparent_picture_has_a_backdrop_and_our_drawings_have_none():
+def test_transparent_pictures_have_a_backdrop_and_our_drawings_do_not():
     out = io.BytesIO()
     Image.new("RGBA", (20, 20), (255, 0, 0, 90)).save(out, "PNG")
     assert "conic-gradient" in tile(Value(out.getvalue())).html
@@ -160,7 +160,7 @@ def test_a_caption_does_not_repeat_the_name_and_the_size(row, name, shown):
     assert row_beside(row, name, 132_927) == shown
 
 
-def test_the_text_of_a_tree_keeps_its_indentation():
+def test_the_text_of_a_tile_keeps_the_indentation_of_a_tree():
     made = tile(Value(b'{"a": {"b": [1, 2]}}'))
     assert markup_text(made.drawing.html).splitlines() == [
         *("1 key", "  a: 1 key", "    b: 2 items", "      0: 1", "      1: 2")

@@ -1,4 +1,4 @@
-"""Kinds without a picture: the text of their tiles, truncated or not; kinds of other packages."""
+"""Tiles of kinds without a picture show text; other packages can add kinds."""
 
 import logging
 import os
@@ -90,7 +90,7 @@ def words(page):
 
 
 class Page(Seen):
-    """`Seen`, with the texts as a list."""
+    """A `Seen` page with its texts as a list."""
 
     def __init__(self, text):
         self.texts = []
@@ -103,7 +103,7 @@ class Page(Seen):
 
 @pytest.mark.gate(25)
 @pytest.mark.parametrize("name", SAYS)
-def test_a_tile_shows_the_contents(name):
+def test_a_tile_shows_the_expected_texts_of_a_file(name):
     made = tile(Value(FILES[name], "", name))
     line, inside = SAYS[name]
     assert made.text.startswith(f"{name}  {line} · ")
@@ -112,7 +112,7 @@ def test_a_tile_shows_the_contents(name):
     assert {"img", "audio", "video"} & set(page.tags) or inside
 
 
-def test_every_file_is_tried():
+def test_every_sample_file_has_expected_texts():
     assert SAYS.keys() == FILES.keys()
 
 
@@ -172,7 +172,7 @@ def installed(tmp_path, monkeypatch, repo):
 MIDI = b"MThd\x00\x00\x00\x06\x00\x01\x00\x03\x01\xe0" + bytes(40)
 
 
-def test_the_kind_of_an_installed_package_is_tried(installed):
+def test_the_kind_of_an_installed_package_draws_its_files(installed):
     assert sniff(MIDI, len(MIDI)).kind == "binary"
     installed()
     made = tile(Value(MIDI, "audio/midi", "<b>song.mid"))
@@ -221,7 +221,7 @@ def test_the_parser_of_an_installed_package_runs_in_the_parser_process(installed
         parser.close()
 
 
-def test_a_model_shows_its_settings_if_only_these_were_read():
+def test_a_model_shows_its_settings_if_only_they_were_read():
     made = tile(Value(gguf(tokens=100_000)))
     page = Seen(made.html)
     assert "GGUF · 2 tensors" in made.text

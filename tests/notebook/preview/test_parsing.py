@@ -1,4 +1,4 @@
-"""A blob that crashes, blocks or tricks a parser affects one tile, never the kernel."""
+"""A blob that crashes, blocks or exploits a parser affects only its tile."""
 
 import io
 import json
@@ -31,11 +31,11 @@ from tests.support.samples import encode
 SIZE = {"size": {"layout": "tile", "width": 9, "height": 9, "rows": 3, "columns": 3, "lines": 3}}
 
 
-def cat(data, file_name="cat.png"):
+def value(data, file_name="cat.png"):
     return Value(data, "image/png", file_name)
 
 
-def good():
+def png():
     return encode(Image.new("RGB", (8, 6), 1), "PNG")
 
 
@@ -70,10 +70,10 @@ def parser():
 
 
 @pytest.fixture(scope="module")
-def obeying():
-    """A parser whose "array" executes its data; one process is enough, because jobs are forks."""
+def executing_parser():
+    """A parser that executes the data of "array" jobs, each in a fork of one process."""
     code = "def parse(data, options):\n exec(data, globals())\n return answer\nbroken.parse = parse"
-    with_process = Parser(idle_seconds=3600)  # a second process would be a normal one
+    with_process = Parser(idle_seconds=3600)  # a new process would be an unmodified parser
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(client, "_BOOT", f"{BOOT}\n{code}\nmain()")
         assert with_process.parse("array", b"answer = {'n': 1}, b''", SIZE).number("n") == 1
@@ -83,10 +83,10 @@ def obeying():
 
 @pytest.fixture
 def broken_parser(tmp_path, monkeypatch):
-    """A parser with modules that a test defines: they represent a library with a bug."""
+    """Return a function that starts a parser with the given code, such as a library with a bug."""
 
     def make(code):
-        # the process finds our package, with this module among its parsers
+        # the process imports our package with this module as a parser
         monkeypatch.setattr(client, "_BOOT", f"{BOOT}\n{code}\nmain()")
         made.append(Parser())
         return made[-1]
@@ -113,49 +113,49 @@ BOOT = (
 # -- files that once crashed the kernel ---------------------------------------------------------
 
 
-def test_arrow_with_offsets_out_of_range_is_a_tile():
+def test_an_arrow_file_with_invalid_offsets_becomes_a_tile():
     for data in wrong_offsets():
-        made = tile(cat(data))
+        made = tile(value(data))
         assert "<table" not in made.html or "> 3" not in made.html
         assert made.text.startswith("cat.png  Arrow stream")
 
 
-def test_a_value_outside_its_buffer_is_not_shown():
+def test_a_value_outside_of_its_buffer_is_not_shown():
     for data in list(wrong_offsets())[4:12]:
-        made = tile(cat(data))
+        made = tile(value(data))
         assert "truncated or damaged" in made.html
         assert "<table" not in made.html
 
 
 @pytest.mark.nightly
-def test_parquet_with_a_flipped_bit_is_a_tile_even_if_pyarrow_aborts():
+def test_a_parquet_file_with_a_flipped_bit_becomes_a_tile():
     data = aborting_parquet()
     pages = set()
     for bit in range(8 * 124, 8 * 132):
         flipped = bytearray(data)
         flipped[bit // 8] ^= 1 << bit % 8
-        made = tile(cat(bytes(flipped)))
+        made = tile(value(bytes(flipped)))
         stopped = "stopped the parser process (SIGABRT)" in made.html
         assert not stopped or "use save(path) to save the blob" in made.html
         pages.add(made.html)
         assert made.html.startswith("<figure")
-    assert len(pages) > 1  # the flipped bits are effective; older pyarrow aborts for some of them
+    assert len(pages) > 1  # older pyarrow aborts for some pages
 
 
 # -- the process ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["SIGSEGV", "SIGABRT", "SIGKILL", "SIGBUS"])
-def test_a_signal_is_named_and_the_next_job_is_done_by_the_same_process(obeying, name):
-    started = obeying._process
+def test_the_error_names_a_signal_and_the_same_process_runs_the_next_job(executing_parser, name):
+    started = executing_parser._process
     for _ in range(2):
         with pytest.raises(ParserStoppedError, match=name):
-            obeying.parse("array", f"os.kill(os.getpid(), signal.{name})".encode(), SIZE)
-        assert obeying.parse("svg", b"12345", SIZE).number("n") == 5
-        assert obeying._process is started
+            executing_parser.parse("array", f"os.kill(os.getpid(), signal.{name})".encode(), SIZE)
+        assert executing_parser.parse("svg", b"12345", SIZE).number("n") == 5
+        assert executing_parser._process is started
 
 
-def test_an_endless_computation_is_ended_sooner_each_time(broken_parser, monkeypatch):
+def test_repeated_endless_computations_have_shorter_time_limits(broken_parser, monkeypatch):
     monkeypatch.setattr(client, "Limits", partial(Limits, seconds=1))
     parser = broken_parser("def parse(data, options):\n while True: pass\nbroken.parse = parse")
     with pytest.raises(ParserStoppedError, match="too much time"):
@@ -164,7 +164,7 @@ def test_an_endless_computation_is_ended_sooner_each_time(broken_parser, monkeyp
     assert parser._strikes == 1
 
 
-def test_endless_waiting_is_ended(broken_parser, monkeypatch):
+def test_a_job_that_waits_forever_is_ended(broken_parser, monkeypatch):
     monkeypatch.setattr(client, "Limits", partial(Limits, seconds=1))
     monkeypatch.setattr(client, "_PATIENCE", 1)
     monkeypatch.setattr(client, "_START", 2)
@@ -174,10 +174,10 @@ def test_endless_waiting_is_ended(broken_parser, monkeypatch):
     assert parser._process is None
 
 
-def test_endless_use_of_memory_is_ended(obeying):
+def test_a_job_that_uses_too_much_memory_is_ended(executing_parser):
     size = Limits().memory + (256 << 20)
     with pytest.raises(ParserStoppedError, match="too much memory"):
-        obeying.parse("array", f"answer = bytearray({size})".encode(), SIZE)
+        executing_parser.parse("array", f"answer = bytearray({size})".encode(), SIZE)
 
 
 def test_a_parser_process_that_exits_is_restarted(broken_parser):
@@ -206,7 +206,7 @@ def test_a_parser_process_that_exits_is_restarted(broken_parser):
         LENGTHS.pack(100_000, 0) + b"[" * 100_000,
     ],
 )
-def test_an_invalid_response_is_reported_and_the_next_one_is_right(obeying, answer):
+def test_an_invalid_response_is_reported_and_the_next_response_is_valid(executing_parser, answer):
     shown = answer if len(answer) < 100 else None
     made = repr(shown) if shown is not None else f"bytes({answer[:1]!r} * {len(answer)})"
     if answer.endswith(b"[["):
@@ -221,11 +221,11 @@ def test_an_invalid_response_is_reported_and_the_next_one_is_right(obeying, answ
         "os._exit(0)\n"
     )
     with pytest.raises(UnshowableError):
-        obeying.parse("array", code.encode(), SIZE)
-    assert obeying.parse("svg", b"123", SIZE).number("n") == 3
+        executing_parser.parse("array", code.encode(), SIZE)
+    assert executing_parser.parse("svg", b"123", SIZE).number("n") == 3
 
 
-def test_a_job_has_no_access_to_requests_and_responses_of_others(obeying):
+def test_a_job_has_no_access_to_requests_and_responses_of_other_jobs(executing_parser):
     code = (
         "left = []\n"
         "for fd in range(256):\n"
@@ -233,11 +233,11 @@ def test_a_job_has_no_access_to_requests_and_responses_of_others(obeying):
         " except OSError: pass\n"
         "answer = {'open': [name for name in left if name != '/dev/null']}, b''\n"
     )
-    (only,) = obeying.parse("array", code.encode(), SIZE).texts("open")
+    (only,) = executing_parser.parse("array", code.encode(), SIZE).texts("open")
     assert only.startswith("pipe:")
 
 
-def test_the_process_has_no_keys_in_its_environment(broken_parser, monkeypatch):
+def test_the_environment_of_the_parser_process_contains_no_keys(broken_parser, monkeypatch):
     monkeypatch.setenv("ODPS_ACCESS_KEY", "s3cret")
     parser = broken_parser(
         "broken.parse = lambda data, options: ({'all': [*os.environ, *os.environ.values()]}, b'')"
@@ -247,27 +247,27 @@ def test_the_process_has_no_keys_in_its_environment(broken_parser, monkeypatch):
     assert not [name for name in found if name.startswith("ODPS")]
 
 
-def test_a_job_writes_no_file(obeying, tmp_path):
+def test_a_job_cannot_write_files(executing_parser, tmp_path):
     code = (
         f"with open({str(tmp_path / 'x')!r}, 'w') as file: file.write('x' * 9)\nanswer = {{}}, b''"
     )
     with pytest.raises(UnshowableError):
-        obeying.parse("array", code.encode(), SIZE)
+        executing_parser.parse("array", code.encode(), SIZE)
     assert not (tmp_path / "x").exists() or not (tmp_path / "x").stat().st_size
 
 
-def test_a_library_that_is_missing_is_named(obeying):
+def test_the_error_names_a_missing_library(executing_parser):
     with pytest.raises(MissingDependencyError, match="no_such_thing"):
-        obeying.parse("array", b"import no_such_thing", SIZE)
+        executing_parser.parse("array", b"import no_such_thing", SIZE)
 
 
-def test_an_interpreter_that_does_not_start_is_reported(parser, monkeypatch):
+def test_a_parser_process_that_does_not_start_is_reported(parser, monkeypatch):
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     with pytest.raises(UnshowableError, match="cannot be started"):
         parser.parse("svg", b"", SIZE)
 
 
-def test_the_process_runs_jobs_itself_if_it_cannot_fork(broken_parser):
+def test_the_parser_process_runs_jobs_itself_if_it_cannot_fork(broken_parser):
     parser = broken_parser(
         "import odps_nb.parsing.process as p; p._FORKS = False\n"
         "broken.parse = lambda data, options: os.abort()"
@@ -281,7 +281,7 @@ def test_the_process_runs_jobs_itself_if_it_cannot_fork(broken_parser):
 # -- interrupts, threads, forks, the end --------------------------------------------------------
 
 
-def test_an_interrupted_job_leaves_no_response_for_the_next_one(broken_parser):
+def test_an_interrupted_job_leaves_no_response_for_the_next_job(broken_parser):
     parser = broken_parser(
         "def parse(data, options):\n"
         " os.kill(int(data), signal.SIGINT); time.sleep(3600)\n"
@@ -296,25 +296,25 @@ def test_an_interrupted_job_leaves_no_response_for_the_next_one(broken_parser):
     assert not psutil.pid_exists(group)
 
 
-def test_an_abandoned_request_gets_no_late_response(parser):
+def test_the_late_response_to_an_abandoned_request_is_dropped(parser):
     """A second interrupt may arrive while the first one is handled."""
     picture = {**SIZE, "mime": "image/png"}
-    parser.parse("picture", good(), picture)
+    parser.parse("picture", png(), picture)
     text = json.dumps(
         {"parser": "archive", "options": {}, "limits": asdict(Limits(seconds=1))}
     ).encode()
     parser._process.stdin.write(LENGTHS.pack(len(text), 0) + text)
     parser._process.stdin.flush()
     parser._asking = True
-    assert parser.parse("picture", good(), picture).texts("facts") == ("8 × 6",)
+    assert parser.parse("picture", png(), picture).texts("facts") == ("8 × 6",)
 
 
-def test_threads_get_their_own_responses(obeying):
+def test_each_thread_gets_its_own_responses(executing_parser):
     wrong = []
 
     def ask(start):
         for length in range(start, start + 20):
-            if obeying.parse("svg", bytes(length), SIZE).number("n") != length:
+            if executing_parser.parse("svg", bytes(length), SIZE).number("n") != length:
                 wrong.append(length)
 
     threads = [threading.Thread(target=ask, args=(n * 100,)) for n in range(4)]
@@ -325,7 +325,7 @@ def test_threads_get_their_own_responses(obeying):
     assert wrong == []
 
 
-def script(code):
+def run_script(code):
     command = [sys.executable, "-c", f"from odps_nb.formats import parsing\n{code}"]
     return subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
 
@@ -333,10 +333,10 @@ def script(code):
 ASK = "parsing.parse('code', b'x = 1', GRID, language='python').rows('rows')"
 
 
-def test_a_forked_process_has_a_parser_of_its_own():
-    done = script(
+def test_a_forked_process_starts_its_own_parser():
+    done = run_script(
         "import os\nfrom odps_nb.formats.shared import GRID\n"
-        "parsing._parser = parsing.Parser(idle_seconds=600)\n"  # even if the child is slow
+        "parsing._parser = parsing.Parser(idle_seconds=600)\n"  # also if the child is slow
         "os.register_at_fork(after_in_child=parsing._parser.forget)\n"
         f"first = {ASK}\nmine = parsing._parser._process.pid\n"
         "child = os.fork()\n"
@@ -351,8 +351,8 @@ def test_a_forked_process_has_a_parser_of_its_own():
 
 
 @pytest.mark.parametrize("end", ["", "import os; os.kill(os.getpid(), 9)"])
-def test_the_process_ends_with_its_kernel(end):
-    done = script(
+def test_the_parser_process_ends_with_the_kernel(end):
+    done = run_script(
         "from odps_nb.formats.shared import GRID\n"
         f"{ASK}\nprint(parsing._parser._process.pid, flush=True)\n{end}"
     )
@@ -366,11 +366,11 @@ def test_the_process_ends_with_its_kernel(end):
 def test_a_parser_can_be_closed_twice_and_used_again(parser):
     parser.close()
     options = {**SIZE, "mime": "image/png"}
-    parser.parse("picture", good(), options)
+    parser.parse("picture", png(), options)
     parser.close()
     parser.close()
     assert repr(parser) == "<Parser not started>"
-    parser.parse("picture", good(), options)
+    parser.parse("picture", png(), options)
     assert repr(parser) == "<Parser running>"
 
 
@@ -378,9 +378,9 @@ def test_an_idle_parser_process_ends_and_is_restarted():
     options, parser = {**SIZE, "mime": "image/png"}, Parser(idle_seconds=0.05)
     pids = []
     for _ in range(2):
-        parser.parse("picture", good(), options)
+        parser.parse("picture", png(), options)
         process, resting = parser._process, parser._resting.timer
-        pids += [process.pid] if process else []  # it may already have ended
+        pids += [process.pid] if process else []  # the process may already have ended
         resting.join()
         assert repr(parser) == "<Parser not started>"
     assert not any(psutil.pid_exists(pid) for pid in pids)
@@ -396,17 +396,17 @@ def test_a_job_may_take_longer_than_the_idle_limit(broken_parser):
         assert parser.parse("array", bytes(length), SIZE).number("n") == length
 
 
-def test_importing_the_notebook_starts_nothing():
-    done = script("print(parsing._parser._process)")
+def test_importing_the_notebook_package_starts_no_process():
+    done = run_script("print(parsing._parser._process)")
     assert done.stdout == "None\n"
 
 
-def test_the_kernel_never_loads_a_parser(sample_blobs, tmp_path):
-    """So no preview can bypass the process."""
+def test_the_kernel_never_imports_a_parser(sample_blobs, tmp_path):
+    """Every preview uses the parser process."""
     for number, blob in enumerate(sample_blobs):
         if blob is not None:
             (tmp_path / f"{number:02}").write_bytes(blob.data)
-    done = script(
+    done = run_script(
         "import io, sys\nfrom pathlib import Path\n"
         "from odps_nb.notebook.gallery.view import Gallery\n"
         "from odps_nb.notebook.preview import tile as preview\n"
@@ -428,13 +428,13 @@ def test_the_kernel_never_loads_a_parser(sample_blobs, tmp_path):
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
-# -- what a person sees -------------------------------------------------------------------------
+# -- displayed tiles -------------------------------------------------------------------------
 
 
-def test_a_gallery_shows_the_other_blobs_around_a_bad_one():
+def test_a_gallery_shows_the_other_blobs_beside_a_malicious_blob():
     bad = bytearray(aborting_parquet())
     bad[128] ^= 2
-    blobs = Column([cat(good(), "a.png"), cat(bytes(bad), "b.parquet"), cat(good(), "c.png")])
+    blobs = Column([value(png(), "a.png"), value(bytes(bad), "b.parquet"), value(png(), "c.png")])
     page = mimebundle(blobs)
     assert page["text/html"].count("data:image/png") == 2
     assert "a.png" in page["text/plain"]
@@ -458,31 +458,31 @@ def test_the_response_of_a_parser_is_checked_before_use():
 def test_a_response_that_is_not_a_picture_is_not_shown(monkeypatch):
     answer = Parsed(found={"facts": ["<b>"]}, data=b"<svg xmlns='http://www.w3.org/2000/svg'/>")
     monkeypatch.setattr("odps_nb.formats.kinds.image.parse", lambda *a, **k: answer)
-    made = tile(cat(good()), size=GRID)
+    made = tile(value(png()), size=GRID)
     assert "<img" not in made.html
     assert "the parser returned no picture" in made.html
 
 
-def test_the_response_of_a_parser_is_not_trusted(monkeypatch):
+def test_malicious_responses_of_a_parser_are_harmless(monkeypatch):
     """Its text is escaped, its types are checked, and its length is limited to that of a tile."""
-    good = {"facts": [NASTY], "heading": [NASTY], "head": [NASTY], "rows": [[NASTY]], "lines": []}
+    fields = {"facts": [NASTY], "heading": [NASTY], "head": [NASTY], "rows": [[NASTY]], "lines": []}
 
-    def answered(**found):
-        answer = Parsed(found={**good, "note": NASTY, **found}, data=b"")
+    def tile_of_response(**found):
+        answer = Parsed(found={**fields, "note": NASTY, **found}, data=b"")
         monkeypatch.setattr("odps_nb.formats.parsing.parse", lambda *a, **k: answer)
-        return tile(cat(b"SQLite format 3\0"), size=GRID)
+        return tile(value(b"SQLite format 3\0"), size=GRID)
 
-    assert {"script", "img"}.isdisjoint(Seen(answered().html).tags)
-    assert answered().html.count("alert(2)") >= 4
-    for wrong in ({name: [1]} for name in good if name != "lines"):
-        assert "(invalid answer)" in answered(**wrong).notes[0], wrong
-    assert "(invalid answer)" in answered(head=[], lines=[1]).notes[0]
+    assert {"script", "img"}.isdisjoint(Seen(tile_of_response().html).tags)
+    assert tile_of_response().html.count("alert(2)") >= 4
+    for wrong in ({name: [1]} for name in fields if name != "lines"):
+        assert "(invalid answer)" in tile_of_response(**wrong).notes[0], wrong
+    assert "(invalid answer)" in tile_of_response(head=[], lines=[1]).notes[0]
     for much in ({"rows": [["x" * 99]] * 6_000}, {"facts": ["x" * 99] * 10_000}):
-        assert "too large to show" in answered(**much).notes[0]
+        assert "too large to show" in tile_of_response(**much).notes[0]
 
 
-def test_the_process_loads_parsers_and_nothing_else_of_the_notebook():
-    """So malicious bytes have access to little, and a fork stays small."""
+def test_the_parser_process_imports_only_parsers():
+    """Malicious bytes have access to little code, and a fork stays small."""
     done = subprocess.run(
         [
             *(sys.executable, "-c"),
@@ -516,7 +516,7 @@ def test_the_process_loads_parsers_and_nothing_else_of_the_notebook():
     ]
 
 
-def test_a_new_parser_requires_only_one_file(tmp_path, monkeypatch):
+def test_a_parser_can_be_added_with_one_file(tmp_path, monkeypatch):
     code = "def parse(data, options): return {'n': len(data)}, data[:2]"
     (tmp_path / "model.py").write_text(code, encoding="utf-8")
     boot = (
@@ -535,7 +535,7 @@ def test_a_new_parser_requires_only_one_file(tmp_path, monkeypatch):
         parser.close()
 
 
-def test_pictures_of_a_page_are_counted_whatever_their_format():
+def test_pictures_of_any_format_in_a_page_are_counted():
     for name in ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF"):
         data = encode(Image.new("RGB", (8, 6), 1), name)
         assert picture.pixels(data) == 48

@@ -16,8 +16,8 @@ from tests.support.previews import Column, Value
 NOT_TEXT = b"\x00\x01\xfe\xff" * 100
 
 
-def test_kinds_are_tried_in_this_order():
-    """First formats that may be readable but are not text, then text, then the rest."""
+def test_kinds_are_tried_in_a_fixed_order():
+    """Binary formats that may look like text come first, then text, then other formats."""
     assert [kind.name for kind in kinds()] == [
         *("dicom", "empty", "message", "pdf", "raw"),
         *("svg", "markup", "notebook", "json", "table", "code", "text"),
@@ -53,7 +53,7 @@ def declared():
 
 
 @pytest.mark.parametrize(("name", "format"), declared())
-def test_no_kind_recognises_the_format_of_another(name, format):
+def test_no_kind_recognises_the_format_of_another_kind(name, format):
     starts = [start + NOT_TEXT for start in format.starts]
     starts += [b"\x00\x00\x00\x18ftyp" + brand + NOT_TEXT for brand in format.brands]
     for data in starts:
@@ -72,7 +72,7 @@ def test_no_media_type_is_declared_twice():
     assert len(set(mimes)) == len(mimes)
 
 
-def test_text_is_never_of_a_binary_kind():
+def test_text_that_begins_like_a_binary_format_is_text():
     for kind in kinds():
         for start in (start for format in kind.formats for start in format.starts):
             if start.isascii() and start.decode().isprintable():
@@ -80,7 +80,7 @@ def test_text_is_never_of_a_binary_kind():
                 assert found.kind == ("pdf" if kind.name == "pdf" else "text")
 
 
-def test_limits_are_whole_numbers_of_bytes_within_what_a_kernel_may_hold():
+def test_the_limits_of_every_kind_are_in_the_allowed_range():
     for kind in kinds():
         assert HEAD <= kind.head <= kind.limit <= 16 * MIB
         assert kind.head == HEAD or kind.name in ("archive", "dataset", "video", "weights")
@@ -107,7 +107,7 @@ NEW_KIND = """
 
 @pytest.fixture
 def new_kind(tmp_path, monkeypatch):
-    """The file of a new kind is added to the existing ones; nothing else changes."""
+    """A new kind, added to the others by a file."""
     (tmp_path / "new_plan.py").write_text(textwrap.dedent(NEW_KIND), encoding="utf-8")
     monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
     kinds.cache_clear()
@@ -115,7 +115,7 @@ def new_kind(tmp_path, monkeypatch):
     kinds.cache_clear()
 
 
-def test_a_new_kind_requires_only_one_file(new_kind):
+def test_a_kind_can_be_added_with_one_file(new_kind):
     data = b"AC1032\x00\x00" + (1234).to_bytes(4, "little") + bytes(200_000)
     blob = Value(data, "image/vnd.dwg", "cat.dwg")
     made = tile(blob)
@@ -144,7 +144,7 @@ def kind(name, *formats, **more):
     return Kind(name=name, formats=formats, draw=draw_nothing, **more)
 
 
-def test_two_kinds_with_one_name_or_brand_are_refused():
+def test_two_kinds_with_the_same_name_or_brand_are_refused():
     film = Format(mime="video/x", label="X", brands=(b"xxxx",))
     with pytest.raises(ValueError, match="same name"):
         Kinds([kind("a"), kind("a")])
@@ -152,14 +152,14 @@ def test_two_kinds_with_one_name_or_brand_are_refused():
         Kinds([kind("a", film), kind("b", film)])
 
 
-def test_the_major_brand_decides_before_the_order_of_kinds():
-    """A video from iTunes also names the brand of its sound."""
+def test_the_major_brand_takes_precedence_over_the_order_of_kinds():
+    """A video from iTunes also contains the brand of sound files."""
     head = b"\x00\x00\x00\x20ftypM4V \x00\x00\x00\x01M4V M4A mp42isom" + NOT_TEXT
     assert sniff(head).label == "MP4"
     assert sniff(head.replace(b"ftypM4V ", b"ftypM4A ")).label == "M4A"
 
 
-def test_a_signature_at_an_offset_decides_only_if_the_first_bytes_do_not():
+def test_a_signature_at_an_offset_is_used_only_if_the_first_bytes_match_no_kind():
     tar = bytearray(b"\x89PNG\r\n\x1a\n" + NOT_TEXT)
     tar[257:262] = b"ustar"
     assert sniff(bytes(tar)).label == "PNG"
@@ -167,7 +167,7 @@ def test_a_signature_at_an_offset_decides_only_if_the_first_bytes_do_not():
     assert sniff(bytes(tar)).label == "tar"
 
 
-def test_a_match_has_kind_and_encoding():
+def test_a_match_contains_kind_and_encoding():
     found = kinds()["json"].match(Head.of('{"ä": 1}'.encode("utf-16"), whole=True))
     assert (found.kind, found.mime, found.encoding) == ("json", "application/json", "utf-16")
     assert kinds()["json"].match(Head.of(NOT_TEXT, whole=True)) is None

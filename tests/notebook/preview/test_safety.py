@@ -27,7 +27,7 @@ OURS = {
 }
 
 
-def test_sources_have_media_types_of_our_table_only(drawn):
+def test_data_urls_have_only_media_types_of_our_table(drawn):
     found = set()
     for made in drawn(GRID).values():
         for source in Seen(made.html).values("src"):
@@ -38,7 +38,7 @@ def test_sources_have_media_types_of_our_table_only(drawn):
 
 
 @pytest.mark.parametrize("label", ["image/png", "image/svg+xml", "text/html", "video/mp4", "x/<b>"])
-def test_the_declared_type_has_no_effect(label):
+def test_the_declared_media_type_has_no_effect(label):
     page = seen(b"<html><script>alert(1)</script></html>", label)
     assert {"img", "video", "audio", "iframe", "script"}.isdisjoint(page.tags)
     assert "<script>alert(1)</script>" in page.text
@@ -53,7 +53,7 @@ def test_html_is_shown_as_its_source(samples):
     assert "<script>window.odpsNbProbe" in page.text
 
 
-def test_drawn_html_gets_an_empty_sandbox_and_a_policy_before_anything_else(samples):
+def test_rendered_html_has_an_empty_sandbox_and_begins_with_a_policy(samples):
     page = Seen(tile(samples["you_have_won.html"], render=True).html)
     assert page.values("sandbox") == [""]
     (source,) = page.values("srcdoc")
@@ -69,7 +69,7 @@ def test_drawn_html_gets_an_empty_sandbox_and_a_policy_before_anything_else(samp
 def test_no_preview_ever_allows_scripts_or_loads_anything(samples, drawn, size):
     tiles = [(name, made, True) for name, made in drawn(size).items()]
     for name, made, _ in tuple(tiles):
-        if kinds()[made.format.kind].draw_rendered:  # for other kinds, there is no difference
+        if kinds()[made.format.kind].draw_rendered:  # rendering makes no difference for other kinds
             tiles.append((name, tile(samples[name], size=size), False))
     assert len(tiles) > len(samples)
     for name, made, render in tiles:
@@ -83,7 +83,7 @@ def test_no_preview_ever_allows_scripts_or_loads_anything(samples, drawn, size):
         assert page.tags.count("iframe") == (render and made.format.mime == "text/html"), name
 
 
-def test_svg_is_drawn_as_a_picture(samples):
+def test_an_svg_is_drawn_as_a_picture(samples):
     page = Seen(tile(samples["script_inside.svg"], render=True).html)
     (source,) = page.values("src")
     assert page.tags.count("img") == 1
@@ -110,7 +110,7 @@ def test_svg_is_drawn_as_a_picture(samples):
 )
 @pytest.mark.parametrize("render", [False, True])
 @pytest.mark.parametrize("size", [GRID, LIST, SINGLE])
-def test_values_names_and_types_are_text_on_every_kind_of_tile(data, render, size):
+def test_values_names_and_types_are_escaped_in_every_kind_of_tile(data, render, size):
     page = seen(data, NASTY, NASTY, size=size, render=render, fallback_name=NASTY)
     assert {"script", "b"}.isdisjoint(set(page.tags) - ({"b"} if data[:1] in b"{" else set()))
     assert not [n for _, n, _ in page.attributes if n.startswith("on")]
@@ -118,7 +118,7 @@ def test_values_names_and_types_are_text_on_every_kind_of_tile(data, render, siz
     assert NASTY in page.text
 
 
-def test_names_inside_files_are_shown_as_text():
+def test_names_inside_of_files_are_escaped():
     table = pa.table({NASTY: [NASTY, None]})
     out = io.BytesIO()
     pq.write_table(table, out)
@@ -131,13 +131,13 @@ def test_names_inside_files_are_shown_as_text():
         assert {"script", "img"}.isdisjoint(page.tags)
 
 
-def test_errors_are_text():
+def test_texts_of_errors_are_escaped():
     page = Seen(tile(Value(b"", error=ChecksumError(NASTY))).html)
     assert NASTY in page.text
     assert {"script", "img"}.isdisjoint(page.tags)
 
 
-def test_a_name_cannot_hide_its_ending():
+def test_a_file_name_cannot_hide_its_extension():
     made = tile(Value(b"MZ\x00", "", "photo\u202egpj.exe\nsecond line\x1b[31m"))
     assert made.name == "photo\\u202egpj.exe second line\\x1b[31m"
     assert "\u202e" not in made.html

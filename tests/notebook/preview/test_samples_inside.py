@@ -1,4 +1,4 @@
-"""Files that hold pictures or sounds as samples show the first of them."""
+"""Tiles of files that contain pictures or sounds show the first of them."""
 
 import base64
 import io
@@ -83,13 +83,13 @@ FILES = {
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_pictures_inside_a_file_are_shown(name):
+def test_the_first_pictures_inside_a_file_are_shown(name):
     page = Seen(tile(Value(FILES[name])).html)
     (source,) = page.values("src")
     assert source.startswith("data:image/jpeg;base64,")
 
 
-def test_a_large_view_also_shows_the_names():
+def test_an_enlarged_tile_also_shows_the_names():
     page = Seen(tile(Value(FILES["ZIP"]), size=SINGLE).html)
     assert "img" in page.tags
     assert "read.me" in page.text
@@ -112,7 +112,7 @@ WITH_SOUNDS = {
 
 @pytest.mark.parametrize("size", [GRID, SINGLE], ids=["tile", "single"])
 @pytest.mark.parametrize("name", WITH_SOUNDS)
-def test_sounds_inside_a_file_are_named_and_those_that_fit_are_played(name, size):
+def test_sounds_inside_a_file_are_listed_and_small_sounds_have_players(name, size):
     data, title = WITH_SOUNDS[name]
     made = tile(Value(data), size=size)
     page = Seen(made.html)

@@ -1,4 +1,4 @@
-"""The kind of a blob is detected from its bytes with our own table, never from the label."""
+"""The kind of a blob is detected from its bytes, not from its declared type."""
 
 import codecs
 import gzip
@@ -142,7 +142,7 @@ def test_a_character_split_by_the_end_of_the_blob_is_not_utf_8():
         (b"< 3 is a heart", "text/plain"),
     ],
 )
-def test_markup_is_distinguished(start, mime):
+def test_html_xml_and_svg_are_distinguished(start, mime):
     assert kind_of(start).mime == mime
 
 
@@ -155,7 +155,7 @@ def test_markup_is_distinguished(start, mime):
         ("{not json}", "text/plain"),
         ("[1, 2,", "text/plain"),
         ("[" * 30_000, "text/plain"),
-        ("[" + '{"key": "value", "n": 12345}, ' * 20_000, "application/json"),  # cut by the head
+        ("[" + '{"key": "value", "n": 12345}, ' * 20_000, "application/json"),  # truncated
         ('{"n": ' + "9" * 60_000 + "}", "application/json"),
         ('{"cells": 3}', "application/json"),
         ('{"type": "Point", "coordinates": [1, 2', "text/plain"),
@@ -167,11 +167,11 @@ def test_markup_is_distinguished(start, mime):
         ("a\tb\n1\t2\n3\t4", "text/tab-separated-values"),
     ],
 )
-def test_data_in_text_is_distinguished(text, mime):
+def test_formats_of_data_in_text_are_distinguished(text, mime):
     assert kind_of(text.encode()).mime == mime
 
 
-def test_one_mp3_frame_header_is_not_sufficient_and_two_are():
+def test_mp3_is_recognised_by_two_consecutive_frame_headers():
     frame = b"\xff\xfb\x90\x00" + bytes(413)
     assert kind_of(frame + frame[:4]).mime == "audio/mpeg"
     assert kind_of(frame + bytes(4)).mime == "application/octet-stream"
@@ -190,7 +190,7 @@ def test_the_brand_distinguishes_videos_pictures_and_sound():
     assert kind_of(media_file(b"xxxx")).kind == "binary"
 
 
-def test_containers_are_distinguished_by_what_is_inside():
+def test_container_formats_are_distinguished_by_their_contents():
     assert kind_of(b"\x1a\x45\xdf\xa3\x9f\x42\x82\x84webm" + bytes(9)).mime == "video/webm"
     assert kind_of(b"\x1a\x45\xdf\xa3\x9f\x42\x82\x88matroska").mime == "video/x-matroska"
     assert kind_of(b"\x1a\x45\xdf\xa3\x9f\x42\x82\x84some").kind == "binary"
@@ -280,11 +280,11 @@ def test_a_tar_is_recognised_by_its_signature_at_byte_257():
         ("text/<b>plain", b"plain words", True),
     ],
 )
-def test_a_label_is_wrong_only_if_it_contradicts_the_bytes(declared, data, lies):
+def test_a_badge_marks_a_declared_type_that_contradicts_the_bytes(declared, data, lies):
     assert differs(declared, kind_of(data)) is lies
 
 
-def test_media_types_by_name_do_not_depend_on_the_machine(tmp_path):
+def test_media_types_of_file_names_do_not_depend_on_the_machine(tmp_path):
     (tmp_path / "mime.types").write_text("text/odd png parquet odd\n")
     mimetypes.init([str(tmp_path / "mime.types")])
     try:
@@ -299,7 +299,7 @@ def test_media_types_by_name_do_not_depend_on_the_machine(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.csv", "a.png", "a.html", "a.json", "a.py", "a"])
-def test_a_name_that_the_bytes_confirm_gives_the_type_of_a_full_detection(files, name):
+def test_detection_with_a_matching_file_name_gives_the_same_type_as_without(files, name):
     for blob in files.values():
         head, size = blob.data[:HEAD], len(blob.data)
         guess = media_types.type_of_name(name)

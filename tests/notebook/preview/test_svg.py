@@ -27,17 +27,17 @@ def picture(text):
     [pytest.param(one, marks=[pytest.mark.nightly] * (one in SLOW)) for one in HOSTILE],
 )
 @pytest.mark.gate(5)
-def test_a_malicious_drawing_affects_one_tile(name):
+def test_a_malicious_svg_affects_only_its_tile(name):
     page = Seen(tile(Value(HOSTILE[name].encode())).html)
     assert all(source.startswith("data:image/png") for source in page.values("src"))
 
 
 @pytest.mark.parametrize("name", PLAIN)
-def test_plain_pictures_are_drawn(name):
+def test_valid_svg_files_are_drawn(name):
     assert max(picture(PLAIN[name]).size) == 100
 
 
-def test_a_tile_shows_the_picture_or_the_source_and_why():
+def test_a_tile_shows_the_picture_or_the_source_with_a_reason():
     drawn = Seen(tile(Value(PLAIN["arrow"].encode("utf-16"))).html)
     assert [one[:14] for one in drawn.values("src")] == ["data:image/png"]
     made = tile(Value(HOSTILE["use"].encode()))
@@ -53,7 +53,7 @@ def test_text_is_drawn_with_any_font(family):
     assert svg._FONT
 
 
-def hiding_places(path):
+def svgs_with_reference(path):
     """Return SVG texts that refer to a picture file in different ways."""
     inner = (
         f"<svg xmlns='http://www.w3.org/2000/svg'><image href='{path}' width='9' height='9'/></svg>"
@@ -74,13 +74,13 @@ def hiding_places(path):
     yield f'<!DOCTYPE svg [<!ENTITY b "hre"><!ENTITY a "<image &b;f=\'{path}\'/>">]>{HEAD}&a;</svg>'
 
 
-def test_files_that_an_svg_names_are_not_opened(tmp_path):
+def test_files_to_which_an_svg_refers_are_not_opened(tmp_path):
     path = tmp_path / "red.png"
     path.write_bytes(encode(Image.new("RGB", (9, 9), "red"), "PNG"))
     embedded = f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}"
     box = 'width="100" height="100"/></svg>'
-    assert picture(f'{HEAD}<image href="{embedded}" {box}').getpixel((50, 50))[0] > 250  # control
-    for text in hiding_places(path):
+    assert picture(f'{HEAD}<image href="{embedded}" {box}').getpixel((50, 50))[0] > 250  # embedded
+    for text in svgs_with_reference(path):
         try:
             found = picture(text)
         except (UnshowableError, ValueError):

@@ -103,7 +103,7 @@ def locked_xls(before=b""):
     [locked_ods(), locked_xls(), locked_xls(b"\x86\0\0\0")],
     ids=["ods", "xls", "xls that is also protected from writing"],
 )
-def test_a_sheet_with_a_password_is_reported(data):
+def test_a_spreadsheet_with_a_password_is_reported(data):
     made = tile(Value(data))
     assert made.format.kind == "workbook"
     assert made.notes == ("password-protected: not decoded here",)
@@ -118,7 +118,7 @@ def test_a_notebook_of_version_3_shows_its_cells():
 
 
 def test_a_pdf_with_a_password_is_reported():
-    """No password can open it: PDFium detects this before it decrypts anything."""
+    """PDFium detects the encryption before it decrypts data."""
     lock = b"/Filter /Standard /V 1 /R 2 /P -4 /O <%b> /U <%b>" % (b"41" * 32, b"42" * 32)
     data = document_files.pdf().replace(
         b"/Root", b"/ID [<41> <41>] /Encrypt << " + lock + b" >> /Root"
@@ -127,7 +127,7 @@ def test_a_pdf_with_a_password_is_reported():
     assert made.notes == ("not decoded here: it is password-protected",)
 
 
-# -- films and sound ------------------------------------------------------------------------------
+# -- videos and sound ------------------------------------------------------------------------------
 
 
 def with_cover(container):
@@ -155,7 +155,7 @@ def test_mp4_with_only_sound_is_sound():
     assert label(media_files.files()["clip.mp4"]) == "MP4"
 
 
-def test_a_cover_picture_is_not_taken_for_a_video():
+def test_sound_with_a_cover_picture_is_not_a_video():
     text = tile(Value(with_cover("mp4"))).text
     assert "M4A" in text
     assert "MJPEG" not in text
@@ -186,7 +186,7 @@ def test_a_quicktime_video_without_ftyp_is_recognised():
 
 
 @pytest.mark.parametrize("size", [b"\x84", b"\x40\x04", b"\x10\0\0\x04", b"\x01\0\0\0\0\0\0\x04"])
-def test_the_type_of_ebml_may_have_a_long_size_and_padding(size):
+def test_matroska_is_recognised_with_padding_and_long_sizes(size):
     start = b"\x1a\x45\xdf\xa3\x9f\x42\x86\x81\x01\x42\x82"
     assert label(start + size + b"webm" + bytes(40)) == "WebM"
     assert label(start + b"\x8cmatroska" + bytes(40)) == "Matroska"
@@ -204,7 +204,7 @@ def test_a_tile_and_a_table_have_the_same_rows_of_a_csv_with_blank_lines(end):
     assert as_table(data, "text/csv", max_bytes=1 << 20).num_rows == 3
 
 
-def test_an_interval_of_arrow_that_pyarrow_has_no_class_for_is_refused_with_a_reason():
+def test_an_arrow_interval_that_pyarrow_does_not_support_is_refused_with_a_reason():
     out = io.BytesIO()
     table = pa.table({"n": pa.array([(1, 2, 3)], pa.month_day_nano_interval())})
     with pa.ipc.new_stream(out, table.schema) as writer:
@@ -253,12 +253,12 @@ def test_text_that_resembles_another_kind_is_plain_text(name):
     assert label(TEXTS[name].encode()) not in ("Python", "Markdown", "text of Hive", "CSV")
 
 
-def test_markdown_with_much_code_in_fences_is_markdown():
+def test_markdown_with_much_fenced_code_is_markdown():
     fence = "```c\nint a;\nint b;\nint c;\n```\n"
     assert label(f"# Title\n\nText with `code`.\n\n{fence * 8}".encode()) == "Markdown"
 
 
-# -- names decide between languages ---------------------------------------------------------------
+# -- file names and languages ---------------------------------------------------------------
 
 SPARQL = b"PREFIX a: <http://a>\nSELECT ?x\nWHERE {\n  ?x a:b ?y\n}\nORDER BY ?x\n"
 DOCUMENTED = b'"""\nUse [`f`][m.f] and `g`:\n\n## How\n\nText.\n"""\n\nfrom m import f\n\nf()\n'
@@ -288,7 +288,7 @@ C_LIKE = b"import a;\nclass A {\nvoid main() {\n  int x = 1;\n}\n}\n"
         (b"#!/usr/bin/env perl\n\nuse a; # one, two\nuse b;\nuse c;\n", "", "text"),
     ],
 )
-def test_the_file_name_of_a_program_decides_if_the_text_allows_it(data, name, label):
+def test_the_extension_of_source_code_is_used_if_the_text_does_not_contradict_it(data, name, label):
     assert sniff(data, len(data), name).label == label
 
 
@@ -300,12 +300,12 @@ def test_the_file_name_of_a_program_decides_if_the_text_allows_it(data, name, la
         (b"II\x1a\0\0\0HEAPCCDR" + bytes(9), "camera RAW"),
         (b"\x1f\x9d\x90ab\x06\xfc\x01", "compress"),
         (b'{"a": 1}\nnull\n{"a": 2}\n', "JSON lines"),
-        (b"BM" + bytes(12) + b"\x10\0\0\0" + bytes(80), "BMP"),  # of OS/2
+        (b"BM" + bytes(12) + b"\x10\0\0\0" + bytes(80), "BMP"),  # a bitmap of OS/2
         (b"BM" + bytes(12) + b"\x40\0\0\0" + bytes(80), "BMP"),
-        (b"\x00\x00\x00\x00" + b"G" + bytes(187), "binary"),  # one marker is not enough
+        (b"\x00\x00\x00\x00" + b"G" + bytes(187), "binary"),  # a single marker does not suffice
         ((b"G" + bytes(187)) * 4, "MPEG-TS"),
         ((bytes(4) + b"G" + bytes(187)) * 4, "MPEG-TS"),
-        (media_files.files()["song.aac"][:100], "binary"),  # one frame is not enough
+        (media_files.files()["song.aac"][:100], "binary"),  # a single frame does not suffice
         (b"#!AMR-WB\n" + b"\x04" + bytes(17), "AMR"),
         (b"\0\0\0\x14ftyp3gp5\0\0\0\0mmp4" + bytes(90), "3GP"),
         (b"G'day to all of you.\n" * 30, "text"),

@@ -17,13 +17,13 @@ def no_threads_left() -> bool:
     return not [t for t in threading.enumerate() if t.name == "odps-nb-background"]
 
 
-def waiting(token: CancelToken) -> None:
+def wait_for_cancel(token: CancelToken) -> None:
     while not token.wait(0.05):
         pass
     token.check()
 
 
-def test_the_result_is_what_the_work_returned():
+def test_the_result_is_the_return_value_of_the_function():
     handle = BackgroundResult("read orders", lambda: 42, cancel=CancelToken().cancel)
     assert handle.result() == 42
     assert handle.done()
@@ -32,9 +32,9 @@ def test_the_result_is_what_the_work_returned():
     assert no_threads_left()
 
 
-def test_cancel_ends_the_work_with_a_cancelled_error():
+def test_cancelling_ends_the_function_with_a_cancelled_error():
     token = CancelToken()
-    handle = BackgroundResult("read orders", lambda: waiting(token), cancel=token.cancel)
+    handle = BackgroundResult("read orders", lambda: wait_for_cancel(token), cancel=token.cancel)
     assert repr(handle) == "<read orders: running>"
     assert not handle.done()
     handle.cancel()
@@ -45,16 +45,16 @@ def test_cancel_ends_the_work_with_a_cancelled_error():
     assert no_threads_left()
 
 
-def test_a_wait_that_times_out_says_that_the_work_still_runs():
+def test_the_error_of_a_wait_that_times_out_says_that_the_operation_still_runs():
     token = CancelToken()
-    handle = BackgroundResult("read orders", lambda: waiting(token), cancel=token.cancel)
+    handle = BackgroundResult("read orders", lambda: wait_for_cancel(token), cancel=token.cancel)
     with pytest.raises(StateError, match="read orders is still running"):
         handle.result(timeout=0.05)
     handle.cancel()
     assert no_threads_left()
 
 
-def test_any_failure_reaches_the_caller():
+def test_any_error_of_the_function_is_raised_to_the_caller():
     handle = BackgroundResult("read orders", lambda: 1 / 0, cancel=CancelToken().cancel)
     with pytest.raises(ZeroDivisionError):
         handle.result()

@@ -57,7 +57,7 @@ class Page(HTMLParser):
 
 
 @pytest.mark.parametrize("phase", list(Phase))
-def test_every_phase_gives_self_contained_well_formed_html(phase):
+def test_the_card_of_every_phase_is_self_contained_well_formed_html(phase):
     text = card_html(snapshot(phase=phase, rows=5, rows_total=10, splits=splits(3), message="m"))
     page = Page(text)
     assert page.tags[0] == ("div", {"role": "status", "style": page.tags[0][1]["style"]})
@@ -66,7 +66,7 @@ def test_every_phase_gives_self_contained_well_formed_html(phase):
     assert all(bar["aria-label"] for bar in page.bars())
 
 
-def test_a_file_being_sent_has_its_own_bar_until_the_end():
+def test_a_large_file_has_its_own_bar_during_the_upload():
     file = ItemProgress(name=MARKUP, size=2_000_000_000, sent=500_000_000)
     facts = {"item_bytes": 600_000_000, "bytes_total": 3_000_000_000, "moving": (file,)}
     text = card_html(snapshot(phase=Phase.UPLOADING, **facts))
@@ -79,7 +79,7 @@ def test_a_file_being_sent_has_its_own_bar_until_the_end():
     assert len(Page(ended).bars()) == 1
 
 
-def test_all_external_text_is_escaped():
+def test_a_running_card_escapes_text():
     text = card_html(
         snapshot(
             title=MARKUP,
@@ -127,16 +127,16 @@ def test_a_group_of_splits_shows_its_own_share():
     assert values == ["100"] * 8 + ["0.5"] * 8
 
 
-def test_unknown_totals_give_an_indeterminate_bar():
+def test_a_bar_without_a_total_is_indeterminate():
     page = Page(card_html(snapshot(phase=Phase.CREATING)))
     (bar,) = (attributes for _, attributes in page.tags if attributes.get("role") == "progressbar")
     assert bar["aria-label"] == "read orders"
     assert "aria-valuenow" not in bar
-    # a <progress> without a value would keep moving after its kernel has ended
+    # a <progress> without a value would move even after the end of the kernel
     assert page.bars() == []
 
 
-def test_a_card_of_an_ended_kernel_shows_its_time():
+def test_a_card_shows_the_time_of_its_last_update_after_the_kernel_has_ended():
     for made in (card_html, card_text):
         text = made(snapshot(started_at=1_700_000_000.0, elapsed=61.0))
         assert re.search(r"started 2023-11-1[45] \d\d:\d\d:\d\d · as of \d\d:\d\d:\d\d", text)
@@ -153,7 +153,7 @@ def test_a_bar_without_a_total_moves_with_each_update():
 @pytest.mark.parametrize("phase", [p for p in Phase if p.is_final])
 @pytest.mark.parametrize("rows", [0, 1, 999, 1000])
 @pytest.mark.parametrize("total", [None, 1000, 1_000_000])
-def test_a_final_card_never_says_zero_percent(phase, rows, total):
+def test_a_final_card_never_shows_0_percent(phase, rows, total):
     final = snapshot(phase=phase, rows=rows, rows_total=total, elapsed=2.0)
     for text in (card_html(final), card_text(final)):
         assert not re.search(r"\b0 %", text)
@@ -191,7 +191,7 @@ def test_the_final_card_of_a_large_read_is_about_one_kilobyte():
     assert len(card_text(final)) < 700
 
 
-def test_the_first_event_stays_and_is_shown_with_the_latest():
+def test_the_first_event_is_shown_beside_the_latest_events():
     why = "transferred by the tunnel, because the Storage API refused: " + "x" * 500
     with ProgressTracker("read", "orders") as tracker:
         tracker.noted(why)
@@ -214,7 +214,7 @@ def test_the_ids_of_a_read_by_the_tunnel_are_truncated():
             assert len(text) < 1500
 
 
-def test_a_card_shows_one_size_and_folds_the_others():
+def test_a_card_shows_one_size_and_the_others_in_its_details():
     final = snapshot(
         phase=Phase.DONE, wire_bytes=1_000_000, decoded_bytes=2_000_000, complete_bytes=2_000_000
     )
@@ -252,7 +252,7 @@ def bundles(shown) -> list[tuple[bool, str, dict]]:
     return [(m["update"], m["transient"]["display_id"], m["data"]) for m in shown]
 
 
-def test_a_short_operation_leaves_no_card_and_no_thread(shown):
+def test_a_short_operation_shows_no_card_and_leaves_no_thread(shown):
     with ProgressTracker("read", "orders", listener=CardListener(delay=60)) as tracker:
         tracker.add(rows=1)
     assert shown == []
@@ -260,7 +260,7 @@ def test_a_short_operation_leaves_no_card_and_no_thread(shown):
 
 
 def test_a_long_operation_reported_only_at_its_end_has_a_card(shown):
-    """A Spark action with one task is known when this task has finished."""
+    """The progress of a Spark action with one task is unknown until the task has finished."""
     with ProgressTracker("read", "orders", listener=CardListener(delay=60), elapsed=61) as tracker:
         tracker.add(rows=1)
     assert [update for update, _, _ in bundles(shown)] == [False, True]
@@ -285,7 +285,7 @@ def test_a_loop_has_one_card_with_the_totals_until_the_cell_ends(shell, shown):
     def ids():
         return {display_id for _, display_id, _ in bundles(shown)}
 
-    for delay in (0, 60, 0):  # the second ends before its card is due
+    for delay in (0, 60, 0):  # the second operation ends before it would get a card
         before = len(shown)
         with ProgressTracker("read", "orders", listener=CardListener(delay=delay)) as tracker:
             tracker.add(rows=10, wire_bytes=2000)
@@ -294,7 +294,7 @@ def test_a_loop_has_one_card_with_the_totals_until_the_cell_ends(shell, shown):
     assert "after 2 other read operations in this cell: 20 rows, 4.0 kB in" in str(shown[-1])
     with ProgressTracker("read", "customers", listener=CardListener(delay=0)):
         wait_until(lambda: len(ids()) == 2)
-    failed(CardListener(delay=0), shown)
+    card_of_error(CardListener(delay=0), shown)
     assert len(ids()) == 2  # the last card of the loop shows the failure
     shell.run_cell("1;")
     with ProgressTracker("read", "orders", listener=CardListener(delay=0)):
@@ -302,7 +302,7 @@ def test_a_loop_has_one_card_with_the_totals_until_the_cell_ends(shell, shown):
     shell.run_cell("1;")
 
 
-def test_in_colab_the_thread_of_the_cell_draws_the_first_and_the_last_state(shown, monkeypatch):
+def test_in_colab_the_main_thread_draws_the_first_and_last_state(shown, monkeypatch):
     monkeypatch.setitem(sys.modules, "google.colab", sys)
     monkeypatch.setattr(CardListener, "_run", lambda *_: None)  # only this thread draws
     with ProgressTracker("read", "orders", listener=CardListener()):
@@ -330,7 +330,7 @@ def test_a_hundred_thousand_updates_send_five_messages_a_second(shown):
     assert len(shown) <= 2 + (time.monotonic() - began) * 5 + 1
 
 
-def test_a_placed_card_is_displayed_before_the_operation_starts(shown):
+def test_a_card_can_be_displayed_before_the_operation_starts(shown):
     listener = CardListener()
     listener.place("read", "orders")
     assert len(shown) == 1
@@ -354,7 +354,7 @@ def test_an_operation_that_ended_between_cells_is_shown_in_the_next_one(shell, s
     assert len(shown) == before + 1
 
 
-def failed(listener: CardListener, shown) -> str:
+def card_of_error(listener: CardListener, shown) -> str:
     tracker = ProgressTracker("read", "orders", listener=listener)
     with pytest.raises(ValueError, match="told below"), tracker:  # noqa: PT012  # a card must show
         wait_until(lambda: shown)
@@ -363,7 +363,7 @@ def failed(listener: CardListener, shown) -> str:
 
 
 def test_the_error_of_a_cell_is_reported_once(shown):
-    text = failed(CardListener(delay=0), shown)
+    text = card_of_error(CardListener(delay=0), shown)
     assert "ValueError" in text
     assert "told below" not in text
 
@@ -371,7 +371,7 @@ def test_the_error_of_a_cell_is_reported_once(shown):
 def test_a_background_card_shows_its_error(shown):
     listener = CardListener()
     listener.place("read", "orders")
-    assert "ValueError: told below" in failed(listener, shown)
+    assert "ValueError: told below" in card_of_error(listener, shown)
 
 
 def test_a_background_card_has_a_button_that_cancels_and_disappears(shown):
@@ -392,14 +392,14 @@ def test_a_background_card_has_a_button_that_cancels_and_disappears(shown):
     assert shown[-1]["transient"] == shown_button["transient"]
 
 
-def test_text_mode_publishes_no_html(shown):
+def test_in_text_mode_a_card_has_no_html(shown):
     listener = CardListener(options=Options(progress="text"), delay=0)
     with ProgressTracker("read", "orders", listener=listener):
         wait_until(lambda: shown)
     assert all(set(m["data"]) == {"text/plain"} for m in shown)
 
 
-def test_none_shows_nothing(shown):
+def test_with_progress_none_no_card_is_shown(shown):
     listener = CardListener(options=Options(progress="none"), delay=0)
     with ProgressTracker("read", "orders", listener=listener):
         pass

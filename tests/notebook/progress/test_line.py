@@ -14,7 +14,7 @@ from tests.support.threads import wait_until
 
 
 class Terminal(io.StringIO):
-    """A stream that claims to be a terminal."""
+    """A stream whose `isatty` returns true."""
 
     def isatty(self) -> bool:
         return True
@@ -42,7 +42,7 @@ def test_a_terminal_shows_one_line_that_remains():
     assert threads() == []
 
 
-def test_a_line_whose_end_is_drawn_late_is_ended(monkeypatch):
+def test_a_line_is_ended_even_if_its_last_update_is_late(monkeypatch):
     terminal, now = Terminal(), time.time
     with ProgressTracker("read", "t", listener=LineListener(file=terminal, delay=0)):
         wait_until(terminal.getvalue)
@@ -67,13 +67,13 @@ def test_an_interrupt_ends_the_line_with_cancelled():
     [(io.StringIO, 0, "auto"), (Terminal, 60, "auto"), (Terminal, 0, "none")],
     ids=["a log file", "what ends at once", "none"],
 )
-def test_nothing_is_shown(file, delay, progress):
+def test_no_line_is_shown_without_a_terminal_or_for_a_short_operation(file, delay, progress):
     terminal = file()
     run(LineListener(file=terminal, delay=delay, options=Options(progress=progress)))
     assert terminal.getvalue() == ""
 
 
-def test_without_tqdm_there_is_no_line_and_no_error(monkeypatch):
+def test_without_tqdm_no_line_is_shown_and_no_error_raised(monkeypatch):
     monkeypatch.setitem(sys.modules, "tqdm", None)
     terminal = Terminal()
     run(LineListener(file=terminal, delay=0))

@@ -54,11 +54,11 @@ def figures(phase: Phase = Phase.READING, **facts) -> list[str]:
     return words.figures(ProgressSnapshot(operation="read", title="t", phase=phase, **facts))
 
 
-def test_the_time_left_does_not_count_below_a_second():
+def test_the_remaining_time_is_never_less_than_a_second():
     assert figures(rows=99, rows_total=100, elapsed=2.0)[-1] == "about 1 s left"
 
 
-def test_a_rate_agrees_with_its_noun():
+def test_the_noun_of_a_rate_is_singular_or_plural_as_needed():
     found = [figures(Phase.DONE, rows=rows, elapsed=1.0)[-1] for rows in (1, 2)]
     assert found == ["1 row/s", "2 rows/s"]
 
@@ -67,7 +67,7 @@ def test_rates_keep_three_digits():
     assert "1,230,000 rows/s" in figures(rows=1_234_567, elapsed=1.0)
 
 
-def test_tasks_of_another_engine_give_the_share_if_nothing_else_does():
+def test_the_share_of_finished_tasks_is_used_if_no_other_total_is_known():
     with ProgressTracker("write", "t") as tracker:
         tracker.phase(Phase.WRITING)
         tracker.count_tasks(2, 8)
@@ -84,7 +84,7 @@ def test_a_rate_below_one_row_a_second_is_not_shown():
     assert figures(Phase.DONE, rows=1, rows_total=1, elapsed=2.0) == ["1 row"]
 
 
-def test_a_pause_is_reported_and_excluded_from_the_time_left():
+def test_a_pause_is_reported_and_excluded_from_the_remaining_time():
     now = [0.0]
     tracker = ProgressTracker("read", "t", clock=lambda: now[0])
     tracker.plan(rows_total=100)
