@@ -166,7 +166,7 @@ def read_in_pool(ds: str) -> pa.Table:
     return rows_of(odps, ds)
 
 
-def reading(settings: dict[str, str], way: str) -> list[int]:
+def fork_readers(settings: dict[str, str], way: str) -> list[int]:
     with odps_nb.connect(**settings) as odps:
         SHARED.append(odps)
         send_pid(odps)
@@ -175,7 +175,7 @@ def reading(settings: dict[str, str], way: str) -> list[int]:
     return codes
 
 
-def halves(settings: dict[str, str], table: str) -> list[int]:
+def fork_unfinished(settings: dict[str, str], table: str) -> list[int]:
     with odps_nb.connect(**settings) as odps:
         send_pid(odps)
         odps.create_table(table, "id bigint, text string")
@@ -194,7 +194,7 @@ def halves(settings: dict[str, str], table: str) -> list[int]:
     return codes
 
 
-def held(settings: dict[str, str]) -> list[int]:
+def fork_with_held_locks(settings: dict[str, str]) -> list[int]:
     """Fork while other threads hold the locks of keys, of a table and of a scan."""
     asked, go, parent = threading.Event(), threading.Event(), os.getpid()
     keys = {name: settings.pop(name) for name in ("access_id", "access_key")}
@@ -228,7 +228,7 @@ def held(settings: dict[str, str]) -> list[int]:
     return codes
 
 
-def local() -> list[int]:
+def fork_embedded_service() -> list[int]:
     """Close a connection to an embedded service in children; the service belongs to the parent."""
     with odps_nb.connect("local") as odps:
         wanted = odps.tables()
@@ -245,5 +245,5 @@ def local() -> list[int]:
 
 if __name__ == "__main__":
     what, *arguments = json.loads(sys.argv[1])
-    job = {"reading": reading, "halves": halves, "held": held, "local": local}[what]
-    print(json.dumps(job(*arguments)))
+    jobs = (fork_readers, fork_unfinished, fork_with_held_locks, fork_embedded_service)
+    print(json.dumps({job.__name__: job for job in jobs}[what](*arguments)))

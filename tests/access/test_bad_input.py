@@ -186,7 +186,7 @@ def test_a_type_error_in_the_function_of_the_caller_is_not_changed(odps):
         odps.table("media").blobs("content", keep=lambda: True)
 
 
-def test_signatures_stay_readable():
+def test_wrapped_functions_keep_their_signatures():
     parameters = list(inspect.signature(odps_nb.Table.head).parameters)
     assert parameters[:3] == ["self", "rows", "partitions"]
     assert "def head(" in inspect.getsource(odps_nb.Table.head)
@@ -268,7 +268,7 @@ def test_an_error_explains_that_quotes_are_missing(odps, where, hint):
         ("result", "[]", "call .to_pandas()['id']"),
     ],
 )
-def test_an_error_for_a_missing_method_names_the_one_to_call(odps, kind, name, advice):
+def test_the_error_for_a_missing_method_names_the_method_to_call(odps, kind, name, advice):
     table = odps.table("orders")
     if kind == "result":
         found = odps.sql("select 1 as id")
@@ -313,7 +313,7 @@ def test_a_partition_cannot_be_bound_as_a_value(odps):
         (["ds=2024-01-01", "ds=20240103"], "partition is ds=2024-01-08"),
     ],
 )
-def test_a_missing_partition_suggests_the_nearest_ones(odps, missing, near):
+def test_the_error_for_a_missing_partition_suggests_the_nearest_values(odps, missing, near):
     with pytest.raises(NotFoundError) as caught:
         odps.table("orders").read(partitions=missing).to_arrow()
     assert caught.value.code == "NoSuchPartition"
@@ -366,7 +366,7 @@ def test_a_column_name_that_contains_sql_is_never_sent(odps, new_name):
     assert "orders" in odps.tables()
 
 
-def test_a_partition_value_stays_a_value(odps, table):
+def test_sql_in_a_partition_value_is_not_executed(odps, table):
     evil = "x; drop table orders; --"
     table.write(pa.table({"id": [1], "ds": [evil]}))
     assert [dict(spec)["ds"] for spec in table.partitions()] == [evil]

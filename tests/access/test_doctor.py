@@ -92,7 +92,7 @@ def test_each_check_shows_the_response_of_its_service(account):
 
 @pytest.mark.parametrize("refusal", ["not-found", "no-permission", "quota", "no-path", "region"])
 @pytest.mark.gate(2)
-def test_a_missing_storage_api_is_optional_and_says_how_to_switch_it_on(account, refusal):
+def test_the_check_of_a_missing_storage_api_says_how_to_enable_it(account, refusal):
     storage, version_1, tunnel, rows = transfers(account("tunnel", refusal))
     assert [storage.verdict, version_1.verdict] == ["optional", "optional"]
     assert re.search(r"HTTP 40[034] · request id \w+", storage.found)
@@ -109,7 +109,7 @@ def test_version_1_is_used_if_only_the_newer_storage_api_is_missing(account):
     assert rows.found == "a new connection transfers rows by the Storage API v1"
 
 
-def test_for_a_missing_chosen_service_the_check_suggests_another(account):
+def test_the_check_of_a_missing_chosen_service_suggests_another_service(account):
     options = ClientOptions(transfer="storage")
     checks = transfers(account("tunnel", client_options=options))
     assert [check.verdict for check in checks] == ["optional", "optional", "ok", "bad"]
@@ -175,7 +175,7 @@ def test_the_checks_send_at_most_three_requests_to_each_service(moody):
     assert all(1 <= rule["struck"] <= 3 for rule in json.loads(body)["rules"])
 
 
-def test_a_project_without_tables_says_that_nothing_could_be_checked(account):
+def test_for_a_project_without_tables_the_report_says_that_no_read_was_checked(account):
     profile = account("tunnel", samples=False)
     checks = by_name(examine(profile))
     assert checks.keys().isdisjoint(NAMES[:3])
@@ -256,7 +256,7 @@ def test_the_connection_in_use_is_examined_and_its_failure_is_a_check(profile):
     assert "Project" not in checks
 
 
-def test_a_missing_profile_is_an_error_only_if_it_was_named():
+def test_a_missing_profile_is_an_error_only_if_its_name_was_given():
     assert by_name(examine(online=False))["Profile"].verdict == "optional"
     assert by_name(examine("nope", online=False))["Profile"].verdict == "bad"
 

@@ -63,7 +63,7 @@ def processes_by_connection(proxy: TlsFront) -> list[set[str]]:
     ("proxy", "way"), [("http", "fork"), ("https", "multiprocessing")], indirect=["proxy"]
 )
 def test_each_child_reads_its_own_partition(proxy, settings, way):
-    codes = exit_codes("reading", settings, way)
+    codes = exit_codes("fork_readers", settings, way)
     assert codes == [0] * 8
     spoken = processes_by_connection(proxy)
     assert [each for each in spoken if len(each) > 1] == []
@@ -73,15 +73,15 @@ def test_each_child_reads_its_own_partition(proxy, settings, way):
 @pytest.mark.nightly
 @pytest.mark.parametrize("proxy", ["https"], indirect=True)
 def test_only_the_parent_can_finish_operations_begun_before_a_fork(proxy, settings, new_name):
-    assert exit_codes("halves", settings, new_name("halves")) == [0, 0, 0]
+    assert exit_codes("fork_unfinished", settings, new_name("forked")) == [0, 0, 0]
     assert [each for each in processes_by_connection(proxy) if len(each) > 1] == []
 
 
 @pytest.mark.parametrize("proxy", ["http"], indirect=True)
 def test_locks_held_by_other_threads_are_free_in_a_child(settings):
-    assert exit_codes("held", settings) == [0, 0, 0]
+    assert exit_codes("fork_with_held_locks", settings) == [0, 0, 0]
 
 
 @pytest.mark.nightly
 def test_an_embedded_service_outlives_the_children_of_its_parent():
-    assert exit_codes("local") == [0, 0]
+    assert exit_codes("fork_embedded_service") == [0, 0]

@@ -112,7 +112,7 @@ STREAMED: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.gate(2)
 @pytest.mark.parametrize("form", STREAMED)
-def test_a_stream_that_has_begun_raises_an_error_that_names_the_option(
+def test_a_far_time_after_the_first_rows_of_a_stream_raises_an_error(
     table: Table, form: str
 ) -> None:
     """Rows of another session must not follow, because their order may differ."""

@@ -84,7 +84,7 @@ def test_a_repr_sends_no_request(watched: Connection, recorder: Recorder, name: 
 
 
 @pytest.mark.storage_api("blobs")
-def test_a_property_sends_at_most_one_request_and_documents_it(
+def test_a_property_that_sends_a_request_says_so_in_its_docstring(
     watched: Connection, recorder: Recorder
 ) -> None:
     column = watched.table("media").blobs("content", limit=1)

@@ -146,7 +146,7 @@ def test_a_name_in_use_gets_a_number(tmp_path):
     assert names == ["a.png", "a-2.png", "a-3.png"]
 
 
-def test_a_missing_folder_is_named(tmp_path):
+def test_the_error_names_a_missing_folder(tmp_path):
     with pytest.raises(ConfigError, match="does not exist"):
         save_stream([b"x"], tmp_path / "no" / "a.bin", overwrite=False)
 

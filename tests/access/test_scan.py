@@ -227,7 +227,7 @@ def test_the_display_of_a_missing_table_shows_the_error(odps):
     assert "NotFoundError: " in odps.table("nothing_here")._repr_html_()
 
 
-def test_a_wide_table_shows_only_some_columns(odps, new_name):
+def test_the_display_of_a_wide_table_shows_only_some_columns(odps, new_name):
     name = new_name("wide")
     odps.create_table(name, ", ".join(f"c{n} bigint" for n in range(200)))
     assert "and 140 more columns" in odps.table(name)._repr_mimebundle_()["text/plain"]

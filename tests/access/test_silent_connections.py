@@ -84,7 +84,7 @@ def test_a_read_over_a_silent_connection_returns_every_row_once(odps, large, fau
 
 
 @pytest.mark.storage_api("its requests")
-def test_a_read_that_goes_silent_resumes_at_the_next_row(odps, large):
+def test_a_read_over_a_silent_connection_resumes_at_the_next_row(odps, large):
     with silent_at(odps, "stalled", "TableRead", LATER) as (client, proxy):
         scan = client.table(large).read(splits=1, progress=False)
         assert [n for batch in scan.batches() for n in batch["id"].to_pylist()] == [*range(ROWS)]

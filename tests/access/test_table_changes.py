@@ -41,7 +41,7 @@ def ids(table: Table) -> list[int]:
     return sorted(table.read(["id"]).to_arrow().column("id").to_pylist())
 
 
-def test_a_table_exists_until_it_is_dropped(odps: Connection, days: Table) -> None:
+def test_a_table_does_not_exist_after_it_was_dropped(odps: Connection, days: Table) -> None:
     assert days.exists()
     assert odps.table(days.name).exists()
     odps.drop_table(days.name)

@@ -61,7 +61,7 @@ MAPPING = [
 
 
 @pytest.mark.parametrize(("text", "arrow"), MAPPING)
-def test_each_type_reads_as_the_protocol_says(text, arrow):
+def test_each_type_is_read_as_the_arrow_type_of_the_protocol(text, arrow):
     assert arrow_type(parse_type(text)).equals(arrow)
 
 
@@ -78,7 +78,7 @@ def test_time_units_follow_the_session():
 
 
 @pytest.mark.parametrize("odps", [PrimitiveType(TypeCode.VARIANT), UnknownType("foo(3)")])
-def test_a_type_with_an_unknown_arrow_form_becomes_null(odps):
+def test_a_type_without_a_documented_arrow_type_is_null(odps):
     assert arrow_type(odps) == arrow_type(odps, for_write=True) == pa.null()
     names = {"id": parse_type("bigint"), "x": ArrayType(odps)}
     columns = [Column(name=name, type=kind) for name, kind in names.items()]

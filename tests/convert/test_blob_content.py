@@ -131,7 +131,7 @@ def test_pictures_of_every_format_are_decoded(form):
         as_picture(data, detected_type(data), max_pixels=34)
 
 
-def test_a_palette_becomes_colours():
+def test_arrays_of_pictures_have_the_colours_of_the_palette():
     assert array(picture("PNG", "P")).shape == (5, 7, 3)
     assert array(picture("PNG", "P", transparency=0)).shape == (5, 7, 4)
     assert array(picture("PNG", "L")).shape == (5, 7)
@@ -190,7 +190,7 @@ def test_arrays_keep_shape_type_and_values():
         assert np.array_equal(found, one)
 
 
-def test_objects_are_never_unpickled_and_wrong_headers_allocate_nothing():
+def test_arrays_of_objects_and_arrays_with_false_headers_are_refused():
     with pytest.raises(ConversionError, match="never unpickled"):
         array(npy(np.array([{}], dtype=object), allow_pickle=True))
     good = npy(np.zeros(3))
@@ -263,7 +263,7 @@ def test_truncated_and_damaged_tables_are_refused():
         as_table(b"a,b\n1,2\n3\n", "text/csv", max_bytes=MAX_BYTES)
 
 
-def test_content_of_another_type_is_named():
+def test_the_error_names_the_actual_type_of_the_content():
     png = picture("PNG")
     with pytest.raises(ConversionError, match="not a table: its content is image/png"):
         table(png)
@@ -281,7 +281,7 @@ def test_content_of_another_type_is_named():
         ("pillow_heif", "image/heic", "previews pip install 'odps-nb[previews]'"),
     ],
 )
-def test_a_missing_decoder_is_named(library, mime, said):
+def test_the_error_names_a_missing_decoder(library, mime, said):
     script = (
         f"import sys; sys.modules['{library}'] = None\n"
         "from odps_nb.convert.blob_content import as_picture\n"

@@ -158,7 +158,7 @@ def test_the_file_name_decides_whether_ambiguous_text_is_a_table():
 TSV = "text/tab-separated-values"
 
 
-def test_the_caller_says_whether_there_is_a_header_and_what_its_names_are():
+def test_the_caller_can_state_whether_there_is_a_header_and_name_the_columns():
     plain = "1,tea\n2,cake\n3,pie\n"
     assert "header=False" in tile(Value(b"1,2\n3,4\n5,6\n")).notes[0]
     assert table(plain).num_rows == 2

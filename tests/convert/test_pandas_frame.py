@@ -101,7 +101,7 @@ def test_a_frame_that_was_read_can_be_written_back(text, values):
     assert back.column(0).null_count == 1
 
 
-def test_batches_give_the_same_frame_as_a_table_even_if_there_are_none():
+def test_batches_give_the_same_frame_as_a_table_even_without_rows():
     table = pa.table({"a": [1, 2, 3], "b": ["x", None, "z"]})
     frame = to_pandas(iter(table.to_batches(max_chunksize=2)), schema=table.schema)
     pd.testing.assert_frame_equal(frame, to_pandas(table))
@@ -262,7 +262,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("text", "values", "row", "said"), REFUSED)
-def test_a_value_that_does_not_fit_is_named_with_its_row(text, values, row, said):
+def test_the_error_names_a_value_that_does_not_fit_and_its_row(text, values, row, said):
     with pytest.raises(ConversionError) as caught:
         write(text, values, dtype=object)
     assert (caught.value.column, caught.value.row) == ("c", row)

@@ -141,7 +141,7 @@ NULLS = [None, pd.NaT, pd.NA, np.datetime64("NaT"), pa.scalar(None, pa.timestamp
 
 
 @pytest.mark.parametrize("null", NULLS, ids=lambda value: type(value).__name__)
-def test_a_null_is_refused_after_not_in_and_matches_nothing_elsewhere(ids, null):
+def test_a_bound_null_matches_no_row_and_is_refused_after_not_in(ids, null):
     at = pd.Timestamp(NS)
     lists = [[at, null], (null,), {at, null}, np.array([at, null], object)]
     lists += [pd.Series([at, null], dtype=object), pa.array([NS, None], pa.timestamp("ns"))]

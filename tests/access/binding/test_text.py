@@ -110,7 +110,7 @@ def test_names_in_text_or_comments_are_not_bound(text, bound):
         ("select * from {tabel}", "{tabel}", "{table}"),
     ],
 )
-def test_an_unknown_name_is_refused_with_the_nearest_one(text, name, near):
+def test_the_error_for_an_unknown_name_suggests_a_similar_name(text, name, near):
     with pytest.raises(ArgumentError, match=f"{re.escape(name)} has no value") as caught:
         bind(text, {"threshold": 3, "ids": [1], "table": "t"})
     assert near is None or caught.value.hint == f"did you mean {near}?"

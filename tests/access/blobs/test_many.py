@@ -370,7 +370,7 @@ class CallerError(Exception):
     """An error that the caller defines."""
 
 
-def test_an_iterator_that_is_left_early_closes_everything(odps, media):
+def test_closing_an_iterator_early_closes_its_file_and_threads(odps, media):
     before = {t for t in running() if t.name.startswith("odps_nb")}
     told = Watcher()
     blobs = odps.blobs(media.drop_null()).stream(progress=told)

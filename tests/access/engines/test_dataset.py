@@ -272,7 +272,7 @@ def test_a_dataset_of_a_scan_keeps_the_options_of_the_read(odps):
     assert made.to_table(filter=field("ds") > DAY).num_rows == 0
 
 
-def test_a_limit_comes_before_the_filter_of_a_query(odps):
+def test_the_limit_of_a_scan_applies_before_the_filter_of_a_query(odps):
     scan = odps.table("orders").read(["id", "status", "ds"], partitions=f"ds={DAY}", limit=500)
     rows = scan.to_arrow(progress=False)
     paid = field("status") == "paid"

@@ -80,7 +80,7 @@ def test_a_longer_value_raises_an_error_only_if_its_column_is_read(table):
 
 
 @pytest.mark.nightly
-def test_a_result_of_sql_becomes_a_frame_of_polars(odps):
+def test_a_query_result_becomes_a_polars_data_frame(odps):
     found = odps.sql("select id, amount from orders order by id limit 3").to_polars(progress=False)
     assert isinstance(found, pl.DataFrame)
     assert found.schema == {"id": pl.Int64, "amount": pl.Decimal(18, 2)}

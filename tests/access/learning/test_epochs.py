@@ -102,7 +102,7 @@ def test_each_epoch_has_its_own_order_that_never_changes(numbered):
     assert second != first
 
 
-def test_a_condition_is_exact_whatever_columns_are_read(numbered):
+def test_a_condition_is_exact_even_if_its_columns_are_not_read(numbered):
     made = epochs(numbered.read(["note"], where="id >= 100 and half < 60"))
     assert sorted(row["note"] or "" for row in made.pass_over()) == sorted(
         "" if n % 7 == 0 else f"note {n}" for n in range(100, 120)
@@ -173,7 +173,7 @@ def test_batches_resume_at_a_batch_boundary(numbered):
     assert np.concatenate([*given, *rest]).tolist() == ids(epochs(scan).pass_over())
 
 
-def test_a_state_belongs_to_one_pass_of_one_epoch(numbered):
+def test_a_saved_state_is_that_of_one_pass_over_an_epoch(numbered):
     made = epochs(numbered.read(["id"]))
     made.set_epoch(4)
     passed = made.pass_over()
@@ -192,7 +192,7 @@ def test_a_state_belongs_to_one_pass_of_one_epoch(numbered):
     assert len(ids(later.pass_over())) == ROWS
 
 
-def test_a_state_reads_the_snapshot_of_its_session_until_that_expires(odps, numbered, new_name):
+def test_a_state_reads_the_snapshot_of_its_session_while_it_exists(odps, numbered, new_name):
     table = odps.create_table(new_name("snapshot"), "id bigint")
     table.write(pa.table({"id": range(100)}))
     running = epochs(table.read())
@@ -350,7 +350,7 @@ def test_decode_is_called_for_each_blob_and_its_error_names_the_blob(odps):
         list(with_blobs(scan, max_blob=100).pass_over())
 
 
-def test_the_blob_column_is_found_or_named_in_an_error(odps):
+def test_the_only_blob_column_is_used_by_default(odps):
     media, documents = odps.table("media"), odps.table("documents")
     assert blob_column(None, media.schema, media.name) == "content"
     with pytest.raises(NotFoundError) as caught:

@@ -62,7 +62,7 @@ def test_each_epoch_and_seed_has_its_own_order_and_chunks_stay_together():
     assert (np.diff(first, axis=1) == 1).all()
 
 
-def test_each_window_has_its_own_permutation_even_beyond_32_bits():
+def test_each_window_has_its_own_permutation_even_for_numbers_over_32_bits():
     order = EpochOrder(rows=10, chunk_rows=10, window_rows=50, seed=1)
     drawn = [order.permutation(epoch=0, at=at, count=50).tolist() for at in (0, 50, 2**33, 2**33)]
     assert drawn[2] == drawn[3]

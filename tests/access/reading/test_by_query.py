@@ -96,7 +96,7 @@ def test_a_read_of_a_view_accepts_a_limit(view: Table) -> None:
     assert view.head(0).empty
 
 
-def test_a_read_of_a_view_is_one_snapshot(view: Table, plain: Table) -> None:
+def test_repeated_reads_of_a_view_return_one_snapshot(view: Table, plain: Table) -> None:
     scan = view.read(["id"])
     before = scan.to_arrow().num_rows
     session = scan.session_id

@@ -118,7 +118,7 @@ def test_written_rows_are_not_reported_as_verified(odps: Connection, new_name: N
 
 
 @pytest.mark.storage_api("blobs")
-def test_a_changed_blob_raises_an_error_and_an_unchanged_one_is_verified(
+def test_a_changed_blob_raises_an_error_and_an_unchanged_blob_is_verified(
     service: LocalService,
     odps: Connection,
     new_name: NewName,

@@ -121,7 +121,7 @@ def test_every_form_of_a_read_gives_the_same_cells(table: Table, column: str, mo
 
 
 @pytest.mark.parametrize("column", BYTES)
-def test_by_default_the_first_invalid_cell_is_named(
+def test_the_default_error_names_the_first_cell_with_invalid_text(
     table: Table, column: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Attempts, "pause", no_pause)

@@ -97,7 +97,7 @@ def test_a_created_table_has_the_types_and_values_of_every_kind_of_column(
     assert odps.blob(rows[1]["file"]).bytes() == b"hello"
 
 
-def test_a_write_creates_a_missing_table_and_appends_to_an_existing_one(
+def test_a_write_creates_a_missing_table_and_appends_to_an_existing_table(
     odps: Connection, new_name: NewName
 ) -> None:
     name = new_name("made")

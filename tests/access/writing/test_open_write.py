@@ -98,7 +98,7 @@ def test_another_process_writes_a_stream_and_a_third_commits(
 
 
 @pytest.mark.storage_api("resumable writes")
-def test_closed_streams_survive_a_worker_and_open_ones_are_resumed(
+def test_after_a_worker_crashes_closed_streams_are_kept_and_open_streams_resumed(
     table: Table, workers: Workers
 ) -> None:
     with table.open_write() as session:

@@ -111,7 +111,7 @@ def by_stream(table: Table, value: str, number: int) -> None:
 ROADS = (by_argument, by_list, by_both, by_pandas, by_dictionary, by_stream)
 
 
-def test_a_write_replaces_the_partition_that_it_names_and_no_other(table: Table) -> None:
+def test_a_write_replaces_only_the_named_partition(table: Table) -> None:
     expected = ids_by_value(table)
     assert set(expected) == {*NAMED, *REFUSED}
     for at, value in enumerate(NAMED):

@@ -64,7 +64,7 @@ def test_pictures_and_arrays_are_stored_as_png_with_the_same_pixels(
         assert np.array_equal(np.asarray(shown), np.asarray(wanted))
 
 
-def test_paths_keep_their_names_and_types_and_pictures_those_of_their_file(
+def test_blobs_from_files_and_opened_pictures_have_the_name_and_type_of_the_file(
     odps: Connection, table: Table, tmp_path: Path
 ) -> None:
     paths = [tmp_path / "a.csv", tmp_path / "photo.bmp", tmp_path / "plain"]

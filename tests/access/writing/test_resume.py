@@ -120,7 +120,7 @@ def test_a_resumed_upload_sends_no_file_twice(
     assert list(state.iterdir()) == []
 
 
-def test_another_process_resumes_the_upload_of_a_killed_one(
+def test_another_process_resumes_the_upload_of_a_killed_process(
     odps: Connection,
     conn: Connection,
     types: Types,

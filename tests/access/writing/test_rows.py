@@ -245,7 +245,7 @@ def test_text_of_a_csv_file_is_not_parsed_as_numbers(table: Table, tmp_path: Pat
     assert refused.value.column == "id"
 
 
-def test_partitions_are_taken_from_rows_or_repeated_in_them(
+def test_partition_values_may_be_in_the_rows_or_an_argument_or_both(
     odps: Connection, new_name: NewName
 ) -> None:
     name = new_name("parted")

@@ -103,7 +103,7 @@ def test_a_delete_needs_only_keys(make: Make, keys: Any) -> None:
     assert rows(table) == [(2, "b", [2])]
 
 
-def test_upserts_and_deletes_are_mixed_in_one_commit(make: Make) -> None:
+def test_one_commit_may_contain_upserts_and_deletes(make: Make) -> None:
     table = make()
     table.upsert(pa.table({"id": [1, 2, 3], "v": ["a", "b", "c"]}))
     before = version(table)
@@ -171,7 +171,7 @@ def test_a_partial_upsert_keeps_the_columns_that_the_data_lacks(
     ]
 
 
-def test_a_partial_upsert_of_partitions_takes_the_last_row_and_deletes(make: Make) -> None:
+def test_a_partial_upsert_into_partitions_applies_the_last_row_and_deletes(make: Make) -> None:
     table = make(STOCK, by="ds STRING, h BIGINT")
     table.upsert([(1, "a", 1, 0.5, "x", 1), (1, "b", 2, 1.5, "y", 1), (2, "c", 3, 2.5, "x", 1)])
     frame = pd.DataFrame({"id": [1, 1, 2], "n": [8, 9, 0], "gone": [False, False, True], "h": 1})
@@ -228,7 +228,7 @@ def test_rows_with_blobs_are_upserted(make: Make) -> None:
 
 
 @pytest.mark.storage_api("blobs")
-def test_a_partial_upsert_keeps_blobs_and_refuses_new_ones(make: Make) -> None:
+def test_a_partial_upsert_keeps_blobs_and_refuses_new_blobs(make: Make) -> None:
     table = make("id BIGINT NOT NULL, n BIGINT, picture BLOB")
     table.upsert({"id": [1], "n": [1], "picture": [b"one"]})
     table.upsert({"id": [1, 2], "n": [5, 6]}, partial=True)

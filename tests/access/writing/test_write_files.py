@@ -73,7 +73,7 @@ def test_files_of_a_folder_become_rows(odps: Connection, new_name: NewName, fold
 
 
 @pytest.mark.storage_api("blobs")
-def test_a_file_whose_type_is_not_detected_is_stored_with_the_others(
+def test_a_file_of_unknown_type_is_stored(
     odps: Connection, new_name: NewName, folder: Path
 ) -> None:
     (folder / "cut").write_bytes("Les élèves\n".encode("cp1252") * 5_940 + b"caf\xe9 \x81")

@@ -166,7 +166,7 @@ def test_only_the_visible_tables_of_ten_thousand_cached_tables_are_drawn(
     before = connected.requests()
     connected.show("odps-nb-sidebar")
     connected.wait_status("10,000 tables")
-    assert connected.requests() - before == 2  # one for projects, one for this project's schemas
+    assert connected.requests() - before == 2  # for projects, and for the schemas of the project
     rows = connected.rows()
     assert [row["name"] for row in rows[:3]] == ["local", "table_00000", "table_00001"]
     assert (rows[1]["level"], rows[1]["position"], rows[1]["size"]) == (2, 1, 10_000)

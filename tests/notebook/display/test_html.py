@@ -54,7 +54,7 @@ def test_characters_that_hide_or_reorder_are_escaped(value):
     assert shown.startswith("a")
 
 
-def test_right_to_left_text_and_line_breaks_stay_as_they_are():
+def test_right_to_left_text_and_line_breaks_are_unchanged():
     text = "مرحبا\u200f بالعالم\n\tשלום"
     assert escape(text) == text
 
@@ -91,7 +91,7 @@ def test_a_scrolling_box_can_be_focused_by_keyboard():
     assert seen.text == "<b>"
 
 
-def test_join_escapes_what_is_not_markup():
+def test_join_escapes_text_that_is_not_markup():
     assert join(["<", Html("<br>"), 3], " ") == "&lt; <br> 3"
 
 

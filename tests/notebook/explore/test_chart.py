@@ -117,7 +117,7 @@ def test_hours_of_a_day_are_labelled_by_the_calendar(odps, new_name):
     assert all(re.fullmatch(r"2024-01-02 \d\d:00", one) for one in times), times
 
 
-def test_values_after_the_most_frequent_share_one_bar(table):
+def test_values_that_are_not_among_the_most_frequent_share_one_bar(table):
     found = shown(table.chart("word", top=2))
     counts = expected("word").sort_values(ascending=False)
     kept = [one for one in counts.index if not pd.isna(one)][:1]
@@ -201,7 +201,7 @@ def test_both_hours_of_a_clock_change_are_separate_steps(zone):
     assert len(every) == 5
 
 
-def test_large_gaps_are_omitted_and_the_note_says_so(odps, new_name):
+def test_large_gaps_are_omitted_with_a_note(odps, new_name):
     table = odps.create_table(new_name("far"), "day date")
     days = [datetime.date(2024, 1, 1), datetime.date(2024, 1, 2), datetime.date(9999, 1, 1)]
     table.write(pa.table({"day": days}))
@@ -245,7 +245,7 @@ def test_values_that_are_not_numbers_are_counted_separately(table):
     assert "above" not in found
 
 
-def test_colours_divide_each_group(table):
+def test_colours_divide_the_bar_of_each_group(table):
     chart = table.chart("ds", color="is_new", kind="bar")
     wanted = frame().to_pandas().groupby(["ds", "is_new"]).size()
     found = shown(chart)
@@ -496,7 +496,7 @@ def test_the_code_draws_the_chart(table, odps, kind):
     assert len(chart.code) < 100
 
 
-def test_the_code_of_a_chart_names_only_what_differs_from_the_defaults(odps, table):
+def test_the_code_of_a_chart_contains_only_options_that_are_not_defaults(odps, table):
     orders = odps.table("orders").read(partitions="ds=2024-01-01")
     chart = orders.chart("status", "amount", agg="mean")
     read = "odps.table('orders').read(partitions=['ds=2024-01-01'])"
@@ -539,7 +539,7 @@ def test_only_counts_and_sums_are_stacked(table):
     assert len(bar_positions("mean")) == 8
 
 
-def test_a_malicious_value_stays_text(odps):
+def test_a_malicious_value_is_shown_as_text_in_a_chart(odps):
     table = odps.create_table("charted_hostile", "word string, n bigint")
     text = "</text></svg><script>x</script>\u202e&"
     table.write(pa.table({"word": [text], "n": [1]}))

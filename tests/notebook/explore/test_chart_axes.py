@@ -29,7 +29,7 @@ from odps_nb.schema import Column, PrimitiveType, TypeCode
         (-1e300, 1e300),
     ],
 )
-def test_axis_ticks_cover_the_range_in_a_few_round_steps(low, high):
+def test_an_axis_has_a_few_ticks_at_round_numbers(low, high):
     found = ticks(low, high)
     assert 2 <= len(found) <= 8
     assert found[0] <= low

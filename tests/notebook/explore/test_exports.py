@@ -378,7 +378,7 @@ def test_a_download_arrives_in_chunks_with_a_name(browser, source):
     browser.wait("idle", task="download")
 
 
-def test_a_saved_file_has_all_rows_of_the_view_and_replaces_no_other(
+def test_a_saved_file_has_all_rows_of_the_view_and_replaces_no_other_file(
     browser, name, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)

@@ -198,7 +198,7 @@ def test_filters_are_combined_and_apply_to_sorted_rows(view, frame):
     ],
     ids=str,
 )
-def test_an_invalid_filter_is_refused_and_the_view_stays(view, column, given, reason):
+def test_an_invalid_filter_is_refused_and_does_not_change_the_view(view, column, given, reason):
     with pytest.raises(ArgumentError, match=reason):
         view.filter(column, **given)
     assert view.choice == Choice()
@@ -264,7 +264,7 @@ def test_editing_a_condition_without_a_change_keeps_it(service, frame, zone):
         view.close()
 
 
-def test_an_hour_that_occurs_twice_keeps_its_offset(service, frame):
+def test_a_filter_by_a_repeated_hour_keeps_the_offset(service, frame):
     with connected(service, timezone="Europe/Berlin") as odps:
         view = RowView(rows_of(odps.table("explore_filters").read()))
         column = next(one for one in view.columns if one.name == "seen")

@@ -92,7 +92,7 @@ def test_renewing_a_session_keeps_the_filter_of_the_read(watched):
     view.close()
 
 
-def test_a_read_with_a_limit_goes_back_by_reading_from_its_first_row(watched):
+def test_going_back_in_a_read_with_a_limit_reads_from_its_first_row(watched):
     view = RowView(
         rows_of(watched.table("going_back").read(where=WHERE, limit=2 * SIZE + 5)), page_rows=SIZE
     )

@@ -230,7 +230,7 @@ def test_a_read_with_a_limit_and_a_result_are_searched(odps, written):
         view.close()
 
 
-def test_the_code_says_that_the_search_is_not_part_of_it(view, odps):
+def test_the_code_of_a_view_says_that_it_does_not_contain_the_search(view, odps):
     view.choose(Choice(conditions=("id < 30",), search="hangzhou"))
     assert view.code.endswith("  # without the search")
     assert eval(view.code, {"odps": odps}).to_arrow().num_rows == 30  # noqa: S307
@@ -334,7 +334,7 @@ def test_a_search_reports_its_progress_and_reports_no_match_only_at_the_end(live
     assert busy[-1]["share"] == 1
 
 
-def test_a_filter_reports_rows_read_until_the_page_arrives(odps, view):
+def test_a_filter_reports_the_number_of_rows_read_until_the_page_arrives(odps, view):
     progress = []
     view.tell_tested = lambda *said: progress.append(said)
     view.filter("word", contains="no such text")
@@ -371,7 +371,7 @@ def test_no_progress_is_reported_between_two_pages(odps, view):
     assert view.page(0).count == view.page_rows
 
 
-def test_an_expensive_sort_needs_confirmation_even_for_a_changed_filter(live, monkeypatch):
+def test_an_expensive_sort_needs_confirmation_again_after_the_filter_changed(live, monkeypatch):
     explorer, browser = live
     monkeypatch.setattr(exploring, "ASK_BYTES", 0)
     explorer.receive({"do": "sort", "order": [[3, True], [0, False]]})

@@ -164,7 +164,7 @@ def test_nulls_can_be_selected_and_conditions_combined(view, written):
     assert view.total == len(range(0, ROWS, 35))
 
 
-def test_an_impossible_condition_is_refused_and_the_view_stays(view):
+def test_an_invalid_condition_is_refused_and_does_not_change_the_view(view):
     with pytest.raises(ArgumentError):
         view.choose(Choice(conditions=("no_such > 1",)))
     assert view.choice == Choice()
@@ -279,7 +279,7 @@ def test_a_profile_can_be_cancelled_after_another_was_started(moody_odps, stalle
 @pytest.mark.parametrize(
     "kind", [pytest.param("table", marks=pytest.mark.storage_api("its requests")), "result"]
 )
-def test_one_cancel_ends_a_profile_whose_rows_have_stopped_arriving(moody, stalled, kind):
+def test_a_profile_can_be_cancelled_while_it_waits_for_rows(moody, stalled, kind):
     odps = connected(
         moody, client_options=ClientOptions(read_timeout=600, deadline=1200)
     )  # so that only the cancel can end the wait

@@ -39,7 +39,7 @@ def fresh(odps, references):
     return BlobColumn([*blobs[:30], gone, *blobs[30:]], title="media")
 
 
-def test_a_page_of_tiles_takes_fewer_requests_than_blobs(fresh, sent_requests):
+def test_drawing_a_page_of_tiles_sends_fewer_requests_than_it_has_blobs(fresh, sent_requests):
     sent_requests()
     bundle = Gallery(fresh)._static_page()
     calls = sent_requests()
@@ -50,7 +50,7 @@ def test_a_page_of_tiles_takes_fewer_requests_than_blobs(fresh, sent_requests):
     assert count / 4 < len(calls) < 0.7 * count
 
 
-def test_tiles_that_scroll_into_view_take_fewer_requests_than_blobs(fresh, sent_requests):
+def test_scrolling_sends_fewer_requests_than_new_tiles(fresh, sent_requests):
     gallery = Gallery(fresh)
     browser = gallery._widget = Browser()
     sent_requests()
@@ -62,7 +62,7 @@ def test_tiles_that_scroll_into_view_take_fewer_requests_than_blobs(fresh, sent_
     assert len(sent_requests()) < 0.6 * len(fresh)
 
 
-def test_a_filter_by_kind_and_name_takes_fewer_requests_than_blobs(fresh, sent_requests):
+def test_a_filter_by_kind_and_name_sends_fewer_requests_than_blobs(fresh, sent_requests):
     gallery = Gallery(fresh)
     sent_requests()
     gallery.show_only("image")
@@ -72,7 +72,7 @@ def test_a_filter_by_kind_and_name_takes_fewer_requests_than_blobs(fresh, sent_r
     assert f"1 of {len(fresh)} blobs, kind image" in repr(gallery)
 
 
-def test_a_single_blob_takes_one_request_and_keeps_its_head(odps, references, sent_requests):
+def test_displaying_a_single_blob_sends_one_request(odps, references, sent_requests):
     blob = odps.blob(references[0])
     sent_requests()
     assert "mountains.jpg" in blob._repr_mimebundle_()["text/html"]

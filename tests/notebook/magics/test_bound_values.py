@@ -30,7 +30,7 @@ def table(odps) -> Iterator[str]:
 # tests/access/binding/test_bound_alike.py tests every case in `make test`.
 @pytest.mark.gate(2)
 @pytest.mark.parametrize("case", sampled(CASES, lambda case: case.column))
-def test_a_value_means_the_same_in_every_magic(ip, case):
+def test_a_variable_selects_the_same_rows_in_every_magic(ip, case):
     ip.user_ns["x"] = case.value
     condition, found = case.where("=")
     read = run(ip, f'%odps read bound_magics -q -c id -w "{condition}"')

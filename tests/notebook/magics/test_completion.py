@@ -153,7 +153,7 @@ def test_a_lookup_never_waits_for_the_service(cache):
     assert source.calls == 1
 
 
-def test_cached_names_are_returned_while_new_ones_are_fetched(cache):
+def test_cached_names_are_returned_while_new_names_are_fetched(cache):
     names, source, clock = cache
     source.may_answer.set()
     names.look_up("tables")

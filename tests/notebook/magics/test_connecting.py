@@ -186,7 +186,7 @@ def test_tables_are_listed_with_details_and_partitions(ip):
 
 def test_a_large_table_is_read_only_with_an_option(ip):
     error = usage_error(ip, "%odps read orders -o whole")
-    size = r"(about 404\.4|roughly 442\.4)"  # the service's estimate, or that of the types (tunnel)
+    size = r"(about 404\.4|roughly 442\.4)"  # an estimate by the service, or by the types (tunnel)
     assert re.match(rf"orders is {size} MB; the limit is 268\.4 MB: pass -n N", error)
     assert "whole" not in ip.user_ns
     run(ip, "%config OdpsMagics.confirm_above = 1000")
@@ -275,7 +275,7 @@ def test_head_shows_preview_rows_of_the_partitions(ip):
     assert len(several) == 7
 
 
-def test_explore_returns_a_view_of_the_table_or_some_rows(ip):
+def test_the_subcommand_explore_returns_a_view_of_the_table_or_of_some_rows(ip):
     with closing(run(ip, "%odps explore orders")) as view:
         assert view.code == "odps.table('orders').read()"
     with closing(run(ip, "%odps explore orders -p ds=2024-01-03 -w 'quantity > 9'")) as view:

@@ -142,7 +142,7 @@ def test_tab_offers_only_our_names(shell):
 
 
 @pytest.mark.parametrize("text", ["%odps read orders -c ", "%odps read orders -c zz"])
-def test_tab_offers_nothing_else_before_our_names_are_fetched(shell, text):
+def test_tab_offers_no_other_words_before_our_names_are_fetched(shell, text):
     """IPython completes variables and files if a matcher returns no words."""
     load_ipython_extension(shell)
     assert words(shell, text) == [text]  # the text before the cursor
@@ -221,7 +221,7 @@ def test_help_lists_all_subcommands(shell):
         ),
     ],
 )
-def test_bad_input_prints_one_line_in_an_error_output(shell, cell, message):
+def test_invalid_input_prints_one_line_in_an_error_output(shell, cell, message):
     load_ipython_extension(shell)
     shell.user_ns["frame"] = 1
     assert usage_error(shell, cell) == message

@@ -211,7 +211,7 @@ def test_no_secret_is_saved_in_the_notebook(executed, service):
 
 
 @pytest.mark.nightly
-def test_an_export_shows_everything_without_markup_from_outside(executed):
+def test_an_export_shows_all_outputs_without_markup_from_the_service(executed):
     from nbconvert import HTMLExporter  # takes a second to load
 
     page, _ = HTMLExporter(template_name="basic").from_notebook_node(executed)

@@ -90,7 +90,7 @@ def test_each_expansion_sends_one_request(counted, cache, new_name):
         counted.odps.sql(f"drop schema {schema}")
 
 
-def test_many_tables_are_described_in_one_request_and_missing_ones_are_null(counted, cache):
+def test_many_tables_are_described_in_one_request_and_missing_tables_are_null(counted, cache):
     before = counted.requests()
     children(counted.odps, cache, "described", ["orders", "media"])
     assert counted.requests() - before == 1
@@ -129,7 +129,7 @@ def test_comments_cannot_hide_or_reorder_text(odps, cache, new_name):
     assert item["comment"] == "a\\u202egnp.exe"
 
 
-def test_tables_of_the_project_share_the_cache_of_completion(counted, cache):
+def test_the_sidebar_and_completion_share_the_cache_of_tables(counted, cache):
     tables = children(counted.odps, cache, "tables", ["local", "default"])
     assert "orders" in tables["items"]
     assert tables["prefix"] == ""

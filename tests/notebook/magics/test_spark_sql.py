@@ -16,7 +16,7 @@ def texts(ip) -> list[str]:
     return [data["text/plain"] for data in ip.user_ns["shown"]]
 
 
-def test_bad_input_prints_one_line_and_starts_nothing(ip):
+def test_invalid_input_prints_one_line_and_starts_no_spark_session(ip):
     assert "needs a query" in usage_error(ip, "%%odps spark\n  ")
     assert "needs a query" in usage_error(ip, "%odps spark")
     assert "not a valid variable name" in usage_error(ip, "%%odps spark -o 1a\nselect 1")

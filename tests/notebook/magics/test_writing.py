@@ -156,7 +156,7 @@ def test_blobs_of_a_type_are_found_at_any_position(ip, tmp_path):
 
 
 @pytest.mark.storage_api("blobs")
-def test_a_nested_blob_is_named_by_its_path_unless_it_is_the_only_one(ip):
+def test_the_path_of_a_nested_blob_may_be_omitted_if_it_is_the_only_blob(ip):
     told = heading(ip, "%odps blobs documents -c pages.element.image -n 1")
     assert told.startswith("local.documents.pages.element.image · first 1 of ")
     assert heading(ip, "%odps blobs documents -n 1") == told

@@ -31,7 +31,7 @@ def test_datasets_of_hdf5_have_names_shapes_types_and_attributes():
     assert "station/points2x, label" in page
 
 
-def test_links_are_named_and_not_followed():
+def test_links_in_hdf5_are_listed_and_not_followed():
     page = Seen(drawn(hdf5()).html).text
     assert "softlink to /heat" in page
     assert "otherin another file: /etc/hostname:/x" in page

@@ -78,7 +78,7 @@ def test_a_video_taken_in_portrait_is_shown_in_portrait():
 @pytest.mark.parametrize(
     ("dark", "colour"), [(6, (200, 40, 40)), (18, (200, 40, 40)), (24, (0, 0, 0))]
 )
-def test_a_video_shows_a_frame_that_is_not_black_if_it_has_one(dark, colour):
+def test_a_video_shows_a_frame_that_is_not_black_if_there_is_one(dark, colour):
     film = media_files.film("mp4", "libx264", dark=dark)
     assert has_colour(rgb(page_of(film), "poster"), (10, 24), colour)
 
@@ -224,7 +224,7 @@ def test_a_long_sound_is_decoded_only_at_points_spread_over_its_length():
         assert heights[2] < 40 < 150 < np.median(heights[60:])
 
 
-# -- papers, workbooks, science -----------------------------------------------------------------
+# -- documents, workbooks, science files --------------------------------------------------------
 
 
 def test_the_first_page_of_a_pdf_is_drawn():

@@ -289,7 +289,7 @@ def test_the_first_part_of_a_large_message_is_shown():
 
 
 @pytest.mark.parametrize("charset", ["hex", "nothing", "idna", "unicode_escape", "utf-7", "\udcff"])
-def test_an_unknown_charset_still_gives_a_tile(charset):
+def test_a_message_with_an_unknown_charset_has_a_tile(charset):
     head = b"From: =?%b?q?=ff?= <a@b>\nDate: x\nContent-Type: text/plain; charset=%b\n\n"
     name = charset.encode("utf-8", "surrogateescape")
     body = rb"tea \ud800 +2AA- a\x00b"

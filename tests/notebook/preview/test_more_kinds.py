@@ -118,7 +118,7 @@ def test_every_sample_file_has_expected_texts():
 
 @pytest.mark.gate(20)
 @pytest.mark.parametrize("name", SAYS)
-def test_truncated_files_and_malicious_names_still_give_a_tile(name):
+def test_truncated_files_and_files_with_malicious_names_have_a_tile(name):
     data = FILES[name]
     for cut in (9, len(data) // 2, len(data) - 1):
         page = Page(tile(Value(data[:cut], NASTY, NASTY)).html)

@@ -281,7 +281,7 @@ def test_a_card_keeps_one_display_id(shown):
     assert not [t for t in threading.enumerate() if t.name == "odps-nb-flusher"]
 
 
-def test_a_loop_has_one_card_with_the_totals_until_the_cell_ends(shell, shown):
+def test_operations_in_a_loop_share_one_card_with_their_totals(shell, shown):
     def ids():
         return {display_id for _, display_id, _ in bundles(shown)}
 
@@ -340,7 +340,7 @@ def test_a_card_can_be_displayed_before_the_operation_starts(shown):
     assert shown[-1]["data"]["text/plain"].startswith("read orders: done")
 
 
-def test_an_operation_that_ended_between_cells_is_shown_in_the_next_one(shell, shown):
+def test_an_operation_that_ended_between_cells_is_shown_in_the_next_cell(shell, shown):
     listener = CardListener()
     listener.place("read", "orders")
     with ProgressTracker("read", "orders", listener=listener):

@@ -31,7 +31,7 @@ def threads() -> list[str]:
     return [t.name for t in threading.enumerate() if t.name.startswith(("odps-nb-flusher", "tqdm"))]
 
 
-def test_a_terminal_shows_one_line_that_remains():
+def test_a_terminal_shows_one_line_that_remains_after_the_operation():
     terminal = Terminal()
     run(LineListener(file=terminal, delay=0), until=terminal.getvalue)
     text = terminal.getvalue()

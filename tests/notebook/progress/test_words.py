@@ -105,7 +105,7 @@ def test_a_pause_is_reported_and_excluded_from_the_remaining_time():
     assert not any("no progress" in text for text in words.figures(tracker.snapshot()))
 
 
-def test_the_first_percent_gives_no_estimate():
+def test_no_remaining_time_is_estimated_during_the_first_percent():
     snapshot = ProgressSnapshot(
         operation="read", title="t", phase=Phase.READING, rows=9, rows_total=2000, elapsed=9.0
     )
