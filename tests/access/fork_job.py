@@ -29,7 +29,7 @@ HUNG = 20  # seconds; a child needs about 1 s
 warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
 
 
-def child(work: Callable[[], None]) -> int:
+def exit_code_of_child(work: Callable[[], None]) -> int:
     """Run a function in a forked child; return its exit status as ``os.waitpid`` does."""
     pid = os.fork()
     if pid:
@@ -148,7 +148,7 @@ def read_partitions(odps, *, times: int, way: str) -> list[int]:
                     for result, ds in zip(results, jobs, strict=True)
                 ]
         else:
-            codes = [child(lambda ds=ds: read_twice(ds)) for ds in jobs]
+            codes = [exit_code_of_child(lambda ds=ds: read_twice(ds)) for ds in jobs]
     finally:
         over.set()
         for thread in threads:
@@ -188,7 +188,7 @@ def fork_unfinished(settings: dict[str, str], table: str) -> list[int]:
             assert odps.table(table).read().row_count == 50_000
             odps.close()
 
-        codes = [child(work) for _ in range(3)]
+        codes = [exit_code_of_child(work) for _ in range(3)]
         begun.check_in_parent(odps, table)
         odps.drop_table(table)
     return codes
@@ -220,7 +220,7 @@ def fork_with_held_locks(settings: dict[str, str]) -> list[int]:
             assert table.schema.names
             odps.close()
 
-        codes = [child(work) for _ in range(3)]
+        codes = [exit_code_of_child(work) for _ in range(3)]
         go.set()
         for thread in threads:
             thread.join()
@@ -237,7 +237,7 @@ def fork_embedded_service() -> list[int]:
             assert odps.tables() == wanted
             odps.close()
 
-        codes = [child(work) for _ in range(2)]
+        codes = [exit_code_of_child(work) for _ in range(2)]
         assert odps.tables() == wanted
         assert odps.table("orders").head(3).shape[0] == 3
     return codes

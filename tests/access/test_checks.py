@@ -1,4 +1,4 @@
-"""User input checked against a table's schema; columns of new tables."""
+"""Names of columns and partitions are checked against the schema of a table."""
 
 import pyarrow as pa
 import pytest

@@ -1,4 +1,4 @@
-"""All ways to connect, and the errors, display and signatures of a connection."""
+"""Every way to connect works, and invalid settings raise an error."""
 
 import warnings
 from pathlib import Path

@@ -20,7 +20,7 @@ from odps_nb.errors import ConfigError
 from odps_nb.wire import crc32c
 from odps_nb.wire.calls import WireRequest
 
-examine = functools.partial(doctor.examine, seconds=90)  # seconds of tolerance for a busy machine
+examine = functools.partial(doctor.examine, seconds=90)  # seconds allowed on a busy machine
 
 
 def by_name(checks) -> dict[str, Check]:
@@ -124,7 +124,7 @@ def test_the_check_of_a_missing_chosen_service_suggests_another_service(account)
 
 
 @pytest.fixture(scope="module")
-def moody(_private_home):
+def faulty(_private_home):
     """A service that refuses requests by rules, and a function that sets the rules."""
     from odps_nb.local.server.launch import start
 
@@ -145,8 +145,8 @@ def moody(_private_home):
 READ, V1, TUNNEL = "TableCreateReadSession", "/api/storage/v1", "/projects"
 
 
-def test_without_any_service_all_checks_are_bad_with_a_hint(moody):
-    profile, refuse = moody
+def test_without_any_service_all_checks_are_bad_with_a_hint(faulty):
+    profile, refuse = faulty
     refuse(405, READ, V1, TUNNEL)
     checks = transfers(profile)
     assert [check.verdict for check in checks] == ["bad"] * 4
@@ -157,8 +157,8 @@ def test_without_any_service_all_checks_are_bad_with_a_hint(moody):
     assert checks[3].found == "no service transfers rows"
 
 
-def test_a_storage_api_that_fails_is_not_reported_as_missing(moody):
-    profile, refuse = moody
+def test_a_storage_api_that_fails_is_not_reported_as_missing(faulty):
+    profile, refuse = faulty
     refuse(503, READ, V1)
     checks = transfers(profile)
     assert [check.verdict for check in checks] == ["optional", "optional", "ok", "bad"]
@@ -166,8 +166,8 @@ def test_a_storage_api_that_fails_is_not_reported_as_missing(moody):
     assert checks[3].to_do == "connect with transfer='tunnel'"
 
 
-def test_the_checks_send_at_most_three_requests_to_each_service(moody):
-    profile, refuse = moody
+def test_the_checks_send_at_most_three_requests_to_each_service(faulty):
+    profile, refuse = faulty
     refuse(400, READ, V1, TUNNEL)
     transfers(profile)
     with StorageClient(profile) as storage:

@@ -77,7 +77,7 @@ ENDINGS = {"end": "", "exit": "sys.exit(0)", "error": "1 / 0", "close": "odps.cl
 #: Unfinished operations that exist only with the Storage API.
 ONLY = {"blob file": "blobs", "blobs": "blobs", "passing blobs": "blobs", "upload": "its requests"}
 CASES = [(work, ending) for work in UNFINISHED for ending in ("end", "close")]
-ALONE = [("batches", "end"), ("write", "error")]  # in an interpreter that was not forked
+ALONE = [("batches", "end"), ("write", "error")]  # cases that run in a new interpreter
 CASES += [(work, ending) for work in ("batches", "write") for ending in ("exit", "error")]
 
 

@@ -59,7 +59,7 @@ def refused(odps: Connection, new_name: NewName) -> Table:
 
 
 @contextmanager
-def through(odps: Connection, kind: type[Recorder]) -> Iterator[tuple[Connection, Recorder]]:
+def connect_by(odps: Connection, kind: type[Recorder]) -> Iterator[tuple[Connection, Recorder]]:
     """Connect through a proxy that changes responses."""
     proxy = kind(odps.profile.tunnel_endpoint)
     with (
@@ -145,7 +145,7 @@ def test_a_session_in_nanoseconds_with_far_times_is_replaced(
     table = odps.create_table(new_name("near"), "id bigint, t timestamp")
     table.write(pa.table({"id": [1], "t": pa.array([1], pa.timestamp("ns"))}), progress=False)
     wanted = TIMES[0] + dt.timedelta(microseconds=1)
-    with through(odps, FarStructs) as (near, proxy):
+    with connect_by(odps, FarStructs) as (near, proxy):
         found = near.table(table.name)
         for ask in (lambda: found.read().to_arrow(), lambda: found.dataset().to_table()):
             proxy.take()
@@ -218,7 +218,7 @@ def test_an_overflow_of_microseconds_is_reported_once(
     odps: Connection, refused: Table, unit: str | None, reads: int
 ) -> None:
     """Evidence 152: no source says that microseconds always work."""
-    with through(odps, AlwaysOverflows) as (connection, proxy), warnings.catch_warnings():
+    with connect_by(odps, AlwaysOverflows) as (connection, proxy), warnings.catch_warnings():
         warnings.simplefilter("error", OdpsNbWarning)
         with pytest.raises(OdpsNbError, match="RuntimeTimestamp") as caught:
             connection.table(refused.name).read(timestamp_unit=unit).to_arrow()

@@ -357,7 +357,7 @@ def test_the_doctor_reports_no_failing_check_as_ok(connect_in, outputs, service,
     odps, _ = connect_in(situation)
     began = time.monotonic()
     checks = {one.name: one for one in examine(odps.profile, seconds=3.0)}
-    assert time.monotonic() - began < 60  # seconds on an idle machine; 3 of them for the network
+    assert time.monotonic() - began < 60  # long enough for a busy machine
     for check in checks.values():
         outputs.thing(check)
         assert check.ok or check.to_do

@@ -67,7 +67,7 @@ def test_each_child_reads_its_own_partition(proxy, settings, way):
     assert codes == [0] * 8
     spoken = processes_by_connection(proxy)
     assert [each for each in spoken if len(each) > 1] == []
-    assert len(set().union(*spoken)) >= 5  # the parent and its children were recorded
+    assert len(set().union(*spoken)) >= 5  # the proxy recorded the parent and its children
 
 
 @pytest.mark.nightly

@@ -1,4 +1,4 @@
-"""Finding a Java that Spark can use."""
+"""`find_java` finds a Java that Spark can use."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def test_a_read_that_restarts_in_microseconds_has_every_row_once(table: Table, f
     assert [warning.filename for warning in told] == [__file__]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        check_microseconds(scan.to_arrow())  # the session remembers the unit
+        check_microseconds(scan.to_arrow())  # the open session keeps the unit
         assert scan.arrow_schema.field("t").type == pa.timestamp("us")
         check_microseconds(pickle.loads(pickle.dumps(scan)).to_arrow())
 

@@ -323,8 +323,8 @@ def test_the_verbose_traceback_of_ipython_shows_no_secret(outputs):
         try:
             odps.tables()
         except OdpsNbError as error:
-            own = error.__traceback__.tb_next  # skip this test's frame, as for a user
+            own = error.__traceback__.tb_next  # a user's traceback has no frame of this test
             text = VerboseTB(include_vars=True).text(type(error), error, own)
     text = re.sub(r"\x1b\[[0-9;]*m", "", text)
-    assert "self = <Connection" in text  # variables are shown
+    assert "self = <Connection" in text  # the traceback shows variables
     outputs.pieces.append(text.encode())

@@ -39,7 +39,7 @@ def settings_of(service: Any) -> dict[str, str]:
 
 
 @pytest.fixture
-def spawned() -> Iterator[ProcessPoolExecutor]:
+def process() -> Iterator[ProcessPoolExecutor]:
     """Return a pool with one new process, which inherits no connection."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=context) as pool:
@@ -106,7 +106,7 @@ def test_no_pickle_contains_a_secret(service: Any, keyed: Connection) -> None:
 
 @pytest.mark.nightly
 def test_another_process_uses_the_credentials_of_its_environment(
-    keyed: Connection, service: Any, spawned: ProcessPoolExecutor, new_name: NewName
+    keyed: Connection, service: Any, process: ProcessPoolExecutor, new_name: NewName
 ) -> None:
     variables = {"ODPS_ACCESS_ID": service.access_id, "ODPS_ACCESS_KEY": service.access_key}
     media = keyed.table("media").blobs("content", limit=2)
@@ -123,54 +123,54 @@ def test_another_process_uses_the_credentials_of_its_environment(
         (job.content, media[0], media[0].bytes()),
         (job.contents, media, [blob.bytes() for blob in media]),
     ):
-        assert spawned.submit(job.with_environment, variables, work, handle).result(60) == expected
-    assert spawned.submit(job.write, made, 5).result(60) == 1
+        assert process.submit(job.with_environment, variables, work, handle).result(60) == expected
+    assert process.submit(job.write, made, 5).result(60) == 1
     assert made.read().to_arrow().to_pylist() == [{"id": 5}]
 
 
 def test_a_pickled_scan_reads_the_same_snapshot_in_another_process(
-    keyed: Connection, service: Any, spawned: ProcessPoolExecutor, new_name: NewName
+    keyed: Connection, service: Any, process: ProcessPoolExecutor, new_name: NewName
 ) -> None:
     table = keyed.create_table(new_name("snapshot"), [{"id": 1}])
     scan = table.read()
     assert scan.row_count == 1
     table.write([{"id": 2}])
-    found = spawned.submit(job.connected_first, settings_of(service), job.rows, scan).result(60)
+    found = process.submit(job.connected_first, settings_of(service), job.rows, scan).result(60)
     assert found == [{"id": 1}]
 
 
 def test_an_open_connection_in_the_process_provides_the_credentials(
-    keyed: Connection, service: Any, spawned: ProcessPoolExecutor
+    keyed: Connection, service: Any, process: ProcessPoolExecutor
 ) -> None:
     table = keyed.table("orders").read(["id"], limit=1)
-    found = spawned.submit(job.connected_first, settings_of(service), job.rows, table).result(60)
+    found = process.submit(job.connected_first, settings_of(service), job.rows, table).result(60)
     assert found == table.to_arrow().to_pylist()
 
 
 @pytest.mark.storage_api("blobs")
 def test_using_a_handle_without_credentials_raises_an_error(
-    keyed: Connection, spawned: ProcessPoolExecutor
+    keyed: Connection, process: ProcessPoolExecutor
 ) -> None:
     blob = keyed.table("media").blobs("content", limit=1)[0]
     for work, handle in ((job.count, keyed.table("orders")), (job.content, blob)):
-        kind, hint, notes = spawned.submit(job.error_of, work, handle).result(60)
+        kind, hint, notes = process.submit(job.error_of, work, handle).result(60)
         assert kind == "ConfigError"
         assert "ODPS_ACCESS_ID" in hint
         assert "odps_nb.connect" in hint
         assert any("keys are not sent" in note for note in notes)
-    assert spawned.submit(repr, keyed.table("orders")).result(60) == "Table local.orders"
-    assert spawned.submit(repr, keyed).result(60) == repr(keyed)
+    assert process.submit(repr, keyed.table("orders")).result(60) == "Table local.orders"
+    assert process.submit(repr, keyed).result(60) == repr(keyed)
 
 
 @pytest.mark.nightly
 def test_another_process_of_this_user_reaches_the_embedded_service(
-    spawned: ProcessPoolExecutor,
+    process: ProcessPoolExecutor,
 ) -> None:
     with odps_nb.connect("local") as odps:
         table = odps.create_table("t", [{"id": 1}, {"id": 2}])
         data = pickle.dumps(table)
         assert str(odps.profile.access_key).encode() not in data
-        assert spawned.submit(job.count, table).result(60) == 2
+        assert process.submit(job.count, table).result(60) == 2
     with pytest.raises(StateError, match="closed"):
         table.read().to_arrow()
     gone = pickle.loads(data)  # its connection is closed, so a different one is used

@@ -93,5 +93,5 @@ def test_a_pickled_result_does_not_contain_the_list_of_queries(odps_alone):
     result = pickle.loads(pickle.dumps(odps_alone.sql("select 1 as one")))
     assert result.to_arrow().to_pylist() == [{"one": 1}]
     (query,) = odps_alone.queries()
-    assert query.received == 0  # a copy read them
+    assert query.received == 0  # read by a copy
     assert copy.copy(odps_alone).queries() == odps_alone.queries()

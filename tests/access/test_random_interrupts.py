@@ -19,7 +19,7 @@ from tests.support.service.connecting import connected
 from tests.support.threads import open_sockets
 
 ROWS = 20_000
-MOMENTS = [6, pytest.param(24, marks=pytest.mark.nightly)]  # the long run draws more moments
+MOMENTS = [6, pytest.param(24, marks=pytest.mark.nightly)]  # the nightly run draws more moments
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def test_an_interrupt_at_any_moment_leaves_nothing_behind(
     for seconds in after:
         with connected(service) as mine:
             stopped += interrupted(lambda mine=mine: work(mine, name), seconds)
-            threading.Event().wait(0.02)  # a thread that is starting
+            threading.Event().wait(0.02)  # a thread may be starting
             for thread in new_threads(threads):  # the thread may wait for another time slice
                 thread.join(2.0)
             assert new_threads(threads) == []

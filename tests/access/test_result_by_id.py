@@ -1,4 +1,4 @@
-"""`Connection.result`: a query found again by its instance id, in this process or another."""
+"""`Connection.result` finds a query by its instance id, also from another process."""
 
 from __future__ import annotations
 

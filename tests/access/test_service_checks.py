@@ -22,9 +22,9 @@ from tests.support.sockets.control_peer import ControlService
 from tests.support.sockets.peers import Peer
 from tests.support.sockets.scripted import fail, give, raw
 
-LONG = 90  # for a machine under load
+LONG = 90  # long enough for a busy machine
 SHORT, MEDIUM = 1.2, 3.0
-SLACK = 1.5  # seconds of tolerance for a busy machine
+SLACK = 1.5  # seconds allowed on a busy machine
 ALL = ("Project", "Clock", "Time zone", "Tables", "SQL")
 TRANSFERS = ("Storage API", "Storage API v1", "Tunnel", "Rows")
 PROJECT = give(control.ProjectInfo(name="p", properties={"odps.sql.timezone": "UTC"}))
@@ -143,7 +143,7 @@ def test_stopping_the_checks_early_neither_waits_nor_sends_requests():
             time.sleep(0.01)
         (running,) = [one for one in threading.enumerate() if one.name == "odps_nb-checks"]
         checks.close()
-        assert running.is_alive()  # in an abandoned request
+        assert running.is_alive()  # still in the abandoned request
         service.release.set()
         running.join(LONG)
         assert not running.is_alive()

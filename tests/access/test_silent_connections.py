@@ -200,7 +200,5 @@ def test_a_wrong_sts_token_is_distinguished_from_a_wrong_key(odps):
         client.tables()
     assert caught.value.hint.startswith("check the STS")
     key = odps_nb.AccessKey(*account)
-    with odps_nb.connect(
-        **facts, credentials=key
-    ) as client:  # as the hint suggests; without it, the key is accepted
+    with odps_nb.connect(**facts, credentials=key) as client:  # without the wrong token
         client.tables()

@@ -1,4 +1,4 @@
-"""Bytes as pictures, arrays, text and tables: valid, mislabelled and oversized content.
+"""Blobs are converted to pictures, arrays, text and tables, or refused.
 
 Tables and pictures are converted in this process and in the parser process, with the same result or
 error.

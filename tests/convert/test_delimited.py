@@ -1,4 +1,4 @@
-"""Delimited text: a tile and `to_table` detect the same columns and rows."""
+"""A tile and `to_table` detect the same columns and rows in delimited text."""
 
 import re
 

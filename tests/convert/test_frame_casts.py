@@ -50,7 +50,7 @@ TAKEN = [
 
 
 @pytest.mark.parametrize(("values", "kind", "dtype", "expected"), TAKEN)
-def test_values_that_fit_get_the_dtype(values, kind, dtype, expected):
+def test_values_that_fit_get_the_requested_dtype(values, kind, dtype, expected):
     found = read(values, kind, dtype)
     assert found.dtype == dtype
     assert found.isna().tolist() == [one is None for one in values]

@@ -1,4 +1,4 @@
-"""Malicious files that try to crash the converting process or exhaust its memory."""
+"""Malicious files cannot crash the converting process or exhaust its memory."""
 
 import io
 import struct

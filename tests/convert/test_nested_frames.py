@@ -52,7 +52,7 @@ def test_pandas_saves_and_loads_nested_values(table, tmp_path):
     (back,) = pd.read_parquet(tmp_path / "f.parquet", dtype_backend="pyarrow").to_dict("records")
     (there,) = frame.to_dict("records")
     assert list(back["a"]) == there["a"]
-    assert [pd.Timestamp(one) for one in back["t"][:1]] == [NANO.floor("us")]  # Arrow's inference
+    assert [pd.Timestamp(one) for one in back["t"][:1]] == [NANO.floor("us")]  # as Arrow infers
     assert list(back["d"]) == there["d"]
     assert back["m"] == there["m"]  # a STRUCT with all keys
     assert back["s"]["x"] == there["s"]["x"]

@@ -129,7 +129,7 @@ def test_a_frame_does_not_keep_the_memory_of_converted_columns():
             "exact": pa.array([Decimal(1)] * 100_000, pa.decimal128(18, 2)),
         }
     )
-    own = table.nbytes * 1.05  # keeping the received batches would double it
+    own = table.nbytes * 1.05  # keeping the received batches would double the memory
     before = pa.total_allocated_bytes()
     frame = to_pandas(received_batches(table), schema=table.schema, rows=table.num_rows)
     assert pa.total_allocated_bytes() - before < own

@@ -115,7 +115,7 @@ def test_a_frame_has_a_dtype_with_the_zone_and_its_own_memory(unit: str) -> None
     kind = pa.timestamp(unit, SHANGHAI)
     parts = [pa.array([0, None], kind), pa.array([10**9], kind)]
     batches = [pa.record_batch([part], names=["t"]) for part in parts]
-    frame = to_pandas(batches, schema=batches[0].schema, rows=2)  # one row fewer than arrives
+    frame = to_pandas(batches, schema=batches[0].schema, rows=2)  # one row fewer than there are
     assert str(frame["t"].dtype) == f"datetime64[{unit}, {SHANGHAI}]"
     assert frame["t"][0] == pd.Timestamp(0, tz="UTC")
     assert pd.isna(frame["t"][1])
@@ -230,7 +230,7 @@ def test_extreme_nanoseconds_never_wrap_around() -> None:
         for zone in (SHANGHAI, PACIFIC):
             with pytest.raises(ConversionError):
                 fit_table(table, schema_of("t timestamp"), conversions=zoned(zone))
-    near = dt.datetime(2262, 4, 11, 23, 47)  # beyond nanoseconds when local in Los Angeles
+    near = dt.datetime(2262, 4, 11, 23, 47)  # in Los Angeles, outside of the range of nanoseconds
     assert sent_value(near, "timestamp", PACIFIC) == near + dt.timedelta(hours=7)
 
 
@@ -317,7 +317,7 @@ def test_a_write_and_a_condition_mean_the_same_instant(zone: str, clock: dt.date
     meant = instant_of(micros * 1000, zone_of(zone))
     try:
         got = sent_value(clock, "timestamp", zone)
-    except ConversionError:  # a condition may contain a time that was omitted
+    except ConversionError:  # a condition may contain a local time that clocks skip
         back = EPOCH + dt.timedelta(microseconds=meant // 1000)
         shown = back.replace(tzinfo=dt.UTC).astimezone(ZoneInfo(zone))
         assert shown.replace(tzinfo=None) != clock

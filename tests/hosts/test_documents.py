@@ -31,7 +31,7 @@ def browser() -> Iterator[Browser]:
         yield found
 
 
-def published(executed: Path, folder: Path, kind: str) -> Path:
+def make_page(executed: Path, folder: Path, kind: str) -> Path:
     """Convert the notebook to a page, and return its path."""
     shutil.copy(executed, folder)
     if kind in ("html", "markdown"):
@@ -55,7 +55,7 @@ def published(executed: Path, folder: Path, kind: str) -> Path:
 def test_exported_pages_show_every_view_and_no_controls(
     executed: Path, tmp_path: Path, browser: Browser, kind: str
 ) -> None:
-    path = published(executed, tmp_path, kind)
+    path = make_page(executed, tmp_path, kind)
     with browser.new_page() as page:
         page.route("http*://**", lambda route: route.abort())
         page.goto(path.as_uri())

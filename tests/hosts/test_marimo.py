@@ -32,7 +32,7 @@ READ = """
     for batch in odps.table("orders").read(["id"]).batches():
         time.sleep(0.1)
 """
-# Spinners vanish at the end of a cell: remember their titles.
+# Spinners disappear at the end of a cell, so record their titles.
 REMEMBER = """
     window.told = "";
     setInterval(() => {
@@ -50,7 +50,9 @@ def browser() -> Iterator[Browser]:
 
 
 @contextmanager
-def opened(browser: Browser, service: Any, folder: Path, mode: str, *cells: str) -> Iterator[Page]:
+def run_cells(
+    browser: Browser, service: Any, folder: Path, mode: str, *cells: str
+) -> Iterator[Page]:
     """Serve a notebook with these cells and open it in a browser."""
     first = "import time\n    import odps_nb\n    odps = odps_nb.connect()\n    return odps, time"
     texts = [f"import marimo\napp = marimo.App()\n\n@app.cell\ndef _():\n    {first}\n"]
@@ -77,7 +79,7 @@ def opened(browser: Browser, service: Any, folder: Path, mode: str, *cells: str)
 def test_views_are_live_and_other_objects_show_their_static_pages(
     browser: Browser, service: Any, tmp_path: Path, mode: str
 ) -> None:
-    with opened(browser, service, tmp_path, mode, *VIEWS, *PAGES) as page:
+    with run_cells(browser, service, tmp_path, mode, *VIEWS, *PAGES) as page:
         expect(page.locator(LIVE)).to_have_count(len(VIEWS))
         for one in page.locator(STATIC).all():
             expect(one).to_be_hidden()
@@ -91,7 +93,7 @@ def test_views_are_live_and_other_objects_show_their_static_pages(
 def test_a_running_operation_has_a_spinner_and_a_finished_operation_a_card(
     browser: Browser, service: Any, tmp_path: Path
 ) -> None:
-    with opened(browser, service, tmp_path, "run", READ) as page:
+    with run_cells(browser, service, tmp_path, "run", READ) as page:
         expect(page.get_by_text("done in")).to_be_visible(timeout=DRAWN)
         assert "read local.orders: reading" in page.evaluate("window.told")
         expect(page.locator("marimo-progress")).to_have_count(0)
@@ -101,7 +103,7 @@ def test_a_view_that_is_displayed_again_is_live_again(
     browser: Browser, service: Any, tmp_path: Path
 ) -> None:
     cells = ('kept = odps.table("orders").explore()', "kept")
-    with opened(browser, service, tmp_path, "edit", *cells) as page:
+    with run_cells(browser, service, tmp_path, "edit", *cells) as page:
         expect(page.locator(LIVE)).to_have_count(1)
         cell = page.locator("[data-cell-id]").last
         cell.hover()

@@ -61,7 +61,7 @@ STALL = {"action": "TableRead", "fault": "stall", "at": 5_000_000, "seconds": 60
 
 
 @pytest.fixture(scope="session")
-def moody(services: str, _private_home: None) -> Iterator[LocalService]:
+def faulty(services: str, _private_home: None) -> Iterator[LocalService]:
     """A service with samples that stalls on request."""
     from odps_nb.local.server.launch import start
 
@@ -70,16 +70,16 @@ def moody(services: str, _private_home: None) -> Iterator[LocalService]:
 
 
 @pytest.fixture(scope="session")
-def moody_odps(moody: LocalService) -> Iterator[Connection]:
-    """A connection to `moody`."""
-    with connected(moody) as odps:
+def faulty_odps(faulty: LocalService) -> Iterator[Connection]:
+    """A connection to `faulty`."""
+    with connected(faulty) as odps:
         yield odps
 
 
 @pytest.fixture
-def stalled(moody_odps: Connection) -> Iterator[Callable[[], None]]:
-    """Make `moody` stall in the middle of every split until this is called or the test ends."""
+def stalled(faulty_odps: Connection) -> Iterator[Callable[[], None]]:
+    """Make `faulty` stall in the middle of every split until this is called or the test ends."""
 
-    misbehave(moody_odps, STALL)
-    yield partial(misbehave, moody_odps)
-    misbehave(moody_odps)
+    misbehave(faulty_odps, STALL)
+    yield partial(misbehave, faulty_odps)
+    misbehave(faulty_odps)

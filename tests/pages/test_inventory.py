@@ -34,7 +34,7 @@ def pages() -> list[Path]:
     return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
-def unrun(block: Block) -> bool:
+def is_not_run(block: Block) -> bool:
     """Return whether no test runs a block of code and the page states no reason."""
     name = str(block.page.relative_to(ROOT))
     return not (
@@ -63,10 +63,10 @@ def every_block() -> Iterator[Block]:
 
 
 def test_every_block_is_run_or_states_why_not():
-    assert not [block.place for block in every_block() if unrun(block)]
+    assert not [block.place for block in every_block() if is_not_run(block)]
 
 
-def run_here(block: Block, names: dict[str, object]) -> None:
+def run_block(block: Block, names: dict[str, object]) -> None:
     if block.language == "python":
         exec(compiled(block.text, block), names)
     elif block.language == "pycon":
@@ -83,7 +83,7 @@ def test_blocks_that_no_other_test_runs_work(empty_folder: Path) -> None:
         for block in blocks(page):
             held = block.reason or name.startswith("docs/howto/") or (name, block.language) in RUN
             if block.language in RUN_HERE and not held:
-                run_here(block, names)
+                run_block(block, names)
         close_all(names)
 
 
@@ -94,7 +94,7 @@ def test_blocks_that_no_other_test_runs_work(empty_folder: Path) -> None:
 def test_a_block_that_does_not_work_fails_the_test(language, text):
     block = Block(page=ROOT / "docs" / "page.md", line=1, language=language, text=text)
     with pytest.raises((ZeroDivisionError, AssertionError, tomllib.TOMLDecodeError)):
-        run_here(block, {})
+        run_block(block, {})
 
 
 def test_every_code_fence_belongs_to_a_block():

@@ -1,4 +1,4 @@
-"""The command ``odps-nb probe``: its output, options and errors."""
+"""The command ``odps-nb probe`` writes reports and explains errors."""
 
 from __future__ import annotations
 

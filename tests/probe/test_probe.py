@@ -126,7 +126,7 @@ def test_the_next_run_cleans_up_after_a_killed_run(profile: Profile) -> None:
     killed = Prober(profile, scratch=named(profile, "killed"))
     killed.start()
     list(killed.ask([question_with(lambda asker: {}, needs=("into",))]))
-    assert tables(profile, "killed") == ["killed_into"]  # close is never called
+    assert tables(profile, "killed") == ["killed_into"]  # the killed run never calls `close`
     with Prober(profile, scratch=named(profile, "killed")):
         assert tables(profile, "killed") == []
 
@@ -214,7 +214,7 @@ def test_a_session_is_polled_at_most_the_stated_number_of_times(profile: Profile
     answers = [Response(status=200, members={"Status": "initiating"}), Response(status=200)]
     initial = Response(status=200, members={"SessionStatus": "INIT"})
     prober = Prober(profile)
-    prober._asker.begin(requests=0, rows=0, seconds=0.0)  # so no wait is longer than 0.1 s
+    prober._asker.begin(requests=0, rows=0, seconds=0.0)  # without time left, a wait takes 0.1 s
     ready = prober._asker.ready(initial, lambda: answers.pop(0))
     assert (ready.members, answers) == ({}, [])
     with pytest.raises(CannotTell, match="was not ready after"):

@@ -364,11 +364,11 @@ def test_midnight_in_any_time_zone_is_stored_as_a_date(make: Make, midnight: dt.
 
 # -- columns of other libraries -------------------------------------------------------------------
 
-BIG64 = 2**63 - 1  # float64 would round it
+BIG64 = 2**63 - 1  # float64 would round this number
 NANOS = 1_700_000_000_123_456_789
 
 
-class Holder:
+class StreamOnly:
     """Provides data only as an Arrow stream."""
 
     def __init__(self, frame: Any) -> None:
@@ -401,7 +401,7 @@ STORED: dict[str, tuple[str, Any, list[Any]]] = {
     ),
     "enums in a frame": ("string", ENUM.to_frame(), ["a", None]),
     "enums in a mapping": ("string", {"v": ENUM}, ["a", None]),
-    "enums in a stream": ("string", Holder(ENUM.to_frame()), ["a", None]),
+    "enums in a stream": ("string", StreamOnly(ENUM.to_frame()), ["a", None]),
     "an enum named BIT": ("string", duckdb.sql("select 'BIT'::enum('BIT') as v"), ["BIT"]),
     "an array of structs": ("bigint", ROWS, [BIG64, None]),
     "chunks of structs": ("bigint", pa.chunked_array([ROWS]), [BIG64, None]),
@@ -433,7 +433,7 @@ NANO_SERIES = [
         {"v": POLARS_OBJECTS},
         POLARS_OBJECTS.to_frame(),
         POLARS_OBJECTS.to_frame().lazy(),
-        Holder(POLARS_OBJECTS.to_frame()),
+        StreamOnly(POLARS_OBJECTS.to_frame()),
         pa.table(POLARS_OBJECTS.to_frame()),
         pa.RecordBatchReader.from_stream(POLARS_OBJECTS.to_frame()),
         {"v": POLARS_OBJECTS.to_frame().to_arrow()["v"]},
@@ -513,7 +513,7 @@ def test_a_table_is_refused_as_a_column_or_a_cell(make: Make, frame: Any) -> Non
 def test_a_null_among_rows_is_refused(make: Make) -> None:
     nulls = pa.chunked_array([pa.array([{"v": 1}, None])])
     assert refusal(make("bigint"), nulls, "row 1 is null").row == 1
-    refusal(make("bigint"), Holder(nulls), "Arrow cannot read the data")
+    refusal(make("bigint"), StreamOnly(nulls), "Arrow cannot read the data")
 
 
 def test_a_stream_with_batches_of_other_columns_is_refused(make: Make) -> None:
@@ -780,7 +780,7 @@ def test_geography_accepts_only_coordinates_in_degrees(make: Make, crs: Any, fit
         "ARROW:extension:metadata": json.dumps({"crs": crs} if crs else {}),
     }
     rows = pa.table([pa.array([POINT])], pa.schema([pa.field("v", pa.binary(), metadata=metadata)]))
-    for form in (lambda: rows, rows.to_reader, lambda: Holder(rows)):
+    for form in (lambda: rows, rows.to_reader, lambda: StreamOnly(rows)):
         if fits:
             table = make("geography")
             table.write(form())

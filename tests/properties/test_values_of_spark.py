@@ -128,7 +128,7 @@ def test_values_written_by_spark_are_read(
             marks=pytest.mark.nightly,  # the next test has this rule for top-level columns
         ),
         ("array<decimal(38,18)>", "array(cast('1e37' as decimal(38,0)))"),
-        pytest.param("array<bigint>", "array(1.5D)", marks=pytest.mark.nightly),  # as in a STRUCT
+        pytest.param("array<bigint>", "array(1.5D)", marks=pytest.mark.nightly),  # like STRUCT
         ("struct<a:bigint>", "named_struct('a', 0.99D)"),
         ("timestamp", "1659099540588L"),
         ("bigint", "true"),

@@ -218,7 +218,7 @@ def test_where_accepts_decimals_with_38_digits(odps, new_name):
 # -- watermarks -----------------------------------------------------------------------------------
 
 
-SHANGHAI = pytest.param("Asia/Shanghai", marks=pytest.mark.nightly)  # has an offset
+SHANGHAI = pytest.param("Asia/Shanghai", marks=pytest.mark.nightly)  # not UTC
 
 
 @pytest.fixture(scope="module", params=[None, SHANGHAI, "America/New_York"], ids=str)

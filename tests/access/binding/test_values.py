@@ -1,4 +1,4 @@
-"""Conversion of single bound values, before SQL text is created from them."""
+"""Single bound values are converted before SQL text is created from them."""
 
 from __future__ import annotations
 

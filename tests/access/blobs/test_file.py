@@ -277,7 +277,7 @@ def test_a_second_open_sends_no_request(blobs, content, counted, cache):
         assert (file.seek(-5, 2), file.read()) == (LARGE - 5, content[-5:])
     assert counted.blob(blobs[1]).to_text() == counted.blob(blobs[1]).to_text() == "small"
     assert counted.reads() == 1
-    with pytest.raises(LimitExceededError):  # also for a cached blob
+    with pytest.raises(LimitExceededError):  # the limit also applies to a cached blob
         counted.blob(blobs[1]).to_text(max_bytes=4)
     with pytest.raises(LimitExceededError):
         counted.blob(blobs[0]).to_text(max_bytes=MIB)

@@ -1,4 +1,4 @@
-"""A BLOB column in a DataFrame: its display, pandas operations, and ``series.odps``."""
+"""A BLOB column in a DataFrame is displayed, keeps its dtype in pandas, and has ``series.odps``."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ HOSTILE = [
 
 @pytest.fixture
 def hostile(odps, new_name):
-    """A column of blobs with file names chosen by uploaders; the content of each is its number."""
+    """A column of blobs with malicious file names; the content of a blob is its number."""
     table = odps.create_table(new_name("hostile"), "id bigint, data blob")
     blobs = [
         odps_nb.NewBlob(str(n).encode(), mime_type="text/plain", file_name=name)
@@ -203,11 +203,11 @@ def test_a_link_in_the_folder_is_not_followed(odps, hostile, tmp_path):
 def test_each_number_is_tried_once_for_many_files_of_the_same_name(tmp_path, monkeypatch):
     tried, with_number = [], saving._with_number
 
-    def counting(name: str, number: int) -> str:
+    def count_and_try(name: str, number: int) -> str:
         tried.append(number)
         return with_number(name, number)
 
-    monkeypatch.setattr(saving, "_with_number", counting)
+    monkeypatch.setattr(saving, "_with_number", count_and_try)
     folder = saving.Folder(tmp_path)
     names = [folder.save([b""], "image.jpg").name for _ in range(500)]
     assert names[-1] == "image-500.jpg"
@@ -225,7 +225,7 @@ def test_a_folder_that_is_not_writable_raises_a_typed_error(odps, media, tmp_pat
     assert caught.value.hint == "create it first"
     told = Watcher()
     with pytest.raises(ConfigError, match="cannot create a file in /proc/self/fdinfo") as caught:
-        odps.blobs(media).save("/proc/self/fdinfo", progress=told)  # not even by root
+        odps.blobs(media).save("/proc/self/fdinfo", progress=told)  # root cannot write there
     assert "may write" in caught.value.hint
     assert told.last.phase is Phase.FAILED
 

@@ -40,7 +40,7 @@ def zoned_rows(in_shanghai):
         pl.col("weight") > 1,  # NaN is greater in polars, but not in Arrow
         ~pl.col("status").is_in(["paid", "new"]),  # null stays null in polars, but not in Arrow
         pl.col("discount").is_in([0.1, float("nan")]),
-        pl.col("note").str.to_uppercase().is_in(["A"]),  # polars issue 21130
+        pl.col("note").str.to_uppercase().is_in(["A"]),  # see polars issue 21130
         pl.col("note").str.json_path_match("$.a").is_in(["1"]),
         pl.col("created") >= datetime.datetime(2024, 1, 2, 12),
         pl.col("address").struct.field("city") == "Oslo",

@@ -1,4 +1,4 @@
-"""polars and DuckDB read DECIMALs of over 38 digits as 38, or raise an error with the column."""
+"""polars and DuckDB read DECIMALs with up to 38 digits; longer values raise an error."""
 
 from __future__ import annotations
 

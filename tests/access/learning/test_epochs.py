@@ -173,7 +173,7 @@ def test_batches_resume_at_a_batch_boundary(numbered):
     assert np.concatenate([*given, *rest]).tolist() == ids(epochs(scan).pass_over())
 
 
-def test_a_saved_state_is_that_of_one_pass_over_an_epoch(numbered):
+def test_a_saved_state_applies_to_the_rest_of_one_pass(numbered):
     made = epochs(numbered.read(["id"]))
     made.set_epoch(4)
     passed = made.pass_over()

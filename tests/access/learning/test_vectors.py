@@ -24,7 +24,7 @@ def test_a_batch_of_vectors_is_a_matrix() -> None:
     """Evidence 155: torch accepts the column as one tensor."""
     first, last = vectors_of(AsBatches(2), [[1, 2], [3, 4], [5, 6]])
     assert (first.dtype, first.tolist(), last.tolist()) == (np.float32, [[1, 2], [3, 4]], [[5, 6]])
-    first[0] = 0  # the array owns its memory
+    first[0] = 0  # the array has its own memory
     with pytest.raises(ConversionError, match="'v' has nulls"):
         vectors_of(AsBatches(2), [[1, 2], None])
 

@@ -33,7 +33,7 @@ SENT = MARK.to_bytes(8, "little")
 DAMAGED = SENT[:-1] + bytes([SENT[-1] ^ 4])
 
 
-class Damaging(Peer):
+class DamagingProxy(Peer):
     """Forwards everything to a plain service, and flips one bit of each marker in the responses."""
 
     def __init__(self, target: str) -> None:
@@ -57,8 +57,8 @@ class Damaging(Peer):
 
 
 @contextmanager
-def damaged_connection(service: LocalService) -> Iterator[tuple[Connection, Damaging]]:
-    with Damaging(service.endpoint) as near, Damaging(service.tunnel_endpoint) as tunnel:
+def damaged_connection(service: LocalService) -> Iterator[tuple[Connection, DamagingProxy]]:
+    with DamagingProxy(service.endpoint) as near, DamagingProxy(service.tunnel_endpoint) as tunnel:
         path = urlsplit(service.endpoint).path
         with odps_nb.connect(
             endpoint=near.url + path,

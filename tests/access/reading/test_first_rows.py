@@ -127,7 +127,7 @@ def test_a_short_read_follows_a_refused_preview(monkeypatch):
             )
             first = table.head(2)
             assert first["id"].tolist() == [1, 2]
-            assert repr(first).count("blob …") == 2  # their types are unknown
+            assert repr(first).count("blob …") == 2  # the media types are unknown
             assert first._repr_html_().count("blob …") == 2
 
 

@@ -1,4 +1,4 @@
-"""BLOB cells: their positions in a row, accepted values, and errors for other values."""
+"""BLOB cells at any depth of a row accept content, and the error for other values names them."""
 
 import io
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`Connection.create_table` on the service: keys, properties, comments, buckets, BLOBs."""
+"""`Connection.create_table` creates tables with keys, properties, comments, buckets and BLOBs."""
 
 from __future__ import annotations
 

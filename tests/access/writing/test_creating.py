@@ -1,4 +1,4 @@
-"""A new table from the rows to be written: types, partitions, and no partial tables."""
+"""A write can create its table with the types of the data, and leaves no partial table."""
 
 from __future__ import annotations
 

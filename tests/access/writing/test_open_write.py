@@ -1,4 +1,4 @@
-"""An open write session: several processes, crashes, resuming, commit and abort."""
+"""Several processes can write to one open session, resume it, commit it and abort it."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_after_a_worker_crashes_closed_streams_are_kept_and_open_streams_resumed
         assert before == 2
         done = session.commit([("whole", 1), receipt])
         assert dict(done.streams) == {"whole": 1, "half": 1}
-        assert done.rows is None  # this process cannot know how many rows the killed one wrote
+        assert done.rows is None  # this process cannot know how many rows the killed process wrote
     assert ids(table) == [1, 2, 10, 11, 12, 13]
 
 

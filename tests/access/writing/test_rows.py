@@ -134,7 +134,7 @@ def test_values_in_rows_are_exact(odps: Connection, new_name: NewName) -> None:
     assert (found["n"], found["d"], found["p"]) == (row["n"], row["d"], row["p"])
     assert pd.Timestamp(found["t"]) == exact
     assert found["tags"] == [1, 2]
-    table.write({"n": [2**53 + 3, None]}, overwrite=True)  # pandas alone would convert it to float
+    table.write({"n": [2**53 + 3, None]}, overwrite=True)  # not through float
     assert table.read(["n"]).to_arrow().column("n").to_pylist() == [2**53 + 3, None]
 
 

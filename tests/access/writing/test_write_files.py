@@ -211,7 +211,7 @@ def cut(file: Path) -> None:
     os.truncate(file, 1)
 
 
-def a_link_to_a_twin(file: Path) -> None:
+def a_link_to_a_similar_file(file: Path) -> None:
     """Replace a file with a link to another file of the same size and time."""
     shutil.copy2(file, file.parent.parent / "elsewhere")
     file.unlink()
@@ -226,7 +226,7 @@ def below_another_folder(file: Path) -> None:
     folder.symlink_to(folder.with_name("copy"))
 
 
-CHANGES = (removed, a_folder, a_pipe, a_device, cut, a_link_to_a_twin, below_another_folder)
+CHANGES = (removed, a_folder, a_pipe, a_device, cut, a_link_to_a_similar_file, below_another_folder)
 
 
 @pytest.mark.storage_api("blobs")

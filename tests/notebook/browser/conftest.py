@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="package")
 def playwright() -> Iterator[Playwright]:
     assert CHROMIUM.exists(), "browser tests need Debian's chromium: apt-get install chromium"
-    expect.set_options(timeout=120_000)  # long, because the machine may be busy
+    expect.set_options(timeout=120_000)  # a long time-out, because the machine may be busy
     with sync_playwright() as running:
         yield running
 
@@ -36,15 +36,15 @@ def browser(playwright: Playwright) -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="package")
-def service(moody: LocalService) -> LocalService:
+def service(faulty: LocalService) -> LocalService:
     """The service of these tests; the fixture `stalled` stops its responses."""
-    return moody
+    return faulty
 
 
 @pytest.fixture(scope="package")
-def odps(moody_odps: Connection) -> Connection:
+def odps(faulty_odps: Connection) -> Connection:
     """A connection to `service`."""
-    return moody_odps
+    return faulty_odps
 
 
 @pytest.fixture(scope="package")
@@ -81,13 +81,13 @@ def new_page(browser: Browser) -> Callable[[], Page]:
     """Open a page for notebooks."""
     made = browser.new_context(viewport={"width": 1280, "height": 1400})
 
-    def new() -> Page:
+    def open_page() -> Page:
         page = made.new_page()
         page.set_default_timeout(120_000)
         page.traffic = Traffic(page)
         return page
 
-    return new
+    return open_page
 
 
 @pytest.fixture(scope="package")

@@ -1,4 +1,4 @@
-"""Charts in a real JupyterLab: from the panel of an explorer and from code, live and saved."""
+"""Charts work in a real JupyterLab: from the panel of an explorer, from code, and saved."""
 
 import json
 import os

@@ -35,7 +35,7 @@ class Listener:
         self.thread.start()
 
     def _accept(self):
-        with contextlib.suppress(OSError):  # closed
+        with contextlib.suppress(OSError):  # the socket was closed
             while True:
                 self.links.append(self.socket.accept()[0])
                 self.heard.set()
@@ -53,12 +53,12 @@ def listen():
     """Return a function that starts a new listener."""
     with contextlib.ExitStack() as ends:
 
-        def new():
+        def start_listener():
             server = Listener()
             ends.callback(server.close)
             return server
 
-        yield new
+        yield start_listener
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +127,7 @@ def with_url(markup, listener):
 DRAWN = "() => new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(go)))"
 
 
-def touch(frame):
+def use_frame(frame):
     """Hover, click and press keys inside a frame."""
     page = frame.page
     frame.evaluate("(one) => one.scrollIntoView({block: 'start'})")
@@ -149,7 +149,7 @@ def test_control_sandbox_and_policy_alone_do_not_prevent_connections(visit, list
     page = visit("".join(frame.format(source) for source in sources))
     for number, to in enumerate(listeners.values()):
         for _ in range(10):  # clicks are lost while the process of the frame is starting
-            touch(page.locator("iframe").nth(number))
+            use_frame(page.locator("iframe").nth(number))
             if to.heard.wait(3):
                 break
     assert [name for name, to in listeners.items() if not to.heard.is_set()] == []
@@ -162,7 +162,7 @@ def test_a_drawn_page_makes_no_connection_on_any_interaction(visit, listen):
     page = visit("".join(preview.mimebundle(one, render=True)["text/html"] for one in values))
     assert page.locator("iframe").count() == len(texts)
     for number, (name, to) in enumerate(listeners.items()):
-        touch(page.locator("iframe").nth(number))
+        use_frame(page.locator("iframe").nth(number))
         assert not to.heard.is_set(), name
     # when this request arrives, all earlier requests of the page have been sent
     for to in listeners.values():

@@ -170,7 +170,7 @@ def enlarge(page, view, count):
 
 
 def test_live_views_run_no_script_and_send_no_request(saved):
-    assert saved.exists()  # everything else is checked while the notebook is live
+    assert saved.exists()  # these checks need the live notebook
 
 
 def test_a_notebook_reopened_without_trust_runs_nothing(saved, lab_page, jupyter, listener, table):

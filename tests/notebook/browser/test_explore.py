@@ -305,7 +305,7 @@ def test_shift_sorts_by_several_columns_and_an_unsortable_column_states_the_reas
     rows = [[cell(view, row, n).inner_text() for n in numbers] for row in range(20)]
     by_name = sorted(rows, key=lambda row: row[1], reverse=True)
     assert rows == sorted(by_name, key=lambda row: row[0].replace("null", ""))
-    view.locator("th").nth(numbers[0]).click()  # without Shift: only by this column
+    view.locator("th").nth(numbers[0]).click()  # sorts only by this column
     expect(view.locator("th").nth(numbers[1])).to_have_attribute("aria-sort", "none")
     view.locator("th").nth(numbers[0]).click()
     expect(view.locator("th").nth(numbers[0])).to_have_attribute("aria-sort", "descending")
@@ -446,7 +446,7 @@ def test_a_download_is_a_file_of_the_selected_rows(page, odps):
     expect(status(view)).to_have_text("rows 1–1 of 1")
     view.get_by_role("button", name="Download").press("Enter")
     with page.expect_download() as begun:
-        page.keyboard.press("Enter")  # CSV has the focus
+        page.keyboard.press("Enter")  # the button "CSV" has the focus
     assert re.fullmatch(r"\w+\.media-mandel\.csv", begun.value.suggested_filename)
     found = pd.read_csv(begun.value.path())
     wanted = odps.table("media").read(where="name = 'mandelbrot.png'").to_arrow().to_pylist()

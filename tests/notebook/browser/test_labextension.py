@@ -1,4 +1,4 @@
-"""The JupyterLab extension in a real JupyterLab and Chromium: SQL highlighting, and the sidebar."""
+"""The JupyterLab extension highlights SQL and shows tables in a sidebar (real JupyterLab)."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def test_only_the_visible_tables_of_ten_thousand_cached_tables_are_drawn(
 
 
 @pytest.fixture(scope="module")
-def browsed(connected: Lab) -> Lab:
+def sidebar(connected: Lab) -> Lab:
     """The sidebar with the tables of the service."""
     connected.show("odps-nb-sidebar")
     connected.wait_status("10,000 tables")
@@ -204,34 +204,34 @@ def browsed(connected: Lab) -> Lab:
 
 
 def test_expanding_a_table_sends_no_request_and_listing_its_partitions_one(
-    browsed: Lab,
+    sidebar: Lab,
 ) -> None:
-    before = browsed.requests()
-    browsed.row("orders").click()
-    browsed.row("amount").wait_for()
-    rows = {row["name"]: row for row in browsed.rows()}
+    before = sidebar.requests()
+    sidebar.row("orders").click()
+    sidebar.row("amount").wait_for()
+    rows = {row["name"]: row for row in sidebar.rows()}
     assert rows["amount"]["detail"] == "decimal(18,2)"
     assert rows["ds"]["detail"] == "string · partition"
     assert rows["orders"]["detail"] == "2,048,000 rows"
-    assert browsed.requests() == before
-    browsed.row("partitions").click()
-    browsed.row("ds=2024-01-01").wait_for()
-    browsed.row("partitions").click()
+    assert sidebar.requests() == before
+    sidebar.row("partitions").click()
+    sidebar.row("ds=2024-01-01").wait_for()
+    sidebar.row("partitions").click()
     assert (rows["orders"]["expanded"], rows["amount"]["level"]) == ("true", 3)
-    browsed.row("orders").click()
-    browsed.row("amount").wait_for(state="detached")
-    browsed.row("orders").click()
-    browsed.row("amount").wait_for()
-    browsed.row("orders").click()
-    assert browsed.requests() - before == 1
+    sidebar.row("orders").click()
+    sidebar.row("amount").wait_for(state="detached")
+    sidebar.row("orders").click()
+    sidebar.row("amount").wait_for()
+    sidebar.row("orders").click()
+    assert sidebar.requests() - before == 1
 
 
-def test_the_tree_can_be_used_by_keyboard(browsed: Lab) -> None:
-    press = browsed.page.keyboard.press
-    browsed.page.locator(".odpsNb-tree").focus()
+def test_the_tree_can_be_used_by_keyboard(sidebar: Lab) -> None:
+    press = sidebar.page.keyboard.press
+    sidebar.page.locator(".odpsNb-tree").focus()
 
     def selected() -> str:
-        return next(row["name"] for row in browsed.rows() if row["selected"] == "true")
+        return next(row["name"] for row in sidebar.rows() if row["selected"] == "true")
 
     press("Home")
     assert selected() == "local"
@@ -240,38 +240,38 @@ def test_the_tree_can_be_used_by_keyboard(browsed: Lab) -> None:
     press("ArrowLeft")
     assert selected() == "local"
     press("ArrowLeft")
-    assert first not in browsed.names()
+    assert first not in sidebar.names()
     press("ArrowRight")
-    assert first in browsed.names()
+    assert first in sidebar.names()
 
 
-def test_a_filter_also_finds_tables_by_their_column_names(browsed: Lab) -> None:
-    before = browsed.requests()
-    row = browsed.find("orders", "AMOUNT")
+def test_a_filter_also_finds_tables_by_their_column_names(sidebar: Lab) -> None:
+    before = sidebar.requests()
+    row = sidebar.find("orders", "AMOUNT")
     assert row.locator(".odpsNb-detail").inner_text() == "amount · 2,048,000 rows"
-    browsed.page.fill(".odpsNb-filter", "no_such_column")
-    assert browsed.names() == []
-    browsed.find("orders")
-    assert browsed.requests() == before
+    sidebar.page.fill(".odpsNb-filter", "no_such_column")
+    assert sidebar.names() == []
+    sidebar.find("orders")
+    assert sidebar.requests() == before
 
 
 @pytest.fixture
-def cells(browsed: Lab) -> Iterator[Lab]:
+def cells(sidebar: Lab) -> Iterator[Lab]:
     """The cells of the notebook, with the tree in focus; cells that a test adds are removed."""
-    before = browsed.sources()
-    browsed.find("orders").click()
-    browsed.row("amount").wait_for()
-    browsed.page.locator(".odpsNb-tree").focus()
-    yield browsed
-    browsed.find("orders")
-    for index in reversed(range(len(browsed.sources()))):
-        if browsed.sources()[index] not in before:
-            browsed.page.evaluate(
+    before = sidebar.sources()
+    sidebar.find("orders").click()
+    sidebar.row("amount").wait_for()
+    sidebar.page.locator(".odpsNb-tree").focus()
+    yield sidebar
+    sidebar.find("orders")
+    for index in reversed(range(len(sidebar.sources()))):
+        if sidebar.sources()[index] not in before:
+            sidebar.page.evaluate(
                 f"(n) => {CURRENT}.content.model.sharedModel.deleteCell(n)", index
             )
-    assert browsed.sources() == before
-    browsed.row("orders").click()
-    browsed.row("amount").wait_for(state="detached")
+    assert sidebar.sources() == before
+    sidebar.row("orders").click()
+    sidebar.row("amount").wait_for(state="detached")
 
 
 def test_code_for_a_read_is_a_new_cell_with_a_new_variable(cells: Lab) -> None:
@@ -337,28 +337,28 @@ def test_the_name_of_a_table_can_be_copied(cells: Lab) -> None:
     assert cells.page.input_value(".odpsNb-filter") == "orders"
 
 
-def test_an_error_is_shown_below_its_table_as_text(browsed: Lab, odps, new_name) -> None:
+def test_an_error_is_shown_below_its_table_as_text(sidebar: Lab, odps, new_name) -> None:
     gone = new_name("gone")
     odps.create_table(gone, "id bigint", partitioned_by="ds string")
-    browsed.page.click(".odpsNb-refresh")
-    browsed.find(gone).click()
-    browsed.row("partitions").wait_for()
+    sidebar.page.click(".odpsNb-refresh")
+    sidebar.find(gone).click()
+    sidebar.row("partitions").wait_for()
     # the request of the click and that for all tables may run in parallel
-    browsed.wait("() => !document.querySelector('.odpsNb-row[aria-busy]')")
+    sidebar.wait("() => !document.querySelector('.odpsNb-row[aria-busy]')")
     odps.drop_table(gone)
-    browsed.row("partitions").click()
-    browsed.page.locator(".odpsNb-note", has_text="NotFoundError").wait_for()
-    browsed.find("orders")
+    sidebar.row("partitions").click()
+    sidebar.page.locator(".odpsNb-note", has_text="NotFoundError").wait_for()
+    sidebar.find("orders")
 
 
 @pytest.mark.nightly
-def test_the_sidebar_sends_its_requests_again_after_a_kernel_restart(browsed: Lab) -> None:
+def test_the_sidebar_sends_its_requests_again_after_a_kernel_restart(sidebar: Lab) -> None:
     context = f"{CURRENT}.context.sessionContext"
-    browsed.page.evaluate(f"() => {{ {context}.restartKernel(); }}")
-    browsed.wait_status("odps_nb is not loaded in this kernel")
-    assert browsed.rows() == []
-    browsed.run(0)
-    browsed.row("orders").wait_for()  # the sidebar has sent its requests
+    sidebar.page.evaluate(f"() => {{ {context}.restartKernel(); }}")
+    sidebar.wait_status("odps_nb is not loaded in this kernel")
+    assert sidebar.rows() == []
+    sidebar.run(0)
+    sidebar.row("orders").wait_for()  # the sidebar has sent its requests
 
 
 def test_names_and_comments_are_shown_as_text_and_cause_no_request(repo) -> None:
@@ -370,6 +370,6 @@ def test_names_and_comments_are_shown_as_text_and_cause_no_request(repo) -> None
             assert word not in text, f"{word} in {file.name}"
 
 
-def test_the_page_had_no_errors(browsed: Lab, service) -> None:
-    assert browsed.page.traffic.errors == []
-    assert service.access_key not in browsed.page.content()
+def test_the_page_had_no_errors(sidebar: Lab, service) -> None:
+    assert sidebar.page.traffic.errors == []
+    assert service.access_key not in sidebar.page.content()

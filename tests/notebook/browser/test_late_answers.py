@@ -37,7 +37,7 @@ def page(browser: Browser, odps: Connection) -> Any:
 
     script = Gallery(odps.table("media").blobs("content")).widget()._esm
     page = browser.new_page()
-    page.clock.install()  # the clock stands still unless a test advances it
+    page.clock.install()  # only the tests advance the clock
     page.clock.pause_at(2_000_000_000)
     page.evaluate(RENDER, base64.b64encode(script.encode()).decode())
     yield page

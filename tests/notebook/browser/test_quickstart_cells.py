@@ -1,4 +1,4 @@
-"""The quickstart without its Spark cells, in the JupyterLab that these tests share."""
+"""The quickstart runs without its Spark cells in the JupyterLab that these tests share."""
 
 from __future__ import annotations
 

@@ -99,9 +99,9 @@ def test_a_filter_by_a_cell_of_any_type_selects_its_row_or_is_rejected(odps):
             try:
                 view.choose(view.value(row, n, exclude=False))
             except ArgumentError:
-                continue  # SQL has no literal for it
+                continue  # SQL has no literal for the value
             same = shown.columns[n].count(shown.columns[n][row])
-            assert view.page(0).count >= same, view.where  # more where -0.0 equals 0.0
+            assert view.page(0).count >= same, view.where  # -0.0 equals 0.0
             view.choose(Choice())
             selected += 1
     assert selected > 100
@@ -111,7 +111,7 @@ def test_a_filter_by_a_cell_of_any_type_selects_its_row_or_is_rejected(odps):
 @pytest.mark.parametrize("choice", [Choice(), Choice(conditions=("id >= 0",))])
 def test_copied_cells_are_complete_and_not_escaped(view, written, choice):
     view.choose(choice)
-    assert isinstance(view.page(0).columns[7][40], list)  # the page contains only part of it
+    assert isinstance(view.page(0).columns[7][40], list)  # the page contains only part of the text
     cells, cut = view.texts(39, 3, [7, 1])
     assert cells == [["C:\\new39", LONG, "C:\\new41"], ["red", None, "it's\n:v"]]
     assert cut == 0

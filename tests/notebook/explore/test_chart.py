@@ -83,7 +83,7 @@ def test_rows_are_counted_for_each_value_and_for_nulls(table):
     names = {"": "(empty)"}
     wanted = {names.get(k, "null" if pd.isna(k) else k): v for k, v in counts.items()}
     assert found == wanted
-    assert next(iter(found)) == "red"  # the largest first
+    assert next(iter(found)) == "red"  # largest counts first
     assert list(found)[-1] == "null"
 
 
@@ -163,7 +163,7 @@ def test_times_are_grouped_by_the_calendar(table, column, step, frequency):
 
 
 def test_the_shortest_step_with_few_groups_is_chosen(table):
-    assert "'hour'" in table.chart("at", kind="line").sql  # 400 hours
+    assert "'hour'" in table.chart("at", kind="line").sql  # the times span 400 hours
     assert "'day'" in table.chart("at", kind="bar").sql
     assert "'week'" in table.chart("sent", kind="bar").sql
 

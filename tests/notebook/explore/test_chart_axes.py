@@ -71,7 +71,7 @@ def test_a_long_time_axis_has_ticks_where_periods_begin(name):
     assert len(texts) <= most + 2
     for n, text in found:
         assert labels[n].startswith(text)
-        assert n == 0 or labels[n - 1][: len(text)] != text  # the first label of its period
+        assert n == 0 or labels[n - 1][: len(text)] != text  # each label is the first of its period
 
 
 def test_the_labels_of_a_long_axis_do_not_overlap(odps, new_name):

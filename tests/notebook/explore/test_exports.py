@@ -231,8 +231,8 @@ def test_text_that_is_not_utf8_is_never_changed_silently(odps, new_name, kind):
     [Choice(), Choice(search="no such text"), Choice(conditions=("note = 'no such text'",))],
     ids=["all", "search", "filter"],
 )
-def test_a_view_works_after_a_cancelled_export(moody_odps, stalled, choice):
-    view = RowView(rows_of(moody_odps.table("orders").read()))
+def test_a_view_works_after_a_cancelled_export(faulty_odps, stalled, choice):
+    view = RowView(rows_of(faulty_odps.table("orders").read()))
     view.choose(choice)
     end = end_when_stopped(lambda: view.to_arrow(progress=False), view.stop_taking)
     assert isinstance(end, CancelledError)

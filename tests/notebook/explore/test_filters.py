@@ -1,4 +1,4 @@
-"""Filters of a `RowView`: the selected rows, their number, and their profile."""
+"""Filters of a `RowView` select rows, which are counted and profiled."""
 
 import datetime
 import itertools
@@ -468,9 +468,9 @@ def test_a_filter_of_a_result_is_described_and_counted(odps, frame):
     view.close()
 
 
-def test_a_profile_of_filtered_rows_is_bounded_in_time(moody_odps, stalled, monkeypatch):
+def test_a_profile_of_filtered_rows_is_bounded_in_time(faulty_odps, stalled, monkeypatch):
     monkeypatch.setattr("odps_nb.notebook.explore.profiles.sampling.SAMPLE_SECONDS", 0.2)
-    view = RowView(rows_of(moody_odps.table("orders").read(["id", "note"])))
+    view = RowView(rows_of(faulty_odps.table("orders").read(["id", "note"])))
     view.choose(Choice(conditions=("note = 'no such text'",)))
     profile = view.describe()
     assert (profile.label, view.matching) == ("sample of 0 rows", None)

@@ -49,7 +49,7 @@ def view(watched, request) -> Iterator[RowView]:
     view.close()
 
 
-def look(view: RowView, number: int) -> None:
+def check_page(view: RowView, number: int) -> None:
     """Open a page that is no longer cached."""
     view._shown.pager._pages.clear()
     expected = range(number * SIZE * 2, (number + 1) * SIZE * 2, 2)
@@ -60,23 +60,23 @@ def look(view: RowView, number: int) -> None:
 @pytest.mark.gate(1)
 def test_going_back_reads_no_row_before_the_requested_page(view, recorder):
     recorder.take()
-    look(view, PAGES - 1)
+    check_page(view, PAGES - 1)
     everything = sum(len(one.answer) for one in recorder.take() if one.action == "TableRead")
     for number in (PAGES - 2, PAGES * 9 // 10, PAGES - 3):
-        look(view, number)
-        look(view, PAGES - 1)  # the position of this page is also recorded
+        check_page(view, number)
+        check_page(view, PAGES - 1)  # the position of this page is also recorded
         requests = recorder.take()
-        assert {one.action for one in requests} == {"TableRead"}  # no session, no schema
+        assert {one.action for one in requests} == {"TableRead"}  # no session or schema
         assert sum(len(one.answer) for one in requests) < everything * 0.3
 
 
 @pytest.mark.storage_api("its requests")
 def test_a_new_snapshot_drops_the_recorded_positions(view, recorder):
-    look(view, PAGES // 2)
+    check_page(view, PAGES // 2)
     scan = view._shown.pager._rows._chosen[1]
-    scan._session = replace(scan._opened(), session_id="0" * 32)  # unknown to the service
-    look(view, 3)
-    look(view, PAGES - 1)
+    scan._session = replace(scan._opened(), session_id="0" * 32)  # no such session
+    check_page(view, 3)
+    check_page(view, PAGES - 1)
     assert "newer snapshot" in view.note
 
 
@@ -84,10 +84,10 @@ def test_a_new_snapshot_drops_the_recorded_positions(view, recorder):
 def test_renewing_a_session_keeps_the_filter_of_the_read(watched):
     rows = rows_of(watched.table("going_back").read(where=WHERE))
     view = RowView(rows, page_rows=SIZE)
-    look(view, 4)
+    check_page(view, 4)
     scan = rows._chosen[1]
     scan._session = replace(scan._opened(), session_id="0" * 32)
-    look(view, 1)
+    check_page(view, 1)
     assert "newer snapshot" in view.note
     view.close()
 
@@ -97,9 +97,9 @@ def test_going_back_in_a_read_with_a_limit_reads_from_its_first_row(watched):
         rows_of(watched.table("going_back").read(where=WHERE, limit=2 * SIZE + 5)), page_rows=SIZE
     )
     for number in (0, 1, 0, 1):
-        look(view, number)
+        check_page(view, number)
     assert view.page(2 * SIZE).count == 5
-    look(view, 1)
+    check_page(view, 1)
     view.close()
 
 
@@ -108,7 +108,7 @@ def test_pages_of_a_filtered_result_can_be_read_in_any_order(watched):
     view = RowView(rows_of(result), page_rows=SIZE)
     view.choose(Choice(conditions=("length(note) = 1",)))
     for number in (9, 4, 8, 0):
-        look(view, number)
+        check_page(view, number)
     view.close()
 
 

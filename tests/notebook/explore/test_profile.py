@@ -80,7 +80,7 @@ def check_statistics(column, array, found):
         if len(numbers) > 1:
             assert said["std"] == pytest.approx(numbers.std(), rel=1e-6)
         else:
-            assert said["std"] is None  # pandas: NaN
+            assert said["std"] is None  # pandas returns NaN
         for name, share in (("25 %", 0.25), ("median", 0.5), ("75 %", 0.75)):
             assert float(said[name]) == pytest.approx(numbers.quantile(share), rel=1e-12)
         if exact:
@@ -187,7 +187,7 @@ def test_statistics_agree_with_pandas_for_unusual_columns(name):
     type_text, array = EDGES[name]
     column = column_of(type_text)
     (found,) = profiled([column], pa.table({"x": array})).columns
-    if name != "wide floats":  # pandas overflows
+    if name != "wide floats":  # the computation of pandas overflows
         check_statistics(column, array, found)
 
 
@@ -327,7 +327,7 @@ def test_a_profile_of_all_rows_has_more_details_than_that_of_a_sample(orders):
         if found.is_estimated:
             estimated += 1
             assert exact > MAX_VALUES
-            assert found.distinct == pytest.approx(exact, rel=0.04)  # five standard errors
+            assert found.distinct == pytest.approx(exact, rel=0.04)  # within five standard errors
             assert f"about {found.distinct:,} distinct" in found.words
         else:
             assert found.distinct == exact

@@ -384,14 +384,14 @@ def test_an_expensive_sort_needs_confirmation_again_after_the_filter_changed(liv
     assert page["order"] == [[3, True], [0, False]]
     assert json.loads(buffers[0])[3][0] == "0.75"
     browser.messages.clear()
-    explorer.receive({"do": "search", "text": "hangzhou"})  # no SQL job
+    explorer.receive({"do": "search", "text": "hangzhou"})  # no SQL job was started
     browser.wait("page", start=0)
     assert messages_of(browser, "cost") == []
 
 
-def test_cancelling_a_search_restores_the_previous_rows(moody_odps, stalled, monkeypatch):
+def test_cancelling_a_search_restores_the_previous_rows(faulty_odps, stalled, monkeypatch):
     monkeypatch.setattr(exploring, "TELL_SECONDS", 0)
-    explorer = exploring.explore(moody_odps.table("orders").read(), seed=1)
+    explorer = exploring.explore(faulty_odps.table("orders").read(), seed=1)
     explorer._widget = browser = Browser()
     before = explorer.view.page(0)
     explorer.receive({"do": "search", "text": "no such text"})

@@ -82,7 +82,7 @@ def test_bars_of_all_rows_are_grey_behind_those_of_the_filter():
     bars = (Bar("a", 10, value="a", whole=20.0), Bar("b", 20, value="b", whole=5), Bar("c", 5))
     html = str(_bars(ColumnProfile(rows=35, nulls=0, bars=bars)))
     assert re.findall(r"height:(\d+)px(;background:linear)?", html) == [
-        ("26", ""),  # all bars
+        ("26", ""),  # bars of all rows
         ("24", ";background:linear"),
         ("24", ""),
         ("6", ""),
@@ -187,7 +187,7 @@ def test_a_page_is_one_message_of_bounded_size(live):
     explorer, browser = live
     explorer.receive({"do": "ready"})
     content, buffers = browser.wait("page", start=0)
-    browser.wait("idle", task="page")  # ends the message "reading"
+    browser.wait("idle", task="page")  # the message "idle" follows the message "reading"
     assert (content["total"], content["count"], len(buffers)) == (2_048_000, 100, 1)
     assert len(buffers[0]) < 100_000
     assert len(json.loads(buffers[0])) == 22

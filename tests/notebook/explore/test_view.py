@@ -1,4 +1,4 @@
-"""`RowView`: pages, filters, orders and profiles of remote rows, over the service."""
+"""A `RowView` has pages, filters, orders and profiles of the rows of the service."""
 
 import datetime
 import itertools
@@ -71,7 +71,7 @@ def view(odps, written):
 def test_a_page_has_the_rows_of_its_number(view):
     assert view.total == ROWS
     assert ids(view.page(0)) == list(range(100))
-    assert ids(view.page(2950)) == list(range(2900, 3000))  # pages start at multiples
+    assert ids(view.page(2950)) == list(range(2900, 3000))  # starts at a multiple
     assert ids(view.page(10**9)) == list(range(2900, 3000))
     assert ids(view.page(-5)) == list(range(100))
 
@@ -118,7 +118,7 @@ def test_an_expired_session_is_renewed_with_a_note(odps, written):
     view = RowView(rows)
     view.page(0)
     scan = rows._scan
-    scan._session = replace(scan._opened(), session_id="0" * 32)  # unknown to the service
+    scan._session = replace(scan._opened(), session_id="0" * 32)  # no such session
     assert ids(view.page(100)) == list(range(100, 200))
     assert "newer snapshot" in view.note
 
@@ -251,8 +251,8 @@ def test_a_profile_cancelled_at_its_start_reads_nothing(view):
     assert view.profile is sample
 
 
-def test_a_profile_can_be_cancelled_after_another_was_started(moody_odps, stalled):
-    view = RowView(rows_of(moody_odps.table("orders").read()), sample=100, seed=1)
+def test_a_profile_can_be_cancelled_after_another_was_started(faulty_odps, stalled):
+    view = RowView(rows_of(faulty_odps.table("orders").read()), sample=100, seed=1)
     view.describe()
     tokens, ended, begun = [CancelToken(), CancelToken()], [], []
 
@@ -279,10 +279,10 @@ def test_a_profile_can_be_cancelled_after_another_was_started(moody_odps, stalle
 @pytest.mark.parametrize(
     "kind", [pytest.param("table", marks=pytest.mark.storage_api("its requests")), "result"]
 )
-def test_a_profile_can_be_cancelled_while_it_waits_for_rows(moody, stalled, kind):
+def test_a_profile_can_be_cancelled_while_it_waits_for_rows(faulty, stalled, kind):
     odps = connected(
-        moody, client_options=ClientOptions(read_timeout=600, deadline=1200)
-    )  # so that only the cancel can end the wait
+        faulty, client_options=ClientOptions(read_timeout=600, deadline=1200)
+    )  # only the cancellation can end the wait
     source = odps.table("orders").read()
     if kind == "result":
         source = odps.sql("select * from orders where ds = '2024-01-02'")
@@ -332,7 +332,7 @@ def test_every_type_has_a_profile_and_a_page(odps):
             try:
                 view.choose(view.bar(n, bar))
             except ArgumentError:
-                continue  # SQL has no literal for it
+                continue  # SQL has no literal for the value
             if not column.is_range:
                 assert view.page(0).count == column.bars[bar].count, view.where
             view.choose(Choice())
@@ -381,8 +381,8 @@ def test_a_result_is_paged_filtered_and_sorted(odps, written):
 # -- cancelling and time limits -----------------------------------------------------------------
 
 
-def test_a_stalled_search_stops_immediately_and_the_view_works(moody_odps, stalled):
-    view = RowView(rows_of(moody_odps.table("orders").read()))
+def test_a_stalled_search_stops_immediately_and_the_view_works(faulty_odps, stalled):
+    view = RowView(rows_of(faulty_odps.table("orders").read()))
     view.choose(Choice(conditions=("note = 'no such text'",)))
     assert isinstance(end_when_stopped(lambda: view.page(0), view.stop), CancelledError)
     stalled()
@@ -390,8 +390,8 @@ def test_a_stalled_search_stops_immediately_and_the_view_works(moody_odps, stall
     assert view.page(0).count == 100
 
 
-def test_a_search_for_first_rows_is_bounded_in_time(moody_odps, stalled):
-    read = moody_odps.table("orders").read(where="note = 'no such text'")
+def test_a_search_for_first_rows_is_bounded_in_time(faulty_odps, stalled):
+    read = faulty_odps.table("orders").read(where="note = 'no such text'")
     assert list(RowView(rows_of(read)).first_rows(20, seconds=0.5)) == []
     stalled()
 

@@ -1,4 +1,4 @@
-"""Cost of tiles: requests to the service, counted for galleries and single blobs."""
+"""Galleries and single blobs send few requests to the service."""
 
 import logging
 
@@ -32,44 +32,44 @@ def references(odps):
 
 
 @pytest.fixture
-def fresh(odps, references):
+def unread(odps, references):
     """The sample blobs and a missing one, without known metadata."""
     gone = odps.blob(BlobReference.from_raw(b"\xff\x00gone"))
     blobs = [odps.blob(text) for text in references]
     return BlobColumn([*blobs[:30], gone, *blobs[30:]], title="media")
 
 
-def test_drawing_a_page_of_tiles_sends_fewer_requests_than_it_has_blobs(fresh, sent_requests):
+def test_drawing_a_page_of_tiles_sends_fewer_requests_than_it_has_blobs(unread, sent_requests):
     sent_requests()
-    bundle = Gallery(fresh)._static_page()
+    bundle = Gallery(unread)._static_page()
     calls = sent_requests()
-    count = len(fresh)
+    count = len(unread)
     assert bundle["text/html"].count("<figure") == count <= MAX_TILES
     assert bundle["text/html"].count("NotFoundError") == 1
     assert all(call.startswith("BlobRead") for call in calls)
     assert count / 4 < len(calls) < 0.7 * count
 
 
-def test_scrolling_sends_fewer_requests_than_new_tiles(fresh, sent_requests):
-    gallery = Gallery(fresh)
+def test_scrolling_sends_fewer_requests_than_new_tiles(unread, sent_requests):
+    gallery = Gallery(unread)
     browser = gallery._widget = Browser()
     sent_requests()
-    gallery.receive({"do": "tiles", "indices": list(range(len(fresh)))})
+    gallery.receive({"do": "tiles", "indices": list(range(len(unread)))})
     browser.wait("idle", task="tiles")
     told = came(browser)
-    assert sorted(told) == list(range(len(fresh)))
+    assert sorted(told) == list(range(len(unread)))
     assert [index for index, tile in told.items() if tile["failed"]] == [30]
-    assert len(sent_requests()) < 0.6 * len(fresh)
+    assert len(sent_requests()) < 0.6 * len(unread)
 
 
-def test_a_filter_by_kind_and_name_sends_fewer_requests_than_blobs(fresh, sent_requests):
-    gallery = Gallery(fresh)
+def test_a_filter_by_kind_and_name_sends_fewer_requests_than_blobs(unread, sent_requests):
+    gallery = Gallery(unread)
     sent_requests()
     gallery.show_only("image")
-    assert len(sent_requests()) < 0.6 * len(fresh)
+    assert len(sent_requests()) < 0.6 * len(unread)
     gallery.search("mountains")
     assert sent_requests() == []
-    assert f"1 of {len(fresh)} blobs, kind image" in repr(gallery)
+    assert f"1 of {len(unread)} blobs, kind image" in repr(gallery)
 
 
 def test_displaying_a_single_blob_sends_one_request(odps, references, sent_requests):

@@ -1,4 +1,4 @@
-"""Search and filter in a gallery by the decoded text and the kind of blobs."""
+"""A gallery can be searched and filtered by the decoded text and the kind of blobs."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The gallery over a real connection: sample blobs from the embedded service, verified."""
+"""A gallery shows the verified sample blobs of the embedded service."""
 
 import pytest
 

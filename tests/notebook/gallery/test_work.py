@@ -245,7 +245,7 @@ def test_in_a_kernel_the_static_page_is_shown_with_the_widget(shell, shown, colu
     monkeypatch.setattr(shell, "kernel", object(), raising=False)
     display(column)
     first, widget, *grown = shown
-    # the first tiles appear before the last ones are read
+    # the first tiles are shown before the last tiles are read
     counts = [one["data"]["text/html"].count("<figure") for one in (first, *grown)]
     assert counts == [6, 12, 24, 47]
     assert all(one["update"] is True for one in grown)

@@ -37,7 +37,7 @@ def test_a_closed_view_is_removed_from_memory(name: str, kernel: Any, odps: Conn
     before = set(registry._instances)
     view = VIEWS[name](odps)
     view._ipython_display_()
-    assert len(set(registry._instances) - before) == 2  # the widget and its layout
+    assert len(set(registry._instances) - before) == 2  # the kernel lists the widget and its layout
     view.close()
     view.close()
     assert set(registry._instances) == before

@@ -116,7 +116,7 @@ def test_outside_of_our_magics_ipython_completes(before):
     assert words(before) is None
 
 
-class Slow:
+class SlowSource:
     """A service that responds only when the test allows it."""
 
     def __init__(self) -> None:
@@ -136,7 +136,7 @@ class Slow:
 
 @pytest.fixture
 def cache():
-    source, clock = Slow(), Clock(0.0)
+    source, clock = SlowSource(), Clock(0.0)
     cache = NameCache(source, ttl=60, clock=clock)
     yield cache, source, clock
     source.may_answer.set()
@@ -188,7 +188,7 @@ def test_a_closed_cache_starts_no_thread(cache):
 
 
 def test_a_first_lookup_waits_briefly_and_only_once_for_a_hanging_service():
-    source = Slow()
+    source = SlowSource()
     cache = NameCache(source, patience=0.05)
     began = time.monotonic()
     assert cache.look_up("tables") == ()
@@ -201,7 +201,7 @@ def test_a_first_lookup_waits_briefly_and_only_once_for_a_hanging_service():
 
 
 def test_a_first_lookup_returns_the_names_of_a_responding_service():
-    source = Slow()
+    source = SlowSource()
     source.may_answer.set()
     cache = NameCache(source, patience=30)
     cache.prefetch()
@@ -209,6 +209,6 @@ def test_a_first_lookup_returns_the_names_of_a_responding_service():
     assert cache.look_up("tables") == ("t1",)
     source.fails = True
     failing = NameCache(source, patience=30)
-    assert failing.look_up("tables") == ()  # returns at once, because the failure is known
+    assert failing.look_up("tables") == ()  # returns immediately, because the lookup failed before
     for one in (cache, failing):
         one.close()

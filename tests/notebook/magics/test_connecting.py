@@ -1,4 +1,4 @@
-"""%odps connect, tables, head and similar magics, in a real shell with the embedded service."""
+"""%odps connect, tables, head and similar magics work in a real shell."""
 
 from __future__ import annotations
 

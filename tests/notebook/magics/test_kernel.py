@@ -1,4 +1,4 @@
-"""A notebook in a real kernel against the embedded service: displayed and saved outputs."""
+"""A notebook that runs in a real kernel has the expected outputs."""
 
 from __future__ import annotations
 

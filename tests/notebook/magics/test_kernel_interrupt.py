@@ -19,9 +19,9 @@ print([t.name for t in threading.enumerate() if "odps" in t.name])
 
 
 @pytest.fixture(scope="module")
-def kernel(moody) -> Iterator[tuple[KernelManager, BlockingKernelClient]]:
+def kernel(faulty) -> Iterator[tuple[KernelManager, BlockingKernelClient]]:
     manager = KernelManager(kernel_name="python3")
-    manager.start_kernel(env=os.environ | moody.environment)
+    manager.start_kernel(env=os.environ | faulty.environment)
     client = manager.client()
     client.start_channels()
     try:

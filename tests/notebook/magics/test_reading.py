@@ -155,8 +155,8 @@ def test_a_background_read_returns_its_result_later(ip):
 
 
 @pytest.mark.usefixtures("repeated_interrupts")
-def test_an_interrupt_raises_our_error_and_assigns_no_variable(ip, moody_odps, stalled):
-    ip.magics_manager.registry["OdpsMagics"].context.use(moody_odps, owned=False)
+def test_an_interrupt_raises_our_error_and_assigns_no_variable(ip, faulty_odps, stalled):
+    ip.magics_manager.registry["OdpsMagics"].context.use(faulty_odps, owned=False)
     before = set(threading.enumerate())
 
     def interrupt_soon() -> None:

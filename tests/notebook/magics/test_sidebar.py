@@ -1,4 +1,4 @@
-"""The kernel's responses to the JupyterLab sidebar, and the number of requests for them."""
+"""The kernel responds to the JupyterLab sidebar with few requests to the service."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def cache() -> NameCache:
 
 
 @dataclass
-class Counted:
+class CountedConnection:
     odps: Connection
     front: TlsFront
 
@@ -43,7 +43,7 @@ class Counted:
 
 
 @pytest.fixture
-def counted(service) -> Iterator[Counted]:
+def counted(service) -> Iterator[CountedConnection]:
     """A connection through a proxy that counts its requests."""
     place = urlsplit(service.endpoint)
     with (
@@ -55,7 +55,7 @@ def counted(service) -> Iterator[Counted]:
             access_key=service.access_key,
         ) as odps,
     ):
-        yield Counted(odps, front)
+        yield CountedConnection(odps, front)
 
 
 def test_each_expansion_sends_one_request(counted, cache, new_name):
@@ -154,19 +154,19 @@ def test_ten_thousand_tables_are_listed_and_truncation_is_reported(odps, cache, 
     assert (len(found["items"]), found["more"]) == (2, True)
 
 
-def test_a_project_without_schemas_shows_its_tables(moody_odps, stalled, cache):
+def test_a_project_without_schemas_shows_its_tables(faulty_odps, stalled, cache):
     refusal = {"fault": "status", "status": 400, "times": 0}
     stalled({"action": "/api/projects/local/schemas", **refusal})
-    found = children(moody_odps, cache, "schemas", ["local"])
+    found = children(faulty_odps, cache, "schemas", ["local"])
     assert found["kind"] == "tables"
     assert "orders" in found["items"]
 
 
-def test_without_permission_the_list_has_only_the_connected_project(moody_odps, stalled, cache):
+def test_without_permission_the_list_has_only_the_connected_project(faulty_odps, stalled, cache):
     stalled({"action": "/api/projects", "fault": "status", "status": 403, "times": 0})
-    assert children(moody_odps, cache, "projects")["items"] == ["local"]
+    assert children(faulty_odps, cache, "projects")["items"] == ["local"]
     with pytest.raises(AccessDeniedError):
-        children(moody_odps, cache, "schemas", ["local"])  # its tables cannot be listed either
+        children(faulty_odps, cache, "schemas", ["local"])  # also refused
 
 
 def test_an_error_of_a_busy_service_does_not_mean_that_there_are_no_schemas():

@@ -1,4 +1,4 @@
-"""Files of every kind, damaged in many ways, are drawn without harming the kernel.
+"""Files of every kind, damaged in many ways, become tiles and do not affect the kernel.
 
 To run this test for longer: ``.venv/bin/python fuzz/mutate_previews.py --count 20000 --seed 2``.
 """

@@ -104,7 +104,7 @@ def test_a_loop_in_the_pages_of_a_table_does_not_block_its_tile():
     )
     page = int.from_bytes(data[16:18], "big")
     root = page  # the root of the only table is the second page
-    assert data[root] == 5  # an inner page
+    assert data[root] == 5  # the type of an inner page
     data[root + 8 : root + 12] = (2).to_bytes(4, "big")  # its last child is the page itself
     made, text = drawn(bytes(data))
     assert "t?a" in text or made.notes

@@ -1,4 +1,4 @@
-"""Previews of valid, damaged and malicious documents and messages."""
+"""Previews show documents and messages, also damaged and malicious files."""
 
 import io
 import zipfile

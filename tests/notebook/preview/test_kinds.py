@@ -1,4 +1,4 @@
-"""The previews of each kind, also for broken files."""
+"""Each kind has a preview, also for damaged files."""
 
 import io
 import warnings

@@ -221,7 +221,7 @@ def test_the_parser_of_an_installed_package_runs_in_the_parser_process(installed
         parser.close()
 
 
-def test_a_model_shows_its_settings_if_only_they_were_read():
+def test_a_large_model_shows_its_settings_without_reading_its_parameters():
     made = tile(Value(gguf(tokens=100_000)))
     page = Seen(made.html)
     assert "GGUF · 2 tensors" in made.text

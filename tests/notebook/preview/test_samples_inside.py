@@ -119,5 +119,5 @@ def test_sounds_inside_a_file_are_listed_and_small_sounds_have_players(name, siz
     assert title in page.text
     assert "0:02 · 16 kHz · mono" in page.text
     played = [base64.b64decode(source.partition(",")[2]) for source in page.values("src")]
-    assert played == SOUNDS[:2]  # 256 KiB in total
+    assert played == SOUNDS[:2]  # players have at most 256 KiB in total
     assert ("read.me" in page.text) == (name == "ZIP" and size is SINGLE)

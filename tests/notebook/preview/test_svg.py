@@ -79,7 +79,7 @@ def test_files_to_which_an_svg_refers_are_not_opened(tmp_path):
     path.write_bytes(encode(Image.new("RGB", (9, 9), "red"), "PNG"))
     embedded = f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}"
     box = 'width="100" height="100"/></svg>'
-    assert picture(f'{HEAD}<image href="{embedded}" {box}').getpixel((50, 50))[0] > 250  # embedded
+    assert picture(f'{HEAD}<image href="{embedded}" {box}').getpixel((50, 50))[0] > 250  # drawn
     for text in svgs_with_reference(path):
         try:
             found = picture(text)
