@@ -284,7 +284,7 @@ def test_the_error_for_a_missing_method_names_the_method_to_call(odps, kind, nam
 @pytest.mark.parametrize(
     "query", ["select * from {rows}", "select * from orders where id in :rows"]
 )
-def test_a_data_frame_in_a_query_names_the_table_to_write(odps, query):
+def test_the_error_for_a_data_frame_in_a_query_says_to_write_it_to_a_table(odps, query):
     with pytest.raises(ArgumentError) as caught:
         odps.sql(query, params={"rows": pd.DataFrame({"id": [1]})})
     assert "write(rows, create=True)" in caught.value.hint

@@ -1,4 +1,4 @@
-"""A script may end during any operation: without a crash, output or waiting."""
+"""A script can end during any operation without a crash, output or delay."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def test_java_home_takes_precedence(tmp_path: Path) -> None:
     assert (found.home, found.version, found.source) == (named, 21, "JAVA_HOME")
 
 
-def test_a_link_on_the_path_is_followed_to_its_home(tmp_path: Path) -> None:
+def test_the_home_of_a_linked_java_on_the_path_is_found(tmp_path: Path) -> None:
     home = _install(tmp_path / "real", "17.0.9")
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "java").symlink_to(home / "bin" / "java")

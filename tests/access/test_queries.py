@@ -79,7 +79,7 @@ def test_only_the_latest_statements_are_listed(odps_alone):
     assert (found[0].sql, found[-1].sql) == ("select 102 as n", "select 3 as n")
 
 
-def test_the_table_shows_text_and_no_key(odps_alone):
+def test_the_table_of_queries_shows_text_and_no_key(odps_alone):
     odps_alone.sql("select '<b>\u202e' as x,\n" + "1 as y" + " " * 300 + "from (select 1) t")
     shown = odps_alone.queries()._repr_mimebundle_()
     assert "<b>" not in shown["text/html"]

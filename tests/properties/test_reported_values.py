@@ -65,7 +65,7 @@ def refusal(table: Table, data: Any, *said: str) -> ConversionError:
     return caught.value
 
 
-# -- A1: DECIMALs with too many digits ----------------------------------------------------------
+# -- DECIMALs with too many digits --------------------------------------------------------------
 
 BIG = Decimal("123456789012345678901234567890.5")
 NARROW = ["decimal(38,18)", "decimal(38,10)", "decimal(38,30)", "decimal"]
@@ -103,7 +103,7 @@ def test_floats_too_large_for_a_decimal_are_refused(make: Make, number: float) -
     refusal(make("decimal(38,18)"), pa.table({"v": [1.5, number]}))
 
 
-# -- A2: times in nested NumPy arrays -----------------------------------------------------------
+# -- times in nested NumPy arrays ---------------------------------------------------------------
 
 UNITS = {"D": DAY_NS, "h": 3600 * 10**9, "m": 60 * 10**9, "s": 10**9, "ms": 10**6, "us": 10**3,
          "ns": 1}  # fmt: skip
@@ -149,7 +149,7 @@ def test_a_new_table_has_the_times_of_numpy_arrays(odps: Connection, new_name: N
     assert found.column("d").to_pylist() == [[pd.Timedelta(seconds=5)]]
 
 
-# -- A3: nested numbers -------------------------------------------------------------------------
+# -- nested numbers -----------------------------------------------------------------------------
 
 CUT = [
     ("array<bigint>", [1.5, 2.9]),
@@ -199,7 +199,7 @@ def test_numbers_are_accepted_for_a_decimal_at_every_depth(make: Make, number: A
     assert read(table).to_pylist() == [{"price": meant, "all": [meant, Decimal("0.5")]}]
 
 
-# -- A4: numbers in object columns --------------------------------------------------------------
+# -- numbers in object columns ------------------------------------------------------------------
 
 NUMBERS = [1659099540588, 1.5, np.int64(1), np.float64(1.5), Decimal(1), True]
 
@@ -220,7 +220,7 @@ def test_numbers_are_refused_for_durations(make: Make, number: Any) -> None:
     refusal(make("interval_day_time"), column(dt.timedelta(1), number))
 
 
-# -- D10: columns without any value -------------------------------------------------------------
+# -- columns without any value ------------------------------------------------------------------
 
 KINDS = ["bigint", "double", "decimal(9,2)", "boolean", "string", "char(1)", "binary", "date",
          "timestamp", "datetime", "timestamp_ntz", "interval_day_time", "interval_year_month",
@@ -256,7 +256,7 @@ def test_columns_without_values_are_nulls(odps: Connection, new_name: NewName, k
     assert (found.num_rows, {column.null_count for column in found.columns}) == (6, {6})
 
 
-# -- D11 to D15 ---------------------------------------------------------------------------------
+# -- other values -------------------------------------------------------------------------------
 
 
 @pytest.mark.storage_api("far times")

@@ -184,8 +184,7 @@ def test_a_selection_by_mouse_is_available_in_python(page):
     tile(view, 0).locator(".odps-g-check").click()
     assert selected(view) == [0, 1, 3, 4]
     expect(view.locator(".odps-g-where")).to_have_text("4 selected")
-    # Current kernels receive it in parallel with running cells: a cell that is run at once may come
-    # first.
+    # the kernel may receive the selection after it has run the cell
     told = (output_of_last_cell(page) for _ in range(50))
     assert any(one.startswith("selected [1, 2, 4, 5]") for one in told)
 

@@ -405,7 +405,7 @@ def test_cancelling_a_search_restores_the_previous_rows(faulty_odps, stalled, mo
     explorer.close()
 
 
-def test_an_abandoned_search_ends(view):
+def test_a_search_can_be_cancelled_by_its_token(view):
     token = CancelToken()
     view.tell_tested = lambda what, rows, total: token.cancel()
     view.choose(Choice(search="no such text"))

@@ -1,4 +1,4 @@
-"""Variables in magics: the values in `tests.support.bound_values`, and the lookup of names."""
+"""Magics bind variables, which they look up in the scope of the cell."""
 
 from __future__ import annotations
 
