@@ -127,9 +127,7 @@ def test_the_latest_partition_has_the_largest_number(odps: Connection, new_name:
     assert table.read(["id"], partitions="latest").to_arrow().column("id").to_pylist() == [2]
 
 
-def test_reading_exact_partitions_lists_no_partitions(
-    watched: Connection, recorder: Recorder
-) -> None:
+def test_exact_partitions_are_read_without_a_list(watched: Connection, recorder: Recorder) -> None:
     table = watched.table("orders")
     table.schema  # noqa: B018
     recorder.take()
@@ -172,9 +170,7 @@ def test_details_of_partitions_contain_row_and_byte_counts(table: Table) -> None
     assert pd.DataFrame(list(found.values())).rows.sum() == 12
 
 
-def test_details_of_partitions_require_a_partitioned_table(
-    odps: Connection, new_name: NewName
-) -> None:
+def test_details_require_a_partitioned_table(odps: Connection, new_name: NewName) -> None:
     plain = odps.create_table(new_name("plain"), "id bigint")
     with pytest.raises(ArgumentError, match="is not partitioned"):
         plain.partition_details()
