@@ -244,7 +244,6 @@ def test_an_error_for_a_recently_added_column_suggests_reload(odps, new_name, wa
     ],
 )
 def test_an_error_explains_that_quotes_are_missing(odps, where, hint):
-    """Checks ``where=`` and SQL that fails."""
     with pytest.raises(ArgumentError) as caught:
         odps.table("orders").read(where=where)
     assert hint in caught.value.hint
@@ -654,7 +653,6 @@ def owners(odps):
 def test_any_argument_is_accepted_or_the_error_explains_it(
     odps, owners, tmp_path, monkeypatch, where, name
 ):
-    """The call returns a result or raises an error of this package that says what to do."""
     monkeypatch.chdir(tmp_path)
     made, right = owners
     owner, _, method = where.partition(".")

@@ -183,7 +183,6 @@ def test_invalid_columns_change_nothing(days: Table, columns: object, problem: s
 
 
 def test_a_partition_value_may_contain_sql(odps: Connection, new_name: NewName) -> None:
-    """A value that looks like SQL names a partition and has no other effect."""
     table = odps.create_table(new_name("odd"), "id bigint", partitioned_by="`order` string")
     odd = "x) drop table orders; -- é $1"
     table.add_partition({"order": odd})

@@ -237,7 +237,7 @@ def test_the_media_type_declared_by_the_uploader_is_ignored(odps):
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("head", [100, 3 * MIB])
 def test_reading_a_head_fetches_at_most_one_mebibyte_more(odps, blobs, content, cache, head):
-    """Counts also the bytes that the client has not read from the socket."""
+    """Bytes that the client has not read from the socket are counted, too."""
     parts = urlsplit(odps.profile.tunnel_endpoint)
     with (
         Metered((parts.hostname, parts.port)) as meter,

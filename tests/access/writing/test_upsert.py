@@ -301,7 +301,7 @@ def test_the_operation_column_has_the_position_in_the_stream() -> None:
 
 @pytest.mark.storage_api("blobs")
 def test_each_blob_is_sent_with_the_key_of_its_row(odps: Connection, new_name: NewName) -> None:
-    """The service needs it (evidence 206); the embedded service checks its columns."""
+    """The service needs the key (evidence 206); the embedded service checks its columns."""
     columns = "id bigint, `S` string, photo blob, more array<blob>"
     options = {"partitioned_by": "ds string", "primary_key": ["id", "S"]}
     table = odps.create_table(new_name("keyed_blobs"), columns, **options)

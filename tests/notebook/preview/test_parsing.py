@@ -464,7 +464,7 @@ def test_a_response_that_is_not_a_picture_is_not_shown(monkeypatch):
 
 
 def test_malicious_responses_of_a_parser_are_harmless(monkeypatch):
-    """Its text is escaped, its types are checked, and its length is limited to that of a tile."""
+    """The text of a response is escaped and truncated, and its types are checked."""
     fields = {"facts": [NASTY], "heading": [NASTY], "head": [NASTY], "rows": [[NASTY]], "lines": []}
 
     def tile_of_response(**found):
