@@ -209,9 +209,9 @@ def test_a_token_over_plain_http_causes_a_warning(endpoint, warns):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         odps_nb.connect(endpoint=endpoint, project="p", credentials=keys).close()
-    told = [str(one.message) for one in caught]
+    texts = [str(one.message) for one in caught]
     assert (
-        told
+        texts
         == [
             "the token is sent to service.cn-shanghai.maxcompute.aliyun.com without "
             "encryption: use https:// in the endpoint"

@@ -278,11 +278,11 @@ def test_the_command_doctor_suggests_fixes_and_exits_with_1(profile, monkeypatch
     monkeypatch.setenv("ODPS_ACCESS_ID", profile.access_id)
     monkeypatch.setenv("ODPS_ACCESS_KEY", profile.access_key)
     assert main(["doctor"]) == 1
-    told = capsys.readouterr().out
-    assert "!! Project: NotFoundError" in told
-    assert "check the project name" in told
-    assert told.endswith("1 check failed\n")
-    assert profile.access_key not in told
+    text = capsys.readouterr().out
+    assert "!! Project: NotFoundError" in text
+    assert "check the project name" in text
+    assert text.endswith("1 check failed\n")
+    assert profile.access_key not in text
     monkeypatch.setenv("ODPS_PROJECT", profile.project)
     assert main(["doctor"]) == 0
     assert "!!" not in capsys.readouterr().out

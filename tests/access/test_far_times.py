@@ -93,9 +93,9 @@ FORMS: dict[str, Callable[[Any], list[Any]]] = {
 def test_far_times_that_arrive_as_structs_are_read_exactly(table: Table, form: str) -> None:
     """The client repeats a read in microseconds and warns once."""
     for source in (table.read(), table.connection.sql(f"select * from {table.name}")):
-        with pytest.warns(OdpsNbWarning, match="in microseconds") as told:
+        with pytest.warns(OdpsNbWarning, match="in microseconds") as warned:
             assert FORMS[form](source) == TIMES
-        assert len(told) == 1
+        assert len(warned) == 1
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # after the first read, the unit is known
             if form != "page":  # a page uses a separate read
@@ -169,9 +169,9 @@ WHOLE: dict[str, Callable[[Table], pa.Table]] = {
 @pytest.mark.storage_api("far times")
 @pytest.mark.parametrize("form", WHOLE)
 def test_a_dataset_with_far_times_is_read_in_microseconds(refused: Table, form: str) -> None:
-    with pytest.warns(OdpsNbWarning, match="in microseconds") as told:
+    with pytest.warns(OdpsNbWarning, match="in microseconds") as warned:
         found = WHOLE[form](refused)
-    assert len(told) == 1
+    assert len(warned) == 1
     assert found["t"].type == MICRO
     assert found["t"].to_pylist() == TIMES
 

@@ -68,9 +68,9 @@ COLLECTED: dict[str, Callable[[Any], pa.Table]] = {
 def test_a_read_that_restarts_in_microseconds_has_every_row_once(table: Table, form: str) -> None:
     """Evidence 152: the error may arrive in the middle of the rows."""
     scan = table.read()
-    with pytest.warns(OdpsNbWarning, match=WARNED) as told:
+    with pytest.warns(OdpsNbWarning, match=WARNED) as warned:
         check_microseconds(COLLECTED[form](scan))
-    assert [warning.filename for warning in told] == [__file__]
+    assert [warning.filename for warning in warned] == [__file__]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check_microseconds(scan.to_arrow())  # the open session keeps the unit

@@ -46,9 +46,9 @@ def test_after_the_first_read_the_service_is_known_and_the_reason_logged_once(
         assert (read(odps), read(odps)) == (3, 3)
     assert odps.transfer == used
     assert repr(odps) == before.replace(">", f", rows by the {used}>")
-    told = [line for line in caplog.messages if "transferred by" in line]
-    assert len(told) == 1
-    assert re.match(f"rows are transferred by the {used}, because ", told[0])
+    lines = [line for line in caplog.messages if "transferred by" in line]
+    assert len(lines) == 1
+    assert re.match(f"rows are transferred by the {used}, because ", lines[0])
     assert odps.profile.access_key not in caplog.text + repr(odps)
     odps.close()
     assert repr(odps).endswith(f", rows by the {used} (closed)>")

@@ -78,9 +78,9 @@ def test_the_command_and_the_error_report_a_missing_keyring(recipe, service, hom
     assert done.returncode != 0
     assert "NoKeyringError" in done.stderr
     assert "NoKeyringError" in (repo / PAGE).read_text("utf-8")
-    asked = run([sys.executable, "-c", ASK], env)
-    assert "ConfigError" in asked.stderr
-    assert "access_key" in asked.stderr
+    result = run([sys.executable, "-c", ASK], env)
+    assert "ConfigError" in result.stderr
+    assert "access_key" in result.stderr
 
 
 @pytest.mark.nightly  # starts a process; in `make test`, tests/client/auth reads profiles
@@ -91,6 +91,6 @@ def test_a_profile_that_contains_the_key_works_without_a_keyring(recipe, service
     done = run(["bash", "-c", f"{without}\n{line}"], home_env)
     assert done.returncode == 0, done.stderr
     env = {**home_env, "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring"}
-    asked = run([sys.executable, "-c", ASK], env)
-    assert asked.returncode == 0, asked.stderr
-    assert "['orders']" in asked.stdout
+    result = run([sys.executable, "-c", ASK], env)
+    assert result.returncode == 0, result.stderr
+    assert "['orders']" in result.stdout

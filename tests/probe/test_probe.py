@@ -226,9 +226,9 @@ def test_a_service_that_differs_is_detected() -> None:
     options = ("--filter-block-rows", "1", "--kept-ranges")
     with start(samples=False, options=options) as service:
         profile = profile_of(service)
-        asked = choose(["filter-record-count", "filter-ranges", "filter-block-size", "skip-rows"])
+        chosen = choose(["filter-record-count", "filter-ranges", "filter-block-size", "skip-rows"])
         with Prober(profile, scratch=named(profile, "t")) as prober:
-            found = {one.question.id: one.verdict for one in prober.ask(asked)}
+            found = {one.question.id: one.verdict for one in prober.ask(chosen)}
     assert found == {
         "filter-record-count": "differs: counted is 'rows kept', assumed 'rows stored'",
         "filter-ranges": "differs: record_count is 1, assumed 30000;"
@@ -263,8 +263,8 @@ def test_the_report_names_the_services_that_transfer_rows(refusal: str) -> None:
     with start(options=options) as service:
         profile = profile_of(service)
         with Prober(profile, table=named(profile, SAMPLE)) as prober:
-            asked = choose(["transfer-services", "refusal-table", "sql-like", "session-expiry"])
-            found = {one.question.id: one for one in prober.ask(asked)}
+            chosen = choose(["transfer-services", "refusal-table", "sql-like", "session-expiry"])
+            found = {one.question.id: one for one in prober.ask(chosen)}
     services = found["transfer-services"]
     assert services.seen is not None
     assert (services.verdict, services.seen["tunnel"]) == (AS_ASSUMED, "answered")
@@ -277,10 +277,10 @@ def test_the_report_names_the_services_that_transfer_rows(refusal: str) -> None:
         assert found[question].verdict == "cannot tell: the account lacks the Storage API"
         assert found[question].requests == 0
     assert found["sql-like"].verdict == AS_ASSUMED  # its results arrive by the tunnel
-    told = json.dumps([services.verdict, services.seen, services.exchanges])
+    text = json.dumps([services.verdict, services.seen, services.exchanges])
     for hidden in (profile.project, profile.access_id, profile.access_key, SAMPLE, "2024-01-01"):
         assert hidden is not None
-        assert hidden not in told
+        assert hidden not in text
 
 
 def test_services_are_checked_with_an_empty_table_if_no_table_is_named(profile: Profile) -> None:

@@ -68,9 +68,9 @@ def page(browser: Browser) -> Iterator[Page]:
 
 
 def test_no_page_contacts_another_host_or_is_wider_than_the_window(site: str, page: Page) -> None:
-    asked: list[str] = []
+    urls: list[str] = []
     troubles: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    page.on("request", lambda request: urls.append(request.url))
     page.on("response", lambda got: troubles.append(got.url) if got.status >= 400 else None)
     page.on("pageerror", lambda error: troubles.append(str(error)))
     for name in PAGES:
@@ -79,8 +79,8 @@ def test_no_page_contacts_another_host_or_is_wider_than_the_window(site: str, pa
             page.goto(site + name, wait_until="networkidle")
             wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
             troubles += [f"{name} is {wide} too wide at {width}"] if wide > 0 else []
-    assert len(asked) > len(PAGES)
-    hosts = {urlsplit(url).netloc for url in asked if not url.startswith(("data:", "blob:"))}
+    assert len(urls) > len(PAGES)
+    hosts = {urlsplit(url).netloc for url in urls if not url.startswith(("data:", "blob:"))}
     assert hosts == {urlsplit(site).netloc}
     assert [one for one in troubles if not one.endswith("favicon.ico")] == []
 

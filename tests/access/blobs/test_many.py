@@ -97,8 +97,8 @@ def save(fetch, numbers, folder, **options):
 def test_paths_are_in_the_order_of_the_references_and_none_for_a_null(odps, media, tmp_path):
     values = media.drop_null().to_pylist()
     column = pd.Series([values[1], None, values[0], np.nan, values[1], pd.NA], dtype=object)
-    told = Watcher()
-    paths = column.odps.save(tmp_path, connection=odps, progress=told)
+    seen = Watcher()
+    paths = column.odps.save(tmp_path, connection=odps, progress=seen)
     assert [path is None for path in paths] == [False, True, False, True, False, True]
     assert paths[0] == paths[4]
     for value, path in zip(column, paths, strict=True):
@@ -106,7 +106,7 @@ def test_paths_are_in_the_order_of_the_references_and_none_for_a_null(odps, medi
             assert path.read_bytes() == odps.blob(value).bytes()
             assert path.name == odps.blob(value).file_name
     assert sorted(tmp_path.iterdir()) == sorted({paths[0], paths[2]})
-    assert (told.last.phase, told.last.items, told.last.items_total) == (Phase.DONE, 2, 2)
+    assert (seen.last.phase, seen.last.items, seen.last.items_total) == (Phase.DONE, 2, 2)
 
 
 @pytest.mark.parametrize("compression", [None, "zstd", "lz4"])
@@ -223,11 +223,11 @@ def test_a_folder_that_is_not_writable_raises_a_typed_error(odps, media, tmp_pat
         odps.blobs(media).save(tmp_path / "no" / "folder")
     assert odps.blobs(media).save(tmp_path / "new")
     assert caught.value.hint == "create it first"
-    told = Watcher()
+    seen = Watcher()
     with pytest.raises(ConfigError, match="cannot create a file in /proc/self/fdinfo") as caught:
-        odps.blobs(media).save("/proc/self/fdinfo", progress=told)  # root cannot write there
+        odps.blobs(media).save("/proc/self/fdinfo", progress=seen)  # root cannot write there
     assert "may write" in caught.value.hint
-    assert told.last.phase is Phase.FAILED
+    assert seen.last.phase is Phase.FAILED
 
 
 def test_an_invalid_reference_is_refused_before_a_request(tmp_path):
@@ -275,8 +275,8 @@ def test_a_fetch_resumes_at_the_blob_whose_response_was_truncated(tmp_path, trou
     assert [path.read_bytes() for path in paths] == [content(n) for n in range(40)]
     assert [path.name for path in paths] == [f"{n}.txt" for n in range(40)]
     assert sorted(tmp_path.iterdir()) == sorted(paths)
-    asked = [refs for refs in asked_refs(service) if len(set(refs)) > 1]
-    assert len({refs[-1] for refs in asked}) <= len(asked)
+    lists = [refs for refs in asked_refs(service) if len(set(refs)) > 1]
+    assert len({refs[-1] for refs in lists}) <= len(lists)
 
 
 def test_repeated_damage_leaves_only_complete_files(tmp_path):
@@ -323,10 +323,10 @@ def test_an_interrupt_leaves_no_temporary_file(tmp_path):
 def test_a_cancel_from_another_thread_leaves_no_temporary_file(tmp_path):
     with scripted(send_half(lambda: odps.cancel())) as (_, service):
         with odps_nb.connect(**keywords(service)) as odps:
-            told = Watcher()
+            shown = Watcher()
             with pytest.raises(CancelledError):
-                odps.blobs([reference(7).token, reference(15).token]).save(tmp_path, progress=told)
-            assert told.last.phase is Phase.CANCELLED
+                odps.blobs([reference(7).token, reference(15).token]).save(tmp_path, progress=shown)
+            assert shown.last.phase is Phase.CANCELLED
         assert list(tmp_path.iterdir()) == []
 
 
@@ -354,16 +354,16 @@ def test_files_are_yielded_in_the_order_of_their_first_position(tmp_path):
 
 def test_files_have_the_bytes_of_the_stored_blobs(odps, media):
     found, whole = {}, media.drop_null()
-    told = Watcher()
-    for blob in odps.blobs(media).stream(progress=told):
+    seen = Watcher()
+    for blob in odps.blobs(media).stream(progress=seen):
         found[blob.reference.token] = (blob.read(), blob.mime_type, blob.file_name)
         assert blob.verified
     assert len(found) == len(set(whole.to_pylist()))
     for token in whole.to_pylist():
         blob = odps.blob(token)
         assert found[token] == (blob.bytes(), blob.mime_type, blob.file_name)
-    assert told.last.phase is Phase.DONE
-    assert told.last.items == told.last.items_total == len(found)
+    assert seen.last.phase is Phase.DONE
+    assert seen.last.items == seen.last.items_total == len(found)
 
 
 class CallerError(Exception):
@@ -372,13 +372,13 @@ class CallerError(Exception):
 
 def test_closing_an_iterator_early_closes_its_file_and_threads(odps, media):
     before = {t for t in running() if t.name.startswith("odps_nb")}
-    told = Watcher()
-    blobs = odps.blobs(media.drop_null()).stream(progress=told)
+    seen = Watcher()
+    blobs = odps.blobs(media.drop_null()).stream(progress=seen)
     first = next(blobs)
     blobs.close()
     assert first.closed
     assert {t for t in running() if t.name.startswith("odps_nb")} <= before
-    assert (told.last.phase, told.last.message) == (Phase.DONE, "stopped early by the caller")
+    assert (seen.last.phase, seen.last.message) == (Phase.DONE, "stopped early by the caller")
 
 
 def test_an_error_in_a_name_function_names_the_blob(odps, media, tmp_path):

@@ -113,9 +113,9 @@ def test_repeated_reads_of_a_view_return_one_snapshot(view: Table, plain: Table)
 def test_the_progress_reports_that_a_query_reads_the_rows_and_its_cost(view: Table) -> None:
     watcher = Watcher()
     view.read(["id"], limit=3).to_arrow(progress=watcher)
-    told = [event for event in watcher.last.events if "is a view" in event]
-    assert len(told) == 1
-    assert "so its rows are read by a query, which reads " in told[0]
+    notes = [event for event in watcher.last.events if "is a view" in event]
+    assert len(notes) == 1
+    assert "so its rows are read by a query, which reads " in notes[0]
 
 
 def test_a_view_has_no_partitions(view: Table) -> None:

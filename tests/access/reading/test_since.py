@@ -224,8 +224,8 @@ def test_an_incremental_read_sends_the_expected_options() -> None:
     }
     assert plan.split_mode is SplitMode.BUCKET
     appended = plan_increment(1, None, changes=False, keyed=True, names=[]).request()
-    asked = appended["incremental_options"]
-    assert (asked["Mode"], asked["StartVersion"], asked["EndVersion"]) == ("append", 1, -1)
+    sent = appended["incremental_options"]
+    assert (sent["Mode"], sent["StartVersion"], sent["EndVersion"]) == ("append", 1, -1)
     assert pickle.loads(pickle.dumps(plan)) == plan
 
 

@@ -13,8 +13,8 @@ from tests.support.named import NewName
 
 
 def properties(odps: Connection, name: str) -> dict[str, str]:
-    asked = GetTable(table=odps.table(name).name, extended=True)
-    return dict(odps._storage.control(asked).properties)
+    request = GetTable(table=odps.table(name).name, extended=True)
+    return dict(odps._storage.control(request).properties)
 
 
 def test_a_created_table_has_its_key_and_properties(odps: Connection, new_name: NewName) -> None:

@@ -136,10 +136,10 @@ CHOSEN = {"PRICE": "decimal(10,2)", "day": "date", "note": "bigint"}
 def test_values_are_converted_to_the_chosen_types_of_a_new_table(
     odps: Connection, new_name: NewName, form: Callable[[], object], chosen: object
 ) -> None:
-    asked = {"types": chosen, "text": "parse", "decimals": "round"}
+    options = {"types": chosen, "text": "parse", "decimals": "round"}
     names = [new_name("typed"), new_name("typed")]
-    odps.create_table(names[0], form(), **asked)
-    odps.table(names[1]).write(form(), create=True, **asked)
+    odps.create_table(names[0], form(), **options)
+    odps.table(names[1]).write(form(), create=True, **options)
     for name in names:
         found = types(odps, name)
         assert found == {"id": "bigint", "price": "decimal(10,2)", "day": "date", "note": "bigint"}

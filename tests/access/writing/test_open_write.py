@@ -64,8 +64,8 @@ class Workers:
 
     def run(self, do: str, session: str | WriteSessionRef, **job: Any) -> Any:
         """Return the response; ``None`` if the process killed itself."""
-        told = {"do": do, "session": session, "table": self.table.name.table, **job}
-        job = pickle.dumps(told | {"connect": self.connect}).hex()
+        order = {"do": do, "session": session, "table": self.table.name.table, **job}
+        job = pickle.dumps(order | {"connect": self.connect}).hex()
         done = self._forking.run(JOB.read_text("utf-8"), job)
         if done.returncode == -signal.SIGKILL:
             return None

@@ -177,13 +177,13 @@ def test_a_notebook_reopened_without_trust_runs_nothing(saved, lab_page, jupyter
     made = json.loads(saved.read_text())
     added = notebook("1")["cells"][0] | {"id": "added"}  # the cell has no signature
     jupyter.write("kinds_untrusted.ipynb", made | {"cells": [*made["cells"], added]})
-    asked = len(lab_page.traffic.urls)
+    before = len(lab_page.traffic.urls)
     open_notebook(lab_page, jupyter, "kinds_untrusted.ipynb")
     figures = lab_page.locator(".jp-OutputArea-child figure")
     expect(figures).to_have_count(table[1])
     assert figures.last.is_visible()
     assert lab_page.locator(".odps-g").count() == 0
-    assert_quiet(lab_page, listener, lab_page.traffic.urls[asked:])
+    assert_quiet(lab_page, listener, lab_page.traffic.urls[before:])
     close_notebook(lab_page, kernel=True)
 
 
@@ -193,8 +193,8 @@ def test_an_export_plays_videos_and_sounds_and_runs_nothing_else(
 ):
     address = exported(saved, tmp_path / "kinds.html")
     page = context.new_page()
-    asked = []
-    page.on("request", lambda request: asked.append(request.url))
+    urls = []
+    page.on("request", lambda request: urls.append(request.url))
     page.goto(address, wait_until="domcontentloaded")
     away = navigations(page)
     assert page.locator(".jp-OutputArea-child figure").count() == table[1]
@@ -207,6 +207,6 @@ def test_an_export_plays_videos_and_sounds_and_runs_nothing_else(
         "() => [...document.querySelectorAll('audio, video')].filter(a => !a.error).length"
     )
     assert playing >= 12
-    assert_quiet(page, listener, asked)
+    assert_quiet(page, listener, urls)
     assert away == []
     page.close()

@@ -171,18 +171,18 @@ def test_kernel_and_browser_format_percentages_in_the_same_way(page):
 
 
 def test_counts_without_the_filter_are_grey_bars_behind_those_of_filtered_rows(page):
-    told = {"rows": 40, "words": "", "ends": ["0", "9"], "is_line": True, "is_log": False}
-    told |= {"bars": [["a", 10, 20.0], ["b", 20, 13], ["c", 5, None]], "beside": [2]}
+    column = {"rows": 40, "words": "", "ends": ["0", "9"], "is_line": True, "is_log": False}
+    column |= {"bars": [["a", 10, 20.0], ["b", 20, 13], ["c", 5, None]], "beside": [2]}
     cell = "columnProfiles({}).summary({ name: 'x' }, 0, given, '')"
     height = "Number(one.getAttribute('height'))"
     for kind, heights in (("whole", [26, 17]), ("count", [13, 26])):
         rects = f"[...{cell}.querySelectorAll('rect.odps-x-{kind}')].map((one) => {height})"
-        assert in_browser(page, rects, told) == heights
-    spoken = in_browser(page, f"{cell}.getAttribute('aria-label')", told)
+        assert in_browser(page, rects, column) == heights
+    spoken = in_browser(page, f"{cell}.getAttribute('aria-label')", column)
     assert spoken == "profile of x: 0 to 9, 5 c"
     ends = f"{cell}.querySelector('.odps-x-ends').textContent"
-    assert in_browser(page, ends, told) == "0 – 9"
-    assert in_browser(page, ends, told | {"is_line": False}) == "b 50 %"
+    assert in_browser(page, ends, column) == "0 – 9"
+    assert in_browser(page, ends, column | {"is_line": False}) == "b 50 %"
 
 
 @pytest.mark.usefixtures("stalled")

@@ -185,8 +185,8 @@ def test_a_selection_by_mouse_is_available_in_python(page):
     assert selected(view) == [0, 1, 3, 4]
     expect(view.locator(".odps-g-where")).to_have_text("4 selected")
     # the kernel may receive the selection after it has run the cell
-    told = (output_of_last_cell(page) for _ in range(50))
-    assert any(one.startswith("selected [1, 2, 4, 5]") for one in told)
+    texts = (output_of_last_cell(page) for _ in range(50))
+    assert any(one.startswith("selected [1, 2, 4, 5]") for one in texts)
 
 
 def test_the_gallery_can_be_used_by_keyboard(page, odps):

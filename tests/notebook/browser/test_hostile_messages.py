@@ -186,16 +186,16 @@ def test_a_gallery_shows_malicious_messages_as_text(
             kind="gallery", fresh=True, title=text, summary=text, view="grid", total=2, count=2,
             note=text, menu=[[text, text]], chosen=text, search=text, order=text, descending=False,
         )  # fmt: skip
-        told = {
+        fields = {
             "name": text, "words": text, "row": text, "kind": text, "verified": True,
             "declared": text, "notes": [text], "failed": False,
         }  # fmt: skip
         rows = f"{text}\t{text}\n{text}"
         tiles = [{"index": 0, "src": text, "text": text}, {"index": 1, "src": "", "text": rows}]
-        tell(page, kind="tiles", tiles=[{**told, **one} for one in tiles])
+        tell(page, kind="tiles", tiles=[{**fields, **one} for one in tiles])
         page.evaluate(CLICK)
         for index in (0, 1):
-            tell(page, kind="large", tile={**told, **tiles[index], "player": text})
+            tell(page, kind="large", tile={**fields, **tiles[index], "player": text})
         tell(page, kind="ask", text=text)
         tell(page, kind="said", text=text)
         tell(page, kind="busy", task=text, text=text, share=None, stop=text)
@@ -205,11 +205,11 @@ def test_a_gallery_shows_malicious_messages_as_text(
 
 def test_the_sidebar_shows_malicious_messages_as_text(browser: Browser, repo: Path) -> None:
     page = browser.new_page()
-    asked: list[str] = []
+    urls: list[str] = []
     static = repo / "labextensions" / "odps-nb" / "static"
     page.route("http://sidebar.invalid/**", lambda route: _serve(route, static))
     page.goto("http://sidebar.invalid/")
-    page.on("request", lambda one: asked.append(one.url))
+    page.on("request", lambda one: urls.append(one.url))
     for number, text in enumerate(TEXTS.values(), 1):
         page.evaluate(TREE, text)
         rows = page.evaluate("() => document.querySelectorAll('.odpsNb-row').length")
@@ -218,7 +218,7 @@ def test_the_sidebar_shows_malicious_messages_as_text(browser: Browser, repo: Pa
             assert re.fullmatch(r"[\w.]+( -p [\w.:=,/-]+)?", inserted)
     assert page.evaluate(FOUND) == []
     assert page.evaluate("() => window.odpsNbProbe ?? null") is None
-    assert [url for url in asked if not url.startswith("http://sidebar.invalid/")] == []
+    assert [url for url in urls if not url.startswith("http://sidebar.invalid/")] == []
     page.close()
 
 

@@ -61,10 +61,10 @@ def send_state(page: Page, question: dict[str, Any] | None = None, **shown: Any)
         "total": 3, "count": 3, "note": "", "menu": [["all kinds", "all kinds (3)"]],
         "chosen": "all kinds", "search": "", "order": "row", "descending": False,
     }  # fmt: skip
-    asked = {key: question[key] for key in ("by", "number")} if question else {}
-    message = {**plain, **shown, **asked}
+    ids = {key: question[key] for key in ("by", "number")} if question else {}
+    message = {**plain, **shown, **ids}
     page.evaluate("(message) => window.tell(message, [])", message)
-    page.evaluate("(asked) => window.tell({kind: 'idle', task: 'choose', ...asked}, [])", asked)
+    page.evaluate("(asked) => window.tell({kind: 'idle', task: 'choose', ...asked}, [])", ids)
 
 
 def test_a_view_shows_that_it_is_waiting_for_the_kernel(page: Page) -> None:

@@ -149,8 +149,8 @@ def test_a_text_is_matched_literally_with_any_characters(view, frame, text):
 
 def test_an_offered_value_selects_as_many_rows_as_its_count(view, frame):
     view.describe()
-    told = profile_message(view)["columns"]
-    offered = {one.name: found["frequent"] for one, found in zip(view.columns, told, strict=True)}
+    parts = profile_message(view)["columns"]
+    offered = {one.name: found["frequent"] for one, found in zip(view.columns, parts, strict=True)}
     unique = {"id", "share", "amount", "seen", "clock"}  # no value occurs twice
     assert {name for name, values in offered.items() if not values} == unique | {"flag", "tags"}
     for column in view.columns:
@@ -505,8 +505,8 @@ def live(odps, frame):
 
 
 def _ask(column, op, *values, **others):
-    asked = {"column": list(TYPES).index(column), "op": op, "values": list(values)}
-    return {"do": "filter", **asked, "exclude": False, "below": False, "index": None, **others}
+    message = {"column": list(TYPES).index(column), "op": op, "values": list(values)}
+    return {"do": "filter", **message, "exclude": False, "below": False, "index": None, **others}
 
 
 def test_a_filter_updates_the_rows_the_count_and_the_profile(live, frame):
@@ -547,7 +547,7 @@ def test_the_static_view_follows_the_filter(live, frame):
 
 def test_requests_for_invalid_filters_are_reported_and_change_nothing(live):
     explorer, browser = live
-    for asked in (
+    for message in (
         _ask("id", "range", "1"),
         _ask("id", "values"),
         _ask("id", "values", *map(str, range(101))),
@@ -560,7 +560,7 @@ def test_requests_for_invalid_filters_are_reported_and_change_nothing(live):
         {"do": "bar", "column": 0, "bar": 0, "label": "another"},
     ):
         browser.forget()
-        explorer.receive(asked)
+        explorer.receive(message)
         browser.wait("problem", task="page")
     assert explorer.view.choice == Choice()
 

@@ -56,9 +56,9 @@ def test_scrolling_sends_fewer_requests_than_new_tiles(unread, sent_requests):
     sent_requests()
     gallery.receive({"do": "tiles", "indices": list(range(len(unread)))})
     browser.wait("idle", task="tiles")
-    told = came(browser)
-    assert sorted(told) == list(range(len(unread)))
-    assert [index for index, tile in told.items() if tile["failed"]] == [30]
+    tiles = came(browser)
+    assert sorted(tiles) == list(range(len(unread)))
+    assert [index for index, tile in tiles.items() if tile["failed"]] == [30]
     assert len(sent_requests()) < 0.6 * len(unread)
 
 

@@ -251,16 +251,16 @@ def test_messages_contain_text_and_pictures_but_no_markup(samples):
     browser = gallery._widget = Browser()
     gallery.receive({"do": "tiles", "indices": list(range(len(column)))})
     browser.wait("idle", task="tiles")
-    told = came(browser)
-    assert len(told) == len(column)
-    for tile in told.values():
+    tiles = came(browser)
+    assert len(tiles) == len(column)
+    for tile in tiles.values():
         assert tile["src"] == "" or PICTURE.fullmatch(tile["src"])
         assert "<figure" not in json.dumps(tile)
         assert len(json.dumps(tile)) < 220_000
-    nasty = told[len(column) - 1]
+    nasty = tiles[len(column) - 1]
     assert nasty["name"] == NASTY
     assert NASTY in nasty["text"]
-    by_name = {tile["name"]: tile for tile in told.values()}
+    by_name = {tile["name"]: tile for tile in tiles.values()}
     assert by_name["cities.csv"]["text"].startswith("city\town_name\t")
 
 

@@ -297,8 +297,8 @@ def test_an_error_in_sql_shows_its_position(ip, odps, capsys):
 def test_a_name_without_a_value_suggests_variables_only(ip):
     assert "did you mean" not in usage_error(ip, '%odps read orders -n 1 -w "status = :oper"')
     ip.user_ns["states"] = ["new"]
-    told = usage_error(ip, '%odps read orders -n 1 -w "status in (:state)"')
-    assert told.endswith("did you mean :states?")
+    error = usage_error(ip, '%odps read orders -n 1 -w "status in (:state)"')
+    assert error.endswith("did you mean :states?")
 
 
 def test_a_limited_read_shows_the_total_number_of_rows(ip):

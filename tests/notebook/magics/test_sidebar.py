@@ -191,20 +191,20 @@ def test_the_front_end_gets_json_and_errors_as_lines(shell, odps, service):
     shell.run_line_magic("load_ext", "odps_nb")
     shell.user_ns["c"] = odps
     shell.run_line_magic("odps", "connect c")
-    asked = '__import__("sys").modules["odps_nb.notebook.magics.sidebar"].answer({})'
-    told = shell.user_expressions(
+    code = '__import__("sys").modules["odps_nb.notebook.magics.sidebar"].answer({})'
+    reply = shell.user_expressions(
         {
-            "columns": asked.format('"columns", ["orders"], fresh=False'),
-            "missing": asked.format('"columns", ["no_such_table"], fresh=True'),
+            "columns": code.format('"columns", ["orders"], fresh=False'),
+            "missing": code.format('"columns", ["no_such_table"], fresh=True'),
         }
     )
-    items = told["columns"]["data"]["application/json"]["items"]
+    items = reply["columns"]["data"]["application/json"]["items"]
     assert items[0]["name"] == "id"
-    missing = told["missing"]["data"]["application/json"]
+    missing = reply["missing"]["data"]["application/json"]
     assert missing["problem"][0].startswith(NotFoundError.__name__)
     assert "no_such_table" in missing["problem"][0]
     assert not missing["waiting"]
-    assert service.access_key not in str(told)
+    assert service.access_key not in str(reply)
 
 
 def test_the_cache_drops_old_entries_and_waits_only_for_requests():

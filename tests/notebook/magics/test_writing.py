@@ -149,17 +149,17 @@ def test_a_gallery_shows_the_total_number_of_blobs(ip, odps):
 def test_blobs_of_a_type_are_found_at_any_position(ip, tmp_path):
     first = ip.user_ns["odps"].table("media").blobs(limit=1)
     assert first[0].mime_type != "application/pdf"
-    told = heading(ip, "%odps blobs media -n 1 --mime application/pdf")
-    assert told == "local.media.content · first 1 blob"
+    text = heading(ip, "%odps blobs media -n 1 --mime application/pdf")
+    assert text == "local.media.content · first 1 blob"
     files = run(ip, f"%odps blobs media -n 1 --mime application/pdf --save {tmp_path}")
     assert [row[0].endswith(".pdf") for row in files] == [True]
 
 
 @pytest.mark.storage_api("blobs")
 def test_the_path_of_a_nested_blob_may_be_omitted_if_it_is_the_only_blob(ip):
-    told = heading(ip, "%odps blobs documents -c pages.element.image -n 1")
-    assert told.startswith("local.documents.pages.element.image · first 1 of ")
-    assert heading(ip, "%odps blobs documents -n 1") == told
+    text = heading(ip, "%odps blobs documents -c pages.element.image -n 1")
+    assert text.startswith("local.documents.pages.element.image · first 1 of ")
+    assert heading(ip, "%odps blobs documents -n 1") == text
     with pytest.raises(NotFoundError, match="no BLOB column"):
         run(ip, "%odps blobs orders")
 

@@ -100,9 +100,9 @@ def test_a_truncated_header_of_a_raw_file_is_not_an_error(cut):
 
 
 def test_the_error_for_converting_a_raw_file_names_a_library_for_it():
-    with pytest.raises(ConversionError, match="not a picture: its content is image/x-raw") as told:
+    with pytest.raises(ConversionError, match="not a picture: its content is image/x-raw") as info:
         blob_content.as_picture(FILES["DNG"], sniff(FILES["DNG"]).mime, max_pixels=10**6)
-    assert "rawpy.imread" in told.value.hint
+    assert "rawpy.imread" in info.value.hint
 
 
 # -- pictures larger than the bytes that a tile reads

@@ -156,9 +156,9 @@ def test_a_signature_at_an_offset_does_not_suffice_to_identify_a_format():
 
 
 def test_conversations_in_json_lines_are_shown_as_text():
-    asked = {"role": "user", "content": [{"type": "text", "text": "<b>tea?"}, {"type": "image"}]}
+    question = {"role": "user", "content": [{"type": "text", "text": "<b>tea?"}, {"type": "image"}]}
     records = [
-        {"messages": [asked, {"role": "assistant", "content": "yes"}]},
+        {"messages": [question, {"role": "assistant", "content": "yes"}]},
         {"conversations": [{"from": "human", "value": "more"}, {"from": "gpt", "value": None}]},
         {"messages": 1},
     ]

@@ -94,8 +94,8 @@ def locked_xls(before=b""):
     """Return a workbook whose first record declares the others as encrypted."""
     begin = document_files.xls()
     at = begin.index(b"\x42\0\2\0")
-    told = before + b"\x2f\0\2\0\0\0"
-    return begin[:at] + told + begin[at + len(told) :]
+    start = before + b"\x2f\0\2\0\0\0"
+    return begin[:at] + start + begin[at + len(start) :]
 
 
 @pytest.mark.parametrize(
