@@ -194,7 +194,7 @@ def test_a_query_that_arrow_refuses_opens_no_session(orders, recorder):
 
 
 @pytest.mark.storage_api("its requests")
-def test_a_table_without_partitions_lists_none(watched, recorder):
+def test_a_query_of_a_table_without_partitions_lists_no_partitions(watched, recorder):
     media = watched.table("media").dataset()
     recorder.take()
     assert media.count_rows(filter=field("declared") == "image/png") > 0

@@ -110,7 +110,7 @@ def test_a_condition_is_exact_even_if_its_columns_are_not_read(numbered):
     assert made.rows_of(0, 1) is None
 
 
-def test_with_even_all_workers_get_the_same_number_of_distinct_rows(numbered):
+def test_with_even_parts_all_workers_get_the_same_number_of_rows(numbered):
     scan = numbered.read(["id"])
     parts = [ids(epochs(scan, rank=n, world_size=7, even=True).pass_over()) for n in range(7)]
     assert {len(part) for part in parts} == {ROWS // 7}

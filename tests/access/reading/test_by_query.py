@@ -110,7 +110,7 @@ def test_repeated_reads_of_a_view_return_one_snapshot(view: Table, plain: Table)
         plain.drop_partition("ds=later")
 
 
-def test_the_progress_reports_that_a_query_reads_the_rows_and_its_cost(view: Table) -> None:
+def test_the_progress_reports_that_a_query_reads_the_rows_of_a_view(view: Table) -> None:
     watcher = Watcher()
     view.read(["id"], limit=3).to_arrow(progress=watcher)
     notes = [event for event in watcher.last.events if "is a view" in event]

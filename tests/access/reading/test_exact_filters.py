@@ -64,7 +64,7 @@ def test_random_conditions_return_the_rows_that_duckdb_returns(loaded, duck, see
     assert sorted(found["row"].to_pylist()) == [row for (row,) in expected], made.ours
 
 
-def test_the_service_skips_whole_blocks_and_no_single_rows(loaded, odps):
+def test_the_service_skips_only_whole_blocks_of_rows(loaded, odps):
     """The other tests of this file need a service that sends more rows than `where=` returns."""
     watcher = Watcher()
     found = loaded.read(["row"], where="row = 5", progress=watcher).to_arrow()

@@ -132,7 +132,7 @@ def test_a_key_is_never_taken_from_the_index(odps: Connection, new_name: NewName
     assert table.read().row_count == 0
 
 
-def test_an_error_in_an_open_write_does_not_claim_that_nothing_was_written(
+def test_an_error_in_an_open_write_does_not_say_that_the_write_had_no_effect(
     odps: Connection, new_name: NewName
 ) -> None:
     table = odps.create_table(new_name("open"), "a bigint")

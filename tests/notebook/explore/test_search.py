@@ -217,7 +217,7 @@ def test_a_search_and_conditions_are_combined_and_users_can_page_back(view, writ
     assert view.where == "id >= 100"
 
 
-def test_a_read_with_a_limit_and_a_result_are_searched(odps, written):
+def test_a_read_with_a_limit_and_a_query_result_can_be_searched(odps, written):
     for source in (
         odps.table("explore_search").read(limit=50),
         odps.sql("select * from explore_search where id < 50 order by id"),
