@@ -203,7 +203,7 @@ def test_unfinished_files_are_deleted_at_the_next_start(root: Path, clock: Clock
 
 
 def _arriving(parts: Iterable[pa.RecordBatch | Exception]) -> Iterator[pa.RecordBatch]:
-    """Yield batches as they arrive; an error is where the upload breaks."""
+    """Yield batches as they arrive; raise an error where the upload breaks."""
     for part in parts:
         if isinstance(part, Exception):
             raise part

@@ -59,7 +59,7 @@ def test_lz4_frames_have_independent_blocks() -> None:
     assert (frame.feed(b"x" * 200_000) + frame.finish())[4] & 0x20
 
 
-def test_the_project_is_its_schema_if_it_has_no_schemas(peer: Peer, new_table: NewTable) -> None:
+def test_a_project_without_schemas_is_its_own_schema(peer: Peer, new_table: NewTable) -> None:
     """`DatabaseMetaData.getTables` of JDBC names the project as the schema."""
     name, project = new_table("(a bigint)"), peer.service.project
     listed = ask(peer, "tables", rest=True, curr_schema=project, expectmarker="true", name=name)

@@ -133,7 +133,7 @@ def ask(peer: Peer, path: str, method: str = "GET", body: str = "", **params: st
     return ElementTree.fromstring(peer.ok(wire).content)
 
 
-def test_grants_are_those_of_the_key(peer: Peer) -> None:
+def test_grants_equal_the_permissions_of_the_key(peer: Peer) -> None:
     user = peer.service.access_id
     for query in ("SHOW GRANTS;", f"show grants for user {user}"):
         body = f"<Authorization><Query>{query}</Query></Authorization>"

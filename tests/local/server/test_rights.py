@@ -247,7 +247,7 @@ def test_the_stock_client_is_refused_with_its_own_error(guarded: LocalService) -
     assert [project.name for project in entry.list_projects()] == ["ours"]
 
 
-def test_a_blob_is_read_by_users_who_may_read_its_project(guarded: LocalService) -> None:
+def test_users_who_may_read_a_project_may_read_its_blobs(guarded: LocalService) -> None:
     admin = as_key(guarded, "admin", "theirs")
     session = admin.open_write("hidden")
     admin.open_stream("hidden", session, "0")
@@ -289,7 +289,7 @@ def test_invalid_rights_are_refused_at_the_start(tmp_path: Path) -> None:
         assert "my-secret" not in str(ended)
 
 
-def test_clients_see_the_limits_of_a_key(guarded: LocalService) -> None:
+def test_clients_see_the_permissions_of_a_key(guarded: LocalService) -> None:
     """Grants, permissions and the Catalog API show the same rights as refusals do."""
     reader, project = stock(guarded, "reader").get_project(), "projects/ours"
     (grants,) = reader.run_security_query("SHOW GRANTS;")["ACL"].values()

@@ -118,7 +118,7 @@ def serve(tmp_path: Path, **pipes: object) -> subprocess.Popen[str]:
     return subprocess.Popen(command, text=True, env=env, stderr=subprocess.PIPE, **pipes)  # type: ignore[call-overload,no-any-return]
 
 
-def test_a_signal_before_serving_is_handled(tmp_path: Path) -> None:
+def test_a_signal_before_the_service_is_ready_ends_the_service(tmp_path: Path) -> None:
     """The pipe is full, so the service is still printing its address when the signal arrives."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
@@ -141,7 +141,7 @@ def test_a_signal_before_serving_is_handled(tmp_path: Path) -> None:
     assert list(tmp_path.glob("odps-nb-*")) == []
 
 
-def test_a_signal_right_after_the_first_line_ends_the_service(tmp_path: Path) -> None:
+def test_a_signal_after_the_first_line_of_output_ends_the_service(tmp_path: Path) -> None:
     with serve(tmp_path, stdout=subprocess.PIPE) as service:
         assert service.stdout is not None
         assert service.stdout.readline()
@@ -243,7 +243,7 @@ def test_an_empty_chunked_body_is_a_body(bare: LocalService) -> None:
         ("/api/projects/local/tables/..%2f..%2fetc", 404),
     ],
 )
-def test_unknown_paths_are_refused_with_an_error_document(
+def test_requests_with_unknown_paths_are_refused_with_an_error_document(
     peer: Peer, path: str, status: int
 ) -> None:
     endpoint = peer.service.tunnel_endpoint

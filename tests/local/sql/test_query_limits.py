@@ -114,7 +114,7 @@ def test_a_query_has_no_keys_of_the_service(hurried: LocalService) -> None:
 
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_queries_end_with_their_service(number: signal.Signals) -> None:
+def test_processes_of_queries_end_with_the_service(number: signal.Signals) -> None:
     with start(samples=False) as service:
         root = Path(str(service.temporary_root))
         assert root.is_dir()

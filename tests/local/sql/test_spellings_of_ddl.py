@@ -44,7 +44,7 @@ def _column(odps: Connection, text: str, name: str) -> list[object]:
         "comment 'c' lifecycle 2 as select 1 as id",
     ],
 )
-def test_a_table_is_made(odps: Connection, new_name: NewName, rest: str) -> None:
+def test_a_table_is_created(odps: Connection, new_name: NewName, rest: str) -> None:
     made = new_name("ddl")
     odps.sql(f"create table if not exists {made} {rest};")
     assert odps.table(made).schema.names[0].lower() == "id"

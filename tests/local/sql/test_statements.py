@@ -67,7 +67,7 @@ def test_a_query_for_a_name_that_is_taken_writes_no_rows(peer: Peer, new_table: 
         peer.sql(f"CREATE TABLE {name} AS SELECT 1 AS a;")
     assert set(rows.iterdir()) <= before
     peer.sql(f"CREATE TABLE {name}_of_rows AS SELECT 1 AS a;")
-    assert not set(rows.iterdir()) <= before  # in this order, they would be equal
+    assert not set(rows.iterdir()) <= before  # rows of a query add a file
     peer.sql(f"DROP TABLE {name}_of_rows;")
 
 
@@ -78,7 +78,9 @@ def test_dropping_a_missing_table_needs_if_exists(peer: Peer) -> None:
     assert caught.value.code == "NoSuchTable"
 
 
-def test_a_select_gives_typed_columns_named_by_place(peer: Peer, new_table: NewTable) -> None:
+def test_a_select_returns_typed_columns_and_names_expressions_by_position(
+    peer: Peer, new_table: NewTable
+) -> None:
     name = new_table("(a bigint, b decimal(10,2), c datetime, d char(3), e date)")
     moment = datetime(2024, 2, 29, 1, 2, 3)
     peer.write(
@@ -380,7 +382,9 @@ def test_all_columns_of_an_auto_partitioned_table_can_be_inserted(
     assert rows == [row for row in old for _ in range(times)] + [{"a": 3, "pt": "2024-03"}]
 
 
-def test_inserts_after_one_from_see_the_same_rows(peer: Peer, new_table: NewTable) -> None:
+def test_inserts_of_a_multi_insert_statement_read_the_same_rows(
+    peer: Peer, new_table: NewTable
+) -> None:
     name = new_table("(a bigint)")
     parts = new_table("(a bigint) partitioned by (ds string)")
     peer.sql(f"INSERT INTO {name} VALUES (1), (2)")
@@ -394,7 +398,9 @@ def test_inserts_after_one_from_see_the_same_rows(peer: Peer, new_table: NewTabl
     ]
 
 
-def test_inserts_after_one_from_are_all_done_or_none(peer: Peer, new_table: NewTable) -> None:
+def test_a_multi_insert_statement_runs_all_of_its_inserts_or_none(
+    peer: Peer, new_table: NewTable
+) -> None:
     name, other = new_table("(a bigint)"), new_table("(a bigint, b bigint)")
     with pytest.raises(ServiceError, match="columns count"):
         peer.sql(f"FROM VALUES (1) t(a) INSERT INTO {name} SELECT a INSERT INTO {other} SELECT a;")

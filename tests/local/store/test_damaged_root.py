@@ -203,7 +203,7 @@ def serve(*roots: Path) -> list[Ended]:
 
 
 def refused(root: Path, expected: str, by_command: Ended) -> None:
-    """Check that the command rejected the folder with the message of a service opened here."""
+    """Check that the command rejected the folder with the same message as `Service`."""
     with pytest.raises(ConfigError, match=expected) as caught:
         Service(root)
     assert caught.value.option == "root"
