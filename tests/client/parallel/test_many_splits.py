@@ -32,7 +32,7 @@ def opened(*answers: ReadSessionAnswer, **plan) -> tuple[ReadSession, Service]:
 
 
 @pytest.mark.parametrize("size", [10 * PETABYTE, None])
-def test_splits_grow_if_there_would_be_too_many(size: int | None):
+def test_splits_grow_if_their_number_would_exceed_the_maximum(size: int | None):
     session, _ = opened(replace(HUGE, estimated_size=size))
     assert len(session.splits) == DEFAULT_SPLITS == 100_000
     assert session.row_count == ROWS

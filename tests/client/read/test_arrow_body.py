@@ -102,8 +102,7 @@ def test_rows_that_compress_well_are_decoded_a_piece_at_a_time(coding):
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
-    # of 192 MiB: a piece of 8, the rest of the previous piece, a batch; lz4 needs nine times its
-    # output
+    # a piece of 8 MiB, the rest of the previous piece, and a batch; LZ4 needs nine times as much
     assert peak < 96 * 2**20
 
 
@@ -208,7 +207,7 @@ def test_a_message_over_the_limit_is_refused_before_it_is_read():
     assert caught.value.limit == 64
 
 
-def test_after_close_no_batch_is_returned():
+def test_a_closed_reader_returns_no_batch():
     with Opened(WHOLE) as response:
         stream = RowStream(response)
         assert ids([stream.next()]) == list(range(10))
@@ -280,7 +279,7 @@ def test_an_error_document_at_a_message_boundary_is_raised(place, coding):
 
 
 @pytest.mark.parametrize("page", [b"<p>sign in</p>", b'{"wifi": "sign in"}', b"{\x00\xff\xff"])
-def test_an_error_body_of_another_server_is_not_reported_as_the_service_s(page):
+def test_an_error_of_another_server_is_not_reported_as_an_error_of_the_service(page):
     with Opened(page) as response, pytest.raises(FramingError, match="which is not Arrow"):
         RowStream(response)
     with Opened(WHOLE[:-8] + page) as response, pytest.raises(ProtocolError):

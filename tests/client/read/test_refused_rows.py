@@ -72,7 +72,7 @@ def test_an_error_in_a_content_coding_is_read(status: int, coding) -> None:
     assert (type(error), error.message) == (InvalidRequestError, OVERFLOW)
 
 
-def test_a_table_name_like_a_timeout_is_not_retried() -> None:
+def test_an_error_whose_table_name_contains_timeout_is_not_retried() -> None:
     """Evidence 162: the word causes a retry if the code does not say otherwise."""
     error = refused(fail(404, "NoSuchTable", "Table not found: p.otstimeout_log"))
     assert type(error) is NotFoundError

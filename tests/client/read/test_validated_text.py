@@ -57,12 +57,12 @@ def test_damaged_text_is_refused(kind: pa.DataType, ends: list[int], data: bytes
         ([0, 3, 6], "中文".encode()),
     ],
 )
-def test_valid_text_passes(kind: pa.DataType, ends: list[int], data: bytes) -> None:
+def test_valid_text_is_accepted(kind: pa.DataType, ends: list[int], data: bytes) -> None:
     validate(column(kind, ends, data))
     validate(column(kind, ends, data).slice(min(1, len(ends) - 1)))
 
 
-def test_a_wrong_number_of_nulls_is_refused_even_in_ascii_text() -> None:
+def test_a_wrong_null_count_is_refused_even_in_ascii_text() -> None:
     with pytest.raises(pa.ArrowInvalid, match="null_count"):
         validate(column(pa.string(), [0, 1, 2], b"ab", bitmap=b"\x03", nulls=1))
 

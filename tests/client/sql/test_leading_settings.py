@@ -85,7 +85,7 @@ def test_a_setting_is_sent_as_text(odps: Connection, value: object, sent: str) -
     "settings",
     ["a=b", [("a", "b")], {"a": None}, {"a": float("nan")}, {"a": [1]}, {1: "b"}, {" ": "b"}],
 )
-def test_other_settings_are_refused(odps: Connection, settings: Any) -> None:
+def test_values_of_other_types_are_refused_as_settings(odps: Connection, settings: Any) -> None:
     for use in (odps.sql, odps.sql_cost):
         with pytest.raises(ArgumentError, match="setting") as caught:
             use("select 1", settings=settings)
