@@ -71,7 +71,7 @@ def test_an_error_for_a_missing_package_says_where_to_install_it(
     assert "java" not in str(typed.value).lower()
 
 
-def test_a_missing_package_is_reported_by_the_data_source(
+def test_the_data_source_reports_a_package_that_executors_lack(
     spark: SparkSession, odps: Connection, tmp_path: Path
 ) -> None:
     # The driver has the package, and the Python that loads the reader for a task does not.

@@ -1,4 +1,4 @@
-"""What the Spark UI and the event log say about our tables: names, rows, bytes, descriptions."""
+"""The Spark UI and the event log show names, rows, bytes and descriptions of MaxCompute tables."""
 
 from __future__ import annotations
 

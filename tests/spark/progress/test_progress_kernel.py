@@ -83,7 +83,7 @@ def test_the_card_of_an_action_is_in_its_own_cell_with_its_last_figures(
     assert [name for name in CELLS if cards(book, name)] == ["start", "action", "loaded"]
 
 
-def test_the_start_of_spark_has_a_card(book: nbformat.NotebookNode) -> None:
+def test_the_start_of_spark_is_displayed_on_a_card(book: nbformat.NotebookNode) -> None:
     (card,) = cards(book, "start")
     assert "start Spark" in card
     assert "done in" in card
@@ -98,14 +98,14 @@ def test_a_table_loaded_by_format_has_the_same_card(book: nbformat.NotebookNode)
     assert "verified" not in card
 
 
-def test_the_action_is_in_the_list_of_operations(book: nbformat.NotebookNode) -> None:
+def test_a_spark_action_is_in_the_list_of_operations(book: nbformat.NotebookNode) -> None:
     (cell,) = [cell for cell in book.cells if cell.id == "status"]
     listed = cell.outputs[0].data["text/plain"]
     reads = [line for line in listed.splitlines() if "read local.orders" in line]
     assert ["done in" in line for line in reads] == [True, True]  # the quiet one reports nothing
 
 
-def test_spark_leaves_no_folder_next_to_the_notebook(book: nbformat.NotebookNode) -> None:
+def test_a_notebook_with_spark_leaves_no_folder_next_to_it(book: nbformat.NotebookNode) -> None:
     (cell,) = [cell for cell in book.cells if cell.id == "files"]
     assert cell.outputs[0].text == "[]\n"
 

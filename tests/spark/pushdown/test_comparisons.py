@@ -187,7 +187,7 @@ def computed(text: str) -> list[Computed]:
         ("cast(ds as int) % 2 = hour and hour in (1, 2)", "cast(ds as int) % 2 = hour", {}),
     ],
 )  # fmt: skip
-def test_a_condition_over_partitions_is_evaluated_as_typed(
+def test_a_computed_condition_on_partitions_keeps_its_text(
     where: str, text: str, clock: dict[str, str]
 ) -> None:
     query = f"select count(*) from t where {where}"
@@ -218,7 +218,7 @@ def test_a_condition_over_partitions_is_evaluated_as_typed(
         "1 = 1",
     ],
 )
-def test_nondeterministic_conditions_are_not_computed(where: str) -> None:
+def test_nondeterministic_conditions_do_not_prune_partitions(where: str) -> None:
     assert computed(f"select id from t where {where}") == []
 
 
@@ -247,13 +247,13 @@ def test_only_conditions_that_reject_nulls_prune_the_nullable_side_of_a_join(
     assert (of_u.partition_conditions, len(of_t.partition_conditions)) == ((), int(chooses))
 
 
-def test_computed_conditions_prune_partitions_and_fix_the_clock() -> None:
+def test_computed_conditions_prune_partitions_and_freeze_the_current_time() -> None:
     text = "select id from t where ds = date_format(current_date(), 'yyyyMMdd') and id = 1"
     (read,) = reads(text)
     (one,) = read.partition_conditions
     assert isinstance(one, Computed)
     specs = [PartitionSpec.of(f"ds={ds},hour=1") for ds in ("20240102", "20240103", "20240104")]
-    assert with_partitions(read, specs).partitions is None  # nobody was asked
+    assert with_partitions(read, specs).partitions is None  # not evaluated yet
     answers: Answers = {one: {("20240103",): True, ("20240102",): False}}
     left: Any = with_partitions(read, specs, answers).partitions
     assert [str(spec) for spec in left] == [str(spec) for spec in specs[1:]]

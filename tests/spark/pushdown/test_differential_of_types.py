@@ -206,7 +206,7 @@ def test_times_use_the_zone_of_the_session(
     assert found.rows
 
 
-def test_fewer_rows_are_read_and_this_is_reported(
+def test_computed_conditions_prune_partitions_and_the_plan_reports_it(
     few_tasks: SparkSession, odps: Connection, served: object
 ) -> None:
     text = (

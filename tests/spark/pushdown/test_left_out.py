@@ -153,6 +153,6 @@ if EXPLORE:  # `make explore` prints the number
         "select count(*) from (select * from q2 group by id)",
     ],
 )
-def test_rows_that_were_once_missed_are_read(tables: Tables, text: str) -> None:
+def test_queries_whose_rows_were_once_omitted_return_them(tables: Tables, text: str) -> None:
     end = tables.compare(text, ordered=False)
     assert not end.startswith("DIFFERENCE"), end

@@ -60,7 +60,10 @@ def test_spark_passes_pushed_filters_from_one_query_to_the_next(spark: SparkSess
     load = spark.read.format("ten_numbers").load
     if pyspark_version() < (4, 1):
         frame = load()
-        assert (frame.filter("a = 1").count(), frame.count()) == (1, 10)  # it asks nobody
+        assert (frame.filter("a = 1").count(), frame.count()) == (
+            1,
+            10,
+        )  # PySpark does not call pushFilters
         return
     with pytest.raises(Exception, match="PUSHDOWN_DISABLED"):
         load().count()

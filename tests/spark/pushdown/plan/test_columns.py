@@ -1,4 +1,4 @@
-"""The columns that a query reads according to its plan: without Spark and without a service."""
+"""The columns that a query reads according to its plan, without Spark or a service."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_query_that_names_its_columns_reads_only_these(text):
     assert set(reads(text)[0].columns) <= {"id", "n", "status"}
 
 
-def test_a_star_of_one_table_does_not_affect_the_other():
+def test_a_star_of_one_table_does_not_select_columns_of_the_other():
     a, b = reads("select b.*, a.n from a join b on a.id = b.id")
     assert a.columns == ("id", "n")
     assert b.columns == B.names
