@@ -12,12 +12,12 @@ from odps_nb.wire import crc32, crc32c
 CHECK = b"123456789"
 
 
-def test_both_polynomials_give_their_check_values() -> None:
+def test_both_checksums_have_the_check_values_of_their_polynomials() -> None:
     assert crc32c.crc32c(CHECK) == 0xE3069283
     assert crc32.crc32(CHECK) == 0xCBF43926
 
 
-def test_rfc_3720_examples_have_their_checksums() -> None:
+def test_the_examples_of_rfc_3720_have_the_documented_checksums() -> None:
     assert crc32c.crc32c(bytes(32)) == 0x8A9136AA
     assert crc32c.crc32c(b"\xff" * 32) == 0x62A8AB43
     assert crc32c.crc32c(bytes(range(32))) == 0x46DD794E
