@@ -44,7 +44,7 @@ def answer(status: int, body: bytes, request_id: str) -> requests.Response:
 
 @pytest.mark.parametrize("encode", [encode_error_json, encode_error_xml])
 @pytest.mark.parametrize("code", STATUS_OF_CODE)
-def test_error_reaches_the_stock_client_with_class_code_and_request_id(
+def test_the_stock_client_decodes_class_code_and_request_id_of_errors(
     encode: Any, code: str
 ) -> None:
     body = encode(code, "what <failed> & why", "r-1")
@@ -56,7 +56,7 @@ def test_error_reaches_the_stock_client_with_class_code_and_request_id(
     assert "what <failed> & why" in str(error)
 
 
-def test_stock_client_reads_the_numbers_of_a_skewed_clock() -> None:
+def test_the_stock_client_parses_the_error_about_a_skewed_clock() -> None:
     credentials = Credentials(access_id="id", access_key="key")
     headers = sign(
         "GET", "http://h/x", {}, endpoint="http://h", credentials=credentials, now=1763676245
@@ -76,7 +76,7 @@ def normal(text: str) -> str:
 
 
 @given(plain_types)
-def test_type_text_means_the_same_to_the_stock_client(type_: OdpsType) -> None:
+def test_the_stock_client_parses_type_text_in_the_same_way(type_: OdpsType) -> None:
     text = format_type(type_)
     theirs = normal(str(validate_data_type(text)))
     # The stock client omits a scale of 0.
@@ -96,7 +96,7 @@ BLOB = PrimitiveType(TypeCode.BLOB)
 @example(TableSchema(columns=(Column(name="a", type=MapType(BLOB, BLOB)),)))
 @example(TableSchema(columns=(Column(name="a", type=MapType(ArrayType(BLOB), BLOB)),)))
 @example(TableSchema(columns=(Column(name="a", type=ArrayType(MapType(BLOB, ArrayType(BLOB)))),)))
-def test_schemas_mean_the_same_to_the_stock_client(schema: TableSchema) -> None:
+def test_the_stock_client_decodes_schemas_in_the_same_way(schema: TableSchema) -> None:
     full = WriteSchema.of(schema)
 
     flat = ReadSchema.from_dict(json.loads(json.dumps(encode_flat(full.schema))))
@@ -115,7 +115,7 @@ def test_schemas_mean_the_same_to_the_stock_client(schema: TableSchema) -> None:
         assert nested.find_all_blob_column_ids() == blobs
 
 
-def test_every_type_code_means_the_same_to_the_stock_client() -> None:
+def test_the_stock_client_decodes_every_type_code_in_the_same_way() -> None:
     from odps.maxstorage.models.types import _TYPE_CODE_MAP
 
     theirs = {

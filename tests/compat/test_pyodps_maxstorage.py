@@ -144,7 +144,9 @@ def test_streaming_rows_are_visible_at_once(storage: MaxStorageClient, new_table
     writer.close()
 
 
-def test_row_ranges_read_what_they_name(storage: MaxStorageClient, new_table: NewTable) -> None:
+def test_row_ranges_return_exactly_their_rows(
+    storage: MaxStorageClient, new_table: NewTable
+) -> None:
     name = new_table("id bigint, note string")
     session = storage.create_table_write_session(name)
     write(session, ROWS)
@@ -206,7 +208,7 @@ def test_preview_shows_the_first_rows(storage: MaxStorageClient, new_table: NewT
     assert reader.read().to_pydict() == {"note": ["n0", "n1", "n2"]}
 
 
-def test_records_go_both_ways(storage: MaxStorageClient, new_table: NewTable) -> None:
+def test_records_are_written_and_read(storage: MaxStorageClient, new_table: NewTable) -> None:
     name = new_table(
         "id bigint, amount decimal(10,2), at timestamp, day date,"
         " tags array<string>, m map<string,bigint>"
@@ -226,7 +228,9 @@ def test_records_go_both_ways(storage: MaxStorageClient, new_table: NewTable) ->
     assert rows[1] == [8, None, None, None, None, None]
 
 
-def test_blobs_inline_are_uploaded_and_read(storage: MaxStorageClient, new_table: NewTable) -> None:
+def test_blobs_passed_as_values_are_uploaded_and_read(
+    storage: MaxStorageClient, new_table: NewTable
+) -> None:
     name = new_table("id bigint, b blob")
     contents = [b"", b"x", b"\x05" + bytes(7) + b"tail", bytes(4096), b"y" * 100_000, None]
     session = storage.create_table_write_session(name)
@@ -249,7 +253,7 @@ def test_blobs_inline_are_uploaded_and_read(storage: MaxStorageClient, new_table
         assert many == contents[1:-1]
 
 
-def test_a_blob_written_as_a_stream_is_committed_by_its_reference(
+def test_a_blob_written_as_a_stream_is_stored_by_its_reference(
     storage: MaxStorageClient, new_table: NewTable
 ) -> None:
     name = new_table("id bigint, b blob")
