@@ -31,7 +31,7 @@ def environment(service, odps, monkeypatch):
         odps.drop_table(name, if_exists=True)
 
 
-def test_reading_and_writing_work_as_shown(blocks, environment):
+def test_the_examples_of_reading_and_writing_work_as_shown(blocks, environment):
     names: dict[str, object] = {}
     assert len(blocks) == 5
     for block in blocks[:3]:
@@ -49,7 +49,9 @@ def test_reading_and_writing_work_as_shown(blocks, environment):
 @pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")
-def test_spark_works_as_shown(blocks, environment, tmp_path, monkeypatch, spark_session):
+def test_the_spark_examples_work_as_shown(
+    blocks, environment, tmp_path, monkeypatch, spark_session
+):
     monkeypatch.chdir(tmp_path)
 
     names: dict[str, object] = {}

@@ -133,26 +133,28 @@ def name() -> str:
 
 
 @pytest.mark.parametrize("way", ["records", "arrow", "stream", "v2", "v2-streaming"])
-def test_odps_nb_reads_rows_of_the_sdk(
+def test_odps_nb_reads_rows_written_by_the_sdk(
     sdk: Worker, odps: odps_nb.Connection, name: str, way: str
 ) -> None:
     expect_written(sdk, odps, name, KNOWN, way=way)
 
 
 @pytest.mark.parametrize("way", ["records", "arrow", "preview", "v2", "v2-rows", "v2-preview"])
-def test_the_sdk_reads_rows_of_odps_nb(
+def test_the_sdk_reads_rows_written_by_odps_nb(
     sdk: Worker, odps: odps_nb.Connection, name: str, way: str
 ) -> None:
     expect_read(sdk, odps, name, KNOWN, way=way)
 
 
-def test_odps_nb_reads_rows_of_storage_v1(v1: Worker, odps: odps_nb.Connection, name: str) -> None:
+def test_odps_nb_reads_rows_written_by_storage_v1(
+    v1: Worker, odps: odps_nb.Connection, name: str
+) -> None:
     expect_written(v1, odps, name, KNOWN)
 
 
 @pytest.mark.parametrize("compression", [None, "ZSTD", "LZ4_FRAME"])
 @pytest.mark.parametrize("way", ["size", "rows"])
-def test_storage_v1_reads_rows_of_odps_nb(
+def test_storage_v1_reads_rows_written_by_odps_nb(
     v1: Worker, odps: odps_nb.Connection, name: str, way: str, compression: str | None
 ) -> None:
     expect_read(v1, odps, name, KNOWN, way=way, compression=compression)
@@ -412,7 +414,7 @@ UPLOADS = [(False, "None"), (True, "None"), (True, "Crc32"), (True, "MD5")]
 
 @pytest.mark.parametrize("partition", [None, "ds=x"])
 @pytest.mark.parametrize(("batch", "checksum"), UPLOADS)
-def test_odps_nb_reads_blobs_of_java(
+def test_odps_nb_reads_blobs_written_by_java(
     sdk: Worker,
     odps: odps_nb.Connection,
     name: str,
@@ -428,7 +430,7 @@ def test_odps_nb_reads_blobs_of_java(
 
 
 @pytest.mark.parametrize("batch", [False, True])
-def test_java_reads_blobs_of_odps_nb(
+def test_java_reads_blobs_written_by_odps_nb(
     sdk: Worker, odps: odps_nb.Connection, name: str, batch: bool
 ) -> None:
     table = odps.create_table(name, "id bigint, body blob")
@@ -439,7 +441,7 @@ def test_java_reads_blobs_of_odps_nb(
 # -- JDBC ---------------------------------------------------------------------------------------
 
 
-def test_jdbc_queries_inserts_and_lists_metadata(
+def test_jdbc_runs_queries_and_inserts_and_lists_metadata(
     jdbc: Worker, plain: odps_nb.Connection, name: str
 ) -> None:
     plain.create_table(name, "k bigint comment 'the key', v string")

@@ -266,4 +266,6 @@ def test_an_operation_passes_unless_it_has_a_reason(
         print(error)
     else:
         passed.append(True)
-        assert "reason" not in operation, f"this passes now: {operation['reason']}"
+        assert "reason" not in operation, (
+            f"this operation passes, so remove its reason: {operation['reason']}"
+        )

@@ -162,7 +162,7 @@ READS = [("odps", one) for one in OPTIONS] + [("tunnel", one) for one in OPTIONS
 
 
 @pytest.mark.parametrize(("kind", "options"), READS, ids=str)
-def test_the_connector_reads_rows_of_odps_nb(
+def test_the_connector_reads_rows_written_by_odps_nb(
     spark: SparkSession,
     odps: odps_nb.Connection,
     new_name: NewName,
@@ -183,7 +183,7 @@ def test_the_connector_reads_rows_of_odps_nb(
 
 @pytest.mark.parametrize("codec", ["none", "zstd", "lz4_frame"])
 @pytest.mark.parametrize("kind", TYPES)
-def test_odps_nb_reads_rows_of_the_connector(
+def test_odps_nb_reads_rows_written_by_the_connector(
     spark: SparkSession,
     odps: odps_nb.Connection,
     new_name: NewName,
