@@ -20,7 +20,7 @@ from odps_nb.local.server.launch import LocalService, start
 from odps_nb.terms import BlobReference, IndexSplit, TableName
 from odps_nb.wire import calls, control
 from odps_nb.wire.calls import v1
-from tests.support.service.commands import refused_in_words, serve_each
+from tests.support.service.commands import check_refusal, serve_each
 from tests.support.service.peer import Peer
 
 KEYS = {
@@ -285,7 +285,7 @@ def test_invalid_rights_are_refused_at_the_start(tmp_path: Path) -> None:
         path.chmod(0o600)
         options.append(("--credentials", path))
     for expected, ended in zip(wrong, serve_each(*options), strict=True):
-        refused_in_words(ended, expected)
+        check_refusal(ended, expected)
         assert "my-secret" not in str(ended)
 
 

@@ -24,7 +24,7 @@ from odps_nb.local.service import Service
 from odps_nb.terms import IndexSplit
 from odps_nb.wire import calls, control
 from odps_nb.wire.signing import sign
-from tests.support.service.commands import Ended, refused_in_words, serve_each
+from tests.support.service.commands import Ended, check_refusal, serve_each
 from tests.support.service.peer import Peer
 
 
@@ -167,7 +167,7 @@ def refusals(bare: LocalService) -> dict[str, Ended]:
 
 @pytest.mark.parametrize("what", WRONG_OPTIONS)
 def test_invalid_options_are_refused_with_a_message(refusals: dict[str, Ended], what: str) -> None:
-    refused_in_words(refusals[what], WRONG_OPTIONS[what][1])
+    check_refusal(refusals[what], WRONG_OPTIONS[what][1])
 
 
 def test_the_service_listens_on_loopback_only(bare: LocalService) -> None:
@@ -294,7 +294,7 @@ def test_keys_and_tokens_come_from_a_file_of_their_owner(tmp_path: Path) -> None
     )
     path.chmod(0o644)
     options = ("--credentials", str(path))
-    refused_in_words(*serve_each(options), "can be read by other users")
+    check_refusal(*serve_each(options), "can be read by other users")
     path.chmod(0o600)
     with start(samples=False, options=options) as service:
         request = control.GetProject(project=service.project).encode()

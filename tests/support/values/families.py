@@ -1,4 +1,4 @@
-"""One value as values of other kinds that a table stores equally: 5 as 5.0, text as bytes."""
+"""Values of other kinds that a table stores as the same value: 5.0 for 5, bytes for text."""
 
 from __future__ import annotations
 
