@@ -426,9 +426,7 @@ def spelled_out(what: str) -> list[str]:
 
 @pytest.mark.gate(3)
 @pytest.mark.parametrize(("what", "unwanted"), LOADS, ids=[what for what, _ in LOADS])
-def test_importing_a_package_loads_no_library_of_other_packages(
-    what: str, unwanted: tuple[str, ...]
-) -> None:
+def test_a_package_loads_no_library_of_other_packages(what: str, unwanted: tuple[str, ...]) -> None:
     code = (
         "import importlib, sys\n"
         "before = set(sys.modules)\n"

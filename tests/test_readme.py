@@ -49,9 +49,7 @@ def test_the_examples_of_reading_and_writing_work_as_shown(blocks, environment):
 @pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")
-def test_the_spark_examples_work_as_shown(
-    blocks, environment, tmp_path, monkeypatch, spark_session
-):
+def test_spark_examples_work_as_shown(blocks, environment, tmp_path, monkeypatch, spark_session):
     monkeypatch.chdir(tmp_path)
 
     names: dict[str, object] = {}

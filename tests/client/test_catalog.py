@@ -286,9 +286,7 @@ def test_partitions_are_listed_page_by_page():
         ({}, ("id",), None),
     ],
 )
-def test_reading_an_external_or_object_table_raises_an_error_that_suggests_a_query(
-    facts, columns, why
-):
+def test_reading_an_external_or_object_table_suggests_a_query(facts, columns, why):
     """``docs/protocol.md`` section 3.1, and evidence 209 (object tables: Java SDK, 0.51.0).
 
     The embedded service has neither external nor object tables.

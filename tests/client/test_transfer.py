@@ -50,7 +50,7 @@ def write(odps: Connection) -> None:
     assert odps.table("t").write(MINE).rows == 3
 
 
-OPERATIONS: dict[str, Callable[[Connection], None]] = {
+OPERATIONS: dict[str, Callable[[Connection], object]] = {
     "read": read,
     "result": result,
     "write": write,
@@ -249,37 +249,29 @@ def missing_table(odps: Connection) -> None:
     odps.table("nothing_here").read().to_arrow()
 
 
-def missing_table_of_write(odps: Connection) -> None:
-    odps.table("nothing_here").write(MINE)
-
-
-def missing_partition(odps: Connection) -> None:
-    odps.table("parts").read(partitions="p=none").to_arrow()
-
-
-def missing_column(odps: Connection) -> None:
-    odps.table("t").read(columns=["nope"]).to_arrow()
-
-
-def wrong_partition_key(odps: Connection) -> None:
-    odps.table("parts").read(partitions="q=1").to_arrow()
-
-
-def partition_of_a_plain_table(odps: Connection) -> None:
-    odps.table("t").write(MINE, partition="p=1")
-
-
-OWN: dict[str, tuple[Callable[[Connection], None], type[OdpsNbError]]] = {
+OWN: dict[str, tuple[Callable[[Connection], object], type[OdpsNbError]]] = {
     "missing table": (missing_table, NotFoundError),
-    "missing table of a write": (missing_table_of_write, NotFoundError),
-    "missing partition": (missing_partition, NotFoundError),
-    "missing column": (missing_column, OdpsNbError),
-    "wrong partition key": (wrong_partition_key, OdpsNbError),
-    "partition of a plain table": (partition_of_a_plain_table, OdpsNbError),
+    "missing table of a write": (
+        lambda odps: odps.table("nothing_here").write(MINE),
+        NotFoundError,
+    ),
+    "missing partition": (
+        lambda odps: odps.table("parts").read(partitions="p=none").to_arrow(),
+        NotFoundError,
+    ),
+    "missing column": (lambda odps: odps.table("t").read(columns=["nope"]).to_arrow(), OdpsNbError),
+    "wrong partition key": (
+        lambda odps: odps.table("parts").read(partitions="q=1").to_arrow(),
+        OdpsNbError,
+    ),
+    "partition of a plain table": (
+        lambda odps: odps.table("t").write(MINE, partition="p=1"),
+        OdpsNbError,
+    ),
 }
 
 
-def refused(odps: Connection, operation: Callable[[Connection], None]) -> tuple[type, str | None]:
+def refused(odps: Connection, operation: Callable[[Connection], object]) -> tuple[type, str | None]:
     with pytest.raises(OdpsNbError) as caught:
         operation(odps)
     return type(caught.value), getattr(caught.value, "code", None)
@@ -374,7 +366,7 @@ def test_errors_for_blobs_and_changes_name_the_missing_service(
     account: Callable[..., LocalService],
     services: str,
     transfer: str,
-    operation: Callable[[Connection], None],
+    operation: Callable[[Connection], object],
 ) -> None:
     with connected(account(services), transfer=transfer) as odps:
         if not odps.table("pictures").exists():
@@ -415,9 +407,7 @@ def test_a_statement_without_a_result_has_no_rows(account: Callable[..., LocalSe
         assert (found.num_rows, found.num_columns) == (0, 0)
 
 
-def test_a_missing_instance_does_not_change_the_choice(
-    account: Callable[..., LocalService],
-) -> None:
+def test_a_missing_instance_keeps_the_choice(account: Callable[..., LocalService]) -> None:
     with connected(account("tunnel")) as odps:
         with pytest.raises((NotFoundError, InvalidRequestError)):
             odps.result("20261128000000000gnothing").to_arrow()

@@ -29,9 +29,7 @@ EVERY = pytest.mark.parametrize("case", CASES, ids=[case.title for case in CASES
 
 @EVERY
 @pytest.mark.parametrize("stream", [False, True], ids=["records", "streamed"])
-def test_readers_of_odps_nb_return_the_data_or_raise_a_typed_error(
-    case: Case, stream: bool
-) -> None:
+def test_readers_of_odps_nb_return_data_or_raise_a_typed_error(case: Case, stream: bool) -> None:
     expected = case.ours
     if stream and case.count == 0 and expected == []:
         expected = [(b"", None)]  # for no blobs, the reader returns one empty read, as in pyodps
@@ -57,9 +55,7 @@ def test_pyodps_behaves_as_listed(case: Case) -> None:
 
 
 @EVERY
-def test_if_pyodps_returns_data_odps_nb_returns_the_same_data_or_raises_an_error(
-    case: Case,
-) -> None:
+def test_if_pyodps_returns_data_odps_nb_returns_the_same_or_raises_an_error(case: Case) -> None:
     theirs, ours = read_theirs(case, stream=False), read_ours(case, stream=False)
     if not isinstance(theirs, type) and not isinstance(ours, type):
         lost = [blob for blob in theirs if blob not in ours]

@@ -44,9 +44,7 @@ def answer(status: int, body: bytes, request_id: str) -> requests.Response:
 
 @pytest.mark.parametrize("encode", [encode_error_json, encode_error_xml])
 @pytest.mark.parametrize("code", STATUS_OF_CODE)
-def test_the_stock_client_decodes_class_code_and_request_id_of_errors(
-    encode: Any, code: str
-) -> None:
+def test_the_stock_client_decodes_code_and_request_id_of_errors(encode: Any, code: str) -> None:
     body = encode(code, "what <failed> & why", "r-1")
     error = parse_response(answer(STATUS_OF_CODE[code], body, "r-1"))
     assert isinstance(error, getattr(odps.errors, code, odps.errors.ODPSError))
@@ -83,11 +81,6 @@ def test_the_stock_client_parses_type_text_in_the_same_way(type_: OdpsType) -> N
     assert theirs == normal(text).replace(",0)", ")") or theirs == normal(text)
 
 
-def has_struct(type_: OdpsType) -> bool:
-    """The stock client fails on blob ids of a STRUCT (``docs/protocol.md`` section 10.1)."""
-    return "struct<" in format_type(type_)
-
-
 BLOB = PrimitiveType(TypeCode.BLOB)
 
 
@@ -110,7 +103,8 @@ def test_the_stock_client_decodes_schemas_in_the_same_way(schema: TableSchema) -
         if path.split(".")[0] in {c.name for c in schema.columns}
     }
     assert nested.nested_column_ids == ours
-    if not any(has_struct(column.type) for column in schema.columns):
+    # the stock client fails on blob ids of a STRUCT (``docs/protocol.md`` section 10.1)
+    if not any("struct<" in format_type(column.type) for column in schema.columns):
         blobs = {path: n for path, n in full.blob_ids.items() if path in ours}
         assert nested.find_all_blob_column_ids() == blobs
 

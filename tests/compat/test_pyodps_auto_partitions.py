@@ -31,7 +31,7 @@ def _data(kind: str) -> Any:
 
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("kind", ["pandas", "arrow", "records"])
-def test_rows_are_written_to_the_partitions_of_their_time_column(
+def test_rows_are_written_to_the_partitions_of_their_times(
     entry: ODPS, name: str, kind: str
 ) -> None:
     columns = ("dt datetime, a string", "trunc_time(dt, 'day') as pt")

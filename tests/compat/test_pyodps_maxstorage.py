@@ -144,9 +144,7 @@ def test_streaming_rows_are_visible_at_once(storage: MaxStorageClient, new_table
     writer.close()
 
 
-def test_row_ranges_return_exactly_their_rows(
-    storage: MaxStorageClient, new_table: NewTable
-) -> None:
+def test_row_ranges_return_their_rows(storage: MaxStorageClient, new_table: NewTable) -> None:
     name = new_table("id bigint, note string")
     session = storage.create_table_write_session(name)
     write(session, ROWS)
@@ -228,9 +226,7 @@ def test_records_are_written_and_read(storage: MaxStorageClient, new_table: NewT
     assert rows[1] == [8, None, None, None, None, None]
 
 
-def test_blobs_passed_as_values_are_uploaded_and_read(
-    storage: MaxStorageClient, new_table: NewTable
-) -> None:
+def test_inline_blobs_are_uploaded_and_read(storage: MaxStorageClient, new_table: NewTable) -> None:
     name = new_table("id bigint, b blob")
     contents = [b"", b"x", b"\x05" + bytes(7) + b"tail", bytes(4096), b"y" * 100_000, None]
     session = storage.create_table_write_session(name)

@@ -22,9 +22,7 @@ def local() -> Iterator[LocalService]:
 
 
 @pytest.mark.nightly
-def test_a_table_in_a_schema_is_found_by_each_way_to_name_it(
-    local: LocalService, name: str
-) -> None:
+def test_a_table_in_a_schema_is_found_by_each_of_its_names(local: LocalService, name: str) -> None:
     entry = stock_client(local, schema=name)
     entry.create_schema(name)
     assert entry.exist_schema(name)

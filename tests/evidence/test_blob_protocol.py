@@ -146,7 +146,7 @@ def test_the_client_uses_the_column_ids_of_the_response(writer: Writer) -> None:
     assert found.blob_ids == {"b": 77}
 
 
-def test_blob_references_are_written_as_bytes_and_read_as_text(
+def test_blob_references_are_sent_as_bytes_and_read_as_text(
     odps: Connection, writer: Writer
 ) -> None:
     """evidence 125, 126: comment in storage_api_v2/tests/test_blob.py; Java SDK manual."""
@@ -240,7 +240,7 @@ def test_a_blob_upload_may_omit_the_partition_of_its_session(writer: Writer) -> 
     assert ("PartitionValues", "pt=x") in request.encode().params
 
 
-def test_blobs_may_be_null_and_frames_may_omit_the_partition(
+def test_blobs_may_be_null_and_frames_can_lack_a_partition(
     odps: Connection, writer: Writer
 ) -> None:
     """evidence 134: test_e2e_blob.py; pyodps sends empty partition values in frames."""

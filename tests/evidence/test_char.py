@@ -85,9 +85,7 @@ def test_a_predicate_ignores_blanks_at_the_end(request: pytest.FixtureRequest, f
     ("kind", "value"),
     [("char(2)", "abc"), ("char(2)", "ab "), ("array<char(2)>", ["abc"]), ("varchar(2)", "ab ")],
 )
-def test_trailing_blanks_count_toward_the_length_of_char(
-    raw: Raw, kind: str, value: object
-) -> None:
+def test_trailing_blanks_count_in_the_length_of_char(raw: Raw, kind: str, value: object) -> None:
     """evidence 153: CHAR(n) has n characters, alone and in an ARRAY"""
     name = raw.make(f"(c {kind})")
     with pytest.raises(AssertionError, match="the maximum is 2"):

@@ -136,9 +136,7 @@ def test_back_quotes_in_a_name_are_doubled() -> None:
     assert mask.to_pylist() == [False, True, False]
 
 
-def test_a_filter_on_the_key_of_a_hash_clustered_table_reads_one_bucket(
-    raw: Raw, hashed: str
-) -> None:
+def test_a_filter_on_the_key_of_a_hash_cluster_reads_one_bucket(raw: Raw, hashed: str) -> None:
     """evidence 55: fewer than 2,000 rows by the key, any number by others (C++: …HashCluster…)"""
     by_key = c1_values(raw, hashed, "c1 = 20000")
     assert 20000 in by_key

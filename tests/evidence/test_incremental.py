@@ -181,9 +181,7 @@ def test_versions_count_from_one_and_each_statement_adds_one(table: Keyed) -> No
         {"From": 4, "To": 5},
     ],
 )
-def test_both_spellings_of_the_version_bounds_are_accepted(
-    changed: Keyed, options: dict[str, Any]
-) -> None:
+def test_both_names_of_version_bounds_are_accepted(changed: Keyed, options: dict[str, Any]) -> None:
     """evidence 62 and 72: the C++ client's form, and the From and To of the Python client."""
     session = changed.peer.open_read(
         changed.name,

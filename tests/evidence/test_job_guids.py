@@ -253,7 +253,7 @@ def test_a_lost_response_does_not_hide_the_failure_of_a_statement(odps: Connecti
     assert not caught.value.in_doubt
 
 
-def test_a_statement_is_in_doubt_when_no_request_gets_a_response(
+def test_a_statement_is_in_doubt_if_no_request_gets_a_response(
     faulty_service: LocalService,
 ) -> None:
     """Evidence 163: all retries failed, and the statement may have been executed."""

@@ -260,9 +260,7 @@ def test_a_write_leaves_an_unknown_column_null(odps: Connection, raw: Raw) -> No
     assert len(table.read().to_pandas()) == 2
 
 
-def test_a_table_with_a_column_of_an_unknown_type_is_not_created(
-    odps: Connection, name: str
-) -> None:
+def test_a_table_with_an_unknown_column_type_is_not_created(odps: Connection, name: str) -> None:
     with pytest.raises(ArgumentError, match=r"'x' has the type 'FOO\(3\)'"):
         odps.create_table(f"{name}_copy", odps.table(name).schema)
 
@@ -389,9 +387,7 @@ def test_an_invalid_vector_is_refused(
     ],
     ids=str,
 )
-def test_arrow_lists_are_accepted_as_vectors(
-    local: Connection, raw: Raw, kind: pa.DataType
-) -> None:
+def test_arrow_lists_can_be_vectors(local: Connection, raw: Raw, kind: pa.DataType) -> None:
     """Evidence 155: every form of lists is accepted."""
     table = local.table(raw.make("(v vector(float,3))"))
     rows = [[1, 2, 3], None, [4, 5, 6]]

@@ -55,12 +55,9 @@ def test_a_project_may_have_the_time_zone_of_shanghai() -> None:
         (row,) = odps.sql(f"select {texts}").to_arrow().to_pylist()
     assert row.pop("zone") == "Asia/Shanghai"
     offsets = {
-        name: datetime.timedelta(hours=24) - timedelta_of(time) for name, time in row.items()
+        name: datetime.timedelta(hours=24)
+        - (time - datetime.datetime(*time.timetuple()[:3], tzinfo=time.tzinfo))
+        for name, time in row.items()
     }
     plain, old = datetime.timedelta(hours=8), datetime.timedelta(hours=8, minutes=5, seconds=43)
     assert offsets == {"new": plain, "y1910": plain, "y1890": old}
-
-
-def timedelta_of(time: datetime.datetime) -> datetime.timedelta:
-    """Return the time of day in UTC."""
-    return time - datetime.datetime(time.year, time.month, time.day, tzinfo=time.tzinfo)

@@ -95,7 +95,7 @@ def test_the_preview_of_an_empty_table_has_no_rows(raw: Raw) -> None:
     assert shown(raw, name).num_rows == shown(raw, name, partition="p=x").num_rows == 0
 
 
-def test_odps_nb_separates_partition_levels_by_commas_in_a_preview(raw: Raw, table: str) -> None:
+def test_odps_nb_puts_commas_between_partition_levels_of_a_preview(raw: Raw, table: str) -> None:
     """evidence 142: the comma is confirmed here, the slash elsewhere (C++: preview_test)"""
     spec = PartitionSpec.of("region=east/dt=20250701")
     name = TableName.parse(table, project=raw.service.project)

@@ -49,9 +49,7 @@ def parted(raw: Raw) -> str:
     return name
 
 
-def test_the_row_count_of_a_session_split_by_rows_is_exact(
-    raw: Raw, plain: str, parted: str
-) -> None:
+def test_the_row_count_of_a_session_is_exact(raw: Raw, plain: str, parted: str) -> None:
     """evidence 1: RecordCount is exact (C++: TestTableRead, TestFilterOptionsRequiredPartitions)"""
     assert raw.session(plain, SplitOptions=ROW_OFFSET)["RecordCount"] == 1000
     assert raw.session(parted, SplitOptions=ROW_OFFSET)["RecordCount"] == 1000
@@ -232,9 +230,7 @@ def test_partition_levels_are_separated_by_a_slash_or_comma_and_several_partitio
     assert found == {("partition1", "a"), ("partition2", "b")}
 
 
-def test_odps_nb_separates_partition_levels_by_slashes_in_a_read_session(
-    raw: Raw, parted: str
-) -> None:
+def test_odps_nb_puts_slashes_between_partition_levels_of_a_read(raw: Raw, parted: str) -> None:
     """evidence 16: the slash is confirmed here (C++: TestFilterOptionsRequiredPartitions)"""
     table = TableName.parse(parted, project=raw.service.project)
     specs = (PartitionSpec.of("p1=partition1,p2=a"), PartitionSpec.of("p1=partition2"))

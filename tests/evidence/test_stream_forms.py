@@ -129,9 +129,7 @@ def test_instants_have_a_zone_and_timestamp_ntz_has_none(raw: Raw, default: str)
 
 
 @pytest.mark.nightly
-def test_the_service_sends_the_arrow_forms_that_it_was_started_with(
-    forms: Running,
-) -> None:
+def test_the_service_sends_the_arrow_forms_that_it_was_started_with(forms: Running) -> None:
     """Evidence 151, 173: if switched on, in each stream"""
     with Raw(forms["zones and dictionaries"][0]) as raw:
         for rows in streams(raw, "forms").values():
@@ -246,9 +244,7 @@ def test_the_explorer_shows_plain_types(table: Table) -> None:
     assert page.to_pylist() == EXPECTED.slice(1, 2).to_pylist()
 
 
-def test_only_the_time_zone_of_the_connection_is_shown(
-    forms: Running,
-) -> None:
+def test_only_the_time_zone_of_the_connection_is_shown(forms: Running) -> None:
     """Evidence 151: the connection determines the zone, whatever the stream says"""
     zone = "America/Los_Angeles"
     for service, _ in forms.values():

@@ -88,9 +88,7 @@ def test_string_partitions_have_no_chinese_values(
     assert codes.partitions() == [spec]
 
 
-def test_odps_nb_sends_the_settings_that_wide_decimals_require(
-    odps: Connection, new_name: NewName
-) -> None:
+def test_odps_nb_sends_the_settings_for_wide_decimals(odps: Connection, new_name: NewName) -> None:
     name, wide = new_name("limits"), {"odps.sql.decimal256.enable": "true"}
     odps.sql(f"create table {name} (v decimal(76,30))", settings=wide)
     with pytest.raises(OdpsNbError, match=r"SET odps\.sql\.decimal256\.enable=true"):
@@ -99,9 +97,7 @@ def test_odps_nb_sends_the_settings_that_wide_decimals_require(
     assert odps.table(name).schema.names == ("v", "w")
 
 
-def test_a_data_frame_of_wide_decimals_can_create_a_table(
-    odps: Connection, new_name: NewName
-) -> None:
+def test_a_frame_of_wide_decimals_can_create_a_table(odps: Connection, new_name: NewName) -> None:
     values = [Decimal(10) ** 30, Decimal("1.123456789"), None]  # 40 digits, 9 after the point
     table = odps.create_table(new_name("limits"), pd.DataFrame({"v": values}))
     assert table.read().to_arrow()["v"].to_pylist() == values

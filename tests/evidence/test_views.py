@@ -126,9 +126,7 @@ def test_a_write_to_a_view_is_refused(odps: Connection, view: str, base: Table) 
     assert base.read().to_pandas()["id"].to_list() == [1, 2, 3]
 
 
-def test_a_view_can_name_and_comment_its_columns(
-    odps: Connection, base: Table, new_name: NewName
-) -> None:
+def test_a_view_can_name_its_columns(odps: Connection, base: Table, new_name: NewName) -> None:
     name = new_name("view")
     query = f"select ds, max(price) from {base.name} group by ds"
     with pytest.raises(OdpsNbError, match="returns 2 columns, but the view lists 1"):
@@ -194,7 +192,7 @@ def test_a_view_keeps_its_columns_when_columns_are_added_to_its_table(
     odps.sql(f"drop view {name}")
 
 
-def test_create_table_like_a_view_creates_a_table(
+def test_create_table_like_view_creates_a_table(
     odps: Connection, view: str, new_name: NewName
 ) -> None:
     name = new_name("like")

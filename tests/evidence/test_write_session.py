@@ -82,7 +82,7 @@ def test_the_commit_creates_a_missing_partition(
     assert selected_values(odps, parted) == [1]
 
 
-def test_the_client_separates_partition_levels_by_a_slash(parted: Writer) -> None:
+def test_the_client_puts_slashes_between_partition_levels(parted: Writer) -> None:
     """evidence 82, 16, 142: max_storage_api.h; the comma is for previews only."""
     spec = PartitionSpec.of("p1=a,p2=b")
     write = calls.CreateWriteSession(table=parted.table, partition=spec).encode()
@@ -175,9 +175,7 @@ def test_only_closed_streams_are_listed_and_committed(odps: Connection, plain: W
     assert sorted(selected_values(odps, plain)) == [12, 32]
 
 
-def test_the_client_checks_the_listed_streams_before_it_commits(
-    odps: Connection, plain: Writer
-) -> None:
+def test_the_client_checks_listed_streams_before_a_commit(odps: Connection, plain: Writer) -> None:
     """evidence 90, 91: table_write_session.cpp, Commit; no open stream is dropped silently."""
     with odps.table(plain.table).open_write() as session:
         session.write(rows(1))
@@ -211,9 +209,7 @@ def test_a_stream_is_found_by_the_body_or_by_the_query(plain: Writer) -> None:
         assert (answer["recordCount"], answer["WarningMessage"]) == (2, "")
 
 
-def test_the_session_id_of_a_closed_stream_may_be_only_in_the_query(
-    odps: Connection, plain: Writer
-) -> None:
+def test_the_query_may_name_the_session_of_a_closed_stream(odps: Connection, plain: Writer) -> None:
     """evidence 96: table_write_stream.cpp sends the session empty in the body, and Flags {}."""
     session = plain.begin()
     plain.stream(session)

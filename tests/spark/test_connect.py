@@ -89,9 +89,7 @@ def test_settings_are_applied_to_the_session_and_an_active_session_is_reused(
 
 @pytest.mark.spark
 @pytest.mark.nightly
-def test_only_refused_settings_of_the_user_are_reported(
-    observations: dict[str, Any],
-) -> None:
+def test_only_refused_settings_of_the_user_are_reported(observations: dict[str, Any]) -> None:
     named = ("spark.driver.memory", "spark.eventLog.enabled", "spark.eventLog.compress")
     expected = {f"Failed to set {name}" for name in (*named, "spark.eventLog.dir")}
     assert set(observations["refused"]) == expected

@@ -86,7 +86,7 @@ def test_written_rows_arrive_and_the_response_is_returned(transport: RequestsTra
         assert writer.get_status() is Status.OK
 
 
-def test_leaving_the_block_finishes_the_upload_and_an_error_aborts_it(
+def test_leaving_the_block_finishes_and_an_error_aborts_an_upload(
     transport: RequestsTransport,
 ) -> None:
     with Peer(answering(confirm_rows)) as peer:
@@ -131,9 +131,7 @@ def test_an_upload_that_cannot_be_opened_raises_an_error() -> None:
         writer.finish()
 
 
-def test_an_abort_before_the_first_write_opens_no_connection(
-    transport: RequestsTransport,
-) -> None:
+def test_an_abort_before_a_write_opens_no_connection(transport: RequestsTransport) -> None:
     with Peer(answering(confirm_rows)) as peer:
         StreamWriter(opener(transport, peer.url)).abort()
         assert peer.seen == []

@@ -157,14 +157,11 @@ def judged(
             denied = any("none of its rows" in note for note in notes)
             assert there != job.changed or not denied, f"{where}: {notes}"
             assert there in (job.changed, job.left), where
-            said = fault.interrupts or error.in_doubt or (there == job.left and left_is_said(error))
+            left = there == job.left and any("the new table" in note for note in error.notes)
+            said = fault.interrupts or error.in_doubt or left
             assert said, f"{where} does not say that it may be there"
             return ENDED if fault.interrupts else UNKNOWN
     if error is None:
         return RIGHT
     assert may_fail, f"{where}: this should have been mended"
     return ENDED if fault.interrupts else REFUSED
-
-
-def left_is_said(error: OdpsNbError) -> bool:
-    return any("the new table" in note for note in error.notes)

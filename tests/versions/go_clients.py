@@ -202,7 +202,7 @@ MANY = [[n, f"row {n} " * 5] for n in range(20_000)]
 
 @pytest.mark.parametrize("compression", ["", "deflate", "zstd"])
 @pytest.mark.parametrize("way", ["records", "arrow", "stream"])
-def test_many_rows_are_written_in_blocks(
+def test_rows_are_written_in_blocks(
     go: Worker, odps: odps_nb.Connection, name: str, way: str, compression: str
 ) -> None:
     table = odps.create_table(name, "id bigint, v string")
@@ -477,9 +477,7 @@ def expect(client: Worker, calls: list[Any], wanted: Any) -> None:
 
 
 @pytest.mark.parametrize(("calls", "wanted"), CALLS, ids=named)
-def test_the_client_can_make_each_listed_call(
-    caller: Worker, calls: list[Any], wanted: Any
-) -> None:
+def test_the_client_makes_each_listed_call(caller: Worker, calls: list[Any], wanted: Any) -> None:
     """Each case needs those before it."""
     expect(caller, calls, wanted)
 

@@ -146,15 +146,13 @@ def test_the_sdk_reads_rows_written_by_odps_nb(
     expect_read(sdk, odps, name, KNOWN, way=way)
 
 
-def test_odps_nb_reads_rows_written_by_storage_v1(
-    v1: Worker, odps: odps_nb.Connection, name: str
-) -> None:
+def test_odps_nb_reads_rows_of_storage_v1(v1: Worker, odps: odps_nb.Connection, name: str) -> None:
     expect_written(v1, odps, name, KNOWN)
 
 
 @pytest.mark.parametrize("compression", [None, "ZSTD", "LZ4_FRAME"])
 @pytest.mark.parametrize("way", ["size", "rows"])
-def test_storage_v1_reads_rows_written_by_odps_nb(
+def test_storage_v1_reads_rows_of_odps_nb(
     v1: Worker, odps: odps_nb.Connection, name: str, way: str, compression: str | None
 ) -> None:
     expect_read(v1, odps, name, KNOWN, way=way, compression=compression)

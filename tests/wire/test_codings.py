@@ -138,9 +138,7 @@ def test_truncation_at_every_byte_but_the_first_is_detected(name: Compression) -
 
 
 @pytest.mark.parametrize("name", CODED)
-def test_every_flipped_bit_of_an_encoded_frame_is_detected_or_has_no_effect(
-    name: Compression,
-) -> None:
+def test_each_flipped_bit_of_a_frame_is_detected_or_has_no_effect(name: Compression) -> None:
     payload = pattern(300) * 2
     coded = bytearray(encode(name, payload))
     harmless = 0

@@ -233,9 +233,7 @@ def test_the_hint_after_a_refusal_by_the_storage_api_names_open_storage_quota_an
         (503, "ServiceUnavailable", "quota"),
     ],
 )
-def test_an_error_of_the_request_does_not_suggest_that_the_storage_api_is_missing(
-    status, code, message
-):
+def test_errors_of_a_request_do_not_suggest_a_missing_storage_api(status, code, message):
     options = ClientOptions(retries=0)
     with (
         Peer(script_of(encode_error_json(code, message, "r"), status)) as rows,

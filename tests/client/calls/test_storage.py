@@ -89,9 +89,7 @@ def test_a_region_signs_with_version_4():
         (401, "Unauthorized", "the authorization header is invalid or missing"),
     ],
 )
-def test_if_signature_version_4_is_refused_the_error_states_how_to_use_the_older_one(
-    status, code, message
-):
+def test_if_signature_version_4_is_refused_the_error_names_the_alternative(status, code, message):
     for region, hinted in (("cn-hangzhou", True), (None, False)):
         with (
             Service(GetReadSession=[fail(status, code, message)]) as service,

@@ -208,24 +208,15 @@ def test_splits_that_wait_for_the_consumer_free_their_connections_for_throttled_
     assert any("closed its connection" in event for event in tracker.snapshot().events)
 
 
-def test_a_service_that_throttles_all_requests_soon_raises_an_error():
+@pytest.mark.parametrize(("attempts", "workers", "most"), [(3, None, 3 * SPLITS), (1, 1, 1)])
+def test_a_service_that_throttles_all_requests_soon_raises_an_error(attempts, workers, most):
     with (
         Service(ReadRows=[fail(429, "SlotExceeded")]) as service,
-        service.client(retry=RetryPolicy(max_attempts=3)) as storage,
+        service.client(retry=RetryPolicy(max_attempts=attempts)) as storage,
         pytest.raises(ThrottledError),
     ):
-        list(iter_batches(storage, SESSION))
-    assert len(service.calls["ReadRows"]) <= 3 * SPLITS
-
-
-def test_a_policy_with_one_attempt_does_not_retry_throttled_splits():
-    with (
-        Service(ReadRows=[fail(429, "SlotExceeded")]) as service,
-        service.client(retry=RetryPolicy(max_attempts=1)) as storage,
-        pytest.raises(ThrottledError),
-    ):
-        list(iter_batches(storage, SESSION, workers=1))
-    assert len(service.calls["ReadRows"]) == 1
+        list(iter_batches(storage, SESSION, workers=workers))
+    assert len(service.calls["ReadRows"]) <= most
 
 
 @settings(max_examples=40)

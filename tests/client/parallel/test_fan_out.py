@@ -54,9 +54,7 @@ def test_no_item_is_lost_or_repeated_and_the_order_is_preserved_on_request(
         ({"total_bytes": 100}, 9, 14),
     ],
 )
-def test_a_budget_limits_the_buffered_bytes_or_the_buffered_and_consumed_bytes(
-    budget, taken, made_at_most
-):
+def test_a_budget_limits_buffered_or_buffered_and_consumed_bytes(budget, taken, made_at_most):
     made = []
 
     def job(token):

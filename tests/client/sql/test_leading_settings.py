@@ -92,9 +92,7 @@ def test_values_of_other_types_are_refused_as_settings(odps: Connection, setting
         assert caught.value.hint
 
 
-def test_settings_of_the_call_override_those_in_the_text(
-    odps: Connection,
-) -> None:
+def test_settings_of_the_call_override_those_in_the_text(odps: Connection) -> None:
     text = "set odps.sql.timezone=Asia/Tokyo; set my.own=1; select :at as at"
     at = {"at": datetime(2024, 1, 1, tzinfo=UTC)}
     result = odps.sql(text, params=at, settings={"my.own": "2"})

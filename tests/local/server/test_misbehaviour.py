@@ -152,7 +152,7 @@ def test_invalid_rules_are_refused(peer: Peer) -> None:
             ask(peer, rule)
 
 
-def test_every_route_except_that_of_fault_rules_needs_a_signature(
+def test_all_routes_except_that_of_fault_rules_need_a_signature(
     faulty_service: LocalService,
 ) -> None:
     paths = [

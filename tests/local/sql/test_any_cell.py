@@ -212,9 +212,7 @@ def test_string_columns_accept_any_bytes_in_every_arrow_layout(
     assert odps.table(name).read(text="binary").to_arrow().column("s").to_pylist() == TEXTS
 
 
-def test_sql_returns_compares_groups_and_stores_text_that_is_not_utf8(
-    odps: Connection, stored: str
-) -> None:
+def test_sql_accepts_text_that_is_not_utf8_in_each_operation(odps: Connection, stored: str) -> None:
     def column(query: str) -> list[bytes]:
         return odps.sql(query, text="binary").to_arrow().column(0).to_pylist()
 

@@ -518,9 +518,7 @@ def test_products_of_other_scales_are_exact(peer: Peer) -> None:
 
 
 @pytest.mark.parametrize("computed", ["x * x", "x * 10", "x + x", "sum(x)", "x * wide"])
-def test_a_decimal_with_too_many_digits_raises_an_error_of_the_service(
-    peer: Peer, computed: str
-) -> None:
+def test_a_decimal_with_too_many_digits_raises_a_query_error(peer: Peer, computed: str) -> None:
     rows = (
         "SELECT cast('99999999999999999999' AS decimal) AS x,"
         " cast('12345678901234567890' AS decimal(38,2)) AS wide"
@@ -611,9 +609,7 @@ def test_text_is_parsed_in_the_zone_of_the_connection(odps: Connection, zone: st
         odps.drop_table(name)
 
 
-def test_to_date_with_a_format_returns_a_datetime_in_the_session_zone(
-    peer: Peer, zone: str
-) -> None:
+def test_to_date_with_a_format_gives_a_datetime_in_the_session_zone(peer: Peer, zone: str) -> None:
     """The vendor's manual, *TO_DATE*: with a format, it returns a DATETIME."""
     months = [f"{month:02}" for month in range(1, 13)]
     texts = ", ".join(

@@ -182,16 +182,12 @@ def test_functions_that_only_maxcompute_supports_are_named_as_such(
     assert message.endswith(("MaxCompute does", "MaxCompute may"))
 
 
-def test_a_misspelt_function_suggests_functions_of_maxcompute(
-    odps: Connection,
-) -> None:
+def test_a_misspelt_function_suggests_functions_of_maxcompute(odps: Connection) -> None:
     assert "did you mean from_unixtime?" in str(refused(odps, "select from_unixtim(1)").hint)
     assert "did you mean" not in str(refused(odps, "select json_tuple('a', 'b')").hint)
 
 
-def test_a_struct_with_different_members_is_refused_like_by_the_real_service(
-    odps: Connection,
-) -> None:
+def test_a_struct_with_other_members_is_refused_as_by_the_real_service(odps: Connection) -> None:
     name = f"members{time.time_ns()}"
     odps.create_table(name, "st struct<x:bigint,y:string>")
     error = refused(odps, f"insert into {name} (st) values (struct(1, 'x'))")

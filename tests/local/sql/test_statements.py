@@ -382,9 +382,7 @@ def test_all_columns_of_an_auto_partitioned_table_can_be_inserted(
     assert rows == [row for row in old for _ in range(times)] + [{"a": 3, "pt": "2024-03"}]
 
 
-def test_inserts_of_a_multi_insert_statement_read_the_same_rows(
-    peer: Peer, new_table: NewTable
-) -> None:
+def test_inserts_of_one_statement_read_the_same_rows(peer: Peer, new_table: NewTable) -> None:
     name = new_table("(a bigint)")
     parts = new_table("(a bigint) partitioned by (ds string)")
     peer.sql(f"INSERT INTO {name} VALUES (1), (2)")
@@ -398,9 +396,7 @@ def test_inserts_of_a_multi_insert_statement_read_the_same_rows(
     ]
 
 
-def test_a_multi_insert_statement_runs_all_of_its_inserts_or_none(
-    peer: Peer, new_table: NewTable
-) -> None:
+def test_a_multi_insert_statement_runs_completely_or_not(peer: Peer, new_table: NewTable) -> None:
     name, other = new_table("(a bigint)"), new_table("(a bigint, b bigint)")
     with pytest.raises(ServiceError, match="columns count"):
         peer.sql(f"FROM VALUES (1) t(a) INSERT INTO {name} SELECT a INSERT INTO {other} SELECT a;")

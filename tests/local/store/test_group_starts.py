@@ -54,9 +54,7 @@ def test_a_row_range_reads_only_its_row_groups() -> None:
 
 
 @pytest.mark.parametrize("is_hot", [True, False])
-def test_the_row_group_offsets_of_a_file_are_read_once(
-    folder: DataFolder, name: str, is_hot: bool
-) -> None:
+def test_row_group_offsets_are_read_once(folder: DataFolder, name: str, is_hot: bool) -> None:
     if not is_hot:
         folder.hot.drop(name)
     list(row_files.read_rows(folder, name, ["id"], 0, 1))

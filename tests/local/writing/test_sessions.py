@@ -127,21 +127,6 @@ def test_a_partition_value_must_be_of_its_type(peer: Peer, new_table: NewTable) 
         peer.write(name, ids(1), partition="h=seven")
 
 
-@pytest.mark.parametrize("count", [0, 1, 4096])
-def test_the_rows_of_the_body_are_stored_whatever_the_declared_count(
-    peer: Peer, name: str, count: int
-) -> None:
-    session = peer.open_write(name)
-    token = peer.open_stream(name, session, "0", exactly_once=True).access_token
-    assert peer.put(name, session, "0", ids(1, 2), count=count).row_offset is None
-    for _ in range(2):
-        sent = peer.put(name, session, "0", ids(3), count=count, row_offset=2, token=token)
-        assert sent.row_offset == 3
-    peer.close_stream(name, session, "0")
-    peer.commit(name, session)
-    assert stored_values(peer, name) == [1, 2, 3]
-
-
 def test_exactly_once_ignores_replays_and_refuses_gaps(peer: Peer, name: str) -> None:
     session = peer.open_write(name)
     token = peer.open_stream(name, session, "0", exactly_once=True).access_token

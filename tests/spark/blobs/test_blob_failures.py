@@ -152,9 +152,7 @@ def test_retries_are_bounded_and_a_service_that_fails_ends_the_task(
     patient.close()
 
 
-def test_a_failed_row_is_reported_while_the_task_continues(
-    odps: Connection, references: list[str]
-) -> None:
+def test_failed_rows_are_reported_immediately(odps: Connection, references: list[str]) -> None:
     with odps_nb.client.calls.progress.ProgressTracker("blobs", "of pic") as tracker:
         task = _task(odps, goes_on=True)
         results = blob_tasks._Results(task, tracker)

@@ -52,9 +52,7 @@ def test_blobs_have_content_type_and_name_and_nulls_stay_null(
 
 
 @pytest.mark.spark
-def test_the_blob_of_a_dataframe_with_one_row_has_type_and_name(
-    odps: Connection, media: DataFrame
-) -> None:
+def test_a_blob_in_a_single_row_has_type_and_name(odps: Connection, media: DataFrame) -> None:
     one = media.filter("name = 'waves.jpg'")
     row = odps_nb.spark.with_blobs(one, odps, "content").first()
     assert row is not None
@@ -282,9 +280,7 @@ def test_a_function_may_return_new_blobs(
     assert rows[0]["size"] == stored
 
 
-def test_a_function_may_return_files_as_new_blobs(
-    odps: Connection, tokens: list[str], tmp_path: Any
-) -> None:
+def test_new_blobs_may_be_files(odps: Connection, tokens: list[str], tmp_path: Any) -> None:
     path = tmp_path / "page.txt"
     path.write_bytes(b"text of a page")
     rows = _run(_task(odps, lambda record: (odps_nb.NewBlob(path),), NEW), [tokens[0]])

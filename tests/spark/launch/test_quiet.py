@@ -142,7 +142,7 @@ def test_a_failed_query_raises_and_prints_no_json(
 
 
 @pytest.mark.spark
-def test_a_worker_that_spark_stops_early_prints_no_traceback(
+def test_a_worker_that_spark_stops_prints_no_traceback(
     spark: SparkSession, spark_said: Path
 ) -> None:
     def many(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -145,7 +145,7 @@ def test_progress_of_a_session_start_begins_before_the_search_for_java(
 
 
 @pytest.mark.spark
-def test_a_local_session_creates_no_folder_next_to_the_notebook(
+def test_a_local_session_creates_no_folder_near_the_notebook(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("odps_nb.spark.launch.session_factory._running", lambda: None)
@@ -272,9 +272,7 @@ def test_workers_import_pyspark_from_installed_files_if_they_match_the_archive(
     assert done.stdout.split() == [where, str(not installed)]
 
 
-def test_workers_that_cannot_import_odps_nb_keep_the_default_daemon(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_workers_without_odps_nb_keep_the_default_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
     def none(name: str) -> object:
         raise metadata.PackageNotFoundError(name)
 

@@ -99,7 +99,7 @@ def test_a_null_in_a_list_after_not_in_is_refused(ask):
 
 @pytest.mark.gate(1)
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
-def test_a_bound_instant_is_the_same_in_any_session_zone(
+def test_a_bound_instant_is_the_same_in_each_session_zone(
     few_tasks, profile: Profile, new_name, zone
 ):
     before = few_tasks.conf.get("spark.sql.session.timeZone")

@@ -147,9 +147,7 @@ def test_rows_are_appended_and_replaced(
 
 
 @pytest.mark.spark
-def test_an_unknown_table_or_option_raises_an_error_without_java_frames(
-    reader: DataFrameReader,
-) -> None:
+def test_errors_for_unknown_tables_or_options_have_no_java_frames(reader: DataFrameReader) -> None:
     with pytest.raises(Exception, match="no_such_table") as caught:
         reader.load("no_such_table")
     assert isinstance(from_spark(caught.value), NotFoundError)

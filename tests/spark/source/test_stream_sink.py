@@ -206,7 +206,7 @@ def test_a_commit_whose_response_is_lost_takes_effect_once(
     assert (lost, ids(table)) == (["TableCommitWriteSession"], [1])
 
 
-def test_commits_of_an_earlier_checkpoint_in_the_same_folder_are_ignored(
+def test_commits_of_an_earlier_checkpoint_in_a_folder_are_ignored(
     query: Query, table: Table
 ) -> None:
     query.commit(query.write([1]), 0)

@@ -186,9 +186,7 @@ def test_a_query_with_available_now_ignores_later_versions(table: Table, follow:
     assert reader.latestOffset(end) == end
 
 
-def test_a_version_with_an_overwrite_raises_an_error_or_is_skipped(
-    table: Table, follow: Open
-) -> None:
+def test_an_overwritten_version_raises_an_error_or_is_skipped(table: Table, follow: Open) -> None:
     reader, lenient = follow(), follow(skip_overwrites=True)
     end = reader.latestOffset(reader.initialOffset())
     add(table, 4)
@@ -308,7 +306,7 @@ def test_a_service_without_versions_is_reported(profile: Profile, follow: Open) 
     assert "spark.read" in str(caught.value.hint)
 
 
-def test_a_service_that_includes_the_start_version_is_detected(
+def test_a_service_that_returns_the_start_version_is_refused(
     profile: Profile, follow: Open
 ) -> None:
     def inclusive(action: str, status: int, body: bytes) -> tuple[int, bytes]:

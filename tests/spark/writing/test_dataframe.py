@@ -109,9 +109,7 @@ def test_a_second_attempt_of_a_task_adds_no_rows(odps: Connection, new_name: Nam
 
 
 @pytest.mark.storage_api("its requests")
-def test_an_attempt_that_ends_after_the_commit_adds_no_rows(
-    odps: Connection, new_name: Names
-) -> None:
+def test_an_attempt_after_the_commit_adds_no_rows(odps: Connection, new_name: Names) -> None:
     name = new_name("zombie")
     odps.create_table(name, "id bigint")
     session, task = _task(odps, name)

@@ -74,9 +74,7 @@ READ = ("TableRead", SESSION, ("Index", "0"))
         ),
     ],
 )
-def test_a_malformed_request_raises_the_error_to_respond_with(
-    bad: WireRequest, problem: str
-) -> None:
+def test_a_malformed_request_raises_the_error_to_return(bad: WireRequest, problem: str) -> None:
     with pytest.raises(InvalidRequestError, match=problem) as caught:
         decode_request(bad)
     assert (caught.value.status, caught.value.code) == (400, "InvalidArgument")

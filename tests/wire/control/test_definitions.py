@@ -49,7 +49,7 @@ def schema_of(columns: str, partitions: str = "", made: Generated | None = None)
         ("", False, False),
     ],
 )
-def test_lengths_and_characters_of_names_are_limited(
+def test_length_and_characters_of_names_are_limited(
     name: str, of_table: bool, of_column: bool
 ) -> None:
     assert (is_table_name(name), is_column_name(name)) == (of_table, of_column)

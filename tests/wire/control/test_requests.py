@@ -152,7 +152,7 @@ def test_the_schema_may_be_in_the_path() -> None:
         ("/projects/p1/tables/t", {"partition": "x"}, "InvalidPartitionSpec"),
     ],
 )
-def test_invalid_names_in_a_request_are_refused(
+def test_requests_with_invalid_names_are_refused(
     path: str, params: dict[str, str], code: str
 ) -> None:
     wire = WireRequest(method="GET", path=path, params=tuple(params.items()))
