@@ -1,7 +1,7 @@
 """Galleries of 500 and of 10,000 blobs: waiting times for tiles.
 
 ``python -m benchmarks.bench_gallery``. The blobs are repeated sample files of ``media``, over
-loopback and over a network with 40 ms and 50 MB/s per connection. No other client has such a view.
+loopback and over a network with 40 ms and 50 MB/s per connection. No other client has a gallery.
 The number of requests per tile is counted separately.
 """
 

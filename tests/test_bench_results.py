@@ -1,4 +1,4 @@
-"""What ``make bench`` stores from a run, and the differences between two runs that it reports."""
+"""The results that ``make bench`` stores, and the differences between two runs that it reports."""
 
 from __future__ import annotations
 

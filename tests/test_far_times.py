@@ -62,7 +62,7 @@ def test_nanoseconds_stay_exact_in_their_range(table):
 
 
 def test_all_64_bit_nanoseconds_are_written(wide: Connection, new_name):
-    """Read from a service that returns them."""
+    """The rows are read from a service that returns all nanoseconds."""
     table = wide.create_table(new_name("fine"), "t timestamp")
     ends = pa.array([-(2**63) + 1, -1, 2**63 - 1, None], pa.timestamp("ns"))
     table.write(pa.table({"t": ends}))

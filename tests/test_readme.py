@@ -19,7 +19,7 @@ def blocks(repo: Path) -> list[str]:
 
 @pytest.fixture
 def environment(service, odps, monkeypatch):
-    """What the README assumes: settings in the environment. Its tables are dropped afterwards."""
+    """The environment that the README assumes. Its tables are dropped afterwards."""
     for name in SETTINGS:
         monkeypatch.setenv(f"ODPS_{name.upper()}", getattr(service, name))
     connect = odps_nb.connect  # the running service: starting a second one is slow

@@ -22,7 +22,7 @@ MAXSTORAGE = "odps.maxstorage"
 
 @pytest.fixture
 def entry(service: Any, odps: Any) -> Iterator[Any]:
-    """What the blocks assume; the table that they create is dropped afterwards."""
+    """The variables that the blocks use; the table that they create is dropped afterwards."""
     from odps import ODPS
 
     yield ODPS(

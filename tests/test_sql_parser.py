@@ -75,7 +75,7 @@ def test_text_on_which_the_parser_fails_raises_a_parse_error() -> None:
 
 
 def test_a_refused_condition_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """sqlglot used to warn on stderr that Hive does not support this, while the error quoted it."""
+    """sqlglot once logged a warning about syntax that Hive does not support."""
     with pytest.raises(ArgumentError, match="not supported"):
         RowFilter.parse("named_struct('a', 1) = 1", COLUMNS)
     assert not caplog.records

@@ -275,7 +275,7 @@ def test_a_partial_spec_covers_its_partitions() -> None:
     assert not PartitionSpec.of("ds=2").covers(hour)
 
 
-def test_partitions_covered_by_several_specs_are_those_covered_by_any_of_them() -> None:
+def test_a_partition_is_covered_by_several_specs_if_one_of_them_covers_the_partition() -> None:
     wanted = [PartitionSpec.of(text) for text in ("ds=1", "ds=2,h=3", "h=4")]
     chosen = covered(wanted)
     for text in ("ds=1,h=1", "ds=2,h=3", "h=3,ds=2", "ds=2,h=2", "ds=3,h=4", "ds=2", "ds=3,h=3"):

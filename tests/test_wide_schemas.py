@@ -33,7 +33,7 @@ def repeated(loop: ast.AST) -> list[ast.AST]:
 
 
 def lists_made_in_loops(source: str) -> Iterator[int]:
-    """Iterate over the lines on which a loop takes one item of such a list."""
+    """Iterate over the lines on which a loop takes one item of one of these lists."""
     for loop in ast.walk(ast.parse(source)):
         for part in repeated(loop):
             for node in ast.walk(part):

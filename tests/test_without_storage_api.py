@@ -1,4 +1,4 @@
-"""Which tests run on accounts without the Storage API (tests/support/service/services.py)."""
+"""The choice of tests for accounts without the Storage API (tests/support/service/services.py)."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ def test_files_of_a_killed_process_are_removed_after_an_hour(cache):
     assert list(cache.folder.iterdir()) == [foreign]
 
 
-def test_an_open_blob_outlives_its_file(cache):
+def test_an_open_blob_can_be_read_after_its_file_was_deleted(cache):
     keep(cache, 1)
     blob = cache.find(reference(1))
     cache.clear()

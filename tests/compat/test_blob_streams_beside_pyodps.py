@@ -1,4 +1,4 @@
-"""The same blob bytes read by pyodps and odps_nb: pyodps' data if correct, else an error."""
+"""odps_nb returns the same blob data as pyodps if the data is correct, or raises an error."""
 
 from __future__ import annotations
 

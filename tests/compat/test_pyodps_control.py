@@ -163,7 +163,7 @@ def test_pyodps_waits_for_a_slow_query(entry: ODPS) -> None:
         assert next(reader)["n"] == 90_000_000
 
 
-def test_a_query_is_stopped(entry: ODPS) -> None:
+def test_pyodps_stops_a_query(entry: ODPS) -> None:
     instance = entry.run_sql(
         "select count(*) as n from (select explode(sequence(1, 1000000)) as a) x "
         "cross join (select explode(sequence(1, 1000000)) as b) y"

@@ -91,7 +91,7 @@ def test_an_aborted_session_leaves_nothing(storage: MaxStorageClient, new_table:
     assert storage.create_table_read_session(name).splits == []
 
 
-def test_rows_of_several_partitions_are_stored_in_them(
+def test_rows_are_stored_in_the_partitions_that_they_name(
     storage: MaxStorageClient, entry: ODPS, new_table: NewTable
 ) -> None:
     name = new_table("id bigint", "ds string")
@@ -107,7 +107,7 @@ def test_rows_of_several_partitions_are_stored_in_them(
     assert one.column("ds").to_pylist() == ["2024-01-02"] * 3
 
 
-def test_overwriting_a_partition_replaces_only_it(
+def test_overwriting_a_partition_replaces_only_that_partition(
     storage: MaxStorageClient, new_table: NewTable
 ) -> None:
     name = new_table("id bigint", "ds string")

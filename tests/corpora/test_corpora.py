@@ -95,7 +95,7 @@ def test_a_picture_that_can_be_decoded_is_shown(corpus):
 
 @pytest.mark.parametrize("corpus", ["python-calamine", "fastavro", "nbformat"], indirect=True)
 def test_blobs_of_a_table_are_shown_and_converted_as_their_bytes(odps, corpus):
-    """The same methods over the service, as a user calls them."""
+    """The blobs are read from the service, as a user reads them."""
     table = f"corpus_{corpus.replace('-', '_')}"
     odps.table(table).write_files(folder(corpus))
     rows = odps.table(table).read().to_arrow().to_pylist()

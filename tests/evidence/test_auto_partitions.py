@@ -340,7 +340,7 @@ def test_the_time_of_an_insert_can_be_the_partition(odps: Connection, new_name: 
         odps.table(name).write({"a": [3]})
 
 
-def test_trunc_time_is_a_function_of_queries(odps: Connection) -> None:
+def test_queries_can_call_trunc_time(odps: Connection) -> None:
     text = "select " + ", ".join(
         f"trunc_time(timestamp '2024-02-29 03:04:05', '{u}')" for u in VALUES
     )

@@ -259,7 +259,7 @@ def test_blobs_may_be_null_and_frames_can_lack_a_partition(
 def test_a_file_is_written_as_a_blob_of_its_type(
     odps: Connection, writer: Writer, tmp_path: Path
 ) -> None:
-    """evidence 129, 131: what ``Table.write`` uploads keeps its MIME type and file name."""
+    """evidence 129, 131: uploads by ``Table.write`` keep MIME type and file name."""
     (tmp_path / "a.png").write_bytes(b"\x89PNG")
     frame = pd.DataFrame({"a": [1, 2], "b": [tmp_path / "a.png", b"bytes"]})
     odps.table(writer.table).write(frame, partition="pt=y")

@@ -1,7 +1,7 @@
 """Evidence 156: columns named ``44``, ``5列`` and ``'列七'``, with the quotes.
 
 The live test ``filterPushDownColumnNames`` of the vendor's Spark connector creates, writes, reads
-and filters such a table.
+and filters a table with these names.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def test_names_are_bound_in_back_quotes(odps: Connection, new_name: NewName) -> 
     assert odps.table(table).read(where="{one} = :v", params=given).to_pandas().shape == (1, 5)
 
 
-def test_engines_and_the_explorer_filter_and_sort_by_such_columns(
+def test_unusual_columns_are_filtered_and_sorted_in_engines_and_the_explorer(
     odps: Connection, new_name: NewName
 ) -> None:
     table = odps.create_table(new_name("names"), ROWS)

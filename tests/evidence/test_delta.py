@@ -192,7 +192,7 @@ def test_unsupported_update_statements_are_refused(
         peer.sql(statement.format(name) + ";")
 
 
-def test_updates_resolve_schemas(peer: Peer) -> None:
+def test_an_update_may_name_a_table_with_its_schema(peer: Peer) -> None:
     """A name with its project and schema is the same table."""
     name = f"delta_{time.monotonic_ns()}"
     peer.sql(f"CREATE TABLE {name} (`key` BIGINT PRIMARY KEY NOT NULL, value STRING);")

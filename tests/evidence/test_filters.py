@@ -122,7 +122,8 @@ def test_a_filter_drops_complete_blocks(
 def test_back_quotes_in_a_name_are_doubled() -> None:
     """evidence 54: a name with a back-quote (C++: AttributeToStringWithEscapedBackticks)
 
-    No table can have such a column (``docs/protocol.md`` section 9.6), so only the text is tested.
+    No table can have a column with this name (``docs/protocol.md`` section 9.6), so only the text
+    is tested.
     """
     schema = TableSchema(columns=(Column(name="a`b", type=PrimitiveType(TypeCode.BIGINT)),))
     duck = Duck()

@@ -29,7 +29,7 @@ INSERT, DELETE, UPDATED, BEFORE, AFTER = 2, 4, 8, 16, 32
 
 @dataclass
 class Keyed:
-    """A primary-key table behind a real socket."""
+    """A primary-key table, accessed over a real socket."""
 
     peer: Peer
     name: str
@@ -87,7 +87,7 @@ def changed(table: Keyed) -> Keyed:
 
 @pytest.fixture
 def partitioned(peer: Peer) -> Keyed:
-    """The same with key 1 in pt1 and key 2 in pt2; UPDATE and DELETE name no partition."""
+    """The same versions with key 1 in pt1 and key 2 in pt2; UPDATE and DELETE name no partition."""
     name = f"incremental_{time.monotonic_ns()}"
     peer.sql(
         f"CREATE TABLE {name} (id BIGINT PRIMARY KEY NOT NULL, val STRING)"

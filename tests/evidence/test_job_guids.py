@@ -68,7 +68,7 @@ def test_jobs_without_a_guid_are_separate_instances(peer: Peer) -> None:
     assert len(ids) == 5
 
 
-def test_a_statement_with_a_guid_runs_once_even_if_it_is_sent_several_times(peer: Peer) -> None:
+def test_a_statement_with_a_guid_runs_once_even_if_submitted_several_times(peer: Peer) -> None:
     """Evidence 163: even after the job has ended, with the outcome of the first job."""
     peer.sql("create table of_one_guid (a bigint);")
     guid = str(uuid4())
@@ -109,7 +109,7 @@ def test_a_running_job_is_found_by_its_guid(peer: Peer) -> None:
     assert state(peer, first) == "Cancelled"
 
 
-def test_a_refused_text_does_not_use_its_guid(peer: Peer) -> None:
+def test_a_job_with_a_refused_text_does_not_occupy_its_guid(peer: Peer) -> None:
     """If a statement was not started, a later statement may use its Guid."""
     guid = str(uuid4())
     for _ in range(2):
@@ -216,7 +216,7 @@ def test_an_insert_whose_response_is_lost_inserts_once(
 def test_every_statement_of_the_client_survives_a_lost_response(
     odps: Connection, make: str
 ) -> None:
-    """Evidence 163: statements that a second run would duplicate or make fail are run only once."""
+    """Evidence 163: a statement runs once even if a second run would duplicate rows or fail."""
     odps.sql("drop table if exists made")
     if make in ("drop", "add", "merge"):
         odps.create_table("made", "id bigint", primary_key=["id"] if make == "merge" else [])

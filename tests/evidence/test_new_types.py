@@ -111,7 +111,7 @@ def types_of(schema: TableSchema) -> list[str]:
 
 
 @pytest.mark.parametrize("text", ["FOO", "geometry(4326)", "timestamp with local zone", "odd [{?"])
-def test_the_table_shows_the_type_as_it_is_written(
+def test_a_table_shows_the_text_of_an_unknown_type(
     odps: Connection, proxy: Renaming, name: str, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Evidence 154, 155: a type text that cannot be parsed is kept, in both kinds of documents."""
@@ -128,7 +128,7 @@ def test_the_table_shows_the_type_as_it_is_written(
 def test_a_table_with_an_unreadable_type_text_is_read(
     empty_service: LocalService, name: str, written: str
 ) -> None:
-    """Evidence 154: such a type is unknown in all documents, and causes no second request."""
+    """Evidence 154: the type is unknown in all documents, and causes no second request."""
     proxy = Untyped(empty_service.tunnel_endpoint)
     proxy.written = written
     with through(empty_service, proxy) as odps:
@@ -141,7 +141,7 @@ def test_a_table_with_an_unreadable_type_text_is_read(
 
 
 def test_an_unknown_column_is_returned_unchanged(odps: Connection, name: str) -> None:
-    """Evidence 154: other columns are read as usual, and this one with its Arrow type."""
+    """Evidence 154: other columns are read as usual, and the unknown column with its Arrow type."""
     rows = odps.table(name).read().to_arrow()
     assert rows.schema.field("x").type == pa.binary()
     assert rows["x"].to_pylist() == BYTES
@@ -249,7 +249,7 @@ def test_a_known_type_in_an_unknown_arrow_form_is_returned_unchanged(
 
 
 def test_a_write_leaves_an_unknown_column_null(odps: Connection, raw: Raw) -> None:
-    """Evidence 154: other columns are written as usual; values for this one are rejected."""
+    """Evidence 154: other columns are written as usual; values for the unknown one are rejected."""
     table = odps.table(raw.make("(id bigint, x binary, s string)"))
     table.write(pd.DataFrame({"id": [1], "s": ["a"]}))
     table.write(pa.table({"id": [2], "x": pa.nulls(1)}))

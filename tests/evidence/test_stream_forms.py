@@ -334,7 +334,7 @@ def test_a_map_keeps_repeated_keys(repeated: Table) -> None:
 
 
 def test_duckdb_refuses_a_map_with_a_repeated_key(repeated: Table) -> None:
-    """Evidence 172: DuckDB does not support such maps; it raises an error and computes nothing"""
+    """Evidence 172: DuckDB does not support maps with repeated keys and raises an error"""
     import duckdb
 
     rows = repeated.dataset()  # noqa: F841 - DuckDB finds it by its name

@@ -65,7 +65,7 @@ def test_a_table_definition_at_the_limit_is_accepted(
 
 
 @pytest.mark.parametrize("value", ["中文", "a中b", "\U00020000"])
-def test_string_partitions_have_no_chinese_values(
+def test_values_of_string_partitions_contain_no_chinese_characters(
     odps: Connection, new_name: NewName, value: str
 ) -> None:
     """evidence 225: vendor's manual, *Overview of partitioned tables*."""

@@ -39,7 +39,7 @@ def view(odps: Connection, base: Table, new_name: NewName) -> Iterator[str]:
     odps.sql(f"drop view if exists {name}")
 
 
-def test_sql_reads_a_view_as_it_reads_a_table(odps: Connection, view: str, base: Table) -> None:
+def test_sql_reads_views_like_tables(odps: Connection, view: str, base: Table) -> None:
     found = odps.sql(f"select v.id, v.twice from {view} v order by id").to_pandas()
     assert found.to_dict("list") == {"id": [1, 2], "twice": [3.0, 5.0]}
     joined = odps.sql(

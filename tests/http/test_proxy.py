@@ -73,7 +73,7 @@ def test_requests_and_responses_pass_through_a_proxy(transport, far, through):
     assert {method for method, _ in proxy.asked} == {"CONNECT" if scheme == "https" else "POST"}
 
 
-def test_a_body_truncated_behind_the_proxy_is_reported_as_broken(transport, far, through):
+def test_a_response_truncated_after_the_proxy_is_reported_as_broken(transport, far, through):
     scheme, start = far
     with (
         start(sends(Line.headline(**{"Content-Length": "100"}) + b"x" * 99)) as peer,

@@ -96,7 +96,7 @@ def test_a_tls_session_ticket_is_not_treated_as_a_response(transport, tls):
         assert peer.seen[0].body == b"".join(PIECES)
 
 
-def test_a_response_before_the_end_of_an_upload_ends_it(transport, tls):
+def test_an_early_response_ends_an_upload(transport, tls):
     def script(line: Line) -> None:
         line.head()
         line.answer(b"no, thank you", 403)

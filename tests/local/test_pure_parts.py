@@ -100,7 +100,7 @@ def test_coercing_rows_of_the_correct_types_changes_nothing(
 
 @settings(max_examples=EXAMPLES)
 @given(batches(), st.integers(0, 6))
-def test_nested_values_are_rebuilt_as_they_were(
+def test_nested_values_are_rebuilt_unchanged(
     made: tuple[tuple[Column, ...], pa.RecordBatch], start: int
 ) -> None:
     """A BLOB leaf forces the slow path through every level, which must keep the values."""

@@ -121,9 +121,7 @@ def test_naming_partitions_takes_time_linear_in_their_number(service: Service) -
     assert steps_to_name(200) < 8 * few
 
 
-def test_replaced_files_live_as_long_as_a_session_reads_them(
-    service: Service, clock: Clock
-) -> None:
+def test_replaced_files_are_kept_while_a_session_reads_them(service: Service, clock: Clock) -> None:
     write(service, 1)
     before = row_files(service)
     reader = open_read(service)

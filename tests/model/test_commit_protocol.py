@@ -1,7 +1,8 @@
 """Model checking: our own code in every order of events that could lose or duplicate rows.
 
-`SCENARIOS` within their bounds: no history ends with a wrong result. Without any one of the
-safeguards, some history does, and a replay on the embedded service gives the same rows.
+`SCENARIOS` within their bounds: no history ends with a wrong result. If any one safeguard is
+removed, some history ends with a wrong result, and a replay on the embedded service gives the same
+rows.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A standalone cluster from the pip package: executors die, attempts run twice, drivers are killed.
 
-Its executors have an environment of their own, into which odps_nb was installed as
-``docs/howto/spark-on-a-cluster.md`` says. Its master has another address than 127.0.0.1, for which
-a session has the settings of this machine.
+Its executors have a separate environment, into which odps_nb was installed as
+``docs/howto/spark-on-a-cluster.md`` says. The address of its master is not 127.0.0.1, because a
+session with that address gets the settings of this machine.
 """
 
 from __future__ import annotations
@@ -336,7 +336,7 @@ def test_on_a_local_cluster_rows_stay_exact_when_executors_die_tasks_fail_and_co
 @pytest.mark.spark
 @pytest.mark.nightly
 @pytest.mark.parametrize("way", ["archives", "zip", "none"])
-def test_the_job_of_the_page_runs_where_executors_get_the_package_with_it(
+def test_the_job_of_the_page_runs_on_executors_that_receive_the_package(
     cluster: Cluster,
     broken: Connection,
     environment: Path,

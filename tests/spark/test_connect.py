@@ -37,7 +37,7 @@ def observations(odps: Connection, tmp_path_factory: pytest.TempPathFactory) -> 
         "log": str(log),
         "table": f"connected_{log.name.replace('-', '_')}",
     }
-    said = tmp_path_factory.mktemp("connect-said") / "stderr"  # every thread, if it hangs
+    said = tmp_path_factory.mktemp("connect-said") / "stderr"  # the threads of a job that hangs
     with said.open("w") as stderr:
         done = subprocess.run(
             [sys.executable, "-W", "ignore", "-m", "tests.spark.connect_job"],

@@ -118,7 +118,7 @@ def test_bytes_after_the_end_raise_an_error() -> None:
         read(ipc(BATCHES) + b"x")
 
 
-def test_a_batch_larger_than_accepted_is_refused_before_it_arrives() -> None:
+def test_an_oversized_batch_is_refused_before_it_arrives() -> None:
     with pytest.raises(LimitExceededError):
         read(ipc(BATCHES), max_batch=1000)
 

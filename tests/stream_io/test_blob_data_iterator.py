@@ -53,7 +53,7 @@ def test_every_order_of_layers_is_decoded() -> None:
 
 
 @pytest.mark.parametrize("payload", [b"", b"x", framed([b"looks like a frame"]), pattern(300_000)])
-def test_one_reference_is_sent_raw_whatever_its_content(payload: bytes) -> None:
+def test_a_single_blob_is_sent_without_a_frame(payload: bytes) -> None:
     for encoding, body in layered(payload):
         (record,) = records(io.BytesIO(body), 1, content_encoding=encoding)
         assert record == BlobRecord(payload, None, None)
@@ -164,7 +164,7 @@ def test_a_declared_size_allocates_no_memory_before_the_bytes_arrive() -> None:
         records(ReadOnly(encode_blocks(frame)), 2)
 
 
-def test_the_limits_are_arguments() -> None:
+def test_the_limits_can_be_passed_as_arguments() -> None:
     body = encode_blocks(framed([pattern(1000), b"x"]))
     with pytest.raises(LimitExceededError):
         records(body, 2, max_blob=999)

@@ -87,7 +87,7 @@ def test_large_reads_and_reads_to_the_end_return_the_payload() -> None:
     assert stream.read() == payload[100 + len(target) :]
 
 
-def test_a_body_in_memory_is_read_from_its_position_and_advances_it() -> None:
+def test_a_body_in_memory_is_read_from_its_current_position() -> None:
     raw = io.BytesIO(b"head" + encode_blocks(b"hello"))
     raw.seek(4)
     stream = CrcStrippingStream(raw)

@@ -59,7 +59,7 @@ def job_results(
 @pytest.mark.parametrize(
     "job", [job for job, version in older_jobs.JOBS if version == jobs_on_our_streams.VERSION]
 )
-def test_the_older_client_runs_its_jobs_on_our_streams(
+def test_the_older_client_runs_its_jobs_on_streams_of_odps_nb(
     job_results: list[dict[str, Any]], job: str
 ) -> None:
     (found,) = [one for one in job_results[1:] if one["job"] == job]
@@ -257,7 +257,7 @@ def test_data_that_is_not_bytes_is_refused_before_anything_is_sent(kind: Any, da
     assert upload.body == b"text"
 
 
-def test_results_of_finish_are_none_before_it_was_called() -> None:
+def test_results_of_finish_are_none_before_the_call_of_finish() -> None:
     writer = StreamWriter(StoringUpload())
     assert writer.get_route_token() is writer.get_request_id() is None
     assert writer.get_write_stream_response() is None

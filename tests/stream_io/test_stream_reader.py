@@ -51,7 +51,7 @@ def test_a_response_body_is_read_completely(
         assert reader.headers["x-odps-request-id"] == "req-1"
 
 
-def test_readinto_fills_its_target(transport: RequestsTransport) -> None:
+def test_readinto_fills_its_buffer(transport: RequestsTransport) -> None:
     with Peer(chunked) as peer, StreamReader(fetch(transport, peer)) as reader:
         target = bytearray(200_000)
         assert reader.readinto(target) == 200_000

@@ -1,4 +1,4 @@
-"""The same faults for stock pyodps, as far as its API allows; its results are only recorded.
+"""Runs stock pyodps with the same faults, as far as its API allows, and records the results.
 
     python -m tests.sweep.peer FILE
 

@@ -1,4 +1,4 @@
-"""Write ``docs/results/clients.md``: what unchanged clients do against the embedded service.
+"""Write ``docs/results/clients.md``, the results of unchanged clients with the embedded service.
 
 Each suite of a client calls `record` when it ends. Sections of other clients stay as they are.
 Only `make versions` sets `VARIABLE`, so that a part of a suite does not change the page.

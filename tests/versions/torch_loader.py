@@ -135,7 +135,7 @@ def test_batches_of_the_dataset_become_tensors(table):
         len(loader(made(table.read(where="id > 3")), batch_size=2))
 
 
-def test_the_rank_comes_from_the_process_group(table):
+def test_the_rank_is_that_of_the_process_group(table):
     torch.distributed.init_process_group("fake", store=FakeStore(), rank=1, world_size=3)
     try:
         found = ids(loader(made(table), batch_size=32))

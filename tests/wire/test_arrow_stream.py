@@ -131,7 +131,7 @@ def test_bytes_that_begin_no_message_raise_an_error(junk: bytes) -> None:
     assert caught.value.offset == 0
 
 
-def test_messages_larger_than_accepted_are_refused_before_they_arrive() -> None:
+def test_oversized_messages_are_refused_before_they_arrive() -> None:
     with pytest.raises(LimitExceededError, match="metadata") as caught:
         watch(CONTINUATION + pack("<i", 2**31 - 1))
     assert caught.value.actual == 2**31 - 1

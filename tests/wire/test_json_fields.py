@@ -161,7 +161,7 @@ def test_an_empty_body_is_an_empty_object(body: bytes) -> None:
     assert list(parse_object(body, "document")) == []
 
 
-def test_size_has_a_limit() -> None:
+def test_the_size_of_a_document_is_limited() -> None:
     with pytest.raises(FramingError, match="9 bytes of JSON; the limit is 8"):
         parse_object(b'{"a": 11}', "document", max_bytes=8)
     assert parse_object(b'{"a": 1}', "document", max_bytes=8).integer("a") == 1
@@ -175,7 +175,7 @@ def test_an_invalid_request_raises_an_error_with_a_status_and_code() -> None:
 
 
 @given(st.binary(max_size=60))
-def test_any_bytes_give_an_object_or_our_error(body: bytes) -> None:
+def test_any_bytes_give_an_object_or_an_odps_nb_error(body: bytes) -> None:
     assert isinstance(outcome(parse_object, body, "document"), (Fields, FramingError))
 
 

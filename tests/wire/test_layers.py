@@ -110,7 +110,7 @@ def test_any_division_gives_the_same_result(
 
 
 @pytest.mark.parametrize("magic", [ZSTD_MAGIC, LZ4_MAGIC])
-def test_without_a_header_nothing_is_decoded_even_behind_a_magic_number(magic: bytes) -> None:
+def test_without_a_header_no_coding_is_decoded_even_after_a_magic_number(magic: bytes) -> None:
     blob = magic + b"is how this blob begins"
     assert decode(None, encode_blocks(blob)) == blob
     assert decode("identity", encode_blocks(blob)) == blob
@@ -243,7 +243,7 @@ def test_zero_or_several_references_are_sent_as_frames(count: int) -> None:
 
 
 @pytest.mark.parametrize("payload", [b"", b"x", encode_frame(b"a frame, but one reference")])
-def test_one_reference_is_sent_raw_whatever_its_content(payload: bytes) -> None:
+def test_a_single_blob_is_sent_without_a_frame(payload: bytes) -> None:
     for encoding, body in bodies(payload):
         assert blobs(encoding, 1, body) == [payload]
 

@@ -63,7 +63,7 @@ def test_a_document_of_the_maximum_depth_is_parsed() -> None:
     assert len(list(parse_xml(body, "document").iter())) == MAX_XML_DEPTH
 
 
-def test_size_has_a_limit() -> None:
+def test_the_size_of_a_document_is_limited() -> None:
     with pytest.raises(LimitExceededError) as caught:
         parse_xml(b"<abcd/>", "document", max_bytes=6)
     assert (caught.value.limit, caught.value.actual) == (6, 7)

@@ -139,7 +139,7 @@ def test_a_blob_is_closed_when_the_next_one_is_requested():
         assert repr(kept).endswith("closed>")
 
 
-def test_a_repr_is_short_whatever_the_uploader_wrote():
+def test_a_repr_is_short_even_if_metadata_is_long():
     def step(line, seen) -> None:
         header = FrameHeader(content_type="x" * 9000, custom_file_name="y" * 9000)
         frame = FrameEncoder(header, length=2)

@@ -78,6 +78,6 @@ def test_too_many_splits_are_refused_before_they_fill_the_memory(
     assert "split_bytes=" in str(caught.value.hint)
 
 
-def test_more_splits_than_rows_are_read_without_overhead():
+def test_a_session_has_at_most_one_split_for_each_row():
     session, _ = opened(replace(HUGE, record_count=5), splits=10**9)
     assert len(session.splits) == 5

@@ -55,7 +55,7 @@ def test_unordered_concurrent_splits_return_every_row_once():
 
 @pytest.mark.parametrize("workers", [1, 2, 8])
 @pytest.mark.parametrize("read_ahead", [1, 10**9])
-def test_broken_concurrent_splits_resume(workers, read_ahead):
+def test_broken_splits_of_a_concurrent_read_resume(workers, read_ahead):
     steps = [cut_rows(0.5), hang_up, fail(503, "ServiceUnavailable"), cut_rows(0.9), serve_rows]
     with Service(ReadRows=steps) as service, service.client() as storage:
         batches = iter_batches(storage, SESSION, workers=workers, read_ahead=read_ahead)

@@ -201,7 +201,7 @@ def test_a_header_that_contradicts_the_body_raises_an_error():
         RowStream(response)
 
 
-def test_a_message_over_the_limit_is_refused_before_it_is_read():
+def test_an_arrow_message_over_the_limit_is_refused_before_reading_it():
     with Opened(WHOLE) as response, pytest.raises(LimitExceededError) as caught:
         read_all(response, max_message=64)
     assert caught.value.limit == 64

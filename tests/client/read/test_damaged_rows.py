@@ -1,4 +1,4 @@
-"""Arbitrary bytes as rows from a service: valid values, or an error of odps_nb."""
+"""Arbitrary bytes in place of rows give valid values or an odps_nb error."""
 
 from __future__ import annotations
 

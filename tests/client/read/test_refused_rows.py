@@ -45,7 +45,7 @@ def test_an_unknown_error_code_in_place_of_rows_is_shown(body: bytes) -> None:
     assert (type(error), error.code, error.message) == (ServiceError, "Odd", "an odd reason")
 
 
-def test_an_error_after_some_rows_is_that_error() -> None:
+def test_an_error_after_some_rows_is_raised_unchanged() -> None:
     with Service(ReadRows=[raw(ipc(numbers(20, 40))[:-8] + UNKNOWN)]) as service:
         with service.client() as storage:
             batches = iter_split(storage, SESSION, RowRangeSplit(20, 60))

@@ -75,7 +75,7 @@ def test_bytes_below_a_null_are_ignored() -> None:
     data=st.binary(max_size=6) | st.text("aé中", max_size=3).map(str.encode),
     within=st.lists(st.integers(0, 8), max_size=4),
 )
-def test_validation_agrees_with_arrow(data: bytes, within: list[int]) -> None:
+def test_text_validation_agrees_with_arrow(data: bytes, within: list[int]) -> None:
     batch = column(pa.string(), [0, *within, len(data)], data)
     try:
         batch.validate(full=True)

@@ -40,7 +40,7 @@ def test_settings_at_the_beginning_are_removed(
 
 
 @pytest.mark.parametrize("above", [" " * 5000, "\t\n" * 5000, "--\n" * 5000, "-- a\n  " * 5000])
-def test_a_query_may_be_indented_and_have_comments_above_it(above: str) -> None:
+def test_a_query_may_follow_blanks_and_comments(above: str) -> None:
     """The run time once doubled with each blank: 24 blanks took seconds."""
     assert split_settings(f"{above}select 1") == ({}, f"{above}select 1")
     assert split_settings(f"{above}set a=1;select 1") == ({"a": "1"}, "select 1")

@@ -161,7 +161,7 @@ NOT_SENT = fail(429, "FlowExceeded")  # the service rejects it before it starts 
         ([hang_up, fail(400, "ParseError", "ODPS-0130161: nope")], False),
     ],
 )
-def test_a_statement_is_in_doubt_only_if_an_attempt_may_have_started_it(script, in_doubt):
+def test_a_statement_is_in_doubt_only_if_an_attempt_may_have_run(script, in_doubt):
     """A rejected text stays rejected; a permission or quota may have changed in the meantime."""
     with (
         ControlService(SubmitSql=script) as service,
@@ -200,7 +200,7 @@ def test_a_cancel_between_two_requests_reports_that_the_statement_may_run():
     assert caught.value.in_doubt
 
 
-def test_an_interrupted_wait_names_the_instance_and_stops_it():
+def test_an_interrupted_wait_stops_the_query_and_names_the_instance():
     with (
         ControlService(
             SubmitSql=[submitted()], GetInstance=[hang_up], CancelInstance=[hang_up]
@@ -304,7 +304,7 @@ def test_if_a_query_cannot_be_stopped_the_error_of_the_wait_is_still_raised(capl
     assert any("could not be stopped" in one for one in caplog.messages)
 
 
-def test_cancelling_sends_one_request():
+def test_cancelling_a_query_sends_one_request():
     script = {"SubmitSql": [submitted()], "CancelInstance": [raw(b"")]}
     with ControlService(**script) as service, service.client() as storage:
         cancel_sql(storage, submit_sql(storage, "select 1"))

@@ -98,7 +98,7 @@ def test_a_write_commits_everything_once_or_raises_and_commits_nothing(faults):
             assert service.committed == list(range(ROWS))
 
 
-def test_after_a_silent_upload_the_offset_is_fetched():
+def test_after_an_upload_without_a_response_the_offset_is_fetched():
     with Ledger() as service:
         service.faults["WriteRows"].append("stall")
         assert write(service, read_timeout=0.2) == ROWS

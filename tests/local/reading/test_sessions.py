@@ -189,7 +189,7 @@ def test_a_late_error_in_a_filter_breaks_the_response_and_the_resumed_request_na
         peer.split(name, session.session_id, IndexSplit(0), skip_rows=ONE_GROUP)
 
 
-def test_a_session_is_a_snapshot_of_its_creation(peer: Peer, changing: str) -> None:
+def test_a_read_session_is_a_snapshot_of_the_table(peer: Peer, changing: str) -> None:
     session = peer.open_read(changing, split_mode=SplitMode.ROW_OFFSET)
     peer.write(changing, ROWS.slice(0, 5), overwrite=True)
     read = peer.split(changing, session.session_id, RowRangeSplit(0, 10_000))

@@ -1,4 +1,4 @@
-"""What Python tools of other authors need from the service, without these tools.
+"""Responses that Python tools of other authors need, tested without the tools.
 
 ``tests/versions/python_tools.py`` runs the tools themselves. The facts are from their source code
 (pyodps_catalog 0.4.0, maxc-cli 0.9.4, alibabacloud-maxcompute-mcp-server 0.1.8) and from the SDKs.

@@ -39,7 +39,7 @@ def wait_until_gone(pid: int, seconds: float = 20) -> bool:
     return True
 
 
-def test_rows_survive_restarts_and_a_kill_and_nothing_else_does(root: Path) -> None:
+def test_only_committed_rows_survive_restarts_and_a_kill(root: Path) -> None:
     with start(root, samples=False) as first:
         peer = Peer(first)
         peer.sql("CREATE TABLE kept (a bigint);")
@@ -281,7 +281,7 @@ def test_many_concurrent_readers_get_complete_responses(peer: Peer) -> None:
 
 
 @pytest.mark.nightly
-def test_keys_and_tokens_come_from_a_file_of_their_owner(tmp_path: Path) -> None:
+def test_keys_and_tokens_are_read_from_a_file_that_only_the_owner_can_read(tmp_path: Path) -> None:
     path = tmp_path / "credentials.json"
     path.write_text(
         json.dumps(

@@ -171,7 +171,7 @@ LACKING = (
 
 
 @pytest.mark.parametrize("expression", LACKING)
-def test_functions_that_only_maxcompute_supports_are_named_as_such(
+def test_the_error_for_an_unsupported_function_of_maxcompute_names_it(
     odps: Connection, expression: str
 ) -> None:
     source = "" if " from " in expression else " from (select 'a' as s) t"

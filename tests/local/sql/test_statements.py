@@ -26,7 +26,7 @@ from tests.support.named import NewTable
 from tests.support.service.peer import Peer
 
 
-def test_a_table_is_described_as_it_was_created(peer: Peer, new_table: NewTable) -> None:
+def test_the_document_of_a_table_has_its_definition(peer: Peer, new_table: NewTable) -> None:
     name = new_table(
         "(id BIGINT NOT NULL COMMENT 'the key; with (signs)', `from` DECIMAL(18,2),"
         " s STRUCT<a:INT,b:ARRAY<STRING>>)"
@@ -134,7 +134,7 @@ def test_a_table_is_created_from_a_query_or_like_another(peer: Peer) -> None:
         peer.sql(f"CREATE TABLE {name}_3 AS SELECT CAST('x' AS BIGINT) / 0 FROM no_such_table;")
 
 
-def test_settings_and_comments_stand_before_the_statement(peer: Peer) -> None:
+def test_settings_and_comments_may_precede_a_statement(peer: Peer) -> None:
     read = peer.query(
         "SET odps.sql.allow.fullscan=true;\n-- a comment; here\nSELECT 1 AS n; -- and here;\n"
     )
@@ -279,7 +279,7 @@ def test_a_blob_can_be_the_value_of_a_map(new_table: NewTable) -> None:
     assert new_table("(a map<string,blob>)")
 
 
-def test_stopping_an_ended_instance_is_refused_and_our_client_accepts_that(
+def test_odps_nb_accepts_that_an_ended_instance_cannot_be_stopped(
     peer: Peer, odps: Connection
 ) -> None:
     """evidence 169: rejected with InvalidStateSetting (pyodps: test_create_instance)"""

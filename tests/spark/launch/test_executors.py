@@ -55,7 +55,7 @@ WITHOUT_US = "sys.modules['odps_nb'] = None; sys.argv[2] = 'pyspark.daemon'"
 
 
 @pytest.mark.nightly
-def test_an_error_for_a_missing_package_says_where_to_install_it(
+def test_an_error_for_a_missing_package_says_where_to_install_the_package(
     spark: SparkSession,
     odps: Connection,
     new_name: Callable[[str], str],

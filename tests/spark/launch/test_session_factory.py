@@ -159,7 +159,7 @@ def test_a_local_session_creates_no_folder_near_the_notebook(
     odps_nb.spark.session("local[2]", spark_sql_warehouse_dir="kept")
     made_folder, kept = given
     assert Path(made_folder).parent == Path(tempfile.gettempdir())
-    Path(made_folder).rmdir()  # empty; otherwise removed at exit
+    Path(made_folder).rmdir()  # an empty folder, which the exit removes
     assert kept == "kept"
 
 
@@ -179,7 +179,7 @@ def test_a_job_of_spark_submit_keeps_its_master_and_settings(
 
 
 @pytest.mark.spark
-def test_the_session_has_our_settings(spark_session: SparkSession) -> None:
+def test_the_session_has_the_default_settings_of_odps_nb(spark_session: SparkSession) -> None:
     assert spark_session.conf.get("spark.driver.host") == "127.0.0.1"
     assert spark_session.conf.get("spark.sql.execution.arrow.pyspark.enabled") == "true"
     assert spark_session.conf.get("spark.sql.session.timeZone") is not None

@@ -248,7 +248,7 @@ def test_blobs_and_writes_are_reported(
     assert len(writing.trackers) == 1
 
 
-def test_finished_tasks_are_counted_before_spark_has_counted_them(
+def test_finished_tasks_are_counted_before_the_status_of_spark_changes(
     spark: SparkSession, odps: Connection, new_name: Callable[[str], str]
 ) -> None:
     name, shown = new_name("behind"), Listener()
@@ -319,7 +319,7 @@ def test_an_interrupted_cell_does_not_affect_actions_of_other_cells(
     *,
     reports: bool,
 ) -> None:
-    """An action runs on while it has an active job, even one of which no task has reported."""
+    """An action runs while it has an active job, even if no task of the job has reported."""
     frame = odps_nb.spark.read(spark, slow, numbers, splits=1, progress=listener)
     rest = frame if reports else spark.range(0, ROWS, 1, 1)
     later = gated(rest, gate).repartition(1)  # a separate stage, and a separate job with AQE

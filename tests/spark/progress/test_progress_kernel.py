@@ -102,7 +102,7 @@ def test_a_spark_action_is_in_the_list_of_operations(book: nbformat.NotebookNode
     (cell,) = [cell for cell in book.cells if cell.id == "status"]
     listed = cell.outputs[0].data["text/plain"]
     reads = [line for line in listed.splitlines() if "read local.orders" in line]
-    assert ["done in" in line for line in reads] == [True, True]  # the quiet one reports nothing
+    assert ["done in" in line for line in reads] == [True, True]  # quiet reads are not listed
 
 
 def test_a_notebook_with_spark_leaves_no_folder_next_to_it(book: nbformat.NotebookNode) -> None:
@@ -110,7 +110,9 @@ def test_a_notebook_with_spark_leaves_no_folder_next_to_it(book: nbformat.Notebo
     assert cell.outputs[0].text == "[]\n"
 
 
-def test_no_secret_is_saved(book: nbformat.NotebookNode, service: LocalService) -> None:
+def test_a_saved_notebook_contains_no_secret(
+    book: nbformat.NotebookNode, service: LocalService
+) -> None:
     assert service.access_key not in json.dumps(book)
 
 

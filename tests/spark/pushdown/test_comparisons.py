@@ -128,9 +128,9 @@ def test_ambiguous_comparisons_are_not_pushed_down(where: str) -> None:
     [
         ("Asia/Shanghai", "2024-01-01 08:00:00", "2024-01-01 00:00:00"),
         ("Europe/Berlin", "2024-07-01 02:00:00", "2024-07-01 00:00:00"),
-        ("Europe/Berlin", "2024-03-31 02:30:00", ""),  # no clock shows it
-        ("Europe/Berlin", "2024-10-27 02:30:00", ""),  # clocks show it twice
-        ("Asia/Shanghai", "1900-01-01 08:00:00", ""),  # tables of zones differ
+        ("Europe/Berlin", "2024-03-31 02:30:00", ""),  # a local time that does not exist
+        ("Europe/Berlin", "2024-10-27 02:30:00", ""),  # a local time that occurs twice
+        ("Asia/Shanghai", "1900-01-01 08:00:00", ""),  # zone databases differ here
         ("GMT+8", "2024-01-01 08:00:00", ""),
         ("Nowhere/City", "2024-01-01 08:00:00", ""),
         (None, "2024-01-01 08:00:00", ""),

@@ -99,7 +99,7 @@ CONDITIONS = [
     "shown = '2023-12-31 23:59:59.999999'", "shown > timestamp_ntz '2024-01-01 00:00:00'",
     "shown < '2024-01-01T00:00:00.000001'", "shown >= timestamp '2024-01-01 00:00:00'",
 ]  # fmt: skip
-#: For these, no condition is sent.
+#: Queries for which no condition is sent.
 LEFT = {
     *("c <> 'a'", "c >= 'a'", "not (c = 'a')", "shown >= timestamp '2024-01-01 00:00:00'"),
 }

@@ -53,7 +53,7 @@ def sale(number: int) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def tables(odps: Connection, spark_session: SparkSession) -> Iterator[None]:
-    """Three small tables; ``sales`` has two partition levels. No query leaves a view behind."""
+    """Three small tables; ``sales`` has two partition levels. Every query drops its views."""
     odps.create_table(
         "sales",
         "id bigint, n int, status string, amount decimal(10,2), due date, gift boolean, "
@@ -580,7 +580,7 @@ def test_a_query_that_is_cancelled_before_it_starts_opens_no_session(
     assert listener.wait_end().phase is Phase.CANCELLED
 
 
-def test_an_expired_snapshot_raises_our_error(
+def test_an_expired_snapshot_raises_a_session_expired_error(
     spark: SparkSession, odps: Connection, new_name: Any
 ) -> None:
     name = new_name("gone")

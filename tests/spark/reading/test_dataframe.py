@@ -166,7 +166,7 @@ def test_a_filter_and_a_limit_together_are_exact(spark: SparkSession, odps: Conn
 
 @pytest.mark.spark
 @pytest.mark.parametrize("asked", [{}, {"splits": 3}])
-def test_a_filter_is_exact_whatever_the_service_skips(
+def test_a_filter_is_exact_even_if_the_service_skips_no_rows(
     spark: SparkSession, odps: Connection, asked: dict[str, int]
 ) -> None:
     table = odps.table("orders")
@@ -207,7 +207,7 @@ def test_a_partition_without_rows_returns_no_rows(spark: SparkSession, odps: Con
 
 
 @pytest.mark.spark
-def test_a_scan_becomes_a_dataframe_of_its_own_snapshot(
+def test_a_dataframe_of_a_scan_reads_the_snapshot_of_the_scan(
     spark: SparkSession, odps: Connection
 ) -> None:
     scan = odps.table("types_all").read(columns=["row_name", "c_int"])

@@ -264,7 +264,7 @@ def test_client_options_can_be_passed_with_keys_or_a_profile(
         ({"table": "t", "replaceWhere": "ds = 1"}, "no reader option 'replacewhere'"),
     ],
 )
-def test_wrong_options_are_refused(profile: Profile, given: dict[str, str], told: str) -> None:
+def test_invalid_options_are_refused(profile: Profile, given: dict[str, str], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         ReadSettings.of({**profile.as_options(), **given})
 

@@ -1,4 +1,4 @@
-"""What PySpark does with filters that a data source accepts: the reason why ours accepts none.
+"""PySpark passes filters of one query to another, so the data source of odps_nb accepts none.
 
 If this test fails, PySpark has changed: see docs/decisions/spark.md.
 """

@@ -1,4 +1,4 @@
-"""Micro-batches are committed once, whichever process dies; called as Spark calls a sink."""
+"""Micro-batches are committed once, whichever process dies; tests call the sink as Spark does."""
 
 from __future__ import annotations
 
@@ -275,7 +275,7 @@ def test_columns_are_checked_before_a_task_runs(
         pickle.dumps(writer)
 
 
-def test_a_stream_needs_its_checkpoint_among_its_options(odps: Connection, table: Table) -> None:
+def test_a_stream_needs_the_option_for_its_checkpoint(odps: Connection, table: Table) -> None:
     given = {**odps_nb.spark.options(odps), "table": str(table.name)}
     with pytest.raises(ConfigError, match="has no checkpointLocation option"):
         OdpsDataSource(given).streamWriter(SCHEMA, False)

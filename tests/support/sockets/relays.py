@@ -28,7 +28,7 @@ def server_context(authority: trustme.CA, *names: str, **facts) -> ssl.SSLContex
 def pump(
     one: socket.socket, other: socket.socket, on_data: Callable[[bytes], object] = len
 ) -> None:
-    """Forward bytes both ways until either side ends; ``heard`` receives the bytes of ``one``."""
+    """Forward bytes both ways until either side ends; ``on_data`` receives the bytes of ``one``."""
     pairs = {one: other, other: one}
     while True:
         waiting = [sock for sock in pairs if isinstance(sock, ssl.SSLSocket) and sock.pending()]

@@ -33,7 +33,7 @@ class NoFormError(Exception):
 
 
 def family_of(value: Any) -> str:
-    """Return the name of the Python, NumPy and Arrow types that hold such values."""
+    """Return the name of the Python, NumPy and Arrow types that hold values like this one."""
     if isinstance(value, Moment):
         return "clock" if value.ahead is None else f"instant{value.ahead}"
     return {

@@ -185,7 +185,7 @@ def test_an_excessive_length_is_refused_before_buffering(at: int) -> None:
     assert caught.value.limit in (1 << 20, DEFAULT_MAX_BLOB)
 
 
-def test_the_limits_are_arguments() -> None:
+def test_the_limits_can_be_passed_as_arguments() -> None:
     with pytest.raises(LimitExceededError) as caught:
         decode(1, UPLOAD, max_header=82)
     assert (caught.value.limit, caught.value.actual) == (82, 83)
@@ -321,7 +321,7 @@ def test_crc32_of_large_blobs_is_computed_as_data_arrives(size: int) -> None:
 
 
 @pytest.mark.usefixtures("little_retained")
-def test_md5_of_large_blobs_is_checked_once_the_stream_is_known_to_have_it() -> None:
+def test_md5_of_large_blobs_is_checked_from_the_second_blob() -> None:
     one = encode_frame(pattern(5000), checksum=ChecksumKind.MD5)
     events = decode(2, *every(one + one, 300))
     assert [e.verified for e in events if isinstance(e, BlobEnd)] == [False, True]

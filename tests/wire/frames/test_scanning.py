@@ -1,4 +1,4 @@
-"""The scanner returns the same records as the decoder; records and events as values."""
+"""The scanner returns the same records as the decoder; records and events are values."""
 
 import copy
 import pickle

@@ -76,7 +76,7 @@ def test_random_pieces_make_the_same_stream(size: int, places: list[int]) -> Non
     assert encoded(pieces) == stored(payload)
 
 
-def test_a_piece_may_be_any_contiguous_memory() -> None:
+def test_a_piece_may_be_any_contiguous_buffer() -> None:
     numbers = memoryview(pattern(CHUNK_SIZE + 4)).cast("I")
     assert encoded([numbers]) == encoded([bytearray(numbers)]) == stored(bytes(numbers))
 

@@ -106,7 +106,7 @@ def test_a_query_that_depends_on_unnamed_columns_reads_all_of_them(inner):
         "select max(n) over (order by id) from a qualify count(status) over () = 1",
     ],
 )
-def test_a_query_that_names_its_columns_reads_only_these(text):
+def test_a_query_that_names_its_columns_reads_only_the_named_columns(text):
     assert set(reads(text)[0].columns) <= {"id", "n", "status"}
 
 

@@ -119,7 +119,7 @@ def test_random_functions_without_a_seed_allow_pruning():
     assert only("select uuid(), * from a where n = 1 and rand() < 0.5") == "n = 1"
 
 
-def test_a_condition_in_a_query_with_qualify_is_applied_before_it():
+def test_a_condition_is_applied_before_qualify():
     text = "select * from a where n = 1 qualify row_number() over (order by id) = 1"
     assert only(text) == "n = 1"
     assert only(f"select * from ({text.replace('n = 1 q', 'id = 2 q')}) where n = 1") == "id = 2"

@@ -133,7 +133,7 @@ def test_a_limit_is_sent_only_after_computed_conditions_were_evaluated_for_all_p
     )
 
 
-def test_the_smaller_limit_applies():
+def test_of_two_limits_the_smaller_one_applies():
     assert [reads("select * from a limit 5", limit=n)[0].limit for n in (3, 9, None)] == [3, 5, 5]
     assert reads("select * from a", limit=3)[0].limit == 3
     assert reads("select * from a limit 1 + 1", limit=3)[0].limit is None
