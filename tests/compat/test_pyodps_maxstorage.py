@@ -83,7 +83,7 @@ def test_rows_written_in_two_streams_are_read_back(
     assert read_all(storage.create_table_read_session(name), **options).equals(ROWS)
 
 
-def test_an_aborted_session_leaves_nothing(storage: MaxStorageClient, new_table: NewTable) -> None:
+def test_an_aborted_session_stores_no_rows(storage: MaxStorageClient, new_table: NewTable) -> None:
     name = new_table("id bigint, note string")
     session = storage.create_table_write_session(name)
     write(session, ROWS)

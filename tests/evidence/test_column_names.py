@@ -68,7 +68,7 @@ def test_names_are_bound_in_back_quotes(odps: Connection, new_name: NewName) -> 
     assert odps.table(table).read(where="{one} = :v", params=given).to_pandas().shape == (1, 5)
 
 
-def test_unusual_columns_are_filtered_and_sorted_in_engines_and_the_explorer(
+def test_engines_and_the_explorer_filter_and_sort_columns_with_unusual_names(
     odps: Connection, new_name: NewName
 ) -> None:
     table = odps.create_table(new_name("names"), ROWS)

@@ -19,7 +19,7 @@ __all__ = [
 
 RIGHT = "right"
 REFUSED = "error"  # a typed error, and nothing is changed
-UNKNOWN = "in doubt"  # a typed error that the data may be stored: all of it is stored, or nothing
+UNKNOWN = "in doubt"  # a typed error says that the data may be stored: all of it is, or nothing
 ENDED = "interrupted"  # interrupted by Ctrl-C: all of the data is stored, or nothing
 WRONG = "wrong"  # success with a wrong result; only pyodps
 CHANGED = "there"  # an error although the rows are stored; only pyodps

@@ -80,31 +80,31 @@ project = "other_project"
 """
 
 
-def test_the_environment_alone_is_sufficient(tmp_path):
+def test_environment_variables_alone_can_define_a_profile(tmp_path):
     profile = Profile.resolve(environ=ENV | nowhere(tmp_path))
     assert (profile.endpoint, profile.project) == ("http://env/api", "env_project")
     assert (profile.access_id, profile.access_key) == ("env-id", SECRET)
     assert profile.name is None
 
 
-def test_keywords_win_over_the_environment(tmp_path):
+def test_arguments_have_precedence_over_environment_variables(tmp_path):
     profile = Profile.resolve(environ=ENV | nowhere(tmp_path), project="mine", region="cn-x")
     assert (profile.project, profile.region, profile.endpoint) == ("mine", "cn-x", "http://env/api")
 
 
 @pytest.mark.parametrize("name", ["work", None])
-def test_a_profile_takes_precedence_over_the_environment(profiles, name):
+def test_a_profile_has_precedence_over_environment_variables(profiles, name):
     profile = Profile.resolve(name, environ=ENV | profiles(WORK))
     assert (profile.endpoint, profile.project) == ("https://work/api", "work_project")
     assert (profile.name, profile.access_id, profile.schema) == ("work", "work-id", "sales")
 
 
-def test_the_environment_may_name_the_profile(profiles):
+def test_an_environment_variable_can_name_the_profile(profiles):
     env = profiles(WORK) | {"ODPS_PROFILE": "other", "ODPS_ACCESS_ID": "i", "ODPS_ACCESS_KEY": "k"}
     assert Profile.resolve(environ=env).project == "other_project"
 
 
-def test_two_accounts_are_never_mixed(profiles):
+def test_parts_of_two_accounts_are_never_combined(profiles):
     env = profiles(WORK) | {"ODPS_STS_TOKEN": "token-of-another-account"}
     assert Profile.resolve("work", environ=env).sts_token is None
 
@@ -115,14 +115,14 @@ def test_a_key_in_the_environment_completes_an_id_in_the_file(profiles):
     assert (profile.access_id, profile.access_key) == ("me", "k")
 
 
-def test_unknown_profile_lists_the_names_and_suggests_one(profiles):
+def test_the_error_for_an_unknown_profile_lists_the_names_and_suggests_one(profiles):
     with pytest.raises(ConfigError, match="no profile 'wrok'") as caught:
         Profile.resolve("wrok", environ=profiles(WORK))
     assert "did you mean 'work'" in caught.value.hint
     assert "work, other" in caught.value.hint
 
 
-def test_unknown_profile_without_a_file_says_where_the_file_would_be(tmp_path):
+def test_without_a_profile_file_the_error_names_the_path_of_the_file(tmp_path):
     with pytest.raises(ConfigError, match=r"none\.toml does not exist"):
         Profile.resolve("work", environ=nowhere(tmp_path))
 

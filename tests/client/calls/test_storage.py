@@ -152,7 +152,10 @@ LATER = "Wed, 21 Oct 2026 07:28:00 GMT"
     [
         ({"Date": "Wed, 21 Oct 2026 07:27:45 GMT"}, 15.0),
         ({}, 20.0),  # computed with the client's own clock
-        ({"Date": "Wed, 21 Oct 2026 07:30:00 GMT"}, 0.2),  # already past: the wait of the policy
+        (
+            {"Date": "Wed, 21 Oct 2026 07:30:00 GMT"},
+            0.2,
+        ),  # in the past: the policy determines the wait
     ],
     ids=["server clock", "client clock", "past"],
 )

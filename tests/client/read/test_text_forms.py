@@ -92,14 +92,14 @@ def test_invalid_text_in_every_layout_is_replaced_or_kept_as_bytes_or_named(
 
 
 @pytest.mark.parametrize(("kind", "values", "path", "row"), LAYOUTS, ids=str)
-def test_invalid_bytes_outside_of_rows_never_raise(
+def test_invalid_bytes_outside_of_rows_raise_no_error(
     kind: pa.DataType, values: list[Any], path: str, row: int
 ) -> None:
     batch = pa.record_batch({"c": cells(kind, values)}).slice(0, row)
     assert fitted(batch, TextMode.STRICT).column("c").to_pylist() == decoded(values[:row])
 
 
-def test_bytes_below_a_null_of_a_struct_or_list_never_raise() -> None:
+def test_bytes_below_a_null_of_a_struct_or_list_raise_no_error() -> None:
     member = text_of([BAD, b"a"])
     struct = pa.StructArray.from_arrays([member], ["x"], mask=pa.array([True, False]))
     offsets = pa.array([0, 1, 2], pa.int32())

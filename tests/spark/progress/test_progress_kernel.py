@@ -69,7 +69,7 @@ def cards(book: nbformat.NotebookNode, name: str) -> list[str]:
     return [page for page in pages if 'role="status"' in page]
 
 
-def test_the_card_of_an_action_is_in_its_own_cell_with_its_last_figures(
+def test_an_action_has_a_card_with_its_final_row_counts_in_its_cell(
     book: nbformat.NotebookNode,
 ) -> None:
     (card,) = cards(book, "action")

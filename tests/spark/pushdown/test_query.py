@@ -284,7 +284,7 @@ def test_comparisons_of_numbers_with_text_have_the_results_of_spark(
         compare(text, f"ansi {value}: {text}")
 
 
-@pytest.mark.nightly  # every query again, to verify the recorded results
+@pytest.mark.nightly  # runs all queries with plain Spark
 def test_stored_results_agree_with_plain_spark(
     few_tasks_here: SparkSession, whole: dict[str, DataFrame]
 ) -> None:

@@ -274,5 +274,5 @@ def test_the_error_for_an_unknown_profile_names_it_without_settings() -> None:
         ReadSettings.of({"profile": "nobody", "table": str(uuid.uuid4())})
 
 
-def test_the_source_is_called_odps() -> None:
+def test_the_data_source_is_named_odps() -> None:
     assert OdpsDataSource.name() == "odps"

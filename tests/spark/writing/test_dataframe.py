@@ -36,7 +36,7 @@ def _ids(odps: Connection, name: str) -> list[int]:
 
 
 @pytest.mark.spark
-def test_a_task_that_first_fails_writes_no_row_twice(
+def test_a_retried_task_writes_no_row_twice(
     spark: SparkSession, odps: Connection, new_name: Names, tmp_path: Path
 ) -> None:
     name = new_name("retried")

@@ -66,7 +66,7 @@ class Place:
 
 
 def write(place: Place, client: Any, tables: list[pa.Table], spec: str | None = None) -> str:
-    """One stream for each table, then one commit."""
+    """Write one stream for each table, then commit once."""
     session = client.create_write_session(partial_partition_spec=spec).session_id
     for number, rows in enumerate(tables):
         client.create_write_stream(session, str(number), 1)
