@@ -354,7 +354,7 @@ def test_closing_an_unread_response_closes_the_connection(transport):
         answer.close()
 
 
-def test_closing_closes_idle_connections_while_a_response_is_open(transport):
+def test_idle_connections_are_closed_while_a_response_is_open(transport):
     left = threading.Event()
 
     def script(line: Line) -> None:

@@ -217,7 +217,7 @@ def test_a_closed_reader_returns_no_batch():
             stream.next()
 
 
-def test_a_stream_that_ends_between_two_batches_is_truncated():
+def test_a_stream_that_ends_between_two_batches_is_reported_as_truncated():
     sink = pa.BufferOutputStream()
     writer = pa.ipc.new_stream(sink, TABLE.schema)
     writer.write_table(TABLE)

@@ -377,7 +377,7 @@ def test_percentile_interpolates(peer: Peer) -> None:
     ],
 )
 @pytest.mark.parametrize("way", ["settings", "statement"])
-def test_a_job_that_is_read_only_changes_nothing(
+def test_a_read_only_job_changes_no_rows(
     peer: Peer, new_table: NewTable, text: str, way: str
 ) -> None:
     """Evidence 192: the vendor's MCP server relies on it."""

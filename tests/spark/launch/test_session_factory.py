@@ -183,7 +183,7 @@ def test_the_session_has_the_default_settings_of_odps_nb(spark_session: SparkSes
     assert spark_session.conf.get("spark.driver.host") == "127.0.0.1"
     assert spark_session.conf.get("spark.sql.execution.arrow.pyspark.enabled") == "true"
     assert spark_session.conf.get("spark.sql.session.timeZone") is not None
-    assert defaults("local[2]")["spark.ui.enabled"] == "false"  # set by the fixture of these tests
+    assert defaults("local[2]")["spark.ui.enabled"] == "false"  # the tests' session enables it
     assert spark_session.sparkContext.pythonExec == sys.executable
 
 

@@ -116,7 +116,7 @@ def test_a_star_of_one_table_does_not_select_columns_of_the_other():
     assert b.columns == B.names
 
 
-def test_a_natural_join_needs_every_column_of_both():
+def test_a_natural_join_needs_every_column_of_both_tables():
     assert [one.columns for one in reads("select x from a natural join b")] == [ALL, B.names]
 
 
