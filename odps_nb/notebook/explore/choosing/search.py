@@ -79,7 +79,7 @@ class TextSearch:
         for n, column, needle in self._columns:
             array = batch.column(n)
             if pt.is_nested(array.type):
-                rows = np.flatnonzero(self._may_match(array) & ~found & _valid(array))
+                rows = np.flatnonzero(self._may_match(array) & ~found)
                 texts = cell_texts(array.take(pa.array(rows)), column, sys.maxsize)
                 found[rows] = [
                     text is not None and self._needle in text.casefold() for text in texts
@@ -92,15 +92,14 @@ class TextSearch:
 
     def _may_match(self, array: pa.Array) -> np.ndarray:
         """Return a mask of the nested values that may contain the string."""
-        if self._may_span or not len(array):
+        if self._may_span:
             return np.ones(len(array), bool)
         kind = array.type
         if pt.is_struct(kind):
             names = [kind.field(n).name.casefold() for n in range(kind.num_fields)]
             if any(self._needle in name or not name.isprintable() for name in names):
                 return np.ones(len(array), bool)
-            parts = [self._may_match(part) for part in array.flatten()]
-            return np.logical_or.reduce(parts) if parts else np.zeros(len(array), bool)
+            return np.logical_or.reduce([self._may_match(part) for part in array.flatten()])
         if pt.is_map(kind):
             first, last = array.offsets[0].as_py(), array.offsets[-1].as_py()
             parents = np.repeat(np.arange(len(array)), np.diff(array.offsets.to_numpy()))
@@ -197,10 +196,6 @@ def _in_parents(parents: np.ndarray, found: np.ndarray, count: int) -> np.ndarra
 def _bools(array: pa.Array) -> np.ndarray:
     found: np.ndarray = array.to_numpy(zero_copy_only=False)
     return found
-
-
-def _valid(array: pa.Array) -> np.ndarray:
-    return _bools(array.is_valid())
 
 
 def _texts(array: pa.Array, column: Column, digits: int) -> pa.Array:
