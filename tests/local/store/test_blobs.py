@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 
@@ -83,7 +85,7 @@ def test_an_empty_batch_gives_no_references(peer: Peer, name: str) -> None:
     assert peer.put_blobs(name, peer.open_write(name), "0", []).references == ()
 
 
-def test_a_damaged_batch_is_refused(peer: Peer, name: str) -> None:
+def test_a_damaged_batch_is_refused_and_leaves_no_file(peer: Peer, name: str) -> None:
     whole = encode_frame(b"content", FrameHeader(column_index=2))
     request = calls.WriteBlobBatch(
         table=peer.table(name), session_id=peer.open_write(name), stream_id="0", stream_version=1
@@ -92,6 +94,7 @@ def test_a_damaged_batch_is_refused(peer: Peer, name: str) -> None:
         with pytest.raises(InvalidRequestError) as caught:
             peer.call(request, body)
         assert caught.value.code == "MalformedDataStream"
+    assert not list(Path(peer.service.root, "work").glob("*.*"))
 
 
 def test_references_in_rows_survive_commits(peer: Peer, name: str) -> None:
