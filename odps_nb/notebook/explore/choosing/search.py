@@ -310,4 +310,4 @@ def _sorted(parts: Sequence[pa.Table], order: Order) -> pa.Table:
         ways += ["descending" if descending else "ascending"] * len(found)
     names = [str(n) for n in range(len(keys))]
     places = pc.sort_indices(pa.table(keys, names), sort_keys=list(zip(names, ways, strict=True)))
-    return table.unify_dictionaries().take(places)
+    return table.take(places)
