@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from odps_nb.errors import ConflictError, InvalidRequestError, NotFoundError
+from odps_nb.errors import ConflictError, InvalidRequestError, NotFoundError, ServerFaultError
 from odps_nb.local.routes.asgi_io import SPOOL
 from odps_nb.terms import BlobReference, Compression
 from odps_nb.wire import calls
@@ -95,6 +95,16 @@ def test_a_damaged_batch_is_refused_and_leaves_no_file(peer: Peer, name: str) ->
             peer.call(request, body)
         assert caught.value.code == "MalformedDataStream"
     assert not list(Path(peer.service.root, "work").glob("*.*"))
+
+
+def test_a_truncated_pack_breaks_the_response(peer: Peer, name: str) -> None:
+    session = peer.open_write(name)
+    known = set(Path(peer.service.root, "blobs").iterdir())
+    answer = peer.put_blob(name, session, "0", b"content", column_id=2)
+    (pack,) = set(Path(peer.service.root, "blobs").iterdir()) - known
+    pack.write_bytes(b"con")
+    with pytest.raises(ServerFaultError):
+        peer.blobs(list(answer.references))
 
 
 def test_references_in_rows_survive_commits(peer: Peer, name: str) -> None:
