@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from odps_nb.errors import ConflictError, InvalidRequestError, SessionExpiredError
 from odps_nb.local.service import Service, Settings
+from odps_nb.local.store.folder import ROWS
 from odps_nb.local.store.ledger import Ledger
 from odps_nb.local.writing.ingest import Ingest
 from odps_nb.local.writing.streams import StoredWriteSession
@@ -238,6 +239,17 @@ def test_a_blob_that_is_being_committed_is_not_deleted(service: Service, clock: 
     clock.now += 3 * DAY
     service.tidy()
     assert [path.stem for path in service.folder.blobs.iterdir()] == [blob.pack]
+
+
+def test_giving_up_files_keeps_those_that_the_catalog_lists(service: Service) -> None:
+    write(service, 1)
+    with Ingest(service.folder, service.catalog.table(NAME), PartitionSpec(), service.blobs) as own:
+        own.write(batch(2, ds="x"))
+        (unlisted,) = own.finish()
+    (listed,) = row_files(service) - {unlisted.file.name}
+    Ledger(service.database, service.folder).give_up([listed + ROWS, unlisted.file.file_name])
+    assert row_files(service) == {listed}
+    assert rows(service, open_read(service)) == [(1, "x")]
 
 
 def test_rows_are_the_same_with_and_without_their_hot_files(service: Service) -> None:

@@ -164,8 +164,6 @@ def _fit_nested(
         entries, offsets = _window(array)
         keys = _fit(entries.field(0), odps.key, target.key_type, f"{path}.key", blobs)
         items = _fit(entries.field(1), odps.value, target.item_type, f"{path}.value", blobs)
-        if keys.null_count:
-            raise errors.invalid(f"the map {path!r} has a null key")
         return pa.MapArray.from_arrays(offsets, keys, items, target, mask=_mask(array))
     assert isinstance(odps, StructType)
     return _fit_struct(array, odps, target, path, blobs)

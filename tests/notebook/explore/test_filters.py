@@ -549,6 +549,7 @@ def test_requests_for_invalid_filters_are_reported_and_change_nothing(live):
     explorer, browser = live
     for asked in (
         _ask("id", "range", "1"),
+        _ask("id", "range", "", ""),
         _ask("id", "values"),
         _ask("id", "values", *map(str, range(101))),
         _ask("id", "no such"),
