@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from odps_nb.errors import ConflictError, InvalidRequestError, SessionExpiredError
 from odps_nb.local.service import Service, Settings
+from odps_nb.local.store import arrow_cache
 from odps_nb.local.store.folder import ROWS
 from odps_nb.local.store.ledger import Ledger
 from odps_nb.local.writing.ingest import Ingest
@@ -275,6 +276,28 @@ def test_cached_files_are_deleted_after_an_unclean_shutdown(root: Path, clock: C
     with Service(root, Settings(durable=False), clock=clock) as third:
         assert not list((root / "hot").glob("*.arrow"))
         assert len(rows(third, open_read(third))) == 100_000
+
+
+def test_the_cache_of_row_files_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrow_cache, "MAPPED", arrow_cache.SMALLEST)
+    unit, folder, work = arrow_cache.SMALLEST, tmp_path / "hot", tmp_path / "work"
+    cache = arrow_cache.ArrowCache(folder, limit=3 * unit)
+
+    def kept_after(name: str, size: int) -> list[str]:
+        work.write_bytes(bytes(size))
+        cache.admit(name, work)
+        assert not work.exists()
+        return sorted(path.stem for path in folder.iterdir())
+
+    for name in "abc":
+        kept_after(name, unit)
+    assert cache.open("a") is not None
+    assert kept_after("d", unit) == ["a", "c", "d"]
+    assert kept_after("small", unit - 1) == kept_after("large", 4 * unit) == ["a", "c", "d"]
+    assert cache.open("d") is not None
+    assert len(cache._mapped) == 1
+    (folder / "c.arrow").unlink()
+    assert cache.open("c") is cache.open("b") is None
 
 
 class Transactions(RuleBasedStateMachine):
