@@ -253,6 +253,19 @@ def test_giving_up_files_keeps_those_that_the_catalog_lists(service: Service) ->
     assert rows(service, open_read(service)) == [(1, "x")]
 
 
+def test_a_file_that_was_never_committed_is_set_aside_at_the_next_start(
+    root: Path, clock: Clock
+) -> None:
+    with Service(root, Settings(durable=False), clock=clock) as first:
+        first.catalog.create_table(NAME, SCHEMA, owner="me")
+        with Ingest(first.folder, first.catalog.table(NAME), PartitionSpec(), first.blobs) as own:
+            own.write(batch(1, ds="x"))
+            (unlisted,) = own.finish()
+    with Service(root, Settings(durable=False), clock=clock) as second:
+        assert row_files(second) == set()
+    assert [path.name for path in (root / "unknown").iterdir()] == [unlisted.file.file_name]
+
+
 def test_rows_are_the_same_with_and_without_their_hot_files(service: Service) -> None:
     write(service, *range(100_000))
     reader = open_read(service)

@@ -99,7 +99,7 @@ class TextSearch:
             names = [kind.field(n).name.casefold() for n in range(kind.num_fields)]
             if any(self._needle in name or not name.isprintable() for name in names):
                 return np.ones(len(array), bool)
-            return np.logical_or.reduce([self._may_match(part) for part in array.flatten()])
+            return np.any([self._may_match(part) for part in array.flatten()], axis=0)
         if pt.is_map(kind):
             first, last = array.offsets[0].as_py(), array.offsets[-1].as_py()
             parents = np.repeat(np.arange(len(array)), np.diff(array.offsets.to_numpy()))
