@@ -253,6 +253,15 @@ def test_giving_up_files_keeps_those_that_the_catalog_lists(service: Service) ->
     assert rows(service, open_read(service)) == [(1, "x")]
 
 
+def test_a_transaction_that_fails_deletes_no_file(service: Service) -> None:
+    write(service, 1)
+    (name,) = row_files(service)
+    with suppress(KeyError), service.database.transaction():
+        Ledger(service.database, service.folder).drop([name + ROWS])
+        raise KeyError
+    assert rows(service, open_read(service)) == [(1, "x")]
+
+
 def test_a_file_that_was_never_committed_is_set_aside_at_the_next_start(
     root: Path, clock: Clock
 ) -> None:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import requests
 import zstandard
 
 from odps_nb.errors import InvalidRequestError
+from odps_nb.local.routes.asgi_io import SPOOL
 from odps_nb.local.routes.tunnel_arrow import encode_arrow
 from odps_nb.local.routes.tunnel_rows import END_RECORD, META_CHECKSUM, META_COUNT
 from odps_nb.local.server.launch import LocalService
@@ -25,6 +26,7 @@ from odps_nb.wire.arrow_stream import END_MARKER
 from odps_nb.wire.crc32c import crc32c
 from odps_nb.wire.signing import sign
 from tests.support.service.peer import Peer
+from tests.support.threads import wait_until
 
 pack = zstandard.ZstdCompressor().compress
 ROOT = Path(__file__).parents[3]
@@ -32,7 +34,7 @@ ROWS = pa.record_batch({"id": pa.array(range(9), pa.int64()), "at": pa.array([0]
 
 
 def tunnel(
-    peer: Peer, method: str, query: str, body: bytes = b"", coding: str = "identity"
+    peer: Peer, method: str, query: str, body: Any = b"", coding: str = "identity"
 ) -> requests.Response:
     endpoint = peer.service.tunnel_endpoint
     url = f"{endpoint}/projects/{peer.service.project}/tables/uploaded?{query}"
@@ -77,6 +79,20 @@ def test_a_damaged_compressed_upload_is_refused_and_leaves_no_file(
         answer = upload("&arrow", body, coding)
         assert (answer.status_code, answer.json()["Code"]) == (400, "MalformedDataStream"), body
     assert not list(Path(bare.root, "work").glob("*.*"))
+
+
+def test_an_interrupted_upload_leaves_no_file(upload: Any, bare: LocalService) -> None:
+    work = Path(bare.root, "work")
+    with pytest.raises(requests.RequestException):
+        upload("&arrow", _interrupted(work))
+    wait_until(lambda: not list(work.glob("*.body")))
+
+
+def _interrupted(work: Path) -> Iterator[bytes]:
+    """Yield the beginning of a body, and raise once the service stores it."""
+    yield bytes(SPOOL)
+    wait_until(lambda: list(work.glob("*.body")))
+    raise requests.ConnectionError
 
 
 @pytest.mark.parametrize("path", ["tunnel", "v2"])
