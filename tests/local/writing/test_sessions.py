@@ -90,7 +90,7 @@ def test_a_closed_stream_accepts_no_more_rows(peer: Peer, name: str) -> None:
     with pytest.raises(ConflictError, match="is closed"):
         peer.put(name, session, "0", ids(2))
     peer.commit(name, session)
-    assert found(peer, name) == [1]
+    assert stored_values(peer, name) == [1]
 
 
 def test_a_committed_session_accepts_nothing(peer: Peer, name: str) -> None:
