@@ -43,7 +43,7 @@ BELOW: dict[str, set[str]] = {
     "client": VALUES_AND_LIFE | {"wire", "arrow", "http", "filters"},
     "access": VALUES_AND_LIFE | {"html", "wire", "http", "convert", "formats", "filters", "client"},
     "notebook": VALUES_AND_LIFE
-    | {"html", "wire", "http", "parsing", "convert", "formats", "client", "access"},
+    | {"html", "wire", "arrow", "http", "parsing", "convert", "formats", "client", "access"},
     "spark": VALUES_AND_LIFE
     | {"wire", "http", "convert", "filters", "client", "access", "sql_parser"},
     "probe": VALUES_AND_LIFE | {"wire", "http", "client"},

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from odps_nb.formats.drawing import Excerpt
-
-#: Maximum boxes to search for the index.
-_BOXES: Final = 64
 
 
 def boxes(data: bytes) -> Iterator[tuple[bytes, int, int]]:
     """Yield the name, start and end of each box whose header is in ``data``."""
     at = 0
-    for _ in range(_BOXES):
-        if at + 16 > len(data):
-            return
+    while at + 16 <= len(data):
         length, name = int.from_bytes(data[at : at + 4], "big"), data[at + 4 : at + 8]
         if length == 1:
             length = int.from_bytes(data[at + 8 : at + 16], "big")

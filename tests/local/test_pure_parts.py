@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -18,7 +19,13 @@ from odps_nb.local.reading.plan import by_count, by_size
 from odps_nb.local.reading.predicates import Predicate
 from odps_nb.local.reading.row_stream import encode_stream, rebatch
 from odps_nb.local.routes.tunnel_arrow import decode_arrow, encode_arrow
-from odps_nb.local.routes.tunnel_rows import decode_rows, encode_rows
+from odps_nb.local.routes.tunnel_rows import (
+    END_RECORD,
+    META_CHECKSUM,
+    META_COUNT,
+    decode_rows,
+    encode_rows,
+)
 from odps_nb.local.sql.parsing.statements import Show
 from odps_nb.local.sql.parsing.text import parse_job
 from odps_nb.local.sql.parsing.tokenizer import Cursor
@@ -27,8 +34,9 @@ from odps_nb.local.store.folder import DataFolder
 from odps_nb.local.store.row_files import RowFileWriter, read_rows
 from odps_nb.local.store.snapshots import Segment
 from odps_nb.local.writing.coerce import coerce_batch, match_columns
-from odps_nb.schema import Column, TableSchema
+from odps_nb.schema import Column, TableSchema, TypeCode
 from odps_nb.terms import Compression, PartitionSpec
+from odps_nb.wire.crc32c import crc32c
 from odps_nb.wire.type_text import parse_type
 
 EXAMPLES = 400 if os.environ.get("ODPS_NB_EXPLORE") else 40  # each example has columns of all types
@@ -138,7 +146,7 @@ def test_the_row_stream_of_the_tunnel_keeps_rows_unchanged(
 
 @settings(max_examples=EXAMPLES)
 @given(batches(), st.data())
-def test_a_truncated_or_changed_row_stream_is_refused(
+def test_a_truncated_row_stream_is_refused(
     made: tuple[tuple[Column, ...], pa.RecordBatch], data: st.DataObject
 ) -> None:
     columns, batch = made
@@ -146,6 +154,78 @@ def test_a_truncated_or_changed_row_stream_is_refused(
     cut = data.draw(st.integers(0, len(whole) - 1))
     with pytest.raises(InvalidRequestError):
         list(decode_rows(columns, memoryview(whole[:cut])))
+
+
+def _varint(number: int) -> bytes:
+    low, rest = number & 0x7F, number >> 7
+    return bytes([low | 0x80]) + _varint(rest) if rest else bytes([low])
+
+
+_CRC = crc32c(struct.pack("<iq", 1, 7))
+_TOTAL = crc32c(_CRC.to_bytes(4, "little"))
+_STREAM = {  # one row, whose only column is 7
+    "column": b"\x08",
+    "value": b"\x0e",
+    "end": _varint(END_RECORD << 3),
+    "crc": _varint(_CRC),
+    "stream end": _varint(META_COUNT << 3),
+    "count": b"\2",
+    "checksum": _varint(META_CHECKSUM << 3),
+    "total": _varint(_TOTAL),
+}
+
+
+@pytest.mark.parametrize(
+    ("part", "changed", "message"),
+    [
+        ("column", b"\x10", "a record has column 2, but there are 1 columns"),
+        ("value", b"\x0c", "the checksum of a record does not match"),
+        ("value", b"\xff" * 10 + b"\1", "exceeds 64 bits"),
+        ("crc", _varint(_CRC ^ 1), "the checksum of a record does not match"),
+        ("count", b"\4", "1 rows received, 2 declared"),
+        ("checksum", _varint(END_RECORD << 3), "has the tag 33553408; expected 33554431"),
+        ("total", _varint(_TOTAL ^ 1), "row count or checksum does not match"),
+    ],
+)
+def test_a_changed_row_stream_is_refused(part: str, changed: bytes, message: str) -> None:
+    columns = (Column(name="n", type=parse_type("bigint")),)
+    (found,) = decode_rows(columns, memoryview(b"".join(_STREAM.values())))
+    assert found.to_pydict() == {"n": [7]}
+    damaged = b"".join({**_STREAM, part: changed}.values())
+    with pytest.raises(InvalidRequestError, match=message):
+        list(decode_rows(columns, memoryview(damaged)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "message"),
+    [
+        ("vector(float,3)", b"\2" + bytes(8), "does not have 3 elements"),
+        ("map<string,bigint>", b"\1\0\1k\0", "shorter"),
+        ("string", _varint(1 << 40) + b"abc", "ends too early"),
+        ("array<bigint>", _varint(1 << 40) + b"\0\2", "ends too early"),
+    ],
+)
+def test_lengths_that_contradict_the_type_or_the_data_are_refused(
+    kind: str, value: bytes, message: str
+) -> None:
+    columns = (Column(name="c", type=parse_type(kind)),)
+
+    def stored() -> list[pa.RecordBatch]:
+        found = decode_rows(columns, memoryview(_one_value(columns[0], value)))
+        return [coerce_batch(one, columns, (0,), blobs=lambda refs: refs) for one in found]
+
+    with pytest.raises(InvalidRequestError, match=message):
+        stored()
+
+
+def _one_value(column: Column, value: bytes) -> bytes:
+    """Return a stream with one value, whose checksums are correct if it can be decoded."""
+    checked = bytes(8) if column.type.code is TypeCode.VECTOR else b"k"
+    crc = crc32c(struct.pack("<i", 1) + checked)
+    parts = {"column": b"\x0a", "value": value, "crc": _varint(crc)}
+    return b"".join(
+        {**_STREAM, **parts, "total": _varint(crc32c(crc.to_bytes(4, "little")))}.values()
+    )
 
 
 @settings(max_examples=EXAMPLES)

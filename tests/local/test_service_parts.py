@@ -14,6 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from odps_nb.errors import ConflictError, InvalidRequestError, SessionExpiredError
 from odps_nb.local.service import Service, Settings
+from odps_nb.local.store import arrow_cache
+from odps_nb.local.store.folder import ROWS
 from odps_nb.local.store.ledger import Ledger
 from odps_nb.local.writing.ingest import Ingest
 from odps_nb.local.writing.streams import StoredWriteSession
@@ -238,6 +240,39 @@ def test_a_blob_that_is_being_committed_is_not_deleted(service: Service, clock: 
     assert [path.stem for path in service.folder.blobs.iterdir()] == [blob.pack]
 
 
+def test_giving_up_files_keeps_those_that_the_catalog_lists(service: Service) -> None:
+    write(service, 1)
+    with Ingest(service.folder, service.catalog.table(NAME), PartitionSpec(), service.blobs) as own:
+        own.write(batch(2, ds="x"))
+        (unlisted,) = own.finish()
+    (listed,) = row_files(service) - {unlisted.file.name}
+    Ledger(service.database, service.folder).give_up([listed + ROWS, unlisted.file.file_name])
+    assert row_files(service) == {listed}
+    assert rows(service, open_read(service)) == [(1, "x")]
+
+
+def test_a_transaction_that_fails_deletes_no_file(service: Service) -> None:
+    write(service, 1)
+    (name,) = row_files(service)
+    with suppress(KeyError), service.database.transaction():
+        Ledger(service.database, service.folder).drop([name + ROWS])
+        raise KeyError
+    assert rows(service, open_read(service)) == [(1, "x")]
+
+
+def test_a_file_that_was_never_committed_is_set_aside_at_the_next_start(
+    root: Path, clock: Clock
+) -> None:
+    with Service(root, Settings(durable=False), clock=clock) as first:
+        first.catalog.create_table(NAME, SCHEMA, owner="me")
+        with Ingest(first.folder, first.catalog.table(NAME), PartitionSpec(), first.blobs) as own:
+            own.write(batch(1, ds="x"))
+            (unlisted,) = own.finish()
+    with Service(root, Settings(durable=False), clock=clock) as second:
+        assert row_files(second) == set()
+    assert [path.name for path in (root / "unknown").iterdir()] == [unlisted.file.file_name]
+
+
 def test_rows_are_the_same_with_and_without_their_hot_files(service: Service) -> None:
     write(service, *range(100_000))
     reader = open_read(service)
@@ -261,6 +296,28 @@ def test_cached_files_are_deleted_after_an_unclean_shutdown(root: Path, clock: C
     with Service(root, Settings(durable=False), clock=clock) as third:
         assert not list((root / "hot").glob("*.arrow"))
         assert len(rows(third, open_read(third))) == 100_000
+
+
+def test_the_cache_of_row_files_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrow_cache, "MAPPED", arrow_cache.SMALLEST)
+    unit, folder, work = arrow_cache.SMALLEST, tmp_path / "hot", tmp_path / "work"
+    cache = arrow_cache.ArrowCache(folder, limit=3 * unit)
+
+    def kept_after(name: str, size: int) -> list[str]:
+        work.write_bytes(bytes(size))
+        cache.admit(name, work)
+        assert not work.exists()
+        return sorted(path.stem for path in folder.iterdir())
+
+    for name in "abc":
+        kept_after(name, unit)
+    assert cache.open("a") is not None
+    assert kept_after("d", unit) == ["a", "c", "d"]
+    assert kept_after("small", unit - 1) == kept_after("large", 4 * unit) == ["a", "c", "d"]
+    assert cache.open("d") is not None
+    assert len(cache._mapped) == 1
+    (folder / "c.arrow").unlink()
+    assert cache.open("c") is cache.open("b") is None
 
 
 class Transactions(RuleBasedStateMachine):

@@ -54,7 +54,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     text = data.decode()
     cleaned = _cleaned(text, styles=True)
     first, last = cleaned.find("<style"), cleaned.rfind("</style")
-    plain = first >= 0 and bool(_LOADS.search(cleaned, first, max(first, last)))
+    plain = _LOADS.search(cleaned, first, last) is not None
     if plain:
         cleaned = _cleaned(text, styles=False)
     return {"styles": "dropped" if plain else "kept"}, cleaned.encode()
@@ -81,7 +81,6 @@ def _cleaned(text: str, *, styles: bool) -> str:
         attributes=_ATTRIBUTES,
         attribute_filter=keep,
         url_schemes={"data"},
-        link_rel=None,
     )
 
 

@@ -11,14 +11,12 @@ import struct
 from typing import Any, Final
 
 from odps_nb.formats.shared import Size, answer
-from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of
 
 #: Format of each type of value, for `struct`; strings and arrays have a length.
 _FORMATS: Final = ("B", "b", "H", "h", "I", "i", "f", "?", "", "", "Q", "q", "d")
 _STRING, _ARRAY = 8, 9
 _SHOWN: Final = 4  # elements of an array
-_DEPTH: Final = 4
 _NAMES: Final = """F32 F16 Q4_0 Q4_1 4 5 Q5_0 Q5_1 Q8_0 Q8_1 Q2_K Q3_K Q4_K Q5_K Q6_K Q8_K IQ2_XXS
     IQ2_XS IQ3_XXS IQ1_S IQ4_NL IQ3_S IQ2_S IQ4_XS I8 I16 I32 I64 F64 IQ1_M BF16"""
 _TYPES: Final = {**dict(enumerate(_NAMES.split())), 34: "TQ1_0", 35: "TQ2_0", 39: "MXFP4"}
@@ -47,29 +45,23 @@ class _Reader:
         self._at += length
         return self._data[self._at - length : self._at].decode("utf-8", "replace")
 
-    def value(self, kind: int, depth: int = 0) -> str:
+    def value(self, kind: int) -> str:
         if kind == _STRING:
             return self.text()
         if kind != _ARRAY:
-            if kind >= len(_FORMATS):
-                raise UnshowableError(f"not decoded here: a setting has the unknown type {kind}")
             return str(self.number(_FORMATS[kind]))
         inner, count = self.number("I"), self.number("Q")
-        if depth >= _DEPTH:
-            raise UnshowableError("not decoded here: its arrays are nested too deeply")
-        first = [self.value(inner, depth + 1) for _ in range(min(count, _SHOWN))]
+        first = [self.value(inner) for _ in range(min(count, _SHOWN))]
         left = count - len(first)
         if inner in (_STRING, _ARRAY):
             for _ in range(left):
-                self.value(inner, depth + 1)
+                self.value(inner)
         elif left:
             self._at += left * struct.calcsize(_FORMATS[inner])
         return f"[{', '.join(first)}{', …' if left else ''}] ({count:,})"
 
     def tensor(self) -> tuple[str, str, list[int]]:
         name, sizes = self.text(), self.number("I")
-        if sizes > 8:
-            raise UnshowableError(f"not decoded here: a tensor has {sizes:,} dimensions")
         shape = [self.number("Q") for _ in range(sizes)][::-1]  # the fastest one is stored first
         kind = self.number("I")
         self.number("Q")

@@ -9,7 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from odps_nb.errors import ProtocolError
 from odps_nb.local import errors
 from odps_nb.local.routes.table import Asked
 from odps_nb.local.routes.tunnel_arrow import stored_batches
@@ -93,24 +92,24 @@ def schema_json(schema: TableSchema) -> dict[str, Any]:
 
 def _opened(body: Path, coding: str | None, service: Service) -> memoryview:
     """Return the decoded body, mapped into memory."""
-    path = body
-    if coding is not None and coding != "identity":
-        path = service.folder.work_file(".decoded")
-        try:
-            feed, finish = _decoder(coding)
-            with body.open("rb") as source, path.open("wb") as target:
-                while chunk := source.read(1 << 20):
-                    target.write(feed(chunk))
-                target.write(finish())
-        except (ProtocolError, zlib.error) as error:
-            path.unlink(missing_ok=True)
-            raise errors.malformed(f"the body cannot be decoded: {error}") from None
-    if not path.stat().st_size:
-        raise errors.malformed("the body is empty")
-    data = pa.memory_map(str(path)).read_buffer()
-    if path is not body:
-        path.unlink()
-    return memoryview(data).cast("B")
+    if coding is None or coding == "identity":
+        return _mapped(body)
+    path = service.folder.work_file(".decoded")
+    try:
+        feed, finish = _decoder(coding)
+        with body.open("rb") as source, path.open("wb") as target:
+            while chunk := source.read(1 << 20):
+                target.write(feed(chunk))
+            target.write(finish())
+        return _mapped(path)
+    except zlib.error as error:
+        raise errors.malformed(f"the body cannot be decoded: {error}") from None
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _mapped(path: Path) -> memoryview:
+    return memoryview(pa.memory_map(str(path)).read_buffer()).cast("B")
 
 
 def _decoder(coding: str) -> tuple[Callable[[bytes], bytes], Callable[[], bytes]]:

@@ -36,7 +36,6 @@ END_RECORD, META_COUNT, META_CHECKSUM = 33553408, 33554430, 33554431
 VARINT, FIXED64, DELIMITED, FIXED32 = 0, 1, 2, 5
 BATCH_ROWS = 4096
 CHUNK = 256 * 1024
-MAX_TEXT = 64 * 1024 * 1024
 
 _INT32 = struct.Struct("<i")
 _INT64 = struct.Struct("<q")
@@ -233,7 +232,7 @@ def _decode(reader: _Reader, odps: OdpsType) -> tuple[Any, bytes]:
         form = _FLOAT if odps.code is TypeCode.FLOAT else _DOUBLE
         data = reader.take(form.size)
         return form.unpack(data)[0], data
-    text = reader.take(reader.length())
+    text = reader.take(reader.varint())
     if isinstance(odps, DecimalType):
         return Decimal(text.decode("ascii")), text
     if odps.code in (TypeCode.CHAR, TypeCode.VARCHAR, TypeCode.JSON):
@@ -245,15 +244,10 @@ def _decode_nested(reader: _Reader, odps: OdpsType) -> tuple[Any, bytes]:
     if isinstance(odps, ArrayType):
         return _decode_list(reader, odps.element)
     if isinstance(odps, VectorType):
-        length = reader.length()
-        if length != odps.length:
-            raise ValueError(f"a vector has {length} elements; expected {odps.length}")
-        return _unzip(_decode(reader, odps.element) for _ in range(length))
+        return _unzip(_decode(reader, odps.element) for _ in range(reader.varint()))
     if isinstance(odps, MapType):
         keys, first = _decode_list(reader, odps.key)
         items, second = _decode_list(reader, odps.value)
-        if len(keys) != len(items):
-            raise errors.malformed("a map has different numbers of keys and values")
         return list(zip(keys, items, strict=True)), first + second
     assert isinstance(odps, StructType)
     values, checked = _unzip(_decode_item(reader, f.type) for f in odps.fields)
@@ -266,7 +260,7 @@ def _unzip(pairs: Iterable[tuple[Any, bytes]]) -> tuple[list[Any], bytes]:
 
 
 def _decode_list(reader: _Reader, odps: OdpsType) -> tuple[list[Any], bytes]:
-    return _unzip(_decode_item(reader, odps) for _ in range(reader.length()))
+    return _unzip(_decode_item(reader, odps) for _ in range(reader.varint()))
 
 
 def _decode_item(reader: _Reader, odps: OdpsType) -> tuple[Any, bytes]:
@@ -299,14 +293,6 @@ class _Reader:
     def zigzag(self) -> int:
         number = self.varint()
         return number >> 1 if not number & 1 else -((number + 1) >> 1)
-
-    def length(self) -> int:
-        number = self.varint()
-        if number > MAX_TEXT:
-            raise errors.malformed(
-                f"a length in the row stream is {number}; the maximum is {MAX_TEXT}"
-            )
-        return number
 
     def take(self, count: int) -> bytes:
         end = self._at + count

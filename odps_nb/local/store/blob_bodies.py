@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from odps_nb.errors import FramingError, ProtocolError, TruncatedError
+from odps_nb.errors import FramingError, TruncatedError
 from odps_nb.local import errors
 from odps_nb.terms import Compression
 from odps_nb.wire.blocks import BlockEncoder
@@ -70,7 +70,7 @@ def pack_batch(
 
 @contextmanager
 def _unpacked(body: Path, work: Path, coding: Compression) -> Iterator[None]:
-    """Decode a body into a work file; delete the file if a `ProtocolError` occurs."""
+    """Decode a body into a work file; delete the file if an error occurs."""
     try:
         if coding is Compression.NONE:
             body.replace(work)
@@ -81,9 +81,9 @@ def _unpacked(body: Path, work: Path, coding: Compression) -> Iterator[None]:
                     target.write(undo.feed(chunk))
                 target.write(undo.feed_eof())
         yield
-    except ProtocolError as error:
+    except BaseException:
         work.unlink(missing_ok=True)
-        raise errors.malformed(f"the body cannot be decoded: {error}") from error
+        raise
 
 
 # -- downloads --------------------------------------------------------------------------------

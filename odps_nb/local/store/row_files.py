@@ -53,7 +53,7 @@ class RowFileWriter:
         self._path = folder.work_file(".parquet")
         self._writer: pq.ParquetWriter | None = None
         self._hot_path = folder.work_file(".arrow")
-        self._hot: pa.RecordBatchFileWriter | None = pa.ipc.new_file(str(self._hot_path), schema)
+        self._hot: pa.RecordBatchFileWriter | None = None
         self._pending: list[pa.RecordBatch] = []
         self._pending_rows = self._pending_bytes = 0
         self.rows = self.raw_bytes = 0
@@ -72,7 +72,7 @@ class RowFileWriter:
         """Close and publish the file with ``mark`` (such as `FAR`) at the end of its name."""
         self._flush()
         if self._writer is None:
-            self._writer = self._open(self._schema.empty_table())
+            self._open(self._schema.empty_table())
         self._close()
         size = self._path.stat().st_size
         name = self._folder.publish_data(self._path, self._folder.row_file, mark)
@@ -98,18 +98,21 @@ class RowFileWriter:
         if not self._pending_rows:
             self._pending.clear()
             return
-        assert self._hot is not None
         table = pa.Table.from_batches(self._pending, self._schema).combine_chunks()
-        self._writer = self._writer or self._open(table)
+        if self._writer is None:
+            self._open(table)
+        assert self._writer is not None
+        assert self._hot is not None
         self._writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
         self._hot.write_table(table, max_chunksize=ROW_GROUP_ROWS)
         self._pending.clear()
         self._pending_rows = self._pending_bytes = 0
 
-    def _open(self, sample: pa.Table) -> pq.ParquetWriter:
-        """Open the Parquet file. Dictionary encoding is slow, so only repetitive columns use it."""
+    def _open(self, sample: pa.Table) -> None:
+        """Open the files. Dictionary encoding is slow, so only repetitive columns use it."""
         repeating = [n for n in sample.column_names if _repeats(sample.column(n))]
-        return pq.ParquetWriter(
+        self._hot = pa.ipc.new_file(str(self._hot_path), self._schema)
+        self._writer = pq.ParquetWriter(
             self._path, self._schema, compression="lz4", use_dictionary=repeating
         )
 

@@ -164,8 +164,6 @@ def _fit_nested(
         entries, offsets = _window(array)
         keys = _fit(entries.field(0), odps.key, target.key_type, f"{path}.key", blobs)
         items = _fit(entries.field(1), odps.value, target.item_type, f"{path}.value", blobs)
-        if keys.null_count:
-            raise errors.invalid(f"the map {path!r} has a null key")
         return pa.MapArray.from_arrays(offsets, keys, items, target, mask=_mask(array))
     assert isinstance(odps, StructType)
     return _fit_struct(array, odps, target, path, blobs)
@@ -250,10 +248,10 @@ def _interval(array: pa.Array, path: str) -> pa.Array:
     """Convert ``struct<sec, nano>``, the form in which pyodps writes INTERVAL_DAY_TIME."""
     if array.type.num_fields != 2:
         raise _mismatch(path, array.type, pa.duration("ns"))
-    seconds, nanos = (part.cast(pa.int64()) for part in array.flatten())
     try:
+        seconds, nanos = (part.cast(pa.int64()) for part in array.flatten())
         total = pc.add_checked(pc.multiply_checked(seconds, 1_000_000_000), nanos)
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise errors.invalid(f"the column {path!r}: {error}") from error
     return total.cast(pa.duration("ns"))
 

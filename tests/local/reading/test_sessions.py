@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 import requests
@@ -84,6 +86,22 @@ def test_an_index_out_of_range_is_refused(peer: Peer, plain: str) -> None:
         peer.split(plain, session.session_id, IndexSplit(session.splits_count))
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_batch_rows": 1_000_000}, "MaxBatchRows is 1000000; the maximum is"),
+        ({"max_batch_raw_size": 1}, "MaxBatchRawSize is 1; it must be 0, or"),
+        ({"split": RowRangeSplit(0, 1)}, "row ranges of a session with a filter"),
+    ],
+)
+def test_an_invalid_request_for_rows_is_refused(
+    peer: Peer, plain: str, options: dict[str, Any], message: str
+) -> None:
+    session = peer.open_read(plain, filter_predicate="id > 0").session_id
+    with pytest.raises(InvalidRequestError, match=message):
+        peer.split(plain, session, **{"split": IndexSplit(0), **options})
+
+
 def test_a_split_may_be_restricted_to_one_partition(peer: Peer, days: str) -> None:
     assert peer.open_read(days).splits_count == 1
     assert peer.open_read(days, cross_partition=False).splits_count == 4
@@ -141,6 +159,8 @@ def test_a_partial_partition_spec_selects_all_matching_partitions(peer: Peer, da
 def test_an_unknown_column_is_named_in_the_error(peer: Peer, plain: str) -> None:
     with pytest.raises(InvalidRequestError, match="'nope'"):
         peer.open_read(plain, data_columns=("nope",))
+    with pytest.raises(InvalidRequestError, match="'id' is not a partition column"):
+        peer.open_read(plain, partition_columns=("id",))
 
 
 @pytest.mark.parametrize("mode", [SplitMode.SIZE, SplitMode.ROW_OFFSET])
@@ -255,15 +275,24 @@ def test_an_empty_table_has_no_splits(peer: Peer, new_table: NewTable) -> None:
     assert peer.open_read(name, split_mode=SplitMode.ROW_OFFSET).record_count == 0
 
 
-@pytest.mark.parametrize("when", ["yesterday", "1e9", "12:00"])
-def test_an_invalid_time_is_refused(peer: Peer, plain: str, when: str) -> None:
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        *(
+            ({"Mode": "timestamp", "From": when}, f"{when!r} is not a valid time")
+            for when in ("yesterday", "1e9", "12:00")
+        ),
+        ({"StartVersion": "one"}, "'one' is neither a version nor a time"),
+    ],
+)
+def test_an_invalid_bound_is_refused(
+    peer: Peer, plain: str, options: dict[str, str], message: str
+) -> None:
     request = calls.CreateReadSession(
-        table=peer.table(plain),
-        incremental_read=True,
-        incremental_options={"Mode": "timestamp", "From": when},
+        table=peer.table(plain), incremental_read=True, incremental_options=options
     )
     refused = peer.send(request.encode())
-    assert (refused.status_code, f"{when!r} is not a valid time" in refused.text) == (400, True)
+    assert (refused.status_code, message in refused.text) == (400, True)
 
 
 def test_a_column_added_later_is_null_in_older_rows(peer: Peer, changing: str) -> None:

@@ -7,30 +7,40 @@ import struct
 import subprocess
 import sys
 import time
+import zlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 import requests
+import zstandard
 
 from odps_nb.errors import InvalidRequestError
+from odps_nb.local.routes.asgi_io import SPOOL
 from odps_nb.local.routes.tunnel_arrow import encode_arrow
 from odps_nb.local.routes.tunnel_rows import END_RECORD, META_CHECKSUM, META_COUNT
+from odps_nb.local.server.launch import LocalService
 from odps_nb.wire.arrow_stream import END_MARKER
 from odps_nb.wire.crc32c import crc32c
 from odps_nb.wire.signing import sign
 from tests.support.service.peer import Peer
+from tests.support.threads import wait_until
 
+pack = zstandard.ZstdCompressor().compress
 ROOT = Path(__file__).parents[3]
 ROWS = pa.record_batch({"id": pa.array(range(9), pa.int64()), "at": pa.array([0] * 9, pa.int64())})
 
 
-def tunnel(peer: Peer, method: str, query: str, body: bytes = b"") -> requests.Response:
+def tunnel(
+    peer: Peer, method: str, query: str, body: Any = b"", coding: str = "identity"
+) -> requests.Response:
     endpoint = peer.service.tunnel_endpoint
     url = f"{endpoint}/projects/{peer.service.project}/tables/uploaded?{query}"
     signed = {"endpoint": endpoint, "credentials": peer.credentials, "now": time.time()}
     headers: dict[str, str] = sign(method, url, {}, **signed)
+    headers["Content-Encoding"] = coding
     return peer.session.request(method, url, headers=headers, data=body, timeout=60)
 
 
@@ -38,7 +48,8 @@ def tunnel(peer: Peer, method: str, query: str, body: bytes = b"") -> requests.R
 def upload(peer: Peer) -> Any:
     peer.sql("CREATE TABLE uploaded (id bigint, at timestamp);")
     upload_id = tunnel(peer, "POST", "uploads").json()["UploadID"]
-    yield lambda form, body: tunnel(peer, "PUT", f"uploadid={upload_id}&blockid=0{form}", body)
+    query = f"uploadid={upload_id}&blockid=0"
+    yield lambda form, *body: tunnel(peer, "PUT", query + form, *body)
     peer.sql("DROP TABLE uploaded;")
 
 
@@ -56,6 +67,32 @@ def test_a_damaged_arrow_upload_is_refused(upload: Any, place: int) -> None:
     answer = upload("&arrow", bytes(body))
     assert (answer.status_code, answer.json()["Code"]) == (400, "MalformedDataStream")
     assert "CRC32C" in answer.json()["Message"]
+
+
+@pytest.mark.parametrize(("coding", "compress"), [("deflate", zlib.compress), ("zstd", pack)])
+def test_a_damaged_compressed_upload_is_refused_and_leaves_no_file(
+    upload: Any, bare: LocalService, coding: str, compress: Callable[[bytes], bytes]
+) -> None:
+    whole = compress(arrow())
+    assert upload("&arrow", whole, coding).status_code == 200
+    for body in (b"", compress(b""), whole[:-20], b"\xff" + whole[1:]):
+        answer = upload("&arrow", body, coding)
+        assert (answer.status_code, answer.json()["Code"]) == (400, "MalformedDataStream"), body
+    assert not list(Path(bare.root, "work").glob("*.*"))
+
+
+def test_an_interrupted_upload_leaves_no_file(upload: Any, bare: LocalService) -> None:
+    work = Path(bare.root, "work")
+    with pytest.raises(requests.RequestException):
+        upload("&arrow", _interrupted(work))
+    wait_until(lambda: not list(work.glob("*.body")))
+
+
+def _interrupted(work: Path) -> Iterator[bytes]:
+    """Yield the beginning of a body, and raise once the service stores it."""
+    yield bytes(SPOOL)
+    wait_until(lambda: list(work.glob("*.body")))
+    raise requests.ConnectionError
 
 
 @pytest.mark.parametrize("path", ["tunnel", "v2"])

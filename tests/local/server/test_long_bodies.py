@@ -12,7 +12,7 @@ import psutil
 import pyarrow as pa
 import pytest
 
-from odps_nb.local.routes.body_writer import direct_transport
+from odps_nb.local.routes.body_writer import BodyWriter, TurnEnd, direct_transport
 from odps_nb.local.server.launch import LocalService, start
 from odps_nb.terms import IndexSplit
 from odps_nb.wire import calls
@@ -197,3 +197,36 @@ def test_a_body_is_written_directly_only_without_middleware(
     state = {"connection": Pending(waiting), "direct": True}
     scope = {"http_version": "1.1", "method": "POST", "state": state, **changed}
     assert (direct_transport(scope) is not None) is direct
+
+
+@pytest.mark.parametrize(
+    ("first", "rest"),
+    [([b"abc"], []), ([b""], [b"", b"abc", b""]), ([b"a"] * 3000, [b"b"] * 3000)],
+)
+def test_chunks_of_any_number_become_one_body_without_an_end(
+    first: list[bytes], rest: list[bytes]
+) -> None:
+    ours, theirs = socket.socketpair()
+    writer = BodyWriter(ours, first, (one for one in rest))
+    with ours, theirs:
+        assert writer.write() is TurnEnd.ALL
+        writer.close()
+        ours.close()
+        sent = b"".join(iter(lambda: theirs.recv(1 << 16), b""))
+    body = b""
+    while sent:
+        head, _, sent = sent.partition(b"\r\n")
+        length = int(head, 16)
+        assert length > 0
+        assert sent[length : length + 2] == b"\r\n"
+        body, sent = body + sent[:length], sent[length + 2 :]
+    assert body == b"".join([*first, *rest])
+
+
+def test_a_closed_connection_ends_a_body() -> None:
+    ours, theirs = socket.socketpair()
+    writer = BodyWriter(ours, [b"abc"], (one for one in [b"abc"]))
+    theirs.close()
+    with ours:
+        assert writer.write() is TurnEnd.BROKEN
+    writer.close()

@@ -68,6 +68,7 @@ def test_parts_become_one_file_that_is_read_in_ranges(
         (f"{MD5}|p.1,p.0", "12", 400),
         (f"{MD5}|p.0", "6", 400),
         (f"{MD5}|p.0,p.1,missing", "12", 404),
+        (f"{MD5}|p.0,no_part", "12", 400),
         ("", "0", 400),
     ],
 )
@@ -75,8 +76,10 @@ def test_parts_that_differ_from_the_announcement_are_refused_and_kept(
     parts: Peer, body: str, size: str, status: int
 ) -> None:
     of = {"rOpMerge": "true", "resource_merge_total_bytes": size}
+    ask(parts, "POST", "no_part", PARTS["p.1"])
     assert ask(parts, "POST", "whole", body.encode(), **of)[0] == status
     assert ask(parts, "GET", "whole")[0] == 404
+    assert ask(parts, "GET", "no_part") == (200, PARTS["p.1"])
     assert {name: ask(parts, "GET", name)[1] for name in PARTS} == PARTS
 
 

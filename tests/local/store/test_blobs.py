@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 
-from odps_nb.errors import ConflictError, InvalidRequestError, NotFoundError
+from odps_nb.errors import ConflictError, InvalidRequestError, NotFoundError, ServerFaultError
 from odps_nb.local.routes.asgi_io import SPOOL
 from odps_nb.terms import BlobReference, Compression
 from odps_nb.wire import calls
@@ -83,7 +85,7 @@ def test_an_empty_batch_gives_no_references(peer: Peer, name: str) -> None:
     assert peer.put_blobs(name, peer.open_write(name), "0", []).references == ()
 
 
-def test_a_damaged_batch_is_refused(peer: Peer, name: str) -> None:
+def test_a_damaged_batch_is_refused_and_leaves_no_file(peer: Peer, name: str) -> None:
     whole = encode_frame(b"content", FrameHeader(column_index=2))
     request = calls.WriteBlobBatch(
         table=peer.table(name), session_id=peer.open_write(name), stream_id="0", stream_version=1
@@ -92,6 +94,17 @@ def test_a_damaged_batch_is_refused(peer: Peer, name: str) -> None:
         with pytest.raises(InvalidRequestError) as caught:
             peer.call(request, body)
         assert caught.value.code == "MalformedDataStream"
+    assert not list(Path(peer.service.root, "work").glob("*.*"))
+
+
+def test_a_truncated_pack_breaks_the_response(peer: Peer, name: str) -> None:
+    session = peer.open_write(name)
+    known = set(Path(peer.service.root, "blobs").iterdir())
+    answer = peer.put_blob(name, session, "0", b"content", column_id=2)
+    (pack,) = set(Path(peer.service.root, "blobs").iterdir()) - known
+    pack.write_bytes(b"con")
+    with pytest.raises(ServerFaultError):
+        peer.blobs(list(answer.references))
 
 
 def test_references_in_rows_survive_commits(peer: Peer, name: str) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import resource
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -15,10 +17,11 @@ from odps_nb.errors import (
     NotFoundError,
     SessionExpiredError,
 )
+from odps_nb.local.server.launch import start
 from odps_nb.wire import calls
 from odps_nb.wire.arrow_stream import END_MARKER
 from tests.support.named import NewTable
-from tests.support.service.peer import Peer, ipc_bytes
+from tests.support.service.peer import Peer, ipc_bytes, make_table
 
 
 def ids(*values: int) -> pa.Table:
@@ -72,10 +75,22 @@ def test_an_aborted_session_accepts_nothing(peer: Peer, name: str) -> None:
         lambda: peer.commit(name, session),
         lambda: peer.put(name, session, "0", ids(1)),
         lambda: peer.open_stream(name, session, "1"),
+        lambda: peer.close_stream(name, session, "0"),
     ):
         with pytest.raises(ConflictError):
             step()
     assert stored_values(peer, name) == []
+
+
+def test_a_closed_stream_accepts_no_more_rows(peer: Peer, name: str) -> None:
+    session = peer.open_write(name)
+    peer.open_stream(name, session, "0")
+    peer.put(name, session, "0", ids(1))
+    peer.close_stream(name, session, "0")
+    with pytest.raises(ConflictError, match="is closed"):
+        peer.put(name, session, "0", ids(2))
+    peer.commit(name, session)
+    assert stored_values(peer, name) == [1]
 
 
 def test_a_committed_session_accepts_nothing(peer: Peer, name: str) -> None:
@@ -162,9 +177,20 @@ def test_reopening_a_stream_returns_the_offset_and_a_new_token(peer: Peer, name:
     for stale in (token, None):
         with pytest.raises(AccessDeniedError):
             peer.put(name, session, "0", ids(3), row_offset=2, token=stale)
+    again = peer.open_stream(name, session, "0", exactly_once=True)
+    assert again.row_offset == 2
+    with pytest.raises(AccessDeniedError):
+        peer.put(name, session, "0", ids(3), row_offset=2, token=state.access_token)
     assert (
-        peer.put(name, session, "0", ids(3), row_offset=2, token=state.access_token).row_offset == 3
+        peer.put(name, session, "0", ids(3), row_offset=2, token=again.access_token).row_offset == 3
     )
+
+
+def test_a_row_offset_needs_an_exactly_once_stream(peer: Peer, name: str) -> None:
+    session = peer.open_write(name)
+    peer.open_stream(name, session, "0")
+    with pytest.raises(InvalidRequestError, match="not created for exactly-once"):
+        peer.put(name, session, "0", ids(1), row_offset=0)
 
 
 def test_unknown_sessions_streams_and_tables_are_distinguished(peer: Peer, name: str) -> None:
@@ -187,6 +213,27 @@ def test_columns_in_the_right_order_may_have_any_names(peer: Peer, new_table: Ne
         assert peer.read(name).to_pylist() == [{"a": number, "b": "q"}]
     with pytest.raises(ConflictError, match="no column 'z'"):
         peer.write(name, pa.table({"z": [1], "a": [2]}))
+    with pytest.raises(InvalidRequestError, match="the column 'A' twice"):
+        peer.write(name, pa.table({"a": [1], "A": [2]}))
+
+
+def test_one_request_writes_to_at_most_2000_partitions_with_few_open_files() -> None:
+    rows = pa.table({"id": range(2001), "ds": list(map(str, range(2001)))})
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        service = start(samples=False)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with service:
+        peer = Peer(service)
+        days = make_table(peer, "(id bigint) PARTITIONED BY (ds string)")
+        with pytest.raises(InvalidRequestError, match="at most 2000 partitions"):
+            peer.write(days, rows)
+        assert not list(Path(service.root, "work").glob("*.*"))
+        peer.write(days, rows.slice(0, 300))
+        assert peer.read(days).num_rows == 300
+        peer.session.close()
 
 
 def test_a_null_in_a_not_null_column_is_refused(peer: Peer, new_table: NewTable) -> None:
@@ -208,6 +255,11 @@ REFUSED = (
     ("date", pa.array([datetime(2024, 1, 1)])),
     ("blob", pa.array([b"no reference"])),
     ("struct<a:int>", pa.array([{"b": 1}])),
+    ("struct<a:int>", pa.array([1])),
+    ("map<string,int>", pa.array([{"a": 1}])),
+    ("interval_day_time", pa.array([{"a": 1}])),
+    ("interval_day_time", pa.array([{"a": "x", "b": 0}])),
+    ("interval_day_time", pa.array([{"a": 2**60, "b": 0}])),
 )
 
 

@@ -231,6 +231,11 @@ def test_a_value_of_another_type_is_refused_with_an_example(view, column, text):
     assert repr(text) in str(raised.value)
 
 
+def test_a_typed_range_needs_a_bound(view):
+    with pytest.raises(ArgumentError, match="the range has no bounds"):
+        typed_condition(view.columns[0], "range", ["", " "])
+
+
 def test_numbers_may_be_typed_with_separators(view):
     column = view.columns[0]
     made = typed_condition(column, "range", [" 1,000,000 ", ""])

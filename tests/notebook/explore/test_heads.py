@@ -86,6 +86,24 @@ def test_the_first_rows_in_order_are_found_in_batches_of_any_size():
     assert values == list(range(len(single) - 1, len(single) - 1 - MAX_SORTED, -1))
 
 
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [("share", [None, float("-inf"), 1.0, float("nan")]), ("word", [None, "a", "b", "c"])],
+)
+@pytest.mark.parametrize("descending", [False, True])
+def test_rows_in_memory_are_sorted_as_sql_sorts_them(name, wanted, descending):
+    batches = [
+        pa.record_batch({"share": share, "word": pa.array(word).dictionary_encode()})
+        for share, word in (
+            ([float("nan"), None], ["c", "a"]),
+            ([1.0, float("-inf")], [None, "b"]),
+        )
+    ]
+    found = first_in_order(iter(batches), ((name, descending),))
+    values = pa.Table.from_batches(found.batches()).column(name).to_pylist()
+    assert str(values[::-1] if descending else values) == str(wanted)
+
+
 @pytest.mark.parametrize("number", range(3))
 def test_a_filter_by_a_cell_with_nan_or_infinity_selects_its_row(view, number):
     view.choose(view.value(number, 2, exclude=False))

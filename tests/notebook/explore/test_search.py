@@ -138,9 +138,14 @@ _ITEMS = {
     "double": (pa.float64(), [0.1, 1 / 3, 999999999.5, 1e-4, 1e16, -0.0, float("inf")]),
     "bigint": (pa.int64(), [0, -5, 1234567]),
     "decimal(10,2)": (pa.decimal128(10, 2), [Decimal("-228.89"), Decimal(600)]),
-    "string": (pa.string(), ["x, y", 'a "b"', "Stra\xdfe", "k: v", " before"]),
+    "string": (pa.string(), ["x, y", 'a "b"', "Stra\xdfe", "k: v", " before", "two\nlines"]),
     "binary": (pa.binary(), [b"", b"\x0b\xa1", bytes(range(40))]),
-    "timestamp": (pa.timestamp("us", "UTC"), [datetime.datetime(2024, 1, 31, 10, 5, 0, 70)]),
+    "timestamp": (
+        pa.timestamp("us", "UTC"),
+        [datetime.datetime(2024, 1, 31, 10, 5, 0, 70), 253_402_300_800_000_000],  # the year 10000
+    ),
+    "struct<zip:bigint>": (pa.struct([("zip", pa.int64())]), [{"zip": 1}]),
+    "struct<`\x01`:bigint>": (pa.struct([("\x01", pa.int64())]), [{"\x01": 2}]),
 }
 
 
@@ -156,6 +161,17 @@ def test_every_part_of_a_displayed_array_item_finds_its_rows(kind: str) -> None:
         wanted = [row for row, text in enumerate(shown) if part.casefold() in text.casefold()]
         found = TextSearch([column], part).apply(rows)["row"].to_pylist()
         assert found == [row for row in wanted if array[row].is_valid], part
+
+
+def test_blobs_never_match():
+    rows = pa.record_batch([pa.array(["token", None], pa.string())], names=["c"])
+    assert not TextSearch(parse_columns("c blob"), "token").apply(rows).num_rows
+    assert TextSearch(parse_columns("c string"), "token").apply(rows).num_rows == 1
+
+
+def test_values_that_arrow_cannot_convert_to_text_are_found():
+    rows = pa.record_batch([pa.array([(1, 2, 3)], pa.month_day_nano_interval())], names=["c"])
+    assert TextSearch(parse_columns("c interval_day_time"), "days=2").apply(rows).num_rows == 1
 
 
 @pytest.mark.gate(1)

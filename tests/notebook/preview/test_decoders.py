@@ -20,6 +20,7 @@ from fuzz.media_files import psd
 from odps_nb.convert.pictures import PICTURES
 from odps_nb.convert.workbook import MAX_UNPACKED
 from odps_nb.formats import parsing
+from odps_nb.formats.boxes import boxes
 from odps_nb.formats.kind import HEAD, MIB
 from odps_nb.formats.parsers import containers
 from odps_nb.formats.registry import kinds, sniff
@@ -93,6 +94,18 @@ def test_a_video_too_large_for_the_page_shows_only_a_frame():
         assert "video" not in page.tags
         assert rgb(page).size == (64, 48)
     assert blob.was_read == MIB
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        struct.pack(">I4s7x", 32, b"mdat"),
+        struct.pack(">I4s8x", 0, b"mdat"),
+        struct.pack(">I4s24x", 7, b"mdat"),
+    ],
+)
+def test_boxes_end_before_a_truncated_or_invalid_header(tail):
+    assert list(boxes(struct.pack(">I4s16x", 24, b"ftyp") + tail)) == [(b"ftyp", 0, 24)]
 
 
 def test_a_large_video_with_its_index_at_the_end_says_why_it_has_no_frame():

@@ -4,6 +4,7 @@ import logging
 import os
 import pickle
 import re
+import struct
 import textwrap
 
 import pytest
@@ -227,6 +228,18 @@ def test_a_large_model_shows_its_settings_without_reading_its_parameters():
     assert "GGUF · 2 tensors" in made.text
     assert "parameters" not in made.text
     assert "llama.block_count" in page.text
+
+
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [
+        (struct.pack("<I", 99), "its format is unknown to the decoder"),
+        (struct.pack("<I", 9) + struct.pack("<IQ", 9, 1) * 80_000, "it is nested too deeply"),
+    ],
+)
+def test_invalid_settings_of_a_model_are_refused(setting, reason):
+    head = struct.pack("<4sIQQQ1s", b"GGUF", 3, 0, 1, 1, b"k")
+    assert tile(Value(head + setting)).notes == (f"not decoded here: {reason}",)
 
 
 def test_a_pytorch_file_names_the_code_that_it_would_run():

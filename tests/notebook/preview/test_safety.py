@@ -1,5 +1,6 @@
 """Previews are safe to view: only our own media types, sandboxes, escaping."""
 
+import base64
 import io
 import json
 import zipfile
@@ -7,8 +8,10 @@ import zipfile
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
 from odps_nb.errors import ChecksumError
+from odps_nb.formats.parsers.page import parse as rebuild
 from odps_nb.formats.registry import kinds
 from odps_nb.formats.shared import GRID, LIST, SINGLE
 from odps_nb.notebook.preview.tile import tile
@@ -142,3 +145,57 @@ def test_a_file_name_cannot_hide_its_extension():
     assert made.name == "photo\\u202egpj.exe second line\\x1b[31m"
     assert "\u202e" not in made.html
     assert "\x1b" not in made.text
+
+
+# -- HTML pages: the parser keeps no reference to another source -----------------------------------
+
+
+def cleaned(markup):
+    """Return a page as the parser rebuilds it, and whether its style sheets were kept."""
+    found, data = rebuild(markup.encode(), {})
+    return data.decode(), found["styles"] == "kept"
+
+
+def picture(width, height):
+    """Return the URL of an embedded picture."""
+    out = io.BytesIO()
+    Image.new("1", (width, height)).save(out, "PNG")
+    return f"data:image/png;base64,{base64.b64encode(out.getvalue()).decode()}"
+
+
+@pytest.mark.parametrize(
+    ("sheet", "is_kept"),
+    [
+        ("h1{color:red}", True),
+        *((sheet, False) for sheet in ("@import 'a'", "@namespace 'a'", "p{background:URL (a)}")),
+        ("p{background:\\75rl(a)}", False),
+    ],
+)
+def test_style_sheets_that_may_load_files_are_dropped(sheet, is_kept):
+    markup, kept = cleaned(f"<style>{sheet}</style><p style='color:red'>url(tea)")
+    assert kept is is_kept
+    assert (sheet in markup) is is_kept
+    assert '<p style="color:red">url(tea)' in markup
+
+
+def test_inline_styles_that_may_load_files_are_dropped():
+    assert cleaned("<p style='background:url(a)'>tea") == ("<p>tea</p>", True)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        *("http://a/b.png", "b.png", "data:image/svg+xml;base64,PHN2Zz48L3N2Zz4="),
+        *("data:image/png;base64,A", "data:image/png;base64,AAAA", "data:text/html;base64,AAAA"),
+        picture(8000, 5001),
+    ],
+)
+def test_only_embedded_raster_images_of_limited_size_are_kept(source):
+    small = picture(2, 2)
+    markup, _ = cleaned(f"<img src='{source}'><img src='{small}'>")
+    assert markup == f'<img><img src="{small}">'
+
+
+def test_all_pictures_of_a_page_share_one_limit_of_pixels():
+    large = picture(5000, 5000)
+    assert cleaned(f"<img src='{large}'>" * 2)[0] == f'<img src="{large}"><img>'

@@ -79,7 +79,7 @@ class TextSearch:
         for n, column, needle in self._columns:
             array = batch.column(n)
             if pt.is_nested(array.type):
-                rows = np.flatnonzero(self._may_match(array) & ~matches & _valid(array))
+                rows = np.flatnonzero(self._may_match(array) & ~matches)
                 texts = cell_texts(array.take(pa.array(rows)), column, sys.maxsize)
                 matches[rows] = [
                     text is not None and self._needle in text.casefold() for text in texts
@@ -92,15 +92,15 @@ class TextSearch:
 
     def _may_match(self, array: pa.Array) -> np.ndarray:
         """Return a mask of the nested values that may contain the string."""
-        if self._may_span or not len(array):
+        if self._may_span:
             return np.ones(len(array), bool)
         kind = array.type
         if pt.is_struct(kind):
             names = [kind.field(n).name.casefold() for n in range(kind.num_fields)]
             if any(self._needle in name or not name.isprintable() for name in names):
                 return np.ones(len(array), bool)
-            parts = [self._may_match(part) for part in array.flatten()]
-            return np.logical_or.reduce(parts) if parts else np.zeros(len(array), bool)
+            masks = [self._may_match(part) for part in array.flatten()]
+            return np.asarray(np.any(masks, axis=0))
         if pt.is_map(kind):
             first, last = array.offsets[0].as_py(), array.offsets[-1].as_py()
             parents = np.repeat(np.arange(len(array)), np.diff(array.offsets.to_numpy()))
@@ -197,10 +197,6 @@ def _in_parents(parents: np.ndarray, matches: np.ndarray, count: int) -> np.ndar
 def _bools(array: pa.Array) -> np.ndarray:
     booleans: np.ndarray = array.to_numpy(zero_copy_only=False)
     return booleans
-
-
-def _valid(array: pa.Array) -> np.ndarray:
-    return _bools(array.is_valid())
 
 
 def _texts(array: pa.Array, column: Column, digits: int) -> pa.Array:
@@ -315,4 +311,4 @@ def _sorted(parts: Sequence[pa.Table], order: Order) -> pa.Table:
         ways += ["descending" if descending else "ascending"] * len(key_columns)
     names = [str(n) for n in range(len(keys))]
     indices = pc.sort_indices(pa.table(keys, names), sort_keys=list(zip(names, ways, strict=True)))
-    return table.unify_dictionaries().take(indices)
+    return table.take(indices)

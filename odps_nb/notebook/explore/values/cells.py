@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from odps_nb.access.blobs.paths import map_blobs
+from odps_nb.arrow.leaves import with_leaf_types, with_leaves
 from odps_nb.schema import Column, TypeCode, has_blob
 from odps_nb.type_facts import TYPE_FACTS
 from odps_nb.wire.type_text import format_type
@@ -105,14 +106,23 @@ def _cut(text: str | None, limit: int) -> str | None:
 
 def _nested(array: pa.Array, column: Column) -> list[str | None]:
     texts: list[str | None] = []
-    for cell in array:
+    for row, cell in enumerate(array):
         try:
             value = cell.as_py()
         except (ValueError, OverflowError):  # a time outside the range of Python's datetime
-            texts.append(str(cell))
-            continue
+            kind = with_leaf_types(array.type, None, _text_of_time)
+            one = array.take(pa.array([row]))
+            value = with_leaves(one, kind, _with_offset)[0].as_py()
         texts.append(None if value is None else nested_text(value, column))
     return texts
+
+
+def _text_of_time(came: pa.DataType, _: object) -> pa.DataType:
+    return pa.string() if pt.is_timestamp(came) or pt.is_date(came) else came
+
+
+def _with_offset(times: pa.Array, kind: pa.DataType) -> pa.Array:
+    return pc.replace_substring(times.cast(kind), "Z", "+00:00")  # as Python writes UTC
 
 
 def _plain(value: Any, as_text: Callable[[bytes], str | None]) -> Any:
