@@ -290,7 +290,7 @@ def test_a_new_table_from_rows(odps: Connection, new_name: NewName) -> None:
         ("when", True),
     ]
     odps.drop_table(name)
-    table.reload().write(({"id": n} for n in range(3)), create=True)
+    table.write(({"id": n} for n in range(3)), create=True)
     assert table.read().row_count == 3
     odps.drop_table(name)
     empty = pl.LazyFrame({"id": [1]}).filter(pl.col("id") > 1)
