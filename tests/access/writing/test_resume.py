@@ -21,8 +21,8 @@ from odps_nb.access.writing.resumable import Journal, open_journal
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.write.base import WriteSession
 from odps_nb.client.write.operations import WriteSessionRef
-from odps_nb.client.write.session import abort_write
-from odps_nb.errors import ConflictError, FramingError
+from odps_nb.client.write.session import abort_write, fetch_write_state, resume_write_session
+from odps_nb.errors import ConfigError, ConflictError, FramingError
 from tests.support.named import NewName
 from tests.support.watcher import Watcher
 
@@ -230,6 +230,32 @@ def test_the_outcome_of_an_unknown_commit_is_not_guessed(
     assert other.table(name).write_files(folder, resume=True).resumed == 0
 
 
+def test_a_session_that_was_committed_elsewhere_is_not_written_again(
+    odps: Connection, other: Connection, asked: Asked, new_name: NewName, folder: Path, state: Path
+) -> None:
+    name = new_name("elsewhere")
+    interrupted(other, asked, folder, name, "5.txt")
+    (journal,) = state.iterdir()
+    session = json.loads(journal.read_text().splitlines()[0])["session"]
+    ref = WriteSessionRef(table=odps.table(name).name, session_id=session)
+    streams = fetch_write_state(odps._storage, ref).streams
+    resume_write_session(odps._storage, ref).commit(streams.items())
+    written = contents(odps, name)
+    assert len(written) == 4
+    with pytest.raises(ConflictError, match="does not record a commit"):
+        other.table(name).write_files(folder, resume=True)
+    assert contents(odps, name) == written
+
+
+def test_a_journal_that_cannot_be_written_is_refused(
+    other: Connection, new_name: NewName, folder: Path, state: Path
+) -> None:
+    state.parent.parent.write_bytes(b"a file in place of the folder")
+    with pytest.raises(ConfigError, match="cannot be written") as caught:
+        other.table(new_name("closed")).write_files(folder, resume=True)
+    assert "XDG_STATE_HOME" in (caught.value.hint or "")
+
+
 def test_without_a_session_status_no_second_commit_is_requested(
     odps: Connection,
     other: Connection,
@@ -286,8 +312,9 @@ def test_one_process_at_a_time_uses_a_folder_and_other_folders_are_other_uploads
     with open_journal("a") as one:
         one.begin(WriteSessionRef(table=other.table(name).name, session_id="s"))
         assert one.read() is not None
-        one.path.write_bytes(b"damaged\n")
-        assert one.read() is None
+        for damaged in (b"damaged", b'{"format": 2, "session": "s", "route": null}'):
+            one.path.write_bytes(damaged + b"\n")
+            assert one.read() is None
 
 
 def test_without_resume_an_error_aborts_and_leaves_no_journal(
