@@ -217,12 +217,9 @@ class Scan(RowForms, ForEngines):
 
     def _with_types(self, what: str) -> Scan:
         """Return a scan of the same session without columns whose Arrow type is unknown."""
-        schema = self.schema
-        readable = (
-            columns_with_types(schema, is_readable, what) if not self._plan.columns else schema
-        )
-        if len(readable) == len(schema):
+        if self._plan.columns:
             return self
+        readable = columns_with_types(self.schema, is_readable, what)
         plan = replace(self._plan, columns=tuple(column.name for column in readable))
         return self._copy(plan, self._session)
 

@@ -74,8 +74,6 @@ def _value(node: Node, columns: Columns) -> Values:
 
 def _column(node: ColumnValue, columns: Columns) -> Values:
     values = columns[node.name]
-    if isinstance(values, pa.ChunkedArray):
-        values = values.combine_chunks()
     if pt.is_dictionary(values.type):
         values = values.dictionary_decode()
     return _without_padding(values) if node.kind is ValueKind.CHAR else values

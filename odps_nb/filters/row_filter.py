@@ -226,7 +226,7 @@ def _time(instant: int) -> str:
 
 
 def _membership(node: IsIn, words: str) -> str | None:
-    if not isinstance(node.value, ColumnValue) or node.value.code is TypeCode.DATETIME:
+    if not isinstance(node.value, ColumnValue):
         return None
     if len(node.among) > MAX_LENGTH // 3:  # the text would be too long
         return None

@@ -163,6 +163,16 @@ def test_a_read_does_not_restart_in_microseconds_after_the_table_changed(table: 
         assert table.read().to_arrow().num_rows == ROWS + 3
 
 
+def test_two_reads_of_a_scan_that_fail_together_switch_once(table: Table) -> None:
+    scan = table.read()
+    with pytest.raises(InvalidRequestError) as caught:
+        list(scan.batches())
+    first, second = scan._fall_back(None, None), scan._fall_back(None, None)
+    assert "in microseconds" in (first(caught.value) or "")
+    assert second(caught.value) is None
+    in_micro(scan.to_arrow())
+
+
 def test_incremental_reads_switch_to_microseconds(odps: Connection, new_name: NewName) -> None:
     table = odps.create_table(
         new_name("since"),

@@ -121,8 +121,10 @@ def test_a_broken_download_leaves_no_file(tmp_path):
 def test_an_existing_file_is_not_overwritten_by_default(tmp_path):
     target = tmp_path / "a.bin"
     target.write_bytes(b"old")
+    chunks = iter([b"new"])
     with pytest.raises(ConfigError, match="already exists"):
-        save_stream([b"new"], target, overwrite=False)
+        save_stream(chunks, target, overwrite=False)
+    assert next(chunks) == b"new"  # nothing was fetched
     assert target.read_bytes() == b"old"
     save_stream([b"new"], target, overwrite=True)
     assert target.read_bytes() == b"new"
@@ -149,6 +151,8 @@ def test_a_name_in_use_gets_a_number(tmp_path):
 def test_the_error_names_a_missing_folder(tmp_path):
     with pytest.raises(ConfigError, match="does not exist"):
         save_stream([b"x"], tmp_path / "no" / "a.bin", overwrite=False)
+    with pytest.raises(ConfigError, match="too long"):
+        save_stream([b"x"], tmp_path / ("a" * 300), overwrite=False)
 
 
 def test_files_are_saved_on_a_file_system_without_links(tmp_path, monkeypatch):

@@ -73,6 +73,10 @@ def test_a_limit_is_exact(orders):
         assert scan.to_arrow().num_rows == scan.row_count == limit
 
 
+def test_a_limit_above_the_number_of_rows_does_not_change_it(small):
+    assert small.read(limit=5).row_count == small.read(limit=5).to_arrow().num_rows == 3
+
+
 def test_a_read_beyond_max_bytes_fails_early(orders):
     watcher, budget, columns = Watcher(), 4_000_000, ["id", "amount", "created"]
     whole = [batch.nbytes for batch in orders.read(columns, splits=8).batches()]
@@ -94,7 +98,7 @@ def test_a_read_beyond_max_bytes_fails_early(orders):
 def test_an_invalid_max_bytes_is_refused(orders):
     with pytest.raises(ArgumentError, match="at least 1"):
         orders.read(max_bytes=0)
-    with pytest.raises(ArgumentError, match="Spark"):
+    with pytest.raises(ArgumentError, match="max_bytes cannot be used with Spark"):
         orders.read(max_bytes=1).to_spark(None)
 
 

@@ -144,6 +144,9 @@ def fit_column(text: str, array: pa.Array) -> pa.Array:
 ts = dt.datetime
 LAST_MS = ts(9999, 12, 31, 23, 59, 59, 999000)
 TO_INT = pa.map_(pa.string(), pa.int64())
+HIDDEN = pa.MapArray.from_arrays(  # the null has entries in its buffers
+    [0, 1, 3, 4], ["a", "x", "y", "b"], [1, 9, 8, 2], mask=pa.array([False, True, False])
+)
 FITS = [
     ("tinyint", pa.array([-128, 127, None]), [-128, 127, None]),
     ("bigint", pa.array([2**63 - 1], pa.uint64()), [2**63 - 1]),
@@ -167,12 +170,15 @@ FITS = [
     ("timestamp", pa.array([0], pa.timestamp("us", "Asia/Shanghai")), [ts(1970, 1, 1)]),
     ("interval_day_time", pa.array([dt.timedelta(microseconds=-1), None]),
      [{"sec": -1, "nano": 999_999_000}, None]),
+    ("interval_day_time", pa.array([{"sec": 1, "nano": 2}], SECONDS_AND_NANOS),
+     [{"sec": 1, "nano": 2}]),
     ("interval_year_month", pa.array([-12], pa.int32()), [-12]),
     ("boolean", pa.array([True, None]), [True, None]),
     ("array<bigint>", pa.array([[1, None], None], pa.large_list(pa.int8())), [[1, None], None]),
     ("array<string>", pa.array([None, []]), [None, []]),
     ("struct<a:bigint,b:string>", pa.array([{"a": 1}, None]), [{"a": 1, "b": None}, None]),
     ("struct<a:int>", pa.nulls(2), [None, None]),
+    ("map<string,bigint>", HIDDEN, [[("a", 1)], None, [("b", 2)]]),
 ]  # fmt: skip
 
 
@@ -201,6 +207,9 @@ MISFITS = [
     ("date", pa.array([ts(2024, 1, 1), ts(2024, 1, 1, 0, 0, 0, 1)]), 1),
     ("date", pa.array([0, 2932897], pa.int32()).cast(pa.date32()), 1),
     ("datetime", pa.array([1_000_000, 1], pa.timestamp("ns")), 1),
+    ("interval_day_time", pa.array([{"sec": 1, "nano": 10**9}], SECONDS_AND_NANOS), 0),
+    ("interval_day_time", pa.array([{"sec": None, "nano": 1}], SECONDS_AND_NANOS), 0),
+    ("interval_day_time", pa.array([{"sec": 2**40, "nano": 1}], SECONDS_AND_NANOS), 0),
     ("array<tinyint>", pa.array([[1], None, [2, 300]]), 2),
     ("map<string,tinyint>", pa.array([[("a", 1)], [("b", 999)]], TO_INT), 1),
     ("struct<a:varchar(1)>", pa.array([{"a": "x"}, {"a": "xy"}]), 1),

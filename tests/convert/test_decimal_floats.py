@@ -40,6 +40,7 @@ def columns(draw: st.DrawFn) -> tuple[pa.DataType, list[Decimal | None]]:
 
 @given(columns(), st.integers(0, 20))
 @example((pa.decimal128(15, 2), [Decimal("19.99")]), 0)
+@example((pa.decimal128(38, 0), [Decimal(100000000000003000)]), 0)
 @example((pa.decimal128(38, 18), [Decimal("0.1"), Decimal("12345678901234567890.5")]), 1)
 def test_decimals_become_the_nearest_floats_which_are_exact_if_their_texts_are_equal(column, start):
     kind, values = column

@@ -704,6 +704,9 @@ def extension(kind: Any, values: list[Any]) -> pa.Table:
 
 
 MATRIX = [1, 2, 3, 4, 5, 6]
+OPAQUE = pa.ExtensionArray.from_storage(
+    pa.opaque(pa.binary(), "bignum", "DuckDB"), pa.array([b"1"])
+)
 
 
 @pytest.mark.parametrize(
@@ -742,13 +745,17 @@ def test_text_that_is_not_json_is_refused_before_it_is_sent(make: Make, text: st
     [
         ("array<int>", extension(pa.fixed_shape_tensor(pa.int32(), [2, 3], permutation=[1, 0]),
                                 [MATRIX]), "row-major"),
-        ("binary", extension(pa.opaque(pa.binary(), "bignum", "DuckDB"), [b"1"]), "arrow.opaque"),
+        ("binary", pa.table({"v": OPAQUE}), "arrow.opaque"),
         ("bigint", pa.Table.from_pandas(pd.DataFrame({"v": pd.period_range("2024", periods=1)})),
          "pandas.period"),
         ("binary", pa.table([pa.array([b"1"])], pa.schema([pa.field("v", pa.binary(), metadata={
             "ARROW:extension:name": "arrow.parquet.variant"})])), "variant"),
+        ("binary", pa.table({"v": pa.DictionaryArray.from_arrays(pa.array([0]), OPAQUE)}),
+         "arrow.opaque"),
+        ("array<binary>", extended(pa.fixed_shape_tensor(pa.binary(8), [1]), [[b"12345678"]]),
+         "addresses of Python objects"),
     ],
-    ids=["permuted", "opaque", "period", "unregistered"],
+    ids=["permuted", "opaque", "period", "unregistered", "in a dictionary", "in an extension"],
 )  # fmt: skip
 def test_extension_types_whose_storage_is_not_their_value_are_refused(
     make: Make, kind: str, rows: pa.Table, reason: str
@@ -756,7 +763,7 @@ def test_extension_types_whose_storage_is_not_their_value_are_refused(
     for data in (rows, rows.to_reader(), {"v": rows.column("v")}):
         if reason == "variant" and isinstance(data, dict):
             continue  # the column alone does not have the field's metadata
-        assert refusal(make(kind), data, reason).column == "v"
+        assert str(refusal(make(kind), data, reason).column).startswith("v")
 
 
 POINT = bytes.fromhex("0101000000000000000000f03f0000000000000040")

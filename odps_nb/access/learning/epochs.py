@@ -177,10 +177,6 @@ class Epochs:
             session_id = saved.session_id
             source = source.scan._row_source(read_ahead=source.read_ahead, session_id=session_id)
         session = source.session
-        if session.session_id == saved.session_id:
-            if saved.rows != source.rows:
-                raise _no_state()
-            return source
         changed = []
         if saved.rows != source.rows:
             changed.append(f"the number of rows was {saved.rows} and is now {source.rows}")

@@ -101,7 +101,7 @@ def _cut(
             left -= piece.num_rows
             if not left:
                 yield begin, pieces
-                begin = min(begin + size, high)
+                begin += size
                 pieces, left = [], min(size, high - begin)
 
 

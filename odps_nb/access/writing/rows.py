@@ -140,7 +140,7 @@ class _Write:
             overwrite=bool(self.options.overwrite),
             keyed=self.options.change is not None,
             only=None if self.options.change is None else self.options.change.only,
-            part_bytes=min(DEFAULT_PART_BYTES, PARTS_BYTES // max(1, len(write_input.lanes))),
+            part_bytes=min(DEFAULT_PART_BYTES, PARTS_BYTES // len(write_input.lanes)),
             tracker=self.tracker,
             cancel=token,
         ) as session:

@@ -18,7 +18,7 @@ from odps_nb.access.blobs.paths import BlobPath, map_blobs
 from odps_nb.access.writing.blob_cells import Content, content_of
 from odps_nb.access.writing.sources import Chunk, Target
 from odps_nb.convert.arrow_schema import arrow_schema, fit_object_column
-from odps_nb.errors import ArgumentError, ConversionError, OdpsNbError, TruncatedError
+from odps_nb.errors import ArgumentError, ConversionError, OdpsNbError
 from odps_nb.schema import Column
 from odps_nb.terms import PartitionSpec
 
@@ -130,12 +130,6 @@ class CellUploader:
         except OdpsNbError as error:
             error.add_note(f"the last blob read was {self._reached}")
             raise
-        if len(references) != len(leaves):
-            raise TruncatedError(
-                "the service did not return a reference for every blob",
-                expected=len(leaves),
-                actual=len(references),
-            )
         for leaf, reference in zip(leaves, references, strict=True):
             leaf.raw = reference.raw
         self.count += len(leaves)

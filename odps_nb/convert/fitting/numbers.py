@@ -149,8 +149,6 @@ def _rescaled(
         room = max(precision - scale, 0)
         reason = f"it has more than {room} digit{'' if room == 1 else 's'} before the decimal point"
         refuse(original, large, target, reason, "use a larger DECIMAL type for the column")
-    if not up:
-        return array
     scaled = array.cast((pa.decimal256 if wide else pa.decimal128)(most, scale), safe=False)
     if up < 0:
         back = scaled.cast(array.type, safe=False)

@@ -15,7 +15,7 @@ from odps_nb.errors import ArgumentError, ConfigError, MissingDependencyError, O
 from odps_nb.terms import IndexSplit
 from tests.access.engines.test_dataset import moved, sessions
 
-COLUMNS = ["id", "amount", "status", "created", "tags", "ds"]
+COLUMNS = ["ds", "id", "amount", "status", "created", "tags"]
 
 
 def scan(odps, **options):

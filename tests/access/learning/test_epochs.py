@@ -192,6 +192,15 @@ def test_a_saved_state_applies_to_the_rest_of_one_pass(numbered):
     assert len(ids(later.pass_over())) == ROWS
 
 
+def test_an_epoch_has_the_rows_of_the_session_that_its_scan_has_opened(odps, new_name):
+    table = odps.create_table(new_name("opened"), "id bigint")
+    table.write([(1,), (2,)])
+    scan = table.read()
+    assert scan.row_count == 2
+    table.write([(3,)])
+    assert sorted(ids(epochs(scan).pass_over())) == [1, 2]
+
+
 def test_a_state_reads_the_snapshot_of_its_session_while_it_exists(odps, numbered, new_name):
     table = odps.create_table(new_name("snapshot"), "id bigint")
     table.write(pa.table({"id": range(100)}))

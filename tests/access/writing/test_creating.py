@@ -16,9 +16,17 @@ import pytest
 import odps_nb
 from odps_nb.access.connection import Connection
 from odps_nb.access.writing.creating import NewTable
-from odps_nb.errors import ArgumentError, ConflictError, ConversionError, NotFoundError
+from odps_nb.errors import (
+    ArgumentError,
+    ConflictError,
+    ConversionError,
+    NotFoundError,
+    OdpsNbError,
+)
 from odps_nb.wire.type_text import format_type
 from tests.support.named import NewName
+from tests.support.spark.services import misbehaving
+from tests.support.spark.watched import misbehave
 
 
 def types(odps: Connection, name: str) -> dict[str, str]:
@@ -274,6 +282,24 @@ def test_a_new_table_stays_after_a_requested_commit(odps: Connection, new_name: 
     made.drop(error)
     assert "could not be dropped" in error.__notes__[0]
     assert table.exists()
+
+
+@pytest.mark.storage_api("blobs")
+def test_a_write_that_fails_after_its_commit_has_begun_keeps_the_new_table(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"a")
+    frame = pd.DataFrame({"id": [1]})
+    with misbehaving() as odps:
+        refusal = {"action": "TableCommitWriteSession", "fault": "status", "status": 400}
+        misbehave(odps, refusal | {"times": 0})
+        for name, write in {
+            "written": lambda name: odps.table(name).write(frame, create=True),
+            "created": lambda name: odps.create_table(name, frame),
+            "of_files": lambda name: odps.table(name).write_files(tmp_path),
+        }.items():
+            with pytest.raises(OdpsNbError) as failed:
+                write(name)
+            assert any("was kept, because the commit" in note for note in failed.value.__notes__)
+            assert odps.table(name).exists()
 
 
 @pytest.mark.parametrize(

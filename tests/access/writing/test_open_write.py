@@ -270,6 +270,8 @@ def test_open_writes_support_partitions_overwrite_and_blobs(
         with pytest.raises(ArgumentError, match="fixed partition levels: ds"):
             table.open_write(session_id=session.session_id)
         assert table.open_write("ds=a", session_id=session.session_id).handle.partition.items
+        with pytest.raises(ArgumentError, match="the session writes to partition 'ds=a'"):
+            table.open_write("ds=b", session_id=session.handle)
         session.commit()
     found = table.read().to_pandas().sort_values("id")
     assert found[["id", "ds", "hour"]].values.tolist() == [[1, "a", 1], [2, "a", 2]]
@@ -285,6 +287,8 @@ def test_incorrect_calls_of_a_session_raise_typed_errors(odps: Connection, table
             table.open_write(session_id=session.handle, overwrite=True)
         with pytest.raises(ArgumentError, match="the session belongs to"):
             odps.table("orders").open_write(session_id=session.handle)
+        with pytest.raises(ArgumentError, match="is not the id of a write session"):
+            table.open_write(session_id="no id")
         with pytest.raises(ArgumentError, match="requires stream_id"):
             session.open_stream(resume=True)
         with pytest.raises(NotFoundError):

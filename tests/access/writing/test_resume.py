@@ -21,8 +21,8 @@ from odps_nb.access.writing.resumable import Journal, open_journal
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.write.base import WriteSession
 from odps_nb.client.write.operations import WriteSessionRef
-from odps_nb.client.write.session import abort_write
-from odps_nb.errors import ConflictError, FramingError
+from odps_nb.client.write.session import abort_write, fetch_write_state, resume_write_session
+from odps_nb.errors import ConfigError, ConflictError, FramingError
 from tests.support.named import NewName
 from tests.support.watcher import Watcher
 
@@ -230,6 +230,32 @@ def test_if_the_outcome_of_a_commit_is_unknown_the_call_raises_an_error(
     assert conn.table(name).write_files(folder, resume=True).resumed == 0
 
 
+def test_a_session_that_was_committed_elsewhere_is_not_written_again(
+    odps: Connection, conn: Connection, types: Types, new_name: NewName, folder: Path, state: Path
+) -> None:
+    name = new_name("elsewhere")
+    interrupt(conn, types, folder, name, "5.txt")
+    (journal,) = state.iterdir()
+    session = json.loads(journal.read_text().splitlines()[0])["session"]
+    ref = WriteSessionRef(table=odps.table(name).name, session_id=session)
+    streams = fetch_write_state(odps._storage, ref).streams
+    resume_write_session(odps._storage, ref).commit(streams.items())
+    written = contents(odps, name)
+    assert len(written) == 4
+    with pytest.raises(ConflictError, match="does not record a commit"):
+        conn.table(name).write_files(folder, resume=True)
+    assert contents(odps, name) == written
+
+
+def test_a_journal_that_cannot_be_written_is_refused(
+    conn: Connection, new_name: NewName, folder: Path, state: Path
+) -> None:
+    state.parent.parent.write_bytes(b"a file in place of the folder")
+    with pytest.raises(ConfigError, match="cannot be written") as caught:
+        conn.table(new_name("closed")).write_files(folder, resume=True)
+    assert "XDG_STATE_HOME" in (caught.value.hint or "")
+
+
 def test_no_second_commit_is_requested_without_the_session_status(
     odps: Connection,
     conn: Connection,
@@ -286,8 +312,9 @@ def test_only_one_process_uploads_a_folder_and_folders_are_independent(
     with open_journal("a") as one:
         one.begin(WriteSessionRef(table=conn.table(name).name, session_id="s"))
         assert one.read() is not None
-        one.path.write_bytes(b"damaged\n")
-        assert one.read() is None
+        for damaged in (b"damaged", b'{"format": 2, "session": "s", "route": null}'):
+            one.path.write_bytes(damaged + b"\n")
+            assert one.read() is None
 
 
 def test_without_resume_an_error_aborts_and_leaves_no_journal(

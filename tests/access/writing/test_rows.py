@@ -23,6 +23,7 @@ from odps_nb import Connection, Table
 from odps_nb.access.writing import tabular
 from odps_nb.errors import ArgumentError, ConversionError, OdpsNbWarning
 from tests.support.named import NewName
+from tests.support.watcher import Watcher
 
 pytestmark = pytest.mark.every_service(in_turn=True)
 
@@ -256,6 +257,10 @@ def test_partition_values_may_be_in_the_rows_or_an_argument_or_both(
     with pytest.raises(ArgumentError, match="partitioned by 'ds'"):
         table.write([{"id": 4}])
     assert table.write([]).rows == 0
+    for data, options in (([(5, "日本")], {}), ([(5,)], {"partition": "ds=日本"})):
+        with pytest.raises(ArgumentError, match="Chinese characters") as refused:
+            table.write(data, **options)
+        assert "Latin letters" in (refused.value.hint or "")
     found = table.read().to_arrow().to_pylist()
     assert sorted((row["id"], row["ds"]) for row in found) == [
         (1, "a"),
@@ -290,7 +295,7 @@ def test_rows_create_a_table(odps: Connection, new_name: NewName) -> None:
         ("when", True),
     ]
     odps.drop_table(name)
-    table.reload().write(({"id": n} for n in range(3)), create=True)
+    table.write(({"id": n} for n in range(3)), create=True)
     assert table.read().row_count == 3
     odps.drop_table(name)
     empty = pl.LazyFrame({"id": [1]}).filter(pl.col("id") > 1)
@@ -325,6 +330,21 @@ def test_an_iterator_of_arrow_readers_is_streamed(odps: Connection, new_name: Ne
     table = odps.table(new_name("readers"))
     assert table.write(readers(), create=True).rows == 4
     assert sorted(table.read().to_arrow().column("id").to_pylist()) == taken == [0, 1, 2, 3]
+
+
+def test_tables_in_a_list_are_converted_before_the_first_is_sent(table: Table) -> None:
+    seen = Watcher()
+    with pytest.raises(ConversionError):
+        table.write([pa.table({"id": [1]}), pa.table({"id": ["x"]})], progress=seen)
+    assert not hasattr(seen, "tracker")
+
+
+def test_a_reader_whose_batches_have_other_columns_is_refused(table: Table) -> None:
+    batches = (pa.record_batch({name: [1]}) for name in ("id", "idd"))
+    reader = pa.RecordBatchReader.from_batches(pa.schema({"id": pa.int64()}), batches)
+    with pytest.raises(ConversionError, match="a batch has other columns"):
+        table.write(reader)
+    assert content(table) == []
 
 
 def test_data_without_column_names_creates_no_table(odps: Connection, new_name: NewName) -> None:

@@ -30,6 +30,7 @@ WRITTEN: list[tuple[str, Any, dict[str, Any], list[Any]]] = [
     ("struct<`1`:bigint>", [{"c": {1: 5}}], {}, [{"1": 5}]),
     ("decimal(50,22)", [(NINES,)], {"decimals": "round"}, [Decimal(10**10)]),
     ("double", [{"c": 2**70}], {}, [float(2**70)]),
+    ("decimal(10,2)", [{"c": Decimal("NaN")}, {"c": Decimal(1)}], {}, [None, Decimal(1)]),
 ]
 
 
