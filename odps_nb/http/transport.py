@@ -261,8 +261,7 @@ class RequestsTransport:
                 # After a laptop's sleep or a firewall's time-out, all idle connections may be dead.
                 self._adapter.close_idle()
             raise ours from error
-        if exchange.body is None:
-            raise AssertionError("urllib3 did not use our connection")
+        assert exchange.body is not None  # set by our connection class
         response = HttpResponse(raw, exchange.body, request, early=exchange.answered_early)
         return _from_the_server(response)
 
