@@ -195,3 +195,12 @@ def test_a_pool_without_more_threads_continues_with_the_running_ones(monkeypatch
     found = list(fan_out(jobs_of(lists), size=lambda _: 1, workers=6))
     assert found == [item for some in lists for item in some]
     assert len(started) == 2
+
+
+def test_a_pool_without_any_thread_raises_the_error(monkeypatch):
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(RuntimeError, match="can't start"):
+        list(fan_out(jobs_of([[1], [2]]), size=int, workers=2))

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from odps_nb.client.parallel.fan_out import fan_out
+from odps_nb.client.read import keepalive
 from odps_nb.client.read.plan import ReadSession
 from odps_nb.client.read.session import plan_ranges
 from odps_nb.client.read.splits import iter_batches, iter_split
@@ -211,6 +212,23 @@ def test_a_session_that_is_not_extended_is_not_refreshed_constantly():
     assert len(service.calls["GetReadSession"]) == 1
 
 
+def test_without_a_thread_for_a_refresh_a_reading_thread_sends_it(monkeypatch):
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    with (
+        Service(GetReadSession=[refreshed(9 * HOUR)]) as service,
+        service.client(clock=Clock(NOW)) as storage,
+    ):
+        keeper = keepalive.SessionKeeper(storage, session_until(30.0), tracker=None)
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refuse)
+            keeper.keep_aside()
+        keeper.keep(None)
+        keeper.close()
+    assert len(service.calls["GetReadSession"]) == 1
+
+
 def test_reads_of_an_expired_session_raise_an_error():
     with (
         Service(
@@ -269,7 +287,8 @@ def test_a_session_is_kept_alive_while_the_consumer_is_idle(ordered):
     assert len(service.calls["GetReadSession"]) >= 2
 
 
-def test_a_hanging_refresh_blocks_neither_received_rows_nor_the_end_of_a_read():
+def test_a_hanging_refresh_blocks_neither_received_rows_nor_the_end_of_a_read(monkeypatch):
+    monkeypatch.setattr(keepalive, "_TIMEOUT", 60.0)
     clock, asked, left = Clock(NOW), threading.Event(), threading.Event()
 
     def hang(line, seen) -> None:
