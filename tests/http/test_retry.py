@@ -42,6 +42,7 @@ def decide(error: BaseException, *, idempotent: bool = True, attempt: int = 1) -
         (RequestTimeoutError("x", request_sent=True), True, False),
         (ThrottledError("x", status=429), True, True),
         (ServerFaultError("x", status=503), True, False),
+        (ServerFaultError("x", status=501), False, False),
         (InvalidRequestError("x", status=408), True, False),
         (NotFoundError("x", status=408), False, False),
         (InvalidRequestError(OVERFLOW, status=408), False, False),

@@ -8,6 +8,7 @@ import pickle
 import pytest
 
 from odps_nb.client.auth.profile import Profile
+from odps_nb.client.calls import responses
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
@@ -19,6 +20,7 @@ from odps_nb.errors import (
     ConnectError,
     FramingError,
     NotFoundError,
+    OversizeError,
     RequestTimeoutError,
     ServerFaultError,
     ServiceError,
@@ -27,6 +29,7 @@ from odps_nb.errors import (
 )
 from odps_nb.http.retry import RetryPolicy
 from odps_nb.wire.calls import (
+    CreateReadSession,
     CommitWriteSession,
     EmptyAnswer,
     GetReadSession,
@@ -375,3 +378,14 @@ def test_a_token_is_sent_to_no_other_domain_that_the_service_names():
         storage.call(ASK)
     assert "tunnel_endpoint=" in caught.value.hint
     assert {seen.target.partition("?")[0] for seen in peer.seen} == {"/api/projects/p/tunnel"}
+
+
+def test_a_document_that_is_too_large_is_not_read_to_its_end(monkeypatch):
+    monkeypatch.setattr(responses, "MAX_DOCUMENT", 100)
+    with (
+        Service(CreateReadSession=[raw(b" " * 101)]) as service,
+        service.client() as storage,
+        pytest.raises(OversizeError, match="too large"),
+    ):
+        storage.call(CreateReadSession(table=TABLE))
+    assert len(service.calls["CreateReadSession"]) == 1

@@ -181,6 +181,31 @@ def test_a_failed_statement_leaves_everything_unchanged(odps: Connection, table:
     assert rows(table) == []
 
 
+def test_a_commit_in_doubt_keeps_the_staging_table(
+    odps: Connection, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The statement may still be running."""
+
+    def lost(*_: object, **__: object) -> None:
+        error = OdpsNbError("the outcome is unknown")
+        error.in_doubt = True
+        raise error
+
+    def run() -> None:
+        with open_write_session(odps._storage, table.name) as session:
+            stream = session.open_stream()
+            stream.write([pa.record_batch({"id": [1], "p": ["x"]})])
+            stream.close()
+            monkeypatch.setattr("odps_nb.client.write.staging.run_sql", lost)
+            session.commit()
+
+    with pytest.raises(OdpsNbError, match="unknown") as caught:
+        run()
+    assert not caught.value.notes
+    (name,) = staging(odps)
+    odps.drop_table(name)
+
+
 # -- upload sessions ------------------------------------------------------------------------------
 
 
