@@ -29,8 +29,8 @@ from odps_nb.errors import (
 )
 from odps_nb.http.retry import RetryPolicy
 from odps_nb.wire.calls import (
-    CreateReadSession,
     CommitWriteSession,
+    CreateReadSession,
     EmptyAnswer,
     GetReadSession,
     ReadSessionAnswer,

@@ -49,7 +49,7 @@ def test_partitions_with_different_columns_are_not_read_together(
     before = open_downloads(odps._storage, plan).session_id.split(",")
     table.add_columns("note string")
     after = open_downloads(odps._storage, plan).session_id.split(",")
-    with pytest.raises(FramingError, match="the columns of .* differ"):
+    with pytest.raises(FramingError, match=r"the columns of .* differ"):
         reopen_downloads(odps._storage, plan, f"{before[0]},{after[1]}")
 
 
@@ -57,5 +57,5 @@ def test_partitions_that_do_not_exist_are_an_error(odps: Connection, new_name: N
     made = odps.create_table(new_name("deep"), "id bigint", partitioned_by="p string, q string")
     made.write(pa.table({"id": [1], "p": ["a"], "q": ["b"]}))
     plan = ReadPlan(table=made.name, partitions=(PartitionSpec.of("p=c"),))
-    with pytest.raises(NotFoundError, match="no partition of .* matches p=c"):
+    with pytest.raises(NotFoundError, match=r"no partition of .* matches p=c"):
         open_downloads(odps._storage, plan)
