@@ -31,6 +31,8 @@ from tests.support.sockets.scripted import (
     numbers,
     raw,
 )
+from tests.support.threads import running
+
 
 NOW = 1_000_000_000.0
 HOUR = 3600.0
@@ -313,6 +315,7 @@ def test_a_hanging_refresh_blocks_neither_received_rows_nor_the_end_of_a_read(mo
         closing.start()
         closing.join(20)  # a third of the time-out of the refresh
         assert not closing.is_alive()
+        assert "odps_nb-keeper" not in [thread.name for thread in running()]
 
 
 def test_waiting_does_not_refresh_a_session_with_enough_time_left():
