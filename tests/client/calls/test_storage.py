@@ -40,6 +40,7 @@ from odps_nb.wire.http_date import parse_date
 from odps_nb.wire.signing import verify
 from tests.support.sockets.peers import answers, refused
 from tests.support.sockets.scripted import TABLE, Service, fail, give, hang_up, raw, stall, wire_of
+from tests.support.threads import open_sockets, wait_until
 
 ASK = GetReadSession(table=TABLE, session_id="s")
 FOUND = ReadSessionAnswer(session_id="s", splits_count=3)
@@ -327,10 +328,21 @@ class answering:
         self.peer.close()
 
 
+def test_cancelling_and_closing_reach_only_the_running_operations():
+    with Service() as service, service.client() as storage:
+        first = storage.operation()
+        storage.cancel()
+        second = storage.operation()
+        assert (first.cancelled, second.cancelled) == (True, False)
+    assert second.cancelled
+
+
 def test_a_closed_client_raises_a_state_error():
     with Service(GetReadSession=[give(FOUND)]) as service:
-        storage = service.client()
-        storage.close()
+        before = open_sockets()
+        with service.client() as storage:
+            storage.call(ASK)
+        wait_until(lambda: open_sockets() <= before)
         storage.close()
         for call in (
             lambda: storage.call(ASK),
