@@ -435,3 +435,15 @@ def test_two_content_lengths_are_reported(transport):
         ask(transport, peer.url)
     assert "Content-Length" in str(caught.value)
     assert "cannot be requested" not in str(caught.value)
+
+
+def test_an_idle_connection_that_the_server_has_closed_is_not_reused(transport):
+    def once(line: Line) -> None:
+        line.request()
+        line.answer(b"ok")
+
+    with Peer(once) as peer:
+        for number in range(3):
+            with ask(transport, peer.url) as answer:
+                assert answer.read() == b"ok"
+            peer._threads[number].join(10)  # the script has ended, and closed the connection
