@@ -33,7 +33,6 @@ from tests.support.sockets.scripted import (
 )
 from tests.support.threads import running
 
-
 NOW = 1_000_000_000.0
 HOUR = 3600.0
 ROWS = 100
